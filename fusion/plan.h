@@ -1,0 +1,163 @@
+// FusionPlan: what runs together. Groups with the KernelIr (or library call) that was priced, the
+// terms of each price, and the decisions that shaped it.
+//
+// Invariants, named in Verify():
+//   P1  every op that computes belongs to exactly one group; views, inputs and constants to none
+//   P2  groups are convex and the graph of groups has no cycle; groups stand in a valid order
+//   P3  a group's inputs are graph inputs or stored by an earlier group
+//   P4  every graph output is an input or stored by a group
+//   P5  each stored value has one layout, and each kernel accesses it accordingly
+#ifndef RETROGRAD_FUSION_PLAN_H_
+#define RETROGRAD_FUSION_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "fusion/kernel/kernel_ir.h"
+#include "fusion/kernel/schedule.h"
+#include "graph/backward_graph.h"
+
+namespace retrograd {
+
+enum class GroupId : uint32_t {};
+constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
+
+// Where the elements of a stored value lie: strides in elements, one per dim of the value's type.
+struct Layout {
+  std::vector<int64_t> strides;
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+// A matrix (or a batch of them) inside a stored value, as BLAS reads it.
+struct MatrixOperand {
+  ValueId value;            // the stored value, behind any views
+  int64_t offset = 0;       // elements, of the first element
+  int64_t row_stride = 0;   // elements; one of row_stride and col_stride is 1
+  int64_t col_stride = 0;
+  std::vector<int64_t> batch_strides;  // one per batch axis
+  friend bool operator==(const MatrixOperand&, const MatrixOperand&) = default;
+};
+
+// d = a·b + beta·c, with c stored where d is (an accumulate step) when beta is 1.
+struct MatMulCall {
+  int64_t m = 0, n = 0, k = 0;
+  std::vector<int64_t> batch;  // extents of the batch axes
+  DType in_dtype = DType::kFp32;
+  DType out_dtype = DType::kFp32;  // a cast to fp32 may be absorbed
+  MatrixOperand a, b, d;
+  bool accumulate = false;   // beta = 1: adds to the value `previous`, whose storage d takes over
+  ValueId previous;
+  friend bool operator==(const MatMulCall&, const MatMulCall&) = default;
+};
+
+// A [B, H, T, D] tensor inside a stored value, any strides with the last one 1.
+struct AttentionOperand {
+  ValueId value;
+  int64_t offset = 0;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  friend bool operator==(const AttentionOperand&, const AttentionOperand&) = default;
+};
+
+struct AttentionCall {
+  NodeId node{};
+  DType dtype = DType::kFp32;
+  double scale = 1;
+  bool causal = false;
+  std::vector<AttentionOperand> operands;  // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any
+  std::vector<AttentionOperand> results;   // dQ, dK, dV (dBias)
+  friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
+};
+
+// A fused kernel: what it computes and how.
+struct KernelBody {
+  KernelIr ir;
+  Schedule schedule;
+  int registers = 0;           // predicted, of a thread
+  int64_t spill_bytes = 0;     // predicted, of a thread
+  friend bool operator==(const KernelBody&, const KernelBody&) = default;
+};
+
+// One named term of a price.
+struct Term {
+  std::string name;      // "hbm", "compute", "launch", ...
+  int64_t ps = 0;        // picoseconds that it contributes or, for a max, would take alone
+  bool binds = false;    // it is the largest of the terms that overlap
+  std::string formula;   // its inputs as text: "402669568 B / 4.25 TB/s"
+  friend bool operator==(const Term&, const Term&) = default;
+};
+
+struct Group {
+  std::vector<NodeId> nodes;        // ascending; every op computed and owned here
+  std::vector<NodeId> recomputed;   // cheap ops owned elsewhere and computed here again
+  std::vector<ValueId> inputs;      // stored values read, ascending
+  std::vector<ValueId> outputs;     // values stored, ascending
+  std::variant<KernelBody, MatMulCall, AttentionCall> body;
+  std::vector<Term> terms;
+  int64_t price_ps = 0;
+  int64_t workspace_bytes = 0;      // scratch memory while it runs
+  int64_t read_bytes = 0, written_bytes = 0;
+  // An input whose bytes the output may take over: same walk, same element size, last reader.
+  struct InPlace {
+    ValueId input, output;
+    friend bool operator==(const InPlace&, const InPlace&) = default;
+  };
+  std::vector<InPlace> in_place;    // permitted pairs; an accumulating store makes it required
+  friend bool operator==(const Group&, const Group&) = default;
+};
+
+// Why a candidate fusion exists or not.
+struct Decision {
+  std::vector<NodeId> a, b;       // the two sides: ops that are (or are not) together
+  bool together = false;          // what the plan does
+  int64_t together_ps = 0;        // price of the region's best plan with them together
+  int64_t apart_ps = 0;           // and with them apart; both from the same search
+  std::string limit;              // code of the limit if together is infeasible: "registers"
+  std::string reason;             // one sentence with numbers
+  // The kernels that differ, each with its price terms, under the other choice.
+  struct Alternative {
+    std::vector<NodeId> nodes;
+    Schedule schedule;
+    int registers = 0;
+    int64_t spill_bytes = 0;
+    int64_t price_ps = 0;
+    std::vector<Term> terms;
+    friend bool operator==(const Alternative&, const Alternative&) = default;
+  };
+  std::vector<Alternative> alternatives;
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+struct PlanSummary {
+  int64_t ops = 0;               // ops that compute
+  int64_t kernels = 0;           // launches, finalize phases included
+  int64_t price_ps = 0;
+  int64_t unfused_ps = 0;        // every op a group of its own
+  int64_t bytes = 0, unfused_bytes = 0;
+  int64_t bound_ps = 0;          // unavoidable bytes and flops, fewest launches
+  int64_t gap_ps = 0;            // to the optimum of the stated objective; 0: proven optimal
+  int64_t regions = 0, distinct_regions = 0, largest_region_atoms = 0;
+  friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
+};
+
+struct FusionPlan {
+  std::string device;
+  std::vector<Group> groups;           // in a valid order
+  std::vector<GroupId> group_of;       // by node; kNoGroup where the op belongs to none
+  std::vector<Layout> layouts;         // by value_index; empty strides where never stored
+  std::vector<Decision> decisions;     // the most telling first
+  PlanSummary summary;
+
+  absl::Status Verify(const BackwardGraph& graph) const;
+  std::string Print(const BackwardGraph& graph) const;
+  friend bool operator==(const FusionPlan&, const FusionPlan&) = default;
+};
+inline constexpr GroupId kNoGroup{0xffffffff};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_PLAN_H_
