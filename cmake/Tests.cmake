@@ -1,0 +1,32 @@
+# One executable and one CTest test per tests/*_test.cc, labelled with the layers that it needs.
+find_package(Catch2 CONFIG REQUIRED)  # 2.13 (Debian 12) or 3.x (Ubuntu 24.04), see tests/catch.h
+
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
+foreach(source ${support_sources})
+  get_filename_component(stem ${source} NAME_WE)
+  add_library(support_${stem} STATIC ${source})
+  target_link_libraries(support_${stem} PUBLIC retrograd_options retrograd_graph)
+endforeach()
+foreach(source ${support_sources})
+  get_filename_component(stem ${source} NAME_WE)
+  set(files ${source})
+  if(EXISTS ${PROJECT_SOURCE_DIR}/tests/support/${stem}.h)
+    list(APPEND files ${PROJECT_SOURCE_DIR}/tests/support/${stem}.h)
+  endif()
+  retrograd_link_by_includes(support_${stem} ${files})
+endforeach()
+
+file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cc)
+foreach(source ${test_sources})
+  get_filename_component(test ${source} NAME_WE)
+  add_executable(${test} ${source})
+  set_target_properties(${test} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # The JSON library is header-only; tests read the tools' output with it.
+  target_link_libraries(${test} PRIVATE retrograd_options nlohmann_json::nlohmann_json)
+  retrograd_link_by_includes(${test} ${source})
+  target_link_libraries(${test} PUBLIC Catch2::Catch2WithMain)
+  # Tests run the binaries and find the repository's files by these two.
+  target_compile_definitions(${test} PRIVATE RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
+endforeach()
