@@ -1,0 +1,34 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
+# does its job; the steps are the files of scripts/.
+.PHONY: demo test build debug asan format lint clean
+
+demo:
+	@scripts/install.sh build
+	@scripts/build.sh release retrograd fusion-explain
+	@scripts/demo.sh
+
+test:
+	@scripts/install.sh build test
+	@scripts/test.sh
+
+build:
+	@scripts/install.sh build
+	@scripts/build.sh release
+
+# The C++ tests under another preset.
+debug asan:
+	@scripts/install.sh build
+	@scripts/build.sh $@
+	@ctest --preset $@
+
+format:
+	@scripts/install.sh lint
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+# make lint FILES="graph/op.cc" looks at some files only.
+lint:
+	@scripts/install.sh build lint
+	@scripts/lint.sh $(FILES)
+
+clean:
+	@rm -rf build
