@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "fusion/kernel/kernel_ir.h"
+#include "fusion/kernel/layout.h"
 #include "fusion/kernel/schedule.h"
 #include "graph/backward_graph.h"
 
@@ -25,12 +26,6 @@ namespace retrograd {
 
 enum class GroupId : uint32_t {};
 constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
-
-// Where the elements of a stored value lie: strides in elements, one per dim of the value's type.
-struct Layout {
-  std::vector<int64_t> strides;
-  friend bool operator==(const Layout&, const Layout&) = default;
-};
 
 // A matrix (or a batch of them) inside a stored value, as BLAS reads it.
 struct MatrixOperand {

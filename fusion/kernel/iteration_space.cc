@@ -1,0 +1,396 @@
+#include "fusion/kernel/iteration_space.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+// The shape over which an op iterates: what a reduction or scatter reads, else its result.
+const Shape& PointShape(const BackwardGraph& g, NodeId id) {
+  switch (g.pattern(id)) {
+    case Pattern::kReduction: return g.type(g.operands(id)[0]).shape;
+    case Pattern::kScatter: return g.type(g.operands(id)[2]).shape;
+    default: return g.type(id).shape;
+  }
+}
+
+std::string Label(const BackwardGraph& g, NodeId id) {
+  return absl::StrCat("%", Index(id), " (", Name(g.op(id)), " ", g.type(id).Print(), ")");
+}
+
+class Finder {
+ public:
+  explicit Finder(const KernelRequest& request) : r_(request), g_(request.graph) {
+    for (NodeId id : r_.nodes) inside_.insert(id);
+  }
+
+  IterationSpace Run() {
+    const NodeId root = Root();
+    space_.extents = PointShape(g_, root);
+    // Splitting an axis changes every expression: start over, at most once per divisor met.
+    std::vector<IndexExpr> root_coords;
+    for (size_t i = 0; i < space_.extents.size(); ++i) root_coords.push_back(IndexExpr::Axis(i));
+    for (int round = 0; round < 2 * kMaxAxes; ++round) {
+      if (space_.extents.size() > kMaxAxes) {
+        Refuse("axes", absl::StrCat("the ops need more than ", kMaxAxes, " axes"));
+        return space_;
+      }
+      space_.walks.clear();
+      Spread(root, root_coords);
+      std::optional<std::pair<int, int64_t>> cut = FindCut();
+      if (!cut) break;
+      SplitAxis(cut->first, cut->second, root_coords);
+    }
+    Check();
+    return space_;
+  }
+
+ private:
+  void Refuse(absl::string_view limit, std::string reason) {
+    if (!space_.limit.empty()) return;
+    space_.limit = std::string(limit);
+    space_.reason = std::move(reason);
+  }
+
+  // Most points; among equals a stored op (its memory order is the one that matters), then the
+  // last, which stands closest to the stores.
+  NodeId Root() const {
+    NodeId best = r_.nodes[0];
+    auto key = [&](NodeId id) {
+      bool stored = std::any_of(r_.stores.begin(), r_.stores.end(),
+                                [&](ValueId v) { return v.node == id; });
+      bool scatter = g_.pattern(id) == Pattern::kScatter;
+      return std::tuple(scatter, Elements(PointShape(g_, id)), stored, Index(id));
+    };
+    for (NodeId id : r_.nodes) {
+      if (key(id) > key(best)) best = id;
+    }
+    return best;
+  }
+
+  void Spread(NodeId root, const std::vector<IndexExpr>& root_coords) {
+    SetPoints(root, root_coords);
+    pending_.clear();
+    while (true) {
+      while (!queue_.empty()) {
+        NodeId id = queue_.front();
+        queue_.pop_front();
+        VisitOperands(id);
+        VisitUsers(id);
+      }
+      // Reductions known only by their result fold whatever axes their result leaves over.
+      auto next = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
+        return !space_.walks.contains(p.first);
+      });
+      if (next == pending_.end()) return;
+      auto [id, result] = *next;
+      pending_.erase(next);
+      FoldRemainingAxes(id, result);
+    }
+  }
+
+  // Places an op by the coordinates of its points.
+  void SetPoints(NodeId id, std::vector<IndexExpr> coords) {
+    if (space_.walks.contains(id)) return;
+    Walk walk;
+    if (g_.pattern(id) == Pattern::kReduction) {
+      walk.operand = std::move(coords);
+      absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+      const bool keep = g_.node(id).attrs.Int("keep") != 0;
+      for (size_t i = 0; i < walk.operand.size(); ++i) {
+        const bool folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
+        if (!folded) walk.result.push_back(walk.operand[i]);
+        if (folded && keep) walk.result.push_back(IndexExpr());
+      }
+    } else if (g_.pattern(id) == Pattern::kScatter) {
+      walk.operand = std::move(coords);
+    } else {
+      walk.result = std::move(coords);
+    }
+    space_.walks.emplace(id, std::move(walk));
+    queue_.push_back(id);
+  }
+
+  void SetResult(NodeId id, const AccessMap& map) {
+    if (!map.guards.empty()) return;  // only a part of its points is visited from here
+    if (g_.pattern(id) == Pattern::kReduction) {
+      if (!space_.walks.contains(id)) pending_.push_back({id, map.coords});
+      return;
+    }
+    if (g_.pattern(id) == Pattern::kScatter) return;
+    SetPoints(id, map.coords);
+  }
+
+  void FoldRemainingAxes(NodeId id, const std::vector<IndexExpr>& result) {
+    AxisMask used = 0;
+    for (const IndexExpr& e : result) used |= e.axes();
+    const Shape& in = g_.type(g_.operands(id)[0]).shape;
+    absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+    Shape folded;
+    for (int64_t a : axes) folded.push_back(in[a]);
+    IndexExpr flat;
+    int64_t points = 1;
+    for (int a = static_cast<int>(space_.extents.size()) - 1; a >= 0; --a) {
+      if (used >> a & 1) continue;
+      flat = flat + IndexExpr::Axis(a) * points;
+      points *= space_.extents[a];
+    }
+    if (points != Elements(folded)) return;
+    const bool keep = g_.node(id).attrs.Int("keep") != 0;
+    std::vector<IndexExpr> coords(in.size());
+    int64_t stride = points;
+    for (size_t i = 0, out = 0; i < in.size(); ++i) {
+      const bool is_folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
+      if (is_folded) {
+        stride /= std::max<int64_t>(in[i], 1);
+        IndexExpr q = FloorDiv(flat, std::max<int64_t>(stride, 1), space_.extents);
+        coords[i] = in[i] == 1 ? IndexExpr() : Mod(q, in[i], space_.extents);
+        if (keep) ++out;
+      } else {
+        coords[i] = result[out++];
+      }
+    }
+    SetPoints(id, std::move(coords));
+  }
+
+  // Follows a value back through views to its op and places that.
+  void PlaceProducer(ValueId value, AccessMap map) {
+    while (g_.pattern(value.node) == Pattern::kView) {
+      map = ThroughView(g_, value.node, map, space_.extents);
+      value = g_.operands(value.node)[0];
+    }
+    if (inside_.contains(value.node)) SetResult(value.node, map);
+  }
+
+  void VisitOperands(NodeId id) {
+    const Walk walk = space_.walks.at(id);
+    absl::Span<const ValueId> operands = g_.operands(id);
+    switch (g_.pattern(id)) {
+      case Pattern::kReduction:
+        PlaceProducer(operands[0], {.coords = walk.operand, .guards = {}, .fill = 0});
+        break;
+      case Pattern::kScatter:
+        PlaceProducer(operands[2], {.coords = walk.operand, .guards = {}, .fill = 0});
+        break;
+      case Pattern::kPointwise:
+        for (ValueId v : operands) {
+          PlaceProducer(v, ThroughBroadcast(g_.type(v).shape, g_.type(id).shape,
+                                            {.coords = walk.result, .guards = {}, .fill = 0}));
+        }
+        break;
+      case Pattern::kJoin:
+      case Pattern::kAccumulate:
+        for (size_t i = 0; i < operands.size(); ++i) {
+          PlaceProducer(operands[i],
+                        ThroughJoin(g_, id, static_cast<int>(i),
+                                    {.coords = walk.result, .guards = {}, .fill = 0},
+                                    space_.extents));
+        }
+        break;
+      default:
+        break;  // gather: its source is read at indices that only the data knows
+    }
+  }
+
+  void VisitUsers(NodeId id) {
+    VisitUsersOf(id, {.coords = space_.walks.at(id).result, .guards = {}, .fill = 0});
+  }
+
+  void VisitUsersOf(NodeId id, const AccessMap& map) {
+    if (g_.pattern(id) == Pattern::kScatter) return;
+    for (const Use& use : g_.uses(id)) {
+      const NodeId user = use.user;
+      if (g_.pattern(user) == Pattern::kView) {
+        if (auto forward = ThroughViewForward(g_, user, map, space_.extents)) {
+          VisitUsersOf(user, *forward);
+        }
+        continue;
+      }
+      if (!inside_.contains(user) || space_.walks.contains(user)) continue;
+      const Shape& mine = g_.type(ValueId{id, use.result}).shape;
+      switch (g_.pattern(user)) {
+        case Pattern::kReduction:
+          SetPoints(user, map.coords);
+          break;
+        case Pattern::kPointwise:
+        case Pattern::kAccumulate:
+          if (mine == g_.type(user).shape) SetPoints(user, map.coords);
+          break;
+        case Pattern::kJoin:
+          if (g_.op(user) == Op::slice_scatter && use.operand == 0) SetPoints(user, map.coords);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  // An axis and the divisor at which a view cuts it.
+  std::optional<std::pair<int, int64_t>> CutIn(const IndexExpr& e) const {
+    for (const IndexTerm& t : e.terms()) {
+      if (t.kind == IndexTerm::kAxis) continue;
+      const IndexExpr& in = *t.inner;
+      if (in.terms().size() == 1 && in.offset() == 0 && in.terms()[0].coef == 1 &&
+          in.terms()[0].kind == IndexTerm::kAxis) {
+        const int axis = in.terms()[0].axis;
+        if (space_.extents[axis] % t.divisor == 0 && t.divisor < space_.extents[axis]) {
+          return std::pair(axis, t.divisor);
+        }
+      }
+      if (auto cut = CutIn(in)) return cut;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::pair<int, int64_t>> FindCut() const {
+    for (NodeId id : r_.nodes) {
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end()) continue;
+      for (const auto* coords : {&walk->second.result, &walk->second.operand}) {
+        for (const IndexExpr& e : *coords) {
+          if (auto cut = CutIn(e)) return cut;
+        }
+      }
+      if (auto cut = CutInReads(id, walk->second)) return cut;
+    }
+    return std::nullopt;
+  }
+
+  // Views in front of stored values may cut an axis too.
+  std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
+    absl::Span<const ValueId> operands = g_.operands(id);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      AccessMap map;
+      switch (g_.pattern(id)) {
+        case Pattern::kReduction: map.coords = walk.operand; break;
+        case Pattern::kScatter:
+          if (i != 2) continue;
+          map.coords = walk.operand;
+          break;
+        case Pattern::kPointwise:
+          map = ThroughBroadcast(g_.type(operands[i]).shape, g_.type(id).shape,
+                                 {.coords = walk.result, .guards = {}, .fill = 0});
+          break;
+        case Pattern::kJoin:
+        case Pattern::kAccumulate:
+          map = ThroughJoin(g_, id, static_cast<int>(i),
+                            {.coords = walk.result, .guards = {}, .fill = 0}, space_.extents);
+          break;
+        default:
+          continue;
+      }
+      ValueId v = operands[i];
+      while (g_.pattern(v.node) == Pattern::kView) {
+        map = ThroughView(g_, v.node, map, space_.extents);
+        v = g_.operands(v.node)[0];
+      }
+      for (const IndexExpr& e : map.coords) {
+        if (auto cut = CutIn(e)) return cut;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void SplitAxis(int axis, int64_t divisor, std::vector<IndexExpr>& root_coords) {
+    std::vector<int64_t> extents = space_.extents;
+    extents[axis] /= divisor;
+    extents.insert(extents.begin() + axis + 1, divisor);
+    std::vector<IndexExpr> replacement;
+    for (int a = 0; a < static_cast<int>(space_.extents.size()); ++a) {
+      if (a == axis) {
+        replacement.push_back(IndexExpr::Axis(a) * divisor + IndexExpr::Axis(a + 1));
+      } else {
+        replacement.push_back(IndexExpr::Axis(a < axis ? a : a + 1));
+      }
+    }
+    for (IndexExpr& e : root_coords) e = Substitute(e, replacement, extents);
+    space_.extents = std::move(extents);
+  }
+
+  void Check() {
+    for (ValueId v : r_.stores) {
+      if (g_.pattern(v.node) == Pattern::kScatter) continue;
+      auto walk = space_.walks.find(v.node);
+      if (walk == space_.walks.end()) {
+        Refuse("iteration_space", absl::StrCat(Label(g_, v.node), " is stored but no walk of ",
+                                               "the other ops visits each of its elements once"));
+        return;
+      }
+      if (!OneToOneAxes(walk->second.result, g_.type(v).shape, space_.extents)) {
+        Refuse("iteration_space",
+               absl::StrCat(Label(g_, v.node), " would be stored more than once per element"));
+        return;
+      }
+    }
+    for (NodeId id : r_.nodes) {
+      if (g_.pattern(id) != Pattern::kReduction) continue;
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
+        Refuse("reduction_axes", absl::StrCat(Label(g_, id), " folds axes of ",
+                                              g_.type(g_.operands(id)[0]).Print(),
+                                              " that the other ops do not walk"));
+        return;
+      }
+    }
+  }
+
+  bool FoldsWholeAxes(NodeId id, const Walk& walk) const {
+    const Shape& in = g_.type(g_.operands(id)[0]).shape;
+    absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+    std::vector<IndexExpr> folded;
+    Shape folded_shape;
+    AxisMask kept = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end()) {
+        folded.push_back(walk.operand[i]);
+        folded_shape.push_back(in[i]);
+      } else {
+        kept |= walk.operand[i].axes();
+      }
+    }
+    auto mask = OneToOneAxes(folded, folded_shape, space_.extents);
+    return mask.has_value() && (*mask & kept) == 0;
+  }
+
+  const KernelRequest& r_;
+  const BackwardGraph& g_;
+  absl::flat_hash_set<NodeId> inside_;
+  IterationSpace space_;
+  std::deque<NodeId> queue_;
+  std::vector<std::pair<NodeId, std::vector<IndexExpr>>> pending_;
+};
+
+}  // namespace
+
+std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,
+                                     absl::Span<const int64_t> shape,
+                                     absl::Span<const int64_t> extents) {
+  const IndexExpr flat = Linearize(coords, DenseStrides(shape));
+  if (!flat.is_affine()) return std::nullopt;
+  // Mixed radix: sorted by coefficient, each axis steps over the span of the smaller ones. A
+  // flipped axis runs backwards and covers the same elements.
+  std::vector<std::pair<int64_t, int>> radix;
+  AxisMask mask = 0;
+  for (const IndexTerm& t : flat.terms()) {
+    radix.push_back({std::abs(t.coef), t.axis});
+    mask |= AxisMask{1} << t.axis;
+  }
+  std::sort(radix.begin(), radix.end());
+  int64_t span = 1;
+  for (auto [coef, axis] : radix) {
+    if (extents[axis] == 1) continue;
+    if (coef != span) return std::nullopt;
+    span *= extents[axis];
+  }
+  if (span != Elements(shape)) return std::nullopt;
+  return mask;
+}
+
+IterationSpace FindIterationSpace(const KernelRequest& request) { return Finder(request).Run(); }
+
+}  // namespace retrograd
