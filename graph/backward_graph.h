@@ -180,10 +180,15 @@ class GraphBuilder {
   ValueId Sum(ValueId v, std::vector<int64_t> axes, bool keep = false);
   ValueId MatMul(ValueId a, ValueId b);
 
-  // Origin of the nodes added from here on; nullopt: none.
+  // Origin of the nodes added from here on; nullopt: none. Equal origins are stored once.
   void SetOrigin(std::optional<Origin> origin);
+  // The same for passes and files, which carry a whole table over: AddOrigin appends without
+  // looking for an equal one, SetOriginIndex chooses by place in the table, -1: none.
+  int AddOrigin(Origin origin);
+  void SetOriginIndex(int index);
   void SetNumerics(Numerics numerics);
   const TensorType& type(ValueId v) const;
+  bool HasValue(ValueId v) const;
   size_t num_nodes() const;
   const absl::Status& status() const;
 

@@ -86,6 +86,7 @@ const OpInfo& Info(Op op);
 inline absl::string_view Name(Op op) { return Info(op).name; }
 inline Pattern PatternOf(Op op) { return Info(op).pattern; }
 std::optional<Op> OpByName(absl::string_view name);
+std::string NearOpNames(absl::string_view name);  // "mul, div", for error messages; may be empty
 absl::Span<const OpInfo> AllOps();
 
 }  // namespace retrograd

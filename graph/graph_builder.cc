@@ -1,0 +1,288 @@
+// GraphBuilder: nodes collect in a plain vector, checked one by one; Build lays out the storage.
+#include <algorithm>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "graph/backward_graph.h"
+#include "graph/boost_graph.h"
+#include "graph/malformations.h"
+#include "graph/node_rules.h"
+#include "graph/status.h"
+#include "graph/structural_ops.h"
+
+namespace retrograd {
+namespace {
+
+using OriginKey = std::tuple<std::string, int64_t, std::string, std::string, bool>;
+
+OriginKey Key(const Origin& o) {
+  return {o.op, o.instance, o.module_path, o.source, o.recomputed};
+}
+
+const TensorType& NoType() {
+  static const auto& type = *new TensorType;
+  return type;
+}
+
+// Fills uses and use_begin from the operands, by counting.
+void LayOutUses(GraphStorage& storage, size_t num_nodes) {
+  storage.use_begin.assign(num_nodes + 1, 0);
+  for (ValueId v : storage.operands) ++storage.use_begin[Index(v.node) + 1];
+  for (size_t i = 0; i < num_nodes; ++i) storage.use_begin[i + 1] += storage.use_begin[i];
+  std::vector<uint32_t> next(storage.use_begin.begin(), storage.use_begin.end() - 1);
+  storage.uses.resize(storage.operands.size());
+  for (uint32_t user = 0; user < num_nodes; ++user) {
+    const uint32_t begin = storage.operand_begin[user];
+    for (uint32_t i = begin; i < storage.operand_begin[user + 1]; ++i) {
+      const ValueId v = storage.operands[i];
+      storage.uses[next[Index(v.node)]++] = Use{NodeId{user}, i - begin, v.result};
+    }
+  }
+}
+
+}  // namespace
+
+struct GraphBuilder::Impl {
+  std::string name;
+  std::vector<Node> nodes;
+  std::vector<uint32_t> operand_begin = {0};
+  std::vector<ValueId> operands;
+  std::vector<GraphOutput> outputs;
+  std::vector<Origin> origins;
+  absl::flat_hash_map<OriginKey, int> origin_index;
+  int origin = -1;  // of the nodes to come
+  Numerics numerics;
+  absl::Status status;
+  std::vector<const TensorType*> types;  // scratch of Append
+
+  absl::Status CheckOperands(absl::Span<const ValueId> values);
+  absl::StatusOr<NodeId> Append(Op op, absl::Span<const ValueId> values, Attrs attrs,
+                                const absl::Span<const TensorType>* declared);
+  void Fail(absl::Status error) {
+    if (status.ok()) status = std::move(error);
+  }
+  bool Exists(ValueId v) const {
+    return Index(v.node) < nodes.size() && v.result < nodes[Index(v.node)].results.size();
+  }
+};
+
+absl::Status GraphBuilder::Impl::CheckOperands(absl::Span<const ValueId> values) {
+  if (nodes.size() >= kMaxNodes || values.size() > kMaxOperands - operands.size()) {
+    return Malformed(Malformation::kTooMany,
+                     absl::StrCat("a graph has at most ", kMaxNodes, " nodes and ", kMaxOperands,
+                                  " operands"));
+  }
+  types.clear();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ValueId v = values[i];
+    if (Index(v.node) >= nodes.size()) {
+      return Malformed(Malformation::kForwardOperand,
+                       absl::StrCat("operand ", i, " is %", Index(v.node),
+                                    ", which does not come before it"));
+    }
+    const std::vector<TensorType>& results = nodes[Index(v.node)].results;
+    if (v.result >= results.size()) {
+      return Malformed(Malformation::kOperandResult,
+                       absl::StrCat("operand ", i, " is result ", v.result, " of %", Index(v.node),
+                                    ", which has ", results.size()));
+    }
+    types.push_back(&results[v.result]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueId> values,
+                                                  Attrs attrs,
+                                                  const absl::Span<const TensorType>* declared) {
+  RG_RETURN_IF_ERROR(CheckOperands(values));
+  for (const auto& [key, value] : attrs.all()) {
+    if (const std::string* text = std::get_if<std::string>(&value)) {
+      RG_RETURN_IF_ERROR(CheckString(*text, absl::StrCat("attribute ", key)));
+    }
+  }
+  RG_ASSIGN_OR_RETURN(std::vector<TensorType> inferred, InferTypes(op, types, attrs));
+  if (declared != nullptr) {
+    if (declared->size() != inferred.size()) {
+      return Malformed(Malformation::kResultCount,
+                       absl::StrCat(declared->size(), " results are declared; the op has ",
+                                    inferred.size()));
+    }
+    for (size_t i = 0; i < inferred.size(); ++i) {
+      if ((*declared)[i] == inferred[i]) continue;
+      return Malformed(Malformation::kDeclaredType,
+                       absl::StrCat("result ", i, " is declared as ", (*declared)[i].Print(),
+                                    " and inferred as ", inferred[i].Print()));
+    }
+  }
+  Node node;
+  node.op = op;
+  node.results = std::move(inferred);
+  node.attrs = std::move(attrs);
+  node.origin = origin;
+  nodes.push_back(std::move(node));
+  operands.insert(operands.end(), values.begin(), values.end());
+  operand_begin.push_back(static_cast<uint32_t>(operands.size()));
+  return NodeId{static_cast<uint32_t>(nodes.size()) - 1};
+}
+
+GraphBuilder::GraphBuilder(std::string name) : impl_(std::make_unique<Impl>()) {
+  impl_->Fail(CheckString(name, "the graph's name"));
+  impl_->name = std::move(name);
+}
+
+GraphBuilder::~GraphBuilder() = default;
+
+ValueId GraphBuilder::Input(TensorType type, InputInfo info) {
+  if (!impl_->status.ok()) return {};
+  absl::Status status = impl_->CheckOperands({});
+  if (status.ok()) status = CheckInput(type, info);
+  if (!status.ok()) {
+    impl_->Fail(At(NodeName(impl_->nodes.size(), "input"), status));
+    return {};
+  }
+  Node node;
+  node.op = Op::input;
+  node.results.push_back(std::move(type));
+  node.origin = impl_->origin;
+  node.input = std::make_shared<const InputInfo>(std::move(info));
+  impl_->nodes.push_back(std::move(node));
+  impl_->operand_begin.push_back(static_cast<uint32_t>(impl_->operands.size()));
+  return {NodeId{static_cast<uint32_t>(impl_->nodes.size()) - 1}, 0};
+}
+
+ValueId GraphBuilder::Add(Op op, absl::Span<const ValueId> operands, Attrs attrs) {
+  if (!impl_->status.ok()) return {};
+  absl::StatusOr<NodeId> id = impl_->Append(op, operands, std::move(attrs), nullptr);
+  if (id.ok()) return {*id, 0};
+  impl_->Fail(At(NodeName(impl_->nodes.size(), Name(op)), id.status()));
+  return {};
+}
+
+absl::StatusOr<NodeId> GraphBuilder::AddNode(Op op, absl::Span<const ValueId> operands,
+                                             Attrs attrs, absl::Span<const TensorType> declared) {
+  RG_RETURN_IF_ERROR(impl_->status);
+  absl::StatusOr<NodeId> id = impl_->Append(op, operands, std::move(attrs), &declared);
+  if (!id.ok()) impl_->Fail(At(NodeName(impl_->nodes.size(), Name(op)), id.status()));
+  RG_RETURN_IF_ERROR(impl_->status);
+  return id;
+}
+
+void GraphBuilder::Output(ValueId value, std::string name, std::vector<int64_t> strides) {
+  if (!impl_->status.ok()) return;
+  absl::Status status = CheckString(name, "the output's name");
+  if (status.ok() && !impl_->Exists(value)) {
+    status = Malformed(Malformation::kOutputValue, absl::StrCat("value %", Index(value.node), ".",
+                                                                value.result, " does not exist"));
+  }
+  if (status.ok()) status = CheckStrides(type(value).shape, strides, /*distinct=*/true);
+  if (!status.ok()) impl_->Fail(At(absl::StrCat("output ", impl_->outputs.size()), status));
+  impl_->outputs.push_back({value, std::move(name), std::move(strides)});
+}
+
+void GraphBuilder::AbsentOutput(std::string name) {
+  absl::Status status = CheckString(name, "the output's name");
+  if (!status.ok()) impl_->Fail(At(absl::StrCat("output ", impl_->outputs.size()), status));
+  impl_->outputs.push_back({std::nullopt, std::move(name), {}});
+}
+
+ValueId GraphBuilder::Full(double value, DType dtype, Shape shape) {
+  return Add(Op::full, {},
+             {{"dtype", std::string(Name(dtype))}, {"shape", std::move(shape)}, {"value", value}});
+}
+
+ValueId GraphBuilder::Cast(ValueId v, DType dtype) {
+  if (type(v).dtype == dtype) return v;
+  return Add(Op::cast, {v}, {{"dtype", std::string(Name(dtype))}});
+}
+
+ValueId GraphBuilder::Reshape(ValueId v, Shape shape) {
+  return Add(Op::reshape, {v}, {{"shape", std::move(shape)}});
+}
+
+ValueId GraphBuilder::Permute(ValueId v, std::vector<int64_t> perm) {
+  return Add(Op::permute, {v}, {{"perm", std::move(perm)}});
+}
+
+ValueId GraphBuilder::Expand(ValueId v, Shape shape) {
+  return Add(Op::expand, {v}, {{"shape", std::move(shape)}});
+}
+
+ValueId GraphBuilder::Sum(ValueId v, std::vector<int64_t> axes, bool keep) {
+  Attrs attrs = {{"axes", std::move(axes)}};
+  if (keep) attrs.Set("keep", int64_t{1});
+  return Add(Op::sum, {v}, std::move(attrs));
+}
+
+ValueId GraphBuilder::MatMul(ValueId a, ValueId b) { return Add(Op::matmul, {a, b}); }
+
+void GraphBuilder::SetOrigin(std::optional<Origin> origin) {
+  impl_->origin = -1;
+  if (!origin.has_value()) return;
+  auto [it, added] = impl_->origin_index.try_emplace(Key(*origin), impl_->origins.size());
+  impl_->origin = it->second;
+  if (added) AddOrigin(*std::move(origin));
+}
+
+int GraphBuilder::AddOrigin(Origin origin) {
+  impl_->Fail(At(absl::StrCat("origin ", impl_->origins.size()), CheckOrigin(origin)));
+  impl_->origins.push_back(std::move(origin));
+  return static_cast<int>(impl_->origins.size()) - 1;
+}
+
+void GraphBuilder::SetOriginIndex(int index) {
+  if (index < -1 || index >= static_cast<int>(impl_->origins.size())) {
+    impl_->Fail(At(absl::StrCat("node %", impl_->nodes.size()),
+                   Malformed(Malformation::kOriginIndex,
+                             absl::StrCat("origin ", index, " is not among the ",
+                                          impl_->origins.size(), " origins"))));
+    return;
+  }
+  impl_->origin = index;
+}
+
+void GraphBuilder::SetNumerics(Numerics numerics) {
+  impl_->Fail(CheckString(numerics.framework, "the framework"));
+  impl_->numerics = std::move(numerics);
+}
+
+const TensorType& GraphBuilder::type(ValueId v) const {
+  return impl_->Exists(v) ? impl_->nodes[Index(v.node)].results[v.result] : NoType();
+}
+
+bool GraphBuilder::HasValue(ValueId v) const { return impl_->Exists(v); }
+size_t GraphBuilder::num_nodes() const { return impl_->nodes.size(); }
+const absl::Status& GraphBuilder::status() const { return impl_->status; }
+
+absl::StatusOr<BackwardGraph> GraphBuilder::Build() {
+  std::unique_ptr<Impl> impl = std::exchange(impl_, std::make_unique<Impl>());
+  RG_RETURN_IF_ERROR(impl->status);
+  auto storage = std::make_shared<GraphStorage>();
+  const size_t num_nodes = impl->nodes.size();
+  storage->name = std::move(impl->name);
+  storage->operand_begin = std::move(impl->operand_begin);
+  storage->operands = std::move(impl->operands);
+  storage->outputs = std::move(impl->outputs);
+  storage->origins = std::move(impl->origins);
+  storage->numerics = std::move(impl->numerics);
+  LayOutUses(*storage, num_nodes);
+  storage->adjacency = Adjacency(num_nodes);
+  storage->value_begin.reserve(num_nodes + 1);
+  storage->value_begin.push_back(0);
+  for (uint32_t i = 0; i < num_nodes; ++i) {
+    Node& node = impl->nodes[i];
+    storage->value_begin.push_back(storage->value_begin.back() +
+                                   static_cast<uint32_t>(node.results.size()));
+    storage->adjacency[i] = std::move(node);
+    for (uint32_t j = storage->operand_begin[i]; j < storage->operand_begin[i + 1]; ++j) {
+      const ValueId v = storage->operands[j];
+      boost::add_edge(Index(v.node), i, OperandEdge{v.result, j - storage->operand_begin[i]},
+                      storage->adjacency);
+    }
+  }
+  BackwardGraph graph;
+  graph.storage_ = std::move(storage);
+  return graph;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,77 @@
+// GraphBuilder, BackwardGraph and type inference.
+#include "graph/backward_graph.h"
+
+#include <chrono>
+
+#include "graph/structural_ops.h"
+#include "graph/text.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+TEST_CASE("a graph keeps operands in order, uses by id, and dense value numbers") {
+  GraphBuilder b("g");
+  const ValueId x = b.Input({DType::kFp32, {4, 8}}, {.name = "x"});
+  const ValueId y = b.Add(Op::mul, {x, x});
+  const ValueId s = b.Sum(y, {0});
+  b.Output(s, "w");
+  b.AbsentOutput("b");
+  b.Output(x, "x");
+  auto g = b.Build();
+  REQUIRE(g.ok());
+  CHECK(g->num_nodes() == 3);
+  CHECK(g->num_values() == 3);
+  CHECK(g->operands(y.node)[0] == x);
+  CHECK(g->operands(y.node)[1] == x);
+  REQUIRE(g->uses(x.node).size() == 2);
+  CHECK(g->uses(x.node)[1] == Use{y.node, 1, 0});
+  CHECK(g->type(s) == TensorType{DType::kFp32, {8}});
+  CHECK(g->outputs().size() == 3);
+  CHECK_FALSE(g->outputs()[1].value.has_value());
+  CHECK(g->Verify().ok());
+}
+
+TEST_CASE("the first error of a builder sticks and names the node") {
+  GraphBuilder b;
+  const ValueId x = b.Input({DType::kFp32, {4, 8}}, {.name = "x"});
+  const ValueId y = b.Input({DType::kFp32, {4, 7}}, {.name = "y"});
+  b.Output(b.Add(Op::mul, {x, y}), "w");
+  b.Sum(x, {9});
+  auto g = b.Build();
+  REQUIRE_FALSE(g.ok());
+  CHECK(g.status().message() ==
+        "RG-G018 (G3): node %2 (mul): operands f32[4,8], f32[4,7]: extents differ and neither is 1");
+}
+
+TEST_CASE("pointwise operands broadcast like numpy's and dtypes are strict") {
+  GraphBuilder b;
+  const ValueId x = b.Input({DType::kFp32, {4, 1, 8}}, {});
+  const ValueId y = b.Input({DType::kFp32, {5, 1}}, {});
+  CHECK(b.type(b.Add(Op::add, {x, y})) == TensorType{DType::kFp32, {4, 5, 8}});
+  CHECK(b.type(b.Add(Op::lt, {x, y})).dtype == DType::kBool);
+  b.Add(Op::add, {x, b.Full(1, DType::kBf16)});
+  CHECK(b.status().message() ==
+        "RG-G017 (G3): node %5 (add): operands f32[4,1,8], bf16[]: all have to be of one dtype; a "
+        "cast is explicit");
+}
+
+TEST_CASE("a composite's results are those of its expansion") {
+  GraphBuilder b;
+  const ValueId dy = b.Input({DType::kFp32, {4, 8}}, {});
+  const ValueId x = b.Input({DType::kFp32, {4, 8}}, {});
+  const ValueId mean = b.Input({DType::kFp32, {4, 1}}, {});
+  const ValueId rstd = b.Input({DType::kFp32, {4, 1}}, {});
+  const ValueId w = b.Input({DType::kFp32, {8}}, {});
+  const ValueId d = b.Add(Op::layer_norm_backward, {dy, x, mean, rstd, w});
+  b.Output({d.node, 2}, "bias");
+  auto g = b.Build();
+  REQUIRE(g.ok());
+  REQUIRE(g->node(d.node).results.size() == 3);
+  CHECK(g->type(ValueId{d.node, 0}).shape == Shape{4, 8});
+  CHECK(g->type(ValueId{d.node, 1}).shape == Shape{8});
+  CHECK(g->type(ValueId{d.node, 2}).shape == Shape{8});
+}
+
+}  // namespace
+}  // namespace retrograd
