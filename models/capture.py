@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Captures the graphs of models/graphs from PyTorch.
+
+  models/capture.py --device cpu               the tiny models in fp32: NAME.bwd.pb, NAME.safetensors
+  models/capture.py --device cuda              under bf16 autocast: the tiny models as NAME_h200 and
+                                               the full-size ones (graph only, nothing is run)
+  models/capture.py --device cuda golf_tiny    one of them
+
+Needs torch, transformers (for BERT, GPT-2, Llama), protobuf and safetensors; no build, no network.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+import traceback
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models")]
+
+import retrograd  # noqa: E402
+import zoo  # noqa: E402
+from retrograd import schema  # noqa: E402
+
+
+def capture(name, device, out):
+    """Writes one model's graph, and its bundle if it is a tiny one; returns the paths."""
+    model, args, kwargs = zoo.make(name, device)
+    tiny = name in zoo.TINY
+    file = name + ("_h200" if device == "cuda" and tiny else "")
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+        return retrograd.export_backward(
+            model, args, kwargs, out / file, bundle=True if tiny else None, run=tiny
+        )
+
+
+def describe(path):
+    """One line on a captured graph."""
+    graph = schema.load(path)
+    kinds = {}
+    for node in graph.nodes:
+        kinds[node.op] = kinds.get(node.op, 0) + 1
+    variants = {a.s for n in graph.nodes for a in n.attrs if a.name == "variant"}
+    size = path.stat().st_size
+    bundle = path.with_name(path.name.replace(".bwd.pb", ".safetensors"))
+    size += bundle.stat().st_size if bundle.exists() else 0
+    return (
+        f"{path.name}: {len(graph.nodes)} nodes, {kinds['input']} inputs, "
+        f"{len(graph.outputs)} outputs, {kinds.get('matmul', 0)} matmuls, "
+        f"{kinds.get('attention_backward', 0)} attention ({', '.join(sorted(variants)) or 'none'}), "
+        f"{size / 1024:.0f} KiB with its bundle"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models; all for the device if none")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "models" / "graphs")
+    options = parser.parse_args()
+    names = options.names or list(zoo.TINY if options.device == "cpu" else zoo.MODELS)
+    unknown = [n for n in names if n not in zoo.MODELS]
+    if unknown:
+        parser.error(f"unknown model {unknown[0]!r}; there are {', '.join(zoo.MODELS)}")
+    failed = []
+    for name in names:
+        start = time.monotonic()
+        try:
+            for path in capture(name, options.device, options.out):
+                print(f"{describe(path)}, {time.monotonic() - start:.1f} s", flush=True)
+        except Exception:  # the other models are still wanted
+            failed.append(name)
+            print(f"{name}: FAILED", flush=True)
+            traceback.print_exc()
+    if failed:
+        sys.exit(f"{len(failed)} of {len(names)} models failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

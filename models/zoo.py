@@ -1,0 +1,186 @@
+"""The models behind models/graphs: make(name, device) -> (model, args, kwargs).
+
+`golf` is a small RMSNorm transformer with grouped-query attention, parallel residuals, a learned
+mix with the embedding stream before each block, and blocks that may run twice (depth recurrence).
+The others are the usual ones of the `transformers` package, at sizes whose bundles stay small.
+"""
+
+import dataclasses
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+@dataclasses.dataclass(frozen=True)
+class GolfConfig:
+    vocabulary: int = 1024
+    width: int = 512
+    layers: int = 11
+    heads: int = 8
+    kv_heads: int = 4
+    expansion: int = 4  # MLP width / width
+    length: int = 2048
+    recurrent: tuple = (4, 5)  # the blocks (first, .., last) that run a second time
+    plain: bool = False  # norms without weights, leaky ReLU instead of ReLU
+
+
+class PlainNorm(nn.Module):
+    """RMS norm without a weight."""
+
+    def forward(self, x):
+        return F.rms_norm(x, (x.size(-1),))
+
+
+def make_norm(config):
+    return PlainNorm() if config.plain else nn.RMSNorm(config.width)
+
+
+def rotate(x, cos, sin):
+    """Rotary position embedding over the two halves of the last axis. cos, sin: [1, 1, T, D/2]."""
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos + b * sin, b * cos - a * sin), -1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention with normalised queries and keys and a gain per head."""
+
+    def __init__(self, config):
+        super().__init__()
+        d, self.head_width = config.width, config.width // config.heads
+        self.q = nn.Linear(d, d, bias=False)
+        self.k = nn.Linear(d, config.kv_heads * self.head_width, bias=False)
+        self.v = nn.Linear(d, config.kv_heads * self.head_width, bias=False)
+        self.o = nn.Linear(d, d, bias=False)
+        self.gain = nn.Parameter(torch.ones(config.heads))
+
+    def split(self, x):
+        """[B, T, H*D] -> [B, H, T, D]."""
+        return x.view(*x.shape[:2], -1, self.head_width).transpose(1, 2)
+
+    def forward(self, x, cos, sin):
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        q = rotate(F.rms_norm(q, (self.head_width,)), cos, sin)
+        k = rotate(F.rms_norm(k, (self.head_width,)), cos, sin)
+        q = q * self.gain.to(q.dtype)[None, :, None, None]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.o(y.transpose(1, 2).reshape(x.shape))
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        d = config.width
+        self.plain = config.plain
+        self.norm1, self.norm2 = make_norm(config), make_norm(config)
+        self.attention = Attention(config)
+        self.up = nn.Linear(d, config.expansion * d, bias=False)
+        self.down = nn.Linear(config.expansion * d, d, bias=False)
+        self.attention_scale = nn.Parameter(torch.ones(d))
+        self.mlp_scale = nn.Parameter(torch.ones(d))
+        self.mix = nn.Parameter(torch.stack((torch.ones(d), torch.zeros(d))))
+
+    def forward(self, x, x0, cos, sin):
+        x = self.mix[0] * x + self.mix[1] * x0
+        attended = self.attention(self.norm1(x), cos, sin)
+        u = self.up(self.norm2(x))
+        u = F.leaky_relu(u, 0.5) if self.plain else F.relu(u)
+        return x + self.attention_scale * attended + self.mlp_scale * self.down(u.square())
+
+
+class Golf(nn.Module):
+    """(ids [B, T], targets [B, T]) -> the mean cross entropy. Embedding and head are tied."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.embedding.weight.data.mul_(0.02)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = make_norm(config)
+        self.order = list(range(config.layers))
+        if config.recurrent:
+            last = config.recurrent[-1] + 1
+            self.order = self.order[:last] + list(config.recurrent) + self.order[last:]
+        width = config.width // config.heads
+        rates = 10000.0 ** (-torch.arange(0, width, 2) / width)
+        angles = torch.outer(torch.arange(config.length).float(), rates)
+        self.register_buffer("cos", angles.cos()[None, None])
+        self.register_buffer("sin", angles.sin()[None, None])
+
+    def forward(self, ids, targets):
+        x = F.rms_norm(self.embedding(ids), (self.embedding.embedding_dim,))
+        x0 = x
+        for index in self.order:
+            x = self.blocks[index](x, x0, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.embedding.weight.to(x.dtype)).float()
+        logits = 30 * torch.tanh(logits / 30)
+        return F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))
+
+
+def golf(batch, **sizes):
+    config = GolfConfig(**sizes)
+
+    def make(device):
+        shape = (batch, config.length)
+        ids = torch.randint(0, config.vocabulary, shape, device=device)
+        targets = torch.randint(0, config.vocabulary, shape, device=device)
+        return Golf(config).to(device).train(), (ids, targets), {}
+
+    return make
+
+
+def language_model(model_class, config_class, sizes, length):
+    """A model of the transformers package on `length` random tokens that are their own labels."""
+
+    def make(device):
+        import transformers
+
+        config = getattr(transformers, config_class)(**sizes)
+        model = getattr(transformers, model_class)(config).to(device).train()
+        if model_class == "GPT2LMHeadModel":
+            model.loss_type = "ForCausalLM"  # unset, it logs a warning, which breaks the graph
+        ids = torch.randint(0, config.vocab_size, (1, length), device=device)
+        return model, (), {"input_ids": ids, "labels": ids.clone()}
+
+    return make
+
+
+_BERT = dict(
+    vocab_size=384, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+    intermediate_size=256, max_position_embeddings=32, hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)  # fmt: skip
+_GPT2 = dict(
+    vocab_size=384, n_embd=64, n_layer=2, n_head=4, n_positions=32, resid_pdrop=0.0,
+    embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+)  # fmt: skip
+_LLAMA = dict(
+    vocab_size=384, hidden_size=64, intermediate_size=192, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+)  # fmt: skip
+
+TINY = {
+    "golf_tiny": golf(
+        1, vocabulary=256, width=64, layers=2, heads=4, kv_heads=2, length=64, recurrent=(0, 1)
+    ),
+    "bert_tiny": language_model("BertForMaskedLM", "BertConfig", _BERT, 32),
+    "gpt2_tiny": language_model("GPT2LMHeadModel", "GPT2Config", _GPT2, 32),
+    "llama_tiny": language_model("LlamaForCausalLM", "LlamaConfig", _LLAMA, 32),
+}
+FULL_SIZE = {
+    "golf_plain_b48": golf(48, plain=True),
+    "golf_gpt_34m_b32": golf(32),
+}
+MODELS = {**TINY, **FULL_SIZE}
+
+
+def make(name, device):
+    """(model, args, kwargs) with the same random weights and data each time. Vectors get noise:
+    gains of exactly one and biases of zero would hide a gradient that misses their factor."""
+    torch.manual_seed(0)
+    model, args, kwargs = MODELS[name](device)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return model, args, kwargs

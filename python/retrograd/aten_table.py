@@ -1,0 +1,542 @@
+"""The table of ATen and prims ops: one row an op, saying which of our ops it becomes.
+
+A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
+node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
+tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
+in attention_rows.py, index_rows.py or composite_rows.py.
+"""
+
+import torch
+
+from retrograd import dtypes
+from retrograd.builder import Ref
+
+TABLE = {}
+
+
+def row(*names):
+    """Registers the decorated function for these ops, named as fx prints their targets."""
+
+    def register(function):
+        for name in names:
+            assert name not in TABLE, name
+            TABLE[name] = function
+        return function
+
+    return register
+
+
+# --- helpers of the rows -------------------------------------------------------------------------
+def axis_of(x, axis):
+    """`axis` counted from the front."""
+    return axis % max(x.rank, 1)
+
+
+def axes_of(x, axes):
+    """The ascending axes that PyTorch means by `axes`: None and [] are all of them."""
+    if axes is None or (isinstance(axes, (list, tuple)) and not axes):
+        return list(range(x.rank))
+    axes = [axes] if isinstance(axes, int) else axes
+    return sorted({axis_of(x, a) for a in axes}) if x.rank else []
+
+
+def common_dtype(*operands):
+    """PyTorch's type promotion over Refs and Python numbers."""
+
+    def stand_in(o):
+        return torch.empty([1] * o.rank, dtype=o.dtype, device="meta") if isinstance(o, Ref) else o
+
+    operands = [stand_in(o) for o in operands]
+    tensors = [o for o in operands if isinstance(o, torch.Tensor)]
+    dtype = tensors[0].dtype
+    # Dimensioned tensors outrank 0-d ones, and those outrank numbers, within a category.
+    dims = [o for o in tensors if o.ndim] or tensors
+    result = dims[0]
+    for o in dims[1:]:
+        dtype = torch.promote_types(result.dtype, o.dtype)
+        result = torch.empty([1] * o.ndim, dtype=dtype, device="meta")
+    for o in operands:
+        if not any(o is d for d in dims):
+            dtype = torch.result_type(result, o)
+            result = torch.empty([1] * result.ndim, dtype=dtype, device="meta")
+    return result.dtype
+
+
+# What arithmetic on booleans means.
+_BOOL_OPS = {
+    "mul": "logical_and",
+    "minimum": "logical_and",
+    "add": "logical_or",
+    "maximum": "logical_or",
+}
+
+
+def arithmetic(call, op, *operands, floating=False):
+    """A pointwise op on promoted operands. A number that a 16-bit type does not hold exactly makes
+    the op compute in fp32 and round once, as PyTorch's kernels do."""
+    b = call.b
+    dtype = common_dtype(*operands)
+    if dtype == torch.bool and op in _BOOL_OPS:
+        return b.pointwise(_BOOL_OPS[op], *(convert(b, o, dtype) for o in operands))
+    if floating and not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    numbers = [o for o in operands if not isinstance(o, Ref)]
+    exact = all(dtypes.represents(dtype, n) for n in numbers)
+    compute = dtype if exact else dtypes.compute_dtype(dtype)
+    refs = [convert(b, o, compute) for o in operands]
+    return b.cast(b.pointwise(op, *refs), dtype)
+
+
+def convert(b, operand, dtype):
+    """A Ref or a number as a Ref of the dtype."""
+    return b.cast(operand, dtype) if isinstance(operand, Ref) else b.full(operand, dtype)
+
+
+def scaled(call, x, alpha):
+    """alpha * x, for the alpha arguments of add and sub."""
+    return x if alpha == 1 else arithmetic(call, "mul", x, alpha)
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+def _pointwise_rows():
+    same = {"mul": "mul", "maximum": "maximum", "minimum": "minimum", "fmod": "fmod"}
+    for name, op in same.items():
+        for overload in ("Tensor", "Scalar", "default"):
+            row(f"aten.{name}.{overload}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
+    for name in ("neg", "abs", "sign", "relu"):
+        row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x))
+    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf floor"
+    for name in floats.split():
+        row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x, floating=True))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        for overload in ("Tensor", "Scalar"):
+            row(f"aten.{name}.{overload}")(lambda call, x, y, op=name: compare(call, op, x, y))
+
+
+def compare(call, op, x, y):
+    dtype = common_dtype(x, y)
+    b = call.b
+    return b.pointwise(op, convert(b, x, dtype), convert(b, y, dtype), dtype=torch.bool)
+
+
+_pointwise_rows()
+
+
+@row("aten.add.Tensor", "aten.add.Scalar")
+def add(call, x, y, alpha=1):
+    return arithmetic(call, "add", x, scaled(call, y, alpha) if isinstance(y, Ref) else y * alpha)
+
+
+@row("aten.sub.Tensor", "aten.sub.Scalar")
+def sub(call, x, y, alpha=1):
+    return arithmetic(call, "sub", x, scaled(call, y, alpha) if isinstance(y, Ref) else y * alpha)
+
+
+@row("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(call, x, y, alpha=1):
+    return arithmetic(call, "sub", y, scaled(call, x, alpha))
+
+
+@row("aten.div.Tensor", "aten.div.Scalar")
+def div(call, x, y):
+    return arithmetic(call, "div", x, y, floating=True)
+
+
+@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(call, x, y, rounding_mode=None):
+    if rounding_mode is None:
+        return div(call, x, y)
+    if rounding_mode == "floor" and common_dtype(x, y).is_floating_point:
+        return call.b.pointwise("floor", div(call, x, y))
+    raise call.error(f"division with rounding_mode={rounding_mode!r} has no counterpart")
+
+
+@row("prims.fma.default")
+def fma(call, x, y, z):
+    return arithmetic(call, "fma", x, y, z)
+
+
+@row("aten.addcmul.default")
+def addcmul(call, x, y, z, value=1):
+    return add(call, x, scaled(call, arithmetic(call, "mul", y, z), value))
+
+
+@row("aten.addcdiv.default")
+def addcdiv(call, x, y, z, value=1):
+    return add(call, x, scaled(call, div(call, y, z), value))
+
+
+@row("aten.square.default")
+def square(call, x):
+    return arithmetic(call, "mul", x, x)
+
+
+@row("aten.ceil.default")
+def ceil(call, x):
+    return arithmetic(call, "neg", call.b.pointwise("floor", arithmetic(call, "neg", x)))
+
+
+@row("aten.pow.Tensor_Scalar")
+def power(call, x, exponent):
+    """x to a small integer, a half or minus a half without the general pow; rounded once."""
+    b, dtype = call.b, common_dtype(x, exponent)
+    if exponent == 0:
+        return b.full(1, dtype, x.shape)
+    if exponent == 1:
+        return b.cast(x, dtype)
+    y = b.cast(x, dtypes.compute_dtype(dtype))
+    if exponent in (0.5, -0.5):
+        y = b.pointwise("sqrt" if exponent > 0 else "rsqrt", y)
+    elif exponent in (2, 3, 4):
+        y2 = b.pointwise("mul", y, y)
+        y = {2: y2, 3: None, 4: None}[exponent] or b.pointwise("mul", y2, y2 if exponent == 4 else y)
+    elif exponent in (-1, -2) and dtype.is_floating_point:
+        y = b.pointwise("reciprocal", y if exponent == -1 else b.pointwise("mul", y, y))
+    elif dtype.is_floating_point:
+        y = b.pointwise("pow", y, b.full(exponent, y.dtype))
+    else:
+        raise call.error(f"an integer to the power {exponent} has no counterpart")
+    return b.cast(y, dtype)
+
+
+@row("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+def power_general(call, x, exponent):
+    return arithmetic(call, "pow", x, exponent)
+
+
+@row("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(call, x, low):
+    return arithmetic(call, "maximum", x, low)
+
+
+@row("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(call, x, high):
+    return arithmetic(call, "minimum", x, high)
+
+
+@row("aten.clamp.default", "aten.clamp.Tensor")
+def clamp(call, x, low=None, high=None):
+    x = x if low is None else clamp_min(call, x, low)
+    return x if high is None else clamp_max(call, x, high)
+
+
+# --- logic and selection -------------------------------------------------------------------------
+def truth(call, x):
+    """x != 0 as bool."""
+    return x if x.dtype == torch.bool else compare(call, "ne", x, 0)
+
+
+@row("aten.logical_and.default")
+def logical_and(call, x, y):
+    return call.b.pointwise("logical_and", truth(call, x), truth(call, y))
+
+
+@row("aten.logical_or.default")
+def logical_or(call, x, y):
+    return call.b.pointwise("logical_or", truth(call, x), truth(call, y))
+
+
+@row("aten.logical_not.default")
+def logical_not(call, x):
+    return call.b.pointwise("logical_not", truth(call, x))
+
+
+def _only_bool(call, *operands):
+    if any(o.dtype != torch.bool for o in operands):
+        raise call.error("bitwise operations on integers have no counterpart")
+
+
+@row("aten.bitwise_and.Tensor")
+def bitwise_and(call, x, y):
+    _only_bool(call, x, y)
+    return logical_and(call, x, y)
+
+
+@row("aten.bitwise_or.Tensor")
+def bitwise_or(call, x, y):
+    _only_bool(call, x, y)
+    return logical_or(call, x, y)
+
+
+@row("aten.bitwise_not.default")
+def bitwise_not(call, x):
+    _only_bool(call, x)
+    return logical_not(call, x)
+
+
+@row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
+def where(call, condition, x, y):
+    b, dtype = call.b, common_dtype(x, y) if isinstance(x, Ref) or isinstance(y, Ref) else call.dtype
+    return b.pointwise("where", truth(call, condition), convert(b, x, dtype), convert(b, y, dtype))
+
+
+@row("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(call, x, mask, value):
+    return call.b.pointwise("where", mask, convert(call.b, value, x.dtype), x)
+
+
+# --- types and constants -------------------------------------------------------------------------
+@row("prims.convert_element_type.default")
+def convert_element_type(call, x, dtype):
+    return call.b.cast(x, dtype)
+
+
+@row("aten._to_copy.default")
+def to_copy(call, x, dtype=None, **_):
+    return call.b.cast(x, dtype or x.dtype)
+
+
+@row("aten.full.default", "aten.new_full.default", "aten.full_like.default")
+def full(call, _, value, **__):
+    return call.b.full(value, call.dtype, call.shape)
+
+
+@row("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
+def zeros(call, *_, **__):
+    return call.b.full(0, call.dtype, call.shape)
+
+
+@row("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
+def ones(call, *_, **__):
+    return call.b.full(1, call.dtype, call.shape)
+
+
+@row("aten.scalar_tensor.default")
+def scalar_tensor(call, value, **_):
+    return call.b.full(value, call.dtype)
+
+
+@row("prims.iota.default")
+def iota(call, length, start, step, dtype, **_):
+    return call.b.iota(dtype, (length,), 0, start, step)
+
+
+@row("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
+def arange(call, *bounds, **_):
+    start, step = (0 if len(bounds) == 1 else bounds[0]), (bounds[2] if len(bounds) == 3 else 1)
+    if not all(isinstance(v, int) for v in (start, step)):
+        raise call.error("arange with fractional bounds has no counterpart")
+    return call.b.iota(call.dtype, call.shape, 0, start, step)
+
+
+@row(
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.lift_fresh_copy.default",
+    "aten.lift_fresh.default",
+)
+def identity(call, x, **_):
+    return x
+
+
+@row("aten.copy.default")
+def copy(call, target, source, *_):
+    return call.b.expand(call.b.cast(source, target.dtype), target.shape)
+
+
+# --- reductions ----------------------------------------------------------------------------------
+def _summand(call, x, dtype):
+    if dtype is None and not x.dtype.is_floating_point:
+        dtype = torch.int64
+    return call.b.cast(x, dtype or x.dtype)
+
+
+@row("aten.sum.dim_IntList", "aten.sum.default")
+def sum_(call, x, axes=None, keepdim=False, dtype=None):
+    return call.b.reduce("sum", _summand(call, x, dtype), axes_of(x, axes), keepdim)
+
+
+@row("aten.mean.dim", "aten.mean.default")
+def mean(call, x, axes=None, keepdim=False, dtype=None):
+    """Sum and division in the compute type, rounded once."""
+    b, dtype, axes = call.b, dtype or x.dtype, axes_of(x, axes)
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    total = b.reduce("sum", b.cast(x, dtypes.compute_dtype(dtype)), axes, keepdim)
+    return b.cast(arithmetic(call, "div", total, count), dtype)
+
+
+@row("aten.var_mean.correction")
+def var_mean(call, x, axes=None, correction=1, keepdim=False):
+    """Two passes: the mean, then the mean of the squared distances from it."""
+    b, axes = call.b, axes_of(x, axes)
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    y = b.cast(x, dtypes.compute_dtype(x.dtype))
+    centre = arithmetic(call, "div", b.reduce("sum", y, axes, True), count)
+    distance = b.pointwise("sub", y, centre)
+    squares = b.reduce("sum", b.pointwise("mul", distance, distance), axes, keepdim)
+    variance = arithmetic(call, "div", squares, max(count - (1 if correction is None else correction), 0))
+    kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+    return b.cast(variance, x.dtype), b.cast(b.reshape(centre, kept), x.dtype)
+
+
+@row("aten.amax.default")
+def amax(call, x, axes=None, keepdim=False):
+    return call.b.reduce("amax", x, axes_of(x, axes), keepdim)
+
+
+@row("aten.amin.default")
+def amin(call, x, axes=None, keepdim=False):
+    return call.b.reduce("amin", x, axes_of(x, axes), keepdim)
+
+
+# --- matmuls -------------------------------------------------------------------------------------
+@row("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
+def matmul(call, x, y, dtype=None):
+    return call.b.matmul(x, y, dtype)
+
+
+@row("aten.mv.default")
+def matvec(call, x, y):
+    b = call.b
+    return b.reshape(b.matmul(x, b.reshape(y, (*y.shape, 1))), call.shape)
+
+
+@row("aten.addmm.default", "aten.baddbmm.default")
+def addmm(call, x, a, b, beta=1, alpha=1):
+    """beta x + alpha (a b), rounded once: the product stays in the compute type."""
+    out, compute = call.b, dtypes.compute_dtype(x.dtype)
+    product = scaled(call, out.matmul(a, b, compute), alpha)
+    if beta == 0:
+        return out.cast(product, x.dtype)
+    x_part = scaled(call, out.cast(x, compute), beta)
+    return out.cast(out.pointwise("add", x_part, product), x.dtype)
+
+
+# --- views ---------------------------------------------------------------------------------------
+@row(
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.unsqueeze.default",
+    "aten.flatten.using_ints",
+)
+def reshape(call, x, *_):
+    return call.b.reshape(x, call.shape)
+
+
+@row("aten.permute.default")
+def permute(call, x, perm):
+    return call.b.permute(x, [axis_of(x, p) for p in perm])
+
+
+@row("aten.t.default")
+def t(call, x):
+    return call.b.permute(x, list(reversed(range(x.rank))))
+
+
+@row("aten.transpose.int")
+def transpose(call, x, first, second):
+    perm = list(range(x.rank))
+    first, second = axis_of(x, first), axis_of(x, second)
+    perm[first], perm[second] = perm[second], perm[first]
+    return call.b.permute(x, perm)
+
+
+@row("aten.expand.default")
+def expand(call, x, *_, **__):
+    return call.b.expand(x, call.shape)
+
+
+@row("aten.slice.Tensor")
+def slice_(call, x, axis=0, start=None, stop=None, step=1):
+    axis = axis_of(x, axis)
+    start, stop, _ = slice(start, stop).indices(x.shape[axis])
+    return call.b.slice(x, axis, start, max(start, stop), step)
+
+
+@row("aten.select.int")
+def select(call, x, axis, index):
+    axis = axis_of(x, axis)
+    index %= x.shape[axis]
+    return call.b.reshape(call.b.slice(x, axis, index, index + 1), call.shape)
+
+
+def _pieces(call, x, sizes, axis):
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(call.b.slice(x, axis, s, s + n) for s, n in zip(starts, sizes))
+
+
+@row("aten.split.Tensor")
+def split(call, x, size, axis=0):
+    axis = axis_of(x, axis)
+    extent = x.shape[axis]
+    return _pieces(call, x, [min(size, extent - s) for s in range(0, extent, size)], axis)
+
+
+@row("aten.split_with_sizes.default")
+def split_with_sizes(call, x, sizes, axis=0):
+    return _pieces(call, x, sizes, axis_of(x, axis))
+
+
+@row("aten.unbind.int")
+def unbind(call, x, axis=0):
+    axis = axis_of(x, axis)
+    kept = x.shape[:axis] + x.shape[axis + 1 :]
+    return tuple(call.b.reshape(p, kept) for p in _pieces(call, x, [1] * x.shape[axis], axis))
+
+
+@row("aten.flip.default", "prims.rev.default")
+def flip(call, x, axes):
+    return call.b.flip(x, [axis_of(x, a) for a in axes])
+
+
+@row("aten.constant_pad_nd.default")
+def constant_pad_nd(call, x, amounts, value=0):
+    """`amounts`: (low, high) of the last axis, of the one before, ...; negative ones cut off."""
+    low, high = [0] * x.rank, [0] * x.rank
+    for i in range(len(amounts) // 2):
+        low[-1 - i], high[-1 - i] = amounts[2 * i], amounts[2 * i + 1]
+    for axis in range(x.rank):
+        extent = x.shape[axis]
+        x = call.b.slice(x, axis, max(0, -low[axis]), extent - max(0, -high[axis]))
+    return call.b.pad(x, [max(0, l) for l in low], [max(0, h) for h in high], value)
+
+
+# --- joins ---------------------------------------------------------------------------------------
+@row("aten.cat.default")
+def cat(call, parts, axis=0):
+    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
+    dtype = call.dtype
+    return call.b.cat([call.b.cast(p, dtype) for p in parts], axis_of(parts[0], axis))
+
+
+@row("aten.stack.default")
+def stack(call, parts, axis=0):
+    axis %= parts[0].rank + 1
+    shape = (*parts[0].shape[:axis], 1, *parts[0].shape[axis:])
+    return call.b.cat([call.b.reshape(call.b.cast(p, call.dtype), shape) for p in parts], axis)
+
+
+@row("aten.slice_scatter.default")
+def slice_scatter(call, base, src, axis=0, start=None, stop=None, step=1):
+    axis = axis_of(base, axis)
+    start, stop, _ = slice(start, stop).indices(base.shape[axis])
+    if (start, stop, step) == (0, base.shape[axis], 1):
+        return call.b.cast(src, base.dtype)
+    src = call.b.cast(src, base.dtype)
+    return call.b.slice_scatter(base, src, axis, start, max(start, stop), step)
+
+
+@row("aten.select_scatter.default")
+def select_scatter(call, base, src, axis, index):
+    axis = axis_of(base, axis)
+    index %= base.shape[axis]
+    src = call.b.cast(src, base.dtype)
+    src = call.b.reshape(src, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
+    if base.shape[axis] == 1:
+        return src
+    return call.b.slice_scatter(base, src, axis, index, index + 1, 1)
+
+
+def lookup(name):
+    """The row of an op, or None."""
+    return TABLE.get(name)

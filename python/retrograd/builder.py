@@ -1,0 +1,204 @@
+"""Writes the nodes of a graph: a thin layer over the schema that knows every op's result type.
+
+A `Ref` is one result of one node with its type. The methods are the ops of graph/ops.def that the
+exporter needs, each of which does nothing where nothing is to be done (a cast to the same dtype, a
+reshape to the same shape), so that the rows of aten_table.py need not check.
+"""
+
+import dataclasses
+import math
+
+import torch
+
+from retrograd import dtypes, schema
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """One result of one node."""
+
+    node: int
+    result: int
+    dtype: torch.dtype
+    shape: tuple
+
+    @property
+    def rank(self):
+        return len(self.shape)
+
+
+class Builder:
+    """Builds a schema.Graph node by node. `origin` is stamped on the nodes added while it is set."""
+
+    def __init__(self, name):
+        self.graph = schema.Graph(
+            schema_major=schema.SCHEMA_MAJOR, schema_minor=schema.SCHEMA_MINOR, name=name
+        )
+        self.origin = 0  # 1 + index into graph.origins; 0: none
+        self._origins = {}
+        self._constants = {}
+
+    def set_origin(self, origin):
+        """`origin`: a schema.Origin or None, for the nodes added from here on."""
+        if origin is None:
+            self.origin = 0
+            return
+        key = origin.SerializeToString(deterministic=True)
+        if key not in self._origins:
+            self.graph.origins.append(origin)
+            self._origins[key] = len(self.graph.origins)
+        self.origin = self._origins[key]
+
+    def node(self, op, operands, results, **attrs):
+        """Adds a node. `results`: (dtype, shape) pairs. Returns one Ref a result."""
+        node = self.graph.nodes.add(id=len(self.graph.nodes), op=op, origin=self.origin)
+        for operand in operands:
+            node.operands.add(node=operand.node, result=operand.result)
+        refs = []
+        for i, (dtype, shape) in enumerate(results):
+            node.results.add(dtype=dtypes.number_of(dtype), dims=shape)
+            refs.append(Ref(node.id, i, dtype, tuple(shape)))
+        for name in sorted(attrs):
+            _set_attr(node.attrs.add(name=name), attrs[name])
+        return refs
+
+    def input(self, dtype, shape, info):
+        """Adds a graph input described by a schema.InputInfo."""
+        (ref,) = self.node("input", [], [(dtype, shape)])
+        self.graph.nodes[ref.node].input.CopyFrom(info)
+        return ref
+
+    # --- constants ------------------------------------------------------------------------------
+    def full(self, value, dtype, shape=()):
+        """A constant of any shape; equal ones are one node. NaN, which no attribute may be, is
+        written as 0 / 0."""
+        value = float(value)
+        key = (str(value), math.copysign(1, value), dtype, tuple(shape))
+        if key not in self._constants:
+            if not math.isnan(value):
+                (ref,) = self.node(
+                    "full", [], [(dtype, shape)],
+                    value=value, dtype=dtypes.name_of(dtype), shape=list(shape),
+                )  # fmt: skip
+            else:
+                ref = self.pointwise("div", self.full(0.0, dtype, shape), self.full(0.0, dtype))
+            self._constants[key] = ref
+        return self._constants[key]
+
+    def iota(self, dtype, shape, axis, start=0, step=1):
+        """result[i] = start + step * i[axis]."""
+        return self.node(
+            "iota", [], [(dtype, shape)],
+            axis=axis, start=start, step=step, dtype=dtypes.name_of(dtype), shape=list(shape),
+        )[0]  # fmt: skip
+
+    # --- pointwise ------------------------------------------------------------------------------
+    def pointwise(self, op, *operands, dtype=None):
+        """Operands broadcast; the result has the last operand's dtype unless `dtype` says other."""
+        shape = torch.broadcast_shapes(*(o.shape for o in operands))
+        return self.node(op, operands, [(dtype or operands[-1].dtype, shape)])[0]
+
+    def cast(self, x, dtype):
+        if x.dtype == dtype:
+            return x
+        return self.node("cast", [x], [(dtype, x.shape)], dtype=dtypes.name_of(dtype))[0]
+
+    # --- reductions -----------------------------------------------------------------------------
+    def reduce(self, op, x, axes, keep=False):
+        """sum, amax or amin over `axes`; x itself if there are none."""
+        axes = sorted(axes)
+        if not axes:
+            return x
+        kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
+        return self.node(op, [x], [(x.dtype, kept)], axes=axes, keep=int(keep))[0]
+
+    def matmul(self, a, b, dtype=None):
+        """[.., M, K] x [.., K, N] -> [.., M, N]; `dtype`: the result's, if not the operands'."""
+        shape = (*a.shape[:-1], b.shape[-1])
+        if dtype in (None, a.dtype):
+            return self.node("matmul", [a, b], [(a.dtype, shape)])[0]
+        return self.node("matmul", [a, b], [(dtype, shape)], dtype=dtypes.name_of(dtype))[0]
+
+    # --- views ----------------------------------------------------------------------------------
+    def reshape(self, x, shape):
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        return self.node("reshape", [x], [(x.dtype, shape)], shape=list(shape))[0]
+
+    def permute(self, x, perm):
+        perm = list(perm)
+        if perm == list(range(x.rank)):
+            return x
+        return self.node("permute", [x], [(x.dtype, [x.shape[p] for p in perm])], perm=perm)[0]
+
+    def expand(self, x, shape):
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        return self.node("expand", [x], [(x.dtype, shape)], shape=list(shape))[0]
+
+    def slice(self, x, axis, start, stop, step=1):
+        if (start, stop, step) == (0, x.shape[axis], 1):
+            return x
+        shape = list(x.shape)
+        shape[axis] = len(range(start, stop, step))
+        return self.node(
+            "slice", [x], [(x.dtype, shape)], axis=axis, start=start, stop=stop, step=step
+        )[0]
+
+    def flip(self, x, axes):
+        return self.node("flip", [x], [(x.dtype, x.shape)], axes=sorted(axes))[0] if axes else x
+
+    def pad(self, x, low, high, value):
+        if not any(low) and not any(high):
+            return x
+        shape = [l + n + h for l, n, h in zip(low, x.shape, high)]
+        return self.node("pad", [x], [(x.dtype, shape)], low=low, high=high, value=float(value))[0]
+
+    # --- joins and indexed ops ------------------------------------------------------------------
+    def cat(self, parts, axis):
+        if len(parts) == 1:
+            return parts[0]
+        shape = list(parts[0].shape)
+        shape[axis] = sum(p.shape[axis] for p in parts)
+        return self.node("cat", parts, [(parts[0].dtype, shape)], axis=axis)[0]
+
+    def slice_scatter(self, base, src, axis, start, stop, step=1):
+        return self.node(
+            "slice_scatter", [base, src], [(base.dtype, base.shape)],
+            axis=axis, start=start, stop=stop, step=step,
+        )[0]  # fmt: skip
+
+    def index_select(self, x, index, axis):
+        shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+        return self.node("index_select", [x, index], [(x.dtype, shape)], axis=axis)[0]
+
+    def gather(self, x, index, axis):
+        return self.node("gather", [x, index], [(x.dtype, index.shape)], axis=axis)[0]
+
+    def index_add(self, base, index, src, axis):
+        return self.node("index_add", [base, index, src], [(base.dtype, base.shape)], axis=axis)[0]
+
+    # --- outputs --------------------------------------------------------------------------------
+    def output(self, ref, name, strides=()):
+        """Adds an output; `ref` None where the host expects no gradient."""
+        out = self.graph.outputs.add(name=name)
+        if ref is None:
+            out.absent = True
+            return
+        out.value.node = ref.node
+        out.value.result = ref.result
+        out.strides.extend(strides)
+
+
+def _set_attr(attr, value):
+    if isinstance(value, (bool, int)):
+        attr.i = int(value)
+    elif isinstance(value, float):
+        attr.f = value
+    elif isinstance(value, str):
+        attr.s = value
+    else:
+        attr.ints.values.extend(value)
+        attr.ints.SetInParent()

@@ -1,0 +1,51 @@
+"""Recorded tensors beside a graph: NAME.safetensors.
+
+Keys: "input/<node id>": the span of the input's storage from its first element, 1-D, in the graph's
+strides; "gradient/<output index>": what PyTorch computed, dense and row-major. Metadata: format,
+graph, torch.
+"""
+
+import pathlib
+import tempfile
+import os
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+
+FORMAT = "retrograd.bundle.v1"
+
+
+def write(path, name, inputs, gradients):
+    """inputs: {node id: 1-D tensor}; gradients: {output index: tensor}; all on the CPU."""
+    tensors = {f"input/{i}": t for i, t in inputs.items()}
+    tensors |= {f"gradient/{i}": t.contiguous() for i, t in gradients.items()}
+    metadata = {"format": FORMAT, "graph": name, "torch": torch.__version__}
+    write_atomically(path, save(tensors, metadata=metadata))
+
+
+def read(path):
+    """Returns ({node id: 1-D tensor}, {output index: tensor}) of a bundle."""
+    inputs, gradients = {}, {}
+    with safe_open(path, framework="pt") as file:
+        for key in file.keys():
+            kind, index = key.split("/")
+            (inputs if kind == "input" else gradients)[int(index)] = file.get_tensor(key)
+    return inputs, gradients
+
+
+def write_atomically(path, data):
+    """Writes a temporary file beside `path` and renames it, so that no reader sees half a file."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,348 @@
+"""Captures what AOTAutograd hands to a backward compiler, and records what it is called with.
+
+`capture_backward` compiles a function with a backend of its own: Inductor's decomposition table and
+its min-cut partition, so that the captured graph is the one that Inductor would compile. With
+`run=True` the forward and the backward are executed once by the fx interpreter and the backward's
+arguments and results are recorded. With `run=False` the backend raises before anything runs, so
+that a model of any size is captured with no memory but its weights'.
+"""
+
+import dataclasses
+import inspect
+import re
+
+import torch
+import torch._inductor.lowering  # noqa: F401  without it some decompositions fail
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from retrograd import decompositions, schema
+from retrograd.errors import ExportError
+
+_ALIGNMENT = 16  # bytes; the widest vector access of a GPU
+
+
+@dataclasses.dataclass
+class CapturedInput:
+    """A placeholder of the backward's fx graph. `recorded`: the raw 1-D span of its storage from
+    its first element, on the CPU, or None without a run."""
+
+    node: torch.fx.Node
+    name: str
+    kind: int  # schema.SAVED, PARAMETER or TANGENT
+    dtype: torch.dtype
+    shape: tuple
+    strides: tuple  # () if row-major
+    alignment: int
+    donated: bool
+    saved: bool  # an activation: named after the forward node that made it
+    recorded: torch.Tensor | None = None
+
+
+@dataclasses.dataclass
+class CapturedOutput:
+    """A gradient. `node` is None where the host expects none; `recorded`: dense, on the CPU."""
+
+    node: torch.fx.Node | None
+    name: str
+    dtype: torch.dtype | None = None
+    strides: tuple = ()
+    recorded: torch.Tensor | None = None
+
+
+@dataclasses.dataclass
+class CapturedBackward:
+    """One backward graph with all that is known about its inputs and outputs."""
+
+    fx_graph: torch.fx.Graph
+    inputs: list
+    outputs: list
+    numerics: object  # schema's Numerics
+
+
+class _Stop(Exception):
+    """Raised by the backend when the graphs are captured and nothing shall run."""
+
+
+class _Recorder:
+    """The two compilers of one forward/backward pair."""
+
+    def __init__(self, example_inputs, names):
+        self.example_inputs = example_inputs
+        self.names = names
+        self.backward = None  # GraphModule
+        self.donated = ()
+        self.arguments = None  # list of (shape, strides, offset, data_ptr, span) or None
+        self.results = None
+
+    def forward_compiler(self, module, _):
+        return _boxed(lambda args: torch.fx.Interpreter(module).run(*args))
+
+    def backward_compiler(self, module, _):
+        self.backward = module
+        context = torch._guards.TracingContext.try_get()
+        metadata = getattr(context, "fw_metadata", None)
+        self.donated = tuple(getattr(metadata, "bw_donated_idxs", None) or ())
+
+        def run(args):
+            if self.arguments is None:
+                self.arguments = [_record(a) for a in args]
+            results = torch.fx.Interpreter(module).run(*args)
+            if self.results is None:
+                self.results = [
+                    r.detach().cpu().clone(memory_format=torch.contiguous_format)
+                    if isinstance(r, torch.Tensor) else None
+                    for r in results
+                ]  # fmt: skip
+                self.result_strides = [
+                    r.stride() if isinstance(r, torch.Tensor) else None for r in results
+                ]
+            return results
+
+        return _boxed(run)
+
+
+def _boxed(function):
+    function._boxed_call = True  # the caller may free its arguments
+    return function
+
+
+@dataclasses.dataclass
+class _Recorded:
+    """What a call passed for one placeholder."""
+
+    dtype: torch.dtype
+    shape: tuple
+    strides: tuple
+    address: int
+    span: torch.Tensor
+
+
+def _record(value):
+    if not isinstance(value, torch.Tensor):
+        return None
+    value = value.detach()
+    elements = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride()))
+    elements = elements if value.numel() else 0
+    span = value.as_strided((elements,), (1,), value.storage_offset())
+    return _Recorded(
+        value.dtype, tuple(value.shape), value.stride(), value.data_ptr(), span.cpu().clone()
+    )
+
+
+def capture_backward(function, args, kwargs, names, *, run=True, composites="decomposed"):
+    """Captures the backward graphs of `function(*args, **kwargs)`, which returns a scalar.
+
+    names: {id(tensor): (name, kind)} of the tensors that have one. Returns CapturedBackwards in the
+    order of their forwards. ExportError if nothing needs a gradient, or, with run=False, if the
+    function does not compile to one graph.
+    """
+    recorders = []
+
+    def backend(module, example_inputs):
+        recorder = _Recorder(list(example_inputs), names)
+        recorders.append(recorder)
+        with torch._functorch.config.patch(force_non_lazy_backward_lowering=not run):
+            compiled = aot_autograd(
+                fw_compiler=recorder.forward_compiler,
+                bw_compiler=recorder.backward_compiler,
+                decompositions=decompositions.table(composites),
+                partition_fn=min_cut_rematerialization_partition,
+            )(module, example_inputs)
+        if not run:
+            raise _Stop
+        return compiled
+
+    torch._dynamo.reset()
+    try:
+        _execute(torch.compile(function, backend=backend, fullgraph=not run, dynamic=False),
+                 args, kwargs, run)  # fmt: skip
+    finally:
+        torch._dynamo.reset()
+    captured = [_collect(r) for r in recorders if r.backward is not None]
+    if not captured:
+        raise ExportError("the function has no backward graph: nothing in it requires a gradient")
+    return captured
+
+
+def _execute(compiled, args, kwargs, run):
+    try:
+        loss = compiled(*args, **kwargs)
+    except Exception as error:
+        if not run and _caused_by_stop(error):
+            return
+        if not run and isinstance(error, torch._dynamo.exc.Unsupported):
+            first = str(error).strip().splitlines()[0]
+            raise ExportError(
+                f"the model does not compile to one graph ({first}); run=False needs one graph, "
+                "run=True follows graph breaks"
+            ) from error
+        raise
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        what = f"a {list(loss.shape)} tensor" if isinstance(loss, torch.Tensor) else type(loss)
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            raise ExportError("the loss does not require a gradient: no parameter takes part in it")
+        raise ExportError(f"expected a scalar loss but the model gave {what}; pass loss_fn")
+    loss.backward()
+
+
+def _caused_by_stop(error):
+    while error is not None:
+        if isinstance(error, _Stop) or "_Stop" in type(error).__name__:
+            return True
+        if "_Stop" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _collect(recorder):
+    """The CapturedBackward of a recorder."""
+    graph = recorder.backward.graph
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    arguments = recorder.arguments or [None] * len(placeholders)
+    unique = list({id(e): e for e in recorder.example_inputs}.values())
+    inputs = [
+        _input(node, i in recorder.donated, recorder, unique, arguments[i])
+        for i, node in enumerate(placeholders)
+    ]
+    _make_unique(inputs)
+    (output_node,) = [n for n in graph.nodes if n.op == "output"]
+    results = list(output_node.args[0])
+    examples = recorder.example_inputs if len(results) == len(recorder.example_inputs) else unique
+    outputs = []
+    for i, result in enumerate(results):
+        example = examples[i] if len(examples) == len(results) else None
+        outputs.append(_output(result, i, example, recorder))
+    return CapturedBackward(graph, inputs, outputs, _numerics())
+
+
+def _primal_index(node):
+    index = getattr(node.meta.get("desc"), "idx", None)
+    if index is None:
+        match = re.fullmatch(r"primals_(\d+)", str(node.target))
+        index = int(match.group(1)) - 1 if match else None
+    return index if str(node.target).startswith("primals_") else None
+
+
+def _input(node, donated, recorder, unique, recorded):
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise ExportError(
+            f"input {node.name} of the backward is a {type(value).__name__} and not a tensor; "
+            "graphs with dynamic shapes are not supported"
+        )
+    index = _primal_index(node)
+    name, kind = str(node.target), schema.SAVED
+    if str(node.target).startswith("tangents_"):
+        kind = schema.TANGENT
+    elif index is not None:
+        inputs = recorder.example_inputs
+        example = inputs[index] if index < len(inputs) else None
+        name, kind = recorder.names.get(id(example), (name, schema.SAVED))
+    source = recorded or _Recorded(value.dtype, tuple(value.shape), value.stride(), None, None)
+    address = recorded.address if recorded else value.storage_offset() * value.dtype.itemsize
+    return CapturedInput(
+        node=node,
+        name=name,
+        kind=kind,
+        dtype=source.dtype,
+        shape=source.shape,
+        strides=_strides(source.shape, source.strides),
+        alignment=_ALIGNMENT if address % _ALIGNMENT == 0 else 0,
+        donated=donated,
+        saved=index is None and kind == schema.SAVED,
+        recorded=source.span,
+    )
+
+
+def _make_unique(inputs):
+    seen = {}
+    for item in inputs:
+        count = seen[item.name] = seen.get(item.name, 0) + 1
+        if count > 1:
+            item.name = f"{item.name}#{count}"
+
+
+def _output(result, index, example, recorder):
+    name = recorder.names.get(id(example), (f"input_{index}", None))[0]
+    if not isinstance(result, torch.fx.Node):
+        return CapturedOutput(None, name)
+    value = result.meta["val"]
+    recorded = recorder.results[index] if recorder.results else None
+    strides = recorder.result_strides[index] if recorder.results else value.stride()
+    if _overlaps(value.shape, strides):
+        strides = ()
+    dtype = value.dtype if recorded is None else recorded.dtype
+    return CapturedOutput(result, name, dtype, _strides(tuple(value.shape), strides), recorded)
+
+
+def _strides(shape, strides):
+    """() for row-major strides; extents of 1 do not matter."""
+    expected = 1
+    for n, s in zip(reversed(shape), reversed(strides)):
+        if n != 1 and s != expected:
+            return tuple(strides)
+        expected *= n
+    return ()
+
+
+def _overlaps(shape, strides):
+    """Whether two elements share an address (conservatively: strides must nest)."""
+    extent = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, strides) if n != 1):
+        if s < extent:
+            return True
+        extent = s * (n - 1) + extent
+    return False
+
+
+def _numerics():
+    matmul = torch.backends.cuda.matmul
+    numerics = schema.Graph().numerics
+    numerics.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+    reduced = getattr(matmul, "allow_bf16_reduced_precision_reduction", False)
+    numerics.allow_reduced_precision_reduction = bool(reduced)
+    numerics.deterministic = torch.are_deterministic_algorithms_enabled()
+    numerics.framework = f"torch {torch.__version__.split('+')[0]}"
+    return numerics
+
+
+def tensor_names(model, function, args, kwargs):
+    """{id(tensor): (name, kind)}: parameters and buffers by module path, arguments by their name.
+
+    model: the nn.Module, or None: then the modules that `function` closes over.
+    """
+    names = {}
+    for module in [model] if model is not None else _closed_over(function):
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            names.setdefault(id(tensor), (name, schema.PARAMETER))
+    target = model.forward if model is not None else function
+    try:
+        bound = inspect.signature(target).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"args_{i}": a for i, a in enumerate(args)}, **kwargs}
+    for name, value in bound.items():
+        _name_arguments(names, name, value)
+    return names
+
+
+def _name_arguments(names, name, value):
+    if isinstance(value, torch.Tensor):
+        names.setdefault(id(value), (name, schema.SAVED))
+    elif isinstance(value, torch.nn.Module):
+        for inner, tensor in (*value.named_parameters(), *value.named_buffers()):
+            names.setdefault(id(tensor), (inner, schema.PARAMETER))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _name_arguments(names, str(key), item)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _name_arguments(names, f"{name}.{i}", item)
+
+
+def _closed_over(function):
+    cells = getattr(function, "__closure__", None) or ()
+    values = [c.cell_contents for c in cells]
+    values.append(getattr(function, "__self__", None))
+    return [v for v in values if isinstance(v, torch.nn.Module)]

@@ -1,0 +1,86 @@
+"""export_backward: from a PyTorch model to the files that the planner reads."""
+
+import pathlib
+
+import torch
+
+from retrograd import bundle as bundles
+from retrograd.capture import capture_backward, tensor_names
+from retrograd.errors import ExportError
+from retrograd.translate import schema_dtype, translate
+
+SUFFIX = ".bwd.pb"
+
+
+def export_backward(
+    fn_or_model,
+    args=(),
+    kwargs=None,
+    path=None,
+    *,
+    bundle=None,
+    composites="decomposed",
+    run=True,
+    loss_fn=None,
+):
+    """Writes the backward graphs of fn_or_model(*args, **kwargs) and returns their paths.
+
+    fn_or_model: an nn.Module or a function. Its result, or loss_fn(result) if given, must be a
+        scalar tensor, an object with a `loss` that is one, or a sequence that begins with one.
+    path: where the graph goes: DIR/NAME or DIR/NAME.bwd.pb. A model with graph breaks gives
+        NAME.0.bwd.pb, NAME.1.bwd.pb, ... in the order of the forward pass.
+    bundle: also write the recorded inputs and the gradients that PyTorch computed: True for
+        NAME.safetensors beside each graph, or the path of the one bundle. Needs run.
+    composites: "decomposed" captures the very graph that Inductor would compile; "whole" keeps the
+        backwards of norms, softmax and activations as one op each.
+    run: False captures without executing anything; types and strides are then PyTorch's
+        predictions instead of recorded ones, and the model must compile to one graph.
+
+    Runs on the device that the model and the arguments are on, under the caller's autocast. Raises
+    ExportError, with the op, the node and the line of the model, for what cannot be exported.
+    """
+    if path is None:
+        raise ExportError("export_backward needs a path to write to")
+    if bundle and not run:
+        raise ExportError("a bundle holds recorded tensors: it needs run=True")
+    kwargs = dict(kwargs or {})
+    args = tuple(args)
+    model = fn_or_model if isinstance(fn_or_model, torch.nn.Module) else None
+    names = tensor_names(model, fn_or_model, args, kwargs)
+
+    def scalar_loss(*a, **k):
+        result = fn_or_model(*a, **k)
+        return loss_of(result if loss_fn is None else loss_fn(result))
+
+    captured = capture_backward(scalar_loss, args, kwargs, names, run=run, composites=composites)
+    stem = pathlib.Path(str(path).removesuffix(SUFFIX))
+    if len(captured) > 1 and isinstance(bundle, (str, pathlib.Path)):
+        raise ExportError("the model has graph breaks: pass bundle=True for one bundle a graph")
+    stems = [stem]
+    if len(captured) > 1:
+        stems = [stem.with_name(f"{stem.name}.{i}") for i in range(len(captured))]
+    return [_write(c, s, bundle) for c, s in zip(captured, stems)]
+
+
+def loss_of(result):
+    """The loss in a model's result; the result itself if none is found (checked later)."""
+    if isinstance(result, torch.Tensor):
+        return result
+    if getattr(result, "loss", None) is not None:
+        return result.loss
+    if isinstance(result, (tuple, list)) and result:
+        return result[0]
+    return result
+
+
+def _write(captured, stem, bundle):
+    graph, constants = translate(captured, stem.name)
+    path = stem.with_name(stem.name + SUFFIX)
+    bundles.write_atomically(path, graph.SerializeToString(deterministic=True))
+    if bundle:
+        where = stem.with_name(stem.name + ".safetensors") if bundle is True else bundle
+        inputs = {i: schema_dtype(p.recorded) for i, p in enumerate(captured.inputs)}
+        inputs |= {i: tensor.flatten() for i, tensor in constants.items()}
+        gradients = {i: o.recorded for i, o in enumerate(captured.outputs) if o.node is not None}
+        bundles.write(where, stem.name, inputs, gradients)
+    return path

@@ -1,0 +1,64 @@
+"""Where an fx node came from: the framework's op, the module and the line of the forward pass."""
+
+import os
+import re
+
+from retrograd import schema
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY = os.sep + os.path.join("torch", "")  # frames inside PyTorch say little about the model
+MAX_BYTES = 200
+
+
+def display(text):
+    """`text` as the schema takes display strings: no control characters, at most 200 bytes."""
+    text = "".join(c if c.isprintable() else "?" for c in str(text))
+    while len(text.encode()) > MAX_BYTES:
+        text = text[:-1]
+    return text
+
+
+def source_line(node):
+    """"file.py:123" of the innermost frame of the model's own code, or ""."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if _LIBRARY not in f[0]] or frames
+    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
+
+
+def module_path(node):
+    """"blocks.0.attn.q" of the innermost module around the node's forward op, or ""."""
+    for key in ("fwd_nn_module_stack", "nn_module_stack"):
+        stack = node.meta.get(key)
+        if stack:
+            path = list(stack.values())[-1][0]
+            return strip_prefix(path)
+    return ""
+
+
+def strip_prefix(path):
+    """The module's path without the name that Dynamo gave its root: L['model'].a.b -> a.b."""
+    path = re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", path)  # L['self'] -> L.self, blocks[0] -> .0
+    path = re.sub(r"\._modules\b|\._buffers\b|\._parameters\b", "", path)
+    parts = path.split(".")
+    if parts and parts[0] in ("L", "G"):
+        parts = parts[2:]
+    return ".".join(parts)
+
+
+def original_op(node):
+    """"aten.native_layer_norm_backward", the op before decomposition; the node's own otherwise."""
+    op = node.meta.get("original_aten") or node.target
+    return str(getattr(op, "overloadpacket", op))
+
+
+def origin_of(node):
+    """The schema.Origin of an fx node, or None if nothing is known."""
+    if not node.meta.get("original_aten") and not node.meta.get("stack_trace"):
+        return None
+    return schema.Origin(
+        op=display(original_op(node)),
+        instance=max(int(node.meta.get("seq_nr", 0)), 0),
+        module_path=display(module_path(node)),
+        source=display(source_line(node)),
+        recomputed=node.meta.get("partitioner_tag") == "is_forward",
+    )

@@ -1,0 +1,165 @@
+"""Turns the fx graph of a captured backward into a schema.Graph, row by row of the table."""
+
+import operator
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from retrograd import aten_table, dtypes, origins, schema
+from retrograd.builder import Builder, Ref
+from retrograd.errors import ExportError
+
+# Importing the modules registers their rows.
+from retrograd import attention_rows, index_rows  # noqa: F401  isort: skip
+
+# Types that the schema lacks and that only travel: the same bits under another name.
+_SAME_BITS = {torch.uint64: torch.int64, torch.uint32: torch.int32}
+
+
+class Call:
+    """What a row of the table sees of its fx node: the builder `b`, the node's result type as
+    recorded (`dtype`, `shape` of its one result), and how to refuse."""
+
+    def __init__(self, builder, node):
+        self.b = builder
+        self._node = node
+
+    @property
+    def dtype(self):
+        return self._node.meta["val"].dtype
+
+    @property
+    def shape(self):
+        return tuple(self._node.meta["val"].shape)
+
+    @property
+    def original_aten(self):
+        return origins.original_op(self._node)
+
+    def error(self, reason):
+        """An ExportError that names the op, the node and the line of the model."""
+        node = self._node
+        line = origins.source_line(node) or "an unknown line"
+        module = origins.module_path(node)
+        where = f" in module {module}" if module else ""
+        return ExportError(
+            f"cannot export {node.target} (node {node.name}, from {self.original_aten} at "
+            f"{line}{where}): {reason}"
+        )
+
+    def unused_result(self, index, what):
+        """Refuses if the node's result `index` is used."""
+        for user in self._node.users:
+            if user.target is operator.getitem and user.args[1] == index and user.users:
+                raise self.error(f"{what} has no counterpart")
+
+
+def translate(captured, name):
+    """Returns (graph, constants).
+
+    captured: a capture.CapturedBackward. graph: the schema.Graph called `name`; its inputs are the
+    fx graph's placeholders in order, then the tensors that the fx graph holds itself, which
+    `constants` maps from node id to tensor. ExportError for an op without a row.
+    """
+    return _Translation(captured, name).run()
+
+
+class _Translation:
+    def __init__(self, captured, name):
+        self.captured = captured
+        self.b = Builder(origins.display(name))
+        self.values = {}  # fx node -> Ref or tuple of Refs
+        self.constants = {}
+        self.b.graph.numerics.CopyFrom(captured.numerics)
+
+    def run(self):
+        graph = self.captured.fx_graph
+        for placeholder in self.captured.inputs:
+            self._input(placeholder)
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                self._constant(node)
+        for node in graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op in ("call_module", "call_method"):
+                raise Call(self.b, node).error(f"{node.op} nodes are not expected in a backward")
+        self.b.set_origin(None)
+        for output in self.captured.outputs:
+            value = None if output.node is None else self.values[output.node]
+            self._check_output(output, value)
+            self.b.output(value, origins.display(output.name), output.strides)
+        return self.b.graph, self.constants
+
+    def _input(self, placeholder):
+        self.b.set_origin(origins.origin_of(placeholder.node) if placeholder.saved else None)
+        info = schema.InputInfo(
+            name=origins.display(placeholder.name),
+            kind=placeholder.kind,
+            strides=placeholder.strides,
+            alignment=placeholder.alignment,
+            donated=placeholder.donated,
+        )
+        dtype = _SAME_BITS.get(placeholder.dtype, placeholder.dtype)
+        self.values[placeholder.node] = self.b.input(dtype, placeholder.shape, info)
+
+    def _constant(self, node):
+        """A tensor that the model made from Python numbers: a `full`, or an input of its own."""
+        tensor = getattr(node.graph.owning_module, node.target)
+        with unset_fake_temporarily():
+            tensor = tensor.detach().cpu().contiguous()
+            if tensor.numel() and bool((tensor == tensor.flatten()[0]).all()):
+                value = tensor.flatten()[0].item()
+                self.values[node] = self.b.full(value, tensor.dtype, tuple(tensor.shape))
+                return
+        info = schema.InputInfo(name=origins.display(node.target), kind=schema.CONSTANT)
+        ref = self.b.input(tensor.dtype, tuple(tensor.shape), info)
+        self.constants[ref.node] = tensor
+        self.values[node] = ref
+
+    def _call(self, node):
+        if node.target is operator.getitem:
+            self.values[node] = self.values[node.args[0]][node.args[1]]
+            return
+        self.b.set_origin(origins.origin_of(node))
+        call = Call(self.b, node)
+        function = aten_table.lookup(str(node.target))
+        if function is None:
+            raise call.error(
+                "the op has no row in aten_table.py; write the model without it, or add a row"
+            )
+        args = torch.fx.map_arg(node.args, self.values.__getitem__)
+        kwargs = torch.fx.map_arg(node.kwargs, self.values.__getitem__)
+        try:
+            result = function(call, *args, **kwargs)
+        except ExportError:
+            raise
+        except Exception as error:  # an argument form that the row does not know
+            raise call.error(f"{type(error).__name__}: {error}") from error
+        self.values[node] = self._checked(call, node, result)
+
+    def _checked(self, call, node, result):
+        """The result, whose shape must be the recorded one."""
+        expected = node.meta.get("val")
+        if isinstance(result, Ref) and isinstance(expected, torch.Tensor):
+            if result.shape != tuple(expected.shape):
+                raise call.error(
+                    f"translated to shape {list(result.shape)} where PyTorch has "
+                    f"{list(expected.shape)}; this is a mistake in the op's row"
+                )
+        return result
+
+    def _check_output(self, output, value):
+        if value is None or output.dtype is None or value.dtype == output.dtype:
+            return
+        raise ExportError(
+            f"the gradient of {output.name} was translated to {value.dtype} where PyTorch has "
+            f"{output.dtype}; this is a mistake in a row of aten_table.py"
+        )
+
+
+def schema_dtype(tensor):
+    """The tensor as the schema names its type: unsigned integers that it lacks as signed bits."""
+    dtype = _SAME_BITS.get(tensor.dtype, tensor.dtype)
+    dtypes.number_of(dtype)
+    return tensor.view(dtype) if dtype != tensor.dtype else tensor

@@ -1,0 +1,228 @@
+"""Evaluates an exported graph op by op with PyTorch: the check of the exporter's translation.
+
+It reads nothing but the graph's file and a bundle, so what it computes is what the file says.
+"""
+
+import torch
+
+from retrograd import bundle, dtypes, schema
+
+
+def attributes(node):
+    """{name: value} of a node, lists as Python lists."""
+    values = {}
+    for attr in node.attrs:
+        kind = attr.WhichOneof("value")
+        value = getattr(attr, kind)
+        values[attr.name] = list(value.values) if kind == "ints" else value
+    return values
+
+
+def dims_of(type_):
+    return tuple(type_.dims)
+
+
+def row_major_strides(shape):
+    strides = [1] * len(shape)
+    for i in reversed(range(len(shape) - 1)):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return strides
+
+
+def evaluate(graph, inputs, double=False):
+    """Returns the outputs (None where absent). inputs: {node id: 1-D storage span}. With `double`
+    every floating value is computed in float64, whatever its type says."""
+    values = {}
+    for node in graph.nodes:
+        operands = [values[o.node, o.result] for o in node.operands]
+        types = [(dtypes.torch_dtype(r.dtype), dims_of(r)) for r in node.results]
+        if double:
+            types = [(torch.float64 if d.is_floating_point else d, s) for d, s in types]
+        if node.op == "input":
+            results = [_input(node, inputs[node.id], *types[0])]
+        else:
+            results = OPS[node.op](operands, attributes(node), types)
+            results = results if isinstance(results, (list, tuple)) else [results]
+        for i, (result, (dtype, shape)) in enumerate(zip(results, types, strict=True)):
+            assert tuple(result.shape) == shape, f"node {node.id} {node.op}: {result.shape} {shape}"
+            assert result.dtype == dtype, f"node {node.id} {node.op}: {result.dtype} {dtype}"
+            values[node.id, i] = result
+    return [None if o.absent else values[o.value.node, o.value.result] for o in graph.outputs]
+
+
+def evaluate_file(path, bundle_path, double=False):
+    """Returns (graph, outputs, recorded gradients by output index)."""
+    graph = schema.load(path)
+    inputs, gradients = bundle.read(bundle_path)
+    return graph, evaluate(graph, inputs, double), gradients
+
+
+def _input(node, span, dtype, shape):
+    strides = list(node.input.strides) or row_major_strides(shape)
+    return span.as_strided(shape, strides).to(dtype)
+
+
+def _pointwise(function):
+    def run(x, attrs, types):
+        dtype, _ = types[0]
+        wide = dtypes.compute_dtype(dtype)
+        x = [v.to(wide) if v.dtype.is_floating_point else v for v in x]
+        return function(*x).to(dtype)
+
+    return run
+
+
+def _compare(function):
+    return lambda x, attrs, types: function(*x)
+
+
+def _reduction(function):
+    def run(x, attrs, types):
+        wide = x[0].to(dtypes.compute_dtype(types[0][0]))
+        return function(wide, dim=attrs["axes"], keepdim=bool(attrs["keep"])).to(types[0][0])
+
+    return run
+
+
+def _iota(x, attrs, types):
+    dtype, shape = types[0]
+    line = attrs["start"] + attrs["step"] * torch.arange(shape[attrs["axis"]])
+    return line.reshape([-1 if i == attrs["axis"] else 1 for i in range(len(shape))]).to(dtype).expand(shape)
+
+
+def _window(x, attrs):
+    index = [slice(None)] * x.ndim
+    index[attrs["axis"]] = slice(attrs["start"], attrs["stop"], attrs["step"])
+    return tuple(index)
+
+
+def _slice_scatter(x, attrs, types):
+    result = x[0].clone()
+    result[_window(result, attrs)] = x[1]
+    return result
+
+
+def _pad(x, attrs, types):
+    amounts = [n for pair in zip(reversed(attrs["low"]), reversed(attrs["high"])) for n in pair]
+    return torch.nn.functional.pad(x[0], amounts, value=attrs["value"])
+
+
+def _index_select(x, attrs, types):
+    axis, index = attrs["axis"], x[1]
+    return x[0].index_select(axis, index.reshape(-1)).reshape(types[0][1])
+
+
+def _index_add(x, attrs, types):
+    base, index, src = x
+    axis = attrs["axis"]
+    src = src.reshape(*base.shape[:axis], index.numel(), *base.shape[axis + 1 :])
+    return base.double().index_add(axis, index.reshape(-1), src.double()).to(base.dtype)
+
+
+def _matmul(x, attrs, types):
+    wide = torch.float32 if types[0][0] != torch.float64 else torch.float64
+    return (x[0].to(wide) @ x[1].to(wide)).to(types[0][0])
+
+
+def _attention_backward(x, attrs, types):
+    """From the saved log-sum-exp: P = exp(S - lse), dS = P (dP - rowsum(dO O))."""
+    do, q, k, v, o, lse = (t.double() for t in x[:6])
+    group = q.shape[1] // k.shape[1]
+    keys, vals = (t.repeat_interleave(group, dim=1) for t in (k, v))
+    scores = attrs["scale"] * q @ keys.transpose(2, 3)
+    if len(x) > 6:
+        scores = scores + x[6].double()
+    if attrs["causal"]:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~mask, float("-inf"))
+    p = (scores - lse[..., None]).exp()
+    ds = p * (do @ vals.transpose(2, 3) - (do * o).sum(-1, keepdim=True))
+    dq = attrs["scale"] * ds @ keys
+    dk = attrs["scale"] * ds.transpose(2, 3) @ q
+    dv = p.transpose(2, 3) @ do
+    dk, dv = (t.reshape(k.shape[0], k.shape[1], group, *k.shape[2:]).sum(2) for t in (dk, dv))
+    return [t.to(d) for t, (d, _) in zip((dq, dk, dv), types)]
+
+
+def _composite(function):
+    def run(x, attrs, types):
+        results = function(*(v.double() for v in x))
+        results = results if isinstance(results, tuple) else (results,)
+        return [r.to(d) for r, (d, _) in zip(results, types)]
+
+    return run
+
+
+def _gelu_backward(dy, x):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.gelu(x), x, dy)[0]
+
+
+def _gelu_tanh_backward(dy, x):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(torch.nn.functional.gelu(x, approximate="tanh"), x, dy)[0]
+
+
+def _rms_norm_backward(dy, x, rstd, w):
+    xhat, g = x * rstd, dy * w
+    dx = rstd * (g - xhat * (g * xhat).mean(-1, keepdim=True))
+    return dx, (dy * xhat).flatten(0, -2).sum(0)
+
+
+def _layer_norm_backward(dy, x, mean, rstd, w):
+    xhat, g = (x - mean) * rstd, dy * w
+    dx = rstd * (g - g.mean(-1, keepdim=True) - xhat * (g * xhat).mean(-1, keepdim=True))
+    return dx, (dy * xhat).flatten(0, -2).sum(0), dy.flatten(0, -2).sum(0)
+
+
+OPS = {
+    "full": lambda x, a, t: torch.full(t[0][1], a["value"], dtype=t[0][0]),
+    "iota": _iota,
+    "cast": lambda x, a, t: x[0].to(t[0][0]),
+    "where": lambda x, a, t: torch.where(*x),
+    "sum": _reduction(torch.sum),
+    "amax": _reduction(torch.amax),
+    "amin": _reduction(torch.amin),
+    "matmul": _matmul,
+    "attention_backward": _attention_backward,
+    "reshape": lambda x, a, t: x[0].reshape(a["shape"]),
+    "permute": lambda x, a, t: x[0].permute(a["perm"]),
+    "expand": lambda x, a, t: x[0].expand(a["shape"]),
+    "slice": lambda x, a, t: x[0][_window(x[0], a)],
+    "flip": lambda x, a, t: x[0].flip(a["axes"]),
+    "pad": _pad,
+    "cat": lambda x, a, t: torch.cat(x, a["axis"]),
+    "slice_scatter": _slice_scatter,
+    "index_select": _index_select,
+    "gather": lambda x, a, t: x[0].gather(a["axis"], x[1]),
+    "index_add": _index_add,
+    "fma": _pointwise(lambda x, y, z: x * y + z),
+    "gelu_backward": _composite(_gelu_backward),
+    "gelu_tanh_backward": _composite(_gelu_tanh_backward),
+    "silu_backward": _composite(lambda dy, x: dy * (s := x.sigmoid()) * (1 + x * (1 - s))),
+    "relu_backward": _composite(lambda dy, y: dy * (y > 0)),
+    "tanh_backward": _composite(lambda dy, y: dy * (1 - y * y)),
+    "sigmoid_backward": _composite(lambda dy, y: dy * y * (1 - y)),
+    "softmax_backward": _composite(lambda dy, y: y * (dy - (dy * y).sum(-1, keepdim=True))),
+    "log_softmax_backward": _composite(lambda dy, y: dy - y.exp() * dy.sum(-1, keepdim=True)),
+    "rms_norm_backward": _composite(_rms_norm_backward),
+    "layer_norm_backward": _composite(_layer_norm_backward),
+}
+for _name in "add sub mul div neg abs sign maximum minimum relu floor reciprocal sqrt rsqrt".split():
+    OPS[_name] = _pointwise(getattr(torch, _name))
+for _name in "exp log log1p tanh sigmoid sin cos erf pow fmod".split():
+    OPS[_name] = _pointwise(getattr(torch, _name))
+for _name in "eq ne lt le gt ge logical_and logical_or logical_not".split():
+    OPS[_name] = _compare(getattr(torch, _name))
+
+
+def errors(outputs, gradients):
+    """{output index: |g - ref| / max(|ref|, 1e-5 x the norm of all gradients)}."""
+    norms = {i: g.double().norm().item() for i, g in gradients.items()}
+    floor = 1e-5 * sum(n * n for n in norms.values()) ** 0.5
+    return {
+        i: (outputs[i].double() - g.double()).norm().item() / max(norms[i], floor)
+        for i, g in gradients.items()
+    }
