@@ -1,5 +1,6 @@
 #include "models/layers.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,10 @@ ValueId LayerBackward::Input(std::string name, DType dtype, Shape shape,
   info.kind = kind;
   info.strides = std::move(strides);
   info.alignment = kInputAlignment;
-  return graph_.Input({dtype, std::move(shape)}, std::move(info));
+  graph_.SetOrigin(std::nullopt);  // a graph input was computed nowhere
+  const ValueId input = graph_.Input({dtype, std::move(shape)}, std::move(info));
+  graph_.SetOrigin(origin_);
+  return input;
 }
 
 ValueId LayerBackward::Saved(std::string name, DType dtype, Shape shape,
@@ -53,7 +57,7 @@ ValueId LayerBackward::Linear(const std::string& name, ValueId dy, ValueId x, in
   const ValueId w = Parameter(name + ".weight", precision_.activation, {out, in});
   From("linear_backward", name);
   const ValueId dx = graph_.MatMul(dy, w);  // [rows, in]
-  LinearParameters(name, dy, x, bias);
+  ParameterGradients(name, dy, x, bias);
   return dx;
 }
 
@@ -91,15 +95,17 @@ ValueId LayerBackward::Activation(const std::string& name, absl::string_view kin
   return graph_.Add(ActivationBackward(kind), {dy, x});
 }
 
-void LayerBackward::From(absl::string_view op, std::string module) {
-  Origin origin;
-  origin.op = std::string(op);
-  origin.instance = instance_++;
-  origin.module_path = std::move(module);
-  graph_.SetOrigin(std::move(origin));
+ValueId LayerBackward::Accumulate(const std::string& module, ValueId a, ValueId b) {
+  From("accumulate", module);
+  return graph_.Add(Op::add, {a, b});
 }
 
-ValueId LayerBackward::Binary(Op op, ValueId a, ValueId b) { return graph_.Add(op, {a, b}); }
+void LayerBackward::From(absl::string_view op, std::string module) {
+  origin_.op = std::string(op);
+  ++origin_.instance;
+  origin_.module_path = std::move(module);
+  graph_.SetOrigin(origin_);
+}
 
 std::vector<absl::string_view> PrecisionChoices() { return {"bf16", "fp16", "fp32", "fp64"}; }
 

@@ -43,18 +43,20 @@ class LayerBackward {
   // y = gelu(x), gelu_tanh(x), silu(x); for relu x is the result, which is what is saved.
   ValueId Activation(const std::string& name, absl::string_view kind, ValueId dy, ValueId x);
 
-  // Marks the nodes added from here on as the backward of this module.
+  // The gradient of something that two consumers of `module`'s result read.
+  ValueId Accumulate(const std::string& module, ValueId a, ValueId b);
+  // Marks the nodes added from here on as one call of the module's backward.
   void From(absl::string_view op, std::string module);
-  // Pointwise in the activation dtype; the builder's arithmetic.
-  ValueId Binary(Op op, ValueId a, ValueId b);
+  ValueId Mul(ValueId a, ValueId b) { return graph_.Add(Op::mul, {a, b}); }
 
  private:
   ValueId Input(std::string name, DType dtype, Shape shape, std::vector<int64_t> strides,
                 InputKind kind);
+  void ParameterGradients(const std::string& name, ValueId dy, ValueId x, bool bias);
 
   GraphBuilder graph_;
   Precision precision_;
-  int64_t instance_ = 0;
+  Origin origin_;
 };
 
 // The choices of the parameter "dtype" and what each means.

@@ -21,7 +21,7 @@ absl::StatusOr<BackwardGraph> BuildNormStack(const Parameters& p) {
     const std::string name = absl::StrCat("norms.", i);
     const ValueId x = net.Saved(name + ".x", dtype, {rows, columns});
     const ValueId through_norm = net.Norm(name, p.Choice("norm"), dx, x);
-    dx = p["residual"] != 0 ? net.Binary(Op::add, dx, through_norm) : through_norm;
+    dx = p["residual"] != 0 ? net.Accumulate(name, dx, through_norm) : through_norm;
   }
   net.graph().Output(dx, "x");
   return net.graph().Build();

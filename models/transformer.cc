@@ -94,7 +94,7 @@ ValueId AttentionBackward(LayerBackward& net, const Config& c, const std::string
   const ValueId from_q = net.Linear(name + ".q", dq, h, c.width, c.bias);
   const ValueId from_k = net.Linear(name + ".k", dk, h, kv_width, c.bias);
   const ValueId from_v = net.Linear(name + ".v", dv, h, kv_width, c.bias);
-  return net.Binary(Op::add, net.Binary(Op::add, from_q, from_k), from_v);
+  return net.Accumulate(name, net.Accumulate(name, from_q, from_k), from_v);
 }
 
 // a = h W₁ᵀ,  g = f(a),  r = g W₂ᵀ  ⇒  dg = dr W₂,  da = f'(a) dg,  dh = da W₁
@@ -117,16 +117,16 @@ ValueId SwigluBackward(LayerBackward& net, const Config& c, const std::string& n
   const ValueId a = net.Saved(name + ".a", dtype, {c.rows(), c.ff});
   const ValueId u = net.Saved(name + ".u", dtype, {c.rows(), c.ff});
   net.From("silu", name + ".act");
-  const ValueId silu = net.Binary(Op::mul, a, graph.Add(Op::sigmoid, {a}));
-  const ValueId g = net.Binary(Op::mul, silu, u);  // cheaper to compute again than to keep
+  const ValueId silu = net.Mul(a, graph.Add(Op::sigmoid, {a}));
+  const ValueId g = net.Mul(silu, u);  // cheaper to compute again than to keep
   const ValueId dg = net.Linear(name + ".down", dr, g, c.width, c.bias);
   net.From("mul_backward", name + ".act");
-  const ValueId du = net.Binary(Op::mul, dg, silu);
-  const ValueId dsilu = net.Binary(Op::mul, dg, u);
+  const ValueId du = net.Mul(dg, silu);
+  const ValueId dsilu = net.Mul(dg, u);
   const ValueId da = net.Activation(name + ".act", "silu", dsilu, a);
   const ValueId from_gate = net.Linear(name + ".gate", da, h, c.ff, c.bias);
   const ValueId from_up = net.Linear(name + ".up", du, h, c.ff, c.bias);
-  return net.Binary(Op::add, from_gate, from_up);
+  return net.Accumulate(name, from_gate, from_up);
 }
 
 // x₁ = x + attention(norm₁(x)),  y = x₁ + mlp(norm₂(x₁))
@@ -138,12 +138,12 @@ ValueId BlockBackward(LayerBackward& net, const Config& c, const std::string& na
   const ValueId h2 = net.Saved(name + ".h2", dtype, shape);
   const ValueId dh2 = c.mlp == "swiglu" ? SwigluBackward(net, c, name + ".mlp", dy, h2)
                                         : MlpBackward(net, c, name + ".mlp", dy, h2);
-  const ValueId dx1 = net.Binary(Op::add, dy, net.Norm(name + ".norm2", c.norm, dh2, x1));
+  const ValueId dx1 = net.Accumulate(name + ".mlp", dy, net.Norm(name + ".norm2", c.norm, dh2, x1));
 
   const ValueId x = net.Saved(name + ".x", dtype, shape);
   const ValueId h1 = net.Saved(name + ".h1", dtype, shape);
   const ValueId dh1 = AttentionBackward(net, c, name + ".attn", dx1, h1);
-  return net.Binary(Op::add, dx1, net.Norm(name + ".norm1", c.norm, dh1, x));
+  return net.Accumulate(name + ".attn", dx1, net.Norm(name + ".norm1", c.norm, dh1, x));
 }
 
 // loss = -1/rows Σ_t logp[t, target_t],  logp = log_softmax(h Wᵀ)
@@ -164,9 +164,8 @@ ValueId HeadBackward(LayerBackward& net, const Config& c) {
                                     {"shape", std::vector<int64_t>{c.vocab}},
                                     {"start", int64_t{0}},
                                     {"step", int64_t{1}}});
-  const ValueId hit = net.Binary(Op::eq, graph.Reshape(target, {c.rows(), 1}), column);
-  const ValueId each =
-      net.Binary(Op::mul, dloss, graph.Full(-1.0 / static_cast<double>(c.rows()), compute));
+  const ValueId hit = graph.Add(Op::eq, {graph.Reshape(target, {c.rows(), 1}), column});
+  const ValueId each = net.Mul(dloss, graph.Full(-1.0 / static_cast<double>(c.rows()), compute));
   const ValueId dlogp = graph.Add(Op::where, {hit, each, graph.Full(0, compute)});
   net.From("log_softmax_backward", "loss");
   const ValueId dlogits = graph.Cast(graph.Add(Op::log_softmax_backward, {dlogp, logp}),
