@@ -57,10 +57,8 @@ class Builder {
     const int buffer = BufferOf(v);
     ir_.buffers[buffer].written = true;
     IndexExpr offset = Linearize(walk.result, StridesOf(v));
-    // A value that does not vary over all axes of its walk (a broadcast constant, say) is still
-    // stored at each of them.
-    ir_.instrs[instr].axes |= offset.axes();
-    ir_.stores.push_back({.instr = instr, .buffer = buffer, .offset = std::move(offset)});
+    const int stored = Widened(instr, offset.axes());
+    ir_.stores.push_back({.instr = stored, .buffer = buffer, .offset = std::move(offset)});
   }
 
   void EmitScatter(ValueId v) {
@@ -79,8 +77,8 @@ class Builder {
     scatter.src_instr = Evaluate(operands[2], src);
     scatter.index_instr = Evaluate(operands[1], index);
     if (!limit_.empty()) return;
-    ir_.instrs[scatter.src_instr].axes = ir_.all_axes();
-    ir_.instrs[scatter.index_instr].axes |= scatter.row_axes;
+    scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
+    scatter.index_instr = Widened(scatter.index_instr, scatter.row_axes);
     scatter.buffer = BufferOf(v);
     ir_.buffers[scatter.buffer].written = true;
     scatter.table_rows = g_.type(v).shape[axis];
@@ -128,6 +126,18 @@ class Builder {
     instr.axes &= ~instr.reduced;
     ir_.instrs.push_back(std::move(instr));
     return static_cast<int>(ir_.instrs.size()) - 1;
+  }
+
+  // The value as one that varies over (at least) these axes: a constant is stored or summed at
+  // each of their points.
+  int Widened(int instr, AxisMask axes) {
+    if ((ir_.instrs[instr].axes & axes) == axes) return instr;
+    return Add({.kind = InstrKind::kPointwise,
+                .op = Op::copy,
+                .dtype = ir_.instrs[instr].dtype,
+                .axes = axes,
+                .operands = {instr},
+                .value = ir_.instrs[instr].value});
   }
 
   int Constant(double value, DType dtype, ValueId v) {
@@ -263,12 +273,13 @@ class Builder {
                           ") is read at other places than those where its axes are folded"));
       return 0;
     }
-    const int operand =
+    int operand =
         Evaluate(g_.operands(id)[0], {.coords = walk.operand, .guards = {}, .fill = 0});
     AxisMask reduced = 0;
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
     for (int64_t a : axes) reduced |= walk.operand[a].axes();
     if (!limit_.empty()) return 0;
+    operand = Widened(operand, reduced);
     return Add({.kind = InstrKind::kReduce,
                 .op = g_.op(id),
                 .dtype = g_.type(v).dtype,

@@ -4,7 +4,7 @@
 //
 // Invariants, named in Verify():
 //   K1  operands are earlier instructions
-//   K2  an instruction varies over the union of its operands' axes (a reduction: less what it folds)
+//   K2  an instruction varies over at least its operands' axes (a reduction: less what it folds)
 //   K3  loads and stores stay inside their buffers wherever their guards hold
 //   K4  a store writes each element of its region exactly once: its offset is one-to-one over the
 //       axes that its instruction varies over, and its instruction varies over no other axis

@@ -74,6 +74,7 @@ int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule);
 // What differs between devices in which schedules exist.
 struct ScheduleLimits {
   int warp = 32;
+  int sms = 132;
   int max_threads = 1024;
   int64_t shared_bytes = 0;      // of a block
   int max_registers = 255;       // of a thread

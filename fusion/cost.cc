@@ -1,0 +1,335 @@
+#include "fusion/cost.h"
+
+#include <algorithm>
+
+#include "absl/numeric/int128.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kPpm = 1'000'000;
+
+int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c) without overflow
+  absl::uint128 product = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
+  return static_cast<int64_t>((product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c));
+}
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Threads that a schedule launches in all (main launch).
+int64_t GridThreads(const Schedule& s) { return s.blocks * s.threads; }
+
+// Bytes that one access of the kernel moves per thread: decides how well it fills transactions.
+int64_t AccessBytes(const IndexExpr& offset, int last_axis, DType dtype, const Schedule& s) {
+  const int64_t size = SizeBytes(dtype);
+  if (last_axis < 0) return size;
+  const int64_t step = offset.axis_coef(last_axis);
+  return step == 1 || step == -1 ? size * s.vector_width : size;
+}
+
+int64_t EfficiencyPpm(int64_t bytes, const DeviceSpec& d) {
+  if (bytes >= 16) return kPpm;
+  if (bytes >= 8) return d.efficiency_8_ppm;
+  if (bytes >= 4) return d.efficiency_4_ppm;
+  return d.efficiency_2_ppm;
+}
+
+struct Traffic {
+  int64_t read = 0, written = 0;  // distinct bytes of device memory
+  int64_t weighted = 0;           // the same, over the efficiency of each access
+  int64_t cache = 0;              // bytes served by caches: re-reads and broadcasts
+};
+
+// One access to `points` distinct places.
+void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
+                 const Schedule& s, const DeviceSpec& d, bool store, Traffic& t) {
+  const int64_t size = SizeBytes(dtype);
+  const int64_t distinct = std::min(ir.Points(offset.axes()), buffer.elements) * size;
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  int64_t waste_ppm = kPpm;
+  if (last >= 0 && s.kind != Template::kTranspose) {
+    const int64_t step = std::abs(offset.axis_coef(last));
+    if (step > 1) waste_ppm = kPpm * std::min(step, std::max<int64_t>(d.sector_bytes / size, 1));
+  }
+  const int64_t efficiency = EfficiencyPpm(AccessBytes(offset, last, dtype, s), d);
+  (store ? t.written : t.read) += distinct;
+  t.weighted += MulDiv(MulDiv(distinct, waste_ppm, kPpm), kPpm, efficiency);
+}
+
+Traffic CountTraffic(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+                     const DeviceSpec& d) {
+  Traffic t;
+  std::vector<const Instr*> counted;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind != InstrKind::kLoad) continue;
+    // A second read of the same places comes from the cache.
+    const bool again = std::any_of(counted.begin(), counted.end(), [&](const Instr* other) {
+      return other->buffer == instr.buffer && other->offset == instr.offset;
+    });
+    const int64_t size = SizeBytes(instr.dtype);
+    const int64_t all = ir.Points(ir.all_axes());
+    if (again) {
+      t.cache += ir.Points(instr.axes) * size;
+      continue;
+    }
+    counted.push_back(&instr);
+    IndexExpr reach = instr.offset;
+    if (!instr.indirect.empty()) {  // rows picked by an index: at most the whole table
+      const int64_t bytes = std::min(ir.Points(instr.axes), ir.buffers[instr.buffer].elements) * size;
+      t.read += bytes;
+      t.weighted += bytes;
+      t.cache += (ir.Points(instr.axes) - std::min(ir.Points(instr.axes), ir.buffers[instr.buffer].elements)) * size;
+      continue;
+    }
+    CountAccess(ir, instr.offset, ir.buffers[instr.buffer], instr.dtype, s, d, false, t);
+    // Broadcast reads: each block fetches its own copy from the cache.
+    const int64_t distinct = ir.Points(instr.offset.axes());
+    if (distinct < all && distinct > 1) {
+      const bool hoisted = s.kind == Template::kRowColumn && s.persistent;
+      const int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
+      const int64_t copies = hoisted ? s.blocks
+                                     : std::max<int64_t>(all / distinct / rows_at_once, 1);
+      t.cache += std::min(distinct * copies, all) * size / 4;  // three of four come from L1
+    }
+    // Stages that keep nothing read their inputs again.
+    if (!s.persistent && p.inner[i]) {
+      int stages = 0;
+      for (const std::vector<int>& needed : p.needed) {
+        stages += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
+      }
+      if (stages > 1) t.cache += (stages - 1) * ir.Points(instr.axes) * size;
+    }
+  }
+  for (const Store& store : ir.stores) {
+    CountAccess(ir, store.offset, ir.buffers[store.buffer], ir.buffers[store.buffer].dtype, s, d,
+                true, t);
+  }
+  if (ir.scatter) {
+    const Buffer& table = ir.buffers[ir.scatter->buffer];
+    const int64_t bytes = table.elements * SizeBytes(table.dtype);
+    t.written += bytes;
+    t.weighted += bytes;
+  }
+  return t;
+}
+
+// Cycles of all SMs together, times the clock: Σ points / rate.
+int64_t ComputePs(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+                  const DeviceSpec& d) {
+  int64_t total = 0;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    int64_t rate = 0, points = ir.Points(instr.axes);
+    switch (instr.kind) {
+      case InstrKind::kPointwise:
+        rate = d.rate[static_cast<int>(Info(instr.op).cost)];
+        break;
+      case InstrKind::kReduce:
+        rate = d.rate[static_cast<int>(CostClass::kSimple)];
+        points = ir.Points(ir.instrs[instr.operands[0]].axes);
+        break;
+      case InstrKind::kSelect:
+      case InstrKind::kIndex:
+        rate = d.rate[static_cast<int>(CostClass::kSimple)];
+        break;
+      case InstrKind::kLoad:  // address arithmetic, once per vector
+        rate = d.rate[static_cast<int>(CostClass::kSimple)];
+        points = points / s.vector_width * (1 + static_cast<int64_t>(ir.extents.size()));
+        break;
+      case InstrKind::kConstant:
+        break;
+    }
+    if (rate == 0) continue;
+    int64_t times = 1;
+    if (!s.persistent && p.inner[i]) {
+      times = 0;
+      for (const std::vector<int>& needed : p.needed) {
+        times += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
+      }
+    }
+    if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * d.fp64_ppm / kPpm, 1);
+    total += MulDiv(points * std::max<int64_t>(times, 1), 1'000'000'000'000 / d.sms / rate,
+                    d.clock_hz);
+  }
+  return total;
+}
+
+// Bandwidth that the schedule can draw: bytes in flight against what an SM needs to be busy, and
+// the SMs that have a block at all.
+int64_t Bandwidth(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  const int64_t blocks_here = std::max<int64_t>(f.blocks_per_sm, 1);
+  const int64_t active = std::min(s.blocks, d.sms);
+  const int64_t resident = std::min(blocks_here, CeilDiv(s.blocks, d.sms));
+  const int64_t in_flight = std::max<int64_t>(resident * s.threads * f.bytes_in_flight, 1);
+  int64_t bandwidth = d.hbm_bytes_per_s;
+  if (in_flight < d.bytes_in_flight_per_sm) {
+    bandwidth = MulDiv(bandwidth, in_flight, d.bytes_in_flight_per_sm);
+  }
+  bandwidth = std::min(bandwidth, active * d.sm_bytes_per_s);
+  if (active < d.sms) bandwidth = std::min(bandwidth, MulDiv(d.hbm_bytes_per_s, 2 * active, d.sms));
+  return std::max<int64_t>(bandwidth, 1);
+}
+
+// Share of the last wave that stands idle, as a factor in ppm.
+int64_t WavePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  const int64_t at_once = d.sms * std::max<int64_t>(f.blocks_per_sm, 1);
+  if (s.blocks <= at_once) return kPpm;
+  return MulDiv(CeilDiv(s.blocks, at_once) * at_once, kPpm, s.blocks);
+}
+
+// Barrier rounds on a block's critical path; blocks that share an SM hide each other's.
+int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
+                  const DeviceSpec& d) {
+  const RowsAndColumns& rc = p.shape.shape;
+  int64_t rounds = 0;
+  switch (s.kind) {
+    case Template::kRowReduction:
+    case Template::kRowColumn: {
+      const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+      const int64_t row_blocks =
+          s.kind == Template::kRowReduction ? std::max<int64_t>(s.blocks / s.split, 1) : s.blocks;
+      const int64_t iterations = CeilDiv(rc.rows, rows_at_once * row_blocks);
+      rounds = iterations * std::max(p.stages.row_stages, 1);
+      if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, 3);  // shuffles alone
+      // Short chunks that are not unrolled wait for memory one after the other.
+      if (!s.persistent) {
+        const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
+        rounds += iterations * (p.stages.row_stages + 1) * CeilDiv(rc.columns / s.split, lane) / 4;
+      }
+      break;
+    }
+    case Template::kColumnReduction:
+      rounds = 2 + CeilDiv(rc.rows, s.split * s.rows_per_block) / 4;
+      break;
+    default:
+      rounds = 1;
+  }
+  const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, 4);
+  const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
+  return rounds * waves * d.barrier_ps / overlap;
+}
+
+std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
+
+}  // namespace
+
+int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
+  return bytes == 0 ? 0 : MulDiv(bytes, 1'000'000'000'000, bytes_per_s);
+}
+
+Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+                  const DeviceSpec& d, bool explain) {
+  Price price;
+  price.footprint = PredictFootprint(ir, p, s, d);
+  const Footprint& f = price.footprint;
+  const Traffic t = CountTraffic(ir, p, s, d);
+  price.read_bytes = t.read;
+  price.written_bytes = t.written;
+  const int64_t workspace = WorkspaceBytes(ir, s);
+  price.launches = ir.scatter ? 3 : (workspace > 0 ? 2 : 1);
+
+  const int64_t bandwidth = Bandwidth(s, f, d);
+  const int64_t launch = price.launches * d.launch_graph_ps;
+  const int64_t hbm = TransferPs(t.weighted, bandwidth);
+  const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s);
+  const int64_t compute = ComputePs(ir, p, s, d);
+  const int64_t wave = WavePpm(s, f, d);
+  const int64_t body = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
+  const int64_t latency = LatencyPs(p, s, f, d);
+  const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s);
+  // Spilled words travel out and back once for each element that a thread goes through.
+  const int64_t passes = std::max<int64_t>(
+      ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
+  const int64_t spill = TransferPs(2 * f.spill_bytes * GridThreads(s) * passes, d.spill_bytes_per_s);
+  price.ps = launch + body + latency + finalize + spill;
+
+  auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
+    if (ps == 0) return;
+    const bool binds = overlaps && ps == std::max({hbm, cache, compute});
+    price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
+  };
+  if (!explain) return price;
+  term("launch", launch, false, absl::StrCat(price.launches, " x ", Us(d.launch_graph_ps)));
+  term("hbm", hbm, true,
+       absl::StrFormat("%d B read + %d B written (%d B at this access width) / %.2f TB/s (%d "
+                       "threads x %d B in flight an SM)",
+                       t.read, t.written, t.weighted, static_cast<double>(bandwidth) / 1e12,
+                       std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight));
+  term("cache", cache, true,
+       absl::StrFormat("%d B / %.2f TB/s", t.cache, static_cast<double>(d.cache_bytes_per_s) / 1e12));
+  term("compute", compute, true, absl::StrCat(ir.instrs.size(), " instructions"));
+  term("wave", body - std::max({hbm, cache, compute}), false,
+       absl::StrCat(s.blocks, " blocks in waves of ", d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
+  term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
+  term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
+  term("spill", spill, false, absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
+  return price;
+}
+
+Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
+  Price price;
+  int64_t batch = 1;
+  for (int64_t b : call.batch) batch *= b;
+  const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
+  price.read_bytes = batch * (call.m * call.k + call.k * call.n) * in +
+                     (call.accumulate ? batch * call.m * call.n * out : 0);
+  price.written_bytes = batch * call.m * call.n * out;
+  const int64_t rate = call.in_dtype == DType::kFp64   ? d.matmul_fp64_flops
+                       : call.in_dtype == DType::kFp32 ? d.matmul_fp32_flops
+                                                       : d.matmul_bf16_flops;
+  // Tiles of 128 x 128; with fewer tiles than SMs the sum over k is split, at a loss.
+  const int64_t tiles = batch * CeilDiv(call.m, 128) * CeilDiv(call.n, 128);
+  const int64_t padded = CeilDiv(call.m, 128) * CeilDiv(call.n, 128) * 128 * 128;
+  int64_t flops = 2 * batch * padded * std::max<int64_t>(call.k, 1);
+  if (tiles >= d.sms) {
+    flops = MulDiv(flops, CeilDiv(tiles, d.sms) * d.sms, tiles);
+  } else {
+    const int64_t pieces = std::min(CeilDiv(call.k, 256), std::max<int64_t>(d.sms / tiles, 1));
+    flops = MulDiv(flops, d.sms, std::max<int64_t>(tiles * pieces, 1));
+  }
+  const int64_t compute = MulDiv(flops, 1'000'000'000'000, rate);
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
+  if (explain) {
+    price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+                   {"flops", compute, compute >= hbm,
+                    absl::StrFormat("%d x %d x %d x %d, %.0f TFLOP/s", batch, call.m, call.n,
+                                    call.k, static_cast<double>(rate) / 1e12)},
+                   {"hbm", hbm, hbm > compute,
+                    absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explain) {
+  Price price;
+  for (const AttentionOperand& o : call.operands) {
+    price.read_bytes += Elements(o.shape) * SizeBytes(call.dtype);
+  }
+  for (const AttentionOperand& o : call.results) {
+    price.written_bytes += Elements(o.shape) * SizeBytes(call.dtype);
+  }
+  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
+  const std::vector<int64_t>& q = call.operands[1].shape;
+  const std::vector<int64_t>& k = call.operands[2].shape;
+  int64_t flops = 10 * q[0] * q[1] * q[2] * k[2] * q[3];
+  if (call.causal) flops /= 2;
+  const int64_t rate = call.dtype == DType::kFp32 ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
+                       : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
+                                                    : d.attention_flops;
+  const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), 1'000'000'000'000, rate);
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
+  if (explain) {
+    price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+                   {"flops", compute, compute >= hbm,
+                    absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
+                   {"hbm", hbm, hbm > compute,
+                    absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+}  // namespace retrograd

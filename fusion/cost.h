@@ -1,0 +1,36 @@
+// Predicted time of a kernel or a library call, term by term, in integer picoseconds.
+//
+//   T = launch + max(hbm, cache, compute) * wave + latency + finalize + spill
+//
+// Every constant is a field of the DeviceSpec. Integers make sums exact and independent of order.
+#ifndef RETROGRAD_FUSION_COST_H_
+#define RETROGRAD_FUSION_COST_H_
+
+#include <vector>
+
+#include "fusion/kernel/device_spec.h"
+#include "fusion/kernel/registers.h"
+#include "fusion/plan.h"
+
+namespace retrograd {
+
+struct Price {
+  int64_t ps = 0;
+  std::vector<Term> terms;
+  int64_t read_bytes = 0, written_bytes = 0;  // to and from device memory, each tensor once
+  int64_t launches = 1;
+  Footprint footprint;
+};
+
+// `explain` fills the terms' formulas; the figures are the same without.
+Price PriceKernel(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
+                  const DeviceSpec& device, bool explain = false);
+Price PriceMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
+Price PriceAttention(const AttentionCall& call, const DeviceSpec& device, bool explain = false);
+
+// bytes / (bytes per second), in picoseconds, rounded up.
+int64_t TransferPs(int64_t bytes, int64_t bytes_per_s);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_COST_H_

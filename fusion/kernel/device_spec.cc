@@ -1,0 +1,162 @@
+#include "fusion/kernel/device_spec.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "fusion/kernel/device_spec.pb.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr char kFolder[] = RETROGRAD_SOURCE_DIR "/fusion/devices";
+
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, int column, const std::string& message) override {
+    if (text.empty()) text = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
+  }
+  std::string text;
+};
+
+// Copies numbers out of the message; the first one that is missing or out of range is remembered.
+class Reader {
+ public:
+  explicit Reader(absl::string_view where) : where_(where) {}
+
+  int64_t Scaled(const v1::Number& n, absl::string_view field, double scale) {
+    const double v = n.value() * scale;
+    if (status_.ok() && !(v > 0 && v < 9e18)) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(where_, ": ", field, " is ", n.value(), ": a positive number is needed"));
+    }
+    if (status_.ok() && n.source().empty()) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(where_, ": ", field, " has no source: say where the number comes from"));
+    }
+    return status_.ok() ? std::llround(v) : 0;
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::string_view where_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+ScheduleLimits DeviceSpec::schedule_limits() const {
+  ScheduleLimits limits;
+  limits.warp = static_cast<int>(warp);
+  limits.sms = static_cast<int>(sms);
+  limits.max_threads = static_cast<int>(max_threads_per_block);
+  limits.shared_bytes = shared_bytes_per_block;
+  limits.max_registers = static_cast<int>(max_registers);
+  return limits;
+}
+
+absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_view where) {
+  v1::DeviceSpecProto p;
+  google::protobuf::TextFormat::Parser parser;
+  FirstError error;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(std::string(text), &p)) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", error.text));
+  }
+  DeviceSpec d;
+  d.name = p.name();
+  d.vendor = p.vendor();
+  d.arch = p.arch();
+  d.calibrated = p.calibrated();
+  if (d.name.empty() || d.arch.empty() || (d.vendor != "nvidia" && d.vendor != "amd")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": name, arch and a vendor of nvidia or amd are needed"));
+  }
+  Reader r(where);
+#define RG_NUMBER(FIELD, PROTO_FIELD, SCALE) d.FIELD = r.Scaled(p.PROTO_FIELD(), #PROTO_FIELD, SCALE)
+  RG_NUMBER(sms, sms, 1);
+  RG_NUMBER(warp, warp, 1);
+  RG_NUMBER(max_threads_per_block, max_threads_per_block, 1);
+  RG_NUMBER(max_threads_per_sm, max_threads_per_sm, 1);
+  RG_NUMBER(max_blocks_per_sm, max_blocks_per_sm, 1);
+  RG_NUMBER(registers_per_sm, registers_per_sm, 1);
+  RG_NUMBER(register_granule, register_granule, 1);
+  RG_NUMBER(max_registers, max_registers, 1);
+  RG_NUMBER(base_registers, base_registers, 1);
+  RG_NUMBER(shared_bytes_per_sm, shared_bytes_per_sm, 1);
+  RG_NUMBER(shared_bytes_per_block, shared_bytes_per_block, 1);
+  RG_NUMBER(hbm_bytes_per_s, hbm_bytes_per_s, 1);
+  RG_NUMBER(cache_bytes, cache_bytes, 1);
+  RG_NUMBER(cache_bytes_per_s, cache_bytes_per_s, 1);
+  RG_NUMBER(bytes_in_flight_per_sm, bytes_in_flight_per_sm, 1);
+  RG_NUMBER(sm_bytes_per_s, sm_bytes_per_s, 1);
+  RG_NUMBER(sector_bytes, sector_bytes, 1);
+  RG_NUMBER(spill_bytes_per_s, spill_bytes_per_s, 1);
+  RG_NUMBER(efficiency_8_ppm, efficiency_8_bytes, 1e6);
+  RG_NUMBER(efficiency_4_ppm, efficiency_4_bytes, 1e6);
+  RG_NUMBER(efficiency_2_ppm, efficiency_2_bytes, 1e6);
+  RG_NUMBER(launch_graph_ps, launch_graph_us, 1e6);
+  RG_NUMBER(launch_stream_ps, launch_stream_us, 1e6);
+  RG_NUMBER(barrier_ps, barrier_us, 1e6);
+  RG_NUMBER(library_call_ps, library_call_us, 1e6);
+  RG_NUMBER(clock_hz, clock_hz, 1);
+  RG_NUMBER(rate[static_cast<int>(CostClass::kSimple)], rate_simple, 1);
+  RG_NUMBER(rate[static_cast<int>(CostClass::kDivide)], rate_divide, 1);
+  RG_NUMBER(rate[static_cast<int>(CostClass::kSpecial)], rate_special, 1);
+  RG_NUMBER(rate[static_cast<int>(CostClass::kErf)], rate_erf, 1);
+  RG_NUMBER(fp64_ppm, fp64_factor, 1e6);
+  RG_NUMBER(matmul_bf16_flops, matmul_bf16_flops, 1);
+  RG_NUMBER(matmul_tf32_flops, matmul_tf32_flops, 1);
+  RG_NUMBER(matmul_fp32_flops, matmul_fp32_flops, 1);
+  RG_NUMBER(matmul_fp64_flops, matmul_fp64_flops, 1);
+  RG_NUMBER(attention_flops, attention_flops, 1);
+  RG_NUMBER(margin_ps, margin_us, 1e6);
+  RG_NUMBER(margin_ppm, margin_fraction, 1e6);
+#undef RG_NUMBER
+  RG_RETURN_IF_ERROR(r.status());
+  return d;
+}
+
+absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path) {
+  namespace fs = std::filesystem;
+  const bool is_path = absl::StrContains(name_or_path, "/") ||
+                       absl::EndsWith(name_or_path, ".textproto");
+  const std::string path = is_path ? std::string(name_or_path)
+                                   : absl::StrCat(kFolder, "/", name_or_path, ".textproto");
+  std::error_code ec;
+  if (!fs::is_regular_file(path, ec)) {
+    return absl::NotFoundError(absl::StrCat(
+        "no device spec '", name_or_path, "': the known ones are ",
+        absl::StrJoin(DeviceSpecNames(), ", "), "; or give the path of a .textproto file"));
+  }
+  if (fs::file_size(path, ec) > (1 << 20)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": larger than 1 MiB, not a device spec"));
+  }
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  if (!in) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  return ParseDeviceSpec(text.str(), path);
+}
+
+std::vector<std::string> DeviceSpecNames() {
+  std::vector<std::string> names;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder, ec)) {
+    if (entry.path().extension() == ".textproto") names.push_back(entry.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace retrograd
