@@ -122,7 +122,7 @@ int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
   return CeilDiv(piece, lane) * s.vector_width;
 }
 
-int64_t SharedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+int64_t SharedBytes(const KernelIr& ir, const Schedule& s,
                     const DeviceSpec& device) {
   int word = 4;
   for (const Instr& i : ir.instrs) word = std::max(word, 4 * Words(i.dtype));
@@ -184,7 +184,7 @@ Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Sch
                                device.registers_per_sm / std::max(s.threads, 1) / granule * granule);
   f.registers = static_cast<int>(std::min<int64_t>(words, cap));
   f.spill_bytes = 4 * std::max<int64_t>(words - cap, 0);
-  f.shared_bytes = SharedBytes(ir, p, s, device);
+  f.shared_bytes = SharedBytes(ir, s, device);
 
   const int64_t warps = CeilDiv(s.threads, device.warp);
   const int64_t warp_registers =

@@ -56,6 +56,10 @@ struct Classification {
 };
 Classification Classify(const KernelIr& ir);
 
+// The axes of more than one position that a reduction folds. 0: it only copies its operand (or is
+// no reduction).
+AxisMask FoldedAxes(const KernelIr& ir, const Instr& instr);
+
 // Stage of each instruction under the classification: 0 before any row reduction; a row reduction
 // and what follows from it is one later than its operand; what depends on a column reduction is in
 // the last stage, `finalize`.
@@ -70,6 +74,14 @@ Stages AssignStages(const KernelIr& ir, const Classification& shape);
 // one value of the compute type per column reduction, split and column (or per row reduction,
 // row and split), in the order [reduction][split][column] (or [reduction][row][split]).
 int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule);
+
+// A reduction adds up in its accumulator: fp32 or fp64, int64, or int32 for everything narrower.
+DType AccumulatorType(DType dtype);
+
+// Where the partial results of each reduction begin in the workspace, in bytes and multiples of 16;
+// -1 for other instructions and where nothing is split.
+std::vector<int64_t> WorkspaceOffsets(const KernelIr& ir, const Classification& shape,
+                                      const Schedule& schedule);
 
 // What differs between devices in which schedules exist.
 struct ScheduleLimits {

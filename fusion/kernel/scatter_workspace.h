@@ -1,0 +1,27 @@
+// Scratch memory of a scatter_add kernel.
+#ifndef RETROGRAD_FUSION_KERNEL_SCATTER_WORKSPACE_H_
+#define RETROGRAD_FUSION_KERNEL_SCATTER_WORKSPACE_H_
+
+#include "fusion/kernel/kernel_ir.h"
+
+namespace retrograd {
+
+// Positions of sorted rows that one thread column sums before it hands over.
+inline constexpr int64_t kScatterChunk = 64;
+
+// Byte offsets of the parts, each a multiple of 16. Numbers of rows and table rows are int32.
+struct ScatterWorkspace {
+  int64_t rows = 0;        // indices
+  int64_t outer = 1, inner = 1;
+  int64_t chunks = 0;      // of kScatterChunk sorted positions
+  int64_t starts = 0;      // [table_rows + 1] first sorted position of each table row
+  int64_t order = 0;       // [rows] position of the k-th smallest index; equal ones in order
+  int64_t keys = 0;        // [rows] wrapped index by position; table_rows where out of range
+  int64_t partials = 0;    // [outer][chunks + segments..][inner]
+  int64_t bytes = 0;
+};
+ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_KERNEL_SCATTER_WORKSPACE_H_

@@ -1,0 +1,256 @@
+#include "fusion/layouts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fusion/kernel/access_map.h"
+#include "fusion/kernel/build.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+std::vector<IndexExpr> OwnAxes(size_t rank) {
+  std::vector<IndexExpr> coords;
+  for (size_t i = 0; i < rank; ++i) coords.push_back(IndexExpr::Axis(static_cast<int>(i)));
+  return coords;
+}
+
+// An affine address as strides over its axes.
+std::optional<std::vector<int64_t>> AffineStrides(const IndexExpr& address, size_t rank) {
+  if (!address.is_affine()) return std::nullopt;
+  std::vector<int64_t> strides(rank);
+  for (size_t i = 0; i < rank; ++i) strides[i] = address.axis_coef(static_cast<int>(i));
+  return strides;
+}
+
+// Whether strides run through a dense block once: a permutation of row-major.
+bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t span = 1;
+  for (auto [stride, extent] : dims) {
+    if (stride != span) return false;
+    span *= extent;
+  }
+  return true;
+}
+
+// The chain of views from a stored value to `value`, outermost (nearest to the value) first.
+std::vector<NodeId> ViewChain(const BackwardGraph& g, ValueId value) {
+  std::vector<NodeId> chain;
+  while (g.pattern(value.node) == Pattern::kView) {
+    chain.push_back(value.node);
+    value = g.operands(value.node)[0];
+  }
+  return chain;
+}
+
+// The layout of `stored` under which the view after the first `steps` views of the chain (counted
+// from the stored value) is row-major.
+std::optional<Layout> DenseAfter(const BackwardGraph& g, ValueId stored,
+                                 absl::Span<const NodeId> chain, size_t steps) {
+  const Shape& extents = g.type(stored).shape;
+  AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
+  Shape shape = extents;
+  for (size_t i = 0; i < steps; ++i) {
+    const NodeId view = chain[chain.size() - 1 - i];
+    auto next = ThroughViewForward(g, view, map, extents);
+    if (!next) return std::nullopt;
+    map = std::move(*next);
+    shape = g.type(view).shape;
+  }
+  auto strides = AffineStrides(Linearize(map.coords, DenseStrides(shape)), extents.size());
+  if (!strides || !IsDensePermutation(extents, *strides)) return std::nullopt;
+  return Layout{std::move(*strides)};
+}
+
+bool IsLibrary(const BackwardGraph& g, NodeId id) {
+  return g.pattern(id) == Pattern::kContraction || g.pattern(id) == Pattern::kAttention;
+}
+
+// Whether a library call can read `value` as its operand.
+bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
+                  ValueId value) {
+  if (g.pattern(call) == Pattern::kContraction) return AsMatrix(g, layouts, value).has_value();
+  auto view = AsStrided(g, layouts, value);
+  if (!view) return false;
+  const Shape& shape = g.type(value).shape;
+  return shape.size() < 4 || view->strides.back() == 1 || shape.back() == 1;
+}
+
+// Library calls that read a stored value, through views: (call, the operand as the call sees it).
+void LibraryUsers(const BackwardGraph& g, NodeId id, uint32_t result, ValueId as,
+                  std::vector<std::pair<NodeId, ValueId>>& out) {
+  for (const Use& use : g.uses(id)) {
+    if (use.result != result) continue;
+    if (g.pattern(use.user) == Pattern::kView) {
+      LibraryUsers(g, use.user, 0, ValueId{use.user, 0}, out);
+    } else if (IsLibrary(g, use.user)) {
+      out.push_back({use.user, as});
+    }
+  }
+}
+
+// Memory order of the largest operand, where the result is walked like it.
+std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                  ValueId v) {
+  const Shape& shape = g.type(v).shape;
+  for (ValueId operand : g.operands(v.node)) {
+    if (g.type(operand).shape != shape) continue;
+    auto view = AsStrided(g, layouts, operand);
+    if (!view || !IsDensePermutation(shape, view->strides)) continue;
+    return Layout{view->strides};
+  }
+  return std::nullopt;
+}
+
+class Assigner {
+ public:
+  explicit Assigner(const BackwardGraph& g) : g_(g), layouts_(g.num_values()) {}
+
+  std::vector<Layout> Run() {
+    ClaimOutputs();
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) Assign(NodeId{i});
+    return std::move(layouts_);
+  }
+
+ private:
+  void ClaimOutputs() {
+    for (const GraphOutput& out : g_.outputs()) {
+      if (!out.value) continue;
+      const ValueId stored = BehindViews(g_, *out.value);
+      Layout& layout = layouts_[g_.value_index(stored)];
+      if (g_.pattern(stored.node) == Pattern::kInput || !layout.strides.empty()) continue;
+      if (auto wanted = LayoutForOutput(g_, out)) layout = std::move(*wanted);
+    }
+  }
+
+  void Assign(NodeId id) {
+    const Node& node = g_.node(id);
+    if (node.op == Op::input) {
+      layouts_[g_.value_index({id, 0})].strides =
+          node.input->strides.empty() ? DenseStrides(node.results[0].shape) : node.input->strides;
+      return;
+    }
+    if (!Computes(g_, id)) return;
+    for (uint32_t r = 0; r < node.results.size(); ++r) {
+      const ValueId v{id, r};
+      Layout& layout = layouts_[g_.value_index(v)];
+      if (layout.strides.empty() && node.results[r].rank() > 0) layout = Choose(v);
+    }
+  }
+
+  Layout Choose(ValueId v) {
+    const NodeId id = v.node;
+    const Layout natural{DenseStrides(g_.type(v).shape)};
+    if (g_.pattern(id) == Pattern::kScatter) return natural;
+    if (g_.pattern(id) == Pattern::kAttention) {
+      // dQ like Q, dK like K, dV like V: the host's own order of heads and tokens.
+      auto view = AsStrided(g_, layouts_, g_.operands(id)[1 + v.result]);
+      if (view && IsDensePermutation(g_.type(v).shape, view->strides)) return {view->strides};
+      return natural;
+    }
+    std::vector<std::pair<NodeId, ValueId>> users;
+    LibraryUsers(g_, id, v.result, v, users);
+    for (auto [call, as] : users) {
+      if (auto layout = ReadableBy(v, call, as)) return *layout;
+    }
+    if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
+      if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
+    }
+    return natural;
+  }
+
+  // A layout of v that the call reads without a copy: row-major if that will do, else row-major as
+  // seen after one of the views in between.
+  std::optional<Layout> ReadableBy(ValueId v, NodeId call, ValueId as) {
+    Layout& slot = layouts_[g_.value_index(v)];
+    const std::vector<NodeId> chain = ViewChain(g_, as);
+    std::optional<Layout> found;
+    for (size_t steps = 0; steps <= chain.size() && !found; ++steps) {
+      auto candidate = DenseAfter(g_, v, chain, steps);
+      if (!candidate) continue;
+      slot = *candidate;
+      if (LibraryReads(g_, layouts_, call, as)) found = slot;
+    }
+    slot = {};
+    return found;
+  }
+
+  const BackwardGraph& g_;
+  std::vector<Layout> layouts_;
+};
+
+}  // namespace
+
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(graph).Run(); }
+
+std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                     ValueId value) {
+  const Shape& extents = g.type(value).shape;
+  AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
+  ValueId v = value;
+  while (g.pattern(v.node) == Pattern::kView) {
+    map = ThroughView(g, v.node, map, extents);
+    v = g.operands(v.node)[0];
+  }
+  if (!map.guards.empty() || IsConstant(g, v.node)) return std::nullopt;
+  const std::vector<int64_t>& strides = layouts[g.value_index(v)].strides;
+  if (strides.size() != map.coords.size()) return std::nullopt;
+  const IndexExpr address = Linearize(map.coords, strides);
+  auto out = AffineStrides(address, extents.size());
+  if (!out || std::any_of(out->begin(), out->end(), [](int64_t s) { return s < 0; })) {
+    return std::nullopt;
+  }
+  return StridedView{.stored = v, .offset = address.offset(), .strides = std::move(*out)};
+}
+
+std::optional<MatrixOperand> AsMatrix(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                      ValueId value) {
+  auto view = AsStrided(g, layouts, value);
+  if (!view) return std::nullopt;
+  const Shape& shape = g.type(value).shape;
+  const size_t rank = shape.size();
+  if (rank < 2) return std::nullopt;
+  MatrixOperand m{.value = view->stored, .offset = view->offset};
+  const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
+  m.row_stride = view->strides[rank - 2];
+  m.col_stride = view->strides[rank - 1];
+  // A stride along an extent of 1 is free: make it what a dense matrix would have.
+  if (cols == 1) m.col_stride = m.row_stride == 1 && rows > 1 ? rows : 1;
+  if (rows == 1) m.row_stride = m.col_stride == 1 ? std::max<int64_t>(cols, 1) : 1;
+  const bool row_major = m.col_stride == 1 && m.row_stride >= std::max<int64_t>(cols, 1);
+  const bool col_major = m.row_stride == 1 && m.col_stride >= std::max<int64_t>(rows, 1);
+  if (!row_major && !col_major) return std::nullopt;
+  m.batch_strides.assign(view->strides.begin(), view->strides.end() - 2);
+  return m;
+}
+
+std::optional<Layout> LayoutForOutput(const BackwardGraph& g, const GraphOutput& output) {
+  const std::vector<NodeId> chain = ViewChain(g, *output.value);
+  const ValueId stored = BehindViews(g, *output.value);
+  const Shape& extents = g.type(stored).shape;
+  const Shape& out_shape = g.type(*output.value).shape;
+  AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
+  for (size_t i = chain.size(); i-- > 0;) {
+    auto next = ThroughViewForward(g, chain[i], map, extents);
+    if (!next) return std::nullopt;
+    map = std::move(*next);
+  }
+  const std::vector<int64_t> wanted =
+      output.strides.empty() ? DenseStrides(out_shape) : output.strides;
+  const IndexExpr address = Linearize(map.coords, wanted);
+  auto strides = AffineStrides(address, extents.size());
+  if (!strides || address.offset() != 0) return std::nullopt;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] > 1 && (*strides)[i] <= 0) return std::nullopt;
+    if (extents[i] <= 1) (*strides)[i] = std::max<int64_t>((*strides)[i], 1);
+  }
+  return Layout{std::move(*strides)};
+}
+
+}  // namespace retrograd

@@ -1,0 +1,172 @@
+#include "fusion/legalize.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "fusion/kernel/build.h"
+#include "fusion/layouts.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+// What one pass over the graph finds to mend.
+struct Repairs {
+  absl::flat_hash_set<std::pair<uint32_t, uint32_t>> operands;  // (node, operand number): copy it
+  std::vector<bool> outputs;                                    // by output: copy it
+  bool any() const {
+    return !operands.empty() || std::find(outputs.begin(), outputs.end(), true) != outputs.end();
+  }
+};
+
+bool IsZero(const BackwardGraph& g, ValueId v) {
+  v = BehindViews(g, v);
+  return g.op(v.node) == Op::full && g.node(v.node).attrs.Float("value") == 0;
+}
+
+// The rows that a gather picks must be rows of a stored value.
+bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId source) {
+  return AsStrided(g, layouts, source).has_value();
+}
+
+void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id,
+                   Repairs& repairs) {
+  absl::Span<const ValueId> operands = g.operands(id);
+  for (uint32_t i = 0; i < operands.size(); ++i) {
+    bool ok = true;
+    switch (g.pattern(id)) {
+      case Pattern::kContraction:
+        ok = AsMatrix(g, layouts, operands[i]).has_value();
+        break;
+      case Pattern::kAttention: {
+        auto view = AsStrided(g, layouts, operands[i]);
+        const Shape& shape = g.type(operands[i]).shape;
+        ok = view && (shape.size() < 4 || shape.back() == 1 || view->strides.back() == 1);
+        break;
+      }
+      case Pattern::kGather:
+        ok = i != 0 || GatherReads(g, layouts, operands[0]);
+        break;
+      default:
+        break;
+    }
+    if (!ok) repairs.operands.insert({Index(id), i});
+  }
+}
+
+Repairs FindRepairs(const BackwardGraph& g) {
+  const std::vector<Layout> layouts = AssignLayouts(g);
+  Repairs repairs;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) CheckOperands(g, layouts, NodeId{i}, repairs);
+  absl::flat_hash_set<ValueId> claimed;
+  for (const GraphOutput& out : g.outputs()) {
+    bool copy = false;
+    if (out.value) {
+      const ValueId stored = BehindViews(g, *out.value);
+      copy = !Computes(g, stored.node) || !LayoutForOutput(g, out) || !claimed.insert(stored).second;
+      // A table is scattered row-major, a library result has a unit stride: other strides are a copy.
+      if (!copy && g.pattern(stored.node) == Pattern::kScatter) {
+        copy = layouts[g.value_index(stored)].strides != DenseStrides(g.type(stored).shape);
+      }
+      if (!copy && g.pattern(stored.node) == Pattern::kContraction) {
+        copy = !AsMatrix(g, layouts, stored);
+      }
+      if (!copy && g.pattern(stored.node) == Pattern::kAttention) {
+        copy = layouts[g.value_index(stored)].strides.back() != 1;
+      }
+    }
+    repairs.outputs.push_back(copy);
+  }
+  return repairs;
+}
+
+class Rebuilder {
+ public:
+  Rebuilder(const BackwardGraph& g, const Repairs& repairs)
+      : g_(g), repairs_(repairs), builder_(g.name()) {}
+
+  absl::StatusOr<BackwardGraph> Run() {
+    builder_.SetNumerics(g_.numerics());
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) Rebuild(NodeId{i});
+    for (size_t i = 0; i < g_.outputs().size(); ++i) {
+      const GraphOutput& out = g_.outputs()[i];
+      if (!out.value) {
+        builder_.AbsentOutput(out.name);
+        continue;
+      }
+      ValueId v = map_.at(*out.value);
+      if (repairs_.outputs[i]) {
+        const Origin* origin = g_.origin(out.value->node);
+        builder_.SetOrigin(origin ? std::optional<Origin>(*origin) : std::nullopt);
+        v = builder_.Add(Op::copy, {v});
+      }
+      builder_.Output(v, out.name, out.strides);
+    }
+    return builder_.Build();
+  }
+
+ private:
+  void Rebuild(NodeId id) {
+    const Node& node = g_.node(id);
+    const Origin* origin = g_.origin(id);
+    builder_.SetOrigin(origin ? std::optional<Origin>(*origin) : std::nullopt);
+    if (node.op == Op::input) {
+      map_[{id, 0}] = builder_.Input(node.results[0], *node.input);
+      return;
+    }
+    std::vector<ValueId> operands;
+    for (uint32_t i = 0; i < g_.operands(id).size(); ++i) {
+      const ValueId old = g_.operands(id)[i];
+      operands.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old) : map_.at(old));
+    }
+    if (node.op == Op::index_add && !IsZero(g_, g_.operands(id)[0])) {
+      map_[{id, 0}] = AddOntoBase(node, operands);
+      return;
+    }
+    const ValueId first = builder_.Add(node.op, operands, node.attrs);
+    for (uint32_t r = 0; r < node.results.size(); ++r) map_[{id, r}] = {first.node, r};
+  }
+
+  // base + index_add(0, index, src), as one accumulate.
+  ValueId AddOntoBase(const Node& node, const std::vector<ValueId>& operands) {
+    const TensorType type = builder_.type(operands[0]);
+    const ValueId zero = builder_.Full(0, type.dtype, type.shape);
+    const ValueId added = builder_.Add(Op::index_add, {zero, operands[1], operands[2]}, node.attrs);
+    return builder_.Add(Op::accumulate, {operands[0], added},
+                        {{"shape", type.shape},
+                         {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
+  }
+
+  ValueId CopyOf(ValueId old) {
+    auto [at, added] = copies_.try_emplace(old);
+    if (added) at->second = builder_.Add(Op::copy, {map_.at(old)});
+    return at->second;
+  }
+
+  const BackwardGraph& g_;
+  const Repairs& repairs_;
+  GraphBuilder builder_;
+  absl::flat_hash_map<ValueId, ValueId> map_, copies_;
+};
+
+bool NeedsScatterRepair(const BackwardGraph& g) {
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (g.op(NodeId{i}) == Op::index_add && !IsZero(g, g.operands(NodeId{i})[0])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph) {
+  BackwardGraph current = graph;
+  // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
+  // need no repair themselves, which bounds the rounds.
+  for (int round = 0; round < 4; ++round) {
+    const Repairs repairs = FindRepairs(current);
+    if (!repairs.any() && !NeedsScatterRepair(current)) return current;
+    RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
+  }
+  return absl::InternalError("legalizing did not settle after four rounds");
+}
+
+}  // namespace retrograd
