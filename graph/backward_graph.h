@@ -187,6 +187,7 @@ class GraphBuilder {
   int AddOrigin(Origin origin);
   void SetOriginIndex(int index);
   void SetNumerics(Numerics numerics);
+  void Reserve(size_t num_nodes);  // room for so many, when the count is known
   const TensorType& type(ValueId v) const;
   bool HasValue(ValueId v) const;
   size_t num_nodes() const;

@@ -250,6 +250,11 @@ const TensorType& GraphBuilder::type(ValueId v) const {
   return impl_->Exists(v) ? impl_->nodes[Index(v.node)].results[v.result] : NoType();
 }
 
+void GraphBuilder::Reserve(size_t num_nodes) {
+  impl_->nodes.reserve(num_nodes);
+  impl_->operand_begin.reserve(num_nodes + 1);
+}
+
 bool GraphBuilder::HasValue(ValueId v) const { return impl_->Exists(v); }
 size_t GraphBuilder::num_nodes() const { return impl_->nodes.size(); }
 const absl::Status& GraphBuilder::status() const { return impl_->status; }

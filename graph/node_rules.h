@@ -11,7 +11,7 @@
 namespace retrograd {
 
 inline constexpr size_t kMaxStringBytes = 200;
-inline constexpr uint32_t kMaxNodes = 1u << 20;
+inline constexpr uint32_t kMaxNodes = 1u << 18;
 inline constexpr uint32_t kMaxOperands = 1u << 22;  // of all nodes together
 
 // At most kMaxStringBytes of UTF-8 without control characters. `what` names the string.

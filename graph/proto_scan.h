@@ -1,0 +1,38 @@
+// Walks the raw fields of a message of graph.proto before anything is parsed from it: frames,
+// counts and strings are checked on the bytes, so that parsing allocates for nothing unseen.
+#ifndef RETROGRAD_GRAPH_PROTO_SCAN_H_
+#define RETROGRAD_GRAPH_PROTO_SCAN_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace google::protobuf {
+class Descriptor;
+}
+
+namespace retrograd {
+
+// One field as it lies in the bytes.
+struct WireField {
+  uint32_t number = 0;
+  int wire_type = 0;          // 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes
+  uint64_t varint = 0;        // wire type 0
+  absl::string_view payload;  // wire type 2
+};
+
+// Takes the first field off `bytes`.
+absl::Status ReadWireField(absl::string_view& bytes, WireField& field);
+
+// The most that one message may hold; the whole-graph limits are in node_rules.h.
+inline constexpr uint32_t kMaxFieldsPerMessage = 1u << 18;
+inline constexpr uint32_t kMaxIntsPerList = 1u << 20;
+
+// Checks one message and what is nested in it against its descriptor: wire types, lengths, counts
+// and strings. Unknown fields are skipped: a newer minor version may have added them.
+absl::Status ScanMessage(const google::protobuf::Descriptor& descriptor, absl::string_view bytes);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_GRAPH_PROTO_SCAN_H_
