@@ -63,6 +63,10 @@ ValueId LayerBackward::Linear(const std::string& name, ValueId dy, ValueId x, in
 
 void LayerBackward::LinearParameters(const std::string& name, ValueId dy, ValueId x, bool bias) {
   From("linear_backward", name);
+  ParameterGradients(name, dy, x, bias);
+}
+
+void LayerBackward::ParameterGradients(const std::string& name, ValueId dy, ValueId x, bool bias) {
   const ValueId dw = graph_.MatMul(graph_.Permute(dy, {1, 0}), x);  // [out, in]
   graph_.Output(graph_.Cast(dw, precision_.compute), name + ".weight");
   if (!bias) return;
