@@ -1,0 +1,230 @@
+#include "fusion/group_pricer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+void CollectUsers(const BackwardGraph& g, NodeId id, std::vector<NodeId>& out) {
+  for (const Use& use : g.uses(id)) {
+    if (g.pattern(use.user) == Pattern::kView) {
+      CollectUsers(g, use.user, out);
+    } else {
+      out.push_back(use.user);
+    }
+  }
+}
+
+// A number from a seed and a group, for drawing schedules in tests: splitmix64.
+uint64_t Draw(uint64_t seed, absl::Span<const NodeId> ops) {
+  uint64_t x = seed;
+  for (NodeId id : ops) {
+    x += 0x9e3779b97f4a7c15u + Index(id);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+  }
+  return x;
+}
+
+// Pairs of an input and an output that may share bytes: each point reads the input where it writes
+// the output, and no later stage or other block reads it again.
+std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classification& shape,
+                                         const Schedule& s) {
+  std::vector<Group::InPlace> pairs;
+  if (ir.scatter || s.kind == Template::kTranspose) return pairs;
+  const Stages stages = AssignStages(ir, shape);
+  const bool rereads = !s.persistent && stages.row_stages > 0;
+  for (const Store& store : ir.stores) {
+    const Buffer& out = ir.buffers[store.buffer];
+    if (rereads || stages.finalize[store.instr] || store.offset.axes() != ir.all_axes()) continue;
+    for (size_t b = 0; b < ir.buffers.size(); ++b) {
+      const Buffer& in = ir.buffers[b];
+      if (in.written || SizeBytes(in.dtype) != SizeBytes(out.dtype) || in.elements != out.elements) {
+        continue;
+      }
+      bool same_walk = true;
+      for (const Instr& i : ir.instrs) {
+        if (i.kind != InstrKind::kLoad || i.buffer != static_cast<int>(b)) continue;
+        same_walk = same_walk && i.offset == store.offset && i.guards.empty() && i.indirect.empty();
+      }
+      if (same_walk) pairs.push_back({in.value, out.value});
+    }
+  }
+  return pairs;
+}
+
+}  // namespace
+
+Consumers::Consumers(const BackwardGraph& g) : users_(g.num_nodes()), output_(g.num_nodes()) {
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (g.pattern(NodeId{i}) == Pattern::kView) continue;
+    CollectUsers(g, NodeId{i}, users_[i]);
+    std::sort(users_[i].begin(), users_[i].end());
+    users_[i].erase(std::unique(users_[i].begin(), users_[i].end()), users_[i].end());
+  }
+  for (const GraphOutput& out : g.outputs()) {
+    if (out.value) output_[Index(BehindViews(g, *out.value).node)] = true;
+  }
+}
+
+std::vector<ValueId> Consumers::Stores(absl::Span<const NodeId> ops) const {
+  std::vector<ValueId> stores;
+  for (NodeId id : ops) {
+    bool outside = is_output(id);
+    for (NodeId user : of(id)) {
+      outside = outside || !std::binary_search(ops.begin(), ops.end(), user);
+    }
+    if (outside) stores.push_back({id, 0});
+  }
+  return stores;
+}
+
+GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                         const Consumers& consumers, const DeviceSpec& device,
+                         const Limits& limits, const PricerOptions& options)
+    : graph_(graph),
+      layouts_(layouts),
+      consumers_(consumers),
+      device_(device),
+      limits_(limits),
+      options_(options) {}
+
+KernelOutcome GroupPricer::Build(absl::Span<const NodeId> ops) const {
+  const std::vector<ValueId> stores = consumers_.Stores(ops);
+  return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = ops, .stores = stores});
+}
+
+ScheduleLimits GroupPricer::schedule_limits() const {
+  ScheduleLimits limits = device_.schedule_limits();
+  limits.vectorize = options_.vectorize;
+  limits.split = options_.split;
+  limits.persistent = options_.persistent;
+  return limits;
+}
+
+GroupPrice GroupPricer::Evaluate(absl::Span<const NodeId> ops) const {
+  GroupPrice best;
+  const bool single = ops.size() == 1;
+  auto refuse = [&](std::string limit, std::string reason) {
+    best.limit = std::move(limit);
+    best.reason = std::move(reason);
+    return best;
+  };
+  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(ops.size())); !single && !v.ok()) {
+    return refuse(v.limit, v.reason);
+  }
+  KernelOutcome kernel = Build(ops);
+  if (!kernel.ir) return refuse(std::move(kernel.limit), std::move(kernel.reason));
+  const Classification shape = Classify(*kernel.ir);
+  if (!shape.feasible) return refuse("template", shape.reason);
+  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
+  if (Limits::Verdict v = limits_.CheckKernel(*kernel.ir, profile); !single && !v.ok()) {
+    return refuse(v.limit, v.reason);
+  }
+  std::vector<GroupPrice> admissible;
+  std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
+  for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
+    const Price price = PriceKernel(*kernel.ir, profile, s, device_);
+    GroupPrice candidate{.feasible = true, .limit = "", .reason = "", .schedule = s, .ps = price.ps};
+    const Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
+    if (!v.ok()) {
+      if (best.limit.empty()) best.limit = v.limit, best.reason = v.reason;
+      if (!spilling || price.ps < spilling->ps) spilling = candidate;
+      continue;
+    }
+    admissible.push_back(std::move(candidate));
+  }
+  if (admissible.empty()) {
+    if (single && spilling) return *spilling;
+    return best;
+  }
+  if (options_.schedule_salt != 0) {
+    return admissible[Draw(options_.schedule_salt, ops) % admissible.size()];
+  }
+  return *std::min_element(
+      admissible.begin(), admissible.end(),
+      [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
+}
+
+absl::StatusOr<Group> GroupPricer::Make(absl::Span<const NodeId> ops,
+                                        const Schedule& schedule) const {
+  KernelOutcome kernel = Build(ops);
+  if (!kernel.ir) {
+    return absl::InternalError(absl::StrCat("a priced group cannot be built: ", kernel.reason));
+  }
+  const Classification shape = Classify(*kernel.ir);
+  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
+  Price price = PriceKernel(*kernel.ir, profile, schedule, device_, /*explain=*/true);
+  Group group;
+  group.nodes.assign(ops.begin(), ops.end());
+  for (const Buffer& b : kernel.ir->buffers) (b.written ? group.outputs : group.inputs).push_back(b.value);
+  std::sort(group.inputs.begin(), group.inputs.end());
+  std::sort(group.outputs.begin(), group.outputs.end());
+  group.terms = std::move(price.terms);
+  group.price_ps = price.ps;
+  group.workspace_bytes = WorkspaceBytes(*kernel.ir, schedule);
+  group.read_bytes = price.read_bytes;
+  group.written_bytes = price.written_bytes;
+  group.in_place = InPlacePairs(*kernel.ir, shape, schedule);
+  group.body = KernelBody{.ir = std::move(*kernel.ir),
+                          .schedule = schedule,
+                          .registers = price.footprint.registers_wanted,
+                          .spill_bytes = price.footprint.spill_bytes};
+  return group;
+}
+
+std::vector<RefusedSchedule> GroupPricer::Refused(absl::Span<const NodeId> ops) const {
+  std::vector<RefusedSchedule> refused;
+  KernelOutcome kernel = Build(ops);
+  if (!kernel.ir) return refused;
+  const Classification shape = Classify(*kernel.ir);
+  if (!shape.feasible) return refused;
+  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
+  for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
+    Price price = PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/true);
+    Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
+    if (v.ok()) continue;
+    refused.push_back({.schedule = s,
+                       .footprint = price.footprint,
+                       .price_ps = price.ps,
+                       .terms = std::move(price.terms),
+                       .limit = std::move(v.limit),
+                       .reason = std::move(v.reason)});
+  }
+  std::stable_sort(refused.begin(), refused.end(), [](const auto& a, const auto& b) {
+    return a.footprint.spill_bytes > b.footprint.spill_bytes;
+  });
+  return refused;
+}
+
+int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
+  int64_t bytes = 0;
+  std::vector<ValueId> read;
+  for (NodeId id : ops) {
+    bool stored = consumers_.is_output(id);
+    for (NodeId user : consumers_.of(id)) {
+      stored = stored || !std::binary_search(ops.begin(), ops.end(), user);
+    }
+    if (stored) bytes += graph_.type(id).size_bytes();
+    // What a view or a gather touches of an input may be little: only plain reads count.
+    if (graph_.pattern(id) != Pattern::kPointwise && graph_.pattern(id) != Pattern::kReduction) continue;
+    for (ValueId v : graph_.operands(id)) {
+      if (IsConstant(graph_, v.node) || graph_.pattern(v.node) == Pattern::kView) continue;
+      if (std::binary_search(ops.begin(), ops.end(), v.node)) continue;
+      if (std::find(read.begin(), read.end(), v) != read.end()) continue;
+      read.push_back(v);
+      bytes += graph_.type(v).size_bytes();
+    }
+  }
+  return device_.launch_graph_ps + TransferPs(bytes, device_.hbm_bytes_per_s);
+}
+
+int64_t GroupPricer::Margin(int64_t price_ps) const {
+  return std::max(device_.margin_ps, price_ps / 1'000'000 * device_.margin_ppm);
+}
+
+}  // namespace retrograd
