@@ -1,0 +1,63 @@
+// ModuleCache: compiled modules on disk, one file an entry, shared by any number of processes. An
+// entry is written beside its place and renamed into it, and carries its key and a digest: what is
+// damaged, torn or of another key counts as absent. Only a directory that nobody else can write to
+// is used, since entries are code that gets loaded.
+#ifndef RETROGRAD_RUNTIME_MODULE_CACHE_H_
+#define RETROGRAD_RUNTIME_MODULE_CACHE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace retrograd {
+
+// A new directory of one's own, removed with what it holds.
+class WorkDirectory {
+ public:
+  static absl::StatusOr<WorkDirectory> MakeIn(const std::string& parent);
+  WorkDirectory(WorkDirectory&& other) noexcept;
+  WorkDirectory& operator=(WorkDirectory&& other) noexcept;
+  ~WorkDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit WorkDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+class ModuleCache {
+ public:
+  // $XDG_CACHE_HOME/retrograd/host, or ~/.cache/retrograd/host; empty if there is no home.
+  static std::string DefaultDirectory();
+
+  // Makes the directory, private to the user, if it is missing.
+  static absl::StatusOr<ModuleCache> Open(std::string directory, int64_t most_bytes);
+
+  const std::string& directory() const { return directory_; }
+
+  // The path of a whole entry for this key.
+  std::optional<std::string> Find(absl::string_view key) const;
+
+  // Moves the file, which must lie in a work directory of this cache, in as the entry for key, and
+  // removes the least recently used entries beyond the size allowed. Returns the entry's path.
+  absl::StatusOr<std::string> Insert(absl::string_view key, const std::string& file) const;
+
+ private:
+  ModuleCache(std::string directory, int64_t most_bytes)
+      : directory_(std::move(directory)), most_bytes_(most_bytes) {}
+  std::string EntryPath(absl::string_view key) const;
+  void Trim(const std::string& keep) const;
+
+  std::string directory_;
+  int64_t most_bytes_;
+};
+
+// 32 hexadecimal digits of XXH3, 128 bits.
+std::string Digest(absl::string_view bytes);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_MODULE_CACHE_H_
