@@ -1,0 +1,149 @@
+#include "fusion/atoms.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/kernel/build.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kSharedElements = 1 << 14;
+
+int64_t Points(const BackwardGraph& g, NodeId id) {
+  if (g.pattern(id) == Pattern::kReduction) return g.type(g.operands(id)[0]).elements();
+  if (g.pattern(id) == Pattern::kScatter) return g.type(g.operands(id)[2]).elements();
+  return g.type(id).elements();
+}
+
+bool SameWalk(Pattern p) {
+  return p == Pattern::kPointwise || p == Pattern::kJoin || p == Pattern::kAccumulate ||
+         p == Pattern::kGather;
+}
+
+class AtomFinder {
+ public:
+  AtomFinder(const Region& region, const GroupPricer& pricer, bool contract)
+      : g_(pricer.graph()), consumers_(pricer.consumers()), pricer_(pricer), ops_(region.ops) {
+    for (size_t i = 0; i < ops_.size(); ++i) position_[ops_[i]] = static_cast<int>(i);
+    atom_.resize(ops_.size());
+    members_.resize(ops_.size());
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      atom_[i] = static_cast<int>(i);
+      members_[i] = {ops_[i]};
+    }
+    // From the last op back, so that a chain ends up in its last reader.
+    if (contract) {
+      for (size_t i = ops_.size(); i-- > 0;) Contract(static_cast<int>(i));
+    }
+  }
+
+  std::vector<Atom> Run() {
+    std::vector<int> number(ops_.size(), -1);
+    std::vector<Atom> atoms;
+    for (int i : TopologicalAtoms()) {
+      number[i] = static_cast<int>(atoms.size());
+      atoms.push_back({.ops = members_[i], .predecessors = {}, .neighbours = {}});
+    }
+    Connect(atoms, number);
+    return atoms;
+  }
+
+ private:
+  void Contract(int i) {
+    const NodeId id = ops_[i];
+    if (consumers_.is_output(id) || consumers_.of(id).size() != 1) return;
+    const NodeId reader = consumers_.of(id)[0];
+    auto at = position_.find(reader);
+    if (at == position_.end()) return;
+    const int into = atom_[at->second];
+    if (into == atom_[i] || !NeverLoses(id, reader)) return;
+    std::vector<NodeId> merged = members_[into];
+    merged.insert(merged.end(), members_[atom_[i]].begin(), members_[atom_[i]].end());
+    std::sort(merged.begin(), merged.end());
+    if (merged.size() > kMaxAtomOps || !pricer_.Evaluate(merged).feasible) return;
+    members_[into] = merged;
+    const int from = atom_[i];
+    for (int& a : atom_) {
+      if (a == from) a = into;
+    }
+    members_[from].clear();
+  }
+
+  // The reader computes each element of the op at most once, in the same walk.
+  bool NeverLoses(NodeId id, NodeId reader) const {
+    const Pattern p = g_.pattern(id), q = g_.pattern(reader);
+    const int64_t elements = g_.type(id).elements();
+    if (SameWalk(p)) return Points(g_, reader) <= elements && q != Pattern::kGather;
+    // A reduction and what follows on its result alone.
+    if (p != Pattern::kReduction || q != Pattern::kPointwise) return false;
+    if (g_.type(reader).elements() != elements) return false;
+    for (ValueId v : StoredOperands(g_, reader)) {
+      if (v.node != id && position_.contains(v.node)) return false;
+    }
+    return true;
+  }
+
+  // Contraction keeps the quotient acyclic (an op's only reader); order it by Kahn's algorithm,
+  // smallest last member first.
+  std::vector<int> TopologicalAtoms() const {
+    std::vector<int> order;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (!members_[i].empty()) order.push_back(static_cast<int>(i));
+    }
+    // The last member of an atom is its only one read outside, and every reader comes after it.
+    std::sort(order.begin(), order.end(),
+              [&](int a, int b) { return members_[a].back() < members_[b].back(); });
+    return order;
+  }
+
+  void Connect(std::vector<Atom>& atoms, const std::vector<int>& number) const {
+    absl::flat_hash_map<ValueId, std::vector<int>> readers;
+    for (size_t a = 0; a < atoms.size(); ++a) {
+      for (NodeId id : atoms[a].ops) {
+        for (ValueId v : StoredOperands(g_, id)) {
+          auto at = position_.find(v.node);
+          if (at != position_.end()) {
+            const int producer = number[atom_[at->second]];
+            if (producer == static_cast<int>(a)) continue;
+            atoms[a].predecessors.push_back(producer);
+            atoms[a].neighbours.push_back(producer);
+            atoms[producer].neighbours.push_back(static_cast<int>(a));
+          }
+          if (g_.type(v).elements() >= kSharedElements) readers[v].push_back(static_cast<int>(a));
+        }
+      }
+    }
+    for (auto& [value, list] : readers) {
+      for (int a : list) {
+        for (int b : list) {
+          if (a != b) atoms[a].neighbours.push_back(b);
+        }
+      }
+    }
+    for (Atom& atom : atoms) {
+      for (auto* list : {&atom.predecessors, &atom.neighbours}) {
+        std::sort(list->begin(), list->end());
+        list->erase(std::unique(list->begin(), list->end()), list->end());
+      }
+    }
+  }
+
+  static constexpr size_t kMaxAtomOps = 32;
+
+  const BackwardGraph& g_;
+  const Consumers& consumers_;
+  const GroupPricer& pricer_;
+  const std::vector<NodeId>& ops_;
+  absl::flat_hash_map<NodeId, int> position_;
+  std::vector<int> atom_;                     // by position: the atom's representative position
+  std::vector<std::vector<NodeId>> members_;  // by representative
+};
+
+}  // namespace
+
+std::vector<Atom> FindAtoms(const Region& region, const GroupPricer& pricer, bool contract) {
+  return AtomFinder(region, pricer, contract).Run();
+}
+
+}  // namespace retrograd

@@ -1,0 +1,27 @@
+// The units of the search in one region: ops contracted where sharing a kernel never loses.
+//
+// An op joins its only reader when the reader's kernel would compute each of its elements at most
+// once and its result is needed nowhere else: storing and re-reading it can only cost more.
+#ifndef RETROGRAD_FUSION_ATOMS_H_
+#define RETROGRAD_FUSION_ATOMS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion/group_pricer.h"
+#include "fusion/regions.h"
+
+namespace retrograd {
+
+struct Atom {
+  std::vector<NodeId> ops;        // ascending
+  std::vector<int> predecessors;  // atoms of the region that it reads, ascending
+  std::vector<int> neighbours;    // atoms that share an edge or a large tensor with it, ascending
+};
+
+// In topological order. `contract` false: every op is an atom.
+std::vector<Atom> FindAtoms(const Region& region, const GroupPricer& pricer, bool contract);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_ATOMS_H_

@@ -1,0 +1,101 @@
+#include "fusion/regions.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/kernel/build.h"
+
+namespace retrograd {
+namespace {
+
+// Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
+constexpr int64_t kSharedElements = 1 << 14;
+
+class UnionFind {
+ public:
+  explicit UnionFind(size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0); }
+  uint32_t Find(uint32_t i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  // The smaller number stays, so that regions come out in the order of their first op.
+  void Union(uint32_t a, uint32_t b) {
+    a = Find(a), b = Find(b);
+    parent_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  std::vector<uint32_t> parent_;
+};
+
+std::vector<int> BarrierDepths(const BackwardGraph& g, const Consumers& consumers) {
+  const size_t n = g.num_nodes();
+  std::vector<int> depth(n, 0);
+  for (uint32_t i = 0; i < n; ++i) {
+    for (ValueId v : g.operands(NodeId{i})) depth[i] = std::max(depth[i], depth[Index(v.node)]);
+    if (IsBarrier(g, NodeId{i})) ++depth[i];
+  }
+  // Later is better for what depends on no barrier: beside its first user.
+  for (uint32_t i = static_cast<uint32_t>(n); i-- > 0;) {
+    const NodeId id{i};
+    if (depth[i] != 0 || IsBarrier(g, id) || !Computes(g, id)) continue;
+    int latest = -1;
+    for (NodeId user : consumers.of(id)) {
+      const int d = depth[Index(user)] - (IsBarrier(g, user) ? 1 : 0);
+      latest = latest < 0 ? d : std::min(latest, d);
+    }
+    if (latest > 0) depth[i] = latest;
+  }
+  return depth;
+}
+
+}  // namespace
+
+bool IsBarrier(const BackwardGraph& graph, NodeId id) {
+  return graph.pattern(id) == Pattern::kContraction || graph.pattern(id) == Pattern::kAttention;
+}
+
+std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
+  std::vector<ValueId> out;
+  for (ValueId v : graph.operands(id)) {
+    v = BehindViews(graph, v);
+    if (!IsConstant(graph, v.node)) out.push_back(v);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consumers,
+                                const std::vector<bool>& taken) {
+  const std::vector<int> depth = BarrierDepths(g, consumers);
+  UnionFind sets(g.num_nodes());
+  absl::flat_hash_map<std::pair<ValueId, int>, uint32_t> first_reader;
+  auto fusible = [&](uint32_t i) {
+    return Computes(g, NodeId{i}) && !IsBarrier(g, NodeId{i}) && !taken[i];
+  };
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (!fusible(i)) continue;
+    for (ValueId v : StoredOperands(g, NodeId{i})) {
+      const uint32_t producer = Index(v.node);
+      if (fusible(producer) && depth[producer] == depth[i]) {
+        sets.Union(producer, i);
+      } else if (g.type(v).elements() >= kSharedElements) {
+        auto [at, added] = first_reader.try_emplace({v, depth[i]}, i);
+        if (!added) sets.Union(at->second, i);
+      }
+    }
+  }
+  std::vector<Region> regions;
+  absl::flat_hash_map<uint32_t, size_t> number;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (!fusible(i)) continue;
+    auto [at, added] = number.try_emplace(sets.Find(i), regions.size());
+    if (added) regions.emplace_back();
+    regions[at->second].ops.push_back(NodeId{i});
+  }
+  return regions;
+}
+
+}  // namespace retrograd
