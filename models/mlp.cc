@@ -31,10 +31,9 @@ absl::StatusOr<BackwardGraph> BuildMlp(const Parameters& p) {
     }
     const ValueId dh = net.Linear(name, da, h, width(i + 1), bias);
     // relu saves its result, which is this layer's input; the others save what they were given.
-    const ValueId saved =
-        activation == "relu" ? h
-                             : net.Saved(absl::StrCat("layers.", i - 1, ".a"), dtype,
-                                         {rows, width(i)});
+    const ValueId saved = activation == "relu" ? h
+                                               : net.Saved(absl::StrCat("layers.", i - 1, ".a"),
+                                                           dtype, {rows, width(i)});
     da = net.Activation(absl::StrCat("layers.", i - 1, ".act"), activation, dh, saved);
   }
   net.graph().AbsentOutput("x");  // nobody asks for the gradient of the data
@@ -44,18 +43,18 @@ absl::StatusOr<BackwardGraph> BuildMlp(const Parameters& p) {
 }  // namespace
 
 const Builder& MlpBuilder() {
-  static const auto* builder = new Builder{
-      "mlp",
-      "linear layers with an activation between them",
-      {{"layers", 3, 1, 100000, "linear layers"},
-       {"tokens", 8192, 1, 1 << 24, "rows of the batch"},
-       {"in", 1024, 1, 1 << 20, "features of the data"},
-       {"hidden", 4096, 1, 1 << 20, "features between layers"},
-       {"out", 1024, 1, 1 << 20, "features of the result"},
-       {"act", 0, 0, 0, "activation", {"gelu", "gelu_tanh", "silu", "relu"}},
-       {"bias", 1, 0, 1, "1: layers have a bias"},
-       {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
-      BuildMlp};
+  static const auto* builder =
+      new Builder{"mlp",
+                  "linear layers with an activation between them",
+                  {{"layers", 3, 1, 100000, "linear layers"},
+                   {"tokens", 8192, 1, 1 << 24, "rows of the batch"},
+                   {"in", 1024, 1, 1 << 20, "features of the data"},
+                   {"hidden", 4096, 1, 1 << 20, "features between layers"},
+                   {"out", 1024, 1, 1 << 20, "features of the result"},
+                   {"act", 0, 0, 0, "activation", {"gelu", "gelu_tanh", "silu", "relu"}},
+                   {"bias", 1, 0, 1, "1: layers have a bias"},
+                   {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
+                  BuildMlp};
   return *builder;
 }
 

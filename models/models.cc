@@ -102,10 +102,10 @@ absl::StatusOr<const Model*> FindModel(absl::string_view name) {
     known.push_back(model.name);
   }
   std::vector<absl::string_view> near = NearNames(name, known);
-  return absl::NotFoundError(absl::StrCat(
-      "no model and no file '", name.substr(0, 200), "'; ",
-      near.empty() ? absl::StrCat("the models are: ", absl::StrJoin(known, ", "))
-                   : absl::StrCat("did you mean ", absl::StrJoin(near, " or "), "?")));
+  return absl::NotFoundError(
+      absl::StrCat("no model and no file '", name.substr(0, 200), "'; ",
+                   near.empty() ? absl::StrCat("the models are: ", absl::StrJoin(known, ", "))
+                                : absl::StrCat("did you mean ", absl::StrJoin(near, " or "), "?")));
 }
 
 bool IsFile(absl::string_view text) {
@@ -127,8 +127,7 @@ absl::Span<const Model> AllModels() {
 absl::StatusOr<BackwardGraph> BuildModel(absl::string_view model) {
   const size_t colon = model.find(':');
   const absl::string_view name = model.substr(0, colon);
-  const absl::string_view sizes =
-      colon == absl::string_view::npos ? "" : model.substr(colon + 1);
+  const absl::string_view sizes = colon == absl::string_view::npos ? "" : model.substr(colon + 1);
   RG_ASSIGN_OR_RETURN(const Model* found, FindModel(name));
   if (found->kind == ModelKind::kCaptured) {
     if (!sizes.empty()) {

@@ -32,9 +32,9 @@ class Parameters {
                                           absl::Span<const ParameterSpec> specs,
                                           absl::string_view text);
 
-  int64_t operator[](absl::string_view name) const;      // a declared name
+  int64_t operator[](absl::string_view name) const;        // a declared name
   absl::string_view Choice(absl::string_view name) const;  // a declared name with choices
-  std::string Print() const;                             // all of them, as Parse() reads them
+  std::string Print() const;                               // all of them, as Parse() reads them
 
  private:
   struct Entry {

@@ -34,8 +34,8 @@ absl::StatusOr<Config> MakeConfig(const Parameters& p) {
   c.bias = p["bias"] != 0;
   c.causal = p["causal"] != 0;
   if (c.width % c.heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model transformer: d=", c.width,
-                                                   " is no multiple of heads=", c.heads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model transformer: d=", c.width, " is no multiple of heads=", c.heads));
   }
   if (c.heads % c.kv_heads != 0) {
     return absl::InvalidArgumentError(absl::StrCat("model transformer: heads=", c.heads,
@@ -54,8 +54,7 @@ absl::StatusOr<Config> MakeConfig(const Parameters& p) {
 ValueId SavedHeads(LayerBackward& net, const Config& c, std::string name, int64_t heads) {
   const int64_t row = heads * c.head_dim;
   return net.Saved(std::move(name), net.precision().activation,
-                   {c.batch, heads, c.length, c.head_dim},
-                   {c.length * row, c.head_dim, row, 1});
+                   {c.batch, heads, c.length, c.head_dim}, {c.length * row, c.head_dim, row, 1});
 }
 
 ValueId SplitHeads(LayerBackward& net, const Config& c, ValueId rows, int64_t heads) {
@@ -77,16 +76,16 @@ ValueId AttentionBackward(LayerBackward& net, const Config& c, const std::string
   const ValueId k = SavedHeads(net, c, name + ".k_heads", c.kv_heads);
   const ValueId v = SavedHeads(net, c, name + ".v_heads", c.kv_heads);
   const ValueId o = SavedHeads(net, c, name + ".o_heads", c.heads);
-  const ValueId lse = net.Saved(name + ".logsumexp", net.precision().compute,
-                                {c.batch, c.heads, c.length});
+  const ValueId lse =
+      net.Saved(name + ".logsumexp", net.precision().compute, {c.batch, c.heads, c.length});
 
-  const ValueId do_rows = net.Linear(name + ".o", dr, MergeHeads(net, c, o, c.heads), c.width,
-                                     c.bias);
+  const ValueId do_rows =
+      net.Linear(name + ".o", dr, MergeHeads(net, c, o, c.heads), c.width, c.bias);
   net.From("attention_backward", name);
   const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  const ValueId d = graph.Add(Op::attention_backward,
-                              {SplitHeads(net, c, do_rows, c.heads), q, k, v, o, lse},
-                              {{"causal", int64_t{c.causal}}, {"scale", scale}});
+  const ValueId d =
+      graph.Add(Op::attention_backward, {SplitHeads(net, c, do_rows, c.heads), q, k, v, o, lse},
+                {{"causal", int64_t{c.causal}}, {"scale", scale}});
   const ValueId dq = MergeHeads(net, c, {d.node, 0}, c.heads);
   const ValueId dk = MergeHeads(net, c, {d.node, 1}, c.kv_heads);
   const ValueId dv = MergeHeads(net, c, {d.node, 2}, c.kv_heads);
@@ -130,7 +129,8 @@ ValueId SwigluBackward(LayerBackward& net, const Config& c, const std::string& n
 }
 
 // x₁ = x + attention(norm₁(x)),  y = x₁ + mlp(norm₂(x₁))
-//   ⇒  dx₁ = dy + norm₂_backward(mlp_backward(dy)),  dx = dx₁ + norm₁_backward(attention_backward(dx₁))
+//   ⇒  dx₁ = dy + norm₂_backward(mlp_backward(dy)),  dx = dx₁ +
+//   norm₁_backward(attention_backward(dx₁))
 ValueId BlockBackward(LayerBackward& net, const Config& c, const std::string& name, ValueId dy) {
   const DType dtype = net.precision().activation;
   const Shape shape = {c.rows(), c.width};
@@ -168,8 +168,8 @@ ValueId HeadBackward(LayerBackward& net, const Config& c) {
   const ValueId each = net.Mul(dloss, graph.Full(-1.0 / static_cast<double>(c.rows()), compute));
   const ValueId dlogp = graph.Add(Op::where, {hit, each, graph.Full(0, compute)});
   net.From("log_softmax_backward", "loss");
-  const ValueId dlogits = graph.Cast(graph.Add(Op::log_softmax_backward, {dlogp, logp}),
-                                     net.precision().activation);
+  const ValueId dlogits =
+      graph.Cast(graph.Add(Op::log_softmax_backward, {dlogp, logp}), net.precision().activation);
   const ValueId dh = net.Linear("head", dlogits, h, c.vocab, false);
   return net.Norm("norm", c.norm, dh, x);
 }
@@ -181,9 +181,9 @@ void EmbeddingBackward(LayerBackward& net, const Config& c, ValueId dx) {
   const ValueId tokens = net.Saved("tokens", DType::kInt64, {c.rows()});
   net.From("embedding_backward", "embedding");
   const ValueId zero = graph.Full(0, compute, {c.vocab, c.width});
-  graph.Output(graph.Add(Op::index_add, {zero, tokens, graph.Cast(dx, compute)},
-                         {{"axis", int64_t{0}}}),
-               "embedding.weight");
+  graph.Output(
+      graph.Add(Op::index_add, {zero, tokens, graph.Cast(dx, compute)}, {{"axis", int64_t{0}}}),
+      "embedding.weight");
 }
 
 absl::StatusOr<BackwardGraph> BuildTransformer(const Parameters& p) {
@@ -191,9 +191,8 @@ absl::StatusOr<BackwardGraph> BuildTransformer(const Parameters& p) {
   if (!config.ok()) return config.status();
   const Config& c = *config;
   LayerBackward net(absl::StrCat("transformer:", p.Print()), PrecisionByName(p.Choice("dtype")));
-  ValueId dx = c.vocab != 0
-                   ? HeadBackward(net, c)
-                   : net.Tangent("dy", net.precision().activation, {c.rows(), c.width});
+  ValueId dx = c.vocab != 0 ? HeadBackward(net, c)
+                            : net.Tangent("dy", net.precision().activation, {c.rows(), c.width});
   for (int64_t i = c.layers - 1; i >= 0; --i) {
     dx = BlockBackward(net, c, absl::StrCat("layers.", i), dx);
   }
@@ -208,23 +207,23 @@ absl::StatusOr<BackwardGraph> BuildTransformer(const Parameters& p) {
 }  // namespace
 
 const Builder& TransformerBuilder() {
-  static const auto* builder = new Builder{
-      "transformer",
-      "pre-norm transformer blocks; vocab adds embedding, head and loss",
-      {{"layers", 2, 1, 20000, "blocks"},
-       {"d", 768, 1, 1 << 17, "width"},
-       {"tokens", 8192, 1, 1 << 24, "rows: batch x sequence length"},
-       {"seq", 0, 0, 1 << 24, "sequence length; 0: tokens, that is one sequence"},
-       {"heads", 12, 1, 1 << 12, "attention heads"},
-       {"kv_heads", 0, 0, 1 << 12, "key and value heads; 0: as many as heads"},
-       {"ff", 0, 0, 1 << 20, "width inside the MLP; 0: 4 d"},
-       {"vocab", 0, 0, 1 << 24, "tokens of the vocabulary; 0: blocks alone"},
-       {"norm", 0, 0, 0, "kind", {"rms", "layer"}},
-       {"mlp", 0, 0, 0, "kind", {"gelu", "gelu_tanh", "silu", "relu", "swiglu"}},
-       {"bias", 0, 0, 1, "1: linear layers have a bias"},
-       {"causal", 1, 0, 1, "1: a token attends to earlier ones alone"},
-       {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
-      BuildTransformer};
+  static const auto* builder =
+      new Builder{"transformer",
+                  "pre-norm transformer blocks; vocab adds embedding, head and loss",
+                  {{"layers", 2, 1, 20000, "blocks"},
+                   {"d", 768, 1, 1 << 17, "width"},
+                   {"tokens", 8192, 1, 1 << 24, "rows: batch x sequence length"},
+                   {"seq", 0, 0, 1 << 24, "sequence length; 0: tokens, that is one sequence"},
+                   {"heads", 12, 1, 1 << 12, "attention heads"},
+                   {"kv_heads", 0, 0, 1 << 12, "key and value heads; 0: as many as heads"},
+                   {"ff", 0, 0, 1 << 20, "width inside the MLP; 0: 4 d"},
+                   {"vocab", 0, 0, 1 << 24, "tokens of the vocabulary; 0: blocks alone"},
+                   {"norm", 0, 0, 0, "kind", {"rms", "layer"}},
+                   {"mlp", 0, 0, 0, "kind", {"gelu", "gelu_tanh", "silu", "relu", "swiglu"}},
+                   {"bias", 0, 0, 1, "1: linear layers have a bias"},
+                   {"causal", 1, 0, 1, "1: a token attends to earlier ones alone"},
+                   {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
+                  BuildTransformer};
   return *builder;
 }
 

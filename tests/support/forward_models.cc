@@ -93,8 +93,7 @@ Matrix SplitHeads(const Matrix& x, const TransformerSizes& s, int64_t heads) {
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t q = 0; q < s.seq; ++q) {
         for (int64_t i = 0; i < dim; ++i) {
-          y[((b * heads + h) * s.seq + q) * dim + i] =
-              x[((b * s.seq + q) * heads + h) * dim + i];
+          y[((b * heads + h) * s.seq + q) * dim + i] = x[((b * s.seq + q) * heads + h) * dim + i];
         }
       }
     }

@@ -1,5 +1,5 @@
-// The forward passes whose backwards models/ builds, in double and written for clarity alone: finite
-// differences of them judge the builders.
+// The forward passes whose backwards models/ builds, in double and written for clarity alone:
+// finite differences of them judge the builders.
 #ifndef RETROGRAD_TESTS_SUPPORT_FORWARD_MODELS_H_
 #define RETROGRAD_TESTS_SUPPORT_FORWARD_MODELS_H_
 
@@ -34,8 +34,8 @@ struct TransformerSizes {
   std::string norm, mlp;
   bool bias, causal;
 };
-// Without vocab reads "x", and the loss is Σ dy · result. With it reads "embedding.weight", "tokens"
-// and "target", and the loss is dloss times the mean negative log-likelihood.
+// Without vocab reads "x", and the loss is Σ dy · result. With it reads "embedding.weight",
+// "tokens" and "target", and the loss is dloss times the mean negative log-likelihood.
 double TransformerLoss(const TransformerSizes& sizes, NamedTensors& tensors);
 
 }  // namespace retrograd
