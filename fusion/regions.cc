@@ -29,20 +29,22 @@ class UnionFind {
   std::vector<uint32_t> parent_;
 };
 
-std::vector<int> BarrierDepths(const BackwardGraph& g, const Consumers& consumers) {
+// Ops that a library call has taken over count as barriers of their own.
+std::vector<int> BarrierDepths(const BackwardGraph& g, const Consumers& consumers,
+                               const std::vector<bool>& taken) {
   const size_t n = g.num_nodes();
   std::vector<int> depth(n, 0);
   for (uint32_t i = 0; i < n; ++i) {
     for (ValueId v : g.operands(NodeId{i})) depth[i] = std::max(depth[i], depth[Index(v.node)]);
-    if (IsBarrier(g, NodeId{i})) ++depth[i];
+    if (IsBarrier(g, NodeId{i}) || taken[i]) ++depth[i];
   }
   // Later is better for what depends on no barrier: beside its first user.
   for (uint32_t i = static_cast<uint32_t>(n); i-- > 0;) {
     const NodeId id{i};
-    if (depth[i] != 0 || IsBarrier(g, id) || !Computes(g, id)) continue;
+    if (depth[i] != 0 || IsBarrier(g, id) || taken[i] || !Computes(g, id)) continue;
     int latest = -1;
     for (NodeId user : consumers.of(id)) {
-      const int d = depth[Index(user)] - (IsBarrier(g, user) ? 1 : 0);
+      const int d = depth[Index(user)] - (IsBarrier(g, user) || taken[Index(user)] ? 1 : 0);
       latest = latest < 0 ? d : std::min(latest, d);
     }
     if (latest > 0) depth[i] = latest;
@@ -69,7 +71,7 @@ std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
 
 std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consumers,
                                 const std::vector<bool>& taken) {
-  const std::vector<int> depth = BarrierDepths(g, consumers);
+  const std::vector<int> depth = BarrierDepths(g, consumers, taken);
   UnionFind sets(g.num_nodes());
   absl::flat_hash_map<std::pair<ValueId, int>, uint32_t> first_reader;
   auto fusible = [&](uint32_t i) {

@@ -1,0 +1,55 @@
+// From a backward graph and a device to a plan: the table of contents of everything left of
+// codegen. Pure: the same graph, spec and options give the same plan in any process.
+#ifndef RETROGRAD_FUSION_PLANNER_H_
+#define RETROGRAD_FUSION_PLANNER_H_
+
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "fusion/kernel/device_spec.h"
+#include "fusion/plan.h"
+#include "fusion/region_search.h"
+#include "graph/backward_graph.h"
+
+namespace retrograd {
+
+// What --disable accepts, each with what is lost.
+struct Feature {
+  absl::string_view name;
+  absl::string_view what;
+};
+inline constexpr Feature kFeatures[] = {
+    {"vectorization", "accesses of up to 16 bytes a thread"},
+    {"split_reductions", "reductions spread over more blocks than they have results"},
+    {"persistent_reductions", "rows kept in registers between the stages of a kernel"},
+    {"first_writer", "the first contribution to a sum stores; without it a zero fill and an add"},
+    {"cast_pairs", "dropping a narrowing that is widened back"},
+    {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
+    {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
+    {"fusion", "more than one op in a kernel"},
+};
+
+struct PlanOptions {
+  absl::flat_hash_set<std::string> disable;  // names of kFeatures
+  absl::flat_hash_set<std::string> tighten;  // names of kLimits
+  bool decisions = true;                     // record why groups are as they are
+  SearchOptions search;
+  uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
+};
+
+struct Planned {
+  BackwardGraph graph;  // lowered: the plan's ids refer to it. Inputs and outputs keep their order
+  FusionPlan plan;
+};
+
+absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
+                                   const PlanOptions& options = {});
+
+// The graph-to-graph part alone: composites expanded, simplified, sums collected and ordered,
+// everything that must lie in memory made storable.
+absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOptions& options = {});
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_PLANNER_H_
