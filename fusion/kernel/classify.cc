@@ -46,16 +46,23 @@ Classification WithShape(const KernelIr& ir, Template kind, AxisMask rows, AxisM
 // What follows a column reduction exists once all rows have been walked, so it may vary over
 // columns only and feed no other reduction.
 std::string ColumnResultMisused(const KernelIr& ir, AxisMask columns, AxisMask long_axes) {
-  std::vector<bool> late(ir.instrs.size(), false);
+  std::vector<bool> late(ir.instrs.size(), false), along(ir.instrs.size(), false);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     bool from_late = false;
-    for (int o : instr.operands) from_late = from_late || late[o];
+    for (int o : instr.operands) {
+      from_late = from_late || late[o];
+      along[i] = along[i] || along[o];
+    }
     for (const Indirect& ind : instr.indirect) from_late = from_late || late[ind.instr];
     const AxisMask folded = FoldedAxes(ir, instr);
     if (folded != 0 && from_late) {
       return absl::StrCat("v", i, " folds what depends on a column sum of the same kernel");
     }
+    if (from_late && along[i]) {
+      return absl::StrCat("v", i, " joins a row sum with a column sum of the same kernel");
+    }
+    along[i] = along[i] || (folded & columns) != 0;
     late[i] = from_late || (folded != 0 && (folded & columns) == 0);
     if (late[i] && (instr.axes & long_axes & ~columns) != 0) {
       return absl::StrCat("v", i, " spreads a column sum of the same kernel over its rows");

@@ -1,0 +1,181 @@
+// The plan checker. It shares no code with the planner: what it needs to know of views, uses and
+// layouts it works out again from the graph.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/plan.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+class Checker {
+ public:
+  Checker(const BackwardGraph& g, const FusionPlan& plan) : g_(g), plan_(plan) {}
+
+  absl::Status Run() {
+    RG_RETURN_IF_ERROR(CheckMembership());
+    RG_RETURN_IF_ERROR(CheckOrder());
+    RG_RETURN_IF_ERROR(CheckReads());
+    RG_RETURN_IF_ERROR(CheckOutputs());
+    return CheckBodies();
+  }
+
+ private:
+  template <typename... Args>
+  static absl::Status Broken(const Args&... args) {
+    return absl::FailedPreconditionError(absl::StrCat(args...));
+  }
+
+  bool IsView(NodeId id) const { return g_.pattern(id) == Pattern::kView; }
+  bool IsSource(NodeId id) const {
+    return g_.pattern(id) == Pattern::kInput ||
+           (g_.pattern(id) == Pattern::kPointwise && g_.operands(id).empty());
+  }
+
+  // P1
+  absl::Status CheckMembership() {
+    if (plan_.group_of.size() != g_.num_nodes()) {
+      return Broken("P1: the plan numbers ", plan_.group_of.size(), " ops, the graph has ", g_.num_nodes());
+    }
+    if (plan_.layouts.size() != g_.num_values()) {
+      return Broken("P5: the plan lays out ", plan_.layouts.size(), " values, the graph has ", g_.num_values());
+    }
+    std::vector<int> owners(g_.num_nodes(), 0);
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      const Group& group = plan_.groups[i];
+      if (group.nodes.empty()) return Broken("P1: group ", i, " is empty");
+      if (!std::is_sorted(group.nodes.begin(), group.nodes.end())) {
+        return Broken("P1: the ops of group ", i, " are not ascending");
+      }
+      for (NodeId id : group.nodes) {
+        if (Index(id) >= g_.num_nodes()) return Broken("P1: group ", i, " holds %", Index(id), ", which does not exist");
+        if (IsView(id) || IsSource(id)) return Broken("P1: group ", i, " holds %", Index(id), " (", Name(g_.op(id)), "), which computes nothing");
+        ++owners[Index(id)];
+        if (plan_.group_of[Index(id)] != GroupId{static_cast<uint32_t>(i)}) {
+          return Broken("P1: group_of says that %", Index(id), " is elsewhere than in group ", i);
+        }
+      }
+    }
+    for (uint32_t n = 0; n < g_.num_nodes(); ++n) {
+      const bool computes = !IsView(NodeId{n}) && !IsSource(NodeId{n});
+      if (computes && owners[n] != 1) {
+        return Broken("P1: %", n, " (", Name(g_.op(NodeId{n})), ") is in ", owners[n], " groups");
+      }
+      if (!computes && plan_.group_of[n] != kNoGroup) {
+        return Broken("P1: %", n, " computes nothing and is in a group");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // P2: every operand, through views, is in the same or an earlier group. With an order that
+  // passes, the graph of groups has no cycle and every group is convex.
+  absl::Status CheckOrder() {
+    for (uint32_t n = 0; n < g_.num_nodes(); ++n) {
+      if (plan_.group_of[n] == kNoGroup) continue;
+      for (ValueId v : g_.operands(NodeId{n})) {
+        while (IsView(v.node)) v = g_.operands(v.node)[0];
+        if (IsSource(v.node)) continue;
+        if (Index(plan_.group_of[Index(v.node)]) > Index(plan_.group_of[n])) {
+          return Broken("P2: group ", Index(plan_.group_of[n]), " reads %", Index(v.node),
+                        " of the later group ", Index(plan_.group_of[Index(v.node)]));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // P3
+  absl::Status CheckReads() {
+    std::vector<bool> stored(g_.num_values(), false);
+    for (uint32_t n = 0; n < g_.num_nodes(); ++n) {
+      if (g_.pattern(NodeId{n}) == Pattern::kInput) stored[g_.value_index({NodeId{n}, 0})] = true;
+    }
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      const Group& group = plan_.groups[i];
+      for (ValueId v : group.inputs) {
+        if (!stored[g_.value_index(v)]) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, " before anything stores it");
+      }
+      for (NodeId id : group.nodes) RG_RETURN_IF_ERROR(CheckOperands(i, id));
+      for (ValueId v : group.outputs) {
+        if (stored[g_.value_index(v)]) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, " a second time");
+        if (plan_.group_of[Index(v.node)] != GroupId{static_cast<uint32_t>(i)}) return Broken("P3: group ", i, " stores %", Index(v.node), ", which it does not compute");
+        stored[g_.value_index(v)] = true;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // What an op reads from other groups is among its group's inputs.
+  absl::Status CheckOperands(size_t i, NodeId id) const {
+    const Group& group = plan_.groups[i];
+    for (ValueId v : g_.operands(id)) {
+      while (IsView(v.node)) v = g_.operands(v.node)[0];
+      const bool constant = IsSource(v.node) && g_.pattern(v.node) != Pattern::kInput;
+      if (constant || plan_.group_of[Index(v.node)] == GroupId{static_cast<uint32_t>(i)}) continue;
+      if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end() &&
+          MustRead(id, v)) {
+        return Broken("P3: %", Index(id), " of group ", i, " reads %", Index(v.node), ".", v.result, ", which is not among the group's inputs");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The zeros under a scatter are written, not read; everything else is.
+  bool MustRead(NodeId id, ValueId v) const {
+    return !(g_.pattern(id) == Pattern::kScatter && g_.operands(id)[0] == v);
+  }
+
+  // P4
+  absl::Status CheckOutputs() const {
+    for (size_t o = 0; o < g_.outputs().size(); ++o) {
+      if (!g_.outputs()[o].value) continue;
+      ValueId v = *g_.outputs()[o].value;
+      while (IsView(v.node)) v = g_.operands(v.node)[0];
+      if (g_.pattern(v.node) == Pattern::kInput) continue;
+      const GroupId owner = plan_.group_of[Index(v.node)];
+      if (owner == kNoGroup) return Broken("P4: output ", o, " (%", Index(v.node), ") is a constant that nothing stores");
+      const std::vector<ValueId>& outs = plan_.groups[Index(owner)].outputs;
+      if (std::find(outs.begin(), outs.end(), v) == outs.end()) {
+        return Broken("P4: output ", o, " (%", Index(v.node), ") is not stored by its group ", Index(owner));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // P5
+  absl::Status CheckBodies() const {
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      const Group& group = plan_.groups[i];
+      for (ValueId v : group.outputs) {
+        if (plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
+          return Broken("P5: %", Index(v.node), ".", v.result, " is stored and has no layout");
+        }
+      }
+      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      if (kernel == nullptr) continue;
+      if (absl::Status s = kernel->ir.Verify(); !s.ok()) return Broken("group ", i, ": ", s.message());
+      for (const Buffer& b : kernel->ir.buffers) {
+        const std::vector<ValueId>& list = b.written ? group.outputs : group.inputs;
+        if (std::find(list.begin(), list.end(), b.value) == list.end()) {
+          return Broken("P5: the kernel of group ", i, b.written ? " writes %" : " reads %",
+                        Index(b.value.node), ", which the group does not list");
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const BackwardGraph& g_;
+  const FusionPlan& plan_;
+};
+
+}  // namespace
+
+absl::Status FusionPlan::Verify(const BackwardGraph& graph) const {
+  return Checker(graph, *this).Run();
+}
+
+}  // namespace retrograd
