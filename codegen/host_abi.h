@@ -22,7 +22,7 @@ enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down };
 struct rg_host_calls {
   // All threads of the block meet; line is the caller's, to tell barriers apart.
   void (*barrier)(rg_host_thread* self, int line);
-  // Threads of a warp exchange *value, of at most 8 bytes.
+  // Threads of a warp exchange *value, of 4 or 8 bytes.
   void (*shuffle)(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int distance,
                   void* value, int bytes);
   // The block's shared array that key stands for.

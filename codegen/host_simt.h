@@ -219,7 +219,7 @@ inline void rg_store(rg_checked_shared<T> p, int64_t i, V v) {
 
 template <typename T>
 inline T rg_shuffle(rg_host_thread& self, rg_host_shuffle_mode mode, T v, int distance, int line) {
-  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move float, double, int, long long");
   self.block->calls->shuffle(&self, line, mode, distance, &v, sizeof v);
   return v;
 }

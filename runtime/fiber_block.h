@@ -55,12 +55,12 @@ class FiberBlock {
   struct Stacks;
   static void Enter(boost::context::detail::transfer_t from);
 
-  uint64_t Draw();                  // the next random number
-  void Push(int fiber);             // to the end of the queue of ready fibers
-  void PushBlock();                 // all fibers
-  void PushWarp(int warp);          // all lanes of a warp
-  void SwitchFrom(Fiber* self);     // to the next ready fiber, or back to Run if there is none
-  void Jump(Fiber* from, Fiber* to);  // null: Run's own context
+  uint64_t Draw();                         // the next random number
+  void PutReady(int position, int fiber);  // into the queue
+  void PushBlock();                        // all fibers, into the empty queue
+  void PushWarp(int warp);                 // all lanes of a warp
+  void SwitchFrom(Fiber* self);            // to the next ready fiber, or back to Run if there is none
+  void Jump(Fiber* from, Fiber* to);       // null: Run's own context
   std::string DescribeStuck() const;
 
   std::unique_ptr<Stacks> stacks_;
@@ -72,6 +72,7 @@ class FiberBlock {
   const rg_host_kernel* kernel_ = nullptr;
   int threads_ = 0, lanes_ = 0;
   int at_barrier_ = 0, barrier_line_ = 0, done_ = 0, epoch_ = 0;
+  bool warp_goes_on_ = true;  // after a shuffle, the warp's lanes before all other threads
   bool mismatch_ = false;  // threads met at different barriers or shuffles
   bool abandoned_ = false;
   uint64_t random_ = 0;

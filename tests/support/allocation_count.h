@@ -1,0 +1,15 @@
+// Counts allocations, so that a test can show that there are none. Whoever includes this gets the
+// counting operator new; malloc itself is not counted.
+#ifndef RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_
+#define RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_
+
+#include <cstdint>
+
+namespace retrograd {
+
+// By operator new, on the calling thread, since it began.
+int64_t AllocationCount();
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_
