@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/kernel/build.h"
+
 namespace retrograd {
 
 void Lifetime::Use(uint32_t step, const HappensBefore& order) {
@@ -58,7 +60,8 @@ std::vector<StoredValue> StoredValues(const BackwardGraph& graph, const FusionPl
     for (ValueId v : group.outputs) at(v).writer = i;
   }
   for (uint32_t o = 0; o < graph.outputs().size(); ++o) {
-    if (graph.outputs()[o].value) at(*graph.outputs()[o].value).outputs.push_back(o);
+    const std::optional<ValueId>& value = graph.outputs()[o].value;
+    if (value) at(BehindViews(graph, *value)).outputs.push_back(o);
   }
   std::vector<StoredValue> result;
   for (size_t v = 0; v < stored.size(); ++v) {

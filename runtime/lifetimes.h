@@ -24,12 +24,14 @@ struct Lifetime {
 };
 
 struct StoredValue {
+  static constexpr uint32_t kNoWriter = 0xffffffff;
   ValueId value;
   bool is_input = false;
   uint32_t input = 0;             // number among the graph's inputs
-  uint32_t writer = 0;            // step; not of inputs
+  uint32_t writer = kNoWriter;    // step
   std::vector<uint32_t> readers;  // steps, ascending
-  std::vector<uint32_t> outputs;  // numbers of the graph's outputs that are this value
+  std::vector<uint32_t>
+      outputs;  // numbers of the graph's outputs that are this value or a view of it
   int64_t bytes = 0;
 };
 

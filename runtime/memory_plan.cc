@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "fusion/layouts.h"
 #include "graph/status.h"
 #include "runtime/arena_offsets.h"
 #include "runtime/group_uses.h"
@@ -32,19 +33,17 @@ struct Context {
   size_t Number(ValueId v) const { return number[graph.value_index(v)]; }
 };
 
-// The output whose memory the value is stored in: the first one that wants the value's own layout.
+// The output whose memory the value is stored in: the first one that lies as the value does.
 int HomeOutput(const Context& c, const StoredValue& stored) {
   if (stored.is_input) return -1;
+  const std::vector<int64_t>& shape = c.graph.type(stored.value).shape;
+  const std::vector<int64_t>& actual = c.plan.layouts[c.graph.value_index(stored.value)].strides;
   for (uint32_t o : stored.outputs) {
-    const GraphOutput& output = c.graph.outputs()[o];
-    const std::vector<int64_t>& shape = c.graph.type(stored.value).shape;
-    const std::vector<int64_t> wanted =
-        output.strides.empty() ? DenseStrides(shape) : output.strides;
-    const std::vector<int64_t>& layout = c.plan.layouts[c.graph.value_index(stored.value)].strides;
-    const std::vector<int64_t>& actual = layout.empty() ? DenseStrides(shape) : layout;
+    const std::optional<Layout> wanted = LayoutForOutput(c.graph, c.graph.outputs()[o]);
+    if (!wanted || actual.size() != shape.size()) continue;
     bool same = true;
     for (size_t d = 0; d < shape.size(); ++d) {
-      same = same && (shape[d] <= 1 || wanted[d] == actual[d]);
+      same = same && (shape[d] <= 1 || wanted->strides[d] == actual[d]);
     }
     if (same) return static_cast<int>(o);
   }
@@ -195,7 +194,7 @@ std::vector<OutputCopy> Copies(const Context& c) {
   std::vector<OutputCopy> copies;
   for (size_t v = 0; v < c.values.size(); ++v) {
     for (uint32_t o : c.values[v].outputs) {
-      if (static_cast<int>(o) != c.home[v]) copies.push_back({o, c.values[v].value});
+      if (static_cast<int>(o) != c.home[v]) copies.push_back({o, *c.graph.outputs()[o].value});
     }
   }
   std::sort(copies.begin(), copies.end(),
@@ -233,6 +232,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   c.takes_over.assign(c.values.size(), kNobody);
   c.taken_by.assign(c.values.size(), kNobody);
   for (size_t v = 0; v < c.values.size(); ++v) {
+    if (!c.values[v].is_input && c.values[v].writer == StoredValue::kNoWriter) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("M2: %s is an output or read by a group, but no group stores it",
+                          PrintValue(c.values[v].value)));
+    }
     c.number[graph.value_index(c.values[v].value)] = v;
     c.lifetimes.push_back(LifetimeOf(c.values[v], c.order, schedule.streams));
     c.home.push_back(HomeOutput(c, c.values[v]));

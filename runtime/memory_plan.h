@@ -54,7 +54,7 @@ struct Workspace {
 // an input on, or asks for other strides than the stored value has.
 struct OutputCopy {
   uint32_t output = 0;
-  ValueId value;
+  ValueId value;  // the output's own, which may be a view of a stored value
   friend bool operator==(const OutputCopy&, const OutputCopy&) = default;
 };
 

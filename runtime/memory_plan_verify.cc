@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/build.h"
 #include "graph/status.h"
 #include "runtime/group_uses.h"
 #include "runtime/lifetimes.h"
@@ -69,6 +70,9 @@ absl::Status CheckPlaces(const BackwardGraph& graph, const MemoryPlan& memory,
     const Placement& p = memory.placements[v];
     const std::string name = PrintValue(values[v].value);
     if (p.value != values[v].value) return Broken("M2: %s has no placement", name);
+    if (!values[v].is_input && values[v].writer == StoredValue::kNoWriter) {
+      return Broken("M2: no group stores %s", name);
+    }
     if (p.bytes < values[v].bytes) {
       return Broken("M2: %s needs %d bytes and has %d", name, values[v].bytes, p.bytes);
     }
@@ -149,9 +153,9 @@ absl::Status CheckTakeOvers(const BackwardGraph& graph, const FusionPlan& plan,
 absl::Status CheckOutputs(const BackwardGraph& graph, const MemoryPlan& memory) {
   std::vector<int> reached(graph.outputs().size(), 0);
   for (const Placement& p : memory.placements) {
-    if (p.place == Placement::kOutput && graph.outputs()[p.number].value == p.value) {
-      ++reached[p.number];
-    }
+    if (p.place != Placement::kOutput) continue;
+    const std::optional<ValueId>& value = graph.outputs()[p.number].value;
+    if (value && BehindViews(graph, *value) == p.value) ++reached[p.number];
   }
   for (const OutputCopy& copy : memory.copies) {
     if (copy.output >= reached.size() || graph.outputs()[copy.output].value != copy.value) {
@@ -212,7 +216,8 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
                     LifetimeOf(values[v], order, schedule.streams)};
   }
   for (const OutputCopy& copy : copies) {  // reads the value after the last step
-    Lifetime& lifetime = occupants[Find(copy.value) - placements.data()].lifetime;
+    Lifetime& lifetime =
+        occupants[Find(BehindViews(graph, copy.value)) - placements.data()].lifetime;
     for (uint32_t s = 0; s < schedule.steps.size(); ++s) lifetime.Use(s, order);
   }
   for (size_t v = 0; v < values.size(); ++v) {

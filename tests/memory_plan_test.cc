@@ -144,6 +144,24 @@ TEST_CASE("outputs that repeat a value, pass an input on or want other strides a
   CHECK(memory.Verify(p.graph, p.plan, Scheduled(p, 1)).ok());
 }
 
+TEST_CASE(
+    "an output that is a view lies in the memory of the stored value if its strides allow it") {
+  GraphBuilder builder("views");
+  const ValueId x = builder.Input({DType::kFp32, {4, 8}}, {.name = "x"});
+  const ValueId y = builder.Add(Op::neg, {x}), z = builder.Add(Op::exp, {x});
+  builder.Output(builder.Permute(y, {1, 0}), "as it lies", {1, 8});
+  builder.Output(builder.Permute(z, {1, 0}), "row-major");
+  builder.Output(builder.Reshape(z, {32}), "flat");
+  RandomPlan p{*builder.Build(), {}};
+  p.plan = OneGroupPerOp(p.graph);
+  const MemoryPlan memory = Planned(p, Scheduled(p, 1));
+  CHECK(memory.Find(y)->place == Placement::kOutput);
+  CHECK(memory.Find(z)->place == Placement::kOutput);
+  CHECK(memory.Find(z)->number == 2);
+  CHECK(memory.copies == std::vector<OutputCopy>{{1, *p.graph.outputs()[1].value}});
+  CHECK(memory.Verify(p.graph, p.plan, Scheduled(p, 1)).ok());
+}
+
 TEST_CASE("steps that may run together never share bytes, though one is launched after the other") {
   // Two independent branches on two streams.
   GraphBuilder builder("branches");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "fusion/kernel/build.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -72,13 +73,14 @@ FusionPlan OneGroupPerOp(const BackwardGraph& graph) {
       const ValueId v{id, r};
       plan.layouts[graph.value_index(v)].strides = DenseStrides(graph.type(v).shape);
     }
+    if (graph.pattern(id) == Pattern::kView) continue;
     if (graph.pattern(id) == Pattern::kInput) {
       const std::vector<int64_t>& strides = graph.node(id).input->strides;
       if (!strides.empty()) plan.layouts[graph.value_index({id, 0})].strides = strides;
       continue;
     }
     Group group{.nodes = {id}, .price_ps = 1'000'000};
-    for (ValueId v : graph.operands(id)) group.inputs.push_back(v);
+    for (ValueId v : graph.operands(id)) group.inputs.push_back(BehindViews(graph, v));
     std::sort(group.inputs.begin(), group.inputs.end());
     group.inputs.erase(std::unique(group.inputs.begin(), group.inputs.end()), group.inputs.end());
     for (uint32_t r = 0; r < graph.node(id).results.size(); ++r) group.outputs.push_back({id, r});

@@ -1,0 +1,26 @@
+#include "runtime/compile.h"
+
+#include "graph/status.h"
+
+namespace retrograd {
+
+absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
+                                     const CompileOptions& options) {
+  CompiledPlan compiled{.graph = graph, .plan = plan};
+
+  // Source first: it depends on the plan alone.
+  for (const Group& group : plan.groups) {
+    const auto* body = std::get_if<KernelBody>(&group.body);
+    compiled.kernels.push_back(body ? EmitGroup(*body, options.dialect) : GroupKernels{});
+  }
+  compiled.source = EmitTranslationUnit(compiled.kernels, options.dialect);
+
+  // Then order, because who may run beside whom decides who may share bytes.
+  RG_ASSIGN_OR_RETURN(compiled.schedule, ScheduleStreams(graph, plan, options.schedule));
+
+  // Then bytes.
+  RG_ASSIGN_OR_RETURN(compiled.memory, PlanMemory(graph, plan, compiled.schedule, options.memory));
+  return compiled;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,37 @@
+// Compile: the steps from a plan to what a device can load, each a pure function of those before.
+// It stands in runtime/ because this is the first place that sees every stage.
+#ifndef RETROGRAD_RUNTIME_COMPILE_H_
+#define RETROGRAD_RUNTIME_COMPILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/kernel.h"
+#include "runtime/memory_plan.h"
+#include "runtime/stream_schedule.h"
+
+namespace retrograd {
+
+struct CompileOptions {
+  Dialect dialect = Dialect::kHost;
+  ScheduleOptions schedule;
+  MemoryOptions memory;
+};
+
+struct CompiledPlan {
+  BackwardGraph graph;
+  FusionPlan plan;
+  std::vector<GroupKernels> kernels;  // by group; empty for library calls
+  std::string source;                 // one translation unit with every distinct kernel
+  StreamSchedule schedule;
+  MemoryPlan memory;
+};
+
+// The graph is the one that the plan was made for (the planner's lowered graph).
+absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
+                                     const CompileOptions& options);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_COMPILE_H_

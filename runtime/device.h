@@ -1,0 +1,101 @@
+// Device: what a program needs of a machine that runs kernels and library calls. Work is issued to
+// streams, numbered from 0; work of one stream runs in order. No call of the lower half allocates
+// device memory or waits, so that a program can be issued while the device works.
+#ifndef RETROGRAD_RUNTIME_DEVICE_H_
+#define RETROGRAD_RUNTIME_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "codegen/kernel.h"
+#include "fusion/plan.h"
+
+namespace retrograd {
+
+// What an argument's memory holds when the launch starts; checking devices look at it.
+enum class Contents : uint8_t {
+  kDefined,  // values that came from outside
+  kWritten,  // what earlier launches and calls have left there
+  kFresh,    // nothing that may be read
+};
+
+// One argument of a launch: where its address stands, and how the kernel may use it.
+struct LaunchArg {
+  uint32_t slot = 0;      // place of the pointer in the table
+  int64_t bytes = 0;      // exactly what the kernel may touch
+  int64_t alignment = 1;  // bytes known to divide the address
+  bool written = false;
+  Contents contents = Contents::kDefined;
+};
+
+// One launch of a program; everything but the addresses is known when it is loaded.
+struct Launch {
+  std::string kernel;
+  int64_t blocks = 1;
+  int threads = 1;
+  std::vector<LaunchArg> args;
+};
+
+// Addresses of a library call's operands, of their stored values' first elements.
+struct MatMulPointers {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+};
+struct AttentionPointers {
+  absl::Span<const void* const> operands;
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  absl::Span<void* const> results;
+};
+
+// Kernels of one translation unit, loaded, with their launches.
+class LoadedKernels {
+ public:
+  virtual ~LoadedKernels() = default;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual absl::string_view name() const = 0;  // "host"
+  virtual Dialect dialect() const = 0;         // in which its kernels are written
+
+  // Aligned to 256 bytes. Allocate(0) is nullptr.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* data) = 0;
+  virtual absl::Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
+  virtual absl::Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
+
+  // Compiles the source and prepares the launches, which Launch then names by number.
+  virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
+      absl::string_view source, absl::Span<const Launch> launches) = 0;
+  // Scratch memory that a call wants, or why the device cannot make it.
+  virtual absl::StatusOr<int64_t> ScratchBytes(const MatMulCall& call) const = 0;
+  virtual absl::StatusOr<int64_t> ScratchBytes(const AttentionCall& call) const = 0;
+
+  // Work on a stream. `table` holds the addresses by slot.
+  virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch,
+                              absl::Span<void* const> table) = 0;
+  virtual absl::Status MatMul(int stream, const MatMulCall& call, const MatMulPointers& pointers,
+                              void* scratch) = 0;
+  virtual absl::Status AttentionBackward(int stream, const AttentionCall& call,
+                                         const AttentionPointers& pointers, void* scratch) = 0;
+  // Copies a tensor of at most kMaxRank dims; strides in elements.
+  virtual absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
+                                   void* to, absl::Span<const int64_t> to_strides, const void* from,
+                                   absl::Span<const int64_t> from_strides) = 0;
+  // Marks what the stream has been given so far as `event`; Wait holds a stream back until then.
+  virtual absl::Status Record(int stream, int event) = 0;
+  virtual absl::Status Wait(int stream, int event) = 0;
+  // Returns when everything issued has finished.
+  virtual absl::Status Synchronize() = 0;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_DEVICE_H_

@@ -1,0 +1,180 @@
+#include "runtime/host_device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "graph/status.h"
+#include "runtime/host_attention.h"
+#include "runtime/host_launch.h"
+#include "runtime/host_matmul.h"
+#include "runtime/memory_plan.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kPoison = 0xff;  // every floating type reads it as NaN
+
+struct PreparedLaunch {
+  HostKernel kernel;
+  int64_t blocks = 1;
+  int threads = 1;
+  std::vector<uint32_t> slots;
+  std::vector<HostArg> args;  // addresses are filled in at each launch
+};
+
+class HostKernels : public LoadedKernels {
+ public:
+  std::shared_ptr<HostModule> module;
+  std::vector<PreparedLaunch> launches;
+};
+
+HostContents ToHost(Contents contents) {
+  switch (contents) {
+    case Contents::kDefined: return HostContents::kDefined;
+    case Contents::kWritten: return HostContents::kTracked;
+    case Contents::kFresh: return HostContents::kUndefined;
+  }
+  return HostContents::kDefined;
+}
+
+// From the first element of a tensor to past its last.
+int64_t MatMulResultBytes(const MatMulCall& call) {
+  int64_t span =
+      1 + call.d.offset + (call.m - 1) * call.d.row_stride + (call.n - 1) * call.d.col_stride;
+  for (size_t i = 0; i < call.batch.size(); ++i) {
+    span += (call.batch[i] - 1) * call.d.batch_strides[i];
+  }
+  return span * SizeBytes(call.out_dtype);
+}
+
+class HostDevice : public Device {
+ public:
+  explicit HostDevice(const HostDeviceOptions& options) : options_(options) {}
+
+  absl::string_view name() const override { return "host"; }
+  Dialect dialect() const override { return Dialect::kHost; }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    if (bytes == 0) return nullptr;
+    const int64_t rounded = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    void* data = std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded));
+    if (data == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrFormat("the host has no %d bytes of memory left", bytes));
+    }
+    if (options_.compile.check) std::memset(data, kPoison, static_cast<size_t>(rounded));
+    return data;
+  }
+  void Free(void* data) override { std::free(data); }
+
+  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+    launcher_.MarkDefined(device, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
+      absl::string_view source, absl::Span<const retrograd::Launch> launches) override {
+    auto loaded = std::make_unique<HostKernels>();
+    if (!launches.empty()) {
+      RG_ASSIGN_OR_RETURN(loaded->module, HostModule::Compile(source, options_.compile));
+    }
+    for (const retrograd::Launch& launch : launches) {
+      PreparedLaunch prepared{.blocks = launch.blocks, .threads = launch.threads};
+      RG_ASSIGN_OR_RETURN(prepared.kernel, loaded->module->Find(launch.kernel));
+      for (const LaunchArg& arg : launch.args) {
+        prepared.slots.push_back(arg.slot);
+        prepared.args.push_back({.bytes = arg.bytes,
+                                 .alignment = arg.alignment,
+                                 .written = arg.written,
+                                 .contents = ToHost(arg.contents)});
+      }
+      RG_RETURN_IF_ERROR(launcher_.Reserve(prepared.kernel));
+      loaded->launches.push_back(std::move(prepared));
+    }
+    return loaded;
+  }
+
+  absl::StatusOr<int64_t> ScratchBytes(const MatMulCall& call) const override {
+    return HostMatMulScratchBytes(call);
+  }
+  absl::StatusOr<int64_t> ScratchBytes(const AttentionCall& call) const override {
+    return HostAttentionScratchBytes(call);
+  }
+
+  absl::Status Launch(int, LoadedKernels& kernels, size_t launch,
+                      absl::Span<void* const> table) override {
+    PreparedLaunch& prepared = static_cast<HostKernels&>(kernels).launches[launch];
+    for (size_t i = 0; i < prepared.args.size(); ++i) {
+      prepared.args[i].data = table[prepared.slots[i]];
+    }
+    return launcher_.Run(prepared.kernel, prepared.blocks, prepared.threads, prepared.args,
+                         {.seed = options_.seed});
+  }
+
+  absl::Status MatMul(int, const MatMulCall& call, const MatMulPointers& pointers,
+                      void* scratch) override {
+    HostMatMul(call, pointers, scratch);
+    if (options_.compile.check) launcher_.MarkDefined(pointers.d, MatMulResultBytes(call));
+    return absl::OkStatus();
+  }
+
+  absl::Status AttentionBackward(int, const AttentionCall& call, const AttentionPointers& pointers,
+                                 void* scratch) override {
+    HostAttentionBackward(call, pointers, scratch);
+    if (!options_.compile.check) return absl::OkStatus();
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      const AttentionOperand& result = call.results[i];
+      int64_t span = 1 + result.offset;
+      for (size_t d = 0; d < result.shape.size(); ++d) {
+        span += (result.shape[d] - 1) * result.strides[d];
+      }
+      launcher_.MarkDefined(pointers.results[i], span * SizeBytes(call.dtype));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyStrided(int, DType dtype, absl::Span<const int64_t> shape, void* to,
+                           absl::Span<const int64_t> to_strides, const void* from,
+                           absl::Span<const int64_t> from_strides) override {
+    const int64_t size = SizeBytes(dtype);
+    int64_t index[kMaxRank] = {};
+    const int64_t elements = Elements(shape);
+    for (int64_t i = 0; i < elements; ++i) {
+      int64_t to_offset = 0, from_offset = 0;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        to_offset += index[d] * to_strides[d];
+        from_offset += index[d] * from_strides[d];
+      }
+      std::memcpy(static_cast<char*>(to) + to_offset * size,
+                  static_cast<const char*>(from) + from_offset * size, static_cast<size_t>(size));
+      for (size_t d = shape.size(); d-- > 0;) {
+        if (++index[d] < shape[d]) break;
+        index[d] = 0;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Record(int, int) override { return absl::OkStatus(); }
+  absl::Status Wait(int, int) override { return absl::OkStatus(); }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  const HostDeviceOptions options_;
+  HostLauncher launcher_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeHostDevice(const HostDeviceOptions& options) {
+  return std::make_unique<HostDevice>(options);
+}
+
+}  // namespace retrograd

@@ -1,0 +1,166 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "graph/status.h"
+#include "runtime/commands.h"
+#include "runtime/group_uses.h"
+#include "runtime/lifetimes.h"
+
+namespace retrograd {
+
+struct Program::State {
+  CompiledPlan compiled;
+  Device* device = nullptr;
+  CommandList list;
+  std::unique_ptr<LoadedKernels> kernels;
+  void* arena = nullptr;
+  void* scratch = nullptr;  // scratch_stride bytes for each stream
+  int64_t scratch_stride = 0;
+  std::vector<void*> table;  // by slot
+  size_t num_inputs = 0;
+
+  ~State() {
+    if (device == nullptr) return;
+    device->Free(arena);
+    device->Free(scratch);
+  }
+  void* ScratchOf(int stream) const {
+    return static_cast<char*>(scratch) + stream * scratch_stride;
+  }
+  absl::Status Bind(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
+  absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
+};
+
+namespace {
+
+absl::StatusOr<int64_t> LargestScratch(const CommandList& list, const Device& device) {
+  int64_t largest = 0;
+  for (const MatMulCommand& matmul : list.matmuls) {
+    RG_ASSIGN_OR_RETURN(const int64_t bytes, device.ScratchBytes(*matmul.call));
+    largest = std::max(largest, bytes);
+  }
+  for (const AttentionCommand& attention : list.attentions) {
+    RG_ASSIGN_OR_RETURN(const int64_t bytes, device.ScratchBytes(*attention.call));
+    largest = std::max(largest, bytes);
+  }
+  return (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+absl::Status CheckAddress(const void* address, int64_t alignment, absl::string_view what,
+                          size_t number, absl::string_view name) {
+  if (address == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s %d (%s) has no address", what, number, name));
+  }
+  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(alignment) != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the address of %s %d (%s) must be a multiple of %d bytes", what, number, name, alignment));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Program::~Program() = default;
+
+int64_t Program::arena_bytes() const { return state_->compiled.memory.arena_bytes; }
+int64_t Program::scratch_bytes() const {
+  return state_->scratch_stride * state_->compiled.schedule.streams;
+}
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compiled, Device* device,
+                                                       const ProgramOptions& options) {
+  auto state = std::make_unique<State>();
+  state->compiled = compiled;
+  state->device = device;
+  RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
+  RG_ASSIGN_OR_RETURN(state->scratch_stride, LargestScratch(state->list, *device));
+  RG_ASSIGN_OR_RETURN(state->kernels, device->Load(compiled.source, state->list.launches));
+  RG_ASSIGN_OR_RETURN(state->arena, device->Allocate(compiled.memory.arena_bytes));
+  RG_ASSIGN_OR_RETURN(state->scratch,
+                      device->Allocate(state->scratch_stride * compiled.schedule.streams));
+  const MemoryPlan& memory = state->compiled.memory;
+  char* const arena = static_cast<char*>(state->arena);
+  for (const Placement& p : memory.placements) {
+    state->table.push_back(p.place == Placement::kArena ? arena + p.offset : nullptr);
+  }
+  for (const Workspace& w : memory.workspaces) state->table.push_back(arena + w.offset);
+  state->num_inputs = InputNodes(compiled.graph).size();
+  return std::unique_ptr<Program>(new Program(std::move(state)));
+}
+
+// Puts the caller's addresses into the table.
+absl::Status Program::State::Bind(absl::Span<const void* const> inputs,
+                                  absl::Span<void* const> outputs) {
+  const BackwardGraph& graph = compiled.graph;
+  if (inputs.size() != num_inputs || outputs.size() != graph.outputs().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d", num_inputs,
+                        graph.outputs().size(), inputs.size(), outputs.size()));
+  }
+  for (size_t i = 0; i < compiled.memory.placements.size(); ++i) {
+    const Placement& p = compiled.memory.placements[i];
+    if (p.place == Placement::kArena) continue;
+    if (p.place == Placement::kInput) {
+      // The caller lets go of a donated input's contents; all others are only read.
+      table[i] = const_cast<void*>(inputs[p.number]);
+      if (p.bytes == 0) continue;
+      const Node& node = graph.node(p.value.node);
+      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "input", p.number,
+                                      node.input ? node.input->name : "donated"));
+    } else {
+      table[i] = outputs[p.number];
+      if (p.bytes == 0) continue;
+      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "output", p.number,
+                                      graph.outputs()[p.number].name));
+    }
+  }
+  for (const CopyCommand& copy : list.copies) {
+    if (Elements(copy.shape) == 0) continue;
+    RG_RETURN_IF_ERROR(CheckAddress(outputs[copy.output], SizeBytes(copy.dtype), "output",
+                                    copy.output, graph.outputs()[copy.output].name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::State::Issue(const Command& command, absl::Span<void* const> outputs) {
+  switch (command.kind) {
+    case Command::kWait: return device->Wait(command.stream, static_cast<int>(command.number));
+    case Command::kRecord: return device->Record(command.stream, static_cast<int>(command.number));
+    case Command::kLaunch:
+      return device->Launch(command.stream, *kernels, command.number, absl::MakeSpan(table));
+    case Command::kMatMul: {
+      const MatMulCommand& m = list.matmuls[command.number];
+      return device->MatMul(command.stream, *m.call, {table[m.a], table[m.b], table[m.d]},
+                            ScratchOf(command.stream));
+    }
+    case Command::kAttention: {
+      AttentionCommand& a = list.attentions[command.number];
+      for (size_t i = 0; i < a.operands.size(); ++i) a.operand_data[i] = table[a.operands[i]];
+      for (size_t i = 0; i < a.results.size(); ++i) a.result_data[i] = table[a.results[i]];
+      return device->AttentionBackward(command.stream, *a.call,
+                                       {a.operand_data, a.operand_dtypes, a.result_data},
+                                       ScratchOf(command.stream));
+    }
+    case Command::kCopy: {
+      const CopyCommand& copy = list.copies[command.number];
+      return device->CopyStrided(
+          command.stream, copy.dtype, copy.shape, outputs[copy.output], copy.to_strides,
+          static_cast<const char*>(table[copy.from]) + copy.offset_bytes, copy.from_strides);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
+  RG_RETURN_IF_ERROR(state_->Bind(inputs, outputs));
+  for (const Command& command : state_->list.commands) {
+    RG_RETURN_IF_ERROR(state_->Issue(command, outputs));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd

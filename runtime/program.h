@@ -1,0 +1,48 @@
+// Program: a compiled plan on a device. Kernels are loaded, the arena is allocated and the pointer
+// table is bound when it is loaded; a run fills in the caller's addresses and issues the work.
+#ifndef RETROGRAD_RUNTIME_PROGRAM_H_
+#define RETROGRAD_RUNTIME_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/compile.h"
+#include "runtime/device.h"
+
+namespace retrograd {
+
+struct ProgramOptions {
+  // 0: steps are issued in the schedule's order. Else in an order drawn from this seed among all
+  // that its streams and waits allow; a device without real streams then executes in that order.
+  uint64_t order_seed = 0;
+};
+
+class Program {
+ public:
+  // The device must outlive the program.
+  static absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledPlan& compiled, Device* device,
+                                                       const ProgramOptions& options = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // inputs[i] is the first element of the graph's i-th input node, with that input's strides;
+  // outputs[i] receives its i-th output with the strides that it asks for (absent: ignored).
+  // Addresses are checked: not null, and aligned as the graph promises. Allocates nothing and does
+  // not wait for the device.
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
+
+  int64_t arena_bytes() const;
+  int64_t scratch_bytes() const;  // for library calls, beside the arena
+
+ private:
+  struct State;
+  explicit Program(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_PROGRAM_H_
