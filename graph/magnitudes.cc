@@ -41,6 +41,7 @@ double PointwiseMagnitude(const OpInfo& info, int n, const double* x, const doub
     case Op::neg:
     case Op::abs:
     case Op::relu:
+    case Op::copy:
     case Op::cast: return m[0];
     case Op::maximum:
     case Op::minimum: return std::max(m[0], m[1]);

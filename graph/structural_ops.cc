@@ -115,7 +115,7 @@ absl::StatusOr<DType> PointwiseDType(const OpInfo& info, Operands operands, cons
   if (info.type_rule == TypeRule::kFloat && !IsFloat(dtype)) {
     return BadDType(operands, "the op takes floating dtypes alone");
   }
-  if (info.type_rule == TypeRule::kSame && dtype == DType::kBool) {
+  if (info.type_rule == TypeRule::kSame && dtype == DType::kBool && info.op != Op::copy) {
     return BadDType(operands, "the op takes numbers; logical_and, logical_or and logical_not take bool");
   }
   return dtype;

@@ -10,6 +10,7 @@
 #include "graph/graph.pb.h"
 #include "graph/text.h"
 #include "tests/catch.h"
+#include "tests/support/random_graph.h"
 
 namespace retrograd {
 namespace {
@@ -42,6 +43,16 @@ TEST_CASE("a graph survives serialization, and equal graphs give equal bytes") {
   REQUIRE(back.status().ToString() == "OK");
   CHECK(*back == g);
   CHECK(SerializeGraph(*back) == SerializeGraph(g));
+}
+
+TEST_CASE("random graphs survive serialization") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    const BackwardGraph g = RandomGraph(seed);
+    auto back = ParseGraphProto(SerializeGraph(g));
+    REQUIRE(back.status().ToString() == "OK");
+    REQUIRE(*back == g);
+  }
 }
 
 TEST_CASE("a newer minor version with fields that nobody knows yet is read") {

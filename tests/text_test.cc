@@ -2,6 +2,7 @@
 #include "graph/text.h"
 
 #include "tests/catch.h"
+#include "tests/support/random_graph.h"
 
 namespace retrograd {
 namespace {
@@ -60,6 +61,16 @@ TEST_CASE("an error of text names its line and its code") {
   CHECK(error("") == "RG-G050 (T): the text has no node");
   CHECK(error("%0 = input f32[2\n") == "RG-G050 (T): line 1: a list is not closed by ]");
   CHECK(error("%0 = input name=\"a f32[2]\n") == "RG-G050 (T): line 1: a string is not closed");
+}
+
+TEST_CASE("random graphs survive printing and parsing") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    const BackwardGraph g = RandomGraph(seed);
+    auto back = ParseGraph(Print(g));
+    REQUIRE(back.status().ToString() == "OK");
+    REQUIRE(*back == g);
+  }
 }
 
 }  // namespace
