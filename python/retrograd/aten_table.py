@@ -99,10 +99,10 @@ def scaled(call, x, alpha):
 
 # --- arithmetic ----------------------------------------------------------------------------------
 def _pointwise_rows():
-    same = {"mul": "mul", "maximum": "maximum", "minimum": "minimum", "fmod": "fmod"}
-    for name, op in same.items():
-        for overload in ("Tensor", "Scalar", "default"):
-            row(f"aten.{name}.{overload}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
+    names = "mul.Tensor mul.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default"
+    for name in names.split():
+        op = name.split(".")[0]
+        row(f"aten.{name}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
     for name in ("neg", "abs", "sign", "relu"):
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x))
     floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf floor"
@@ -220,6 +220,26 @@ def clamp(call, x, low=None, high=None):
     return x if high is None else clamp_max(call, x, high)
 
 
+@row("aten.expm1.default")
+def expm1(call, x):
+    """tanh(x / 2) (exp(x) + 1), which loses no digits near zero."""
+    b, dtype = call.b, call.dtype
+    x = b.cast(x, dtypes.compute_dtype(dtype))
+    half = b.pointwise("tanh", b.pointwise("mul", x, b.full(0.5, x.dtype)))
+    above = b.pointwise("add", b.pointwise("exp", x), b.full(1, x.dtype))
+    return b.cast(b.pointwise("mul", half, above), dtype)
+
+
+@row("aten.isnan.default")
+def isnan(call, x):
+    return compare(call, "ne", x, x)
+
+
+@row("aten.isinf.default")
+def isinf(call, x):
+    return compare(call, "eq", arithmetic(call, "abs", x), float("inf"))
+
+
 # --- logic and selection -------------------------------------------------------------------------
 def truth(call, x):
     """x != 0 as bool."""
@@ -287,8 +307,8 @@ def to_copy(call, x, dtype=None, **_):
 
 
 @row("aten.full.default", "aten.new_full.default", "aten.full_like.default")
-def full(call, _, value, **__):
-    return call.b.full(value, call.dtype, call.shape)
+def full(call, *args, **_):
+    return call.b.full(args[-1], call.dtype, call.shape)
 
 
 @row("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")

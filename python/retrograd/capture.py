@@ -137,7 +137,7 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
     order of their forwards. ExportError if nothing needs a gradient, or, with run=False, if the
     function does not compile to one graph.
     """
-    recorders = []
+    recorders, decomposition_table = [], decompositions.table(composites)
 
     def backend(module, example_inputs):
         recorder = _Recorder(list(example_inputs), names)
@@ -146,7 +146,7 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
             compiled = aot_autograd(
                 fw_compiler=recorder.forward_compiler,
                 bw_compiler=recorder.backward_compiler,
-                decompositions=decompositions.table(composites),
+                decompositions=decomposition_table,
                 partition_fn=min_cut_rematerialization_partition,
             )(module, example_inputs)
         if not run:
@@ -154,9 +154,12 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
         return compiled
 
     torch._dynamo.reset()
+    compiled = torch.compile(function, backend=backend, fullgraph=not run, dynamic=False)
     try:
-        _execute(torch.compile(function, backend=backend, fullgraph=not run, dynamic=False),
-                 args, kwargs, run)  # fmt: skip
+        if run:
+            _check_loss(compiled(*args, **kwargs)).backward()
+        else:
+            _capture_only(compiled, args, kwargs, recorders)
     finally:
         torch._dynamo.reset()
     captured = [_collect(r) for r in recorders if r.backward is not None]
@@ -165,35 +168,28 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
     return captured
 
 
-def _execute(compiled, args, kwargs, run):
+def _capture_only(compiled, args, kwargs, recorders):
+    """Calls `compiled`, whose backend stops it once it has both graphs."""
     try:
-        loss = compiled(*args, **kwargs)
-    except Exception as error:
-        if not run and _caused_by_stop(error):
-            return
-        if not run and isinstance(error, torch._dynamo.exc.Unsupported):
-            first = str(error).strip().splitlines()[0]
-            raise ExportError(
-                f"the model does not compile to one graph ({first}); run=False needs one graph, "
-                "run=True follows graph breaks"
-            ) from error
-        raise
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        _check_loss(compiled(*args, **kwargs))
+    except torch._dynamo.exc.Unsupported as error:
+        raise ExportError(
+            f"the model does not compile to one graph ({str(error).strip().splitlines()[0]}); "
+            "run=False needs one graph, run=True follows graph breaks"
+        ) from error
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        if not recorders or recorders[-1].backward is None:  # not our _Stop: compiling failed
+            raise
+
+
+def _check_loss(loss):
+    """The loss, if it is a scalar that requires a gradient."""
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         what = f"a {list(loss.shape)} tensor" if isinstance(loss, torch.Tensor) else type(loss)
-        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-            raise ExportError("the loss does not require a gradient: no parameter takes part in it")
         raise ExportError(f"expected a scalar loss but the model gave {what}; pass loss_fn")
-    loss.backward()
-
-
-def _caused_by_stop(error):
-    while error is not None:
-        if isinstance(error, _Stop) or "_Stop" in type(error).__name__:
-            return True
-        if "_Stop" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    if not loss.requires_grad:
+        raise ExportError("the loss does not require a gradient: no parameter takes part in it")
+    return loss
 
 
 def _collect(recorder):

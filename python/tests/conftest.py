@@ -1,0 +1,24 @@
+"""Paths for the tests, and the small models that several of them export once."""
+
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models"), str(ROOT / "python" / "tests")]
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """exported(name) -> Example, each model exported once a session."""
+    import examples
+
+    folder, done = tmp_path_factory.mktemp("exported"), {}
+
+    def export(name):
+        if name not in done:
+            done[name] = examples.export(name, folder)
+        return done[name]
+
+    return export
