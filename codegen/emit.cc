@@ -1,0 +1,43 @@
+// From a planned group to its launches, and from launches to a translation unit.
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/gpu_prelude.h"
+#include "codegen/host_prelude.h"
+#include "codegen/templates.h"
+#include "graph/status.h"
+
+namespace retrograd {
+
+GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
+  switch (body.schedule.kind) {
+    case Template::kPointwise: return EmitPointwise(body, dialect);
+    case Template::kRowReduction: return EmitRowReduction(body, dialect);
+    case Template::kColumnReduction: return EmitColumnReduction(body, dialect);
+    case Template::kRowColumn: return EmitRowColumn(body, dialect);
+    case Template::kTranspose: return EmitTranspose(body, dialect);
+    case Template::kScatterAdd: return EmitScatterAdd(body, dialect);
+  }
+  RG_CHECK(false);
+}
+
+std::string Prelude(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::kCuda: return CudaPrelude();
+    case Dialect::kHip: return HipPrelude();
+    case Dialect::kHost: return std::string(HostPrelude());
+  }
+  RG_CHECK(false);
+}
+
+std::string EmitTranslationUnit(const std::vector<GroupKernels>& kernels, Dialect dialect) {
+  std::string text = Prelude(dialect);
+  absl::flat_hash_set<absl::string_view> printed;
+  for (const GroupKernels& group : kernels) {
+    for (const Kernel& kernel : group.launches) {
+      if (printed.insert(kernel.name).second) absl::StrAppend(&text, "\n", kernel.source);
+    }
+  }
+  return text;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,250 @@
+#include "codegen/gpu_prelude.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace retrograd {
+namespace {
+
+// --- what differs --------------------------------------------------------------------------------
+
+constexpr char kCudaOnly[] = R"(
+#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef long long int64_t;
+#else
+#include <stdint.h>
+#endif
+
+#define RG_WARP 32
+#define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
+#define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
+
+static __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
+static __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
+
+struct rg_fp16 {
+  unsigned short bits;
+};
+static __device__ __forceinline__ float rg_widen(rg_fp16 v) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(v.bits));
+  return out;
+}
+static __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
+  rg_fp16 out;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
+  return out;
+}
+)";
+
+constexpr char kHipOnly[] = R"(
+#if !defined(__HIPCC_RTC__)
+#include <hip/hip_runtime.h>
+#include <stdint.h>
+#else
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef long int64_t;
+#endif
+
+#define RG_WARP 64
+#define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
+#define RG_SHUFFLE_DOWN(v, n) rg_shuffle_down(v, n)
+
+static __device__ __forceinline__ int rg_shuffle_xor(int v, int n) { return __shfl_xor(v, n); }
+static __device__ __forceinline__ float rg_shuffle_xor(float v, int n) { return __shfl_xor(v, n); }
+static __device__ __forceinline__ double rg_shuffle_xor(double v, int n) {
+  return __shfl_xor(v, n);
+}
+static __device__ __forceinline__ int64_t rg_shuffle_xor(int64_t v, int n) {
+  return static_cast<int64_t>(__shfl_xor(static_cast<long long>(v), n));
+}
+static __device__ __forceinline__ int rg_shuffle_down(int v, int n) { return __shfl_down(v, n); }
+static __device__ __forceinline__ float rg_shuffle_down(float v, int n) {
+  return __shfl_down(v, n);
+}
+static __device__ __forceinline__ double rg_shuffle_down(double v, int n) {
+  return __shfl_down(v, n);
+}
+static __device__ __forceinline__ int64_t rg_shuffle_down(int64_t v, int n) {
+  return static_cast<int64_t>(__shfl_down(static_cast<long long>(v), n));
+}
+
+static __device__ __forceinline__ unsigned rg_bits(float v) {
+  unsigned out;
+  __builtin_memcpy(&out, &v, 4);
+  return out;
+}
+static __device__ __forceinline__ float rg_from_bits(unsigned v) {
+  float out;
+  __builtin_memcpy(&out, &v, 4);
+  return out;
+}
+
+struct rg_fp16 {
+  unsigned short bits;
+};
+static __device__ __forceinline__ float rg_widen(rg_fp16 v) {
+  _Float16 h;
+  __builtin_memcpy(&h, &v.bits, 2);
+  return static_cast<float>(h);
+}
+static __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
+  const _Float16 h = static_cast<_Float16>(v);
+  rg_fp16 out;
+  __builtin_memcpy(&out.bits, &h, 2);
+  return out;
+}
+)";
+
+// --- what is the same ----------------------------------------------------------------------------
+
+constexpr char kShared[] = R"(
+#define RG_INLINE static __device__ __forceinline__
+
+template <int n>
+struct rg_slots {
+  int at[n];
+};
+
+#define RG_KERNEL(name, threads, arguments)                     \
+  extern "C" __global__ void __launch_bounds__(threads) name(   \
+      void* const* __restrict__ rg_table, const rg_slots<arguments> rg_slot)
+#define RG_ARG(type, name, index) type* const name = static_cast<type*>(rg_table[rg_slot.at[index]])
+#define RG_SHARED(type, name, count) __shared__ type name[count]
+#define RG_THREAD static_cast<int>(threadIdx.x)
+#define RG_BLOCK static_cast<int>(blockIdx.x)
+#define RG_BARRIER() __syncthreads()
+
+// --- storage and arithmetic types ---
+
+struct rg_bf16 {
+  unsigned short bits;
+};
+RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
+RG_INLINE bool rg_widen(bool v) { return v; }
+RG_INLINE int8_t rg_widen(int8_t v) { return v; }
+RG_INLINE uint8_t rg_widen(uint8_t v) { return v; }
+RG_INLINE int32_t rg_widen(int32_t v) { return v; }
+RG_INLINE int64_t rg_widen(int64_t v) { return v; }
+RG_INLINE float rg_widen(float v) { return v; }
+RG_INLINE double rg_widen(double v) { return v; }
+
+// To the nearest value, ties to even; NaN stays NaN.
+RG_INLINE rg_bf16 rg_narrow(float v, rg_bf16*) {
+  const unsigned bits = rg_bits(v);
+  rg_bf16 out;
+  out.bits = static_cast<unsigned short>(
+      v != v ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return out;
+}
+template <typename V>
+RG_INLINE bool rg_narrow(V v, bool*) { return v != 0; }
+template <typename T, typename V>
+RG_INLINE T rg_narrow(V v, T*) { return static_cast<T>(v); }
+
+template <typename T>
+struct rg_compute { typedef T type; };
+template <>
+struct rg_compute<rg_bf16> { typedef float type; };
+template <>
+struct rg_compute<rg_fp16> { typedef float type; };
+template <typename T>
+struct rg_compute<const T> : rg_compute<T> {};
+
+template <typename T>
+struct rg_plain { typedef T type; };
+template <typename T>
+struct rg_plain<const T> { typedef T type; };
+
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_round(typename rg_compute<T>::type v) {
+  return rg_widen(rg_narrow(v, static_cast<T*>(nullptr)));
+}
+
+// --- memory ---
+
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_load(T* p, int64_t i) { return rg_widen(p[i]); }
+template <typename T, typename V>
+RG_INLINE void rg_store(T* p, int64_t i, V v) { p[i] = rg_narrow(v, static_cast<T*>(nullptr)); }
+
+template <int bytes> struct rg_word;
+template <> struct rg_word<2> { typedef unsigned short type; };
+template <> struct rg_word<4> { typedef unsigned type; };
+template <> struct rg_word<8> { typedef uint2 type; };
+template <> struct rg_word<16> { typedef uint4 type; };
+
+template <typename T, int V>
+union rg_vector {
+  typename rg_word<V * sizeof(T)>::type word;
+  T element[V];
+  __device__ rg_vector() {}  // a word may be of class type
+};
+
+template <int V, typename T>
+RG_INLINE void rg_load_vec(T* p, int64_t i, typename rg_compute<T>::type* out) {
+  typedef typename rg_plain<T>::type E;
+  rg_vector<E, V> v;
+  v.word = *reinterpret_cast<const typename rg_word<V * sizeof(E)>::type*>(p + i);
+#pragma unroll
+  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+}
+
+template <int V, typename T>
+RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type* in) {
+  rg_vector<T, V> v;
+#pragma unroll
+  for (int k = 0; k < V; ++k) v.element[k] = rg_narrow(in[k], static_cast<T*>(nullptr));
+  *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
+}
+
+// --- arithmetic: the accurate functions of the device library ---
+
+RG_INLINE float rg_abs(float v) { return fabsf(v); }
+RG_INLINE double rg_abs(double v) { return fabs(v); }
+RG_INLINE int32_t rg_abs(int32_t v) { return v < 0 ? -v : v; }
+RG_INLINE int64_t rg_abs(int64_t v) { return v < 0 ? -v : v; }
+RG_INLINE float rg_sign(float v) { return static_cast<float>((v > 0) - (v < 0)); }
+RG_INLINE double rg_sign(double v) { return static_cast<double>((v > 0) - (v < 0)); }
+RG_INLINE int32_t rg_sign(int32_t v) { return (v > 0) - (v < 0); }
+RG_INLINE int64_t rg_sign(int64_t v) { return (v > 0) - (v < 0); }
+
+#define RG_ORDERED(type)                                                                     \
+  RG_INLINE type rg_max(type a, type b) { return a > b || a != a ? a : b; } /* a NaN wins */ \
+  RG_INLINE type rg_min(type a, type b) { return a < b || a != a ? a : b; }                  \
+  RG_INLINE type rg_relu(type v) { return v < 0 ? 0 : v; }
+RG_ORDERED(float)
+RG_ORDERED(double)
+RG_ORDERED(int32_t)
+RG_ORDERED(int64_t)
+
+#define RG_MATH(name, function)                                   \
+  RG_INLINE float rg_##name(float v) { return function##f(v); }   \
+  RG_INLINE double rg_##name(double v) { return function(v); }
+RG_MATH(floor, floor)
+RG_MATH(sqrt, sqrt)
+RG_MATH(rsqrt, rsqrt)
+RG_MATH(exp, exp)
+RG_MATH(log, log)
+RG_MATH(log1p, log1p)
+RG_MATH(tanh, tanh)
+RG_MATH(sin, sin)
+RG_MATH(cos, cos)
+RG_MATH(erf, erf)
+RG_INLINE float rg_pow(float a, float b) { return powf(a, b); }
+RG_INLINE double rg_pow(double a, double b) { return pow(a, b); }
+RG_INLINE float rg_fmod(float a, float b) { return fmodf(a, b); }
+RG_INLINE double rg_fmod(double a, double b) { return fmod(a, b); }
+)";
+
+}  // namespace
+
+std::string CudaPrelude() { return absl::StrCat(kCudaOnly, kShared); }
+
+std::string HipPrelude() { return absl::StrCat(kHipOnly, kShared); }
+
+}  // namespace retrograd

@@ -1,0 +1,347 @@
+#include "codegen/row_walk.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/column_totals.h"
+#include "graph/status.h"
+
+namespace retrograd {
+
+RowWalk::RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* printer)
+    : shape_(shape),
+      schedule_(launch->schedule()),
+      launch_(*launch),
+      printer_(*printer),
+      ir_(launch->ir()),
+      out_(launch->out),
+      stages_(AssignStages(ir_, shape)),
+      kept_stage_(ir_.instrs.size(), -1),
+      preloaded_(ir_.instrs.size(), false) {
+  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  chunks_ = std::max<int64_t>((shape.shape.columns + run - 1) / run, 1);
+  RG_CHECK(schedule_.threads == schedule_.threads_per_row * schedule_.rows_per_block);
+  row_blocks_ = schedule_.blocks;
+  if (schedule_.kind == Template::kRowReduction) row_blocks_ /= schedule_.split;
+  rows_at_once_ = int64_t{schedule_.rows_per_block} * schedule_.rows_per_thread;
+  for (size_t i = 0; i < ir_.instrs.size(); ++i) {
+    if (FoldedAxes(ir_, ir_.instrs[i]) != 0) printer_.SetKnown(static_cast<int>(i), true);
+  }
+}
+
+bool RowWalk::unrolled() const {
+  return schedule_.persistent || schedule_.kind == Template::kRowColumn;
+}
+
+bool RowWalk::ByColumn(int instr) const {
+  AxisMask columns = 0;
+  for (size_t a = 0; a < ir_.extents.size(); ++a) {
+    if ((shape_.shape.column_axes >> a & 1) != 0 && ir_.extents[a] != 1) columns |= 1u << a;
+  }
+  return (ir_.instrs[instr].axes & columns) != 0;
+}
+
+std::vector<int> RowWalk::row_reductions() const {
+  std::vector<int> reductions;
+  for (size_t i = 0; i < ir_.instrs.size(); ++i) {
+    if ((FoldedAxes(ir_, ir_.instrs[i]) & shape_.shape.column_axes) != 0) {
+      reductions.push_back(static_cast<int>(i));
+    }
+  }
+  return reductions;
+}
+
+std::string RowWalk::RowAccumulator(int reduction, int rows_per_thread) {
+  return absl::StrCat("v", reduction, rows_per_thread > 1 ? "[r]" : "");
+}
+
+std::string RowWalk::ChunkColumn() const {
+  std::string number = "lane";
+  if (chunks_ > 1) number = absl::StrCat("(k * ", schedule_.threads_per_row, " + lane)");
+  return schedule_.vector_width > 1 ? absl::StrCat(number, " * ", schedule_.vector_width) : number;
+}
+
+RowWalk::StageWork RowWalk::WorkOf(int stage) const {
+  StageWork work;
+  std::vector<int> roots, row_roots;
+  for (int r : row_reductions()) {
+    if (stages_.stage[ir_.instrs[r].operands[0]] == stage) work.reductions.push_back(r);
+  }
+  for (int r : column_reductions_) {
+    if (stages_.stage[ir_.instrs[r].operands[0]] == stage) work.reductions.push_back(r);
+  }
+  for (int r : work.reductions) roots.push_back(ir_.instrs[r].operands[0]);
+  for (size_t s = 0; s < ir_.stores.size(); ++s) {
+    const int store = static_cast<int>(s), instr = ir_.stores[s].instr;
+    if (stages_.stage[instr] != stage) continue;
+    if (std::find(left_out_.begin(), left_out_.end(), store) != left_out_.end()) continue;
+    if (ByColumn(instr)) {
+      work.point_stores.push_back(store);
+      roots.push_back(instr);
+    } else {
+      work.row_stores.push_back(store);
+      row_roots.push_back(instr);
+    }
+  }
+  row_roots.insert(row_roots.end(), roots.begin(), roots.end());
+  for (int i : printer_.Needed(row_roots)) {
+    (ByColumn(i) ? work.point_instrs : work.row_instrs).push_back(i);
+  }
+  return work;
+}
+
+// --- values kept in registers --------------------------------------------------------------------
+
+Home RowWalk::HomeOf(int instr, bool by_row) const {
+  const std::string name = absl::StrCat("v", instr);
+  const int64_t width = printer_.InLanes(instr) ? schedule_.vector_width : 1;
+  const int64_t run = ByColumn(instr) ? chunks_ * width : 1;
+  const int64_t rows = by_row ? schedule_.rows_per_thread : 1;
+  std::string at;
+  auto plus = [&](const std::string& term) { absl::StrAppend(&at, at.empty() ? "" : " + ", term); };
+  if (rows > 1) plus(run > 1 ? absl::StrCat("r * ", run) : "r");
+  if (ByColumn(instr) && chunks_ > 1) plus(width > 1 ? absl::StrCat("k * ", width) : "k");
+  Home home;
+  if (width > 1) {
+    home.base = at.empty() ? name : absl::StrCat(name, " + ", at);
+    plus("j");
+  }
+  home.lane = at.empty() ? name : absl::StrCat(name, "[", at, "]");
+  return home;
+}
+
+void RowWalk::DeclareArray(int instr, int64_t elements) {
+  out_.Line(ComputeName(ir_.instrs[instr].dtype), " v", instr,
+            elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
+}
+
+// Persistent kernels load each element once: what several stages read stays in registers, and so do
+// elements that vary over columns only where a block walks several rows.
+void RowWalk::ChooseKept() {
+  if (!schedule_.persistent) return;
+  const bool many_rows =
+      row_blocks_ * rows_at_once_ < shape_.shape.rows || schedule_.rows_per_thread > 1;
+  std::vector<int> uses(ir_.instrs.size(), 0), first(ir_.instrs.size(), -1);
+  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
+    const StageWork work = WorkOf(stage);
+    for (const std::vector<int>* list : {&work.row_instrs, &work.point_instrs}) {
+      for (int i : *list) {
+        if (ir_.instrs[i].kind != InstrKind::kLoad) continue;
+        if (uses[i]++ == 0) first[i] = stage;
+      }
+    }
+  }
+  for (size_t n = 0; n < uses.size(); ++n) {
+    const int i = static_cast<int>(n);
+    if (uses[i] == 0) continue;
+    const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
+    preloaded_[i] = many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty();
+    if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
+  }
+}
+
+void RowWalk::PrintPreloads() {
+  std::vector<int> loads;
+  for (size_t i = 0; i < preloaded_.size(); ++i) {
+    if (preloaded_[i]) loads.push_back(static_cast<int>(i));
+  }
+  if (loads.empty()) return;
+  for (int i : loads) {
+    DeclareArray(i, chunks_ * (printer_.InLanes(i) ? schedule_.vector_width : 1));
+    printer_.SetHome(i, HomeOf(i, false));
+  }
+  const bool loop = launch_.OpenUnrolled("k", chunks_);
+  if (!loop) out_.OpenScope();
+  out_.Line("const ", launch_.index_type(), " c = ", ChunkColumn(), ";");
+  out_.Open("if (c < ", shape_.shape.columns, ")");
+  printer_.DeclareAxes(shape_.shape.column_axes, printer_.UsedAxes(loads, {}, 0), "c");
+  printer_.Print({.instrs = loads, .reductions = {}, .stores = {}});
+  out_.Close();
+  out_.Close();
+  for (int i : loads) printer_.SetKnown(i, true);
+}
+
+void RowWalk::DeclareKept(int stage) {
+  for (size_t n = 0; n < kept_stage_.size(); ++n) {
+    if (kept_stage_[n] != stage) continue;
+    const int i = static_cast<int>(n);
+    const int64_t run =
+        ByColumn(i) ? chunks_ * (printer_.InLanes(i) ? schedule_.vector_width : 1) : 1;
+    DeclareArray(i, run * schedule_.rows_per_thread);
+    printer_.SetHome(i, HomeOf(i, true));
+  }
+}
+
+// --- text ----------------------------------------------------------------------------------------
+
+void RowWalk::PrintThreadNumbers() {
+  if (schedule_.rows_per_block > 1) {
+    out_.Line("const int lane = RG_THREAD % ", schedule_.threads_per_row, ";");
+    out_.Line("const int thread_row = RG_THREAD / ", schedule_.threads_per_row, ";");
+  } else {
+    out_.Line("const int lane = RG_THREAD;");
+  }
+}
+
+void RowWalk::PrintColumns(const StageWork& work, const std::string& row_condition) {
+  if (work.point_instrs.empty() && work.point_stores.empty() && work.reductions.empty()) return;
+  const int64_t columns = shape_.shape.columns;
+  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  bool loop = true, tail = false;
+  if (unrolled()) {
+    loop = launch_.OpenUnrolled("k", chunks_);
+    if (!loop) out_.OpenScope();
+    out_.Line("const ", launch_.index_type(), " c = ", ChunkColumn(), ";");
+    tail = chunks_ * run > columns;
+    if (tail) out_.Open("if (c < ", columns, ")");
+  } else {
+    std::string first = ChunkColumn();
+    if (chunks_ > 1) {
+      first = schedule_.vector_width > 1 ? absl::StrCat("lane * ", schedule_.vector_width) : "lane";
+    }
+    std::string end = absl::StrCat(columns);
+    if (schedule_.split > 1) {
+      first = absl::StrCat("first_column + ", first);
+      end = "end_column";
+    }
+    out_.Open("for (", launch_.index_type(), " c = ", first, "; c < ", end, "; c += ", run, ")");
+  }
+  printer_.DeclareAxes(shape_.shape.column_axes,
+                       printer_.UsedAxes(work.point_instrs, work.point_stores, ir_.all_axes()),
+                       "c");
+  printer_.Print({.instrs = work.point_instrs,
+                  .reductions = work.reductions,
+                  .stores = work.point_stores,
+                  .level = ir_.all_axes(),
+                  .store_condition = row_condition});
+  if (tail) out_.Close();
+  out_.Close();
+}
+
+// Lanes of a warp by shuffles, warps of a row through shared memory; every thread of the row ends
+// with the result.
+void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
+  const int lanes = schedule_.threads_per_row, rows = schedule_.rows_per_thread;
+  if (lanes == 1 || reductions.empty()) return;
+  const bool loop = launch_.OpenUnrolled("r", rows);
+  const std::string half = NeedsShared() ? "RG_WARP / 2" : absl::StrCat(lanes / 2);
+  const std::string slot = absl::StrCat(
+      rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
+      "RG_THREAD / RG_WARP");
+  for (int r : reductions) {
+    const Instr& reduction = ir_.instrs[r];
+    const std::string acc = RowAccumulator(r, rows);
+    out_.Open("for (int n = ", half, "; n > 0; n /= 2)");
+    out_.Line(acc, " = ",
+              printer_.Folded(reduction, acc, absl::StrCat("RG_SHUFFLE_XOR(", acc, ", n)")), ";");
+    out_.Close();
+    if (!NeedsShared()) continue;
+    const std::string scratch = launch_.Shared(AccumulatorType(reduction.dtype),
+                                               absl::StrCat("scratch", r),
+                                               int64_t{rows} * schedule_.threads / 32);
+    out_.Line("if (lane % RG_WARP == 0) ", scratch, "[", slot, "] = ", acc, ";");
+  }
+  if (loop) out_.Close();
+  if (!NeedsShared()) return;
+  out_.Line("RG_BARRIER();");
+  const bool again = launch_.OpenUnrolled("r", rows);
+  const std::string warps = absl::StrCat("(", lanes, " / RG_WARP)");
+  std::string first = schedule_.rows_per_block > 1 ? absl::StrCat("thread_row * ", warps) : "0";
+  if (rows > 1) absl::StrAppend(&first, " + r * (", schedule_.threads, " / RG_WARP)");
+  for (int r : reductions) {
+    const std::string acc = RowAccumulator(r, rows), scratch = absl::StrCat("scratch", r);
+    out_.Line(acc, " = ", scratch, "[", first, "];");
+    out_.Open("for (int w = 1; w < ", warps, "; ++w)");
+    out_.Line(acc, " = ",
+              printer_.Folded(ir_.instrs[r], acc, absl::StrCat(scratch, "[", first, " + w]")), ";");
+    out_.Close();
+  }
+  if (again) out_.Close();
+}
+
+void RowWalk::PrintStage(int stage) {
+  const StageWork work = WorkOf(stage);
+  const int rows = schedule_.rows_per_thread;
+  std::vector<int> combined;
+  for (int r : work.reductions) {
+    const Instr& reduction = ir_.instrs[r];
+    if ((FoldedAxes(ir_, reduction) & shape_.shape.column_axes) == 0) continue;
+    combined.push_back(r);
+    const std::string start = printer_.Identity(reduction);
+    if (rows > 1) {
+      out_.Line(AccumulatorName(reduction.dtype), " v", r, "[", rows, "];");
+      out_.Pragma(SpellingOf(launch_.dialect()).unroll);
+      out_.Line("for (int r = 0; r < ", rows, "; ++r) v", r, "[r] = ", start, ";");
+    } else {
+      out_.Line(AccumulatorName(reduction.dtype), " v", r, " = ", start, ";");
+    }
+    printer_.SetAccumulator(r, RowAccumulator(r, rows));
+  }
+  DeclareKept(stage);
+  const bool loop = launch_.OpenUnrolled("r", rows);
+  if (!loop) out_.OpenScope();
+  out_.Line("const ", launch_.index_type(), " row = row0",
+            schedule_.rows_per_block > 1 ? " + thread_row" : "",
+            rows > 1 ? absl::StrCat(" + r * ", schedule_.rows_per_block) : "", ";");
+  const bool partial = shape_.shape.rows % rows_at_once_ != 0 ||
+                       row_blocks_ * rows_at_once_ > shape_.shape.rows;
+  if (partial) out_.Open("if (row < ", shape_.shape.rows, ")");
+  std::vector<int> instrs = work.row_instrs, stores = work.row_stores;
+  instrs.insert(instrs.end(), work.point_instrs.begin(), work.point_instrs.end());
+  stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
+  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(instrs, stores, ir_.all_axes()),
+                       "row");
+  printer_.Print({.instrs = work.row_instrs,
+                  .reductions = {},
+                  .stores = work.row_stores,
+                  .level = shape_.shape.row_axes,
+                  .store_condition = schedule_.threads_per_row > 1 ? "lane == 0" : ""});
+  PrintColumns(work, "");
+  if (partial) out_.Close();
+  out_.Close();
+  for (size_t i = 0; i < kept_stage_.size(); ++i) {
+    if (kept_stage_[i] == stage) printer_.SetKnown(static_cast<int>(i), true);
+  }
+  CombineAcrossThreads(combined);
+  std::vector<std::string> accumulators;
+  for (int r : combined) accumulators.push_back(RowAccumulator(r, rows));
+  UseFinishedReductions(combined, accumulators, &printer_);
+}
+
+void RowWalk::PrintRows() {
+  ChooseKept();
+  const bool split = schedule_.kind == Template::kRowReduction && schedule_.split > 1;
+  RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
+  const absl::string_view index = launch_.index_type();
+  std::string block = absl::StrCat("static_cast<", index, ">(RG_BLOCK)");
+  if (split) {
+    const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+    const int64_t piece = (chunks_ + schedule_.split - 1) / schedule_.split * run;
+    out_.Line("const int piece = RG_BLOCK % ", schedule_.split, ";");
+    out_.Line("const ", index, " first_column = static_cast<", index, ">(piece) * ", piece, ";");
+    out_.Line("const ", index, " end_column = rg_min(first_column + ", piece, ", static_cast<",
+              index, ">(", shape_.shape.columns, "));");
+    block = absl::StrCat("static_cast<", index, ">(RG_BLOCK / ", schedule_.split, ")");
+  }
+  PrintPreloads();
+  const int64_t stride = row_blocks_ * rows_at_once_;
+  const bool loop = stride < shape_.shape.rows;
+  const std::string first =
+      rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
+  if (loop) {
+    out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
+              "; row0 += ", stride, ")");
+  } else {
+    out_.Line("const ", index, " row0 = ", first, ";");
+  }
+  int shared_rounds = 0;
+  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
+    PrintStage(stage);
+    if (NeedsShared() && stage < stages_.row_stages) ++shared_rounds;
+  }
+  // A second round's barrier already keeps the next row's scratch from overtaking this one's readers.
+  if (loop && shared_rounds == 1) out_.Line("RG_BARRIER();");
+  if (loop) out_.Close();
+}
+
+}  // namespace retrograd

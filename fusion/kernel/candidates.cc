@@ -1,0 +1,265 @@
+// The schedules worth pricing. Each list begins with the plain one (no vectors, no split, nothing
+// kept in registers), which exists on every device and with every optimisation switched off.
+#include <algorithm>
+
+#include "fusion/kernel/schedule.h"
+#include "fusion/kernel/transposed.h"
+#include "fusion/kernel/vector_access.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+constexpr int kThreads = 256;  // of a block, where nothing else decides
+constexpr int kMaxWidth = 8;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t PowerOfTwoFrom(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+// The most lanes that any large tensor of the kernel can load or store at once.
+int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
+  const int axis = FastestAxis(ir);
+  if (!limits.vectorize || axis < 0) return 1;
+  int width = kMaxWidth;
+  while (width > 1 && ir.extents[axis] % width != 0) width /= 2;
+  int widest = 1;
+  for (size_t i = 0; i < ir.instrs.size() && width > 1; ++i) {
+    if (ir.instrs[i].kind != InstrKind::kLoad) continue;
+    widest = std::max(widest, LoadWidth(ir, static_cast<int>(i), axis, width));
+  }
+  for (const Store& s : ir.stores) widest = std::max(widest, StoreWidth(ir, s, axis, width));
+  return std::min(width, widest);
+}
+
+class Candidates {
+ public:
+  Candidates(const KernelIr& ir, const Classification& shape, const ScheduleLimits& limits)
+      : ir_(ir), shape_(shape.shape), limits_(limits), widest_(WidestVector(ir, limits)) {}
+
+  std::vector<Schedule> List(Template kind) {
+    switch (kind) {
+      case Template::kPointwise: Pointwise(); break;
+      case Template::kTranspose: Transposes(); break;
+      case Template::kRowReduction: RowReductions(); break;
+      case Template::kColumnReduction: ColumnReductions(); break;
+      case Template::kRowColumn: RowColumns(); break;
+      case Template::kScatterAdd: Add({.kind = Template::kScatterAdd, .threads = kThreads}); break;
+    }
+    return std::move(list_);
+  }
+
+ private:
+  void Add(Schedule s) {
+    s.blocks = std::max<int64_t>(s.blocks, 1);
+    if (s.threads > limits_.max_threads) return;
+    if (limits_.shared_bytes > 0 && SharedBytes(s) > limits_.shared_bytes) return;
+    if (std::find(list_.begin(), list_.end(), s) == list_.end()) list_.push_back(s);
+  }
+
+  // Upper bound of what the emitters declare.
+  int64_t SharedBytes(const Schedule& s) const {
+    int64_t reductions = 0, widest = 4;
+    for (const Instr& i : ir_.instrs) {
+      if (FoldedAxes(ir_, i) == 0) continue;
+      ++reductions;
+      widest = std::max(widest, SizeBytes(AccumulatorType(i.dtype)));
+    }
+    if (s.kind == Template::kTranspose) {
+      int64_t bytes = 0;
+      for (int i : TransposedLoads(ir_, *TransposedAxis(ir_))) {
+        bytes += kTransposeTile * (kTransposeTile + 1) * SizeBytes(ComputeType(ir_.instrs[i].dtype));
+      }
+      return bytes;
+    }
+    int64_t bytes = 0;
+    if (s.threads_per_row > 32) bytes += reductions * s.rows_per_thread * s.threads / 32 * widest;
+    if (s.kind != Template::kRowReduction && s.rows_per_block > 1) {
+      bytes += int64_t{s.threads} * s.vector_width * (widest + 4);
+    }
+    return bytes;
+  }
+
+  std::vector<int> Widths() const {
+    if (widest_ == 1) return {1};
+    return {widest_, widest_ / 2};
+  }
+
+  void Pointwise() {
+    const int64_t points = shape_.rows * shape_.columns;
+    auto add = [&](int width, int64_t most_blocks) {
+      Add({.kind = Template::kPointwise,
+           .threads = kThreads,
+           .vector_width = width,
+           .blocks = std::min(CeilDiv(points, int64_t{kThreads} * width), most_blocks)});
+    };
+    add(1, kMaxBlocks);
+    for (int width : Widths()) {
+      add(width, kMaxBlocks);
+      add(width, int64_t{limits_.sms} * 16);
+    }
+  }
+
+  void Transposes() {
+    Pointwise();
+    const int64_t slow = ir_.extents[*TransposedAxis(ir_)], fast = ir_.extents[FastestAxis(ir_)];
+    const int64_t blocks = shape_.columns / std::max<int64_t>(slow * fast, 1) *
+                           CeilDiv(slow, kTransposeTile) * CeilDiv(fast, kTransposeTile);
+    if (blocks <= kMaxBlocks) {
+      Add({.kind = Template::kTranspose, .threads = kThreads, .blocks = blocks});
+    }
+  }
+
+  // Threads of a row that leave none without a column.
+  bool FitsRow(int threads_per_row, int width) const {
+    const int64_t needed = PowerOfTwoFrom(CeilDiv(std::max<int64_t>(shape_.columns, 1), width));
+    return threads_per_row <= std::max<int64_t>(needed, 8);
+  }
+
+  int64_t Elements(int threads_per_row, int width) const {  // of a row in one thread
+    return CeilDiv(shape_.columns, int64_t{threads_per_row} * width) * width;
+  }
+
+  // Something that varies over rows and columns waits for a reduction.
+  bool SplitsRows() const {
+    const AxisMask columns = shape_.column_axes;
+    std::vector<bool> reduced(ir_.instrs.size(), false);
+    for (size_t i = 0; i < ir_.instrs.size(); ++i) {
+      const Instr& instr = ir_.instrs[i];
+      for (int o : instr.operands) reduced[i] = reduced[i] || reduced[o];
+      for (const Indirect& ind : instr.indirect) reduced[i] = reduced[i] || reduced[ind.instr];
+      const bool folds = FoldedAxes(ir_, instr) != 0;
+      if (reduced[i] && (folds || (instr.axes & columns) != 0)) return false;
+      reduced[i] = reduced[i] || folds;
+    }
+    return true;
+  }
+
+  Schedule Row(int threads_per_row, int width, int at_once, bool persistent) const {
+    Schedule s{.kind = Template::kRowReduction, .vector_width = width};
+    s.threads_per_row = threads_per_row;
+    s.rows_per_block = std::max(1, kThreads / threads_per_row);
+    s.threads = threads_per_row * s.rows_per_block;
+    s.rows_per_thread = at_once;
+    s.persistent = persistent;
+    s.blocks = std::min(CeilDiv(shape_.rows, int64_t{s.rows_per_block} * at_once), kMaxBlocks);
+    return s;
+  }
+
+  void RowReductions() {
+    const int64_t plain = std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256);
+    Add(Row(static_cast<int>(plain), 1, 1, false));
+    for (int threads = 8; threads <= 1024; threads *= 2) {
+      if (!FitsRow(threads, widest_)) continue;
+      const int64_t elements = Elements(threads, widest_);
+      if (limits_.persistent && elements <= kMaxPersistentElements) {
+        for (int at_once : {1, 2, 4}) {
+          if (elements * at_once <= kMaxPersistentElements) {
+            Add(Row(threads, widest_, at_once, true));
+          }
+        }
+      }
+      if (threads >= 128 || !FitsRow(threads * 2, widest_)) Add(Row(threads, widest_, 1, false));
+      if (limits_.split && SplitsRows()) AddRowSplits(threads);
+    }
+  }
+
+  void AddRowSplits(int threads_per_row) {
+    if (threads_per_row != 256) return;
+    const Schedule base = Row(threads_per_row, widest_, 1, false);
+    if (base.blocks * 2 > limits_.sms) return;
+    const int64_t runs = CeilDiv(shape_.columns, int64_t{threads_per_row} * widest_);
+    for (int waves : {1, 2, 4, 8}) {
+      Schedule s = base;
+      s.split = std::min(runs, limits_.sms * waves / base.blocks);
+      s.blocks = base.blocks * s.split;
+      if (s.split > 1 && s.blocks <= kMaxBlocks) Add(s);
+    }
+  }
+
+  Schedule Column(int thread_rows, int width, int at_once, int64_t split) const {
+    Schedule s{.kind = Template::kColumnReduction, .threads = kThreads, .vector_width = width};
+    s.rows_per_block = thread_rows;
+    s.rows_per_thread = at_once;
+    s.split = split;
+    s.blocks = CeilDiv(shape_.columns, int64_t{kThreads / thread_rows} * width) * split;
+    return s;
+  }
+
+  void ColumnReductions() {
+    Add(Column(1, 1, 1, 1));
+    for (int thread_rows : {1, 4, 8, 16, 32}) {
+      const int lanes = kThreads / thread_rows;
+      if (thread_rows > 1 && int64_t{lanes} * widest_ >= 8 * std::max<int64_t>(shape_.columns, 1)) {
+        continue;  // most lanes would have no column
+      }
+      for (int at_once : {1, 4}) {
+        const Schedule whole = Column(thread_rows, widest_, at_once, 1);
+        if (whole.blocks > kMaxBlocks) continue;
+        if (at_once == 1 || thread_rows > 1) Add(whole);
+        const int64_t most = CeilDiv(shape_.rows, int64_t{thread_rows} * at_once);
+        for (int waves : {1, 2, 4, 8}) {
+          if (!limits_.split || (at_once > 1 && waves != 2)) continue;
+          const int64_t split =
+              std::min(most, CeilDiv(int64_t{limits_.sms} * waves, whole.blocks));
+          if (split > 1) Add(Column(thread_rows, widest_, at_once, split));
+        }
+      }
+    }
+  }
+
+  Schedule RowColumn(int threads_per_row, int width, int at_once, bool persistent,
+                     int64_t blocks) const {
+    Schedule s = Row(threads_per_row, width, at_once, persistent);
+    s.kind = Template::kRowColumn;
+    s.blocks = std::clamp<int64_t>(
+        blocks, 1, std::max<int64_t>(CeilDiv(shape_.rows, s.rows_per_block * at_once), 1));
+    s.split = s.blocks;
+    return s;
+  }
+
+  void RowColumns() {
+    int plain = static_cast<int>(std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256));
+    while (Elements(plain, 1) > 16 && plain < 1024) plain *= 2;
+    Add(RowColumn(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
+    for (int threads = 32; threads <= 1024; threads *= 2) {
+      if (!FitsRow(threads, widest_)) continue;
+      const int64_t elements = Elements(threads, widest_);
+      for (int at_once : {1, 2, 4}) {
+        if (elements * at_once > kMaxPersistentElements) continue;
+        for (int waves : {1, 2, 4}) {
+          if (!limits_.split && waves > 1) continue;
+          if (at_once > 1 && waves == 4) continue;
+          const int64_t blocks = limits_.split ? int64_t{limits_.sms} * waves : 1;
+          if (limits_.persistent) Add(RowColumn(threads, widest_, at_once, true, blocks));
+          if (at_once == 1 && (waves == 2 || !limits_.persistent)) {
+            Add(RowColumn(threads, widest_, at_once, false, blocks));
+          }
+        }
+      }
+    }
+  }
+
+  const KernelIr& ir_;
+  const RowsAndColumns& shape_;
+  const ScheduleLimits& limits_;
+  const int widest_;
+  std::vector<Schedule> list_;
+};
+
+}  // namespace
+
+std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
+                                         const ScheduleLimits& limits) {
+  if (!shape.feasible) return {};
+  std::vector<Schedule> list = Candidates(ir, shape, limits).List(shape.kind);
+  RG_CHECK(!list.empty());
+  return list;
+}
+
+}  // namespace retrograd

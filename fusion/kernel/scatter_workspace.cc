@@ -1,0 +1,35 @@
+#include "fusion/kernel/scatter_workspace.h"
+
+#include "fusion/kernel/schedule.h"
+
+namespace retrograd {
+
+ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
+  ScatterWorkspace w;
+  const Scatter& scatter = *ir.scatter;
+  w.rows = ir.Points(scatter.row_axes);
+  bool before = true;
+  for (size_t a = 0; a < ir.extents.size(); ++a) {
+    if ((scatter.row_axes >> a & 1) != 0) {
+      before = false;
+    } else {
+      (before ? w.outer : w.inner) *= ir.extents[a];
+    }
+  }
+  w.chunks = (w.rows + kScatterChunk - 1) / kScatterChunk;
+  auto place = [&](int64_t bytes) {
+    const int64_t at = w.bytes;
+    w.bytes += (bytes + 15) / 16 * 16;
+    return at;
+  };
+  w.starts = place(4 * (scatter.table_rows + 1));
+  w.order = place(4 * w.rows);
+  w.keys = place(4 * w.rows);
+  w.spare_order = place(4 * w.rows);
+  w.spare_keys = place(4 * w.rows);
+  w.partials = place(w.outer * w.chunks * 2 * w.inner *
+                     SizeBytes(AccumulatorType(ir.buffers[scatter.buffer].dtype)));
+  return w;
+}
+
+}  // namespace retrograd
