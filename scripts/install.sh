@@ -9,6 +9,9 @@ build="g++ make cmake ninja-build ccache libabsl-dev libboost-dev libboost-conte
   libprotobuf-dev protobuf-compiler libcli11-dev nlohmann-json3-dev libopenblas-dev libxxhash-dev
   catch2"
 test="python3 python3-venv"
+# AMD's run-time compiler, which needs no GPU: the tests compile every HIP kernel with it.
+[ "$(dpkg --print-architecture 2>/dev/null)" != amd64 ] ||
+  test="$test libamdhip64-5 libhiprtc-builtins5"
 lint="clang-format clang-tidy"
 
 wanted=""

@@ -19,20 +19,27 @@ fi
 echo "== Include directions"
 tools/check_layers.sh || failed="$failed layers"
 
+wait "$venv" || {
+  tail -n 30 build/venv.log >&2
+  failed="$failed venv"
+}
+grep '^Creating' build/venv.log
+
 echo "== C++ tests"
+# NVIDIA's run-time compiler comes with PyTorch where the system has none.
+if ! ldconfig -p 2>/dev/null | grep -q libnvrtc; then
+  for folder in "$PWD"/.venv/lib/python3*/site-packages/nvidia/*/lib; do
+    ls "$folder" 2>/dev/null | grep -q '^libnvrtc\.so' &&
+      export LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  done
+fi
 ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(nproc)" ||
   failed="$failed ctest"
 grep -h '^\[SKIP\]' build/release/Testing/Temporary/LastTest.log | sort | uniq -c
 
 echo "== Python tests"
-if ! wait "$venv"; then
-  tail -n 30 build/venv.log >&2
-  failed="$failed venv"
-else
-  grep '^Creating' build/venv.log
-  PYTHONPATH=python RETROGRAD_BIN_DIR=build/release/bin \
-    .venv/bin/python -m pytest -q -rs python/tests || failed="$failed pytest"
-fi
+PYTHONPATH=python RETROGRAD_BIN_DIR=build/release/bin \
+  .venv/bin/python -m pytest -q -rs python/tests || failed="$failed pytest"
 
 if [ -n "$failed" ]; then
   echo "make test: FAILED:$failed" >&2

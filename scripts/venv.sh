@@ -11,15 +11,15 @@ fi
 
 # The system's Python first: its venv module came with the packages of scripts/install.sh.
 python=""
-for candidate in /usr/bin/python3 python3 python3.12 python3.11 python3.10 python3.13; do
+for candidate in /usr/bin/python3 python3 python3.12 python3.11 python3.13; do
   if "$candidate" -c 'import sys, venv, ensurepip
-sys.exit(not (3, 10) <= sys.version_info < (3, 14))' >/dev/null 2>&1; then
+sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1; then
     python=$candidate
     break
   fi
 done
 if [ -z "$python" ]; then
-  echo "venv.sh: no Python from 3.10 to 3.13 with the venv module; install python3-venv" >&2
+  echo "venv.sh: no Python from 3.11 to 3.13 with the venv module; install python3-venv" >&2
   exit 1
 fi
 
