@@ -1,0 +1,162 @@
+#include "graph/identities.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/rounding.h"
+
+namespace retrograd {
+namespace {
+
+bool IsFull(const NodeRecord& node, double value) {
+  return node.op == Op::full && node.attrs.Float("value") == value;
+}
+
+NodeRecord Full(double value, const TensorType& type) {
+  return {Op::full, {}, {{"dtype", std::string(Name(type.dtype))}, {"shape", type.shape},
+                         {"value", value}}};
+}
+
+// --- views ---------------------------------------------------------------------------------------
+
+// A view that leaves the tensor as it is.
+bool IsIdentityView(const NodeRecord& node, const TensorType& x, const TensorType& result) {
+  switch (node.op) {
+    case Op::reshape:
+    case Op::expand: return x.shape == result.shape;
+    case Op::permute: return std::is_sorted(node.attrs.Ints("perm").begin(),
+                                            node.attrs.Ints("perm").end());
+    case Op::slice: return x.shape == result.shape;
+    case Op::flip: {
+      const absl::Span<const int64_t> axes = node.attrs.Ints("axes");
+      return std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return x.shape[a] <= 1; });
+    }
+    case Op::pad: return x.shape == result.shape;
+    default: return false;
+  }
+}
+
+Simpler SimplifyView(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+  const ValueId x = node.operands[0];
+  const NodeRecord& from = values.producer(x);
+  if (IsIdentityView(node, values.type(x), result)) return x;
+  if (from.op == Op::full && node.op != Op::pad) return Full(from.attrs.Float("value"), result);
+  if (from.op != node.op) return {};
+  if (node.op == Op::reshape || node.op == Op::expand) {
+    return NodeRecord{node.op, from.operands, node.attrs};
+  }
+  if (node.op == Op::permute) {
+    const absl::Span<const int64_t> outer = node.attrs.Ints("perm"), inner = from.attrs.Ints("perm");
+    std::vector<int64_t> perm;
+    for (int64_t axis : outer) perm.push_back(inner[axis]);
+    return NodeRecord{Op::permute, from.operands, {{"perm", std::move(perm)}}};
+  }
+  return {};
+}
+
+// --- casts ---------------------------------------------------------------------------------------
+
+// Whether every value of `narrow` is one of `wide`.
+bool Holds(DType wide, DType narrow) {
+  if (wide == narrow) return true;
+  if (!IsFloat(wide) || !IsFloat(narrow)) return false;
+  return SizeBytes(wide) > SizeBytes(narrow);  // bf16 and fp16 do not hold each other
+}
+
+Simpler SimplifyCast(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+  const ValueId x = node.operands[0];
+  const NodeRecord& from = values.producer(x);
+  if (values.type(x).dtype == result.dtype) return x;
+  if (from.op == Op::full) return Full(RoundTo(result.dtype, from.attrs.Float("value")), result);
+  // A widening before another cast changes nothing.
+  if (from.op == Op::cast && Holds(values.type(x).dtype, values.type(from.operands[0]).dtype)) {
+    return NodeRecord{Op::cast, from.operands, node.attrs};
+  }
+  return {};
+}
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+// The operand that the node equals because the other one is neutral.
+std::optional<ValueId> NeutralOperand(const NodeRecord& node, const ValueView& values) {
+  if (node.operands.size() != 2) return std::nullopt;
+  const ValueId a = node.operands[0], b = node.operands[1];
+  switch (node.op) {
+    case Op::add:
+      if (IsFull(values.producer(b), 0)) return a;
+      if (IsFull(values.producer(a), 0)) return b;
+      break;
+    case Op::sub:
+      if (IsFull(values.producer(b), 0)) return a;
+      break;
+    case Op::mul:
+      if (IsFull(values.producer(b), 1)) return a;
+      if (IsFull(values.producer(a), 1)) return b;
+      break;
+    case Op::div:
+      if (IsFull(values.producer(b), 1)) return a;
+      break;
+    default: break;
+  }
+  return std::nullopt;
+}
+
+// A pointwise op whose operands are all constants.
+Simpler Fold(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+  const OpInfo& info = Info(node.op);
+  if (info.reference == nullptr || node.operands.empty() || node.op == Op::copy) return {};
+  double args[4];
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const NodeRecord& from = values.producer(node.operands[i]);
+    if (from.op != Op::full) return {};
+    args[i] = from.attrs.Float("value");
+    if (info.type_rule == TypeRule::kCompare || !IsFloat(values.type(node.operands[i]).dtype)) {
+      args[i] = RoundTo(values.type(node.operands[i]).dtype, args[i]);
+    }
+  }
+  double value = info.reference(args);
+  if (!IsFloat(result.dtype)) value = RoundTo(result.dtype, value);
+  if (!std::isfinite(value)) return {};
+  return Full(value, result);
+}
+
+Simpler SimplifyPointwise(const NodeRecord& node, const TensorType& result,
+                          const ValueView& values) {
+  if (node.op == Op::cast) return SimplifyCast(node, result, values);
+  const std::optional<ValueId> same = NeutralOperand(node, values);
+  if (same.has_value() && values.type(*same) == result) return *same;
+  if (node.op == Op::neg && values.producer(node.operands[0]).op == Op::neg) {
+    return values.producer(node.operands[0]).operands[0];
+  }
+  return Fold(node, result, values);
+}
+
+// A reduction over extents of 1 is a reshape.
+Simpler SimplifyReduction(const NodeRecord& node, const TensorType& result,
+                          const ValueView& values) {
+  const Shape& shape = values.type(node.operands[0]).shape;
+  const absl::Span<const int64_t> axes = node.attrs.Ints("axes");
+  if (!std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return shape[a] == 1; })) return {};
+  return NodeRecord{Op::reshape, node.operands, {{"shape", result.shape}}};
+}
+
+}  // namespace
+
+Simpler SimplifyOnce(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+  switch (PatternOf(node.op)) {
+    case Pattern::kPointwise: return SimplifyPointwise(node, result, values);
+    case Pattern::kReduction: return SimplifyReduction(node, result, values);
+    case Pattern::kView: return SimplifyView(node, result, values);
+    case Pattern::kJoin:
+      if (node.op == Op::cat && node.operands.size() == 1) return node.operands[0];
+      return {};
+    case Pattern::kAccumulate:
+      if (node.operands.size() == 1 && values.type(node.operands[0]) == result) {
+        return node.operands[0];
+      }
+      return {};
+    default: return {};
+  }
+}
+
+}  // namespace retrograd

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <numeric>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/accumulate.h"
+#include "graph/rewriter.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+// One op of a chain: which contributions it adds to the sum so far.
+struct Step {
+  std::vector<uint32_t> terms;  // operand numbers of the accumulate
+  uint32_t ready = 0;           // id of the last node that it and the steps before it wait for
+};
+
+struct Chain {
+  std::optional<uint32_t> first_writer;  // operand that starts the sum; nullopt: zeros
+  std::vector<Step> steps;
+};
+
+class Orderer {
+ public:
+  Orderer(const BackwardGraph& graph, bool first_writer)
+      : graph_(graph), first_writer_(first_writer), rewriter_(graph), available_(graph.num_nodes()) {
+    for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+      // A view is there when its source is.
+      const NodeId id{i};
+      available_[i] = graph.pattern(id) == Pattern::kView
+                          ? available_[Index(graph.operands(id)[0].node)]
+                          : i;
+    }
+  }
+
+  absl::StatusOr<BackwardGraph> Run() {
+    for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
+      if (graph_.pattern(NodeId{i}) == Pattern::kAccumulate) PlanChain(NodeId{i});
+    }
+    for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
+      const NodeId id{i};
+      if (!chains_.contains(i)) rewriter_.Copy(id);
+      // A step of a chain stands right behind the last contribution that it adds.
+      EmitSteps(i);
+      RG_RETURN_IF_ERROR(rewriter_.builder().status());
+    }
+    return rewriter_.Finish();
+  }
+
+ private:
+  const Shape& ShapeOf(NodeId accumulate) const { return graph_.type(accumulate).shape; }
+
+  void PlanChain(NodeId id) {
+    const absl::Span<const ValueId> operands = graph_.operands(id);
+    const auto is_whole = [&](uint32_t term) {
+      return graph_.type(operands[term]).shape == ShapeOf(id);
+    };
+    std::vector<uint32_t> order(operands.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return available_[Index(operands[a].node)] < available_[Index(operands[b].node)];
+    });
+    Chain chain;
+    const auto whole = std::find_if(order.begin(), order.end(), is_whole);
+    if (first_writer_) {
+      if (whole == order.end() || order.size() == 1) return;  // stays one op
+      chain.first_writer = *whole;
+      order.erase(whole);
+    }
+    Step step;
+    // Steps come in order: each waits for what the ones before it wait for.
+    if (chain.first_writer.has_value()) step.ready = Index(operands[*chain.first_writer].node);
+    for (uint32_t term : order) {
+      step.terms.push_back(term);
+      step.ready = std::max(step.ready, Index(operands[term].node));
+      // Without any whole contribution all go into one step, which writes each element once.
+      if (is_whole(term)) {
+        chain.steps.push_back(step);
+        step.terms.clear();
+      }
+    }
+    if (!step.terms.empty()) chain.steps.push_back(step);
+    for (size_t s = 0; s < chain.steps.size(); ++s) {
+      due_[chain.steps[s].ready].push_back({id, s});
+    }
+    chains_.emplace(Index(id), std::move(chain));
+  }
+
+  void EmitSteps(uint32_t ready) {
+    auto due = due_.find(ready);
+    if (due == due_.end()) return;
+    for (const auto& [id, s] : due->second) EmitStep(id, chains_.at(Index(id)), s);
+  }
+
+  void EmitStep(NodeId id, const Chain& chain, size_t s) {
+    rewriter_.UseOrigin(id);
+    const Shape& shape = ShapeOf(id);
+    if (s == 0) {
+      sums_[Index(id)] =
+          chain.first_writer.has_value()
+              ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
+              : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
+    }
+    std::vector<ValueId> values = {sums_[Index(id)]};
+    std::vector<int64_t> starts = chain.first_writer.has_value() && s == 0
+                                      ? StartOf(id, *chain.first_writer)
+                                      : std::vector<int64_t>(shape.size());
+    for (uint32_t term : chain.steps[s].terms) {
+      values.push_back(rewriter_.New(graph_.operands(id)[term]));
+      const std::vector<int64_t> start = StartOf(id, term);
+      starts.insert(starts.end(), start.begin(), start.end());
+    }
+    const ValueId sum = rewriter_.builder().Add(
+        Op::accumulate, values, {{"shape", shape}, {"starts", std::move(starts)}});
+    sums_[Index(id)] = sum;
+    if (s + 1 == chain.steps.size()) rewriter_.Set({id, 0}, sum);
+  }
+
+  std::vector<int64_t> StartOf(NodeId id, uint32_t term) const {
+    const size_t rank = ShapeOf(id).size();
+    const absl::Span<const int64_t> start =
+        graph_.node(id).attrs.Ints("starts").subspan(term * rank, rank);
+    return {start.begin(), start.end()};
+  }
+
+  const BackwardGraph& graph_;
+  const bool first_writer_;
+  Rewriter rewriter_;
+  std::vector<uint32_t> available_;  // by node: id of the node that makes its elements
+  absl::flat_hash_map<uint32_t, Chain> chains_;  // by accumulate
+  absl::flat_hash_map<uint32_t, std::vector<std::pair<NodeId, size_t>>> due_;  // by Step::ready
+  absl::flat_hash_map<uint32_t, ValueId> sums_;  // by accumulate: the sum so far
+};
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> OrderAccumulates(const BackwardGraph& graph, bool first_writer) {
+  return Orderer(graph, first_writer).Run();
+}
+
+}  // namespace retrograd
