@@ -213,21 +213,38 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
 
+// A scatter's first launch sorts the indices in one block; the sums that follow have one block for
+// each fixed chunk of sorted positions.
+constexpr int64_t kScatterChunk = 64;
+
+Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
+  Schedule sums = s;
+  if (ir.scatter) sums.blocks = std::max<int64_t>(ir.Points(ir.scatter->row_axes) / kScatterChunk, 1);
+  return sums;
+}
+
+// Two passes over (index, position) pairs, read and written, by one SM.
+int64_t SortPs(const KernelIr& ir, const DeviceSpec& d) {
+  if (!ir.scatter) return 0;
+  return TransferPs(2 * 2 * 8 * ir.Points(ir.scatter->row_axes), d.sm_bytes_per_s);
+}
+
 }  // namespace
 
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
   return bytes == 0 ? 0 : MulDiv(bytes, 1'000'000'000'000, bytes_per_s);
 }
 
-Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& chosen,
                   const DeviceSpec& d, bool explain) {
+  const Schedule s = SummingLaunch(ir, chosen);
   Price price;
   price.footprint = PredictFootprint(ir, p, s, d);
   const Footprint& f = price.footprint;
   const Traffic t = CountTraffic(ir, p, s, d);
   price.read_bytes = t.read;
   price.written_bytes = t.written;
-  const int64_t workspace = WorkspaceBytes(ir, s);
+  const int64_t workspace = WorkspaceBytes(ir, chosen);
   price.launches = ir.scatter ? 3 : (workspace > 0 ? 2 : 1);
 
   const int64_t bandwidth = Bandwidth(s, f, d);
@@ -238,12 +255,13 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
   const int64_t wave = WavePpm(s, f, d);
   const int64_t body = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
   const int64_t latency = LatencyPs(p, s, f, d);
+  const int64_t sort = SortPs(ir, d);
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s);
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
   const int64_t spill = TransferPs(2 * f.spill_bytes * GridThreads(s) * passes, d.spill_bytes_per_s);
-  price.ps = launch + body + latency + finalize + spill;
+  price.ps = launch + body + latency + sort + finalize + spill;
 
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
@@ -263,6 +281,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
   term("wave", body - std::max({hbm, cache, compute}), false,
        absl::StrCat(s.blocks, " blocks in waves of ", d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
+  term("sort", sort, false, "indices sorted by one block");
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false, absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
   return price;

@@ -136,6 +136,8 @@ class CallMaker {
     if (!OnlyReader(id, reader) || g_.op(reader) != Op::cast) return;
     if (call.out_dtype != DType::kBf16 && call.out_dtype != DType::kFp16) return;
     if (g_.type(reader).dtype != DType::kFp32) return;
+    // Read by kernels, the narrow result is the cheaper one: they widen it for nothing.
+    if (!consumers_.is_output(reader)) return;
     auto m = ThroughReader(id, reader, g_.operands(reader)[0]);
     if (!m) return;
     call.d = *m;

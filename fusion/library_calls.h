@@ -11,7 +11,7 @@
 namespace retrograd {
 
 struct AbsorbOptions {
-  bool casts = true;        // a cast to fp32 behind a matmul becomes its output type
+  bool casts = true;        // a cast to fp32 of a graph output becomes the matmul's output type
   bool accumulates = true;  // an accumulate step behind a matmul becomes beta = 1
 };
 

@@ -120,6 +120,7 @@ class Builder {
   }
 
   int Add(Instr instr) {
+    if (!limit_.empty()) return 0;  // refused: nothing that follows is looked at
     for (int operand : instr.operands) instr.axes |= ir_.instrs[operand].axes;
     for (const Guard& g : instr.guards) instr.axes |= g.expr.axes();
     instr.axes |= instr.offset.axes();
@@ -208,6 +209,7 @@ class Builder {
     const bool padded = inner.guards.size() > outer_guards;
     std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
     const int instr = Evaluate(g_.operands(v.node)[0], inner);
+    if (!limit_.empty()) return 0;
     if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
     return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
   }
@@ -352,6 +354,7 @@ class Builder {
                            map.coords.end());
     }
     const int index_instr = Evaluate(operands[1], index);
+    if (!limit_.empty()) return 0;
     extents_[kLookupAxis] = extent;
     ValueId stored = operands[0];
     const size_t outer_guards = source.guards.size();
@@ -359,7 +362,6 @@ class Builder {
       source = ThroughView(g_, stored.node, source, extents_);
       stored = g_.operands(stored.node)[0];
     }
-    if (!limit_.empty()) return 0;
     if (inside_.contains(stored.node) || IsConstant(g_, stored.node)) {
       Refuse("gather_source", absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %",
                                            Index(stored.node),

@@ -11,6 +11,7 @@
 //   (k·q·t + r) mod k      = r mod k
 //   0 <= r < k             => floor(r / k) = 0, r mod k = r
 //   floor(floor(e / a) / b) = floor(e / (a·b))
+//   k·floor(e / k) + (e mod k) = e                   a reshape and its inverse cancel
 //   coefficients and k share a factor g, and the part of the rest below g stays in [0, g):
 //     floor((g·e + s) / (g·k)) = floor(e / k),  (g·e + s) mod (g·k) = g·(e mod k) + s
 
@@ -143,7 +144,32 @@ IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
   IndexExpr sum = a;
   sum.offset_ += b.offset_;
   for (const IndexTerm& t : b.terms_) sum.AddTerm(t);
+  sum.Recombine();
   return sum;
+}
+
+void IndexExpr::Recombine() {
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    if (terms_[i].kind != IndexTerm::kMod) continue;
+    const IndexTerm mod = terms_[i];
+    // The quotient's canonical form: a division of a division is one division.
+    IndexTerm quotient{.kind = IndexTerm::kFloorDiv, .divisor = mod.divisor, .inner = mod.inner};
+    const IndexExpr& e = *mod.inner;
+    if (e.offset_ == 0 && e.terms_.size() == 1 && e.terms_[0].kind == IndexTerm::kFloorDiv &&
+        e.terms_[0].coef == 1) {
+      quotient.divisor *= e.terms_[0].divisor;
+      quotient.inner = e.terms_[0].inner;
+    }
+    auto at = std::find_if(terms_.begin(), terms_.end(), [&](const IndexTerm& t) {
+      return t.coef == mod.coef * mod.divisor && CompareKey(t, quotient) == 0;
+    });
+    if (at == terms_.end()) continue;
+    terms_.erase(at);
+    terms_.erase(std::find_if(terms_.begin(), terms_.end(),
+                              [&](const IndexTerm& t) { return CompareKey(t, mod) == 0; }));
+    *this = *this + e * mod.coef;
+    return;  // the sum above went on combining
+  }
 }
 
 IndexExpr operator*(const IndexExpr& a, int64_t factor) {

@@ -47,6 +47,7 @@ class IndexExpr {
   friend IndexExpr FloorDiv(const IndexExpr&, int64_t, absl::Span<const int64_t>);
   friend IndexExpr Mod(const IndexExpr&, int64_t, absl::Span<const int64_t>);
   void AddTerm(IndexTerm term);
+  void Recombine();  // quotient and remainder of one expression become it again
   int64_t offset_ = 0;
   std::vector<IndexTerm> terms_;  // in canonical order
 };
