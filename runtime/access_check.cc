@@ -26,13 +26,15 @@ int64_t CommonPower(int64_t a, int64_t b) {
 }  // namespace
 
 absl::Status AccessCheck::BeginLaunch(absl::string_view kernel, absl::Span<const HostArg> args,
-                                      int64_t blocks, int threads) {
+                                      int64_t blocks, int threads,
+                                      const HostLaunchOptions& options) {
   if (blocks * threads >= int64_t{UINT32_MAX}) {
     return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel, ": ", blocks, " blocks of ",
                                                      threads,
                                                      " threads are too many for a checked launch"));
   }
   kernel_ = std::string(kernel);
+  options_ = options;
   args_.assign(args.begin(), args.end());
   threads_ = threads;
   accesses_ = faults_ = 0;
@@ -212,16 +214,12 @@ void AccessCheck::TellRace(const Accessor& by, const ShadowWord::Conflict& other
                              same_block ? " with no barrier between" : " in the same launch");
 }
 
-absl::Status AccessCheck::EndLaunch(uint64_t seed) {
+absl::Status AccessCheck::EndLaunch() {
   for (const Region& region : regions_) {
     if (!region.undefined.empty()) undefined_.SetFlags(region.begin, region.undefined);
   }
   regions_.clear();
-  if (faults_ == 0 && accesses_ <= kMostAccesses) return absl::OkStatus();
-  if (faults_ == 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("kernel ", kernel_, ": stopped after ", accesses_, " checked accesses"));
-  }
+  if (faults_ == 0 && !full()) return absl::OkStatus();
   std::vector<std::string> texts;
   int64_t named = 0;
   for (const Fault& fault : told_) {
@@ -230,7 +228,10 @@ absl::Status AccessCheck::EndLaunch(uint64_t seed) {
     named += fault.times;
   }
   if (named < faults_) texts.push_back(absl::StrCat(faults_ - named, " more"));
-  return absl::InternalError(absl::StrCat("kernel ", kernel_, " (seed ", seed,
+  if (accesses_ > options_.most_accesses) {
+    texts.push_back(absl::StrCat("stopped after ", options_.most_accesses, " accesses"));
+  }
+  return absl::InternalError(absl::StrCat("kernel ", kernel_, " (seed ", options_.seed,
                                           "): ", absl::StrJoin(texts, "; ")));
 }
 

@@ -22,11 +22,11 @@ namespace retrograd {
 class AccessCheck {
  public:
   absl::Status BeginLaunch(absl::string_view kernel, absl::Span<const HostArg> args, int64_t blocks,
-                           int threads);
+                           int threads, const HostLaunchOptions& options);
   // OK, or the faults found since BeginLaunch.
-  absl::Status EndLaunch(uint64_t seed);
+  absl::Status EndLaunch();
   // So many faults or accesses that going on would tell nothing new.
-  bool full() const { return faults_ > kMostFaults || accesses_ > kMostAccesses; }
+  bool full() const { return faults_ > kMostFaults || accesses_ > options_.most_accesses; }
 
   // Whether the access may touch memory. Offsets and sizes are in bytes; an access of several
   // elements is one of `bytes` that must be aligned to its whole size.
@@ -41,7 +41,6 @@ class AccessCheck {
 
  private:
   static constexpr int64_t kMostFaults = 100000;
-  static constexpr int64_t kMostAccesses = int64_t{1} << 33;  // minutes
   static constexpr size_t kMostTold = 8;
 
   // A stretch of memory that one or more arguments lie in.
@@ -70,6 +69,7 @@ class AccessCheck {
                 const void* where, int64_t offset, int element_bytes, bool write, int line);
 
   std::string kernel_;
+  HostLaunchOptions options_;
   std::vector<HostArg> args_;
   std::vector<int> region_of_;  // by argument
   std::vector<Region> regions_;

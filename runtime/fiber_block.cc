@@ -237,9 +237,11 @@ bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mo
 }
 
 void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
+  stuck_ = std::string();  // or its memory would stay with the abandoned thread
   stuck_ = std::move(why);
   abandoned_ = true;
   Jump(static_cast<Fiber*>(self), nullptr);
+  RG_CHECK(false);  // nobody goes on with an abandoned thread
 }
 
 bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed) {

@@ -38,7 +38,7 @@ class FiberBlock {
   const std::string& stuck() const { return stuck_; }
 
   // Ends the block from within one of its threads, as stuck with this text.
-  void Abandon(rg_host_thread* self, std::string why);
+  [[noreturn]] void Abandon(rg_host_thread* self, std::string why);
 
   // Barriers that the running block has passed.
   int epoch() const { return epoch_; }

@@ -1,5 +1,6 @@
 #include "runtime/host_launch.h"
 
+#include <csetjmp>
 #include <numeric>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct RunningBlock : rg_host_block {
   FiberBlock* fibers;
   SharedArrays* shared;
   AccessCheck* check;  // null in a fast build
+  bool cooperative;
+  std::jmp_buf stop;  // ends a block that is not cooperative
 };
 
 RunningBlock* BlockOf(rg_host_thread* self) { return static_cast<RunningBlock*>(self->block); }
@@ -54,9 +57,17 @@ void* OnShared(rg_host_thread* self, const void* key, const char* name, int64_t 
   return block->shared->Data(*array);
 }
 
+// Ends the block from within a thread. Kernels own nothing, so leaving them by a jump loses nothing.
+[[noreturn]] void Stop(rg_host_thread* self) {
+  RunningBlock* block = BlockOf(self);
+  if (block->cooperative) block->fibers->Abandon(self, "stopped");
+  std::longjmp(block->stop, 1);
+}
+
 bool OnGlobalAccess(rg_host_thread* self, int argument, int64_t offset, int64_t bytes,
                     int element_bytes, bool write, int line) {
   RunningBlock* block = BlockOf(self);
+  if (block->check->full()) Stop(self);
   return block->check->Global(WhoIs(self, block->fibers->epoch()), argument, offset, bytes,
                               element_bytes, write, line);
 }
@@ -64,6 +75,7 @@ bool OnGlobalAccess(rg_host_thread* self, int argument, int64_t offset, int64_t 
 bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
                     bool write) {
   RunningBlock* block = BlockOf(self);
+  if (block->check->full()) Stop(self);
   const SharedArrays::Array* array = block->shared->At(data);
   return block->check->Shared(WhoIs(self, block->fibers->epoch()), *array, offset, bytes, write);
 }
@@ -101,6 +113,10 @@ absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
   return absl::OkStatus();
 }
 
+void RunPlainBlock(const rg_host_kernel& code, RunningBlock* block) {
+  if (block->check == nullptr || setjmp(block->stop) == 0) code.run_block(block);
+}
+
 // The order of blocks: first, first + stride, ... modulo their number.
 struct Order {
   int64_t first, stride;
@@ -121,6 +137,7 @@ HostLauncher& HostLauncher::operator=(HostLauncher&&) noexcept = default;
 
 absl::Status HostLauncher::Reserve(const HostKernel& kernel) {
   state_->data.reserve(kernel.code->arguments);
+  if (kernel.code->cooperative) state_->shared.Reserve();
   return state_->fibers.Reserve(kernel.code->threads);
 }
 
@@ -133,7 +150,7 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   State& state = *state_;
   state.data.clear();
   for (const HostArg& arg : args) state.data.push_back(arg.data);
-  if (code.checked) RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads));
+  if (code.checked) RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads, options));
 
   RunningBlock block;
   block.calls = &kCalls;
@@ -141,6 +158,7 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   block.fibers = &state.fibers;
   block.shared = &state.shared;
   block.check = code.checked ? &state.check : nullptr;
+  block.cooperative = code.cooperative;
   const Order block_order(options.seed, blocks);
   const Order thread_order(options.seed, threads);
   block.first_thread = code.checked ? static_cast<int>(thread_order.first) : 0;
@@ -148,24 +166,23 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   if (threads == 1) block.thread_stride = 1;
 
   absl::Status status;
-  for (int64_t i = 0, at = block_order.first; i < blocks; ++i) {
+  for (int64_t i = 0, at = block_order.first; i < blocks && status.ok(); ++i) {
     if (code.checked && state.check.full()) break;
     block.block = static_cast<int>(at);
     at = (at + block_order.stride) % blocks;
     if (!code.cooperative) {
-      code.run_block(&block);
+      RunPlainBlock(code, &block);
       continue;
     }
     state.shared.Clear();
-    if (!state.fibers.Run(code, &block, options.seed + static_cast<uint64_t>(i) * 0x9e37)) {
-      status = absl::InternalError(absl::StrCat("kernel ", kernel.name, ", block ", block.block,
-                                                ": ", state.fibers.stuck()));
-      break;
-    }
+    if (state.fibers.Run(code, &block, options.seed + static_cast<uint64_t>(i) * 0x9e37)) continue;
+    status = absl::InternalError(absl::StrCat("kernel ", kernel.name, ", block ", block.block, ": ",
+                                              state.fibers.stuck()));
   }
   if (!code.checked) return status;
-  absl::Status checked = state.check.EndLaunch(options.seed);
-  return status.ok() ? checked : status;
+  const absl::Status checked = state.check.EndLaunch();
+  if (status.ok() || checked.ok()) return status.ok() ? checked : status;
+  return absl::InternalError(absl::StrCat(status.message(), "; ", checked.message()));
 }
 
 void HostLauncher::MarkDefined(const void* data, int64_t bytes) {

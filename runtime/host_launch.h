@@ -39,6 +39,9 @@ struct HostKernel {
 
 struct HostLaunchOptions {
   uint64_t seed = 0;  // of the order of blocks and threads
+  // A checked launch that accesses memory more often is ended, as one that would never end: 2^31
+  // take about a minute.
+  int64_t most_accesses = int64_t{1} << 31;
 };
 
 // Keeps stacks and shared memory between launches, so that a launch of a fast build allocates

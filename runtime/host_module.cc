@@ -84,8 +84,10 @@ std::string WithItsKind(const KernelText& kernel) {
 }
 
 std::vector<std::string> Flags(const HostCompileOptions& options) {
+  std::string optimization = options.optimization;
+  if (optimization.empty()) optimization = options.check ? "-O0" : "-O1";
   std::vector<std::string> flags = {
-      "-std=c++20", options.optimization, "-fPIC", "-w",
+      "-std=c++20", optimization, "-fPIC", "-w",
       // One buffer may hold several types, such as a workspace.
       "-fno-strict-aliasing",
       // The same arithmetic on every machine, and no calls only to set errno.

@@ -21,7 +21,7 @@ struct HostCompileOptions {
   int warp = 32;             // threads of a warp, 32 or 64
   std::string compiler;      // name or path; empty: the one that built the library, or c++, g++,
                              // clang++ on the PATH, the first that is there
-  std::string optimization = "-O1";
+  std::string optimization;  // empty: -O1; -O0 for the checking build, where checks cost most
   int jobs = 0;              // compilers at once; 0: one a core, at most 8
   bool cache = true;         // look for and keep the result on disk
   std::string cache_dir;     // empty: ModuleCache::DefaultDirectory()

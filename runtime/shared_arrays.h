@@ -21,6 +21,10 @@ class SharedArrays {
     int element_bytes;
   };
 
+  void Reserve() {
+    if (memory_ == nullptr) memory_ = std::make_unique<Memory>();
+  }
+
   // Forgets all arrays; their bytes stay, so that a fast build sees what a GPU might.
   void Clear() { count_ = used_ = 0; }
 
@@ -29,7 +33,7 @@ class SharedArrays {
     for (int i = 0; i < count_; ++i) {
       if (arrays_[i].key == key) return &arrays_[i];
     }
-    if (memory_ == nullptr) memory_ = std::make_unique<Memory>();
+    Reserve();
     if (count_ == kMostArrays || bytes < 0 || bytes > kBytes - used_) return nullptr;
     arrays_[count_] = {key, name, used_, bytes, element_bytes};
     used_ += (bytes + 15) / 16 * 16;

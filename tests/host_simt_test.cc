@@ -364,7 +364,6 @@ TEST_CASE("a launch of a fast build allocates nothing once its kernel is reserve
   HostLauncher launcher;
   ExpectOk(launcher.Reserve(row_sum));
   ExpectOk(launcher.Reserve(pointwise));
-  ExpectOk(launcher.Run(row_sum, 20, 128, row_args));
   const int64_t before = AllocationCount();
   bool ok = true;
   for (uint64_t seed = 0; seed < 10; ++seed) {
@@ -657,6 +656,34 @@ TEST_CASE("a store to an argument that the launch only reads is reported and not
   std::vector<int32_t> y = {42};
   Expect(module->Launch("rg_last_block_wins", 1, 1, {In(y)}), {"only read", "argument 0"});
   CHECK(y[0] == 42);
+}
+
+TEST_CASE("a checked kernel that would never end is ended after so many accesses") {
+  const std::string source = R"(
+RG_KERNEL(rg_endless, 32, 1) {
+  RG_ARG(float, y, 0);
+  while (rg_load(y, RG_THREAD) == 0) {
+  }
+}
+RG_KERNEL(rg_endless_together, 32, 1) {
+  RG_ARG(float, y, 0);
+  RG_SHARED(float, s, 32);
+  s[RG_THREAD] = rg_load(y, RG_THREAD);
+  RG_BARRIER();
+  while (s[RG_THREAD] == 0) {
+  }
+}
+)";
+  const auto module = MustCompile(source, true);
+  HostLauncher launcher;
+  std::vector<float> y(32);
+  const std::vector<HostArg> args = {Out(y, HostContents::kDefined)};
+  for (const char* kernel : {"rg_endless", "rg_endless_together"}) {
+    HostLaunchOptions options;
+    options.most_accesses = 10000;
+    Expect(launcher.Run(*module->Find(kernel), 3, 32, args, options),
+           {kernel, "stopped after 10000 accesses"});
+  }
 }
 
 TEST_CASE("more shared memory than a block has is an error, not a crash") {
