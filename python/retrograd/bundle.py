@@ -5,9 +5,11 @@ strides; "gradient/<output index>": what PyTorch computed, dense and row-major. 
 graph, torch.
 """
 
-import pathlib
-import tempfile
+import json
 import os
+import pathlib
+import struct
+import tempfile
 
 import torch
 from safetensors import safe_open
@@ -21,7 +23,16 @@ def write(path, name, inputs, gradients):
     tensors = {f"input/{i}": t for i, t in inputs.items()}
     tensors |= {f"gradient/{i}": t.contiguous() for i, t in gradients.items()}
     metadata = {"format": FORMAT, "graph": name, "torch": torch.__version__}
-    write_atomically(path, save(tensors, metadata=metadata))
+    write_atomically(path, _sorted_header(save(tensors, metadata=metadata)))
+
+
+def _sorted_header(data):
+    """The file with its header's keys in order: safetensors leaves the metadata's order to chance,
+    and equal bundles shall be equal files. The length of the header stays."""
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return data[:8] + text.encode().ljust(length) + data[8 + length :]
 
 
 def read(path):

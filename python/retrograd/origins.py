@@ -3,10 +3,15 @@
 import os
 import re
 
+import torch
+
 from retrograd import schema
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_LIBRARY = os.sep + os.path.join("torch", "")  # frames inside PyTorch say little about the model
+# Frames inside PyTorch and this package say nothing about the model.
+_NOT_THE_MODEL = tuple(
+    os.path.join(os.path.dirname(os.path.abspath(file)), "") for file in (torch.__file__, __file__)
+)
 MAX_BYTES = 200
 
 
@@ -21,7 +26,7 @@ def display(text):
 def source_line(node):
     """"file.py:123" of the innermost frame of the model's own code, or ""."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [f for f in frames if _LIBRARY not in f[0]] or frames
+    own = [f for f in frames if not f[0].startswith(_NOT_THE_MODEL)]
     return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
@@ -62,3 +67,11 @@ def origin_of(node):
         source=display(source_line(node)),
         recomputed=node.meta.get("partitioner_tag") == "is_forward",
     )
+
+
+def renumber(origins):
+    """Numbers the instances of a graph's origins from 0, in autograd's order: its own numbers
+    count what the process did before."""
+    numbers = {n: i for i, n in enumerate(sorted({o.instance for o in origins}))}
+    for origin in origins:
+        origin.instance = numbers[origin.instance]

@@ -89,6 +89,7 @@ class _Translation:
             value = None if output.node is None else self.values[output.node]
             self._check_output(output, value)
             self.b.output(value, origins.display(output.name), output.strides)
+        origins.renumber(self.b.graph.origins)
         return self.b.graph, self.constants
 
     def _input(self, placeholder):
