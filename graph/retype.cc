@@ -1,0 +1,39 @@
+#include "graph/retype.h"
+
+#include "graph/rewriter.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+// A dtype attribute that names a floating dtype (of cast, full, iota, matmul) names fp64.
+Attrs Retyped(const Attrs& attrs) {
+  Attrs retyped = attrs;
+  const std::optional<DType> dtype = DTypeByName(attrs.String("dtype"));
+  if (dtype.has_value() && IsFloat(*dtype)) retyped.Set("dtype", std::string(Name(DType::kFp64)));
+  return retyped;
+}
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> RetypeToFloat64(const BackwardGraph& graph) {
+  Rewriter rewriter(graph);
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    const NodeId id{i};
+    const Node& node = graph.node(id);
+    rewriter.UseOrigin(id);
+    ValueId first;
+    if (node.input != nullptr) {
+      TensorType type = node.results[0];
+      if (IsFloat(type.dtype)) type.dtype = DType::kFp64;
+      first = rewriter.builder().Input(std::move(type), *node.input);
+    } else {
+      first = rewriter.builder().Add(node.op, rewriter.NewOperands(id), Retyped(node.attrs));
+    }
+    RG_RETURN_IF_ERROR(rewriter.builder().status());
+    for (uint32_t r = 0; r < node.results.size(); ++r) rewriter.Set({id, r}, {first.node, r});
+  }
+  return rewriter.Finish();
+}
+
+}  // namespace retrograd
