@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/build.h"
+#include "graph/reference.h"
 
 namespace retrograd {
 
@@ -25,14 +26,6 @@ bool Lifetime::OverBefore(uint32_t step, const HappensBefore& order) const {
     if (order.Known(step, static_cast<int>(s)) < used_through[s]) return false;
   }
   return true;
-}
-
-std::vector<NodeId> InputNodes(const BackwardGraph& graph) {
-  std::vector<NodeId> inputs;
-  for (uint32_t n = 0; n < graph.num_nodes(); ++n) {
-    if (graph.pattern(NodeId{n}) == Pattern::kInput) inputs.push_back(NodeId{n});
-  }
-  return inputs;
 }
 
 std::vector<StoredValue> StoredValues(const BackwardGraph& graph, const FusionPlan& plan,

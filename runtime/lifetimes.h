@@ -42,9 +42,6 @@ std::vector<StoredValue> StoredValues(const BackwardGraph& graph, const FusionPl
 
 Lifetime LifetimeOf(const StoredValue& value, const HappensBefore& order, int streams);
 
-// Numbers of the graph's input nodes, in node order.
-std::vector<NodeId> InputNodes(const BackwardGraph& graph);
-
 }  // namespace retrograd
 
 #endif  // RETROGRAD_RUNTIME_LIFETIMES_H_

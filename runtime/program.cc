@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "graph/reference.h"
 #include "graph/status.h"
 #include "runtime/commands.h"
 #include "runtime/group_uses.h"
-#include "runtime/lifetimes.h"
 
 namespace retrograd {
 
