@@ -1,0 +1,228 @@
+// The planner: what it promises of every plan, and that its search finds the optimum.
+#include "fusion/planner.h"
+
+#include <functional>
+
+#include "fusion/layouts.h"
+#include "fusion/limits.h"
+#include "fusion/regions.h"
+#include "graph/text.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tests/support/random_graph.h"
+
+namespace retrograd {
+namespace {
+
+DeviceSpec H200() {
+  auto spec = LoadDeviceSpec("h200");
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+TEST_CASE("every device spec that comes with the library loads, and says where each number is from") {
+  const std::vector<std::string> names = DeviceSpecNames();
+  CHECK(names == std::vector<std::string>{"h100", "h200", "mi250x", "mi300x"});
+  for (const std::string& name : names) CHECK(LoadDeviceSpec(name).status().ToString() == "OK");
+  CHECK(LoadDeviceSpec("h200")->calibrated);
+  CHECK_FALSE(LoadDeviceSpec("mi300x")->calibrated);
+}
+
+TEST_CASE("a spec with a missing number, a missing source or bad text is refused by name") {
+  auto refusal = [](absl::string_view text) {
+    return std::string(ParseDeviceSpec(text, "mine").status().message());
+  };
+  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\"").find("sms is 0") != std::string::npos);
+  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\" sms { value: 3 }").find("no source") !=
+        std::string::npos);
+  CHECK(refusal("name: \"x\" vendor: \"intel\" arch: \"xe\"").find("vendor") != std::string::npos);
+  CHECK(refusal("sms {").find("line 1") != std::string::npos);
+  CHECK(LoadDeviceSpec("h300").status().message().find("h200") != absl::string_view::npos);
+}
+
+TEST_CASE("plans of random graphs verify, and the same graph gives the same plan") {
+  const DeviceSpec device = H200();
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const BackwardGraph graph = RandomGraph(seed);
+    INFO("seed " << seed << "\n" << Print(graph));
+    auto planned = PlanFusion(graph, device);
+    REQUIRE(planned.status().ToString() == "OK");
+    CHECK(planned->graph.Verify().ToString() == "OK");
+    CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+    auto again = PlanFusion(graph, device);
+    CHECK(again->plan.Print(again->graph) == planned->plan.Print(planned->graph));
+  }
+}
+
+TEST_CASE("a plan never costs more than every op in a kernel of its own") {
+  const DeviceSpec device = H200();
+  for (uint32_t seed = 100; seed <= 130; ++seed) {
+    auto planned = PlanFusion(RandomGraph(seed), device);
+    REQUIRE(planned.ok());
+    INFO("seed " << seed);
+    CHECK(planned->plan.summary.price_ps <= planned->plan.summary.unfused_ps);
+    CHECK(planned->plan.summary.bound_ps <= planned->plan.summary.price_ps);
+  }
+}
+
+// All partitions of the atoms into groups, by brute force: each group a downset step.
+int64_t BruteForce(const std::vector<Atom>& atoms, RegionSearch& search, const GroupPricer& pricer) {
+  const int n = static_cast<int>(atoms.size());
+  std::vector<int64_t> best(size_t{1} << n, -1);
+  best[0] = 0;
+  for (uint64_t done = 0; done + 1 < best.size(); ++done) {
+    if (best[done] < 0) continue;
+    const uint64_t rest = (best.size() - 1) & ~done;
+    for (uint64_t set = rest; set != 0; set = (set - 1) & rest) {
+      bool closed = true, connected = true;
+      uint64_t reached = set & -set, before = 0;
+      for (int i = 0; i < n; ++i) {
+        if (!(set >> i & 1)) continue;
+        for (int p : atoms[i].predecessors) closed = closed && ((done | set) >> p & 1);
+      }
+      while (reached != before) {
+        before = reached;
+        for (int i = 0; i < n; ++i) {
+          if (!(reached >> i & 1)) continue;
+          for (int x : atoms[i].neighbours) {
+            if (set >> x & 1) reached |= uint64_t{1} << x;
+          }
+        }
+      }
+      connected = reached == set;
+      if (!closed || !connected) continue;
+      const GroupPrice& price = search.PriceOf(set);
+      if (!price.feasible) continue;
+      const int64_t cost = best[done] + price.ps + ((set & (set - 1)) != 0 ? pricer.Margin(price.ps) : 0);
+      int64_t& slot = best[done | set];
+      if (slot < 0 || cost < slot) slot = cost;
+    }
+  }
+  return best.back();
+}
+
+TEST_CASE("the search finds what brute force over all legal partitions finds") {
+  const DeviceSpec device = H200();
+  auto limits = Limits::Make(device, {});
+  int compared = 0;
+  for (uint32_t seed = 1; seed <= 80; ++seed) {
+    auto lowered = Lower(RandomGraph(seed, {.max_ops = 14, .max_elements = 1 << 20}));
+    REQUIRE(lowered.ok());
+    const std::vector<Layout> layouts = AssignLayouts(*lowered);
+    const Consumers consumers(*lowered);
+    const GroupPricer pricer(*lowered, layouts, consumers, device, *limits, {});
+    for (const Region& region : FindRegions(*lowered, consumers, std::vector<bool>(lowered->num_nodes()))) {
+      const std::vector<Atom> atoms = FindAtoms(region, pricer, /*contract=*/false);
+      if (atoms.size() > 9) continue;
+      RegionSearch search(atoms, pricer, {});
+      const Partition found = search.Solve();
+      INFO("seed " << seed << ", " << atoms.size() << " atoms");
+      REQUIRE(found.exact);
+      RegionSearch oracle(atoms, pricer, {});
+      CHECK(found.cost_ps == BruteForce(atoms, oracle, pricer));
+      compared += atoms.size() > 2;
+    }
+  }
+  CHECK(compared > 20);  // not all regions were trivial
+}
+
+BackwardGraph NormBackward(int64_t rows, int64_t columns, DType dtype) {
+  GraphBuilder b("norm");
+  const ValueId dy = b.Input({dtype, {rows, columns}}, {.name = "dy", .kind = InputKind::kTangent, .alignment = 16});
+  const ValueId x = b.Input({dtype, {rows, columns}}, {.name = "x", .alignment = 16});
+  const ValueId rstd = b.Input({DType::kFp32, {rows, 1}}, {.name = "rstd", .alignment = 16});
+  const ValueId w = b.Input({DType::kFp32, {columns}}, {.name = "w", .alignment = 16});
+  const ValueId g = b.Add(Op::rms_norm_backward, {b.Cast(dy, DType::kFp32), b.Cast(x, DType::kFp32), rstd, w});
+  b.Output(b.Cast(g, dtype), "dx");
+  b.Output({g.node, 1}, "dw");
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  return *graph;
+}
+
+TEST_CASE("dx and dweight of a norm share one pass over x and dy") {
+  auto planned = PlanFusion(NormBackward(16384, 4096, DType::kBf16), H200());
+  REQUIRE(planned.ok());
+  REQUIRE(planned->plan.groups.size() == 1);
+  const Group& group = planned->plan.groups[0];
+  CHECK(std::get<KernelBody>(group.body).schedule.kind == Template::kRowColumn);
+  CHECK(std::get<KernelBody>(group.body).spill_bytes == 0);
+  // x, dy and dx once each in bf16, and little else.
+  CHECK(group.read_bytes + group.written_bytes < 3 * 2 * 16384 * 4096 * 1.01);
+}
+
+TEST_CASE("a schedule that would spill is refused, and the refusal names registers and price") {
+  auto planned = PlanFusion(NormBackward(98304, 512, DType::kBf16), H200());
+  REQUIRE(planned.ok());
+  bool shown = false;
+  for (const Decision& d : planned->plan.decisions) {
+    if (d.limit != "registers") continue;
+    shown = true;
+    REQUIRE(d.alternatives.size() == 1);
+    CHECK(d.alternatives[0].registers > 255);
+    CHECK(d.alternatives[0].spill_bytes > 0);
+    CHECK(d.alternatives[0].price_ps > d.together_ps);
+  }
+  CHECK(shown);
+}
+
+TEST_CASE("no kernel of the captured full-size transformers is predicted to spill") {
+  for (const char* name : {"golf_plain_b48", "golf_gpt_34m_b32"}) {
+    auto graph = BuildModel(name);
+    REQUIRE(graph.status().ToString() == "OK");
+    auto planned = PlanFusion(*graph, H200(), {.decisions = false});
+    REQUIRE(planned.ok());
+    CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+    for (const Group& group : planned->plan.groups) {
+      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      if (kernel != nullptr) CHECK(kernel->spill_bytes == 0);
+    }
+  }
+}
+
+TEST_CASE("names that do not exist cannot be disabled or tightened") {
+  const BackwardGraph graph = NormBackward(64, 64, DType::kFp32);
+  const auto disable = PlanFusion(graph, H200(), {.disable = {"vectorisation"}});
+  CHECK(disable.status().message().find("vectorization") != absl::string_view::npos);
+  const auto tighten = PlanFusion(graph, H200(), {.disable = {}, .tighten = {"register"}});
+  CHECK(tighten.status().message().find("registers") != absl::string_view::npos);
+}
+
+TEST_CASE("each limit refuses something when it is tightened, and the plan still verifies") {
+  const BackwardGraph graph = NormBackward(4096, 1024, DType::kFp32);
+  const DeviceSpec device = H200();
+  const int64_t kernels = PlanFusion(graph, device)->plan.summary.kernels;
+  for (const char* name : {"ops", "reductions", "stores", "mixed_reductions"}) {
+    INFO(name);
+    auto planned = PlanFusion(graph, device, {.disable = {}, .tighten = {name}});
+    REQUIRE(planned.ok());
+    CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+    CHECK(planned->plan.summary.kernels > kernels);
+  }
+}
+
+TEST_CASE("the checker catches a plan that lost an op, swapped groups or reads too early") {
+  auto graph = BuildModel("golf_tiny");
+  REQUIRE(graph.ok());
+  auto planned = PlanFusion(*graph, H200(), {.decisions = false});
+  REQUIRE(planned.ok());
+  const BackwardGraph& g = planned->graph;
+  auto broken = [&](const std::function<void(FusionPlan&)>& damage) {
+    FusionPlan plan = planned->plan;
+    damage(plan);
+    return std::string(plan.Verify(g).message()).substr(0, 2);
+  };
+  CHECK(broken([](FusionPlan& p) { p.groups[3].nodes.pop_back(); }) == "P1");
+  CHECK(broken([](FusionPlan& p) { p.groups[3].nodes.push_back(p.groups[5].nodes[0]); }) == "P1");
+  CHECK(broken([&](FusionPlan& p) {
+          std::reverse(p.groups.begin(), p.groups.end());
+          for (size_t i = 0; i < p.groups.size(); ++i) {
+            for (NodeId id : p.groups[i].nodes) p.group_of[Index(id)] = GroupId{uint32_t(i)};
+          }
+        }) == "P2");
+  CHECK(broken([](FusionPlan& p) { p.groups.back().inputs.clear(); }) == "P3");
+  CHECK(broken([](FusionPlan& p) { p.groups[0].outputs.clear(); })[0] == 'P');
+}
+
+}  // namespace
+}  // namespace retrograd

@@ -1,0 +1,44 @@
+// Runs a graph the whole way on the host (plan, emit, schedule, memory, compile, execute) with
+// inputs and outputs as plain doubles, so that tests can compare with the reference.
+#ifndef RETROGRAD_TESTS_SUPPORT_RUN_PLAN_H_
+#define RETROGRAD_TESTS_SUPPORT_RUN_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion/planner.h"
+#include "graph/reference.h"
+#include "runtime/compile.h"
+#include "runtime/host_device.h"
+#include "runtime/program.h"
+
+namespace retrograd {
+
+struct RunSetup {
+  std::string device = "h200";
+  PlanOptions plan;
+  CompileOptions compile;
+  HostDeviceOptions host;
+  ProgramOptions program;
+};
+
+struct RunResult {
+  Planned planned;
+  std::vector<Values> outputs;  // dense row-major; empty for an absent output
+};
+
+absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
+                                    const RunSetup& setup);
+
+// The graph with every floating value fp64: casts between floating types become copies of nothing.
+BackwardGraph RetypedToFloat64(const BackwardGraph& graph);
+
+// Dense row-major values as the bytes of a strided tensor whose first element is the first byte.
+std::vector<char> Pack(const TensorType& type, const std::vector<int64_t>& strides,
+                       const Values& values);
+Values Unpack(const TensorType& type, const std::vector<int64_t>& strides,
+              const std::vector<char>& bytes);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TESTS_SUPPORT_RUN_PLAN_H_
