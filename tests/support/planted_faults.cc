@@ -37,7 +37,13 @@ absl::string_view LineAt(absl::string_view source, size_t at) {
   return source.substr(begin, source.find('\n', at) - begin);
 }
 
-// Comparisons `< 123` of guards.
+// A loop that counts from 0 one by one, as over a thread's registers.
+bool IsCountingLoop(absl::string_view line) {
+  return absl::StartsWith(line, "for ") && absl::StrContains(line, " = 0;") &&
+         absl::StrContains(line, "; ++");
+}
+
+// Comparisons `< 123` of guards and of strided loops.
 std::vector<Edit> Bounds(absl::string_view source) {
   constexpr absl::string_view kLess = " < ";
   std::vector<Edit> edits;
@@ -47,7 +53,7 @@ std::vector<Edit> Bounds(absl::string_view source) {
       continue;
     }
     const absl::string_view line = absl::StripLeadingAsciiWhitespace(LineAt(source, at));
-    if (absl::StartsWith(line, "for ") || absl::StartsWith(line, "//")) continue;
+    if (IsCountingLoop(line) || absl::StartsWith(line, "//")) continue;
     edits.push_back({at, number, " <= "});
   }
   return edits;

@@ -11,8 +11,8 @@ namespace retrograd {
 
 enum class PlantedFault {
   kRemovedBarrier,       // RG_BARRIER() gone
-  kOffByOneBound,        // a guard `i < 1000` lets 1000 through; loops are left alone, since they
-                         // also count registers, of which nobody knows the bounds
+  kOffByOneBound,        // a guard or strided loop with `i < 1000` lets 1000 through; loops that
+                         // count one by one are left alone, since they count registers, too
   kUninitialisedShared,  // a store to an array of RG_SHARED gone
 };
 
