@@ -1,0 +1,51 @@
+// What every command does first: from the names on the command line to a plan, with a word on
+// stderr when it takes longer than a person waits without one.
+#ifndef RETROGRAD_TOOLS_PIPELINE_H_
+#define RETROGRAD_TOOLS_PIPELINE_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "fusion/planner.h"
+
+namespace retrograd {
+
+// Says on stderr which step is running, once two seconds have passed since the first one began.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void Step(std::string what);  // "planning golf_tiny for h200"
+  double Seconds() const;       // since the last Step
+
+ private:
+  struct State;
+  State* state_;
+};
+
+// Options that the planning commands share, as given on the command line.
+struct PlanArguments {
+  std::string graph;
+  std::string spec = "h200";
+  std::vector<std::string> disable, tighten;
+  uint64_t random_plan = 0;  // not 0: any legal plan by this seed
+};
+
+struct PlannedGraph {
+  BackwardGraph original;
+  DeviceSpec spec;
+  Planned planned;
+};
+
+absl::StatusOr<PlannedGraph> OpenAndPlan(const PlanArguments& arguments, Progress* progress);
+
+// One line for the user: "retrograd: <message>" on stderr. Returns the exit status 1.
+int Report(absl::string_view tool, const absl::Status& status);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_PIPELINE_H_

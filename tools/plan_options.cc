@@ -1,0 +1,34 @@
+#include "tools/plan_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace retrograd {
+
+void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option) {
+  std::string features, limits;
+  for (const Feature& f : kFeatures) absl::StrAppend(&features, " ", f.name);
+  for (const Limit& l : kLimits) absl::StrAppend(&limits, " ", l.name);
+  command->add_option("graph", arguments->graph, "A graph's file or a model's name")
+      ->required()
+      ->type_name("GRAPH");
+  command
+      ->add_option(spec_option, arguments->spec,
+                   absl::StrCat("Device to plan for: ", absl::StrJoin(DeviceSpecNames(), ", "),
+                                " or a .textproto file"))
+      ->capture_default_str();
+  command
+      ->add_option("--disable", arguments->disable,
+                   absl::StrCat("Switch off one of:", features, "; repeatable"))
+      ->allow_extra_args(false);
+  command
+      ->add_option("--tighten", arguments->tighten,
+                   absl::StrCat("Lower one of the limits:", limits, "; repeatable"))
+      ->allow_extra_args(false);
+  command->add_option("--random-plan", arguments->random_plan,
+                      "Any legal plan, drawn by this seed, instead of the best one");
+}
+
+}  // namespace retrograd

@@ -1,0 +1,20 @@
+// The options that every planning command takes.
+#ifndef RETROGRAD_TOOLS_PLAN_OPTIONS_H_
+#define RETROGRAD_TOOLS_PLAN_OPTIONS_H_
+
+#include <string>
+
+#include "tools/pipeline.h"
+
+namespace CLI {
+class App;
+}
+
+namespace retrograd {
+
+// GRAPH, the spec under the given option name, --disable, --tighten, --random-plan.
+void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_PLAN_OPTIONS_H_

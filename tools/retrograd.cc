@@ -1,0 +1,85 @@
+// The command line: run, kernels, models, dump.
+#include <CLI/CLI.hpp>
+
+#include "tools/listings.h"
+#include "tools/plan_options.h"
+#include "tools/run.h"
+
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  retrograd models
+  retrograd run golf_tiny --check
+  retrograd run step.bwd.pb --inputs step.safetensors --spec h200 --device host --check
+  retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
+  retrograd kernels golf_tiny --dialect cuda
+  retrograd dump mlp:layers=2 --stage plan --stage memory
+
+GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
+
+constexpr char kRunNote[] =
+    R"(With --check each gradient's error against the recorded one is printed,
+  ||g - ref|| / max(||ref||, 1e-5 x norm of all gradients),
+and the exit status is 0 only if all are within the tolerance: 1e-5 for a graph that is fp32
+throughout (sums in another order), 2e-2 if it has bf16 or fp16 values (the framework rounds every
+intermediate result to bf16, a fused kernel keeps it in fp32; 2e-2 is five units in the last place).
+Gradients whose own norm is below the floor are mathematically zero or close; they are listed apart.)";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using retrograd::AddPlanOptions;
+  CLI::App app("Plans and runs the backward graphs of training steps.", "retrograd");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+
+  retrograd::RunArguments run;
+  CLI::App* run_command = app.add_subcommand("run", "Run a graph's generated kernels");
+  AddPlanOptions(run_command, &run.plan, "--spec");
+  run_command->add_option("--inputs", run.inputs,
+                          "Bundle (.safetensors) of inputs; default: the one beside the graph");
+  run_command->add_option("--device", run.device, "Where to run: host")->capture_default_str();
+  run_command->add_flag("--check", run.check, "Compare with the recorded gradients");
+  run_command->add_flag("--sanitize", run.sanitize,
+                        "Kernels built with checks of every access, barrier and shuffle (slow)");
+  run_command->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16")
+      ->capture_default_str();
+  run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
+                        "Give every stored value bytes of its own");
+  run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")
+      ->check(CLI::IsMember({32, 64}))
+      ->capture_default_str();
+  run_command->add_option("--seed", run.seed,
+                          "Draws every order that is free: of blocks, threads and steps");
+  run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
+  run_command->footer(kRunNote);
+
+  retrograd::PlanArguments kernels;
+  std::string dialect = "cuda";
+  bool prelude = false;
+  CLI::App* kernels_command =
+      app.add_subcommand("kernels", "Print the sources of a plan's kernels");
+  AddPlanOptions(kernels_command, &kernels, "--spec");
+  kernels_command->add_option("--dialect", dialect, "cuda, hip or host")->capture_default_str();
+  kernels_command->add_flag("--prelude", prelude, "With the prelude that makes them compile");
+
+  CLI::App* models_command = app.add_subcommand("models", "List the graphs that have a name");
+
+  retrograd::PlanArguments dump;
+  std::vector<std::string> stages;
+  int dump_streams = 1;
+  CLI::App* dump_command = app.add_subcommand("dump", "Print what each stage makes of a graph");
+  AddPlanOptions(dump_command, &dump, "--spec");
+  dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");
+  dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  if (run_command->parsed()) return retrograd::RunCommand(run);
+  if (kernels_command->parsed()) return retrograd::KernelsCommand(kernels, dialect, prelude);
+  if (models_command->parsed()) return retrograd::ModelsCommand();
+  return retrograd::DumpCommand(dump, stages, dump_streams);
+}

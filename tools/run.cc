@@ -1,0 +1,233 @@
+#include "tools/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/reference.h"
+#include "graph/status.h"
+#include "models/models.h"
+#include "runtime/bundle.h"
+#include "runtime/group_uses.h"
+#include "runtime/host_device.h"
+#include "runtime/program.h"
+#include "tools/element_values.h"
+#include "tools/gradient_errors.h"
+
+namespace retrograd {
+namespace {
+
+// Device memory for the graph's inputs and outputs.
+class Buffers {
+ public:
+  explicit Buffers(Device* device) : device_(device) {}
+  ~Buffers() {
+    for (void* p : all_) device_->Free(p);
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) {
+    RG_ASSIGN_OR_RETURN(void* p, device_->Allocate(std::max<int64_t>(bytes, 1)));
+    all_.push_back(p);
+    return p;
+  }
+
+ private:
+  Device* device_;
+  std::vector<void*> all_;
+};
+
+std::vector<int64_t> StridesOr(const std::vector<int64_t>& strides, const Shape& shape) {
+  return strides.empty() ? DenseStrides(shape) : strides;
+}
+
+// Each input's bytes from the bundle, in device memory.
+absl::StatusOr<std::vector<const void*>> UploadInputs(const BackwardGraph& graph,
+                                                      const Bundle& bundle, Device* device,
+                                                      Buffers* buffers) {
+  std::vector<const void*> inputs;
+  for (NodeId id : InputNodes(graph)) {
+    const Node& node = graph.node(id);
+    const TensorType& type = node.results[0];
+    const std::string name = absl::StrCat("input/", Index(id));
+    const BundleTensor* tensor = bundle.Find(name);
+    const int64_t span = SpanElements(type.shape, StridesOr(node.input->strides, type.shape));
+    if (tensor == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the bundle has no \"%s\" (%s); was it recorded for this graph?", name,
+                          node.input->name));
+    }
+    if (tensor->type.elements() != span || tensor->type.dtype != type.dtype) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "\"%s\" of the bundle is %s, but the graph's input %s spans %d elements of %s", name,
+          tensor->type.Print(), node.input->name, span, Name(type.dtype)));
+    }
+    const int64_t bytes = span * SizeBytes(type.dtype);
+    RG_ASSIGN_OR_RETURN(void* data, buffers->Allocate(bytes));
+    RG_RETURN_IF_ERROR(device->CopyIn(data, bundle.Bytes(*tensor).data(), bytes));
+    inputs.push_back(data);
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<void*>> AllocateOutputs(const BackwardGraph& graph, Buffers* buffers) {
+  std::vector<void*> outputs;
+  for (const GraphOutput& output : graph.outputs()) {
+    outputs.push_back(nullptr);
+    if (!output.value) continue;
+    const TensorType& type = graph.type(*output.value);
+    const int64_t span = SpanElements(type.shape, StridesOr(output.strides, type.shape));
+    RG_ASSIGN_OR_RETURN(outputs.back(), buffers->Allocate(span * SizeBytes(type.dtype)));
+  }
+  return outputs;
+}
+
+// Output number o, row-major, as doubles.
+absl::StatusOr<std::vector<double>> ReadOutput(const BackwardGraph& graph, size_t o,
+                                               const void* data, Device* device) {
+  const GraphOutput& output = graph.outputs()[o];
+  const TensorType& type = graph.type(*output.value);
+  const std::vector<int64_t> strides = StridesOr(output.strides, type.shape);
+  std::string bytes(static_cast<size_t>(SpanElements(type.shape, strides) * SizeBytes(type.dtype)),
+                    '\0');
+  RG_RETURN_IF_ERROR(device->CopyOut(bytes.data(), data, static_cast<int64_t>(bytes.size())));
+  return ElementValues(bytes, type, strides);
+}
+
+absl::StatusOr<std::vector<Gradient>> Compare(const BackwardGraph& graph, const Bundle& bundle,
+                                              absl::Span<void* const> outputs, Device* device) {
+  std::vector<Gradient> gradients;
+  for (size_t o = 0; o < graph.outputs().size(); ++o) {
+    const GraphOutput& output = graph.outputs()[o];
+    if (!output.value) continue;
+    const std::string key = absl::StrCat("gradient/", o);
+    const BundleTensor* tensor = bundle.Find(key);
+    const TensorType& type = graph.type(*output.value);
+    if (tensor == nullptr || tensor->type.shape != type.shape) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the bundle has no \"%s\" of shape %s (gradient of %s); record one with bundle=True", key,
+          type.Print(), output.name));
+    }
+    Gradient gradient{.name = output.name.empty() ? key : output.name};
+    RG_ASSIGN_OR_RETURN(gradient.computed, ReadOutput(graph, o, outputs[o], device));
+    gradient.recorded =
+        ElementValues(bundle.Bytes(*tensor), tensor->type, DenseStrides(tensor->type.shape));
+    gradients.push_back(std::move(gradient));
+  }
+  return gradients;
+}
+
+absl::Status SaveGradients(const BackwardGraph& graph, absl::Span<void* const> outputs,
+                           Device* device, const std::string& path) {
+  Bundle bundle;
+  for (size_t o = 0; o < graph.outputs().size(); ++o) {
+    const GraphOutput& output = graph.outputs()[o];
+    if (!output.value) continue;
+    const TensorType& type = graph.type(*output.value);
+    std::string dense(static_cast<size_t>(type.size_bytes()), '\0');
+    RG_RETURN_IF_ERROR(device->CopyStrided(0, type.dtype, type.shape, dense.data(),
+                                           DenseStrides(type.shape), outputs[o],
+                                           StridesOr(output.strides, type.shape)));
+    bundle.Add(absl::StrCat("gradient/", o), type, dense);
+  }
+  return SaveBundle(bundle, path);
+}
+
+// Prints the table; true if every gradient is within the tolerance.
+bool PrintErrors(const std::vector<Gradient>& gradients, double tolerance) {
+  const std::vector<GradientError> errors = GradientErrors(gradients, tolerance);
+  std::printf("  error     gradient\n");
+  double worst = 0;
+  size_t below = 0, wrong = 0;
+  for (const GradientError& e : errors) {
+    if (e.below_floor) {
+      ++below;
+    } else {
+      std::printf("  %-8.2g  %s%s\n", e.error, e.name.c_str(),
+                  e.ok ? "" : "   <-- beyond the tolerance");
+    }
+    if (!e.ok) ++wrong;
+    worst = std::isnan(e.error) ? e.error : std::max(worst, e.error);
+  }
+  if (below > 0) {
+    std::printf("  below the floor of %g x the norm of all gradients, error relative to it:\n",
+                kFloorShare);
+    for (const GradientError& e : errors) {
+      if (!e.below_floor) continue;
+      std::printf("  %-8.2g  %s (norm %.2g)%s\n", e.error, e.name.c_str(), e.norm,
+                  e.ok ? "" : "   <-- beyond the tolerance");
+    }
+  }
+  std::printf("%zu gradients, largest error %.2g, tolerance %g (%s): %s\n", errors.size(), worst,
+              tolerance, tolerance < 1e-3 ? "fp32 throughout" : "bf16 or fp16 values",
+              wrong == 0 ? "ok" : absl::StrCat(wrong, " wrong").c_str());
+  return wrong == 0;
+}
+
+absl::StatusOr<std::string> BundlePath(const RunArguments& arguments) {
+  if (!arguments.inputs.empty()) return arguments.inputs;
+  const std::optional<std::string> recorded = RecordedBundle(arguments.plan.graph);
+  if (recorded) return *recorded;
+  return absl::NotFoundError(absl::StrCat(
+      "no inputs are recorded beside ", arguments.plan.graph,
+      "; give a bundle with --inputs FILE.safetensors (export_backward(..., bundle=True) writes "
+      "one)"));
+}
+
+absl::StatusOr<int> Run(const RunArguments& arguments) {
+  if (arguments.device != "host") {
+    return absl::UnimplementedError(
+        absl::StrCat("--device ", arguments.device, ": this build runs on \"host\" only"));
+  }
+  RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
+  Progress progress;
+  RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
+  RG_ASSIGN_OR_RETURN(const Bundle bundle, LoadBundle(bundle_path));
+
+  progress.Step("compiling the kernels");
+  CompileOptions options;
+  options.schedule = {.streams = arguments.streams, .chip_blocks = graph.spec.sms};
+  options.memory.reuse = arguments.memory_reuse;
+  RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
+                      Compile(graph.planned.graph, graph.planned.plan, options));
+  HostDeviceOptions host{.seed = arguments.seed};
+  host.compile.check = arguments.sanitize;
+  host.compile.warp = arguments.warp;
+  const std::unique_ptr<Device> device = MakeHostDevice(host);
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                      Program::Load(compiled, device.get(), {.order_seed = arguments.seed}));
+
+  Buffers buffers(device.get());
+  RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
+                      UploadInputs(graph.original, bundle, device.get(), &buffers));
+  RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph.original, &buffers));
+  progress.Step(absl::StrCat("running ", arguments.plan.graph));
+  RG_RETURN_IF_ERROR(program->Run(inputs, outputs));
+  RG_RETURN_IF_ERROR(device->Synchronize());
+
+  const PlanSummary& summary = graph.planned.plan.summary;
+  std::printf("%s: %d ops in %d kernels and calls planned for %s, run on %s; arena %.2f MiB\n",
+              arguments.plan.graph.c_str(), static_cast<int>(summary.ops),
+              static_cast<int>(summary.kernels), graph.spec.name.c_str(), arguments.device.c_str(),
+              static_cast<double>(program->arena_bytes()) / (1 << 20));
+  if (!arguments.save.empty()) {
+    RG_RETURN_IF_ERROR(SaveGradients(graph.original, outputs, device.get(), arguments.save));
+  }
+  if (!arguments.check) return 0;
+  RG_ASSIGN_OR_RETURN(const std::vector<Gradient> gradients,
+                      Compare(graph.original, bundle, outputs, device.get()));
+  return PrintErrors(gradients, ToleranceFor(graph.original)) ? 0 : 1;
+}
+
+}  // namespace
+
+int RunCommand(const RunArguments& arguments) {
+  absl::StatusOr<int> exit_status = Run(arguments);
+  return exit_status.ok() ? *exit_status : Report("retrograd", exit_status.status());
+}
+
+}  // namespace retrograd

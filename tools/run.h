@@ -1,0 +1,30 @@
+// `retrograd run`: plans a graph for one device, runs the generated kernels on another, and
+// compares the gradients with recorded ones.
+#ifndef RETROGRAD_TOOLS_RUN_H_
+#define RETROGRAD_TOOLS_RUN_H_
+
+#include <string>
+
+#include "tools/pipeline.h"
+
+namespace retrograd {
+
+struct RunArguments {
+  PlanArguments plan;
+  std::string inputs;  // a bundle; empty: the one recorded beside the graph
+  std::string device = "host";
+  std::string save;       // where to write the computed gradients; empty: nowhere
+  bool check = false;     // compare with the recorded gradients
+  bool sanitize = false;  // the checking build of the host kernels
+  bool memory_reuse = true;
+  int streams = 1;
+  int warp = 32;
+  uint64_t seed = 0;  // of every order that is free: blocks, threads, steps
+};
+
+// The exit status: 0 if everything ran and, with check, every gradient is within the tolerance.
+int RunCommand(const RunArguments& arguments);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_RUN_H_
