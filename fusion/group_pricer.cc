@@ -201,6 +201,15 @@ std::vector<RefusedSchedule> GroupPricer::Refused(absl::Span<const NodeId> ops) 
   return refused;
 }
 
+// Bytes that a stored value really takes: fewer than its elements where strides are 0.
+int64_t GroupPricer::StoredBytes(ValueId v) const {
+  const TensorType& type = graph_.type(v);
+  const std::vector<int64_t>& strides = layouts_[graph_.value_index(v)].strides;
+  int64_t span = 1;
+  for (size_t i = 0; i < strides.size(); ++i) span += (type.shape[i] - 1) * strides[i];
+  return std::min(type.elements(), std::max<int64_t>(span, 0)) * SizeBytes(type.dtype);
+}
+
 int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
   int64_t bytes = 0;
   std::vector<ValueId> read;
@@ -210,14 +219,17 @@ int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
       stored = stored || !std::binary_search(ops.begin(), ops.end(), user);
     }
     if (stored) bytes += graph_.type(id).size_bytes();
-    // What a view or a gather touches of an input may be little: only plain reads count.
-    if (graph_.pattern(id) != Pattern::kPointwise && graph_.pattern(id) != Pattern::kReduction) continue;
+    // What a view or a gather touches of an input may be little, and so may what a slice reads of
+    // an op that is not stored: only plain reads of what is surely computed whole count.
+    const bool whole = (graph_.pattern(id) == Pattern::kPointwise && stored) ||
+                       graph_.pattern(id) == Pattern::kReduction;
+    if (!whole) continue;
     for (ValueId v : graph_.operands(id)) {
       if (IsConstant(graph_, v.node) || graph_.pattern(v.node) == Pattern::kView) continue;
       if (std::binary_search(ops.begin(), ops.end(), v.node)) continue;
       if (std::find(read.begin(), read.end(), v) != read.end()) continue;
       read.push_back(v);
-      bytes += graph_.type(v).size_bytes();
+      bytes += StoredBytes(v);
     }
   }
   return device_.launch_graph_ps + TransferPs(bytes, device_.hbm_bytes_per_s);

@@ -76,6 +76,7 @@ class GroupPricer {
 
  private:
   KernelOutcome Build(absl::Span<const NodeId> ops) const;
+  int64_t StoredBytes(ValueId v) const;
   ScheduleLimits schedule_limits() const;
 
   const BackwardGraph& graph_;

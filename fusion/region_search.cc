@@ -295,6 +295,8 @@ Partition RegionSearch::Exact(const Constraint* constraint, int64_t upper_bound)
       auto push = [&](uint64_t set) {
         if (seen.insert(set).second) stack.push_back(set);
       };
+      // Connected sets that need nothing undone outside themselves: from one atom, a neighbour at
+      // a time, each with the undone atoms that it follows from.
       for (int i = 0; i < n; ++i) {
         if (!(done & Bit(i)) && (predecessors_[i] & ~done) == 0) push(Bit(i));
       }
@@ -310,9 +312,7 @@ Partition RegionSearch::Exact(const Constraint* constraint, int64_t upper_bound)
         uint64_t rim = 0;
         ForEachBit(set, [&](int i) { rim |= neighbours_[i]; });
         rim &= all & ~next;
-        ForEachBit(rim, [&](int i) {
-          if ((predecessors_[i] & ~next) == 0) push(set | Bit(i));
-        });
+        ForEachBit(rim, [&](int i) { push(set | Bit(i) | (ancestors_[i] & ~done)); });
         if (!Allowed(set, constraint)) continue;
         auto known = best.find(next);
         const int64_t rest = next == all ? 0 : LowerBoundOf(all & ~next);
