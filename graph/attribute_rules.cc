@@ -33,9 +33,8 @@ constexpr AttrRule kSlice[] = {{"axis", AttrKind::kInt},
                                {"step", AttrKind::kInt},
                                {"stop", AttrKind::kInt}};
 constexpr AttrRule kAxes[] = {{"axes", AttrKind::kInts}};
-constexpr AttrRule kPad[] = {{"high", AttrKind::kInts},
-                             {"low", AttrKind::kInts},
-                             {"value", AttrKind::kExtended, false}};
+constexpr AttrRule kPad[] = {
+    {"high", AttrKind::kInts}, {"low", AttrKind::kInts}, {"value", AttrKind::kExtended, false}};
 constexpr AttrRule kAxis[] = {{"axis", AttrKind::kInt}};
 constexpr AttrRule kRegions[] = {{"shape", AttrKind::kInts}, {"starts", AttrKind::kInts}};
 
@@ -73,8 +72,8 @@ absl::Status CheckValue(const AttrRule& rule, const AttrValue& value) {
     case AttrKind::kNumber:
     case AttrKind::kExtended:
       if (integer == nullptr && number == nullptr) return wrong_type();
-      if (number != nullptr && (std::isnan(*number) || (rule.kind == AttrKind::kNumber &&
-                                                        !std::isfinite(*number)))) {
+      if (number != nullptr &&
+          (std::isnan(*number) || (rule.kind == AttrKind::kNumber && !std::isfinite(*number)))) {
         return Malformed(Malformation::kNotFinite,
                          absl::StrCat("attribute ", rule.name, " is ", *number));
       }
@@ -83,12 +82,12 @@ absl::Status CheckValue(const AttrRule& rule, const AttrValue& value) {
       const std::string* name = std::get_if<std::string>(&value);
       if (name == nullptr) return wrong_type();
       if (!DTypeByName(*name).has_value()) {
-        return Malformed(Malformation::kUnknownDType,
-                         absl::StrCat("attribute ", rule.name, " is no dtype; the dtypes are ",
-                                      absl::StrJoin(kAllDTypes, ", ",
-                                                    [](std::string* out, DType dtype) {
-                                                      absl::StrAppend(out, Name(dtype));
-                                                    })));
+        return Malformed(
+            Malformation::kUnknownDType,
+            absl::StrCat("attribute ", rule.name, " is no dtype; the dtypes are ",
+                         absl::StrJoin(kAllDTypes, ", ", [](std::string* out, DType dtype) {
+                           absl::StrAppend(out, Name(dtype));
+                         })));
       }
       break;
     }
@@ -147,9 +146,9 @@ absl::Status CheckAttrs(Op op, const Attrs& attrs) {
     const AttrValue* value = attrs.Find(rule.name);
     if (value == nullptr) {
       if (!rule.required) continue;
-      return Malformed(Malformation::kMissingAttr,
-                       absl::StrCat("attribute ", rule.name, " is missing; it is ",
-                                    Describe(rule.kind)));
+      return Malformed(
+          Malformation::kMissingAttr,
+          absl::StrCat("attribute ", rule.name, " is missing; it is ", Describe(rule.kind)));
     }
     ++found;
     RG_RETURN_IF_ERROR(CheckValue(rule, *value));

@@ -39,8 +39,8 @@ absl::Status VerifyNode(const BackwardGraph& graph, NodeId id) {
     return Malformed(Malformation::kInputInfo, "inputs, and no other nodes, describe an input");
   }
   if (node.origin < -1 || node.origin >= static_cast<int>(graph.origins().size())) {
-    return Malformed(Malformation::kOriginIndex, absl::StrCat("origin ", node.origin, " is not in",
-                                                              " the table of origins"));
+    return Malformed(Malformation::kOriginIndex,
+                     absl::StrCat("origin ", node.origin, " is not in", " the table of origins"));
   }
   if (node.op == Op::input) return CheckInput(node.results[0], *node.input);
   RG_ASSIGN_OR_RETURN(const std::vector<TensorType> inferred,

@@ -119,8 +119,7 @@ class Collector {
         stack.push_back(graph_.operands(v.node)[0]);
       } else if (inner) {
         scatters.clear();
-        for (NodeId s = v.node; graph_.op(s) == Op::slice_scatter;
-             s = graph_.operands(s)[0].node) {
+        for (NodeId s = v.node; graph_.op(s) == Op::slice_scatter; s = graph_.operands(s)[0].node) {
           scatters.push_back(s);
         }
         std::reverse(scatters.begin(), scatters.end());

@@ -57,9 +57,9 @@ class DefinitionParser {
   absl::string_view Word() {
     Peek();
     const size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
-                                  text_[at_] == '_' || text_[at_] == '.' ||
-                                  (text_[at_] == '-' && at_ == begin))) {
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
+            text_[at_] == '.' || (text_[at_] == '-' && at_ == begin))) {
       ++at_;
     }
     return text_.substr(begin, at_ - begin);
@@ -187,16 +187,18 @@ absl::StatusOr<std::vector<ValueId>> WalkDefinition(
         values.push_back(args[0]);
         continue;
       }
-      RG_ASSIGN_OR_RETURN(ValueId value, add(Op::sum, args, Attrs{{"axes", AxisRange(0, rank - 1)}}));
+      RG_ASSIGN_OR_RETURN(ValueId value,
+                          add(Op::sum, args, Attrs{{"axes", AxisRange(0, rank - 1)}}));
       values.push_back(value);
       continue;
     }
     const int64_t count = shape.back();
-    RG_ASSIGN_OR_RETURN(ValueId value, add(Op::sum, args,
-                                           Attrs{{"axes", AxisRange(rank - 1, rank)},
-                                                 {"keep", int64_t{1}}}));
+    RG_ASSIGN_OR_RETURN(
+        ValueId value,
+        add(Op::sum, args, Attrs{{"axes", AxisRange(rank - 1, rank)}, {"keep", int64_t{1}}}));
     if (step.kind == CompositeStep::kMeanLast) {
-      RG_ASSIGN_OR_RETURN(ValueId scale, constant(count > 0 ? 1.0 / static_cast<double>(count) : 0));
+      RG_ASSIGN_OR_RETURN(ValueId scale,
+                          constant(count > 0 ? 1.0 / static_cast<double>(count) : 0));
       RG_ASSIGN_OR_RETURN(value, add(Op::mul, {value, scale}, {}));
     }
     values.push_back(value);

@@ -16,9 +16,7 @@ namespace {
 
 using OriginKey = std::tuple<std::string, int64_t, std::string, std::string, bool>;
 
-OriginKey Key(const Origin& o) {
-  return {o.op, o.instance, o.module_path, o.source, o.recomputed};
-}
+OriginKey Key(const Origin& o) { return {o.op, o.instance, o.module_path, o.source, o.recomputed}; }
 
 const TensorType& NoType() {
   static const auto& type = *new TensorType;
@@ -69,17 +67,17 @@ struct GraphBuilder::Impl {
 
 absl::Status GraphBuilder::Impl::CheckOperands(absl::Span<const ValueId> values) {
   if (nodes.size() >= kMaxNodes || values.size() > kMaxOperands - operands.size()) {
-    return Malformed(Malformation::kTooMany,
-                     absl::StrCat("a graph has at most ", kMaxNodes, " nodes and ", kMaxOperands,
-                                  " operands"));
+    return Malformed(
+        Malformation::kTooMany,
+        absl::StrCat("a graph has at most ", kMaxNodes, " nodes and ", kMaxOperands, " operands"));
   }
   types.clear();
   for (size_t i = 0; i < values.size(); ++i) {
     const ValueId v = values[i];
     if (Index(v.node) >= nodes.size()) {
-      return Malformed(Malformation::kForwardOperand,
-                       absl::StrCat("operand ", i, " is %", Index(v.node),
-                                    ", which does not come before it"));
+      return Malformed(
+          Malformation::kForwardOperand,
+          absl::StrCat("operand ", i, " is %", Index(v.node), ", which does not come before it"));
     }
     const std::vector<TensorType>& results = nodes[Index(v.node)].results;
     if (v.result >= results.size()) {
@@ -104,9 +102,9 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
   RG_ASSIGN_OR_RETURN(std::vector<TensorType> inferred, InferTypes(op, types, attrs));
   if (declared != nullptr) {
     if (declared->size() != inferred.size()) {
-      return Malformed(Malformation::kResultCount,
-                       absl::StrCat(declared->size(), " results are declared; the op has ",
-                                    inferred.size()));
+      return Malformed(
+          Malformation::kResultCount,
+          absl::StrCat(declared->size(), " results are declared; the op has ", inferred.size()));
     }
     for (size_t i = 0; i < inferred.size(); ++i) {
       if ((*declared)[i] == inferred[i]) continue;
@@ -159,8 +157,8 @@ ValueId GraphBuilder::Add(Op op, absl::Span<const ValueId> operands, Attrs attrs
   return {};
 }
 
-absl::StatusOr<NodeId> GraphBuilder::AddNode(Op op, absl::Span<const ValueId> operands,
-                                             Attrs attrs, absl::Span<const TensorType> declared) {
+absl::StatusOr<NodeId> GraphBuilder::AddNode(Op op, absl::Span<const ValueId> operands, Attrs attrs,
+                                             absl::Span<const TensorType> declared) {
   RG_RETURN_IF_ERROR(impl_->status);
   absl::StatusOr<NodeId> id = impl_->Append(op, operands, std::move(attrs), &declared);
   if (!id.ok()) impl_->Fail(At(NodeName(impl_->nodes.size(), Name(op)), id.status()));
@@ -232,10 +230,10 @@ int GraphBuilder::AddOrigin(Origin origin) {
 
 void GraphBuilder::SetOriginIndex(int index) {
   if (index < -1 || index >= static_cast<int>(impl_->origins.size())) {
-    impl_->Fail(At(absl::StrCat("node %", impl_->nodes.size()),
-                   Malformed(Malformation::kOriginIndex,
-                             absl::StrCat("origin ", index, " is not among the ",
-                                          impl_->origins.size(), " origins"))));
+    impl_->Fail(At(
+        absl::StrCat("node %", impl_->nodes.size()),
+        Malformed(Malformation::kOriginIndex, absl::StrCat("origin ", index, " is not among the ",
+                                                           impl_->origins.size(), " origins"))));
     return;
   }
   impl_->origin = index;

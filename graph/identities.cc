@@ -13,8 +13,9 @@ bool IsFull(const NodeRecord& node, double value) {
 }
 
 NodeRecord Full(double value, const TensorType& type) {
-  return {Op::full, {}, {{"dtype", std::string(Name(type.dtype))}, {"shape", type.shape},
-                         {"value", value}}};
+  return {Op::full,
+          {},
+          {{"dtype", std::string(Name(type.dtype))}, {"shape", type.shape}, {"value", value}}};
 }
 
 // --- views ---------------------------------------------------------------------------------------
@@ -24,8 +25,8 @@ bool IsIdentityView(const NodeRecord& node, const TensorType& x, const TensorTyp
   switch (node.op) {
     case Op::reshape:
     case Op::expand: return x.shape == result.shape;
-    case Op::permute: return std::is_sorted(node.attrs.Ints("perm").begin(),
-                                            node.attrs.Ints("perm").end());
+    case Op::permute:
+      return std::is_sorted(node.attrs.Ints("perm").begin(), node.attrs.Ints("perm").end());
     case Op::slice: return x.shape == result.shape;
     case Op::flip: {
       const absl::Span<const int64_t> axes = node.attrs.Ints("axes");
@@ -46,7 +47,8 @@ Simpler SimplifyView(const NodeRecord& node, const TensorType& result, const Val
     return NodeRecord{node.op, from.operands, node.attrs};
   }
   if (node.op == Op::permute) {
-    const absl::Span<const int64_t> outer = node.attrs.Ints("perm"), inner = from.attrs.Ints("perm");
+    const absl::Span<const int64_t> outer = node.attrs.Ints("perm"),
+                                    inner = from.attrs.Ints("perm");
     std::vector<int64_t> perm;
     for (int64_t axis : outer) perm.push_back(inner[axis]);
     return NodeRecord{Op::permute, from.operands, {{"perm", std::move(perm)}}};

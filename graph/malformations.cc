@@ -62,8 +62,8 @@ absl::Status At(absl::string_view where, const absl::Status& status) {
     const size_t end = message.find("): ");
     if (end != absl::string_view::npos) insert = end + 3;
   }
-  return absl::Status(status.code(), absl::StrCat(message.substr(0, insert), where, ": ",
-                                                  message.substr(insert)));
+  return absl::Status(status.code(),
+                      absl::StrCat(message.substr(0, insert), where, ": ", message.substr(insert)));
 }
 
 }  // namespace retrograd

@@ -44,12 +44,13 @@ absl::Status CheckString(absl::string_view text, absl::string_view what) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const size_t length = Utf8Length(text.substr(i));
     // C0 controls and DEL; C1 controls are U+0080 to U+009F, the two bytes C2 80 to C2 9F.
-    const bool control = byte < 0x20 || byte == 0x7F ||
-                         (byte == 0xC2 && length == 2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
+    const bool control =
+        byte < 0x20 || byte == 0x7F ||
+        (byte == 0xC2 && length == 2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
     if (length == 0 || control) {
       return Malformed(Malformation::kBadString,
-                       absl::StrCat(what, " has ", length == 0 ? "bytes that are no UTF-8"
-                                                               : "a control character",
+                       absl::StrCat(what, " has ",
+                                    length == 0 ? "bytes that are no UTF-8" : "a control character",
                                     " at byte ", i));
     }
     i += length;

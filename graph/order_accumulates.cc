@@ -23,13 +23,15 @@ struct Chain {
 class Orderer {
  public:
   Orderer(const BackwardGraph& graph, bool first_writer)
-      : graph_(graph), first_writer_(first_writer), rewriter_(graph), available_(graph.num_nodes()) {
+      : graph_(graph),
+        first_writer_(first_writer),
+        rewriter_(graph),
+        available_(graph.num_nodes()) {
     for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
       // A view is there when its source is.
       const NodeId id{i};
-      available_[i] = graph.pattern(id) == Pattern::kView
-                          ? available_[Index(graph.operands(id)[0].node)]
-                          : i;
+      available_[i] =
+          graph.pattern(id) == Pattern::kView ? available_[Index(graph.operands(id)[0].node)] : i;
     }
   }
 
@@ -96,10 +98,9 @@ class Orderer {
     rewriter_.UseOrigin(id);
     const Shape& shape = ShapeOf(id);
     if (s == 0) {
-      sums_[Index(id)] =
-          chain.first_writer.has_value()
-              ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
-              : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
+      sums_[Index(id)] = chain.first_writer.has_value()
+                             ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
+                             : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
     }
     std::vector<ValueId> values = {sums_[Index(id)]};
     std::vector<int64_t> starts = chain.first_writer.has_value() && s == 0
@@ -110,8 +111,8 @@ class Orderer {
       const std::vector<int64_t> start = StartOf(id, term);
       starts.insert(starts.end(), start.begin(), start.end());
     }
-    const ValueId sum = rewriter_.builder().Add(
-        Op::accumulate, values, {{"shape", shape}, {"starts", std::move(starts)}});
+    const ValueId sum = rewriter_.builder().Add(Op::accumulate, values,
+                                                {{"shape", shape}, {"starts", std::move(starts)}});
     sums_[Index(id)] = sum;
     if (s + 1 == chain.steps.size()) rewriter_.Set({id, 0}, sum);
   }
@@ -126,7 +127,7 @@ class Orderer {
   const BackwardGraph& graph_;
   const bool first_writer_;
   Rewriter rewriter_;
-  std::vector<uint32_t> available_;  // by node: id of the node that makes its elements
+  std::vector<uint32_t> available_;              // by node: id of the node that makes its elements
   absl::flat_hash_map<uint32_t, Chain> chains_;  // by accumulate
   absl::flat_hash_map<uint32_t, std::vector<std::pair<NodeId, size_t>>> due_;  // by Step::ready
   absl::flat_hash_map<uint32_t, ValueId> sums_;  // by accumulate: the sum so far

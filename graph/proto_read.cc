@@ -62,8 +62,8 @@ absl::StatusOr<AttrValue> ReadValue(const v1::Attr& attr) {
     case v1::Attr::kF: return AttrValue(attr.f());
     case v1::Attr::kS: return AttrValue(attr.s());
     case v1::Attr::kInts:
-      return AttrValue(std::vector<int64_t>(attr.ints().values().begin(),
-                                            attr.ints().values().end()));
+      return AttrValue(
+          std::vector<int64_t>(attr.ints().values().begin(), attr.ints().values().end()));
     case v1::Attr::VALUE_NOT_SET: break;
   }
   return Malformed(Malformation::kAttrType,
@@ -111,9 +111,8 @@ class GraphReader {
     RG_RETURN_IF_ERROR(ReadFrame());
     RG_RETURN_IF_ERROR(ReadHeader());
     uint32_t id = 0;
-    RG_RETURN_IF_ERROR(ForEach(V1::kNodesFieldNumber, [&](absl::string_view bytes) {
-      return ReadNode(id++, bytes);
-    }));
+    RG_RETURN_IF_ERROR(ForEach(V1::kNodesFieldNumber,
+                               [&](absl::string_view bytes) { return ReadNode(id++, bytes); }));
     uint32_t output = 0;
     RG_RETURN_IF_ERROR(ForEach(V1::kOutputsFieldNumber, [&](absl::string_view bytes) {
       const uint32_t index = output++;
@@ -147,17 +146,17 @@ class GraphReader {
     }
     if (frame_.major != kSchemaMajor) {
       return Malformed(Malformation::kMajorVersion,
-                       absl::StrCat("schema version ", frame_.major, "; this program reads version ",
-                                    kSchemaMajor));
+                       absl::StrCat("schema version ", frame_.major,
+                                    "; this program reads version ", kSchemaMajor));
     }
     if (frame_.num_nodes == 0) return Malformed(Malformation::kEmptyFile, "the graph has no node");
     if (frame_.num_nodes > kMaxNodes || frame_.num_origins > kMaxOrigins ||
         frame_.num_outputs > kMaxOutputs) {
-      return Malformed(Malformation::kTooMany,
-                       absl::StrCat(frame_.num_nodes, " nodes, ", frame_.num_origins,
-                                    " origins and ", frame_.num_outputs, " outputs; at most ",
-                                    kMaxNodes, ", ", kMaxOrigins, " and ", kMaxOutputs,
-                                    " are supported"));
+      return Malformed(
+          Malformation::kTooMany,
+          absl::StrCat(frame_.num_nodes, " nodes, ", frame_.num_origins, " origins and ",
+                       frame_.num_outputs, " outputs; at most ", kMaxNodes, ", ", kMaxOrigins,
+                       " and ", kMaxOutputs, " are supported"));
     }
     return absl::OkStatus();
   }
@@ -189,20 +188,22 @@ class GraphReader {
     }));
     builder_ = std::make_unique<GraphBuilder>(std::move(name));
     builder_->Reserve(frame_.num_nodes);
-    RG_RETURN_IF_ERROR(ForEach(V1::kNumericsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
-      RG_ASSIGN_OR_RETURN(const v1::Numerics n, ParseMessage<v1::Numerics>(bytes));
-      builder_->SetNumerics({n.allow_tf32(), n.allow_reduced_precision_reduction(),
-                             n.deterministic(), n.framework()});
-      return absl::OkStatus();
-    }));
+    RG_RETURN_IF_ERROR(
+        ForEach(V1::kNumericsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
+          RG_ASSIGN_OR_RETURN(const v1::Numerics n, ParseMessage<v1::Numerics>(bytes));
+          builder_->SetNumerics({n.allow_tf32(), n.allow_reduced_precision_reduction(),
+                                 n.deterministic(), n.framework()});
+          return absl::OkStatus();
+        }));
     uint32_t index = 0;
-    RG_RETURN_IF_ERROR(ForEach(V1::kOriginsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
-      absl::StatusOr<v1::Origin> origin = ParseMessage<v1::Origin>(bytes);
-      if (!origin.ok()) return At(absl::StrCat("origin ", index), origin.status());
-      ++index;
-      builder_->AddOrigin(ReadOrigin(*origin));
-      return absl::OkStatus();
-    }));
+    RG_RETURN_IF_ERROR(
+        ForEach(V1::kOriginsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
+          absl::StatusOr<v1::Origin> origin = ParseMessage<v1::Origin>(bytes);
+          if (!origin.ok()) return At(absl::StrCat("origin ", index), origin.status());
+          ++index;
+          builder_->AddOrigin(ReadOrigin(*origin));
+          return absl::OkStatus();
+        }));
     return builder_->status();
   }
 
@@ -239,9 +240,9 @@ class GraphReader {
     }
     for (const v1::Value& v : node.operands()) {
       if (v.node() >= frame_.num_nodes) {
-        return Malformed(Malformation::kDanglingOperand,
-                         absl::StrCat("operand %", v.node(), " is none of the ", frame_.num_nodes,
-                                      " nodes"));
+        return Malformed(
+            Malformation::kDanglingOperand,
+            absl::StrCat("operand %", v.node(), " is none of the ", frame_.num_nodes, " nodes"));
       }
     }
     const bool is_input = node.op() == Name(Op::input);
@@ -314,8 +315,8 @@ class GraphReader {
     }
     const ValueId v = {NodeId{output.value().node()}, output.value().result()};
     if (!builder_->HasValue(v)) {
-      return Malformed(Malformation::kOutputValue, absl::StrCat("value %", Index(v.node), ".",
-                                                                v.result, " does not exist"));
+      return Malformed(Malformation::kOutputValue,
+                       absl::StrCat("value %", Index(v.node), ".", v.result, " does not exist"));
     }
     builder_->Output(v, output.name(), {output.strides().begin(), output.strides().end()});
     return absl::OkStatus();

@@ -106,8 +106,9 @@ absl::Status ScanMessage(const Descriptor& descriptor, absl::string_view bytes) 
     WireField wire;
     RG_RETURN_IF_ERROR(ReadWireField(bytes, wire));
     if (++fields > kMaxFieldsPerMessage) {
-      return Malformed(Malformation::kTooMany, absl::StrCat("a ", descriptor.name(), " has more than ",
-                                                            kMaxFieldsPerMessage, " fields"));
+      return Malformed(Malformation::kTooMany,
+                       absl::StrCat("a ", descriptor.name(), " has more than ",
+                                    kMaxFieldsPerMessage, " fields"));
     }
     const FieldDescriptor* field = descriptor.FindFieldByNumber(static_cast<int>(wire.number));
     if (field == nullptr) continue;
@@ -116,8 +117,8 @@ absl::Status ScanMessage(const Descriptor& descriptor, absl::string_view bytes) 
       continue;
     }
     if (wire.wire_type != WireType(*field)) {
-      return NotAGraph(absl::StrCat("field ", field->full_name(), " has wire type ",
-                                    wire.wire_type));
+      return NotAGraph(
+          absl::StrCat("field ", field->full_name(), " has wire type ", wire.wire_type));
     }
     if (field->type() == FieldDescriptor::TYPE_STRING) {
       RG_RETURN_IF_ERROR(CheckString(wire.payload, absl::StrCat("field ", field->full_name())));

@@ -26,9 +26,8 @@ void WrapIntegers(const TensorType& type, Values& values) {
 
 absl::Status CheckSize(const TensorType& type) {
   if (type.elements() <= kMaxTensor) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the reference evaluator takes tensors of at most 2^28 elements, not ",
-                   type.Print()));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the reference evaluator takes tensors of at most 2^28 elements, not ", type.Print()));
 }
 
 absl::StatusOr<std::vector<Values>> EvaluateOp(Op op, const Attrs& attrs,
@@ -37,8 +36,7 @@ absl::StatusOr<std::vector<Values>> EvaluateOp(Op op, const Attrs& attrs,
                                                absl::Span<const uint32_t> order);
 
 // A composite primitive by primitive; `round` rounds every one of them.
-absl::StatusOr<std::vector<Values>> EvaluateComposite(Op op,
-                                                      absl::Span<const DenseTensor> operands,
+absl::StatusOr<std::vector<Values>> EvaluateComposite(Op op, absl::Span<const DenseTensor> operands,
                                                       bool round) {
   std::vector<std::unique_ptr<TensorType>> types;
   std::vector<std::unique_ptr<Values>> values;  // null for operands
@@ -60,8 +58,7 @@ absl::StatusOr<std::vector<Values>> EvaluateComposite(Op op,
       inputs.push_back(tensors[Index(arg.node)]);
       input_types.push_back(inputs.back().type);
     }
-    RG_ASSIGN_OR_RETURN(const std::vector<TensorType> result,
-                        InferTypes(step, input_types, attrs));
+    RG_ASSIGN_OR_RETURN(const std::vector<TensorType> result, InferTypes(step, input_types, attrs));
     RG_ASSIGN_OR_RETURN(std::vector<Values> out, EvaluateOp(step, attrs, inputs, result, {}));
     if (round) RoundTo(result[0].dtype, absl::MakeSpan(out[0]));
     auto owned = std::make_unique<Values>(std::move(out[0]));
@@ -129,9 +126,8 @@ class Evaluator {
   absl::Status SetInputs(absl::Span<const Values> inputs) {
     const std::vector<NodeId> nodes = InputNodes(graph_);
     if (nodes.size() != inputs.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the graph has ", nodes.size(),
-                                                     " inputs, values are given for ",
-                                                     inputs.size()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the graph has ", nodes.size(), " inputs, values are given for ", inputs.size()));
     }
     for (size_t i = 0; i < nodes.size(); ++i) {
       const TensorType& type = graph_.type(nodes[i]);
@@ -200,8 +196,7 @@ class Evaluator {
     if (!terms.empty()) RG_RETURN_IF_ERROR(CheckOrder(terms, operands.size()));
     absl::StatusOr<std::vector<Values>> results =
         graph_.pattern(id) == Pattern::kComposite
-            ? EvaluateComposite(node.op, operands,
-                                options_.mode == ReferenceOptions::kRoundEveryOp)
+            ? EvaluateComposite(node.op, operands, options_.mode == ReferenceOptions::kRoundEveryOp)
             : EvaluateOp(node.op, node.attrs, operands, node.results, terms);
     RG_RETURN_IF_ERROR(results.status());
     for (uint32_t r = 0; r < node.results.size(); ++r) {
@@ -256,8 +251,8 @@ absl::StatusOr<std::vector<Values>> EvaluateNode(const BackwardGraph& graph, Nod
   for (size_t i = 0; i < operands.size(); ++i) {
     const TensorType& type = graph.type(graph.operands(id)[i]);
     if (static_cast<int64_t>(operands[i]->size()) != type.elements()) {
-      return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is ", type.Print(), " and has ",
-                                                     operands[i]->size(), " values"));
+      return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is ", type.Print(),
+                                                     " and has ", operands[i]->size(), " values"));
     }
     tensors.push_back({&type, operands[i]->data()});
   }

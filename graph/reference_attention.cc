@@ -84,8 +84,8 @@ absl::Status EvaluateAttention(const Attrs& attrs, absl::Span<const DenseTensor>
           const int64_t key = kv * s.keys + j;
           const double* k = operands[2].data + key * s.width;
           const double* v = operands[3].data + key * s.value_width;
-          double score = scale * Dot(exact[1].data + row * s.width,
-                                     exact[2].data + key * s.width, s.width);
+          double score =
+              scale * Dot(exact[1].data + row * s.width, exact[2].data + key * s.width, s.width);
           if (bias.has_value()) score += bias->At(b, h, i, j);
           double p = std::exp(score - lse);
           if (magnitudes && p > 0) {

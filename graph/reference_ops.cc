@@ -306,9 +306,7 @@ absl::Status EvaluateLinear(Op op, const Attrs& attrs, absl::Span<const DenseTen
       return op == Op::index_select ? IndexSelect(attrs, operands, out)
                                     : Gather(attrs, operands, result, out);
     case Pattern::kScatter: return IndexAdd(attrs, operands, out);
-    case Pattern::kAccumulate:
-      EvaluateAccumulate(attrs, operands, result, order, out);
-      break;
+    case Pattern::kAccumulate: EvaluateAccumulate(attrs, operands, result, order, out); break;
     default: RG_CHECK(false);
   }
   return absl::OkStatus();

@@ -27,9 +27,8 @@ std::vector<ValueId> Rewriter::NewOperands(NodeId id) const {
 void Rewriter::Copy(NodeId id) {
   const Node& node = graph_.node(id);
   UseOrigin(id);
-  const ValueId first = node.input != nullptr
-                            ? builder_.Input(node.results[0], *node.input)
-                            : builder_.Add(node.op, NewOperands(id), node.attrs);
+  const ValueId first = node.input != nullptr ? builder_.Input(node.results[0], *node.input)
+                                              : builder_.Add(node.op, NewOperands(id), node.attrs);
   for (uint32_t r = 0; r < node.results.size(); ++r) Set({id, r}, {first.node, r});
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "graph/attribute_rules.h"
 #include "graph/composites.h"
+#include "graph/library_ops.h"
 #include "graph/malformations.h"
 #include "graph/status.h"
 
@@ -92,8 +93,7 @@ absl::StatusOr<std::vector<bool>> CheckedAxes(absl::Span<const int64_t> axes, in
 absl::StatusOr<DType> PointwiseDType(const OpInfo& info, Operands operands, const Attrs& attrs) {
   switch (info.type_rule) {
     case TypeRule::kCast:
-    case TypeRule::kConstant:
-      return *DTypeByName(attrs.String("dtype"));
+    case TypeRule::kConstant: return *DTypeByName(attrs.String("dtype"));
     case TypeRule::kSelect:
       if (operands[0]->dtype != DType::kBool || !SameDType(operands.subspan(1))) {
         return BadDType(operands, "the first has to be bool, the others of one dtype");
@@ -104,8 +104,7 @@ absl::StatusOr<DType> PointwiseDType(const OpInfo& info, Operands operands, cons
         return BadDType(operands, "all have to be bool");
       }
       return DType::kBool;
-    default:
-      break;
+    default: break;
   }
   if (!SameDType(operands)) {
     return BadDType(operands, "all have to be of one dtype; a cast is explicit");
@@ -116,7 +115,8 @@ absl::StatusOr<DType> PointwiseDType(const OpInfo& info, Operands operands, cons
     return BadDType(operands, "the op takes floating dtypes alone");
   }
   if (info.type_rule == TypeRule::kSame && dtype == DType::kBool && info.op != Op::copy) {
-    return BadDType(operands, "the op takes numbers; logical_and, logical_or and logical_not take bool");
+    return BadDType(operands,
+                    "the op takes numbers; logical_and, logical_or and logical_not take bool");
   }
   return dtype;
 }
@@ -143,7 +143,7 @@ absl::StatusOr<Types> InferPointwise(const OpInfo& info, Operands operands, cons
   return One(dtype, std::move(shape));
 }
 
-// --- reductions and library ops ------------------------------------------------------------------
+// --- reductions ----------------------------------------------------------------------------------
 
 absl::StatusOr<Types> InferReduction(const OpInfo& info, Operands operands, const Attrs& attrs) {
   const TensorType& x = *operands[0];
@@ -171,85 +171,6 @@ absl::StatusOr<Types> InferReduction(const OpInfo& info, Operands operands, cons
   return One(x.dtype, std::move(shape));
 }
 
-absl::StatusOr<Types> InferMatMul(Operands operands, const Attrs& attrs) {
-  const TensorType& a = *operands[0];
-  const TensorType& b = *operands[1];
-  if (a.dtype != b.dtype || !IsFloat(a.dtype)) {
-    return BadDType(operands, "matmul takes two of one floating dtype");
-  }
-  const auto misfit = [&](absl::string_view rule) {
-    return Malformed(Malformation::kMatmulShape,
-                     absl::StrCat("operands ", PrintOperands(operands), ": ", rule));
-  };
-  const int rank = a.rank();
-  if (rank < 2 || b.rank() != rank) return misfit("both need one rank of at least 2");
-  if (!std::equal(a.shape.begin(), a.shape.end() - 2, b.shape.begin())) {
-    return misfit("batch dims differ; expand them first");
-  }
-  if (a.shape[rank - 1] != b.shape[rank - 2]) {
-    return misfit(absl::StrCat(a.shape[rank - 1], " columns meet ", b.shape[rank - 2],
-                               " rows; is a permute missing?"));
-  }
-  DType dtype = a.dtype;
-  if (attrs.Find("dtype") != nullptr) dtype = *DTypeByName(attrs.String("dtype"));
-  if (!IsFloat(dtype)) {
-    return Malformed(Malformation::kAttrRange,
-                     absl::StrCat("attribute dtype is ", Name(dtype), "; it has to be floating"));
-  }
-  Shape shape = a.shape;
-  shape.back() = b.shape.back();
-  return One(dtype, std::move(shape));
-}
-
-absl::StatusOr<Types> InferAttention(Operands operands, const Attrs& attrs) {
-  const TensorType &d_o = *operands[0], &q = *operands[1], &k = *operands[2], &v = *operands[3],
-                   &o = *operands[4], &lse = *operands[5];
-  if (!SameDType(operands.subspan(0, 5)) || !IsFloat(q.dtype)) {
-    return BadDType(operands, "dO, Q, K, V and O share one floating dtype");
-  }
-  if (lse.dtype != DType::kFp32 && lse.dtype != DType::kFp64) {
-    return BadDType(operands, "the log-sum-exp is f32 or f64");
-  }
-  const auto misfit = [&](absl::string_view rule) {
-    return Malformed(Malformation::kAttentionShape,
-                     absl::StrCat("operands ", PrintOperands(operands), ": ", rule));
-  };
-  for (const TensorType* type : operands.subspan(0, 5)) {
-    if (type->rank() != 4) return misfit("dO, Q, K, V and O have 4 dims [B,H,T,D]");
-  }
-  const int64_t batch = q.shape[0], heads = q.shape[1], queries = q.shape[2];
-  const int64_t kv_heads = k.shape[1], keys = k.shape[2];
-  if (k.shape[0] != batch || k.shape[3] != q.shape[3]) return misfit("Q and K do not fit");
-  if (v.shape[0] != batch || v.shape[1] != kv_heads || v.shape[2] != keys) {
-    return misfit("K and V do not fit");
-  }
-  if (kv_heads == 0 || heads % kv_heads != 0) {
-    return misfit(absl::StrCat(heads, " query heads are no multiple of ", kv_heads, " key heads"));
-  }
-  const Shape out = {batch, heads, queries, v.shape[3]};
-  if (o.shape != out || d_o.shape != out) {
-    return misfit(absl::StrCat("O and dO need the shape ", Print(out)));
-  }
-  if (lse.shape != Shape{batch, heads, queries}) {
-    return misfit(absl::StrCat("the log-sum-exp needs the shape [", batch, ",", heads, ",", queries,
-                               "]"));
-  }
-  if (operands.size() > 6) {
-    const Shape scores = {batch, heads, queries, keys};
-    if (!IsFloat(operands[6]->dtype)) return BadDType(operands, "the bias is floating");
-    const std::optional<Shape> both = BroadcastShapes(scores, operands[6]->shape);
-    if (!both.has_value() || *both != scores) {
-      return misfit(absl::StrCat("the bias has to broadcast to ", Print(scores)));
-    }
-  }
-  const double dropout = attrs.Float("dropout_p");
-  if (dropout < 0 || dropout >= 1) {
-    return Malformed(Malformation::kAttrRange,
-                     absl::StrCat("attribute dropout_p is ", dropout, "; it lies in [0, 1)"));
-  }
-  return Types{q, k, v};
-}
-
 // --- views ---------------------------------------------------------------------------------------
 
 absl::StatusOr<Types> InferReshape(const TensorType& x, const Attrs& attrs) {
@@ -257,8 +178,8 @@ absl::StatusOr<Types> InferReshape(const TensorType& x, const Attrs& attrs) {
   RG_RETURN_IF_ERROR(CheckShape(shape));
   if (Elements(shape) != x.elements()) {
     return Malformed(Malformation::kReshapeCount,
-                     absl::StrCat("operand ", x.Print(), " has ", x.elements(),
-                                  " elements, shape ", Print(shape), " has ", Elements(shape)));
+                     absl::StrCat("operand ", x.Print(), " has ", x.elements(), " elements, shape ",
+                                  Print(shape), " has ", Elements(shape)));
   }
   return One(x.dtype, std::move(shape));
 }
@@ -272,9 +193,9 @@ absl::StatusOr<Types> InferPermute(const TensorType& x, const Attrs& attrs) {
     if (legal) seen[perm[i]] = true;
   }
   if (!legal) {
-    return Malformed(Malformation::kBadPermutation,
-                     absl::StrCat("perm ", Print(perm), " does not hold every axis of ", x.Print(),
-                                  " once"));
+    return Malformed(
+        Malformation::kBadPermutation,
+        absl::StrCat("perm ", Print(perm), " does not hold every axis of ", x.Print(), " once"));
   }
   Shape shape;
   for (int64_t axis : perm) shape.push_back(x.shape[axis]);
@@ -371,8 +292,8 @@ absl::StatusOr<Types> InferSliceScatter(Operands operands, const Attrs& attrs) {
   if (!SameDType(operands)) return BadDType(operands, "both have to be of one dtype");
   RG_ASSIGN_OR_RETURN(const Shape region, SliceShape(*operands[0], attrs));
   if (operands[1]->shape != region) {
-    return BadShape(operands, absl::StrCat("the region that is replaced has the shape ",
-                                           Print(region)));
+    return BadShape(operands,
+                    absl::StrCat("the region that is replaced has the shape ", Print(region)));
   }
   return Types{*operands[0]};
 }
@@ -381,9 +302,9 @@ absl::Status CheckIndex(Operands operands) {
   if (operands[1]->dtype == DType::kInt32 || operands[1]->dtype == DType::kInt64) {
     return absl::OkStatus();
   }
-  return Malformed(Malformation::kIndexDType,
-                   absl::StrCat("operand 1, the index, is ", operands[1]->Print(),
-                                "; it has to be i32 or i64"));
+  return Malformed(
+      Malformation::kIndexDType,
+      absl::StrCat("operand 1, the index, is ", operands[1]->Print(), "; it has to be i32 or i64"));
 }
 
 absl::StatusOr<Shape> SelectedShape(Operands operands, const Attrs& attrs) {
@@ -435,10 +356,10 @@ absl::StatusOr<Types> InferAccumulate(Operands operands, const Attrs& attrs) {
   const absl::Span<const int64_t> starts = attrs.Ints("starts");
   const size_t rank = shape.size();
   if (starts.size() != rank * operands.size()) {
-    return Malformed(Malformation::kAccumulateRegion,
-                     absl::StrCat("starts has ", starts.size(), " numbers; ", operands.size(),
-                                  " contributions to ", Print(shape), " need ",
-                                  rank * operands.size()));
+    return Malformed(
+        Malformation::kAccumulateRegion,
+        absl::StrCat("starts has ", starts.size(), " numbers; ", operands.size(),
+                     " contributions to ", Print(shape), " need ", rank * operands.size()));
   }
   for (size_t i = 0; i < operands.size(); ++i) {
     const absl::Span<const int64_t> start = starts.subspan(i * rank, rank);
@@ -498,61 +419,6 @@ absl::Status CheckCount(const OpInfo& info, size_t count) {
 }
 
 }  // namespace
-
-absl::Status CheckShape(absl::Span<const int64_t> shape) {
-  if (shape.size() > static_cast<size_t>(kMaxRank)) {
-    return Malformed(Malformation::kRankTooLarge, absl::StrCat("a shape has ", shape.size(),
-                                                               " dims; at most ", kMaxRank,
-                                                               " are supported"));
-  }
-  for (int64_t extent : shape) {
-    if (extent < 0) {
-      return Malformed(Malformation::kNegativeExtent,
-                       absl::StrCat("shape ", Print(shape), " has a negative extent"));
-    }
-  }
-  if (!CheckedElements(shape).has_value()) {
-    return Malformed(Malformation::kTooManyElements,
-                     absl::StrCat("shape ", Print(shape), " has more than 2^48 elements"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckStrides(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides,
-                          bool distinct) {
-  if (strides.empty()) return absl::OkStatus();
-  if (strides.size() != shape.size()) {
-    return Malformed(Malformation::kStrideRank,
-                     absl::StrCat(strides.size(), " strides for the shape ", Print(shape)));
-  }
-  int64_t reach = 0;
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t steps = std::max<int64_t>(shape[i] - 1, 0);
-    if (strides[i] < 0 || strides[i] > kMaxElements ||
-        (steps > 0 && strides[i] > (kMaxElements - reach) / steps)) {
-      return Malformed(Malformation::kStrideRange,
-                       absl::StrCat("strides ", Print(strides), " for the shape ", Print(shape),
-                                    " are negative or reach beyond 2^48 elements"));
-    }
-    reach += steps * strides[i];
-    if (shape[i] > 1) dims.emplace_back(strides[i], shape[i]);
-  }
-  if (!distinct) return absl::OkStatus();
-  // Sufficient, and what every tensor that is a permuted, sliced dense one satisfies: each stride
-  // steps over all that the smaller ones reach.
-  std::sort(dims.begin(), dims.end());
-  int64_t inner_reach = 0;
-  for (const auto& [stride, extent] : dims) {
-    if (stride <= inner_reach) {
-      return Malformed(Malformation::kStrideOverlap,
-                       absl::StrCat("strides ", Print(strides), " for the shape ", Print(shape),
-                                    " put two elements at one address"));
-    }
-    inner_reach += (extent - 1) * stride;
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::vector<TensorType>> InferTypes(Op op, Operands operands, const Attrs& attrs) {
   const OpInfo& info = Info(op);

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "graph/backward_graph.h"
+#include "graph/shape_rules.h"
 
 namespace retrograd {
 
@@ -17,14 +18,6 @@ namespace retrograd {
 absl::StatusOr<std::vector<TensorType>> InferTypes(Op op,
                                                    absl::Span<const TensorType* const> operands,
                                                    const Attrs& attrs);
-
-// Extents not negative, rank and element count within kMaxRank and kMaxElements.
-absl::Status CheckShape(absl::Span<const int64_t> shape);
-
-// Strides (empty: row-major) of a shape that has been checked: rank, range; for outputs also that
-// each element has an address of its own.
-absl::Status CheckStrides(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides,
-                          bool distinct);
 
 }  // namespace retrograd
 

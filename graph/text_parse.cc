@@ -24,9 +24,7 @@ struct LineParts {
   int origin = -1;                       // from the comment
 };
 
-bool IsNameChar(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-}
+bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 // Cuts one line into its parts.
 class LineScanner {
@@ -98,7 +96,8 @@ class LineScanner {
     if (!rest_.empty() && rest_[0] == '[') {
       const std::optional<DType> dtype = DTypeByName(word);
       if (!dtype.has_value()) {
-        return Malformed(Malformation::kUnknownDType, absl::StrCat(Quote(word.substr(0, 40)), " is no dtype"));
+        return Malformed(Malformation::kUnknownDType,
+                         absl::StrCat(Quote(word.substr(0, 40)), " is no dtype"));
       }
       RG_ASSIGN_OR_RETURN(std::vector<int64_t> shape, ScanInts());
       parts.types.push_back({*dtype, std::move(shape)});
@@ -317,8 +316,9 @@ class GraphParser {
     RG_ASSIGN_OR_RETURN(const NodeId id, AddNode(parts));
     const int results = CountResults(id);
     if (declared_results >= 0 && declared_results != results) {
-      return Malformed(Malformation::kResultCount, absl::StrCat("%", name, " has ", results,
-                                                                " results, not ", declared_results));
+      return Malformed(
+          Malformation::kResultCount,
+          absl::StrCat("%", name, " has ", results, " results, not ", declared_results));
     }
     ids_.emplace(name, id);
     return absl::OkStatus();
@@ -341,7 +341,8 @@ class GraphParser {
     Attrs attrs;
     for (auto& [name, value] : parts.attrs) {
       if (attrs.Find(name) != nullptr) {
-        return Malformed(Malformation::kDuplicateAttr, absl::StrCat("attribute ", name, " occurs twice"));
+        return Malformed(Malformation::kDuplicateAttr,
+                         absl::StrCat("attribute ", name, " occurs twice"));
       }
       attrs.Set(name, std::move(value));
     }

@@ -50,7 +50,8 @@ output %3
 )");
 }
 
-TEST_CASE("adds that broadcast, count integers, are read twice or are outputs are not taken apart") {
+TEST_CASE(
+    "adds that broadcast, count integers, are read twice or are outputs are not taken apart") {
   const auto count = [](absl::string_view text, absl::string_view what) {
     size_t n = 0;
     for (size_t at = 0; (at = text.find(what, at)) != absl::string_view::npos; ++at) ++n;
@@ -71,8 +72,9 @@ TEST_CASE("scatters into zeros become regions: alone, chained, added; pads that 
 %x = input f32[4]
 %zero = full dtype=f32 shape=[4] value=0
 )";
-  CHECK_THAT(Collected(head + "%a = slice_scatter %zero %s axis=0 start=2 stop=3 step=1\noutput %a"),
-             ContainsSubstring("accumulate %0 shape=[4] starts=[2]"));
+  CHECK_THAT(
+      Collected(head + "%a = slice_scatter %zero %s axis=0 start=2 stop=3 step=1\noutput %a"),
+      ContainsSubstring("accumulate %0 shape=[4] starts=[2]"));
   CHECK_THAT(Collected(head + "%a = slice_scatter %zero %s axis=0 start=2 stop=3 step=1\n"
                               "%b = slice_scatter %a %t axis=0 start=0 stop=2 step=1\noutput %b"),
              ContainsSubstring("accumulate %0 %1 shape=[4] starts=[2,0]"));

@@ -185,8 +185,8 @@ TEST_CASE("norm gradients equal finite differences, for input, weight and bias")
     const auto of_b = [&](const Values& v) { return NormForward(x, w, v, centred); };
     std::vector<Values> got;
     if (centred) {
-      got = Run(Op::layer_norm_backward, {{shape, dy}, {shape, x}, {stats, s.mean},
-                                          {stats, s.rstd}, {columns, w}});
+      got = Run(Op::layer_norm_backward,
+                {{shape, dy}, {shape, x}, {stats, s.mean}, {stats, s.rstd}, {columns, w}});
       REQUIRE(got.size() == 3);
       CheckClose(got[2], FiniteDifference(of_b, dy, zero));
     } else {

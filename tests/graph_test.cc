@@ -1,11 +1,11 @@
 // GraphBuilder, BackwardGraph and type inference.
 #include "graph/backward_graph.h"
 
-#include <chrono>
-
+#include "graph/boost_graph.h"
 #include "graph/structural_ops.h"
 #include "graph/text.h"
 #include "tests/catch.h"
+#include "tests/support/random_graph.h"
 
 namespace retrograd {
 namespace {
@@ -40,8 +40,9 @@ TEST_CASE("the first error of a builder sticks and names the node") {
   b.Sum(x, {9});
   auto g = b.Build();
   REQUIRE_FALSE(g.ok());
-  CHECK(g.status().message() ==
-        "RG-G018 (G3): node %2 (mul): operands f32[4,8], f32[4,7]: extents differ and neither is 1");
+  CHECK(
+      g.status().message() ==
+      "RG-G018 (G3): node %2 (mul): operands f32[4,8], f32[4,7]: extents differ and neither is 1");
 }
 
 TEST_CASE("pointwise operands broadcast like numpy's and dtypes are strict") {
@@ -71,6 +72,50 @@ TEST_CASE("a composite's results are those of its expansion") {
   CHECK(g->type(ValueId{d.node, 0}).shape == Shape{4, 8});
   CHECK(g->type(ValueId{d.node, 1}).shape == Shape{8});
   CHECK(g->type(ValueId{d.node, 2}).shape == Shape{8});
+}
+
+TEST_CASE("the Boost graph holds the edges of the operand lists, and ids ascend along them") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    INFO("seed " << seed);
+    const BackwardGraph g = RandomGraph(seed);
+    const Adjacency& adjacency = g.storage().adjacency;
+    size_t operands = 0;
+    for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+      operands += g.operands(NodeId{i}).size();
+      for (auto [e, end] = boost::in_edges(i, adjacency); e != end; ++e) {
+        const ValueId v = g.operands(NodeId{i})[adjacency[*e].operand];
+        CHECK(v == ValueId{NodeId{static_cast<uint32_t>(boost::source(*e, adjacency))},
+                           adjacency[*e].result});
+        CHECK(boost::source(*e, adjacency) < i);
+      }
+      CHECK(boost::in_degree(i, adjacency) == g.operands(NodeId{i}).size());
+      CHECK(boost::out_degree(i, adjacency) == g.uses(NodeId{i}).size());
+    }
+    CHECK(boost::num_edges(adjacency) == operands);
+  }
+}
+
+TEST_CASE("strides: inputs may repeat elements, outputs may not") {
+  CHECK(CheckStrides({4, 8}, {0, 1}, false).ok());
+  CHECK_FALSE(CheckStrides({4, 8}, {0, 1}, true).ok());
+  CHECK(CheckStrides({4, 8}, {1, 4}, true).ok());
+  CHECK(CheckStrides({4, 8}, {16, 2}, true).ok());
+  CHECK_FALSE(CheckStrides({4, 8}, {7, 1}, true).ok());
+  CHECK(CheckStrides({1, 8}, {0, 1}, true).ok());  // one element has one address
+  CHECK(CheckStrides({}, {}, true).ok());
+}
+
+TEST_CASE("copies of equal graphs are equal; a change of any part is not") {
+  const BackwardGraph g = RandomGraph(7);
+  CHECK(g == RandomGraph(7));
+  CHECK_FALSE(g == RandomGraph(8));
+  GraphBuilder a("g"), b("g");
+  a.SetOrigin(Origin{"aten.mul"});
+  const ValueId x = a.Input({DType::kFp32, {2}}, {.name = "x"});
+  const ValueId y = b.Input({DType::kFp32, {2}}, {.name = "x"});
+  a.Output(x, "x");
+  b.Output(y, "x");
+  CHECK_FALSE(*a.Build() == *b.Build());
 }
 
 }  // namespace

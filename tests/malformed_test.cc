@@ -355,7 +355,10 @@ TEST_CASE("bytes that are no graph are refused by their frame") {
                M::kLengthClaim, "8589934592");
   CheckRefused(kVersion1 + "\x3a" + Varint(1 << 30) + std::string(1000, '\0'), M::kTruncated,
                "1073741824");
-  CheckRefused(kVersion1 + Delimited(7, "\x12\x7f" "mul"), M::kTruncated, "node %0");
+  CheckRefused(kVersion1 + Delimited(7,
+                                     "\x12\x7f"
+                                     "mul"),
+               M::kTruncated, "node %0");
 }
 
 TEST_CASE("every cut of a legal file is refused or a graph with fewer outputs") {
@@ -422,10 +425,12 @@ TEST_CASE("files that swell when they are read are refused within 8 times their 
       {"unknown fields", M::kTooMany,
        kVersion1 + Delimited(7, Repeat(std::string("\xa0\x06\x01", 3), 5'000'000))},
       {"a long list", M::kTooMany,
-       kVersion1 + Delimited(7, Delimited(5, Delimited(5, Delimited(1, Repeat("\x01", 20'000'000)))))},
+       kVersion1 +
+           Delimited(7, Delimited(5, Delimited(5, Delimited(1, Repeat("\x01", 20'000'000)))))},
       {"many dims", M::kRankTooLarge,
        kVersion1 + Delimited(7, Delimited(4, Delimited(2, Repeat("\x01", 20'000'000))))},
-      {"a long name", M::kBadString, kVersion1 + Delimited(7, Delimited(2, Repeat("a", 20'000'000)))},
+      {"a long name", M::kBadString,
+       kVersion1 + Delimited(7, Delimited(2, Repeat("a", 20'000'000)))},
       {"a full graph whose last node is empty", M::kUnknownOp, kVersion1 + names_nothing},
   };
   for (const Bomb& bomb : bombs) {
@@ -500,12 +505,12 @@ TEST_CASE("spoiled text never crashes the parser") {
 }
 
 TEST_CASE("codes are unique, ascend, and each has a case or a reason to have none") {
-  std::set<Malformation> covered = {
-      // Of bytes, above.
-      Malformation::kNotAGraph, Malformation::kTruncated, Malformation::kLengthClaim,
-      Malformation::kTooMany,
-      // Of text: text_test.cc. A file beyond 2 GiB is not made here.
-      Malformation::kTextSyntax, Malformation::kUndefinedName, Malformation::kFileTooLarge};
+  std::set<Malformation> covered = {// Of bytes, above.
+                                    Malformation::kNotAGraph, Malformation::kTruncated,
+                                    Malformation::kLengthClaim, Malformation::kTooMany,
+                                    // Of text: text_test.cc. A file beyond 2 GiB is not made here.
+                                    Malformation::kTextSyntax, Malformation::kUndefinedName,
+                                    Malformation::kFileTooLarge};
   for (const Case& c : Cases()) covered.insert(c.kind);
   int number = 0;
   for (const MalformationInfo& info : AllMalformations()) {

@@ -59,7 +59,9 @@ TEST_CASE("a newer minor version with fields that nobody knows yet is read") {
   v1::Graph message;
   REQUIRE(message.ParseFromString(SerializeGraph(SmallGraph())));
   message.set_schema_minor(9);
-  message.mutable_nodes(0)->GetReflection()->MutableUnknownFields(message.mutable_nodes(0))
+  message.mutable_nodes(0)
+      ->GetReflection()
+      ->MutableUnknownFields(message.mutable_nodes(0))
       ->AddVarint(900, 1);
   message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(901, "later");
   auto back = ParseGraphProto(message.SerializeAsString());

@@ -36,7 +36,7 @@ Values Run(absl::string_view text, const std::vector<Values>& inputs,
 
 TEST_CASE("rounding goes to the nearest value, ties to even, and overflows to infinity") {
   const double inf = std::numeric_limits<double>::infinity();
-  CHECK(RoundTo(DType::kBf16, 1 + 1.0 / 256) == 1);          // a tie, to even
+  CHECK(RoundTo(DType::kBf16, 1 + 1.0 / 256) == 1);             // a tie, to even
   CHECK(RoundTo(DType::kBf16, 1 + 3.0 / 256) == 1 + 1.0 / 64);  // a tie, to even above
   CHECK(RoundTo(DType::kBf16, 1 + 1.01 / 256) == 1 + 1.0 / 128);
   CHECK(RoundTo(DType::kBf16, -3.4e38) == -inf);
@@ -88,7 +88,9 @@ TEST_CASE("every pointwise row agrees with its formula, written here a second ti
       {Op::fma, [](double a, double b, double c) { return a * b + c; }},
       {Op::neg, [](double a, double, double) { return 0 - a; }},
       {Op::abs, [](double a, double, double) { return a < 0 ? -a : a; }},
-      {Op::sign, [](double a, double, double) { return a > 0 ? 1.0 : a < 0 ? -1.0 : 0.0; }},
+      {Op::sign, [](double a, double, double) { return a > 0   ? 1.0
+                                                       : a < 0 ? -1.0
+                                                               : 0.0; }},
       {Op::maximum, [](double a, double b, double) { return a < b ? b : a; }},
       {Op::minimum, [](double a, double b, double) { return a < b ? a : b; }},
       {Op::relu, [](double a, double, double) { return a > 0 ? a : 0.0; }},
@@ -135,8 +137,8 @@ TEST_CASE("every pointwise row agrees with its formula, written here a second ti
       double x[3] = {};
       for (int k = 0; k < info.min_operands; ++k) {
         const bool boolean = logical || (row.op == Op::where && k == 0);
-        x[k] = boolean ? static_cast<double>(rng() % 2)
-                       : 0.125 * static_cast<double>(1 + rng() % 24);
+        x[k] =
+            boolean ? static_cast<double>(rng() % 2) : 0.125 * static_cast<double>(1 + rng() % 24);
         if (!boolean && (row.op == Op::relu || row.op == Op::sign || row.op == Op::abs)) {
           x[k] -= 1.5;
         }
@@ -200,8 +202,7 @@ TEST_CASE("views read what their definition says") {
   CHECK(view("slice %a axis=1 start=0 stop=3 step=2") == Values{1, 3, 4, 6});
   CHECK(view("slice %a axis=0 start=1 stop=1 step=1").empty());
   CHECK(view("flip %a axes=[0,1]") == Values{6, 5, 4, 3, 2, 1});
-  CHECK(view("pad %a low=[0,1] high=[1,0] value=9") ==
-        Values{9, 1, 2, 3, 9, 4, 5, 6, 9, 9, 9, 9});
+  CHECK(view("pad %a low=[0,1] high=[1,0] value=9") == Values{9, 1, 2, 3, 9, 4, 5, 6, 9, 9, 9, 9});
 }
 
 TEST_CASE("joins, indexed ops and accumulate") {
@@ -231,8 +232,8 @@ TEST_CASE("an index outside its axis is an error that names the node") {
   const auto g = Parse("%a = input f64[3]\n%i = input i64[1]\n%c = gather %a %i axis=0\noutput %c");
   for (double index : {3.0, -1.0}) {
     const absl::Status status = Evaluate(g, {{1, 2, 3}, {index}}).status();
-    CHECK(status.message() == absl::StrCat("node %2 (gather): index ", index,
-                                           " on an axis of extent 3"));
+    CHECK(status.message() ==
+          absl::StrCat("node %2 (gather): index ", index, " on an axis of extent 3"));
   }
   CHECK_FALSE(Evaluate(g, {{1, 2, 3}}).ok());
   CHECK_FALSE(Evaluate(g, {{1, 2}, {0}}).ok());
@@ -314,8 +315,8 @@ TEST_CASE("attention gradients equal finite differences, grouped heads, causal, 
       absl::StrAppend(&text, "%bias = input f64[3,3]\n");
       inputs.push_back(bias);
     }
-    absl::StrAppend(&text, "%d = attention_backward %do %q %k %v %o %lse ",
-                    biased ? "%bias " : "", causal ? "causal=1 " : "",
+    absl::StrAppend(&text, "%d = attention_backward %do %q %k %v %o %lse ", biased ? "%bias " : "",
+                    causal ? "causal=1 " : "",
                     "scale=0.7\noutput %d.0\noutput %d.1\noutput %d.2\n");
     const BackwardGraph g = Parse(text);
     auto values = Evaluate(g, inputs);
@@ -439,10 +440,11 @@ TEST_CASE("random graphs are legal, repeatable, and together use every kind of o
     for (uint32_t i = 0; i < g.num_nodes(); ++i) seen.insert(g.op(NodeId{i}));
     if (seed % 50 == 0) CHECK(RandomGraph(seed) == g);
   }
-  for (Op op : {Op::add, Op::mul, Op::where, Op::cast, Op::iota, Op::sum, Op::amax, Op::amin,
-                Op::matmul, Op::reshape, Op::permute, Op::expand, Op::slice, Op::flip, Op::pad,
-                Op::cat, Op::slice_scatter, Op::index_select, Op::gather, Op::index_add,
-                Op::accumulate}) {
+  for (Op op :
+       {Op::add,    Op::mul,       Op::where,     Op::cast,    Op::iota,          Op::sum,
+        Op::amax,   Op::amin,      Op::matmul,    Op::reshape, Op::permute,       Op::expand,
+        Op::slice,  Op::flip,      Op::pad,       Op::cat,     Op::slice_scatter, Op::index_select,
+        Op::gather, Op::index_add, Op::accumulate}) {
     INFO(std::string(Name(op)));
     CHECK(seen.count(op) == 1);
   }

@@ -140,12 +140,16 @@ TEST_CASE("a narrowing stays where it is switched off, stored, compared, masking
   CHECK(narrows(kPair, {.cast_pairs = false}));
   const std::string head = "%a = input f32[4]\n%b = neg %a\n%c = cast %b dtype=bf16\n";
   CHECK(narrows(head + "%d = cast %c dtype=f32\noutput %d\noutput %c"));
-  CHECK(narrows(head + "%d = cast %c dtype=f32\n%e = neg %c\n%f = cast %e dtype=f32\noutput %f\noutput %d"));
+  CHECK(narrows(
+      head + "%d = cast %c dtype=f32\n%e = neg %c\n%f = cast %e dtype=f32\noutput %f\noutput %d"));
   CHECK(narrows(head + "%d = cast %c dtype=f32\n%e = gt %d %a\n%f = where %e %a %d\noutput %f"));
   CHECK(narrows(head + "%d = cast %c dtype=f32\n%e = exp %d\n%f = lt %e %a\noutput %f"));
-  CHECK(narrows(head + "%d = cast %c dtype=f32\n%i = cast %d dtype=i64\n%e = gather %a %i axis=0\noutput %e"));
+  CHECK(narrows(
+      head +
+      "%d = cast %c dtype=f32\n%i = cast %d dtype=i64\n%e = gather %a %i axis=0\noutput %e"));
   CHECK(narrows(head + "%d = cast %c dtype=f32\n%e = sign %d\noutput %e"));
-  CHECK_FALSE(narrows(head + "%d = cast %c dtype=f32\n%z = gt %a %a\n%f = where %z %d %a\noutput %f"));
+  CHECK_FALSE(
+      narrows(head + "%d = cast %c dtype=f32\n%z = gt %a %a\n%f = where %z %d %a\noutput %f"));
   // A narrower partner does not bring the source's digits back.
   CHECK(narrows(head + "%d = cast %c dtype=f16\noutput %d"));
 }

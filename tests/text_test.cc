@@ -53,8 +53,9 @@ TEST_CASE("an error of text names its line and its code") {
         "RG-G015 (G3): line 2: op \"mull\" is unknown; near it: full, mul");
   CHECK(error("%0 = input f32[2]\n%1 = mul %0 %2\n") ==
         "RG-G051 (T): line 2: %2 is not defined above");
-  CHECK(error("%0 = input f32[2]\n%1 = neg %0 f32[3]\n") ==
-        "RG-G019 (G3): line 2: node %1 (neg): result 0 is declared as f32[3] and inferred as f32[2]");
+  CHECK(
+      error("%0 = input f32[2]\n%1 = neg %0 f32[3]\n") ==
+      "RG-G019 (G3): line 2: node %1 (neg): result 0 is declared as f32[3] and inferred as f32[2]");
   CHECK(error("%0 = input f33[2]\n") == "RG-G021 (G3): line 1: \"f33\" is no dtype");
   CHECK(error("hello\n") ==
         "RG-G050 (T): line 1: a line starts with %name, graph, numerics, origin or output");

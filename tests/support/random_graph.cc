@@ -169,13 +169,20 @@ class Generator {
       int weight;
     };
     const Kind kinds[] = {
-        {&Generator::TryUnary, 4},     {&Generator::TryBinary, 8},
-        {&Generator::TrySelect, 2},    {&Generator::TryFma, 1},
-        {&Generator::TryConstant, 2},  {&Generator::TryCast, options_.dtypes == RandomGraphOptions::kMixed ? 2 : 0},
-        {&Generator::TryReduce, 4},    {&Generator::TryReshape, 2},
-        {&Generator::TryPermute, 2},   {&Generator::TryExpand, 2},
-        {&Generator::TrySlice, 2},     {&Generator::TryFlip, 1},
-        {&Generator::TryPad, 2},       {&Generator::TryCat, 2},
+        {&Generator::TryUnary, 4},
+        {&Generator::TryBinary, 8},
+        {&Generator::TrySelect, 2},
+        {&Generator::TryFma, 1},
+        {&Generator::TryConstant, 2},
+        {&Generator::TryCast, options_.dtypes == RandomGraphOptions::kMixed ? 2 : 0},
+        {&Generator::TryReduce, 4},
+        {&Generator::TryReshape, 2},
+        {&Generator::TryPermute, 2},
+        {&Generator::TryExpand, 2},
+        {&Generator::TrySlice, 2},
+        {&Generator::TryFlip, 1},
+        {&Generator::TryPad, 2},
+        {&Generator::TryCat, 2},
         {&Generator::TrySliceScatter, options_.accumulates ? 2 : 0},
         {&Generator::TryMatMul, options_.contractions ? 2 : 0},
         {&Generator::TryIndexSelect, options_.indexed ? 1 : 0},
@@ -197,7 +204,7 @@ class Generator {
     const Known k = Pick();
     struct Unary {
       Op op;
-      double largest_input;              // beyond it the op is not used
+      double largest_input;  // beyond it the op is not used
       std::function<double(double)> bound;
     };
     static const auto& choices = *new std::vector<Unary>{
@@ -260,8 +267,8 @@ class Generator {
     if (Chance(0.2)) {
       const ValueId zero = builder_.Full(0, builder_.type(a.id).dtype);
       const ValueId positive = builder_.Add(Op::gt, {a.id, zero});
-      condition = builder_.Add(Chance(0.5) ? Op::logical_and : Op::logical_or,
-                               {condition, positive});
+      condition =
+          builder_.Add(Chance(0.5) ? Op::logical_and : Op::logical_or, {condition, positive});
     }
     return Emit(builder_.Add(Op::where, {condition, a.id, b->id}), std::max(a.bound, b->bound));
   }
@@ -286,10 +293,12 @@ class Generator {
       return Emit(builder_.Add(Op::mul, {k.id, builder_.Full(value, type.dtype)}), k.bound * 2);
     }
     const int64_t axis = Int(0, static_cast<int64_t>(base_.size()) - 1);
-    const ValueId counted = builder_.Add(
-        Op::iota, {},
-        {{"axis", axis}, {"dtype", std::string(Name(DType::kInt64))}, {"shape", base_},
-         {"start", Int(-3, 3)}, {"step", Int(1, 2)}});
+    const ValueId counted = builder_.Add(Op::iota, {},
+                                         {{"axis", axis},
+                                          {"dtype", std::string(Name(DType::kInt64))},
+                                          {"shape", base_},
+                                          {"start", Int(-3, 3)},
+                                          {"step", Int(1, 2)}});
     return Emit(builder_.Cast(counted, type.dtype), 3.0 + 2.0 * static_cast<double>(base_[axis]));
   }
 
@@ -498,9 +507,9 @@ class Generator {
     shape[axis] = Int(1, options_.max_extent);
     if (Elements(shape) > options_.max_elements) return false;
     const ValueId base = builder_.Full(0, type.dtype, shape);
-    return Emit(builder_.Add(Op::index_add, {base, IndexInput({type.shape[axis]}), x.id},
-                             {{"axis", axis}}),
-                bound);
+    return Emit(
+        builder_.Add(Op::index_add, {base, IndexInput({type.shape[axis]}), x.id}, {{"axis", axis}}),
+        bound);
   }
 
   bool TryAccumulate() {
@@ -537,7 +546,8 @@ class Generator {
       if (k.uses > 0 && !late && !Chance(0.1)) continue;
       if (Chance(0.1) && !late) continue;
       std::vector<int64_t> strides;
-      if (options_.strides && Chance(0.2)) strides = RandomStrides(builder_.type(k.id).shape, false);
+      if (options_.strides && Chance(0.2))
+        strides = RandomStrides(builder_.type(k.id).shape, false);
       builder_.Output(k.id, absl::StrCat("gradient_", count++), std::move(strides));
       if (Chance(0.05)) builder_.Output(k.id, "again");
     }
