@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Captures the graphs of models/graphs from PyTorch.
 
-  models/capture.py --device cpu               the tiny models in fp32: NAME.bwd.pb, NAME.safetensors
+  models/capture.py --device cpu               the tiny models in fp32: NAME.bwd.pb and a bundle
   models/capture.py --device cuda              under bf16 autocast: the tiny models as NAME_h200 and
                                                the full-size ones (graph only, nothing is run)
   models/capture.py --device cuda golf_tiny    one of them
@@ -42,14 +42,14 @@ def describe(path):
     kinds = {}
     for node in graph.nodes:
         kinds[node.op] = kinds.get(node.op, 0) + 1
-    variants = {a.s for n in graph.nodes for a in n.attrs if a.name == "variant"}
+    variants = sorted({a.s for n in graph.nodes for a in n.attrs if a.name == "variant"})
     size = path.stat().st_size
     bundle = path.with_name(path.name.replace(".bwd.pb", ".safetensors"))
     size += bundle.stat().st_size if bundle.exists() else 0
     return (
         f"{path.name}: {len(graph.nodes)} nodes, {kinds['input']} inputs, "
         f"{len(graph.outputs)} outputs, {kinds.get('matmul', 0)} matmuls, "
-        f"{kinds.get('attention_backward', 0)} attention ({', '.join(sorted(variants)) or 'none'}), "
+        f"{kinds.get('attention_backward', 0)} attention ({', '.join(variants)}), "
         f"{size / 1024:.0f} KiB with its bundle"
     )
 
@@ -58,7 +58,9 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="models; all for the device if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="models; all for the device if none"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "models" / "graphs")
     options = parser.parse_args()

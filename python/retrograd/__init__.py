@@ -1,7 +1,6 @@
 """Retrograd's exporter: a PyTorch model's backward graph as a file.
 
-    import retrograd
-    paths = retrograd.export_backward(model, (x, y), path="model.bwd.pb", bundle=True)
+paths = retrograd.export_backward(model, (x, y), path="model.bwd.pb", bundle=True)
 """
 
 from retrograd.errors import ExportError

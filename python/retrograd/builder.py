@@ -28,7 +28,7 @@ class Ref:
 
 
 class Builder:
-    """Builds a schema.Graph node by node. `origin` is stamped on the nodes added while it is set."""
+    """Builds a schema.Graph node by node; `origin` is stamped on nodes added while it is set."""
 
     def __init__(self, name):
         self.graph = schema.Graph(

@@ -8,7 +8,6 @@ that a model of any size is captured with no memory but its weights'.
 """
 
 import dataclasses
-import inspect
 import re
 
 import torch
@@ -133,9 +132,9 @@ def _record(value):
 def capture_backward(function, args, kwargs, names, *, run=True, composites="decomposed"):
     """Captures the backward graphs of `function(*args, **kwargs)`, which returns a scalar.
 
-    names: {id(tensor): (name, kind)} of the tensors that have one. Returns CapturedBackwards in the
-    order of their forwards. ExportError if nothing needs a gradient, or, with run=False, if the
-    function does not compile to one graph.
+    names: the names.TensorNames of the call; the `grad` of its leaves is left as it was. Returns
+    CapturedBackwards in the order of their forwards. ExportError if nothing needs a gradient, or,
+    with run=False, if the function does not compile to one graph.
     """
     recorders, decomposition_table = [], decompositions.table(composites)
 
@@ -155,6 +154,9 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
 
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backend, fullgraph=not run, dynamic=False)
+    gradients = [(leaf, leaf.grad) for leaf in names.leaves()]
+    for leaf, _ in gradients:
+        leaf.grad = None
     try:
         if run:
             _check_loss(compiled(*args, **kwargs)).backward()
@@ -162,6 +164,8 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
             _capture_only(compiled, args, kwargs, recorders)
     finally:
         torch._dynamo.reset()
+        for leaf, gradient in gradients:
+            leaf.grad = gradient
     captured = [_collect(r) for r in recorders if r.backward is not None]
     if not captured:
         raise ExportError("the function has no backward graph: nothing in it requires a gradient")
@@ -177,7 +181,7 @@ def _capture_only(compiled, args, kwargs, recorders):
             f"the model does not compile to one graph ({str(error).strip().splitlines()[0]}); "
             "run=False needs one graph, run=True follows graph breaks"
         ) from error
-    except torch._dynamo.exc.BackendCompilerFailed as error:
+    except torch._dynamo.exc.BackendCompilerFailed:
         if not recorders or recorders[-1].backward is None:  # not our _Stop: compiling failed
             raise
 
@@ -235,7 +239,7 @@ def _input(node, donated, recorder, unique, recorded):
     elif index is not None:
         inputs = recorder.example_inputs
         example = inputs[index] if index < len(inputs) else None
-        name, kind = recorder.names.get(id(example), (name, schema.SAVED))
+        name, kind = recorder.names.of(example, name)
     source = recorded or _Recorded(value.dtype, tuple(value.shape), value.stride(), None, None)
     address = recorded.address if recorded else value.storage_offset() * value.dtype.itemsize
     return CapturedInput(
@@ -261,7 +265,7 @@ def _make_unique(inputs):
 
 
 def _output(result, index, example, recorder):
-    name = recorder.names.get(id(example), (f"input_{index}", None))[0]
+    name = recorder.names.of(example, f"input_{index}")[0]
     if not isinstance(result, torch.fx.Node):
         return CapturedOutput(None, name)
     value = result.meta["val"]
@@ -302,43 +306,3 @@ def _numerics():
     numerics.deterministic = torch.are_deterministic_algorithms_enabled()
     numerics.framework = f"torch {torch.__version__.split('+')[0]}"
     return numerics
-
-
-def tensor_names(model, function, args, kwargs):
-    """{id(tensor): (name, kind)}: parameters and buffers by module path, arguments by their name.
-
-    model: the nn.Module, or None: then the modules that `function` closes over.
-    """
-    names = {}
-    for module in [model] if model is not None else _closed_over(function):
-        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-            names.setdefault(id(tensor), (name, schema.PARAMETER))
-    target = model.forward if model is not None else function
-    try:
-        bound = inspect.signature(target).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
-        bound = {**{f"args_{i}": a for i, a in enumerate(args)}, **kwargs}
-    for name, value in bound.items():
-        _name_arguments(names, name, value)
-    return names
-
-
-def _name_arguments(names, name, value):
-    if isinstance(value, torch.Tensor):
-        names.setdefault(id(value), (name, schema.SAVED))
-    elif isinstance(value, torch.nn.Module):
-        for inner, tensor in (*value.named_parameters(), *value.named_buffers()):
-            names.setdefault(id(tensor), (inner, schema.PARAMETER))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _name_arguments(names, str(key), item)
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            _name_arguments(names, f"{name}.{i}", item)
-
-
-def _closed_over(function):
-    cells = getattr(function, "__closure__", None) or ()
-    values = [c.cell_contents for c in cells]
-    values.append(getattr(function, "__self__", None))
-    return [v for v in values if isinstance(v, torch.nn.Module)]

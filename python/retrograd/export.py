@@ -5,8 +5,9 @@ import pathlib
 import torch
 
 from retrograd import bundle as bundles
-from retrograd.capture import capture_backward, tensor_names
+from retrograd.capture import capture_backward
 from retrograd.errors import ExportError
+from retrograd.names import TensorNames
 from retrograd.translate import schema_dtype, translate
 
 SUFFIX = ".bwd.pb"
@@ -36,8 +37,9 @@ def export_backward(
     run: False captures without executing anything; types and strides are then PyTorch's
         predictions instead of recorded ones, and the model must compile to one graph.
 
-    Runs on the device that the model and the arguments are on, under the caller's autocast. Raises
-    ExportError, with the op, the node and the line of the model, for what cannot be exported.
+    Runs on the device that the model and the arguments are on, under the caller's autocast, and
+    leaves the parameters' `grad` as it was. Raises ExportError, with the op, the node and the line
+    of the model, for what cannot be exported.
     """
     if path is None:
         raise ExportError("export_backward needs a path to write to")
@@ -45,8 +47,8 @@ def export_backward(
         raise ExportError("a bundle holds recorded tensors: it needs run=True")
     kwargs = dict(kwargs or {})
     args = tuple(args)
-    model = fn_or_model if isinstance(fn_or_model, torch.nn.Module) else None
-    names = tensor_names(model, fn_or_model, args, kwargs)
+    names = TensorNames(fn_or_model, args, kwargs)
+    names.add_closed_over(loss_fn)
 
     def scalar_loss(*a, **k):
         result = fn_or_model(*a, **k)

@@ -24,14 +24,14 @@ def display(text):
 
 
 def source_line(node):
-    """"file.py:123" of the innermost frame of the model's own code, or ""."""
+    """The innermost frame of the model's own code as "file.py:123", or ""."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if not f[0].startswith(_NOT_THE_MODEL)]
     return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
 def module_path(node):
-    """"blocks.0.attn.q" of the innermost module around the node's forward op, or ""."""
+    """The innermost module around the node's forward op as "blocks.0.attn.q", or ""."""
     for key in ("fwd_nn_module_stack", "nn_module_stack"):
         stack = node.meta.get(key)
         if stack:
@@ -51,7 +51,7 @@ def strip_prefix(path):
 
 
 def original_op(node):
-    """"aten.native_layer_norm_backward", the op before decomposition; the node's own otherwise."""
+    """The op before decomposition as "aten.native_layer_norm_backward"; else the node's own."""
     op = node.meta.get("original_aten") or node.target
     return str(getattr(op, "overloadpacket", op))
 

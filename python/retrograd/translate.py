@@ -10,7 +10,7 @@ from retrograd.builder import Builder, Ref
 from retrograd.errors import ExportError
 
 # Importing the modules registers their rows.
-from retrograd import attention_rows, composite_rows, index_rows  # noqa: F401  isort: skip
+from retrograd import attention_rows, composite_rows, index_rows, view_rows  # noqa: F401  isort: skip
 
 # Types that the schema lacks and that only travel: the same bits under another name.
 _SAME_BITS = {torch.uint64: torch.int64, torch.uint32: torch.int32}

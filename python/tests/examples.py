@@ -3,12 +3,11 @@
 import dataclasses
 import pathlib
 
+import retrograd
 import torch
 import zoo
 from torch import nn
 from torch.nn import functional as F
-
-import retrograd
 
 
 @dataclasses.dataclass

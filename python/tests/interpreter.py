@@ -4,7 +4,6 @@ It reads nothing but the graph's file and a bundle, so what it computes is what 
 """
 
 import torch
-
 from retrograd import bundle, dtypes, schema
 
 
@@ -87,7 +86,8 @@ def _reduction(function):
 def _iota(x, attrs, types):
     dtype, shape = types[0]
     line = attrs["start"] + attrs["step"] * torch.arange(shape[attrs["axis"]])
-    return line.reshape([-1 if i == attrs["axis"] else 1 for i in range(len(shape))]).to(dtype).expand(shape)
+    line = line.reshape([-1 if i == attrs["axis"] else 1 for i in range(len(shape))])
+    return line.to(dtype).expand(shape)
 
 
 def _window(x, attrs):
@@ -210,7 +210,9 @@ OPS = {
     "rms_norm_backward": _composite(_rms_norm_backward),
     "layer_norm_backward": _composite(_layer_norm_backward),
 }
-for _name in "add sub mul div neg abs sign maximum minimum relu floor reciprocal sqrt rsqrt".split():
+for (
+    _name
+) in "add sub mul div neg abs sign maximum minimum relu floor reciprocal sqrt rsqrt".split():
     OPS[_name] = _pointwise(getattr(torch, _name))
 for _name in "exp log log1p tanh sigmoid sin cos erf pow fmod".split():
     OPS[_name] = _pointwise(getattr(torch, _name))

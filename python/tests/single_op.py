@@ -1,13 +1,14 @@
 """One ATen op as a captured backward of one node: what its row translates to, evaluated."""
 
+import operator
+
 import interpreter
 import torch
-
 from retrograd import capture, schema, translate
 
 
 def resolve(name):
-    """"aten.add.Tensor" -> torch.ops.aten.add.Tensor."""
+    """torch.ops.aten.add.Tensor of "aten.add.Tensor"."""
     op = torch.ops
     for part in name.split("."):
         op = getattr(op, part)
@@ -50,8 +51,6 @@ def translate_op(name, args, kwargs=None, results=None):
             continue
         output = node
         if several:
-            import operator
-
             output = graph.call_function(operator.getitem, (node, i))
             output.meta["val"] = result
         outputs.append(capture.CapturedOutput(output, f"output_{i}", result.dtype, (), result))

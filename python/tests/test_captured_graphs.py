@@ -4,7 +4,6 @@ import conftest
 import interpreter
 import pytest
 import torch
-
 from retrograd import dtypes, schema
 
 GRAPHS = sorted((conftest.ROOT / "models" / "graphs").glob("*.bwd.pb"))

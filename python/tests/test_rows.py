@@ -4,10 +4,9 @@ SAMPLES has an entry a row; a row without one fails test_every_row_has_a_sample.
 """
 
 import pytest
+import retrograd
 import single_op
 import torch
-
-import retrograd
 from retrograd import aten_table, translate  # noqa: F401  translate registers all rows
 
 torch.manual_seed(7)
@@ -293,7 +292,8 @@ SAMPLES = {
     "aten.scatter_add.default": [((X34, 1, ints(3, 6, high=4), f(3, 6)), {}),
                                  ((X345, 0, ints(2, 3, 4, high=3), f(2, 3, 5)), {})],
     "aten.gelu_backward.default": [((f(3, 4), X34), {"approximate": a}) for a in ("none", "tanh")],
-    "aten.silu_backward.default": [((f(3, 4), X34), {}), ((f(4, dtype=BF16), f(4, dtype=BF16)), {})],
+    "aten.silu_backward.default": [((f(3, 4), X34), {}),
+                                   ((f(4, dtype=BF16), f(4, dtype=BF16)), {})],
     "aten.threshold_backward.default": [((f(3, 4), X34, 0), {})],
     "aten.tanh_backward.default": [((f(3, 4), X34.tanh()), {})],
     "aten.sigmoid_backward.default": [((f(3, 4), X34.sigmoid()), {})],

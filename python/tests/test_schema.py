@@ -6,7 +6,6 @@ import subprocess
 import conftest
 import pytest
 from google.protobuf import descriptor_pb2
-
 from retrograd import dtypes, schema
 
 

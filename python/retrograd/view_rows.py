@@ -1,0 +1,131 @@
+"""Rows of the table for views (no arithmetic, the same elements) and joins."""
+
+from retrograd.aten_table import axis_of, row
+
+
+@row(
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.unsqueeze.default",
+    "aten.flatten.using_ints",
+)
+def reshape(call, x, *_):
+    return call.b.reshape(x, call.shape)
+
+
+@row("aten.permute.default")
+def permute(call, x, perm):
+    return call.b.permute(x, [axis_of(x, p) for p in perm])
+
+
+@row("aten.t.default")
+def t(call, x):
+    return call.b.permute(x, list(reversed(range(x.rank))))
+
+
+@row("aten.transpose.int")
+def transpose(call, x, first, second):
+    perm = list(range(x.rank))
+    first, second = axis_of(x, first), axis_of(x, second)
+    perm[first], perm[second] = perm[second], perm[first]
+    return call.b.permute(x, perm)
+
+
+@row("aten.expand.default")
+def expand(call, x, *_, **__):
+    return call.b.expand(x, call.shape)
+
+
+@row("aten.slice.Tensor")
+def slice_(call, x, axis=0, start=None, stop=None, step=1):
+    axis = axis_of(x, axis)
+    start, stop, _ = slice(start, stop).indices(x.shape[axis])
+    return call.b.slice(x, axis, start, max(start, stop), step)
+
+
+@row("aten.select.int")
+def select(call, x, axis, index):
+    axis = axis_of(x, axis)
+    index %= x.shape[axis]
+    return call.b.reshape(call.b.slice(x, axis, index, index + 1), call.shape)
+
+
+def _pieces(call, x, sizes, axis):
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(call.b.slice(x, axis, s, s + n) for s, n in zip(starts, sizes))
+
+
+@row("aten.split.Tensor")
+def split(call, x, size, axis=0):
+    axis = axis_of(x, axis)
+    extent = x.shape[axis]
+    return _pieces(call, x, [min(size, extent - s) for s in range(0, extent, size)], axis)
+
+
+@row("aten.split_with_sizes.default")
+def split_with_sizes(call, x, sizes, axis=0):
+    return _pieces(call, x, sizes, axis_of(x, axis))
+
+
+@row("aten.unbind.int")
+def unbind(call, x, axis=0):
+    axis = axis_of(x, axis)
+    kept = x.shape[:axis] + x.shape[axis + 1 :]
+    return tuple(call.b.reshape(p, kept) for p in _pieces(call, x, [1] * x.shape[axis], axis))
+
+
+@row("aten.flip.default", "prims.rev.default")
+def flip(call, x, axes):
+    return call.b.flip(x, [axis_of(x, a) for a in axes])
+
+
+@row("aten.constant_pad_nd.default")
+def constant_pad_nd(call, x, amounts, value=0):
+    """`amounts`: (low, high) of the last axis, of the one before, ...; negative ones cut off."""
+    low, high = [0] * x.rank, [0] * x.rank
+    for i in range(len(amounts) // 2):
+        low[-1 - i], high[-1 - i] = amounts[2 * i], amounts[2 * i + 1]
+    for axis in range(x.rank):
+        extent = x.shape[axis]
+        x = call.b.slice(x, axis, max(0, -low[axis]), extent - max(0, -high[axis]))
+    return call.b.pad(x, [max(0, l) for l in low], [max(0, h) for h in high], value)
+
+
+# --- joins ---------------------------------------------------------------------------------------
+@row("aten.cat.default")
+def cat(call, parts, axis=0):
+    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
+    dtype = call.dtype
+    return call.b.cat([call.b.cast(p, dtype) for p in parts], axis_of(parts[0], axis))
+
+
+@row("aten.stack.default")
+def stack(call, parts, axis=0):
+    axis %= parts[0].rank + 1
+    shape = (*parts[0].shape[:axis], 1, *parts[0].shape[axis:])
+    return call.b.cat([call.b.reshape(call.b.cast(p, call.dtype), shape) for p in parts], axis)
+
+
+@row("aten.slice_scatter.default")
+def slice_scatter(call, base, src, axis=0, start=None, stop=None, step=1):
+    axis = axis_of(base, axis)
+    start, stop, _ = slice(start, stop).indices(base.shape[axis])
+    if (start, stop, step) == (0, base.shape[axis], 1):
+        return call.b.cast(src, base.dtype)
+    src = call.b.cast(src, base.dtype)
+    return call.b.slice_scatter(base, src, axis, start, max(start, stop), step)
+
+
+@row("aten.select_scatter.default")
+def select_scatter(call, base, src, axis, index):
+    axis = axis_of(base, axis)
+    index %= base.shape[axis]
+    src = call.b.cast(src, base.dtype)
+    src = call.b.reshape(src, (*base.shape[:axis], 1, *base.shape[axis + 1 :]))
+    if base.shape[axis] == 1:
+        return src
+    return call.b.slice_scatter(base, src, axis, index, index + 1, 1)
