@@ -155,7 +155,7 @@ class CallMaker {
     const int mine = BehindViews(g_, operands[0]) == ValueId{last, 0} ? 0 : 1;
     const ValueId previous = operands[1 - mine];
     if (!Computes(g_, previous.node)) return;  // a view, or the host's own memory
-    if (previous.node > last) return;          // of two matmuls the later one adds
+    if (previous.node >= last) return;         // of two matmuls the later one adds
     const size_t index = g_.value_index(previous);
     const bool whole = g_.type(previous).shape == g_.type(reader).shape;
     if (!whole || consumers_.is_output(previous.node) ||

@@ -281,7 +281,10 @@ class Builder {
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
     for (int64_t a : axes) reduced |= walk.operand[a].axes();
     if (!limit_.empty()) return 0;
-    operand = Widened(operand, reduced);
+    // The accumulators stand at every point that the reduction keeps, whatever varies there.
+    AxisMask walked = reduced;
+    for (const IndexExpr& e : walk.operand) walked |= e.axes();
+    operand = Widened(operand, walked);
     return Add({.kind = InstrKind::kReduce,
                 .op = g_.op(id),
                 .dtype = g_.type(v).dtype,
