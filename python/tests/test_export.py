@@ -126,6 +126,18 @@ def test_the_graph_computes_the_recorded_gradients(exported, name):
     assert max(interpreter.errors(outputs, gradients).values()) <= TOLERANCE
 
 
+@pytest.mark.parametrize("wrong", [("sub", "add"), ("add", "sub"), ("neg", "abs")])
+def test_the_comparison_notices_a_wrong_op(exported, wrong):
+    example = exported("llama_tiny")
+    graph = schema.load(example.path)
+    inputs, gradients = bundle.read(example.bundle)
+    old, new = wrong
+    node = nodes_of(graph, old)[-1]
+    node.op = new
+    outputs = interpreter.evaluate(graph, inputs)
+    assert not max(interpreter.errors(outputs, gradients).values()) <= TOLERANCE
+
+
 @MODELS
 def test_in_double_the_graph_stays_close(exported, name):
     example = exported(name)
