@@ -53,13 +53,13 @@ struct rg_host_thread {
 // What a module exports under the kernel's name.
 struct rg_host_kernel {
   int abi;
-  int threads;    // of a block
+  int threads;  // of a block
   int arguments;
-  int warp;       // threads of a warp
-  bool checked;   // built with RG_CHECK_MODE
+  int warp;          // threads of a warp
+  bool checked;      // built with RG_CHECK_MODE
   bool cooperative;  // uses barriers, shuffles or shared memory: each thread needs a stack
-  void (*run_thread)(rg_host_thread* self);   // cooperative kernels
-  void (*run_block)(rg_host_block* block);    // all others: every thread of the block
+  void (*run_thread)(rg_host_thread* self);  // cooperative kernels
+  void (*run_block)(rg_host_block* block);   // all others: every thread of the block
 };
 
 #endif  // RETROGRAD_CODEGEN_HOST_ABI_H_

@@ -1,5 +1,5 @@
-// The text that every host translation unit starts with: codegen/host_simt.h, carried by the library
-// so that compiling kernels needs no source tree.
+// The text that every host translation unit starts with: codegen/host_simt.h, carried by the
+// library so that compiling kernels needs no source tree.
 #ifndef RETROGRAD_CODEGEN_HOST_PRELUDE_H_
 #define RETROGRAD_CODEGEN_HOST_PRELUDE_H_
 

@@ -132,7 +132,8 @@ inline void rg_store_vec(T* p, int64_t i, const typename rg_storage<T>::compute*
 
 // --- memory: checked pointers -------------------------------------------------------------------
 
-// An argument that asks before each access. A refused load gives zero, a refused store does nothing.
+// An argument that asks before each access. A refused load gives zero, a refused store does
+// nothing.
 template <typename T>
 struct rg_checked {
   T* data;  // of the argument's first element
@@ -183,8 +184,8 @@ struct rg_checked_element {
   rg_host_thread* self;
 
   bool allowed(bool write) const {
-    return self->block->calls->shared_access(
-        self, data, index * static_cast<int64_t>(sizeof(T)), sizeof(T), write);
+    return self->block->calls->shared_access(self, data, index * static_cast<int64_t>(sizeof(T)),
+                                             sizeof(T), write);
   }
   operator T() const { return allowed(false) ? data[index] : T(); }
   const rg_checked_element& operator=(T v) const {
@@ -233,19 +234,19 @@ inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int
 
 #ifdef RG_CHECK_MODE
 #define RG_HOST_CHECKED true
-#define RG_ARG(type, name, index)                                                        \
-  [[maybe_unused]] const rg_checked<type> name = {                                       \
-      static_cast<type*>(rg_self.block->data[index]), 0, &rg_self, index}
-#define RG_SHARED(type, name, count)                                                     \
-  static const char rg_key_##name = 0;                                                   \
-  const rg_checked_shared<type> name = {                                                 \
-      rg_shared<type>(rg_self, &rg_key_##name, #name, count), &rg_self}
+#define RG_ARG(type, name, index)                                                                 \
+  [[maybe_unused]] const rg_checked<type> name = {static_cast<type*>(rg_self.block->data[index]), \
+                                                  0, &rg_self, index}
+#define RG_SHARED(type, name, count)                                                            \
+  static const char rg_key_##name = 0;                                                          \
+  const rg_checked_shared<type> name = {rg_shared<type>(rg_self, &rg_key_##name, #name, count), \
+                                        &rg_self}
 #else
 #define RG_HOST_CHECKED false
 #define RG_ARG(type, name, index) \
   [[maybe_unused]] type* const name = static_cast<type*>(rg_self.block->data[index])
-#define RG_SHARED(type, name, count)                                                     \
-  static const char rg_key_##name = 0;                                                   \
+#define RG_SHARED(type, name, count)   \
+  static const char rg_key_##name = 0; \
   type* const name = rg_shared<type>(rg_self, &rg_key_##name, #name, count)
 #endif
 
@@ -255,41 +256,41 @@ inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
 
-#define RG_HOST_EXPORT(name, threads, arguments, cooperative, run_thread, run_block)     \
-  extern "C" {                                                                           \
-  __attribute__((visibility("default"))) extern const rg_host_kernel name;               \
-  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,        \
-                               RG_HOST_CHECKED, cooperative, run_thread, run_block};     \
+#define RG_HOST_EXPORT(name, threads, arguments, cooperative, run_thread, run_block) \
+  extern "C" {                                                                       \
+  __attribute__((visibility("default"))) extern const rg_host_kernel name;           \
+  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,    \
+                               RG_HOST_CHECKED, cooperative, run_thread, run_block}; \
   }
 
 // A kernel whose threads never wait for each other: a plain loop over them.
-#define RG_KERNEL(name, threads, arguments)                                              \
-  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread,           \
-                                 const int rg_block);                                    \
-  static void name##_block(rg_host_block* block) {                                       \
-    rg_host_thread self = {block, block->first_thread};                                  \
-    for (int k = 0; k < threads; ++k) {                                                  \
-      name##_body(self, self.thread, block->block);                                      \
-      self.thread += block->thread_stride;                                               \
-      if (self.thread >= threads) self.thread -= threads;                                \
-    }                                                                                    \
-  }                                                                                      \
-  RG_HOST_EXPORT(name, threads, arguments, false, nullptr, &name##_block)                \
-  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,               \
-                                 [[maybe_unused]] const int rg_thread,                   \
+#define RG_KERNEL(name, threads, arguments)                                    \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
+                                 const int rg_block);                          \
+  static void name##_block(rg_host_block* block) {                             \
+    rg_host_thread self = {block, block->first_thread};                        \
+    for (int k = 0; k < threads; ++k) {                                        \
+      name##_body(self, self.thread, block->block);                            \
+      self.thread += block->thread_stride;                                     \
+      if (self.thread >= threads) self.thread -= threads;                      \
+    }                                                                          \
+  }                                                                            \
+  RG_HOST_EXPORT(name, threads, arguments, false, nullptr, &name##_block)      \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
+                                 [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
 
 // A kernel with barriers, shuffles or shared memory. Emitters print RG_KERNEL for all; whoever
 // compiles the text picks this one by what the body uses.
-#define RG_KERNEL_COOPERATIVE(name, threads, arguments)                                  \
-  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread,           \
-                                 const int rg_block);                                    \
-  static void name##_thread(rg_host_thread* self) {                                      \
-    name##_body(*self, self->thread, self->block->block);                                \
-  }                                                                                      \
-  RG_HOST_EXPORT(name, threads, arguments, true, &name##_thread, nullptr)                \
-  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,               \
-                                 [[maybe_unused]] const int rg_thread,                   \
+#define RG_KERNEL_COOPERATIVE(name, threads, arguments)                        \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
+                                 const int rg_block);                          \
+  static void name##_thread(rg_host_thread* self) {                            \
+    name##_body(*self, self->thread, self->block->block);                      \
+  }                                                                            \
+  RG_HOST_EXPORT(name, threads, arguments, true, &name##_thread, nullptr)      \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
+                                 [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
 
 // --- arithmetic ---------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ inline double rg_relu(double v) { return v < 0 ? 0 : v; }
 inline int rg_relu(int v) { return v < 0 ? 0 : v; }
 inline int64_t rg_relu(int64_t v) { return v < 0 ? 0 : v; }
 
-#define RG_HOST_MATH(name, builtin)                                \
+#define RG_HOST_MATH(name, builtin)                                     \
   inline float rg_##name(float v) { return __builtin_##builtin##f(v); } \
   inline double rg_##name(double v) { return __builtin_##builtin(v); }
 RG_HOST_MATH(floor, floor)

@@ -102,9 +102,9 @@ bool AccessCheck::Global(const Accessor& by, int argument, int64_t offset, int64
   }
   if (offset % bytes != 0 || arg.alignment % bytes != 0) {
     if (Fault* fault = Tell("misaligned", &arg, line)) {
-      fault->text = absl::StrCat("misaligned: ", describe(offset), " in one access of ", bytes,
-                                 " bytes at byte ", offset, " of memory aligned to ",
-                                 arg.alignment);
+      fault->text =
+          absl::StrCat("misaligned: ", describe(offset), " in one access of ", bytes,
+                       " bytes at byte ", offset, " of memory aligned to ", arg.alignment);
     }
     return false;
   }
@@ -132,8 +132,8 @@ bool AccessCheck::Global(const Accessor& by, int argument, int64_t offset, int64
   } else if (const void* first = std::memchr(region.undefined.data() + at, 1, bytes)) {
     if (Fault* fault = Tell("undefined", &arg, line)) {
       const int64_t skipped = static_cast<const uint8_t*>(first) - (region.undefined.data() + at);
-      fault->text = absl::StrCat("uninitialised: ", describe(offset + skipped),
-                                 ", where nothing was stored");
+      fault->text =
+          absl::StrCat("uninitialised: ", describe(offset + skipped), ", where nothing was stored");
     }
   }
   return true;
@@ -145,9 +145,9 @@ bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, i
   const auto what = [&] { return absl::StrCat("shared array ", array.name); };
   if (offset < 0 || offset > array.bytes - bytes) {
     if (Fault* fault = Tell("out of bounds", array.key, write)) {
-      fault->text = absl::StrCat("out of bounds: ", Access(by, what(), offset, array.element_bytes,
-                                                           write, 0),
-                                 ", which has ", array.bytes / array.element_bytes, " elements");
+      fault->text =
+          absl::StrCat("out of bounds: ", Access(by, what(), offset, array.element_bytes, write, 0),
+                       ", which has ", array.bytes / array.element_bytes, " elements");
     }
     return false;
   }
@@ -158,9 +158,9 @@ bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, i
   if (!word.WrittenIn(by.block, threads_)) {
     if (!write) {
       if (Fault* fault = Tell("undefined", array.key, write)) {
-        fault->text = absl::StrCat("uninitialised: ", Access(by, what(), offset,
-                                                             array.element_bytes, write, 0),
-                                   ", where nothing was stored");
+        fault->text = absl::StrCat(
+            "uninitialised: ", Access(by, what(), offset, array.element_bytes, write, 0),
+            ", where nothing was stored");
       }
       return true;
     }
@@ -173,9 +173,9 @@ bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, i
 
 void AccessCheck::MissingLane(const Accessor& by, int distance, int line) {
   if (Fault* fault = Tell("missing lane", nullptr, line)) {
-    fault->text = absl::StrCat("shuffle: ", ThreadName(by.thread, by.block),
-                               " takes a value from a lane ", distance,
-                               " away that the block does not have, in line ", line);
+    fault->text =
+        absl::StrCat("shuffle: ", ThreadName(by.thread, by.block), " takes a value from a lane ",
+                     distance, " away that the block does not have, in line ", line);
   }
 }
 
@@ -208,10 +208,10 @@ void AccessCheck::TellRace(const Accessor& by, const ShadowWord::Conflict& other
   const bool same_block = other.block == by.block;
   Fault* fault = Tell(same_block ? "race" : "race of blocks", where, line);
   if (fault == nullptr) return;
-  fault->text = absl::StrCat("race: ", Access(by, what, offset, element_bytes, write, line),
-                             ", which ", ThreadName(other.thread, other.block),
-                             other.wrote ? " wrote" : " read",
-                             same_block ? " with no barrier between" : " in the same launch");
+  fault->text =
+      absl::StrCat("race: ", Access(by, what, offset, element_bytes, write, line), ", which ",
+                   ThreadName(other.thread, other.block), other.wrote ? " wrote" : " read",
+                   same_block ? " with no barrier between" : " in the same launch");
 }
 
 absl::Status AccessCheck::EndLaunch() {

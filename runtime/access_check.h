@@ -1,7 +1,7 @@
 // AccessCheck: judges every access of a launch of a checking build. Faults are: outside of an
-// argument or shared array; a vector access that is not aligned as promised; a store to what is only
-// read; two accesses to a word, one of them a store, that no barrier orders; a load of what nobody
-// has stored; a shuffle with a lane that does not exist.
+// argument or shared array; a vector access that is not aligned as promised; a store to what is
+// only read; two accesses to a word, one of them a store, that no barrier orders; a load of what
+// nobody has stored; a shuffle with a lane that does not exist.
 #ifndef RETROGRAD_RUNTIME_ACCESS_CHECK_H_
 #define RETROGRAD_RUNTIME_ACCESS_CHECK_H_
 

@@ -37,8 +37,8 @@ absl::StatusOr<Child> Start(const std::vector<std::string>& command) {
   for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
   arguments.push_back(nullptr);
   Child child;
-  const int error = posix_spawn(&child.pid, arguments[0], &actions, nullptr, arguments.data(),
-                                environ);
+  const int error =
+      posix_spawn(&child.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(pipe_ends[1]);
   if (error != 0) {

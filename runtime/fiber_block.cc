@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <boost/context/detail/fcontext.hpp>
 #include <algorithm>
+#include <boost/context/detail/fcontext.hpp>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -276,7 +276,8 @@ std::string FiberBlock::DescribeStuck() const {
   std::map<std::pair<int, int>, std::pair<int, int>> places;  // state, line -> first thread, count
   for (int i = 0; i < threads_; ++i) {
     const Fiber& fiber = fibers_[i];
-    const int line = fiber.state == Fiber::kAtBarrier || fiber.state == Fiber::kAtShuffle ? fiber.line : 0;
+    const int line =
+        fiber.state == Fiber::kAtBarrier || fiber.state == Fiber::kAtShuffle ? fiber.line : 0;
     ++places.try_emplace({fiber.state, line}, i, 0).first->second.second;
   }
   std::vector<std::string> parts;
@@ -292,11 +293,8 @@ std::string FiberBlock::DescribeStuck() const {
       case Fiber::kAtShuffle:
         absl::StrAppend(&who, one ? " waits" : " wait", " at the shuffle in line ", place.second);
         break;
-      case Fiber::kExited:
-        absl::StrAppend(&who, one ? " has" : " have", " returned");
-        break;
-      default:
-        absl::StrAppend(&who, one ? " has" : " have", " not come that far");
+      case Fiber::kExited: absl::StrAppend(&who, one ? " has" : " have", " returned"); break;
+      default: absl::StrAppend(&who, one ? " has" : " have", " not come that far");
     }
     parts.push_back(std::move(who));
   }

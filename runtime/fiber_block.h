@@ -59,8 +59,8 @@ class FiberBlock {
   void PutReady(int position, int fiber);  // into the queue
   void PushBlock();                        // all fibers, into the empty queue
   void PushWarp(int warp);                 // all lanes of a warp
-  void SwitchFrom(Fiber* self);            // to the next ready fiber, or back to Run if there is none
-  void Jump(Fiber* from, Fiber* to);       // null: Run's own context
+  void SwitchFrom(Fiber* self);       // to the next ready fiber, or back to Run if there is none
+  void Jump(Fiber* from, Fiber* to);  // null: Run's own context
   std::string DescribeStuck() const;
 
   std::unique_ptr<Stacks> stacks_;
@@ -73,7 +73,7 @@ class FiberBlock {
   int threads_ = 0, lanes_ = 0;
   int at_barrier_ = 0, barrier_line_ = 0, done_ = 0, epoch_ = 0;
   bool warp_goes_on_ = true;  // after a shuffle, the warp's lanes before all other threads
-  bool mismatch_ = false;  // threads met at different barriers or shuffles
+  bool mismatch_ = false;     // threads met at different barriers or shuffles
   bool abandoned_ = false;
   uint64_t random_ = 0;
   std::vector<int> strides_;  // coprime to threads_: orders in which to push a block

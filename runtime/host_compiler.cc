@@ -38,7 +38,8 @@ absl::StatusOr<std::string> VersionOf(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex);
   auto it = known.find(path);
   if (it != known.end()) return it->second;
-  RG_ASSIGN_OR_RETURN(const std::vector<ProcessResult> results, RunProcesses({{path, "--version"}}));
+  RG_ASSIGN_OR_RETURN(const std::vector<ProcessResult> results,
+                      RunProcesses({{path, "--version"}}));
   if (results[0].exit_code != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " --version fails; is it a C++ compiler?"));
@@ -49,8 +50,7 @@ absl::StatusOr<std::string> VersionOf(const std::string& path) {
 
 // The first three lines that name an error, else the first three.
 std::string FirstErrors(const std::string& output) {
-  const std::vector<absl::string_view> lines =
-      absl::StrSplit(output, '\n', absl::SkipWhitespace());
+  const std::vector<absl::string_view> lines = absl::StrSplit(output, '\n', absl::SkipWhitespace());
   std::vector<absl::string_view> errors;
   for (absl::string_view line : lines) {
     if (absl::StrContains(line, "error") && errors.size() < 3) errors.push_back(line);

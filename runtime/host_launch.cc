@@ -57,7 +57,8 @@ void* OnShared(rg_host_thread* self, const void* key, const char* name, int64_t 
   return block->shared->Data(*array);
 }
 
-// Ends the block from within a thread. Kernels own nothing, so leaving them by a jump loses nothing.
+// Ends the block from within a thread. Kernels own nothing, so leaving them by a jump loses
+// nothing.
 [[noreturn]] void Stop(rg_host_thread* self) {
   RunningBlock* block = BlockOf(self);
   if (block->cooperative) block->fibers->Abandon(self, "stopped");
@@ -105,10 +106,10 @@ absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
     if (power && arg.bytes >= 0 && reinterpret_cast<uintptr_t>(arg.data) % arg.alignment == 0) {
       continue;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "kernel ", kernel.name, ", argument ", i, ": ", arg.bytes, " bytes at address 0x",
-        absl::Hex(reinterpret_cast<uintptr_t>(arg.data)), " are promised to be aligned to ",
-        arg.alignment, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel.name, ", argument ", i, ": ", arg.bytes,
+                     " bytes at address 0x", absl::Hex(reinterpret_cast<uintptr_t>(arg.data)),
+                     " are promised to be aligned to ", arg.alignment, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -150,7 +151,8 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   State& state = *state_;
   state.data.clear();
   for (const HostArg& arg : args) state.data.push_back(arg.data);
-  if (code.checked) RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads, options));
+  if (code.checked)
+    RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads, options));
 
   RunningBlock block;
   block.calls = &kCalls;
@@ -176,8 +178,8 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
     }
     state.shared.Clear();
     if (state.fibers.Run(code, &block, options.seed + static_cast<uint64_t>(i) * 0x9e37)) continue;
-    status = absl::InternalError(absl::StrCat("kernel ", kernel.name, ", block ", block.block, ": ",
-                                              state.fibers.stuck()));
+    status = absl::InternalError(
+        absl::StrCat("kernel ", kernel.name, ", block ", block.block, ": ", state.fibers.stuck()));
   }
   if (!code.checked) return status;
   const absl::Status checked = state.check.EndLaunch();

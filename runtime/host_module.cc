@@ -91,9 +91,9 @@ std::vector<std::string> Flags(const HostCompileOptions& options) {
       // One buffer may hold several types, such as a workspace.
       "-fno-strict-aliasing",
       // The same arithmetic on every machine, and no calls only to set errno.
-      "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-      "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables",
-      "-fno-stack-protector", absl::StrCat("-DRG_WARP=", options.warp)};
+      "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden",
+      "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector",
+      absl::StrCat("-DRG_WARP=", options.warp)};
   if (options.check) flags.push_back("-DRG_CHECK_MODE");
   return flags;
 }
@@ -218,8 +218,8 @@ HostModule::~HostModule() {
 absl::StatusOr<HostKernel> HostModule::Find(absl::string_view kernel) const {
   auto it = kernels_.find(kernel);
   if (it != kernels_.end()) return it->second;
-  return absl::NotFoundError(absl::StrCat("no host kernel ", kernel, " among the module's ",
-                                          kernels_.size()));
+  return absl::NotFoundError(
+      absl::StrCat("no host kernel ", kernel, " among the module's ", kernels_.size()));
 }
 
 absl::Status HostModule::Launch(absl::string_view kernel, int64_t blocks, int threads,

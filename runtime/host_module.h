@@ -1,5 +1,5 @@
-// HostModule: kernels in the host dialect, compiled by the system's C++ compiler and loaded. Compiled
-// code is kept on disk by the digest of what it was made from.
+// HostModule: kernels in the host dialect, compiled by the system's C++ compiler and loaded.
+// Compiled code is kept on disk by the digest of what it was made from.
 #ifndef RETROGRAD_RUNTIME_HOST_MODULE_H_
 #define RETROGRAD_RUNTIME_HOST_MODULE_H_
 
@@ -45,7 +45,8 @@ class HostModule {
   // Finds and runs a kernel with a launcher of its own; whoever launches often keeps a
   // HostLauncher, which allocates nothing.
   absl::Status Launch(absl::string_view kernel, int64_t blocks, int threads,
-                      const std::vector<HostArg>& args, const HostLaunchOptions& options = {}) const;
+                      const std::vector<HostArg>& args,
+                      const HostLaunchOptions& options = {}) const;
 
  private:
   HostModule() = default;

@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 std::string AddKernel(const std::string& name, int summand) {
   return absl::StrCat("// adds ", summand, "\nRG_KERNEL(", name, R"(, 64, 1) {
   RG_ARG(float, y, 0);
-  rg_store(y, RG_THREAD, rg_load(y, RG_THREAD) + )", summand, R"();
+  rg_store(y, RG_THREAD, rg_load(y, RG_THREAD) + )",
+                      summand, R"();
 }
 )");
 }
@@ -108,8 +109,11 @@ TEST_CASE("a damaged entry is a miss, and is compiled anew") {
   REQUIRE(FilesIn(cache).size() == 1);
   const fs::path entry = FilesIn(cache)[0];
   const std::string good = ReadFile(entry);
-  std::vector<std::string> damaged = {"", "x", good.substr(0, good.size() - 1),
-                                      good.substr(0, good.size() / 2), good + "x",
+  std::vector<std::string> damaged = {"",
+                                      "x",
+                                      good.substr(0, good.size() - 1),
+                                      good.substr(0, good.size() / 2),
+                                      good + "x",
                                       std::string(good.size(), '\0')};
   for (size_t at : {size_t{0}, good.size() / 3, good.size() - 100, good.size() - 1}) {
     damaged.push_back(good);
@@ -244,7 +248,8 @@ TEST_CASE("what cannot be compiled is a status that says why") {
     REQUIRE_FALSE(module.ok());
     return std::string(module.status().message());
   };
-  const std::string wrong = "RG_KERNEL(rg_wrong, 1, 1) {\n  RG_ARG(float, y, 0);\n  nonsense(y);\n}\n";
+  const std::string wrong =
+      "RG_KERNEL(rg_wrong, 1, 1) {\n  RG_ARG(float, y, 0);\n  nonsense(y);\n}\n";
   CHECK_THAT(message(wrong), ContainsSubstring("rg_wrong:3:") && ContainsSubstring("nonsense"));
   const std::string undefined =
       "RG_KERNEL(rg_undefined, 1, 1) {\n  RG_ARG(float, y, 0);\n"

@@ -98,14 +98,12 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
       const BufferValues before = RandomBuffers(spoiled.body.ir, seed);
       const auto after = RunKernels(**module, spoiled.body, spoiled.kernels, before, seed);
       reported = !after.ok();
-      wrong = wrong ||
-              (after.ok() && !CompareToInterpreter(spoiled.body.ir, before, *after).empty());
+      wrong =
+          wrong || (after.ok() && !CompareToInterpreter(spoiled.body.ir, before, *after).empty());
     }
     INFO(spoiled.what);
     switch (spoiled.fault) {
-      case PlantedFault::kRemovedBarrier:
-        CHECK(reported);
-        break;
+      case PlantedFault::kRemovedBarrier: CHECK(reported); break;
       case PlantedFault::kUninitialisedShared:
         // An array used for one sum after the other still holds the sum before.
         CHECK((reported || wrong));

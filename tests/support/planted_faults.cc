@@ -109,12 +109,9 @@ std::vector<Edit> SharedStores(absl::string_view source) {
 
 std::vector<Edit> Sites(absl::string_view source, PlantedFault fault) {
   switch (fault) {
-    case PlantedFault::kRemovedBarrier:
-      return Barriers(source);
-    case PlantedFault::kOffByOneBound:
-      return Bounds(source);
-    case PlantedFault::kUninitialisedShared:
-      return SharedStores(source);
+    case PlantedFault::kRemovedBarrier: return Barriers(source);
+    case PlantedFault::kOffByOneBound: return Bounds(source);
+    case PlantedFault::kUninitialisedShared: return SharedStores(source);
   }
   return {};
 }

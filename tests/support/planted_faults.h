@@ -1,5 +1,5 @@
-// Faults planted into the text of a generated kernel, as an emitter's mistake would leave them: tests
-// show that the checking host build catches each.
+// Faults planted into the text of a generated kernel, as an emitter's mistake would leave them:
+// tests show that the checking host build catches each.
 #ifndef RETROGRAD_TESTS_SUPPORT_PLANTED_FAULTS_H_
 #define RETROGRAD_TESTS_SUPPORT_PLANTED_FAULTS_H_
 
