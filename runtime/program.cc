@@ -108,9 +108,9 @@ absl::Status Program::State::Bind(absl::Span<const void* const> inputs,
       // The caller lets go of a donated input's contents; all others are only read.
       table[i] = const_cast<void*>(inputs[p.number]);
       if (p.bytes == 0) continue;
-      const Node& node = graph.node(p.value.node);
-      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "input", p.number,
-                                      node.input ? node.input->name : "donated"));
+      const InputInfo* info = graph.node(p.value.node).input.get();
+      const absl::string_view name = info ? absl::string_view(info->name) : "donated";
+      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "input", p.number, name));
     } else {
       table[i] = outputs[p.number];
       if (p.bytes == 0) continue;
