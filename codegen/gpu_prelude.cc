@@ -47,7 +47,9 @@ constexpr char kHipOnly[] = R"(
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef int int32_t;
-typedef long int64_t;
+// Releases of HIPRTC differ in whether they define int64_t, and as which type.
+typedef long long rg_int64;
+#define int64_t rg_int64
 #endif
 
 #define RG_WARP 64
