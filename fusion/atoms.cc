@@ -8,8 +8,6 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kSharedElements = 1 << 14;
-
 int64_t Points(const BackwardGraph& g, NodeId id) {
   if (g.pattern(id) == Pattern::kReduction) return g.type(g.operands(id)[0]).elements();
   if (g.pattern(id) == Pattern::kScatter) return g.type(g.operands(id)[2]).elements();

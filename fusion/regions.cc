@@ -9,9 +9,6 @@
 namespace retrograd {
 namespace {
 
-// Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
-constexpr int64_t kSharedElements = 1 << 14;
-
 class UnionFind {
  public:
   explicit UnionFind(size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0); }

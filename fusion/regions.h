@@ -19,6 +19,9 @@ struct Region {
   std::vector<NodeId> ops;  // ascending; ops that a fused kernel computes
 };
 
+// Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
+inline constexpr int64_t kSharedElements = 1 << 14;
+
 // `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
 std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,
                                 const std::vector<bool>& taken);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fusion/limits.h"
+#include "graph/retype.h"
 #include "graph/text.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
@@ -84,8 +85,10 @@ TEST_CASE("any legal plan gives the same gradients") {
   const std::vector<Way> ways = Ways(1);
   const int per_graph = 2;
   for (uint32_t seed = 1; seed <= 2 * ways.size(); ++seed) {
-    const BackwardGraph graph =
-        RetypedToFloat64(RandomGraph(seed, {.dtypes = RandomGraphOptions::kMixed, .max_ops = 24}));
+    auto retyped =
+        RetypeToFloat64(RandomGraph(seed, {.dtypes = RandomGraphOptions::kMixed, .max_ops = 24}));
+    REQUIRE(retyped.status().ToString() == "OK");
+    const BackwardGraph& graph = *retyped;
     const std::vector<Values> inputs = RandomInputs(graph, seed);
     for (int k = 0; k < per_graph; ++k) {
       const Way way = Ways(seed)[(seed * per_graph + k) % ways.size()];

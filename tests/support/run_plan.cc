@@ -136,46 +136,4 @@ absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vecto
   return result;
 }
 
-BackwardGraph RetypedToFloat64(const BackwardGraph& graph) {
-  auto wide = [](DType d) { return IsFloat(d) ? DType::kFp64 : d; };
-  GraphBuilder b(graph.name());
-  b.SetNumerics(graph.numerics());
-  std::vector<std::vector<ValueId>> map(graph.num_nodes());
-  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    const NodeId id{i};
-    const Node& node = graph.node(id);
-    std::vector<ValueId> operands;
-    for (ValueId v : graph.operands(id)) operands.push_back(map[Index(v.node)][v.result]);
-    if (node.op == Op::input) {
-      TensorType type = node.results[0];
-      type.dtype = wide(type.dtype);
-      InputInfo info = *node.input;
-      info.alignment = 16;  // what Pack gives
-      map[i] = {b.Input(type, std::move(info))};
-      continue;
-    }
-    if (node.op == Op::cast && operands.size() == 1 &&
-        b.type(operands[0]).dtype == wide(node.results[0].dtype)) {
-      map[i] = {operands[0]};
-      continue;
-    }
-    Attrs attrs = node.attrs;
-    if (attrs.Find("dtype") != nullptr) {
-      attrs.Set("dtype", std::string(Name(wide(node.results[0].dtype))));
-    }
-    const ValueId first = b.Add(node.op, operands, attrs);
-    for (uint32_t r = 0; r < node.results.size(); ++r) map[i].push_back({first.node, r});
-  }
-  for (const GraphOutput& o : graph.outputs()) {
-    if (o.value) {
-      b.Output(map[Index(o.value->node)][o.value->result], o.name, o.strides);
-    } else {
-      b.AbsentOutput(o.name);
-    }
-  }
-  auto built = b.Build();
-  RG_CHECK(built.ok());
-  return *std::move(built);
-}
-
 }  // namespace retrograd

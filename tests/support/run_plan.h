@@ -30,9 +30,6 @@ struct RunResult {
 absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
                                     const RunSetup& setup);
 
-// The graph with every floating value fp64: casts between floating types become copies of nothing.
-BackwardGraph RetypedToFloat64(const BackwardGraph& graph);
-
 // Dense row-major values as the bytes of a strided tensor whose first element is the first byte.
 std::vector<char> Pack(const TensorType& type, const std::vector<int64_t>& strides,
                        const Values& values);

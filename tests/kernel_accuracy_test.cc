@@ -1,0 +1,119 @@
+// Each kernel of a plan, fed with the plan-exact evaluator's values, against that evaluator.
+//
+// Plan-exact: a value is rounded where the plan stores it and nowhere else, so what is left is the
+// arithmetic inside one kernel. |kernel - reference| <= tol * A, where A is the kernel's expression
+// over absolute values and tol is 1e-6 (times max(1, sqrt(n)/64) for sums of n), plus one unit in
+// the last place of what is stored.
+#include <cmath>
+
+#include "codegen/kernel.h"
+#include "fusion/planner.h"
+#include "graph/rounding.h"
+#include "graph/text.h"
+#include "runtime/host_module.h"
+#include "tests/catch.h"
+#include "tests/support/kernel_ir_interpreter.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_kernel.h"
+
+namespace retrograd {
+namespace {
+
+// A value's elements where its layout puts them.
+std::vector<double> Placed(const BackwardGraph& g, const FusionPlan& plan, ValueId v,
+                           const Values& dense, int64_t span) {
+  std::vector<double> out(span, 0);
+  const Shape& shape = g.type(v).shape;
+  const std::vector<int64_t>& strides = plan.layouts[g.value_index(v)].strides;
+  std::vector<int64_t> at(shape.size(), 0);
+  for (double x : dense) {
+    int64_t element = 0;
+    for (size_t d = 0; d < shape.size(); ++d) element += at[d] * strides[d];
+    out[element] = x;
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+int64_t LongestSum(const KernelIr& ir) {
+  int64_t n = 1;
+  for (const Instr& i : ir.instrs) {
+    if (i.kind == InstrKind::kReduce) n = std::max(n, ir.Points(i.reduced));
+  }
+  return ir.scatter ? ir.Points(ir.scatter->row_axes) : n;
+}
+
+void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs, uint64_t seed) {
+  auto device = LoadDeviceSpec("h200");
+  auto planned = PlanFusion(graph, *device);
+  REQUIRE(planned.status().ToString() == "OK");
+  const BackwardGraph& g = planned->graph;
+  const FusionPlan& plan = planned->plan;
+  ReferenceOptions exact{.mode = ReferenceOptions::kRoundGiven, .keep_all = true};
+  exact.rounded.assign(g.num_values(), false);
+  for (const Group& group : plan.groups) {
+    for (ValueId v : group.outputs) exact.rounded[g.value_index(v)] = true;
+  }
+  auto values = Evaluate(g, inputs, exact);
+  REQUIRE(values.status().ToString() == "OK");
+
+  std::vector<GroupKernels> kernels(plan.groups.size());
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const auto* body = std::get_if<KernelBody>(&plan.groups[i].body);
+    if (body != nullptr) kernels[i] = EmitGroup(*body, Dialect::kHost);
+  }
+  HostCompileOptions options;
+  options.check = true;
+  auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), options);
+  REQUIRE(module.status().ToString() == "OK");
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const auto* body = std::get_if<KernelBody>(&plan.groups[i].body);
+    if (body == nullptr) continue;
+    const KernelIr& ir = body->ir;
+    BufferValues before;
+    for (const Buffer& b : ir.buffers) {
+      before.push_back(b.written ? std::vector<double>(b.elements, 0)
+                                 : Placed(g, plan, b.value, (*values)[g.value_index(b.value)],
+                                          b.elements));
+    }
+    auto after = RunKernels(**module, *body, kernels[i], before, seed);
+    INFO("group " << i << "\n" << ir.Print());
+    REQUIRE(after.status().ToString() == "OK");
+    const BufferValues scale = InterpretMagnitudes(ir, before);
+    const double n = static_cast<double>(LongestSum(ir));
+    const double tol = 1e-6 * std::max(1.0, std::sqrt(n) / 64);
+    for (size_t b = 0; b < ir.buffers.size(); ++b) {
+      const Buffer& buffer = ir.buffers[b];
+      if (!buffer.written) continue;
+      const std::vector<double> want =
+          Placed(g, plan, buffer.value, (*values)[g.value_index(buffer.value)], buffer.elements);
+      for (size_t e = 0; e < want.size(); ++e) {
+        const double got = (*after)[b][e];
+        const double bound = tol * scale[b][e] +
+                             (IsFloat(buffer.dtype) ? UnitInLastPlace(buffer.dtype, want[e]) : 0);
+        if (!(std::fabs(got - want[e]) <= bound) && !(std::isnan(got) && std::isnan(want[e])) &&
+            got != want[e]) {
+          INFO("b" << b << "[" << e << "]: " << got << " for " << want[e] << ", bound " << bound);
+          FAIL("a kernel is less exact than its arithmetic");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("kernels of random graphs are as exact as their arithmetic") {
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    const auto dtypes = seed % 3 == 0   ? RandomGraphOptions::kBf16
+                        : seed % 3 == 1 ? RandomGraphOptions::kMixed
+                                        : RandomGraphOptions::kFp32;
+    const BackwardGraph graph = RandomGraph(seed + 1000, {.dtypes = dtypes, .max_ops = 24});
+    INFO("seed " << seed + 1000 << "\n" << Print(graph));
+    CheckKernels(graph, RandomInputs(graph, seed), seed);
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
