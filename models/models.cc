@@ -2,26 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "graph/near_names.h"
 #include "graph/proto.h"
 #include "graph/status.h"
 #include "models/builders.h"
+#include "models/captured_graphs.h"
 
 namespace retrograd {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr absl::string_view kGraphSuffix = ".bwd.pb";
-constexpr absl::string_view kBundleSuffix = ".safetensors";
 
 absl::Span<const Builder* const> Builders() {
   static const Builder* const kBuilders[] = {
@@ -32,66 +27,14 @@ absl::Span<const Builder* const> Builders() {
   return kBuilders;
 }
 
-bool Exists(const std::string& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error);
-}
-
-// models/graphs of the source tree, or of the place where the program was installed:
-// <prefix>/bin/program and <prefix>/share/retrograd/graphs.
-std::vector<std::string> GraphFolders() {
-  std::vector<std::string> folders = {absl::StrCat(RETROGRAD_SOURCE_DIR, "/models/graphs")};
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path prefix = program.parent_path().parent_path();
-    folders.push_back((prefix / "share" / "retrograd" / "graphs").string());
-  }
-  return folders;
-}
-
-std::string BundleBeside(absl::string_view graph_path) {
-  absl::string_view stem = graph_path;
-  if (!absl::ConsumeSuffix(&stem, kGraphSuffix) && !absl::ConsumeSuffix(&stem, ".pb")) {
-    absl::ConsumeSuffix(&stem, ".rgt");
-  }
-  const std::string bundle = absl::StrCat(stem, kBundleSuffix);
-  return Exists(bundle) ? bundle : "";
-}
-
-std::vector<Model> ScanCaptured(const std::string& folder) {
-  std::vector<Model> models;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string file = it->path().filename().string();
-    if (!absl::EndsWith(file, kGraphSuffix)) continue;
-    Model model;
-    model.name = std::string(absl::StripSuffix(file, kGraphSuffix));
-    model.kind = ModelKind::kCaptured;
-    model.path = it->path().string();
-    model.bundle_path = BundleBeside(model.path);
-    model.description = absl::StrCat(
-        "captured from PyTorch", absl::EndsWith(model.name, "_h200") ? " on an H200, bf16" : "",
-        model.bundle_path.empty() ? ", graph only" : ", with inputs and gradients");
-    models.push_back(std::move(model));
-  }
-  std::sort(models.begin(), models.end(),
-            [](const Model& a, const Model& b) { return a.name < b.name; });
-  return models;
-}
-
 std::vector<Model> CollectModels() {
   std::vector<Model> models;
   for (const Builder* builder : Builders()) {
     models.push_back({std::string(builder->name), ModelKind::kBuilder,
                       std::string(builder->description), builder->parameters, "", ""});
   }
-  for (const std::string& folder : GraphFolders()) {
-    std::vector<Model> captured = ScanCaptured(folder);
-    if (captured.empty()) continue;
-    std::move(captured.begin(), captured.end(), std::back_inserter(models));
-    break;
-  }
+  std::vector<Model> captured = CapturedGraphs();
+  std::move(captured.begin(), captured.end(), std::back_inserter(models));
   return models;
 }
 
@@ -109,8 +52,9 @@ absl::StatusOr<const Model*> FindModel(absl::string_view name) {
 }
 
 bool IsFile(absl::string_view text) {
+  std::error_code error;
   return absl::StrContains(text, '/') || absl::EndsWith(text, ".pb") ||
-         absl::EndsWith(text, ".rgt") || Exists(std::string(text));
+         absl::EndsWith(text, ".rgt") || std::filesystem::is_regular_file(std::string(text), error);
 }
 
 }  // namespace
