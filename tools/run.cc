@@ -183,9 +183,9 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
     return absl::UnimplementedError(
         absl::StrCat("--device ", arguments.device, ": this build runs on \"host\" only"));
   }
-  RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
   Progress progress;
   RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
+  RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
   RG_ASSIGN_OR_RETURN(const Bundle bundle, LoadBundle(bundle_path));
 
   progress.Step("compiling the kernels");

@@ -1,0 +1,191 @@
+// The command line: what it prints, when it fails and how.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tools/explanation.h"
+#include "tools/gradient_errors.h"
+
+namespace retrograd {
+namespace {
+
+struct Output {
+  int status = -1;
+  std::string out, err;
+};
+
+// Runs one of our binaries through the shell; `arguments` are trusted text of this file.
+Output RunTool(const std::string& arguments) {
+  const std::string errors =
+      (std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", getpid())).string();
+  const std::string command = absl::StrCat(RETROGRAD_BIN_DIR, "/", arguments, " 2>", errors);
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Output output;
+  std::array<char, 4096> buffer;
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    output.out.append(buffer.data(), n);
+  output.status = WEXITSTATUS(pclose(pipe));
+  if (FILE* file = fopen(errors.c_str(), "r")) {
+    while (size_t n = fread(buffer.data(), 1, buffer.size(), file)) {
+      output.err.append(buffer.data(), n);
+    }
+    fclose(file);
+  }
+  std::filesystem::remove(errors);
+  return output;
+}
+
+bool HaveBinaries() {
+  return std::filesystem::exists(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd")) &&
+         std::filesystem::exists(absl::StrCat(RETROGRAD_BIN_DIR, "/fusion-explain"));
+}
+
+int64_t Lines(absl::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// A graph without a recorded bundle, small enough to plan at once.
+constexpr char kSmall[] = "mlp:layers=2,tokens=64,in=16,hidden=32,out=16,dtype=fp32";
+
+TEST_CASE("mistakes on the command line are one line on stderr that says what to do") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const struct {
+    const char* arguments;
+    const char* says;
+  } kMistakes[] = {
+      {"retrograd run golf_tinny --check", "golf_tiny"},
+      {"retrograd run /no/such/file.bwd.pb", "/no/such/file.bwd.pb"},
+      {"retrograd run mlp --inputs /no/such.safetensors", "/no/such.safetensors"},
+      {"retrograd run mlp", "--inputs"},
+      {"retrograd run golf_tiny --device cuda", "host"},
+      {"retrograd run golf_tiny --spec h2000", "h200"},
+      {"retrograd run golf_tiny --disable vectorisation", "vectorization"},
+      {"retrograd run golf_tiny --tighten register", "registers"},
+      {"retrograd run golf_tiny --streams 99", "1 to 16"},
+      {"retrograd kernels golf_tiny --dialect metal", "cuda, hip and host"},
+      {"retrograd dump golf_tiny --stage plans", "plan"},
+      {"fusion-explain plan golf_tiny --format xml", "text and json"},
+  };
+  for (const auto& mistake : kMistakes) {
+    const Output output = RunTool(mistake.arguments);
+    INFO(mistake.arguments << "\n" << output.err);
+    CHECK(output.status == 1);
+    CHECK(output.out.empty());
+    CHECK(Lines(output.err) == 1);
+    CHECK_THAT(output.err, ContainsSubstring(mistake.says));
+  }
+  CHECK(RunTool("retrograd").status != 0);
+  CHECK(RunTool("retrograd frobnicate").status != 0);
+}
+
+TEST_CASE("help has examples and states the tolerance with its reason") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  CHECK_THAT(RunTool("retrograd --help").out, ContainsSubstring("Examples:"));
+  CHECK_THAT(RunTool("fusion-explain --help").out, ContainsSubstring("Examples:"));
+  CHECK_THAT(RunTool("retrograd run --help").out, ContainsSubstring("2e-2"));
+}
+
+TEST_CASE("models lists every graph of the registry") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const Output output = RunTool("retrograd models");
+  CHECK(output.status == 0);
+  for (const Model& model : AllModels()) CHECK_THAT(output.out, ContainsSubstring(model.name));
+}
+
+TEST_CASE("kernels prints sources in each dialect, dump each stage under its name") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const char* dialect : {"cuda", "hip", "host"}) {
+    const Output output =
+        RunTool(absl::StrCat("retrograd kernels ", kSmall, " --dialect ", dialect));
+    CHECK(output.status == 0);
+    CHECK_THAT(output.out, ContainsSubstring("RG_KERNEL(rg_"));
+  }
+  const Output dump = RunTool(absl::StrCat("retrograd dump ", kSmall));
+  CHECK(dump.status == 0);
+  for (const char* head : {"graph ", "schedule streams=1", "memory arena="}) {
+    CHECK_THAT(dump.out, ContainsSubstring(head));
+  }
+}
+
+TEST_CASE("an explanation is at most 60 lines of 120 columns, and complete as JSON") {
+  for (const char* model : {kSmall, "golf_tiny", "golf_plain_b48"}) {
+    INFO(model);
+    Progress progress;
+    auto graph = OpenAndPlan({.graph = model}, &progress);
+    INFO(graph.status());
+    REQUIRE(graph.ok());
+    auto memory = PeakMemoryOf(*graph);
+    REQUIRE(memory.ok());
+    const std::string text = ExplainAsText(*graph, *memory, model);
+    CHECK(Lines(text) <= 60);
+    for (absl::string_view line : absl::StrSplit(text, '\n')) CHECK(line.size() <= 120);
+    const nlohmann::json json =
+        nlohmann::json::parse(ExplainAsJson(*graph, *memory, model), nullptr, false);
+    REQUIRE(json.is_object());
+    CHECK(json["version"] == kExplanationVersion);
+    CHECK(json["groups"].size() == graph->planned.plan.groups.size());
+    CHECK(json["decisions"].size() == graph->planned.plan.decisions.size());
+    CHECK(json["summary"]["price_ps"] == graph->planned.plan.summary.price_ps);
+  }
+}
+
+TEST_CASE("a full-size plan spills nowhere and says which fat schedules it refused") {
+  Progress progress;
+  auto graph = OpenAndPlan({.graph = "golf_plain_b48"}, &progress);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  for (const Group& group : graph->planned.plan.groups) {
+    const auto* kernel = std::get_if<KernelBody>(&group.body);
+    if (kernel != nullptr) CHECK(kernel->spill_bytes == 0);
+  }
+  auto memory = PeakMemoryOf(*graph);
+  REQUIRE(memory.ok());
+  const std::string text = ExplainAsText(*graph, *memory, "golf_plain_b48");
+  CHECK_THAT(text, ContainsSubstring("refused schedule"));
+  CHECK_THAT(text, ContainsSubstring("spilled"));
+}
+
+TEST_CASE("errors are relative to each gradient, or to the floor where it is mathematically zero") {
+  const std::vector<Gradient> gradients = {
+      {"weight", {3.00003, 4}, {3, 4}},
+      {"zero", {1e-9, 0}, {0, 1e-12}},
+      {"exact", {0}, {0}},
+  };
+  const std::vector<GradientError> errors = GradientErrors(gradients, 1e-5);
+  CHECK(errors[0].error == Approx(6e-6).epsilon(1e-3));
+  CHECK(errors[0].ok);
+  CHECK_FALSE(errors[0].below_floor);
+  CHECK(errors[1].below_floor);
+  CHECK(errors[1].error == Approx(1e-9 / 5e-5).epsilon(0.01));
+  CHECK_FALSE(errors[1].ok);
+  CHECK(errors[2].error == 0);
+  CHECK(errors[2].ok);
+}
+
+TEST_CASE("a wrong or missing number is never within the tolerance") {
+  const double nan = std::nan("");
+  CHECK_FALSE(GradientErrors({{"g", {nan, 1}, {1, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {1, 1}, {nan, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {INFINITY, 1}, {1, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {1.001, 1}, {1, 1}}}, 1e-5)[0].ok);
+}
+
+TEST_CASE("the tolerance is wide only for graphs with narrow values") {
+  GraphBuilder wide("wide"), narrow("narrow");
+  wide.Output(wide.Add(Op::neg, {wide.Input({DType::kFp32, {2}}, {.name = "x"})}), "y");
+  narrow.Output(narrow.Cast(narrow.Input({DType::kFp32, {2}}, {.name = "x"}), DType::kBf16), "y");
+  CHECK(ToleranceFor(*wide.Build()) == 1e-5);
+  CHECK(ToleranceFor(*narrow.Build()) == 2e-2);
+}
+
+}  // namespace
+}  // namespace retrograd
