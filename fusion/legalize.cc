@@ -118,12 +118,21 @@ class Rebuilder {
       const ValueId old = g_.operands(id)[i];
       operands.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old) : map_.at(old));
     }
+    if (node.op == Op::index_add && builder_.type(operands[1]).rank() == 0) OneRow(node, operands);
     if (node.op == Op::index_add && !IsZero(g_, g_.operands(id)[0])) {
       map_[{id, 0}] = AddOntoBase(node, operands);
       return;
     }
     const ValueId first = builder_.Add(node.op, operands, node.attrs);
     for (uint32_t r = 0; r < node.results.size(); ++r) map_[{id, r}] = {first.node, r};
+  }
+
+  // A single index as a list of one: the source gains a dim of extent 1.
+  void OneRow(const Node& node, std::vector<ValueId>& operands) {
+    Shape shape = builder_.type(operands[2]).shape;
+    shape.insert(shape.begin() + node.attrs.Int("axis"), 1);
+    operands[1] = builder_.Reshape(operands[1], {1});
+    operands[2] = builder_.Reshape(operands[2], std::move(shape));
   }
 
   // base + index_add(0, index, src), as one accumulate.
@@ -150,7 +159,9 @@ class Rebuilder {
 
 bool NeedsScatterRepair(const BackwardGraph& g) {
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-    if (g.op(NodeId{i}) == Op::index_add && !IsZero(g, g.operands(NodeId{i})[0])) return true;
+    if (g.op(NodeId{i}) != Op::index_add) continue;
+    absl::Span<const ValueId> operands = g.operands(NodeId{i});
+    if (!IsZero(g, operands[0]) || g.type(operands[1]).rank() == 0) return true;
   }
   return false;
 }

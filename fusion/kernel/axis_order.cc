@@ -44,8 +44,12 @@ void Renumber(KernelIr& ir, const std::vector<int>& new_number, std::vector<int6
 void DropUnitAxes(KernelIr& ir) {
   std::vector<int> number(ir.extents.size(), -1);
   std::vector<int64_t> extents;
+  // A scatter keeps one axis that numbers its indices, so that outer and inner stay apart.
+  bool keep_row = ir.scatter && ir.Points(ir.scatter->row_axes) == 1;
   for (size_t a = 0; a < ir.extents.size(); ++a) {
-    if (ir.extents[a] == 1) continue;
+    const bool row = keep_row && (ir.scatter->row_axes >> a & 1);
+    if (ir.extents[a] == 1 && !row) continue;
+    if (row) keep_row = false;
     number[a] = static_cast<int>(extents.size());
     extents.push_back(ir.extents[a]);
   }
