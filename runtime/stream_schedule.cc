@@ -103,14 +103,16 @@ class MemoryChange {
   std::vector<size_t> pending_;
 };
 
-// Groups in the order in which they go.
+// Groups in the order in which they go. One that fills the chip takes its time whenever it runs, so
+// it goes at once if that frees memory, under either objective.
 std::vector<uint32_t> UrgencyOrder(const BackwardGraph& graph, const FusionPlan& plan,
-                                   const GroupDag& dag, ScheduleObjective objective) {
+                                   const GroupDag& dag, ScheduleObjective objective,
+                                   const std::vector<bool>& fills_chip) {
   const std::vector<int64_t> path = RemainingPath(plan, dag);
   MemoryChange change(graph, plan);
   using Key = std::tuple<int64_t, int64_t, uint32_t>;
   const auto key = [&](uint32_t g) {
-    const bool by_memory = objective == ScheduleObjective::kPeakMemory;
+    const bool by_memory = objective == ScheduleObjective::kPeakMemory || fills_chip[g];
     const int64_t growth = by_memory ? std::min<int64_t>(change[g], 1) : 0;
     return Key{growth, -path[g], g};
   };
@@ -159,7 +161,7 @@ int ChooseStream(const Timeline& timeline, int64_t ready_ps, int preferred) {
 
 // Places the groups one after another and puts a wait on every cross-stream edge.
 StreamSchedule Place(const FusionPlan& plan, const GroupDag& dag, absl::Span<const uint32_t> order,
-                     const ScheduleOptions& options) {
+                     const std::vector<bool>& fills_chip, const ScheduleOptions& options) {
   StreamSchedule schedule;
   schedule.streams = options.streams;
   std::vector<uint32_t> step_of(plan.groups.size(), kNoStep);
@@ -169,7 +171,7 @@ StreamSchedule Place(const FusionPlan& plan, const GroupDag& dag, absl::Span<con
                     {}};
   for (uint32_t g : order) {
     const uint32_t id = static_cast<uint32_t>(schedule.steps.size());
-    Step step{.group = GroupId{g}, .fills_chip = FillsChip(plan.groups[g], options.chip_blocks)};
+    Step step{.group = GroupId{g}, .fills_chip = fills_chip[g]};
     std::vector<uint32_t> after;
     for (uint32_t p : dag.before[g]) after.push_back(step_of[p]);
     if (timeline.last_full != kNoStep) after.push_back(timeline.last_full);
@@ -262,7 +264,12 @@ absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const
   RG_ASSIGN_OR_RETURN(const GroupDag dag, BuildGroupDag(graph, plan));
   const ScheduleObjective objective = options.objective.value_or(
       options.streams == 1 ? ScheduleObjective::kPeakMemory : ScheduleObjective::kLatency);
-  StreamSchedule schedule = Place(plan, dag, UrgencyOrder(graph, plan, dag, objective), options);
+  std::vector<bool> fills_chip;
+  for (const Group& group : plan.groups) {
+    fills_chip.push_back(FillsChip(group, options.chip_blocks));
+  }
+  StreamSchedule schedule =
+      Place(plan, dag, UrgencyOrder(graph, plan, dag, objective, fills_chip), fills_chip, options);
   schedule.objective = objective;
   ElideImpliedWaits(&schedule);
   return schedule;

@@ -23,7 +23,7 @@
 namespace retrograd {
 
 enum class ScheduleObjective : uint8_t {
-  kLatency,     // the longest remaining path first
+  kLatency,     // of groups that don't fill the chip, the longest remaining path first
   kPeakMemory,  // a step that frees at least as much as it allocates first, then the longest path
 };
 absl::string_view Name(ScheduleObjective objective);  // "latency", "peak_memory"
