@@ -108,6 +108,10 @@ Classification ClassifyReductions(const KernelIr& ir, const std::vector<AxisMask
 
 Classification Classify(const KernelIr& ir) {
   if (ir.scatter.has_value()) {
+    for (const Instr& instr : ir.instrs) {
+      if (instr.kind != InstrKind::kReduce) continue;
+      return Infeasible("a scatter reads its source point by point: no reduction may stand before it");
+    }
     const AxisMask rows = ir.scatter->row_axes;
     return WithShape(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);
   }
