@@ -30,8 +30,21 @@ uint64_t Draw(uint64_t seed, absl::Span<const NodeId> ops) {
   return x;
 }
 
+// Whether the value of `instr` needs that of `of`, at the same point.
+bool DependsOn(const KernelIr& ir, int instr, int of) {
+  std::vector<bool> needed(ir.instrs.size(), false);
+  needed[instr] = true;
+  for (int i = instr; i > of; --i) {
+    if (!needed[i]) continue;
+    for (int operand : ir.instrs[i].operands) needed[operand] = true;
+  }
+  return needed[of];
+}
+
 // Pairs of an input and an output that may share bytes: each point reads the input where it writes
-// the output, and no later stage or other block reads it again.
+// the output, and no later stage or other block reads it again. That the stored value is made from
+// the loaded one puts the load first: without it, a load that only a later stage needs would find
+// the stored value.
 std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classification& shape,
                                          const Schedule& s) {
   std::vector<Group::InPlace> pairs;
@@ -47,9 +60,11 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
         continue;
       }
       bool same_walk = true;
-      for (const Instr& i : ir.instrs) {
+      for (size_t n = 0; n < ir.instrs.size() && same_walk; ++n) {
+        const Instr& i = ir.instrs[n];
         if (i.kind != InstrKind::kLoad || i.buffer != static_cast<int>(b)) continue;
-        same_walk = same_walk && i.offset == store.offset && i.guards.empty() && i.indirect.empty();
+        same_walk = i.offset == store.offset && i.guards.empty() && i.indirect.empty() &&
+                    DependsOn(ir, store.instr, static_cast<int>(n));
       }
       if (same_walk) pairs.push_back({in.value, out.value});
     }
