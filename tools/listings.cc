@@ -3,36 +3,82 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/status.h"
 #include "graph/text.h"
 #include "models/models.h"
 #include "runtime/compile.h"
+#include "runtime/rtc.h"
 
 namespace retrograd {
 namespace {
 
 constexpr absl::string_view kStages[] = {"graph", "lower", "plan", "schedule", "memory"};
 
+absl::StatusOr<Dialect> DialectByName(absl::string_view name) {
+  for (Dialect d : {Dialect::kCuda, Dialect::kHip, Dialect::kHost}) {
+    if (Name(d) == name) return d;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dialect ", name, ": there are cuda, hip and host"));
+}
+
 absl::Status PrintKernels(const PlanArguments& arguments, absl::string_view dialect_name,
                           bool prelude) {
-  std::optional<Dialect> dialect;
-  for (Dialect d : {Dialect::kCuda, Dialect::kHip, Dialect::kHost}) {
-    if (Name(d) == dialect_name) dialect = d;
-  }
-  if (!dialect) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dialect ", dialect_name, ": there are cuda, hip and host"));
-  }
+  RG_ASSIGN_OR_RETURN(const Dialect dialect, DialectByName(dialect_name));
   Progress progress;
   RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
   progress.Step("printing kernels");
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
-                      Compile(graph.planned.graph, graph.planned.plan, {.dialect = *dialect}));
+                      Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
   absl::string_view text = compiled.source;
-  if (!prelude) text.remove_prefix(Prelude(*dialect).size());
+  if (!prelude) text.remove_prefix(Prelude(dialect).size());
   std::fwrite(text.data(), 1, text.size(), stdout);
+  return absl::OkStatus();
+}
+
+// What the plan predicts of a kernel: of the group's main launch, by the kernel's name.
+absl::flat_hash_map<std::string, const KernelBody*> Predictions(const CompiledPlan& compiled) {
+  absl::flat_hash_map<std::string, const KernelBody*> predicted;
+  for (size_t g = 0; g < compiled.kernels.size(); ++g) {
+    const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[g].body);
+    if (body == nullptr || compiled.kernels[g].launches.empty()) continue;
+    predicted.emplace(compiled.kernels[g].launches[0].name, body);
+  }
+  return predicted;
+}
+
+absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view dialect_name,
+                            std::string arch) {
+  RG_ASSIGN_OR_RETURN(const Dialect dialect, DialectByName(dialect_name));
+  if (dialect == Dialect::kHost) {
+    return absl::InvalidArgumentError(
+        "--compile is for cuda and hip; `retrograd run` compiles host");
+  }
+  Progress progress;
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  if (arch.empty()) arch = graph.spec.arch;
+  RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
+                      Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
+  progress.Step(absl::StrCat("compiling for ", arch));
+  RG_ASSIGN_OR_RETURN(const CompiledObject object, dialect == Dialect::kCuda
+                                                       ? CompileCuda(compiled.source, arch)
+                                                       : CompileHip(compiled.source, arch));
+  const auto predicted = Predictions(compiled);
+  std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), arch.c_str(),
+              object.kernels.size(), object.code.size());
+  std::printf("registers (predicted)  spilled  shared  kernel\n");
+  for (const KernelResources& kernel : object.kernels) {
+    const auto it = predicted.find(kernel.name);
+    const bool known = it != predicted.end();
+    std::printf("%9d %11s  %7d  %6d  %s%s\n", kernel.registers,
+                known ? absl::StrCat("(", it->second->registers, ")").c_str() : "",
+                static_cast<int>(kernel.spill_bytes), static_cast<int>(kernel.shared_bytes),
+                kernel.name.c_str(),
+                known ? absl::StrCat("  ", it->second->schedule.Print()).c_str() : "");
+  }
   return absl::OkStatus();
 }
 
@@ -72,6 +118,11 @@ int Exit(const absl::Status& status) { return status.ok() ? 0 : Report("retrogra
 
 int KernelsCommand(const PlanArguments& arguments, absl::string_view dialect, bool prelude) {
   return Exit(PrintKernels(arguments, dialect, prelude));
+}
+
+int CompileCommand(const PlanArguments& arguments, absl::string_view dialect,
+                   const std::string& arch) {
+  return Exit(CompileKernels(arguments, dialect, arch));
 }
 
 int ModelsCommand() {

@@ -12,6 +12,11 @@ namespace retrograd {
 // The translation unit of a plan in one dialect: cuda, hip or host.
 int KernelsCommand(const PlanArguments& arguments, absl::string_view dialect, bool prelude);
 
+// Compiles that unit for `arch` (empty: the spec's) with NVRTC or HIPRTC and prints, kernel by
+// kernel, the registers and spills that the compiler reports beside the predicted ones.
+int CompileCommand(const PlanArguments& arguments, absl::string_view dialect,
+                   const std::string& arch);
+
 // The registry.
 int ModelsCommand();
 

@@ -13,6 +13,7 @@ constexpr char kExamples[] = R"(Examples:
   retrograd run step.bwd.pb --inputs step.safetensors --spec h200 --device host --check
   retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
   retrograd kernels golf_tiny --dialect cuda
+  retrograd kernels golf_plain_b48 --dialect hip --compile --arch gfx90a
   retrograd dump mlp:layers=2 --stage plan --stage memory
 
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
@@ -56,12 +57,16 @@ int main(int argc, char** argv) {
 
   retrograd::PlanArguments kernels;
   std::string dialect = "cuda";
-  bool prelude = false;
+  std::string arch;
+  bool prelude = false, compile = false;
   CLI::App* kernels_command =
       app.add_subcommand("kernels", "Print the sources of a plan's kernels");
   AddPlanOptions(kernels_command, &kernels, "--spec");
   kernels_command->add_option("--dialect", dialect, "cuda, hip or host")->capture_default_str();
   kernels_command->add_flag("--prelude", prelude, "With the prelude that makes them compile");
+  kernels_command->add_flag("--compile", compile,
+                            "Compile them (NVRTC, HIPRTC) and print registers and spills instead");
+  kernels_command->add_option("--arch", arch, "Target of --compile; default: the spec's");
 
   CLI::App* models_command = app.add_subcommand("models", "List the graphs that have a name");
 
@@ -79,7 +84,10 @@ int main(int argc, char** argv) {
     return app.exit(error);
   }
   if (run_command->parsed()) return retrograd::RunCommand(run);
-  if (kernels_command->parsed()) return retrograd::KernelsCommand(kernels, dialect, prelude);
+  if (kernels_command->parsed()) {
+    return compile ? retrograd::CompileCommand(kernels, dialect, arch)
+                   : retrograd::KernelsCommand(kernels, dialect, prelude);
+  }
   if (models_command->parsed()) return retrograd::ModelsCommand();
   return retrograd::DumpCommand(dump, stages, dump_streams);
 }
