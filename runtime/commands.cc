@@ -96,6 +96,13 @@ class Builder {
   }
 
   absl::Status AddAttention(const Step& step, const AttentionCall& call) {
+    if (const double p = c_.graph.node(call.node).attrs.Float("dropout_p"); p > 0) {
+      return absl::UnimplementedError(
+          absl::StrFormat("attention_backward %%%d drops out with p = %g: its mask belongs to the "
+                          "random numbers of "
+                          "the framework's own kernel; capture the model with dropout 0",
+                          Index(call.node), p));
+    }
     AttentionCommand command{.call = &call};
     const absl::Span<const ValueId> graph_operands = c_.graph.operands(call.node);
     for (size_t i = 0; i < call.operands.size(); ++i) {

@@ -9,6 +9,7 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -70,21 +71,28 @@ Scratch<C> Carve(const Sizes& s, C* base) {
   return m;
 }
 
-// Stride of an axis, 0 where the extent is 1 (a bias may broadcast).
-int64_t Stride(const AttentionOperand& t, size_t axis) {
-  return t.shape[axis] == 1 ? 0 : t.strides[axis];
+// Strides over [B, H, T, last], 0 where the operand repeats its elements. The log-sum-exp lacks the
+// last axis, a bias may lack leading ones.
+using Strides = std::array<int64_t, 4>;
+Strides StridesOf(const AttentionOperand& t, size_t missing_leading) {
+  Strides strides{};
+  for (size_t axis = 0; axis < t.shape.size(); ++axis) {
+    if (t.shape[axis] != 1) strides[missing_leading + axis] = t.strides[axis];
+  }
+  return strides;
 }
 
 // A [rows, cols] piece of head h, batch b, from token `first` on.
 template <typename C>
-void Read(const AttentionOperand& t, DType dtype, const void* data, int64_t b, int64_t h,
-          int64_t first, int64_t rows, int64_t cols, C* to) {
+void Read(const void* data, DType dtype, int64_t offset, const Strides& strides, int64_t b,
+          int64_t h, int64_t first, int64_t rows, int64_t cols, C* to) {
   WithFloatType(dtype, [&](auto* type) {
-    const auto* p = static_cast<const std::remove_pointer_t<decltype(type)>*>(data) + t.offset +
-                    b * Stride(t, 0) + h * Stride(t, 1) + first * Stride(t, 2);
-    const int64_t row = Stride(t, 2), col = t.shape.size() > 3 ? Stride(t, 3) : 0;
+    const auto* p = static_cast<const std::remove_pointer_t<decltype(type)>*>(data) + offset +
+                    b * strides[0] + h * strides[1] + first * strides[2];
     for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < cols; ++c) to[r * cols + c] = LoadAs<C>(p, r * row + c * col);
+      for (int64_t c = 0; c < cols; ++c) {
+        to[r * cols + c] = LoadAs<C>(p, r * strides[2] + c * strides[3]);
+      }
     }
   });
 }
@@ -185,8 +193,10 @@ class Backward {
 
   void ReadOperand(int which, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols,
                    C* to) {
-    Read(call_.operands[which], pointers_.operand_dtypes[which], pointers_.operands[which], b, h,
-         first, rows, cols, to);
+    const AttentionOperand& t = call_.operands[which];
+    const size_t missing = which == kBias ? 4 - t.shape.size() : 0;
+    Read(pointers_.operands[which], pointers_.operand_dtypes[which], t.offset,
+         StridesOf(t, missing), b, h, first, rows, cols, to);
   }
   void WriteResult(int which, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols,
                    const C* from) {
@@ -209,8 +219,9 @@ absl::StatusOr<int64_t> HostAttentionScratchBytes(const AttentionCall& call) {
         Index(call.node), call.operands.size(), call.results.size()));
   }
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    const size_t rank = i == kLse ? 3 : 4;
-    RG_CHECK(call.operands[i].shape.size() == rank && call.operands[i].strides.size() == rank);
+    const size_t rank = call.operands[i].shape.size();
+    RG_CHECK(rank == call.operands[i].strides.size());
+    RG_CHECK(i == kBias ? rank <= 4 : rank == (i == kLse ? 3 : 4));
   }
   if (!IsFloat(call.dtype)) {
     return absl::UnimplementedError(absl::StrFormat(

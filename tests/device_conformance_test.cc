@@ -95,8 +95,8 @@ double Tolerance(DType dtype) {
   switch (dtype) {
     case DType::kFp64: return 1e-13;
     case DType::kFp32: return 2e-6;
-    case DType::kFp16: return 1e-3;   // one unit in the last place of 11 bits
-    default: return 8e-3;             // of 8 bits
+    case DType::kFp16: return 1e-3;  // one unit in the last place of 11 bits
+    default: return 8e-3;            // of 8 bits
   }
 }
 
@@ -125,7 +125,8 @@ void CheckMatMul(Device* device, const MatMulCall& call, int64_t a_size, int64_t
     for (int64_t r = 0; r < call.m; ++r) {
       for (int64_t c = 0; c < call.n; ++c) {
         double sum = call.accumulate ? before[At(call.d, i, r, c)] : 0;
-        for (int64_t k = 0; k < call.k; ++k) sum += av[At(call.a, i, r, k)] * bv[At(call.b, i, k, c)];
+        for (int64_t k = 0; k < call.k; ++k)
+          sum += av[At(call.a, i, r, k)] * bv[At(call.b, i, k, c)];
         expected[At(call.d, i, r, c)] = sum;
       }
     }
@@ -150,8 +151,7 @@ TEST_CASE("memory comes aligned, keeps what is copied in, and too much of it is 
   CHECK(in == out);
   device->Free(*data);
   CHECK(*device->Allocate(0) == nullptr);
-  CHECK(device->Allocate(int64_t{1} << 60).status().code() ==
-        absl::StatusCode::kResourceExhausted);
+  CHECK(device->Allocate(int64_t{1} << 60).status().code() == absl::StatusCode::kResourceExhausted);
 }
 
 TEST_CASE("a matmul reads rows or columns, strided and offset, in every floating type") {
@@ -160,8 +160,8 @@ TEST_CASE("a matmul reads rows or columns, strided and offset, in every floating
   const DType out = GENERATE(DType::kBf16, DType::kFp32, DType::kFp64);
   if (in == DType::kFp64 && out != DType::kFp64) return;
   const bool accumulate = GENERATE(false, true);
-  MatMulCall call{.m = 5, .n = 7, .k = 9, .in_dtype = in, .out_dtype = out,
-                  .accumulate = accumulate};
+  MatMulCall call{
+      .m = 5, .n = 7, .k = 9, .in_dtype = in, .out_dtype = out, .accumulate = accumulate};
   INFO(Name(in) << " to " << Name(out) << " accumulate " << accumulate);
   for (bool a_columns : {false, true}) {
     for (bool b_columns : {false, true}) {
@@ -177,17 +177,24 @@ TEST_CASE("a matmul reads rows or columns, strided and offset, in every floating
 
 TEST_CASE("a matmul takes batches, broadcast operands, extents of 1 and 0, and any strides") {
   auto device = TestDevice();
-  MatMulCall call{.m = 4, .n = 3, .k = 5, .batch = {6},
+  MatMulCall call{.m = 4,
+                  .n = 3,
+                  .k = 5,
+                  .batch = {6},
                   .a = {.row_stride = 5, .col_stride = 1, .batch_strides = {20}},
                   .b = {.row_stride = 3, .col_stride = 1, .batch_strides = {0}},
                   .d = {.row_stride = 3, .col_stride = 1, .batch_strides = {12}}};
   CheckMatMul(device.get(), call, 120, 15, 72);
-  call.a = {.row_stride = 2, .col_stride = 9, .batch_strides = {1}};    // no unit stride
-  call.b = {.row_stride = 0, .col_stride = 1, .batch_strides = {3}};    // equal rows
+  call.a = {.row_stride = 2, .col_stride = 9, .batch_strides = {1}};  // no unit stride
+  call.b = {.row_stride = 0, .col_stride = 1, .batch_strides = {3}};  // equal rows
   call.d = {.row_stride = 6, .col_stride = 2, .batch_strides = {24}};
   CheckMatMul(device.get(), call, 60, 40, 200);
-  call = {.m = 1, .n = 1, .k = 8, .a = {.row_stride = 1, .col_stride = 1},
-          .b = {.row_stride = 1, .col_stride = 1}, .d = {.row_stride = 1, .col_stride = 1}};
+  call = {.m = 1,
+          .n = 1,
+          .k = 8,
+          .a = {.row_stride = 1, .col_stride = 1},
+          .b = {.row_stride = 1, .col_stride = 1},
+          .d = {.row_stride = 1, .col_stride = 1}};
   CheckMatMul(device.get(), call, 8, 8, 1);
   call.k = 0;  // an empty sum
   CheckMatMul(device.get(), call, 8, 8, 1);
@@ -199,12 +206,14 @@ TEST_CASE("a matmul takes batches, broadcast operands, extents of 1 and 0, and a
 
 TEST_CASE("a matmul of integers or beyond BLAS's range is refused before it runs") {
   auto device = TestDevice();
-  CHECK_THAT(std::string(device->ScratchBytes(MatMulCall{.m = 1, .n = 1, .k = 1,
-                                                         .in_dtype = DType::kInt32,
-                                                         .out_dtype = DType::kInt32})
-                             .status()
-                             .message()),
-             ContainsSubstring("floating"));
+  CHECK_THAT(
+      std::string(
+          device
+              ->ScratchBytes(MatMulCall{
+                  .m = 1, .n = 1, .k = 1, .in_dtype = DType::kInt32, .out_dtype = DType::kInt32})
+              .status()
+              .message()),
+      ContainsSubstring("floating"));
   CHECK_THAT(std::string(device->ScratchBytes(MatMulCall{.m = int64_t{1} << 32, .n = 1, .k = 1})
                              .status()
                              .message()),
@@ -240,6 +249,14 @@ std::vector<double> Stored(const AttentionOperand& t, const std::vector<double>&
   return result;
 }
 
+// The bias [T, Tk] or [B, 1, T, Tk], if there is one, as it is added to a score.
+double Bias(const std::vector<std::vector<double>>& values, int64_t b, int64_t T, int64_t i,
+            int64_t Tk, int64_t j) {
+  if (values.size() < 7) return 0;
+  const bool one_for_all = static_cast<int64_t>(values[6].size()) == T * Tk;
+  return values[6][((one_for_all ? 0 : b) * T + i) * Tk + j];
+}
+
 // What the forward pass saves: the log-sum-exp and O.
 void Forward(const Shape& q_shape, const Shape& k_shape, int64_t v_dim, double scale, bool causal,
              std::vector<std::vector<double>>* values) {
@@ -250,7 +267,6 @@ void Forward(const Shape& q_shape, const Shape& k_shape, int64_t v_dim, double s
   const auto& v = (*values)[3];
   auto& o = (*values)[4];
   auto& lse = (*values)[5];
-  const bool bias = values->size() > 6;
   for (int64_t bh = 0; bh < B * H; ++bh) {
     const int64_t kv = bh / H * Hk + bh % H / (H / Hk);
     for (int64_t i = 0; i < T; ++i) {
@@ -259,7 +275,7 @@ void Forward(const Shape& q_shape, const Shape& k_shape, int64_t v_dim, double s
       for (int64_t j = 0; j < Tk; ++j) {
         double dot = 0;
         for (int64_t d = 0; d < D; ++d) dot += q[(bh * T + i) * D + d] * k[(kv * Tk + j) * D + d];
-        s[j] = scale * dot + (bias ? (*values)[6][(bh * T + i) * Tk + j] : 0);
+        s[j] = scale * dot + Bias(*values, bh / H, T, i, Tk, j);
         if (!causal || j <= i) sum += std::exp(s[j]);
       }
       lse[bh * T + i] = std::log(sum);
@@ -278,14 +294,16 @@ void Forward(const Shape& q_shape, const Shape& k_shape, int64_t v_dim, double s
 TEST_CASE("attention backward agrees with the reference: causal, grouped queries, bias, layouts") {
   auto device = TestDevice();
   const DType dtype = GENERATE(DType::kFp64, DType::kFp32, DType::kBf16);
-  const bool causal = GENERATE(false, true), bias = GENERATE(false, true);
+  const bool causal = GENERATE(false, true);
+  const int bias = GENERATE(0, 2, 4);  // dims of the bias; 0: none
   const int64_t heads = 4, kv_heads = GENERATE(4, 2, 1);
   const bool tokens_first = GENERATE(false, true);
   const int64_t T = causal ? 150 : 37, Tk = causal ? 150 : 21, D = 8, Dv = causal ? 8 : 5;
   INFO(Name(dtype) << " causal " << causal << " bias " << bias << " kv heads " << kv_heads);
   const Shape q{2, heads, T, D}, k{2, kv_heads, Tk, D}, v{2, kv_heads, Tk, Dv}, o{2, heads, T, Dv};
   std::vector<Shape> shapes{o, q, k, v, o, {2, heads, T}};
-  if (bias) shapes.push_back({2, heads, T, Tk});
+  if (bias == 2) shapes.push_back({T, Tk});  // the same for every head
+  if (bias == 4) shapes.push_back({2, 1, T, Tk});
   const DType lse_dtype = dtype == DType::kFp64 ? DType::kFp64 : DType::kFp32;
 
   GraphBuilder builder("attention");
@@ -296,8 +314,8 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
     values.push_back(RandomValues(i + 1, Elements(shapes[i])));
   }
   const double scale = 0.3;
-  const ValueId result = builder.Add(Op::attention_backward, nodes,
-                                     {{"scale", scale}, {"causal", int64_t{causal}}});
+  const ValueId result =
+      builder.Add(Op::attention_backward, nodes, {{"scale", scale}, {"causal", int64_t{causal}}});
   builder.Output(result, "dq");
   auto graph = builder.Build();
   INFO(graph.status());
@@ -370,10 +388,10 @@ RG_KERNEL(rg_beyond, 64, 2) {
 TEST_CASE("a loaded kernel runs at the addresses that the table holds at each launch") {
   auto device = TestDevice();
   const LaunchArg x{.slot = 2, .bytes = 400, .alignment = 16};
-  const LaunchArg y{.slot = 0, .bytes = 400, .alignment = 16, .written = true,
-                    .contents = Contents::kFresh};
-  auto kernels = device->Load(Prelude(device->dialect()) + kKernels,
-                              {Launch{"rg_double", 2, 64, {x, y}}});
+  const LaunchArg y{
+      .slot = 0, .bytes = 400, .alignment = 16, .written = true, .contents = Contents::kFresh};
+  auto kernels =
+      device->Load(Prelude(device->dialect()) + kKernels, {Launch{"rg_double", 2, 64, {x, y}}});
   INFO(kernels.status());
   REQUIRE(kernels.ok());
   const DeviceTensor in1(device.get(), DType::kFp32, RandomValues(1, 100));
@@ -386,18 +404,18 @@ TEST_CASE("a loaded kernel runs at the addresses that the table holds at each la
     for (double& v : expected) v *= 2;
     CHECK(out.Read() == expected);
   }
-  CHECK_FALSE(device->Load(Prelude(device->dialect()) + kKernels,
-                           {Launch{"rg_missing", 1, 64, {}}}).ok());
+  CHECK_FALSE(
+      device->Load(Prelude(device->dialect()) + kKernels, {Launch{"rg_missing", 1, 64, {}}}).ok());
 }
 
 TEST_CASE("a checking device reports an access beyond an argument and goes on") {
   auto device = TestDevice(true);
   const LaunchArg x{.slot = 0, .bytes = 400, .alignment = 16};
-  const LaunchArg y{.slot = 1, .bytes = 400, .alignment = 16, .written = true,
-                    .contents = Contents::kFresh};
-  auto kernels = device->Load(Prelude(device->dialect()) + kKernels,
-                              {Launch{"rg_double", 2, 64, {x, y}},
-                               Launch{"rg_beyond", 2, 64, {x, y}}});
+  const LaunchArg y{
+      .slot = 1, .bytes = 400, .alignment = 16, .written = true, .contents = Contents::kFresh};
+  auto kernels =
+      device->Load(Prelude(device->dialect()) + kKernels,
+                   {Launch{"rg_double", 2, 64, {x, y}}, Launch{"rg_beyond", 2, 64, {x, y}}});
   REQUIRE(kernels.ok());
   const DeviceTensor in(device.get(), DType::kFp32, RandomValues(1, 101));
   const DeviceTensor out(device.get(), DType::kFp32, RandomValues(2, 101));
@@ -411,8 +429,9 @@ TEST_CASE("a strided copy moves every element, through transposes and broadcasts
   auto device = TestDevice();
   const DeviceTensor from(device.get(), DType::kBf16, RandomValues(1, 12));
   const DeviceTensor to(device.get(), DType::kBf16, std::vector<double>(24, 0));
-  REQUIRE(device->CopyStrided(0, DType::kBf16, {2, 3, 4}, to.data(), {12, 1, 3}, from.data(),
-                              {0, 4, 1}).ok());
+  REQUIRE(
+      device->CopyStrided(0, DType::kBf16, {2, 3, 4}, to.data(), {12, 1, 3}, from.data(), {0, 4, 1})
+          .ok());
   const std::vector<double> source = from.Read(), copy = to.Read();
   for (int b = 0; b < 2; ++b) {
     for (int r = 0; r < 3; ++r) {
@@ -421,7 +440,8 @@ TEST_CASE("a strided copy moves every element, through transposes and broadcasts
   }
 }
 
-TEST_CASE("bf16 and fp16 round to the nearest, ties to even, and every value survives a round trip") {
+TEST_CASE(
+    "bf16 and fp16 round to the nearest, ties to even, and every value survives a round trip") {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const HostBf16 b{static_cast<uint16_t>(bits)};
     const HostFp16 h{static_cast<uint16_t>(bits)};
@@ -441,8 +461,8 @@ TEST_CASE("bf16 and fp16 round to the nearest, ties to even, and every value sur
   }
   CHECK(ToFp16(65519.0f).bits == 0x7bff);
   CHECK(ToFp16(65520.0f).bits == 0x7c00);
-  CHECK(ToBf16(1.00390625f).bits == 0x3f80);   // a tie: 1 is even
-  CHECK(ToBf16(1.01171875f).bits == 0x3f82);   // a tie: up to even
+  CHECK(ToBf16(1.00390625f).bits == 0x3f80);  // a tie: 1 is even
+  CHECK(ToBf16(1.01171875f).bits == 0x3f82);  // a tie: up to even
 }
 
 }  // namespace
