@@ -20,6 +20,10 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
 
   // Then bytes.
   RG_ASSIGN_OR_RETURN(compiled.memory, PlanMemory(graph, plan, compiled.schedule, options.memory));
+
+  // A mistake in either would be wrong gradients and no message, and checking takes milliseconds.
+  RG_RETURN_IF_ERROR(compiled.schedule.Verify(graph, plan));
+  RG_RETURN_IF_ERROR(compiled.memory.Verify(graph, plan, compiled.schedule));
   return compiled;
 }
 
