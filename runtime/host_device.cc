@@ -1,5 +1,7 @@
 #include "runtime/host_device.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -58,11 +60,15 @@ class HostDevice : public Device {
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     if (bytes == 0) return nullptr;
-    const int64_t rounded = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-    void* data = std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded));
+    // Allocating succeeds for more than there is, and the process dies when it is used.
+    const int64_t installed = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    void* data = nullptr;
+    const int64_t rounded =
+        bytes > installed ? 0 : (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    if (rounded > 0) data = std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded));
     if (data == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrFormat("the host has no %d bytes of memory left", bytes));
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "%d bytes of memory asked for; the host has %d in all", bytes, installed));
     }
     if (options_.compile.check) std::memset(data, kPoison, static_cast<size_t>(rounded));
     return data;
