@@ -23,19 +23,16 @@ std::vector<int> RowStores(const KernelIr& ir, const Classification& shape) {
   return stores;
 }
 
-void StorePieces(const Classification& shape, const std::vector<int>& reductions,
-                 LaunchText* launch) {
+void StorePieces(const Classification& shape, const RowWalk& walk, LaunchText* launch) {
   const Schedule& schedule = launch->schedule();
   const std::vector<int64_t> offsets = WorkspaceOffsets(launch->ir(), shape, schedule);
   SourceWriter& out = launch->out;
   const bool loop = launch->OpenUnrolled("r", schedule.rows_per_thread);
   if (!loop) out.OpenScope();
-  out.Line("const ", launch->index_type(), " row = row0",
-           schedule.rows_per_block > 1 ? " + thread_row" : "",
-           loop ? absl::StrCat(" + r * ", schedule.rows_per_block) : "", ";");
+  out.Line("const ", launch->index_type(), " row = ", walk.Row(), ";");
   out.Open("if (", schedule.threads_per_row > 1 ? "lane == 0 && " : "", "row < ",
            shape.shape.rows, ")");
-  for (int r : reductions) {
+  for (int r : walk.row_reductions()) {
     const DType type = AccumulatorType(launch->ir().instrs[r].dtype);
     const int64_t base = offsets[r] / SizeBytes(type);
     out.Line("rg_store(", launch->WorkspaceName(StorageName(type)), ", ",
@@ -116,7 +113,7 @@ GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect) {
     RG_CHECK(AssignStages(body.ir, shape).row_stages == 1);
     RG_CHECK(schedule.blocks / schedule.split * schedule.rows_per_block *
                  schedule.rows_per_thread >= shape.shape.rows);
-    StorePieces(shape, walk.row_reductions(), &launch);
+    StorePieces(shape, walk, &launch);
   }
   GroupKernels group;
   group.launches.push_back(launch.Finish(""));

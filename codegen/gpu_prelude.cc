@@ -21,18 +21,18 @@ typedef long long int64_t;
 #define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
 
-static __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
-static __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
+__device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
+__device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
 
 struct rg_fp16 {
   unsigned short bits;
 };
-static __device__ __forceinline__ float rg_widen(rg_fp16 v) {
+__device__ __forceinline__ float rg_widen(rg_fp16 v) {
   float out;
   asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(v.bits));
   return out;
 }
-static __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
+__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
   rg_fp16 out;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
   return out;
@@ -56,31 +56,31 @@ typedef long long rg_int64;
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle_down(v, n)
 
-static __device__ __forceinline__ int rg_shuffle_xor(int v, int n) { return __shfl_xor(v, n); }
-static __device__ __forceinline__ float rg_shuffle_xor(float v, int n) { return __shfl_xor(v, n); }
-static __device__ __forceinline__ double rg_shuffle_xor(double v, int n) {
+__device__ __forceinline__ int rg_shuffle_xor(int v, int n) { return __shfl_xor(v, n); }
+__device__ __forceinline__ float rg_shuffle_xor(float v, int n) { return __shfl_xor(v, n); }
+__device__ __forceinline__ double rg_shuffle_xor(double v, int n) {
   return __shfl_xor(v, n);
 }
-static __device__ __forceinline__ int64_t rg_shuffle_xor(int64_t v, int n) {
+__device__ __forceinline__ int64_t rg_shuffle_xor(int64_t v, int n) {
   return static_cast<int64_t>(__shfl_xor(static_cast<long long>(v), n));
 }
-static __device__ __forceinline__ int rg_shuffle_down(int v, int n) { return __shfl_down(v, n); }
-static __device__ __forceinline__ float rg_shuffle_down(float v, int n) {
+__device__ __forceinline__ int rg_shuffle_down(int v, int n) { return __shfl_down(v, n); }
+__device__ __forceinline__ float rg_shuffle_down(float v, int n) {
   return __shfl_down(v, n);
 }
-static __device__ __forceinline__ double rg_shuffle_down(double v, int n) {
+__device__ __forceinline__ double rg_shuffle_down(double v, int n) {
   return __shfl_down(v, n);
 }
-static __device__ __forceinline__ int64_t rg_shuffle_down(int64_t v, int n) {
+__device__ __forceinline__ int64_t rg_shuffle_down(int64_t v, int n) {
   return static_cast<int64_t>(__shfl_down(static_cast<long long>(v), n));
 }
 
-static __device__ __forceinline__ unsigned rg_bits(float v) {
+__device__ __forceinline__ unsigned rg_bits(float v) {
   unsigned out;
   __builtin_memcpy(&out, &v, 4);
   return out;
 }
-static __device__ __forceinline__ float rg_from_bits(unsigned v) {
+__device__ __forceinline__ float rg_from_bits(unsigned v) {
   float out;
   __builtin_memcpy(&out, &v, 4);
   return out;
@@ -89,12 +89,12 @@ static __device__ __forceinline__ float rg_from_bits(unsigned v) {
 struct rg_fp16 {
   unsigned short bits;
 };
-static __device__ __forceinline__ float rg_widen(rg_fp16 v) {
+__device__ __forceinline__ float rg_widen(rg_fp16 v) {
   _Float16 h;
   __builtin_memcpy(&h, &v.bits, 2);
   return static_cast<float>(h);
 }
-static __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
+__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
   const _Float16 h = static_cast<_Float16>(v);
   rg_fp16 out;
   __builtin_memcpy(&out.bits, &h, 2);
@@ -105,7 +105,7 @@ static __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
 // --- what is the same ----------------------------------------------------------------------------
 
 constexpr char kShared[] = R"(
-#define RG_INLINE static __device__ __forceinline__
+#define RG_INLINE __device__ __forceinline__
 
 template <int n>
 struct rg_slots {

@@ -183,6 +183,13 @@ void RowWalk::PrintThreadNumbers() {
   }
 }
 
+std::string RowWalk::Row() const {
+  std::string row = first_row_;
+  if (schedule_.rows_per_block > 1) absl::StrAppend(&row, " + thread_row");
+  if (schedule_.rows_per_thread > 1) absl::StrAppend(&row, " + r * ", schedule_.rows_per_block);
+  return row;
+}
+
 void RowWalk::PrintColumns(const StageWork& work, const std::string& row_condition) {
   if (work.point_instrs.empty() && work.point_stores.empty() && work.reductions.empty()) return;
   const int64_t columns = shape_.shape.columns;
@@ -278,19 +285,20 @@ void RowWalk::PrintStage(int stage) {
     printer_.SetAccumulator(r, RowAccumulator(r, rows));
   }
   DeclareKept(stage);
-  const bool loop = launch_.OpenUnrolled("r", rows);
-  if (!loop) out_.OpenScope();
-  out_.Line("const ", launch_.index_type(), " row = row0",
-            schedule_.rows_per_block > 1 ? " + thread_row" : "",
-            rows > 1 ? absl::StrCat(" + r * ", schedule_.rows_per_block) : "", ";");
   const bool partial = shape_.shape.rows % rows_at_once_ != 0 ||
                        row_blocks_ * rows_at_once_ > shape_.shape.rows;
-  if (partial) out_.Open("if (row < ", shape_.shape.rows, ")");
   std::vector<int> instrs = work.row_instrs, stores = work.row_stores;
   instrs.insert(instrs.end(), work.point_instrs.begin(), work.point_instrs.end());
   stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
-  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(instrs, stores, ir_.all_axes()),
-                       "row");
+  if (instrs.empty() && stores.empty() && work.reductions.empty()) return;
+  const AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+  const bool loop = launch_.OpenUnrolled("r", rows);
+  if (!loop) out_.OpenScope();
+  if (partial || ir_.Points(shape_.shape.row_axes & used) != 1) {
+    out_.Line("const ", launch_.index_type(), " row = ", Row(), ";");
+  }
+  if (partial) out_.Open("if (row < ", shape_.shape.rows, ")");
+  printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
   printer_.Print({.instrs = work.row_instrs,
                   .reductions = {},
                   .stores = work.row_stores,
@@ -328,11 +336,10 @@ void RowWalk::PrintRows() {
   const bool loop = stride < shape_.shape.rows;
   const std::string first =
       rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
+  first_row_ = loop ? "row0" : first;
   if (loop) {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
               "; row0 += ", stride, ")");
-  } else {
-    out_.Line("const ", index, " row0 = ", first, ";");
   }
   int shared_rounds = 0;
   for (int stage = 0; stage <= stages_.row_stages; ++stage) {

@@ -25,6 +25,7 @@ class RowWalk {
 
   int64_t chunks() const { return chunks_; }  // runs of columns that one thread handles in a row
   std::string ChunkColumn() const;            // first column of run k
+  std::string Row() const;                    // number of the thread's row (row r of several)
   std::vector<int> row_reductions() const;
   static std::string RowAccumulator(int reduction, int rows_per_thread);
 
@@ -57,6 +58,7 @@ class RowWalk {
   int64_t chunks_ = 1;
   int64_t row_blocks_ = 1;
   int64_t rows_at_once_ = 1;      // of a block
+  std::string first_row_;                 // of the block, as text
   std::vector<int> column_reductions_, left_out_;
   std::vector<int> kept_stage_;   // by instruction: stage that loads it for later ones, or -1
   std::vector<bool> preloaded_;   // by instruction: loaded before the first row

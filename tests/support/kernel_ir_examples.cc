@@ -178,6 +178,22 @@ KernelIr Transposed(DType t) {
   return b.Build();
 }
 
+// An embedding's gradient: rows of src added where the index says. Many rows share an index, so that
+// their sums cross chunks; with a short table some indices fall outside.
+KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t table_rows) {
+  KernelIrBuilder b({outer, rows, inner});
+  const int src = b.In(t, outer * rows * inner), index = b.In(DType::kInt64, rows);
+  const int table = b.Out(t, outer * table_rows * inner);
+  const int i = b.Load(index, A(1));
+  const int v = b.Load(src, A(0) * (rows * inner) + A(1) * inner + A(2));
+  b.Scatter({.index_instr = i,
+             .src_instr = b.Widen(b.Do(Op::mul, {v, b.Constant(0.5, t)}), kA0 | kA1 | kA2),
+             .buffer = table,
+             .row_axes = kA1,
+             .table_rows = table_rows});
+  return b.Build();
+}
+
 }  // namespace
 
 std::vector<KernelExample> KernelExamples(DType t) {
@@ -200,6 +216,8 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"norm backward", Template::kRowColumn, NormBackward(t, 45, 64)},
       {"norm backward, wide", Template::kRowColumn, NormBackward(t, 11, 520)},
       {"transposed", Template::kTranspose, Transposed(t)},
+      {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},
+      {"scattered, short table", Template::kScatterAdd, Scattered(t, 3, 150, 5, 6)},
   };
 }
 
