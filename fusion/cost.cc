@@ -223,10 +223,12 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   return sums;
 }
 
-// Two passes over (index, position) pairs, read and written, by one SM.
+// A stable radix sort by four bits a pass, in one block.
 int64_t SortPs(const KernelIr& ir, const DeviceSpec& d) {
   if (!ir.scatter) return 0;
-  return TransferPs(2 * 2 * 8 * ir.Points(ir.scatter->row_axes), d.sm_bytes_per_s);
+  int64_t passes = 1;
+  while ((ir.scatter->table_rows >> (4 * passes)) != 0) ++passes;
+  return passes * ir.Points(ir.scatter->row_axes) * d.sort_pass_ps;
 }
 
 }  // namespace

@@ -109,6 +109,7 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(launch_stream_ps, launch_stream_us, 1e6);
   RG_NUMBER(barrier_ps, barrier_us, 1e6);
   RG_NUMBER(library_call_ps, library_call_us, 1e6);
+  RG_NUMBER(sort_pass_ps, sort_pass_ns, 1e3);
   RG_NUMBER(clock_hz, clock_hz, 1);
   RG_NUMBER(rate[static_cast<int>(CostClass::kSimple)], rate_simple, 1);
   RG_NUMBER(rate[static_cast<int>(CostClass::kDivide)], rate_divide, 1);

@@ -26,6 +26,7 @@ struct DeviceSpec {
   int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;  // parts per million
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
+  int64_t sort_pass_ps = 0;  // of one index
 
   int64_t clock_hz = 0;
   int64_t rate[kNumCostClasses] = {};  // results per clock and SM; 0: free
