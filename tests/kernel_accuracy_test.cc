@@ -163,7 +163,7 @@ void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs,
 }
 
 TEST_CASE("kernels of random graphs are as exact as their arithmetic") {
-  for (uint32_t seed = 1; seed <= 30; ++seed) {
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
     const auto dtypes = seed % 3 == 0   ? RandomGraphOptions::kBf16
                         : seed % 3 == 1 ? RandomGraphOptions::kMixed
                                         : RandomGraphOptions::kFp32;
