@@ -2,10 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/status.h"
 #include "tools/explanation.h"
+#include "tools/plan_diff.h"
 #include "tools/plan_options.h"
+#include "tools/text_file.h"
 
 namespace retrograd {
 namespace {
@@ -14,6 +17,8 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain plan golf_tiny --device h200
   fusion-explain plan step.bwd.pb --device mi300x --format json > plan.json
   fusion-explain plan transformer:layers=12,d=768 --device h200 --disable fusion
+  fusion-explain diff before.json after.json --fail-if slower:2%
+  fusion-explain diff before.json golf_tiny --device h200
 
 Text is at most 60 lines: three of summary, then the kernels that cost most with what bounds them,
 then the refusals that tell most. JSON is complete; times are picoseconds.
@@ -37,6 +42,46 @@ absl::Status ExplainPlan(const PlanArguments& arguments, const std::string& form
   return absl::OkStatus();
 }
 
+constexpr char kDiffNote[] =
+    R"(Exit status: 0 if the plans are the same, 1 if not, 2 if one of them could not be had.
+With --fail-if (repeatable) 1 only if the second is worse by more than that: slower:P%, traffic:P%,
+memory:P% (the peak) or kernels:P%.)";
+
+// One side of a diff: an explanation as JSON, or a graph that is planned here.
+absl::StatusOr<PlanOutline> OutlineOf(const PlanArguments& arguments, Progress* progress) {
+  if (absl::EndsWith(arguments.graph, ".json")) {
+    RG_ASSIGN_OR_RETURN(const std::string json, ReadTextFile(arguments.graph));
+    return OutlineFromJson(json, arguments.graph);
+  }
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, progress));
+  RG_ASSIGN_OR_RETURN(const PeakMemory memory, PeakMemoryOf(graph));
+  return OutlineFromJson(ExplainAsJson(graph, memory, arguments.graph), arguments.graph);
+}
+
+// Whether the plans differ (beyond the thresholds, if there are any).
+absl::StatusOr<bool> ExplainDiff(const PlanArguments& arguments, const std::string& other,
+                                 const std::vector<std::string>& fail_if) {
+  std::vector<DiffThreshold> thresholds;
+  for (const std::string& text : fail_if) {
+    RG_ASSIGN_OR_RETURN(thresholds.emplace_back(), ParseDiffThreshold(text));
+  }
+  Progress progress;
+  PlanArguments arguments_of_b = arguments;
+  arguments_of_b.graph = other;
+  RG_ASSIGN_OR_RETURN(const PlanOutline a, OutlineOf(arguments, &progress));
+  RG_ASSIGN_OR_RETURN(const PlanOutline b, OutlineOf(arguments_of_b, &progress));
+  const PlanDiff diff = DiffPlans(a, b);
+  RG_RETURN_IF_ERROR(WriteTextFile("-", PrintDiff(a, b, diff)));
+  bool fails = thresholds.empty() && !diff.same;
+  for (const DiffThreshold& threshold : thresholds) {
+    const std::string excess = Exceeds(threshold, a, b);
+    if (excess.empty()) continue;
+    fails = true;
+    RG_RETURN_IF_ERROR(WriteTextFile("-", absl::StrCat("FAIL: ", excess, "\n")));
+  }
+  return fails;
+}
+
 }  // namespace
 }  // namespace retrograd
 
@@ -50,10 +95,30 @@ int main(int argc, char** argv) {
   retrograd::AddPlanOptions(plan, &arguments, "--device");
   plan->add_option("--format", format, "text or json")->capture_default_str();
   plan->footer(retrograd::kExamples);
+
+  retrograd::PlanArguments diff_arguments;
+  std::string other;
+  std::vector<std::string> fail_if;
+  CLI::App* diff = app.add_subcommand("diff", "Compare two plans (exit status 1: they differ)");
+  retrograd::AddPlanOptions(diff, &diff_arguments, "--device");
+  diff->add_option("other", other, "What to compare with: like GRAPH; both may be .json plans")
+      ->required()
+      ->type_name("GRAPH");
+  diff->add_option("--fail-if", fail_if, "Exit with 1 only beyond this: slower:2%; repeatable")
+      ->allow_extra_args(false);
+  diff->footer(retrograd::kDiffNote);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
+  }
+  if (diff->parsed()) {
+    const absl::StatusOr<bool> differs =
+        retrograd::ExplainDiff(diff_arguments, other, fail_if);
+    if (differs.ok()) return *differs ? 1 : 0;
+    retrograd::Report("fusion-explain", differs.status());
+    return 2;
   }
   const absl::Status status = retrograd::ExplainPlan(arguments, format);
   return status.ok() ? 0 : retrograd::Report("fusion-explain", status);
