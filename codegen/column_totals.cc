@@ -57,9 +57,9 @@ void StorePartials(const ColumnTotals& totals, const std::vector<int64_t>& offse
     }
     const int step = std::min<int>(totals.width, static_cast<int>(16 / SizeBytes(type)));
     for (int m = 0; m < totals.width; m += step) {
-      const std::string from = absl::StrCat(
-          acc, totals.chunks > 1 ? absl::StrCat(" + k * ", totals.width) : "",
-          m > 0 ? absl::StrCat(" + ", m) : "");
+      const std::string from =
+          absl::StrCat(acc, totals.chunks > 1 ? absl::StrCat(" + k * ", totals.width) : "",
+                       m > 0 ? absl::StrCat(" + ", m) : "");
       out.Line("rg_store_vec<", step, ">(", w, ", ", at, m > 0 ? absl::StrCat(" + ", m) : "", ", ",
                from, ");");
     }
@@ -73,10 +73,8 @@ void FinishColumns(const ColumnTotals& totals, LaunchText* launch, PointPrinter*
   const std::vector<int> instrs = printer->Needed(roots);
   printer->DeclareAxes(totals.column_axes,
                        printer->UsedAxes(instrs, totals.stores, totals.column_axes), "c");
-  printer->Print({.instrs = instrs,
-                  .reductions = {},
-                  .stores = totals.stores,
-                  .level = totals.column_axes});
+  printer->Print(
+      {.instrs = instrs, .reductions = {}, .stores = totals.stores, .level = totals.column_axes});
 }
 
 }  // namespace
@@ -121,8 +119,8 @@ void DeclareColumnAccumulators(const ColumnTotals& totals, LaunchText* launch,
     } else {
       out.Line(type, " v", r, "[", elements, "];");
       launch->out.Pragma(SpellingOf(launch->dialect()).unroll);
-      out.Line("for (int n = 0; n < ", elements, "; ++n) v", r, "[n] = ",
-               printer->Identity(reduction), ";");
+      out.Line("for (int n = 0; n < ", elements, "; ++n) v", r,
+               "[n] = ", printer->Identity(reduction), ";");
     }
     printer->SetAccumulator(r, ColumnAccumulator(r, totals.width, totals.chunks));
     printer->SetKnown(r, true);
@@ -170,8 +168,8 @@ void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, 
   if (chunked) out.Close();
 }
 
-Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body,
-                      const Classification& shape, Dialect dialect) {
+Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Classification& shape,
+                      Dialect dialect) {
   ColumnTotals totals = main;
   totals.width = 1;
   totals.chunks = 1;
@@ -207,9 +205,8 @@ Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body,
     const DType type = AccumulatorType(reduction.dtype);
     const int64_t base = offsets[r] / SizeBytes(type);
     const std::string acc = absl::StrCat("v", r);
-    const std::string value =
-        absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)), ", ",
-                     base > 0 ? absl::StrCat(base, " + ") : "", "at)");
+    const std::string value = absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)),
+                                           ", ", base > 0 ? absl::StrCat(base, " + ") : "", "at)");
     out.Line(acc, " = ", printer.Folded(reduction, acc, value), ";");
   }
   out.Close();

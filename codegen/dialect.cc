@@ -97,9 +97,8 @@ std::string Literal(double value, DType dtype, Dialect dialect) {
     }
     case DType::kInt64: {
       const int64_t v = ClampedTo<int64_t>(value);
-      return v == std::numeric_limits<int64_t>::min()
-                 ? "int64_t(-9223372036854775807LL - 1)"
-                 : absl::StrCat("int64_t(", v, "LL)");
+      return v == std::numeric_limits<int64_t>::min() ? "int64_t(-9223372036854775807LL - 1)"
+                                                      : absl::StrCat("int64_t(", v, "LL)");
     }
     case DType::kFp64: return FloatLiteral(value, true, dialect);
     default: return FloatLiteral(value, false, dialect);

@@ -64,9 +64,9 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
   const bool split = schedule.split > 1;
   if (split) out.Line("const ", index, " piece = RG_BLOCK / ", tiles, ";");
   totals.piece = "piece";
-  const std::string column = absl::StrCat("(static_cast<", index, ">(RG_BLOCK", split ? " % " : "",
-                                          split ? absl::StrCat(tiles) : "", ") * ", totals.lanes, " + lane)",
-                                          totals.width > 1 ? absl::StrCat(" * ", totals.width) : "");
+  const std::string column = absl::StrCat(
+      "(static_cast<", index, ">(RG_BLOCK", split ? " % " : "", split ? absl::StrCat(tiles) : "",
+      ") * ", totals.lanes, " + lane)", totals.width > 1 ? absl::StrCat(" * ", totals.width) : "");
   out.Line("const ", index, " c = ", column, ";");
   DeclareColumnAccumulators(totals, &launch, &printer);
   const ColumnBody work = Split(ir, shape, totals, printer);

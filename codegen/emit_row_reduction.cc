@@ -30,8 +30,8 @@ void StorePieces(const Classification& shape, const RowWalk& walk, LaunchText* l
   const bool loop = launch->OpenUnrolled("r", schedule.rows_per_thread);
   if (!loop) out.OpenScope();
   out.Line("const ", launch->index_type(), " row = ", walk.Row(), ";");
-  out.Open("if (", schedule.threads_per_row > 1 ? "lane == 0 && " : "", "row < ",
-           shape.shape.rows, ")");
+  out.Open("if (", schedule.threads_per_row > 1 ? "lane == 0 && " : "", "row < ", shape.shape.rows,
+           ")");
   for (int r : walk.row_reductions()) {
     const DType type = AccumulatorType(launch->ir().instrs[r].dtype);
     const int64_t base = offsets[r] / SizeBytes(type);
@@ -66,10 +66,9 @@ Kernel RowFinalize(const KernelBody& body, const Classification& shape,
     const int64_t base = offsets[r] / SizeBytes(type);
     const std::string acc = absl::StrCat("v", r);
     out.Line(StorageName(type), " ", acc, " = ", printer.Identity(reduction), ";");
-    const std::string value =
-        absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)), ", ",
-                     base > 0 ? absl::StrCat(base, " + ") : "", "row * ", body.schedule.split,
-                     " + s)");
+    const std::string value = absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)),
+                                           ", ", base > 0 ? absl::StrCat(base, " + ") : "",
+                                           "row * ", body.schedule.split, " + s)");
     out.Line("for (int s = 0; s < ", body.schedule.split, "; ++s) ", acc, " = ",
              printer.Folded(reduction, acc, value), ";");
     accumulators.push_back(acc);
@@ -78,12 +77,10 @@ Kernel RowFinalize(const KernelBody& body, const Classification& shape,
   std::vector<int> roots;
   for (int s : stores) roots.push_back(body.ir.stores[s].instr);
   const std::vector<int> instrs = printer.Needed(roots);
-  printer.DeclareAxes(shape.shape.row_axes,
-                      printer.UsedAxes(instrs, stores, shape.shape.row_axes), "row");
-  printer.Print({.instrs = instrs,
-                 .reductions = {},
-                 .stores = stores,
-                 .level = shape.shape.row_axes});
+  printer.DeclareAxes(shape.shape.row_axes, printer.UsedAxes(instrs, stores, shape.shape.row_axes),
+                      "row");
+  printer.Print(
+      {.instrs = instrs, .reductions = {}, .stores = stores, .level = shape.shape.row_axes});
   out.Close();
   return launch.Finish("finalize");
 }
@@ -97,10 +94,9 @@ GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect) {
   RG_CHECK(schedule.blocks % schedule.split == 0);
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
   const int64_t threads = int64_t{schedule.threads} * schedule.rows_per_thread;
-  launch.UseWideIndexAbove(std::max((shape.shape.rows + schedule.blocks * threads) *
-                                        schedule.split,
-                                    shape.shape.columns + 2 * threads * schedule.vector_width *
-                                                              schedule.split));
+  launch.UseWideIndexAbove(
+      std::max((shape.shape.rows + schedule.blocks * threads) * schedule.split,
+               shape.shape.columns + 2 * threads * schedule.vector_width * schedule.split));
   PointPrinter printer(&launch, schedule.vector_width);
   RowWalk walk(shape, &launch, &printer);
   std::vector<int> later;
@@ -112,7 +108,8 @@ GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect) {
   if (split) {
     RG_CHECK(AssignStages(body.ir, shape).row_stages == 1);
     RG_CHECK(schedule.blocks / schedule.split * schedule.rows_per_block *
-                 schedule.rows_per_thread >= shape.shape.rows);
+                 schedule.rows_per_thread >=
+             shape.shape.rows);
     StorePieces(shape, walk, &launch);
   }
   GroupKernels group;

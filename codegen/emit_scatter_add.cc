@@ -76,7 +76,8 @@ void PrintPasses(int passes, const std::string& w, SourceWriter& out) {
   out.Line("const int shift = pass * ", kDigitBits, ";");
   out.Line("const bool back = pass % 2 != ", passes % 2 == 0 ? 0 : 1, ";");
   out.Line("const int from_keys = back ? spare_keys : keys, to_keys = back ? keys : spare_keys;");
-  out.Line("const int from_order = back ? spare_order : order, to_order = back ? order : spare_order;");
+  out.Line(
+      "const int from_order = back ? spare_order : order, to_order = back ? order : spare_order;");
   out.Line("int mine[", kBins, "];");
   out.Line("for (int d = 0; d < ", kBins, "; ++d) mine[d] = 0;");
   out.Line("for (int j = first; j < end; ++j) ++mine[(rg_load(", w, ", from_keys + j) >> shift) & ",
@@ -144,7 +145,8 @@ Kernel EmitSort(const ScatterShape& s, const KernelBody& body, Dialect dialect) 
   launch.Shared(DType::kInt32, "sums", kSortThreads);
   out.SetDepth(1);
   out.Line("const int keys = ", ws.keys / 4, ", order = ", ws.order / 4, ";");
-  out.Line("const int spare_keys = ", ws.spare_keys / 4, ", spare_order = ", ws.spare_order / 4, ";");
+  out.Line("const int spare_keys = ", ws.spare_keys / 4, ", spare_order = ", ws.spare_order / 4,
+           ";");
   out.Line("const int starts = ", ws.starts / 4, ";");
   out.Line("const int t = RG_THREAD;");
   const int64_t piece = CeilDiv(ws.rows, kSortThreads);
@@ -184,10 +186,11 @@ void PrintSplit(const ScatterShape& s, int64_t middle, absl::string_view name,
 std::string PartialElement(const ScatterShape& s, absl::string_view chunk, absl::string_view slot,
                            absl::string_view index) {
   const ScatterWorkspace& ws = s.workspace;
-  const std::string row = absl::StrCat(
-      "(", ws.outer > 1 ? absl::StrCat("(o * ", ws.chunks, " + ", chunk, ")")
-                        : absl::StrCat("static_cast<", index, ">(", chunk, ")"),
-      " * 2 + ", slot, ")");
+  const std::string row =
+      absl::StrCat("(",
+                   ws.outer > 1 ? absl::StrCat("(o * ", ws.chunks, " + ", chunk, ")")
+                                : absl::StrCat("static_cast<", index, ">(", chunk, ")"),
+                   " * 2 + ", slot, ")");
   return absl::StrCat(ws.partials / SizeBytes(s.accumulator), " + ", row,
                       ws.inner > 1 ? absl::StrCat(" * ", ws.inner, " + i") : "");
 }
@@ -208,7 +211,8 @@ Kernel EmitSum(const ScatterShape& s, const KernelBody& body, Dialect dialect) {
   const std::string table = launch.BufferName(ir.scatter->buffer);
   const absl::string_view type = AccumulatorName(s.accumulator);
   out.SetDepth(1);
-  out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads, " + RG_THREAD;");
+  out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads,
+           " + RG_THREAD;");
   out.Open("if (n < ", threads, ")");
   PrintSplit(s, ws.chunks, "c", index, out);
   out.Line("const int begin = c * ", kScatterChunk, ";");
@@ -228,7 +232,8 @@ Kernel EmitSum(const ScatterShape& s, const KernelBody& body, Dialect dialect) {
   out.Open("for (; k < rg_min(to, end); ++k)");
   out.Line("const int j = rg_load(", w, ", ", ws.order / 4, " + k);");
   printer.DeclareAxes(s.rows, used, "j");
-  printer.Print({.instrs = instrs, .reductions = {}, .stores = {}, .level = ir.all_axes(), .keep = true});
+  printer.Print(
+      {.instrs = instrs, .reductions = {}, .stores = {}, .level = ir.all_axes(), .keep = true});
   out.Line("sum += ", printer.Ref(ir.scatter->src_instr), ";");
   out.Close();
   out.Open("if (from >= begin && to <= end)");
@@ -254,7 +259,8 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   const std::string partials = launch.WorkspaceName(StorageName(s.accumulator));
   const std::string table = launch.BufferName(body.ir.scatter->buffer);
   out.SetDepth(1);
-  out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads, " + RG_THREAD;");
+  out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads,
+           " + RG_THREAD;");
   out.Open("if (n < ", threads, ")");
   PrintSplit(s, s.table_rows, "r", index, out);
   out.Line("const int from = rg_load(", w, ", ", ws.starts / 4, " + r);");

@@ -63,16 +63,16 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
   out.Open("for (int n = first; n < ", kTile, "; n += ", step, ")");
   in_tile("lane", "n");
   for (int i : loads) {
-    printer.SetHome(i, {.lane = absl::StrCat("tile", i, "[n * ", kTile + 1, " + lane]"),
-                        .base = ""});
+    printer.SetHome(i,
+                    {.lane = absl::StrCat("tile", i, "[n * ", kTile + 1, " + lane]"), .base = ""});
   }
   printer.Print({.instrs = loads, .reductions = {}, .stores = {}});
   out.Close();
   out.Close();
   out.Line("RG_BARRIER();");
   for (int i : loads) {
-    printer.SetHome(i, {.lane = absl::StrCat("tile", i, "[lane * ", kTile + 1, " + n]"),
-                        .base = ""});
+    printer.SetHome(i,
+                    {.lane = absl::StrCat("tile", i, "[lane * ", kTile + 1, " + n]"), .base = ""});
     printer.SetKnown(i, true);
   }
   out.Open("for (int n = first; n < ", kTile, "; n += ", step, ")");

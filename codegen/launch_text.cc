@@ -100,10 +100,9 @@ bool LaunchText::OpenUnrolled(absl::string_view variable, int64_t trips) {
 }
 
 Kernel LaunchText::Finish(absl::string_view phase) {
-  std::string head = absl::StrCat("// ", phase.empty() ? "" : absl::StrCat(phase, " of "),
-                                  body_.schedule.Print(), "\n// axes [",
-                                  absl::StrJoin(body_.ir.extents, ", "), "]: ", OpList(body_.ir),
-                                  "\n");
+  std::string head = absl::StrCat(
+      "// ", phase.empty() ? "" : absl::StrCat(phase, " of "), body_.schedule.Print(),
+      "\n// axes [", absl::StrJoin(body_.ir.extents, ", "), "]: ", OpList(body_.ir), "\n");
   for (int b : buffers_) {
     const Buffer& buffer = body_.ir.buffers[b];
     absl::StrAppend(&head, "//   p", b, buffer.written ? " written " : " read    ",

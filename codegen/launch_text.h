@@ -1,4 +1,5 @@
-// One launch while its text grows: the body, and the arguments and shared arrays that it came to use.
+// One launch while its text grows: the body, and the arguments and shared arrays that it came to
+// use.
 #ifndef RETROGRAD_CODEGEN_LAUNCH_TEXT_H_
 #define RETROGRAD_CODEGEN_LAUNCH_TEXT_H_
 
@@ -26,8 +27,8 @@ class LaunchText {
   absl::string_view index_type() const { return wide_ ? "int64_t" : "int"; }
   void UseWideIndexAbove(int64_t largest_number);
 
-  std::string BufferName(int buffer);                  // "p3"; an argument from now on
-  std::string WorkspaceName(absl::string_view type);   // "w_float"; the workspace as this type
+  std::string BufferName(int buffer);                 // "p3"; an argument from now on
+  std::string WorkspaceName(absl::string_view type);  // "w_float"; the workspace as this type
   // A shared array of this many elements; returns its name.
   std::string Shared(DType type, absl::string_view name, int64_t count);
 
@@ -50,7 +51,7 @@ class LaunchText {
   std::vector<KernelArg> args_;
   std::vector<std::string> declared_;  // names already declared, and their lines
   std::vector<std::string> lines_;
-  std::vector<int> buffers_;           // in order of first use, for the header comment
+  std::vector<int> buffers_;  // in order of first use, for the header comment
   int64_t shared_bytes_ = 0;
 };
 

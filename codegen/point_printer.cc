@@ -196,7 +196,7 @@ std::string PointPrinter::PointwiseText(const Instr& instr) const {
   std::string value = absl::StrReplaceAll(Info(instr.op).expr, operands);
   // Narrow integers are promoted to int by C arithmetic.
   return !IsFloat(to) && SizeBytes(to) < 4 && to != DType::kBool ? Cast(ComputeName(to), value)
-                                                                : value;
+                                                                 : value;
 }
 
 std::string PointPrinter::ValueText(int i) const {
@@ -237,8 +237,7 @@ std::string PointPrinter::Folded(const Instr& reduction, absl::string_view acc,
 }
 
 std::string PointPrinter::Identity(const Instr& reduction) const {
-  return Literal(Info(reduction.op).identity, AccumulatorType(reduction.dtype),
-                 launch_.dialect());
+  return Literal(Info(reduction.op).identity, AccumulatorType(reduction.dtype), launch_.dialect());
 }
 
 void PointPrinter::Accumulate(int r) {
@@ -292,7 +291,8 @@ bool PointPrinter::VectorLoad(int i) const {
 bool PointPrinter::VectorStore(int s) const {
   const Store& store = ir_.stores[s];
   const DType from = ir_.instrs[store.instr].dtype, to = ir_.buffers[store.buffer].dtype;
-  return width_ > 1 && ComputeType(from) == ComputeType(to) && LaneStride(ir_.stores[s].offset, fastest_, width_) != 0 &&
+  return width_ > 1 && ComputeType(from) == ComputeType(to) &&
+         LaneStride(ir_.stores[s].offset, fastest_, width_) != 0 &&
          StoreWidth(ir_, ir_.stores[s], fastest_, width_) > 1;
 }
 

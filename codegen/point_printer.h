@@ -89,7 +89,7 @@ class PointPrinter {
   std::vector<std::string> axis_names_;
   std::vector<Home> homes_;
   std::vector<bool> known_;
-  std::vector<bool> array_;      // lanes stand in an array v<n>
+  std::vector<bool> array_;  // lanes stand in an array v<n>
   std::vector<std::string> accumulators_;
   bool in_lane_loop_ = false;
 };

@@ -232,9 +232,9 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   if (lanes == 1 || reductions.empty()) return;
   const bool loop = launch_.OpenUnrolled("r", rows);
   const std::string half = NeedsShared() ? "RG_WARP / 2" : absl::StrCat(lanes / 2);
-  const std::string slot = absl::StrCat(
-      rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
-      "RG_THREAD / RG_WARP");
+  const std::string slot =
+      absl::StrCat(rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
+                   "RG_THREAD / RG_WARP");
   for (int r : reductions) {
     const Instr& reduction = ir_.instrs[r];
     const std::string acc = RowAccumulator(r, rows);
@@ -243,9 +243,9 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
               printer_.Folded(reduction, acc, absl::StrCat("RG_SHUFFLE_XOR(", acc, ", n)")), ";");
     out_.Close();
     if (!NeedsShared()) continue;
-    const std::string scratch = launch_.Shared(AccumulatorType(reduction.dtype),
-                                               absl::StrCat("scratch", r),
-                                               int64_t{rows} * schedule_.threads / 32);
+    const std::string scratch =
+        launch_.Shared(AccumulatorType(reduction.dtype), absl::StrCat("scratch", r),
+                       int64_t{rows} * schedule_.threads / 32);
     out_.Line("if (lane % RG_WARP == 0) ", scratch, "[", slot, "] = ", acc, ";");
   }
   if (loop) out_.Close();
@@ -285,8 +285,8 @@ void RowWalk::PrintStage(int stage) {
     printer_.SetAccumulator(r, RowAccumulator(r, rows));
   }
   DeclareKept(stage);
-  const bool partial = shape_.shape.rows % rows_at_once_ != 0 ||
-                       row_blocks_ * rows_at_once_ > shape_.shape.rows;
+  const bool partial =
+      shape_.shape.rows % rows_at_once_ != 0 || row_blocks_ * rows_at_once_ > shape_.shape.rows;
   std::vector<int> instrs = work.row_instrs, stores = work.row_stores;
   instrs.insert(instrs.end(), work.point_instrs.begin(), work.point_instrs.end());
   stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
@@ -334,8 +334,7 @@ void RowWalk::PrintRows() {
   PrintPreloads();
   const int64_t stride = row_blocks_ * rows_at_once_;
   const bool loop = stride < shape_.shape.rows;
-  const std::string first =
-      rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
+  const std::string first = rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
   first_row_ = loop ? "row0" : first;
   if (loop) {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
@@ -346,7 +345,8 @@ void RowWalk::PrintRows() {
     PrintStage(stage);
     if (NeedsShared() && stage < stages_.row_stages) ++shared_rounds;
   }
-  // A second round's barrier already keeps the next row's scratch from overtaking this one's readers.
+  // A second round's barrier already keeps the next row's scratch from overtaking this one's
+  // readers.
   if (loop && shared_rounds == 1) out_.Line("RG_BARRIER();");
   if (loop) out_.Close();
 }

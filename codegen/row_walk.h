@@ -57,11 +57,11 @@ class RowWalk {
   Stages stages_;
   int64_t chunks_ = 1;
   int64_t row_blocks_ = 1;
-  int64_t rows_at_once_ = 1;      // of a block
-  std::string first_row_;                 // of the block, as text
+  int64_t rows_at_once_ = 1;  // of a block
+  std::string first_row_;     // of the block, as text
   std::vector<int> column_reductions_, left_out_;
-  std::vector<int> kept_stage_;   // by instruction: stage that loads it for later ones, or -1
-  std::vector<bool> preloaded_;   // by instruction: loaded before the first row
+  std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
+  std::vector<bool> preloaded_;  // by instruction: loaded before the first row
 };
 
 }  // namespace retrograd

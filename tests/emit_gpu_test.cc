@@ -12,11 +12,19 @@ namespace {
 
 std::string UnitOf(DType dtype, Dialect dialect, int warp, size_t* kernels) {
   std::vector<GroupKernels> all;
-  for (const KernelExample& example : KernelExamples(dtype)) {
+  std::vector<KernelExample> examples = KernelExamples(dtype);
+  for (KernelExample& example : examples) {
     const ScheduleLimits limits = {.warp = warp, .sms = 3, .shared_bytes = 48 << 10};
     for (const Schedule& s : CandidateSchedules(example.ir, Classify(example.ir), limits)) {
       all.push_back(EmitGroup({.ir = example.ir, .schedule = s}, dialect));
     }
+    // The plain one again, its points numbered in 64 bits.
+    const Schedule plain = CandidateSchedules(example.ir, Classify(example.ir), limits)[0];
+    example.ir.instrs.push_back({.kind = InstrKind::kIndex,
+                                 .dtype = DType::kInt64,
+                                 .axes = 1,
+                                 .offset = IndexExpr::Axis(0) * (int64_t{1} << 33)});
+    all.push_back(EmitGroup({.ir = example.ir, .schedule = plain}, dialect));
   }
   std::string unit = EmitTranslationUnit(all, dialect);
   *kernels = 0;

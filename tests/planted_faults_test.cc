@@ -125,7 +125,7 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
   };
   expect(Template::kPointwise, PlantedFault::kOffByOneBound);
   for (Template kind : {Template::kRowReduction, Template::kColumnReduction, Template::kRowColumn,
-                        Template::kTranspose}) {
+                        Template::kTranspose, Template::kScatterAdd}) {
     for (PlantedFault fault : kFaults) expect(kind, fault);
   }
 }

@@ -73,7 +73,8 @@ class Candidates {
     if (s.kind == Template::kTranspose) {
       int64_t bytes = 0;
       for (int i : TransposedLoads(ir_, *TransposedAxis(ir_))) {
-        bytes += kTransposeTile * (kTransposeTile + 1) * SizeBytes(ComputeType(ir_.instrs[i].dtype));
+        bytes +=
+            kTransposeTile * (kTransposeTile + 1) * SizeBytes(ComputeType(ir_.instrs[i].dtype));
       }
       return bytes;
     }
@@ -152,7 +153,8 @@ class Candidates {
   }
 
   void RowReductions() {
-    const int64_t plain = std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256);
+    const int64_t plain =
+        std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256);
     Add(Row(static_cast<int>(plain), 1, 1, false));
     for (int threads = 8; threads <= 1024; threads *= 2) {
       if (!FitsRow(threads, widest_)) continue;
@@ -205,8 +207,7 @@ class Candidates {
         const int64_t most = CeilDiv(shape_.rows, int64_t{thread_rows} * at_once);
         for (int waves : {1, 2, 4, 8}) {
           if (!limits_.split || (at_once > 1 && waves != 2)) continue;
-          const int64_t split =
-              std::min(most, CeilDiv(int64_t{limits_.sms} * waves, whole.blocks));
+          const int64_t split = std::min(most, CeilDiv(int64_t{limits_.sms} * waves, whole.blocks));
           if (split > 1) Add(Column(thread_rows, widest_, at_once, split));
         }
       }
@@ -224,7 +225,8 @@ class Candidates {
   }
 
   void RowColumns() {
-    int plain = static_cast<int>(std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256));
+    int plain = static_cast<int>(
+        std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256));
     while (Elements(plain, 1) > 16 && plain < 1024) plain *= 2;
     Add(RowColumn(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
     for (int threads = 32; threads <= 1024; threads *= 2) {

@@ -1,8 +1,7 @@
 // Which template walks an IR, from the sets of axes that its reductions fold:
-//   none                                   pointwise, or transpose if a load runs along another axis
-//   one, with the fastest axis             row_reduction
-//   one, without the fastest axis          column_reduction
-//   one with it, and all the others        row_column
+//   none                                   pointwise, or transpose if a load runs along another
+//   axis one, with the fastest axis             row_reduction one, without the fastest axis
+//   column_reduction one with it, and all the others        row_column
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -110,7 +109,8 @@ Classification Classify(const KernelIr& ir) {
   if (ir.scatter.has_value()) {
     for (const Instr& instr : ir.instrs) {
       if (instr.kind != InstrKind::kReduce) continue;
-      return Infeasible("a scatter reads its source point by point: no reduction may stand before it");
+      return Infeasible(
+          "a scatter reads its source point by point: no reduction may stand before it");
     }
     const AxisMask rows = ir.scatter->row_axes;
     return WithShape(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);

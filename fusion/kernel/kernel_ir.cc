@@ -43,20 +43,16 @@ std::string PrintLoad(const Instr& instr) {
 
 std::string PrintInstr(const Instr& instr) {
   switch (instr.kind) {
-    case InstrKind::kLoad:
-      return PrintLoad(instr);
-    case InstrKind::kConstant:
-      return absl::StrFormat("constant %.17g", instr.constant);
+    case InstrKind::kLoad: return PrintLoad(instr);
+    case InstrKind::kConstant: return absl::StrFormat("constant %.17g", instr.constant);
     case InstrKind::kIndex:
       return absl::StrFormat("index %.17g + %.17g*(%s)", instr.start, instr.step,
                              instr.offset.Print());
-    case InstrKind::kPointwise:
-      return absl::StrCat(Name(instr.op), PrintOperands(instr));
+    case InstrKind::kPointwise: return absl::StrCat(Name(instr.op), PrintOperands(instr));
     case InstrKind::kSelect:
       return absl::StrCat("select", PrintOperands(instr), PrintGuards(instr.guards));
     case InstrKind::kReduce:
-      return absl::StrCat(Name(instr.op), PrintOperands(instr), " over ",
-                          PrintAxes(instr.reduced));
+      return absl::StrCat(Name(instr.op), PrintOperands(instr), " over ", PrintAxes(instr.reduced));
   }
   return "";
 }
@@ -75,8 +71,8 @@ std::string KernelIr::Print() const {
   std::string out = absl::StrCat("axes [", absl::StrJoin(extents, ","), "]\n");
   for (size_t b = 0; b < buffers.size(); ++b) {
     const Buffer& buffer = buffers[b];
-    absl::StrAppend(&out, "b", b, " = ", buffer.written ? "output " : "input ",
-                    Name(buffer.dtype), "[", buffer.elements, "] align=", buffer.alignment, "\n");
+    absl::StrAppend(&out, "b", b, " = ", buffer.written ? "output " : "input ", Name(buffer.dtype),
+                    "[", buffer.elements, "] align=", buffer.alignment, "\n");
   }
   for (size_t i = 0; i < instrs.size(); ++i) {
     absl::StrAppend(&out, "v", i, " = ", PrintInstr(instrs[i]), " : ", Name(instrs[i].dtype), " ",

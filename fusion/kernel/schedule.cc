@@ -52,8 +52,7 @@ std::vector<int64_t> WorkspaceOffsets(const KernelIr& ir, const Classification& 
     if (folded == 0) continue;
     if (!by_row && (folded & shape.shape.column_axes) != 0) continue;  // finished within its row
     offsets[i] = next;
-    const int64_t bytes =
-        lines * schedule.split * SizeBytes(AccumulatorType(ir.instrs[i].dtype));
+    const int64_t bytes = lines * schedule.split * SizeBytes(AccumulatorType(ir.instrs[i].dtype));
     next += (bytes + 15) / 16 * 16;
   }
   return offsets;
@@ -69,8 +68,8 @@ int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule) {
   int64_t end = 0;
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (offsets[i] < 0) continue;
-    end = std::max(end, offsets[i] + lines * schedule.split *
-                                         SizeBytes(AccumulatorType(ir.instrs[i].dtype)));
+    end = std::max(
+        end, offsets[i] + lines * schedule.split * SizeBytes(AccumulatorType(ir.instrs[i].dtype)));
   }
   return end;
 }

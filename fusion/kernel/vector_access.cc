@@ -107,7 +107,8 @@ int LoadWidth(const KernelIr& ir, int instr, int axis, int width) {
   for (int w = width; w > 1; w /= 2) {
     if (!OneAccess(ir.buffers[load.buffer], load.offset, load.indirect, axis, w)) continue;
     if (!GuardsAgree(ir, load, axis, w)) continue;
-    const std::vector<bool> varies = load.indirect.empty() ? std::vector<bool>() : LaneVaries(ir, axis, w);
+    const std::vector<bool> varies =
+        load.indirect.empty() ? std::vector<bool>() : LaneVaries(ir, axis, w);
     bool same_rows = true;
     for (const Indirect& i : load.indirect) same_rows = same_rows && !varies[i.instr];
     if (same_rows) return w;

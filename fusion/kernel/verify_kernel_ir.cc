@@ -1,5 +1,6 @@
 // KernelIr::Verify, invariant by invariant. Bounds and one-to-one stores are decided from ranges
-// where expressions are affine, and by trying every point where they are not and the points are few.
+// where expressions are affine, and by trying every point where they are not and the points are
+// few.
 #include <algorithm>
 #include <limits>
 
@@ -47,7 +48,8 @@ bool Holds(absl::Span<const Guard> guards, absl::Span<const int64_t> at) {
   });
 }
 
-// The offset's range where the guards over a single plain axis hold: each such guard narrows its axis.
+// The offset's range where the guards over a single plain axis hold: each such guard narrows its
+// axis.
 IndexRange GuardedRange(const KernelIr& ir, const Instr& load, bool* empty) {
   std::vector<int64_t> low(ir.extents.size(), 0), high = ir.extents;
   for (const Guard& g : load.guards) {
@@ -86,8 +88,9 @@ absl::Status LoadInBounds(const KernelIr& ir, int i) {
     });
     if (inside) return absl::OkStatus();
   }
-  return Broken("K3", i, absl::StrCat("reads elements ", r.min, "..", r.max, " of buffer ",
-                                      load.buffer, ", which has ", elements));
+  return Broken("K3", i,
+                absl::StrCat("reads elements ", r.min, "..", r.max, " of buffer ", load.buffer,
+                             ", which has ", elements));
 }
 
 // One-to-one for certain: each coefficient exceeds all that the smaller ones can add up to.
@@ -117,9 +120,8 @@ absl::Status CheckStore(const KernelIr& ir, const Store& store, int number) {
   }
   const AxisMask axes = ir.instrs[store.instr].axes;
   if ((store.offset.axes() & ~axes) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("K5: ", name, " is placed by an axis over which v", store.instr,
-                     " does not vary"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "K5: ", name, " is placed by an axis over which v", store.instr, " does not vary"));
   }
   if (ir.Points(axes) == 0) return absl::OkStatus();
   const IndexRange r = Range(store.offset, ir.extents);
@@ -139,9 +141,8 @@ absl::Status CheckStore(const KernelIr& ir, const Store& store, int number) {
     one_to_one = true;  // not decided here
   }
   if (!one_to_one) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("K4: ", name, " writes some element of buffer ", store.buffer,
-                     " more than once"));
+    return absl::InvalidArgumentError(absl::StrCat("K4: ", name, " writes some element of buffer ",
+                                                   store.buffer, " more than once"));
   }
   return absl::OkStatus();
 }
@@ -150,7 +151,8 @@ absl::Status CheckInstr(const KernelIr& ir, int i) {
   const Instr& instr = ir.instrs[i];
   AxisMask used = GuardAxes(instr.guards) | instr.offset.axes();
   for (int o : instr.operands) {
-    if (o < 0 || o >= i) return Broken("K1", i, absl::StrCat("reads v", o, ", which is not earlier"));
+    if (o < 0 || o >= i)
+      return Broken("K1", i, absl::StrCat("reads v", o, ", which is not earlier"));
     used |= ir.instrs[o].axes;
   }
   for (const Indirect& ind : instr.indirect) {
@@ -191,7 +193,8 @@ absl::Status KernelIr::Verify() const {
     return absl::InvalidArgumentError(
         absl::StrCat("K2: ", extents.size(), " axes are more than ", kMaxAxes));
   }
-  for (size_t i = 0; i < instrs.size(); ++i) RG_RETURN_IF_ERROR(CheckInstr(*this, static_cast<int>(i)));
+  for (size_t i = 0; i < instrs.size(); ++i)
+    RG_RETURN_IF_ERROR(CheckInstr(*this, static_cast<int>(i)));
   for (size_t s = 0; s < stores.size(); ++s) {
     RG_RETURN_IF_ERROR(CheckStore(*this, stores[s], static_cast<int>(s)));
   }
@@ -199,7 +202,8 @@ absl::Status KernelIr::Verify() const {
     if (!stores.empty()) return absl::InvalidArgumentError("K4: a scatter stands beside stores");
     const int n = static_cast<int>(instrs.size());
     for (int i : {scatter->index_instr, scatter->src_instr}) {
-      if (i < 0 || i >= n) return absl::InvalidArgumentError("K1: the scatter names no instruction");
+      if (i < 0 || i >= n)
+        return absl::InvalidArgumentError("K1: the scatter names no instruction");
     }
     if ((instrs[scatter->index_instr].axes & ~scatter->row_axes) != 0) {
       return Broken("K5", scatter->index_instr, "indexes a scatter beyond its row axes");

@@ -154,7 +154,8 @@ KernelIr NormBackward(DType t, int64_t rows, int64_t columns) {
   KernelIrBuilder b({rows, columns});
   const int dy = b.In(t, rows * columns), x = b.In(t, rows * columns);
   const int rstd = b.In(DType::kFp32, rows), w = b.In(t, columns);
-  const int dx = b.Out(t, rows * columns), dw = b.Out(t, columns), db = b.Out(DType::kFp32, columns);
+  const int dx = b.Out(t, rows * columns), dw = b.Out(t, columns),
+            db = b.Out(DType::kFp32, columns);
   const IndexExpr at = A(0) * columns + A(1);
   const int ldy = b.Cast(b.Load(dy, at), DType::kFp32), lr = b.Load(rstd, A(0));
   const int xhat = b.Do(Op::mul, {b.Cast(b.Load(x, at), DType::kFp32), lr});
@@ -178,8 +179,8 @@ KernelIr Transposed(DType t) {
   return b.Build();
 }
 
-// An embedding's gradient: rows of src added where the index says. Many rows share an index, so that
-// their sums cross chunks; with a short table some indices fall outside.
+// An embedding's gradient: rows of src added where the index says. Many rows share an index, so
+// that their sums cross chunks; with a short table some indices fall outside.
 KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t table_rows) {
   KernelIrBuilder b({outer, rows, inner});
   const int src = b.In(t, outer * rows * inner), index = b.In(DType::kInt64, rows);
@@ -191,6 +192,17 @@ KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t 
              .buffer = table,
              .row_axes = kA1,
              .table_rows = table_rows});
+  return b.Build();
+}
+
+// Sums of a tensor in which there may be nothing.
+KernelIr SumOf(DType t, int64_t rows, int64_t columns, AxisMask folded) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t left = folded == kA0 ? columns : rows;
+  const int x = b.In(t, rows * columns), y = b.Out(t, left);
+  // Widened, as a stride of 0 names no axis.
+  const int v = b.Widen(b.Load(x, A(0) * columns + A(1)), kA0 | kA1);
+  b.Store(b.Reduce(Op::sum, v, folded), y, folded == kA0 ? A(1) : A(0));
   return b.Build();
 }
 
@@ -218,6 +230,9 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"transposed", Template::kTranspose, Transposed(t)},
       {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},
       {"scattered, short table", Template::kScatterAdd, Scattered(t, 3, 150, 5, 6)},
+      {"sum of no rows", Template::kColumnReduction, SumOf(t, 0, 24, kA0)},
+      {"sums of empty rows", Template::kColumnReduction, SumOf(t, 24, 0, kA1)},
+      {"no sums", Template::kRowReduction, SumOf(t, 0, 24, kA1)},
   };
 }
 

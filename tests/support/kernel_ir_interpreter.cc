@@ -180,7 +180,6 @@ class Interpreter {
 
 }  // namespace
 
-
 BufferValues InterpretKernel(const KernelIr& ir, BufferValues buffers) {
   return Interpreter(ir, std::move(buffers), false, nullptr).Run();
 }

@@ -163,8 +163,7 @@ absl::StatusOr<BufferValues> RunKernels(const HostModule& module, const KernelBo
     }
     RG_CHECK(args.size() == kernel.args.size());
     RG_ASSIGN_OR_RETURN(const HostKernel found, module.Find(kernel.name));
-    RG_RETURN_IF_ERROR(
-        launcher.Run(found, kernel.blocks, kernel.threads, args, {.seed = seed}));
+    RG_RETURN_IF_ERROR(launcher.Run(found, kernel.blocks, kernel.threads, args, {.seed = seed}));
   }
   BufferValues after = before;
   for (size_t b = 0; b < ir.buffers.size(); ++b) {
@@ -192,8 +191,8 @@ std::string CompareToInterpreter(const KernelIr& ir, const BufferValues& before,
     for (size_t i = 0; i < want[b].size(); ++i) {
       const double w = want[b][i], got = after[b][i];
       // A value rounded on the way may fall on the other side.
-      const double tolerance = relative * sizes[b][i] + 1.01 * StoredUnit(buffer.dtype, w) +
-                               (all_double ? 0 : 1e-30);
+      const double tolerance =
+          relative * sizes[b][i] + 1.01 * StoredUnit(buffer.dtype, w) + (all_double ? 0 : 1e-30);
       const bool exact = !IsFloat(buffer.dtype) || !buffer.written;
       if (exact ? got == w : std::fabs(got - w) <= tolerance) continue;
       return absl::StrFormat("buffer %d element %d is %.9g, not %.9g (tolerance %.3g)", b, i, got,
