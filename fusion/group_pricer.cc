@@ -49,6 +49,8 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
                                          const Schedule& s) {
   std::vector<Group::InPlace> pairs;
   if (ir.scatter || s.kind == Template::kTranspose) return pairs;
+  // With a single row everything is a column's: thread rows that have no row load it all the same.
+  if (shape.shape.rows <= 1 && s.rows_per_block > 1) return pairs;
   const Stages stages = AssignStages(ir, shape);
   const bool rereads = !s.persistent && stages.row_stages > 0;
   for (const Store& store : ir.stores) {

@@ -182,6 +182,29 @@ TEST_CASE("no kernel of the captured full-size transformers is predicted to spil
   }
 }
 
+TEST_CASE("a single row is not overwritten in place while other thread rows may load it") {
+  GraphBuilder b("one_row");
+  const ValueId x = b.Input({DType::kFp64, {3, 12}}, {.name = "x", .alignment = 16});
+  const ValueId y = b.Input({DType::kFp64, {3, 12}}, {.name = "y", .alignment = 16});
+  const ValueId t = b.Add(Op::tanh, {y});
+  b.Output(b.Add(Op::mul, {t, b.Sum(x, {0, 1})}), "z");
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO("seed " << seed);
+    PlanOptions options;
+    options.search.random_seed = seed;
+    options.random_schedules = seed;
+    auto planned = PlanFusion(*graph, H200(), options);
+    REQUIRE(planned.ok());
+    for (const Group& group : planned->plan.groups) {
+      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      if (kernel == nullptr || kernel->schedule.kind != Template::kRowReduction) continue;
+      if (kernel->schedule.rows_per_block > 1) CHECK(group.in_place.empty());
+    }
+  }
+}
+
 TEST_CASE("names that do not exist cannot be disabled or tightened") {
   const BackwardGraph graph = NormBackward(64, 64, DType::kFp32);
   const auto disable = PlanFusion(graph, H200(), {.disable = {"vectorisation"}});
