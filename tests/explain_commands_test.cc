@@ -1,9 +1,11 @@
-// What fusion-explain says beyond the plan: what two plans differ in.
+// What fusion-explain gives beyond the plan: what two plans differ in, other viewers' formats.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
+#include "tools/plan_export.h"
 #include "tools/text_file.h"
 
 namespace retrograd {
@@ -130,6 +132,81 @@ TEST_CASE("what is no plan is refused with the place that is wrong") {
   bad = good;
   bad["groups"][0]["ops"][0].erase("op");
   CHECK_THAT(says(bad.dump()), ContainsSubstring("x.json.groups[0].ops[0]: no op"));
+}
+
+constexpr char kHostile[] = "a\"</script>\\<img src=x onerror=alert(1)>&'b";
+
+// y = -x, from a module whose name is an attack on whoever prints it.
+PlannedGraph HostileGraph() {
+  GraphBuilder builder("g\"\\");
+  const ValueId x = builder.Input({DType::kFp32, {64}}, {.name = kHostile});
+  builder.SetOrigin(Origin{.op = "aten.neg", .module_path = kHostile, .source = kHostile});
+  builder.Output(builder.Add(Op::neg, {x}), "y");
+  PlannedGraph graph;
+  graph.original = *builder.Build();
+  graph.spec = *LoadDeviceSpec("h200");
+  graph.planned = *PlanFusion(graph.original, graph.spec, {});
+  return graph;
+}
+
+StreamSchedule ScheduleOf(const PlannedGraph& graph, int streams) {
+  auto schedule = ScheduleStreams(graph.planned.graph, graph.planned.plan,
+                                  {.streams = streams, .chip_blocks = graph.spec.sms});
+  INFO(schedule.status());
+  REQUIRE(schedule.ok());
+  return *std::move(schedule);
+}
+
+TEST_CASE("the trace has a track for each stream and a slice for each group, none overlapping") {
+  const PlannedGraph graph = PlanOf({.graph = "golf_tiny"});
+  for (int streams : {1, 3}) {
+    const StreamSchedule schedule = ScheduleOf(graph, streams);
+    const auto trace = nlohmann::json::parse(ExportPerfetto(graph, schedule));
+    std::vector<double> busy_until(streams, 0.0);
+    int names = 0;
+    size_t slices = 0;
+    for (const auto& event : trace["traceEvents"]) {
+      if (event["name"] == "thread_name") ++names;
+      if (event["ph"] != "X") continue;
+      double& until = busy_until[event["tid"].get<size_t>()];
+      CHECK(event["ts"].get<double>() >= until - 1e-6);
+      until = event["ts"].get<double>() + event["dur"].get<double>();
+      const GroupId group = schedule.steps[slices].group;
+      CHECK(event["args"]["ops"].size() == graph.planned.plan.groups[Index(group)].nodes.size());
+      CHECK(event["args"].contains("bound by"));
+      ++slices;
+    }
+    CHECK(names == streams);
+    CHECK(slices == graph.planned.plan.groups.size());
+    CHECK(*std::max_element(busy_until.begin(), busy_until.end()) ==
+          Approx(static_cast<double>(schedule.makespan_ps) / 1e6));
+  }
+}
+
+TEST_CASE("the drawing has a cluster for each group, each op once and each operand as an edge") {
+  const PlannedGraph graph = PlanOf({.graph = kSmall});
+  const std::string dot = ExportDot(graph);
+  const auto count = [&](const char* what) {
+    int64_t times = 0;
+    for (size_t at = dot.find(what); at != std::string::npos; at = dot.find(what, at + 1)) ++times;
+    return times;
+  };
+  int64_t operands = 0;
+  for (uint32_t n = 0; n < graph.planned.graph.num_nodes(); ++n) {
+    operands += graph.planned.graph.operands(NodeId{n}).size();
+  }
+  CHECK(count("subgraph cluster_") == static_cast<int64_t>(graph.planned.plan.groups.size()));
+  CHECK(count("tooltip=") == static_cast<int64_t>(graph.planned.graph.num_nodes()));
+  CHECK(count(" -> n") == operands);
+}
+
+TEST_CASE("names out of a file can't end a string of an export") {
+  const PlannedGraph graph = HostileGraph();
+  const auto trace = nlohmann::json::parse(ExportPerfetto(graph, ScheduleOf(graph, 1)));
+  CHECK_THAT(trace["traceEvents"].back()["args"]["ops"][0].get<std::string>(),
+             ContainsSubstring(kHostile));
+  const std::string dot = ExportDot(graph);
+  CHECK_THAT(dot, ContainsSubstring("a\\\"</script>\\\\<img src=x onerror=alert(1)>&'b"));
 }
 
 TEST_CASE("a file is replaced whole or not at all") {

@@ -7,6 +7,7 @@
 #include "graph/status.h"
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
+#include "tools/plan_export.h"
 #include "tools/plan_options.h"
 #include "tools/text_file.h"
 
@@ -19,6 +20,8 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain plan transformer:layers=12,d=768 --device h200 --disable fusion
   fusion-explain diff before.json after.json --fail-if slower:2%
   fusion-explain diff before.json golf_tiny --device h200
+  fusion-explain export golf_tiny --device h200 --to perfetto -o golf.trace.json
+  fusion-explain export golf_tiny --to dot | dot -Tsvg > golf.svg
 
 Text is at most 60 lines: three of summary, then the kernels that cost most with what bounds them,
 then the refusals that tell most. JSON is complete; times are picoseconds.
@@ -82,6 +85,23 @@ absl::StatusOr<bool> ExplainDiff(const PlanArguments& arguments, const std::stri
   return fails;
 }
 
+absl::Status ExportPlan(const PlanArguments& arguments, const std::string& to, int streams,
+                        const std::string& output) {
+  if (to != "perfetto" && to != "dot") {
+    return absl::InvalidArgumentError(absl::StrCat("--to ", to, ": there are perfetto and dot"));
+  }
+  std::string text;
+  {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+    RG_ASSIGN_OR_RETURN(const StreamSchedule schedule,
+                        ScheduleStreams(graph.planned.graph, graph.planned.plan,
+                                        {.streams = streams, .chip_blocks = graph.spec.sms}));
+    text = to == "dot" ? ExportDot(graph) : ExportPerfetto(graph, schedule);
+  }
+  return WriteTextFile(output, text);
+}
+
 }  // namespace
 }  // namespace retrograd
 
@@ -108,18 +128,33 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   diff->footer(retrograd::kDiffNote);
 
+  retrograd::PlanArguments export_arguments;
+  std::string to, output;
+  int streams = 1;
+  CLI::App* export_command =
+      app.add_subcommand("export", "Write the plan in another viewer's format");
+  retrograd::AddPlanOptions(export_command, &export_arguments, "--device");
+  export_command
+      ->add_option("--to", to,
+                   "perfetto (the predicted timeline as a trace) or dot (the fused graph)")
+      ->required();
+  export_command->add_option("--streams", streams, "Streams of the timeline, 1 to 16")
+      ->capture_default_str();
+  export_command->add_option("-o,--output", output, "File to write; default: stdout");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }
   if (diff->parsed()) {
-    const absl::StatusOr<bool> differs =
-        retrograd::ExplainDiff(diff_arguments, other, fail_if);
+    const absl::StatusOr<bool> differs = retrograd::ExplainDiff(diff_arguments, other, fail_if);
     if (differs.ok()) return *differs ? 1 : 0;
     retrograd::Report("fusion-explain", differs.status());
     return 2;
   }
-  const absl::Status status = retrograd::ExplainPlan(arguments, format);
+  const absl::Status status = export_command->parsed()
+                                  ? retrograd::ExportPlan(export_arguments, to, streams, output)
+                                  : retrograd::ExplainPlan(arguments, format);
   return status.ok() ? 0 : retrograd::Report("fusion-explain", status);
 }

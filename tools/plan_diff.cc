@@ -41,8 +41,7 @@ std::string Signed(int64_t delta, std::string (*print)(int64_t)) {
 }
 
 std::string Delta(absl::string_view name, int64_t a, int64_t b, std::string (*print)(int64_t)) {
-  const std::string percent =
-      a == b || a == 0 ? "" : absl::StrFormat(", %+.2f%%", Growth(a, b));
+  const std::string percent = a == b || a == 0 ? "" : absl::StrFormat(", %+.2f%%", Growth(a, b));
   return absl::StrFormat("  %-15s %10s -> %10s   %s", name, print(a), print(b),
                          a == b ? "same" : absl::StrCat(Signed(b - a, print), percent));
 }
@@ -76,13 +75,11 @@ void ListChanged(const PlanOutline& a, const PlanOutline& b, const PlanDiff& dif
   for (size_t i = 0; i < diff.changed.size() && i < kMostEach; ++i) {
     const Kernel& old = a.kernels[diff.changed[i].a];
     const Kernel& now = b.kernels[diff.changed[i].b];
-    lines->push_back(absl::StrFormat("~ %9s  %s -> %s, traffic %s  group %d: %s",
-                                     Signed(now.price_ps - old.price_ps, PrintTime),
-                                     PrintTime(old.price_ps), PrintTime(now.price_ps),
-                                     now.bytes == old.bytes
-                                         ? "same"
-                                         : Signed(now.bytes - old.bytes, PrintBytes),
-                                     diff.changed[i].b, now.what));
+    lines->push_back(absl::StrFormat(
+        "~ %9s  %s -> %s, traffic %s  group %d: %s", Signed(now.price_ps - old.price_ps, PrintTime),
+        PrintTime(old.price_ps), PrintTime(now.price_ps),
+        now.bytes == old.bytes ? "same" : Signed(now.bytes - old.bytes, PrintBytes),
+        diff.changed[i].b, now.what));
     if (old.how == now.how) continue;
     lines->push_back(absl::StrFormat("  %9s  %s  ->  %s", "", Differing(old.how, now.how),
                                      Differing(now.how, old.how)));
@@ -144,8 +141,7 @@ PlanDiff DiffPlans(const PlanOutline& a, const PlanOutline& b) {
 
 std::string PrintDiff(const PlanOutline& a, const PlanOutline& b, const PlanDiff& diff) {
   std::vector<std::string> lines;
-  lines.push_back(
-      absl::StrFormat("%s on %s  ->  %s on %s", a.graph, a.device, b.graph, b.device));
+  lines.push_back(absl::StrFormat("%s on %s  ->  %s on %s", a.graph, a.device, b.graph, b.device));
   lines.push_back(Delta("predicted time", a.price_ps, b.price_ps, PrintTime));
   lines.push_back(Delta("kernels", a.launches, b.launches, PrintCount));
   lines.push_back(Delta("traffic", a.bytes, b.bytes, PrintBytes));

@@ -158,8 +158,7 @@ void NameOps(std::vector<NamedOp> ops, PlanOutline* outline) {
 }  // namespace
 
 absl::StatusOr<PlanOutline> OutlineFromJson(absl::string_view json, absl::string_view name) {
-  const Json document =
-      Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
+  const Json document = Json::parse(json.begin(), json.end(), nullptr, /*allow_exceptions=*/false);
   const Place root{&document, std::string(name)};
   if (document.is_discarded()) return root.Error("not JSON");
   RG_ASSIGN_OR_RETURN(const std::string format, root.String("format"));
@@ -168,8 +167,8 @@ absl::StatusOr<PlanOutline> OutlineFromJson(absl::string_view json, absl::string
   }
   RG_ASSIGN_OR_RETURN(const int64_t version, root.Integer("version"));
   if (version != kExplanationVersion) {
-    return root.Error(absl::StrCat("version ", version, "; this program reads version ",
-                                   kExplanationVersion));
+    return root.Error(
+        absl::StrCat("version ", version, "; this program reads version ", kExplanationVersion));
   }
   PlanOutline outline;
   RG_ASSIGN_OR_RETURN(outline.graph, root.String("graph"));

@@ -50,9 +50,8 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   }
   if (info.st_size > kMaxTextFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has ", info.st_size,
-                                                   " bytes; at most ", kMaxTextFileBytes,
-                                                   " are read"));
+    return absl::InvalidArgumentError(absl::StrCat(path, " has ", info.st_size, " bytes; at most ",
+                                                   kMaxTextFileBytes, " are read"));
   }
   FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return FileError("cannot open", path);
