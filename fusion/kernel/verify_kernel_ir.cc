@@ -74,17 +74,19 @@ absl::Status LoadInBounds(const KernelIr& ir, int i) {
   const int64_t elements = ir.buffers[load.buffer].elements;
   bool empty = ir.Points(ir.all_axes()) == 0;
   IndexRange r = GuardedRange(ir, load, &empty);
+  int64_t looked_up = 0;  // the largest part that indices add
   for (const Indirect& ind : load.indirect) {
-    r.max += std::max<int64_t>(0, (ind.extent - 1) * ind.stride);
+    looked_up += std::max<int64_t>(0, (ind.extent - 1) * ind.stride);
     if (ind.extent <= 0) empty = true;
   }
+  r.max += looked_up;
   if (empty || (r.min >= 0 && r.max < elements)) return absl::OkStatus();
   const AxisMask axes = load.offset.axes() | GuardAxes(load.guards);
   if (!load.guards.empty() && ir.Points(axes) > kBruteForcePoints) return absl::OkStatus();
-  if (!load.guards.empty() && load.indirect.empty()) {
+  if (!load.guards.empty()) {
     const bool inside = EveryPoint(ir, axes, [&](absl::Span<const int64_t> at) {
       const int64_t v = load.offset.Evaluate(at);
-      return !Holds(load.guards, at) || (v >= 0 && v < elements);
+      return !Holds(load.guards, at) || (v >= 0 && v + looked_up < elements);
     });
     if (inside) return absl::OkStatus();
   }
