@@ -90,6 +90,8 @@ std::vector<std::string> Flags(const HostCompileOptions& options) {
       "-std=c++20", optimization, "-fPIC", "-w",
       // One buffer may hold several types, such as a workspace.
       "-fno-strict-aliasing",
+      // Integers wrap on a GPU.
+      "-fwrapv",
       // The same arithmetic on every machine, and no calls only to set errno.
       "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden",
       "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector",
