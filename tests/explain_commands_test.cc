@@ -1,4 +1,5 @@
-// What fusion-explain gives beyond the plan: what two plans differ in, other viewers' formats.
+// What fusion-explain gives beyond the plan: what two plans differ in, other viewers' formats, and
+// a page.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,7 @@
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
+#include "tools/plan_html.h"
 #include "tools/text_file.h"
 
 namespace retrograd {
@@ -207,6 +209,69 @@ TEST_CASE("names out of a file can't end a string of an export") {
              ContainsSubstring(kHostile));
   const std::string dot = ExportDot(graph);
   CHECK_THAT(dot, ContainsSubstring("a\\\"</script>\\\\<img src=x onerror=alert(1)>&'b"));
+}
+
+std::string PageOf(const PlannedGraph& graph, absl::string_view name) {
+  auto memory = PeakMemoryOf(graph);
+  REQUIRE(memory.ok());
+  return ExplainAsHtml(graph, ScheduleOf(graph, 2), *memory, name);
+}
+
+// What a browser takes for the data: up to the first "</script".
+nlohmann::json DataOf(const std::string& page) {
+  const std::string head = "<script type=\"application/json\" id=\"data\">";
+  const size_t begin = page.find(head);
+  REQUIRE(begin != std::string::npos);
+  const size_t end = page.find("</script", begin);
+  REQUIRE(end != std::string::npos);
+  return nlohmann::json::parse(page.substr(begin + head.size(), end - begin - head.size()));
+}
+
+TEST_CASE("the page holds the plan with its sources, each once, and refers to nothing outside") {
+  for (const char* model : {"golf_tiny", "golf_plain_b48"}) {
+    INFO(model);
+    const PlannedGraph graph = PlanOf({.graph = model});
+    const FusionPlan& plan = graph.planned.plan;
+    const std::string page = PageOf(graph, model);
+    CHECK(page.size() < 10'000'000);
+    for (const char* outside : {"http", "src=", "@import", "url(", "fetch(", "innerHTML"}) {
+      INFO(outside);
+      CHECK(page.find(outside) == std::string::npos);
+    }
+    const nlohmann::json data = DataOf(page);
+    REQUIRE(data["groups"].size() == plan.groups.size());
+    CHECK(data["summary"]["price"] == plan.summary.price_ps);
+    CHECK(data["left_out"]["sources"] == 0);
+    std::vector<std::string> names;
+    for (const auto& source : data["sources"]) {
+      names.push_back(source["name"]);
+      for (const char* dialect : {"cuda", "hip", "host"}) REQUIRE(source.contains(dialect));
+      CHECK_THAT(source["cuda"].get<std::string>(), ContainsSubstring(names.back()));
+    }
+    std::sort(names.begin(), names.end());
+    CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+    for (size_t g = 0; g < plan.groups.size(); ++g) {
+      const auto& group = data["groups"][g];
+      CHECK(group["ops"].size() == plan.groups[g].nodes.size());
+      CHECK(group["terms"].size() == plan.groups[g].terms.size());
+      CHECK(group["price"] == plan.groups[g].price_ps);
+      CHECK(group["sources"].empty() == !std::holds_alternative<KernelBody>(plan.groups[g].body));
+    }
+    CHECK_FALSE(data["refusals"].empty());
+    for (const auto& refusal : data["refusals"]) {
+      for (const auto& g : refusal["a"]) CHECK(g < plan.groups.size());
+    }
+  }
+}
+
+TEST_CASE("names out of a file reach the page as data alone") {
+  const std::string page = PageOf(HostileGraph(), kHostile);
+  CHECK(page.find("<img") == std::string::npos);
+  const nlohmann::json data = DataOf(page);
+  CHECK(data["graph"] == kHostile);
+  const auto& op = data["groups"][0]["ops"][0];
+  CHECK(data["strings"][op[4].get<size_t>()] == kHostile);
+  CHECK(data["strings"][op[5].get<size_t>()] == kHostile);
 }
 
 TEST_CASE("a file is replaced whole or not at all") {

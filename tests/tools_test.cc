@@ -73,7 +73,7 @@ TEST_CASE("mistakes on the command line are one line on stderr that says what to
       {"retrograd run golf_tiny --streams 99", "1 to 16"},
       {"retrograd kernels golf_tiny --dialect metal", "cuda, hip and host"},
       {"retrograd dump golf_tiny --stage plans", "plan"},
-      {"fusion-explain plan golf_tiny --format xml", "text and json"},
+      {"fusion-explain plan golf_tiny --format xml", "text, json and html"},
   };
   for (const auto& mistake : kMistakes) {
     const Output output = RunTool(mistake.arguments);

@@ -8,6 +8,7 @@
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
+#include "tools/plan_html.h"
 #include "tools/plan_options.h"
 #include "tools/text_file.h"
 
@@ -18,6 +19,7 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain plan golf_tiny --device h200
   fusion-explain plan step.bwd.pb --device mi300x --format json > plan.json
   fusion-explain plan transformer:layers=12,d=768 --device h200 --disable fusion
+  fusion-explain plan golf_tiny --device h200 --format html --streams 3 -o golf.html
   fusion-explain diff before.json after.json --fail-if slower:2%
   fusion-explain diff before.json golf_tiny --device h200
   fusion-explain export golf_tiny --device h200 --to perfetto -o golf.trace.json
@@ -25,24 +27,41 @@ constexpr char kExamples[] = R"(Examples:
 
 Text is at most 60 lines: three of summary, then the kernels that cost most with what bounds them,
 then the refusals that tell most. JSON is complete; times are picoseconds.
+HTML is one file that needs no network: timeline, kernels, terms, sources, refusals.
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
 
-absl::Status ExplainPlan(const PlanArguments& arguments, const std::string& format) {
-  if (format != "text" && format != "json") {
+// Where and how a plan is written.
+struct OutputArguments {
+  std::string format = "text";
+  int streams = 1;   // of the timeline
+  std::string file;  // empty: stdout
+};
+
+absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams) {
+  return ScheduleStreams(graph.planned.graph, graph.planned.plan,
+                         {.streams = streams, .chip_blocks = graph.spec.sms});
+}
+
+absl::StatusOr<std::string> ExplainAs(const PlanArguments& arguments,
+                                      const OutputArguments& output) {
+  Progress progress;
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  progress.Step("placing its values in memory");
+  RG_ASSIGN_OR_RETURN(const PeakMemory memory, PeakMemoryOf(graph));
+  if (output.format == "json") return ExplainAsJson(graph, memory, arguments.graph);
+  if (output.format == "text") return ExplainAsText(graph, memory, arguments.graph);
+  progress.Step("printing its kernels");
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(graph, output.streams));
+  return ExplainAsHtml(graph, schedule, memory, arguments.graph);
+}
+
+absl::Status ExplainPlan(const PlanArguments& arguments, const OutputArguments& output) {
+  if (output.format != "text" && output.format != "json" && output.format != "html") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--format ", format, ": there are text and json"));
+        absl::StrCat("--format ", output.format, ": there are text, json and html"));
   }
-  std::string text;
-  {
-    Progress progress;
-    RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
-    progress.Step("placing its values in memory");
-    RG_ASSIGN_OR_RETURN(const PeakMemory memory, PeakMemoryOf(graph));
-    text = format == "json" ? ExplainAsJson(graph, memory, arguments.graph)
-                            : ExplainAsText(graph, memory, arguments.graph);
-  }
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return absl::OkStatus();
+  RG_ASSIGN_OR_RETURN(const std::string text, ExplainAs(arguments, output));
+  return WriteTextFile(output.file, text);
 }
 
 constexpr char kDiffNote[] =
@@ -85,21 +104,25 @@ absl::StatusOr<bool> ExplainDiff(const PlanArguments& arguments, const std::stri
   return fails;
 }
 
-absl::Status ExportPlan(const PlanArguments& arguments, const std::string& to, int streams,
-                        const std::string& output) {
-  if (to != "perfetto" && to != "dot") {
-    return absl::InvalidArgumentError(absl::StrCat("--to ", to, ": there are perfetto and dot"));
+absl::Status ExportPlan(const PlanArguments& arguments, const OutputArguments& output) {
+  if (output.format != "perfetto" && output.format != "dot") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--to ", output.format, ": there are perfetto and dot"));
   }
   std::string text;
   {
     Progress progress;
     RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
-    RG_ASSIGN_OR_RETURN(const StreamSchedule schedule,
-                        ScheduleStreams(graph.planned.graph, graph.planned.plan,
-                                        {.streams = streams, .chip_blocks = graph.spec.sms}));
-    text = to == "dot" ? ExportDot(graph) : ExportPerfetto(graph, schedule);
+    RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(graph, output.streams));
+    text = output.format == "dot" ? ExportDot(graph) : ExportPerfetto(graph, schedule);
   }
-  return WriteTextFile(output, text);
+  return WriteTextFile(output.file, text);
+}
+
+void AddOutputOptions(CLI::App* command, OutputArguments* output) {
+  command->add_option("--streams", output->streams, "Streams of the timeline, 1 to 16")
+      ->capture_default_str();
+  command->add_option("-o,--output", output->file, "File to write; default: stdout");
 }
 
 }  // namespace
@@ -110,10 +133,12 @@ int main(int argc, char** argv) {
   app.footer(retrograd::kExamples);
   app.require_subcommand(1);
   retrograd::PlanArguments arguments;
-  std::string format = "text";
+  retrograd::OutputArguments plan_output;
   CLI::App* plan = app.add_subcommand("plan", "Explain the plan of a graph for a device");
   retrograd::AddPlanOptions(plan, &arguments, "--device");
-  plan->add_option("--format", format, "text or json")->capture_default_str();
+  plan->add_option("--format", plan_output.format, "text, json or html (one file for a browser)")
+      ->capture_default_str();
+  retrograd::AddOutputOptions(plan, &plan_output);
   plan->footer(retrograd::kExamples);
 
   retrograd::PlanArguments diff_arguments;
@@ -129,18 +154,15 @@ int main(int argc, char** argv) {
   diff->footer(retrograd::kDiffNote);
 
   retrograd::PlanArguments export_arguments;
-  std::string to, output;
-  int streams = 1;
+  retrograd::OutputArguments export_output;
   CLI::App* export_command =
       app.add_subcommand("export", "Write the plan in another viewer's format");
   retrograd::AddPlanOptions(export_command, &export_arguments, "--device");
   export_command
-      ->add_option("--to", to,
+      ->add_option("--to", export_output.format,
                    "perfetto (the predicted timeline as a trace) or dot (the fused graph)")
       ->required();
-  export_command->add_option("--streams", streams, "Streams of the timeline, 1 to 16")
-      ->capture_default_str();
-  export_command->add_option("-o,--output", output, "File to write; default: stdout");
+  retrograd::AddOutputOptions(export_command, &export_output);
 
   try {
     app.parse(argc, argv);
@@ -154,7 +176,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const absl::Status status = export_command->parsed()
-                                  ? retrograd::ExportPlan(export_arguments, to, streams, output)
-                                  : retrograd::ExplainPlan(arguments, format);
+                                  ? retrograd::ExportPlan(export_arguments, export_output)
+                                  : retrograd::ExplainPlan(arguments, plan_output);
   return status.ok() ? 0 : retrograd::Report("fusion-explain", status);
 }
