@@ -1,8 +1,14 @@
 // What fusion-explain gives beyond the plan: what two plans differ in, other viewers' formats, and
 // a page.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "tests/catch.h"
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
@@ -274,10 +280,31 @@ TEST_CASE("names out of a file reach the page as data alone") {
   CHECK(data["strings"][op[5].get<size_t>()] == kHostile);
 }
 
-TEST_CASE("a file is replaced whole or not at all") {
+TEST_CASE("a file that can't be read or written is an error") {
   CHECK_FALSE(WriteTextFile("/no/such/folder/file", "x").ok());
+  CHECK_FALSE(WriteTextFile("/dev/full", "x").ok());
   CHECK_FALSE(ReadTextFile("/no/such/file").ok());
   CHECK_FALSE(ReadTextFile("/").ok());
+}
+
+TEST_CASE("diff exits with 0 for equal plans, 1 for different ones and 2 for none") {
+  const std::string tool = absl::StrCat(RETROGRAD_BIN_DIR, "/fusion-explain");
+  if (!std::filesystem::exists(tool)) RG_SKIP("the binaries are not built");
+  const std::string plan =
+      (std::filesystem::temp_directory_path() / absl::StrCat("explain_test_", getpid(), ".json"))
+          .string();
+  const auto status = [&](const std::string& arguments) {
+    return WEXITSTATUS(std::system(absl::StrCat(tool, " ", arguments, " >&2").c_str()));
+  };
+  REQUIRE(status(absl::StrCat("plan ", kSmall, " --format json -o ", plan)) == 0);
+  const std::string both = absl::StrCat("diff ", plan, " ", kSmall);
+  CHECK(status(both) == 0);
+  CHECK(status(both + " --disable fusion") == 1);
+  CHECK(status(both + " --disable fusion --fail-if slower:100000%") == 0);
+  CHECK(status(both + " --disable fusion --fail-if slower:100000% --fail-if kernels:1%") == 1);
+  CHECK(status(absl::StrCat("diff ", plan, " /no/such.json")) == 2);
+  CHECK(status(both + " --fail-if slower:much") == 2);
+  std::filesystem::remove(plan);
 }
 
 }  // namespace

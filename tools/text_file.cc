@@ -63,8 +63,9 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
 
 absl::Status WriteTextFile(const std::string& path, absl::string_view text) {
   if (path.empty() || path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return std::fflush(stdout) == 0 ? absl::OkStatus() : FileError("cannot write", "to stdout");
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    return written && std::fflush(stdout) == 0 ? absl::OkStatus()
+                                               : FileError("cannot write", "to stdout");
   }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return Replace(path, text);
