@@ -267,7 +267,8 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
 
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
-    const bool binds = overlaps && ps == std::max({hbm, cache, compute});
+    const bool largest = ps == std::max({hbm, cache, compute, sort});
+    const bool binds = overlaps && largest;
     price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
   if (!explain) return price;
@@ -283,7 +284,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   term("wave", body - std::max({hbm, cache, compute}), false,
        absl::StrCat(s.blocks, " blocks in waves of ", d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
-  term("sort", sort, false, "indices sorted by one block");
+  term("sort", sort, true, "indices sorted by one block");
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false, absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
   return price;
