@@ -60,12 +60,10 @@ class AtomFinder {
     merged.insert(merged.end(), members_[atom_[i]].begin(), members_[atom_[i]].end());
     std::sort(merged.begin(), merged.end());
     if (merged.size() > kMaxAtomOps || !pricer_.Evaluate(merged).feasible) return;
-    members_[into] = merged;
     const int from = atom_[i];
-    for (int& a : atom_) {
-      if (a == from) a = into;
-    }
+    for (NodeId member : members_[from]) atom_[position_.at(member)] = into;
     members_[from].clear();
+    members_[into] = std::move(merged);
   }
 
   // The reader computes each element of the op at most once, in the same walk.

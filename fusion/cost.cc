@@ -11,9 +11,18 @@ namespace {
 
 constexpr int64_t kPpm = 1'000'000;
 
-int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c) without overflow
-  absl::uint128 product = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
-  return static_cast<int64_t>((product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c));
+// Far beyond any time or count that is ever compared; sums of many stay in range.
+constexpr int64_t kHuge = int64_t{1} << 56;
+
+int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c), at most kHuge
+  const absl::uint128 product = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
+  const absl::uint128 quotient = (product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c);
+  return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
+}
+int64_t Product(std::initializer_list<int64_t> factors) {  // at most kHuge
+  int64_t product = 1;
+  for (int64_t f : factors) product = MulDiv(product, f, 1);
+  return product;
 }
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -303,8 +312,13 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
                                                        : d.matmul_bf16_flops;
   // Tiles of 128 x 128; with fewer tiles than SMs the sum over k is split, at a loss.
   const int64_t tiles = batch * CeilDiv(call.m, 128) * CeilDiv(call.n, 128);
+  if (tiles == 0) {  // no elements: nothing but the call
+    price.ps = d.launch_graph_ps;
+    if (explain) price.terms = {{"launch", price.ps, false, "an empty product"}};
+    return price;
+  }
   const int64_t padded = CeilDiv(call.m, 128) * CeilDiv(call.n, 128) * 128 * 128;
-  int64_t flops = 2 * batch * padded * std::max<int64_t>(call.k, 1);
+  int64_t flops = Product({2, batch, padded, std::max<int64_t>(call.k, 1)});
   if (tiles >= d.sms) {
     flops = MulDiv(flops, CeilDiv(tiles, d.sms) * d.sms, tiles);
   } else {
@@ -336,7 +350,7 @@ Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explai
   // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
   const std::vector<int64_t>& q = call.operands[1].shape;
   const std::vector<int64_t>& k = call.operands[2].shape;
-  int64_t flops = 10 * q[0] * q[1] * q[2] * k[2] * q[3];
+  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
   if (call.causal) flops /= 2;
   const int64_t rate = call.dtype == DType::kFp32 ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
                        : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)

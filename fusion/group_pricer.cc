@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/status.h"
 
@@ -229,7 +230,7 @@ int64_t GroupPricer::StoredBytes(ValueId v) const {
 
 int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
   int64_t bytes = 0;
-  std::vector<ValueId> read;
+  absl::flat_hash_set<ValueId> read;
   for (NodeId id : ops) {
     bool stored = consumers_.is_output(id);
     for (NodeId user : consumers_.of(id)) {
@@ -244,8 +245,7 @@ int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
     for (ValueId v : graph_.operands(id)) {
       if (IsConstant(graph_, v.node) || graph_.pattern(v.node) == Pattern::kView) continue;
       if (std::binary_search(ops.begin(), ops.end(), v.node)) continue;
-      if (std::find(read.begin(), read.end(), v) != read.end()) continue;
-      read.push_back(v);
+      if (!read.insert(v).second) continue;
       bytes += StoredBytes(v);
     }
   }

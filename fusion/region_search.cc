@@ -121,12 +121,11 @@ class Merger {
   bool MakesCycle(int g, int h) const { return PathAround(g, h) || PathAround(h, g); }
 
   bool PathAround(int from, int to) const {
-    const int last = groups_[to].atoms.back();
     absl::flat_hash_set<int> seen;
     std::vector<int> stack;
     auto push = [&](int atom) {
       for (int s : successors_[atom]) {
-        if (owner_[s] == from || s > last + static_cast<int>(atoms_.size())) continue;
+        if (owner_[s] == from) continue;
         if (owner_[s] == to && owner_[atom] == from) continue;  // the direct edge is fine
         if (seen.insert(owner_[s]).second) stack.push_back(owner_[s]);
       }

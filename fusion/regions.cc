@@ -92,6 +92,10 @@ std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consume
     if (!fusible(i)) continue;
     auto [at, added] = number.try_emplace(sets.Find(i), regions.size());
     if (added) regions.emplace_back();
+    if (regions[at->second].ops.size() == kMaxRegionOps) {  // go on in a new run
+      at->second = regions.size();
+      regions.emplace_back();
+    }
     regions[at->second].ops.push_back(NodeId{i});
   }
   return regions;

@@ -22,6 +22,10 @@ struct Region {
 // Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
 inline constexpr int64_t kSharedElements = 1 << 14;
 
+// A region of more ops than this is cut into runs of consecutive ids, so that planning stays linear
+// in the size of the graph: nothing in a run depends on a later one.
+inline constexpr size_t kMaxRegionOps = 768;
+
 // `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
 std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,
                                 const std::vector<bool>& taken);

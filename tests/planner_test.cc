@@ -1,8 +1,11 @@
 // The planner: what it promises of every plan, and that its search finds the optimum.
 #include "fusion/planner.h"
 
+#include <fstream>
 #include <functional>
+#include <sstream>
 
+#include "absl/strings/str_replace.h"
 #include "fusion/layouts.h"
 #include "fusion/limits.h"
 #include "fusion/regions.h"
@@ -37,6 +40,21 @@ TEST_CASE("a spec with a missing number, a missing source or bad text is refused
         std::string::npos);
   CHECK(refusal("name: \"x\" vendor: \"intel\" arch: \"xe\"").find("vendor") != std::string::npos);
   CHECK(refusal("sms {").find("line 1") != std::string::npos);
+  // Positive numbers that make no device.
+  std::ifstream file(RETROGRAD_SOURCE_DIR "/fusion/devices/h200.textproto");
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::vector<std::pair<std::string, std::string>> absurd = {
+      {"register_granule { value: 256", "register_granule { value: 1"},
+      {"registers_per_sm { value: 65536", "registers_per_sm { value: 1"},
+      {"max_threads_per_block { value: 1024", "max_threads_per_block { value: 1"},
+      {"sm_bytes_per_s { value: 70000000000.0", "sm_bytes_per_s { value: 1"}};
+  for (const auto& [from, to] : absurd) {
+    INFO(to);
+    const std::string changed = absl::StrReplaceAll(text.str(), {{from, to}});
+    REQUIRE(changed != text.str());
+    CHECK(refusal(changed).find(from.substr(0, from.find(' '))) != std::string::npos);
+  }
   CHECK(LoadDeviceSpec("h300").status().message().find("h200") != absl::string_view::npos);
 }
 
@@ -203,6 +221,33 @@ TEST_CASE("a single row is not overwritten in place while other thread rows may 
       if (kernel->schedule.rows_per_block > 1) CHECK(group.in_place.empty());
     }
   }
+}
+
+TEST_CASE("graphs without elements have plans, and a library call without elements costs a launch") {
+  GraphBuilder b("empty");
+  const ValueId x = b.Input({DType::kFp32, {0, 3}}, {.name = "x"});
+  const ValueId w = b.Input({DType::kFp32, {3, 4}}, {.name = "w"});
+  const ValueId y = b.Input({DType::kFp32, {5, 0}}, {.name = "y"});
+  b.Output(b.Add(Op::exp, {x}), "a");
+  b.Output(b.MatMul(x, w), "b");
+  b.Output(b.Sum(x, {0}), "c");
+  b.Output(b.Add(Op::exp, {y}), "d");
+  b.Output(b.Full(1, DType::kFp32, {0, 4}), "e");
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  auto planned = PlanFusion(*graph, H200());
+  REQUIRE(planned.status().ToString() == "OK");
+  CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+}
+
+TEST_CASE("a chain without barriers is cut, so that planning stays linear in its length") {
+  auto graph = BuildModel("norm_stack:layers=400");
+  REQUIRE(graph.ok());
+  auto planned = PlanFusion(*graph, H200());
+  REQUIRE(planned.ok());
+  CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+  CHECK(planned->plan.summary.regions > 2);
+  CHECK(planned->plan.summary.gap_ps > 0);  // and it does not claim to be optimal
 }
 
 TEST_CASE("names that do not exist cannot be disabled or tightened") {

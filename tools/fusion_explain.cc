@@ -166,8 +166,13 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    std::fprintf(stderr, "%s: %s; see --help\n", argv[0], error.what());
+    return 2;
   }
   if (diff->parsed()) {
     const absl::StatusOr<bool> differs = retrograd::ExplainDiff(diff_arguments, other, fail_if);

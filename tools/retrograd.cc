@@ -1,4 +1,6 @@
 // The command line: run, kernels, models, dump.
+#include <cstdio>
+
 #include <CLI/CLI.hpp>
 
 #include "tools/listings.h"
@@ -80,8 +82,13 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    std::fprintf(stderr, "%s: %s; see --help\n", argv[0], error.what());
+    return 2;
   }
   if (run_command->parsed()) return retrograd::RunCommand(run);
   if (kernels_command->parsed()) {

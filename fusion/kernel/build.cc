@@ -100,9 +100,8 @@ class Builder {
     int64_t span = 1;
     const std::vector<int64_t>& strides = StridesOf(v);
     RG_CHECK(strides.size() == type.shape.size());
-    for (size_t i = 0; i < strides.size(); ++i) {
-      span += (std::max<int64_t>(type.shape[i], 1) - 1) * strides[i];
-    }
+    for (size_t i = 0; i < strides.size(); ++i) span += (type.shape[i] - 1) * strides[i];
+    if (type.elements() == 0) span = 0;
     ir_.buffers.push_back({.value = v, .dtype = type.dtype, .elements = span});
     return static_cast<int>(ir_.buffers.size()) - 1;
   }

@@ -53,6 +53,35 @@ class Reader {
   absl::Status status_;
 };
 
+// What schedules and prices take for granted: numbers that are positive and still make no device.
+absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
+  struct Rule {
+    bool broken;
+    absl::string_view text;
+  };
+  constexpr int64_t kLeastThreads = 256;  // of a block of any template
+  const Rule rules[] = {
+      {d.warp != 32 && d.warp != 64, "warp must be 32 or 64"},
+      {d.max_threads_per_block < kLeastThreads, "max_threads_per_block must be at least 256"},
+      {d.max_threads_per_sm < d.max_threads_per_block, "max_threads_per_sm must be at least max_threads_per_block"},
+      {d.register_granule % d.warp != 0, "register_granule must be a multiple of warp"},
+      {d.registers_per_sm < 32 * d.max_threads_per_block, "registers_per_sm must be at least 32 for each thread of a block"},
+      {d.max_registers < 32, "max_registers must be at least 32"},
+      {d.shared_bytes_per_block < 16384, "shared_bytes_per_block must be at least 16384"},
+      {d.shared_bytes_per_sm < d.shared_bytes_per_block, "shared_bytes_per_sm must be at least shared_bytes_per_block"},
+      {std::min({d.hbm_bytes_per_s, d.cache_bytes_per_s, d.sm_bytes_per_s, d.spill_bytes_per_s}) < 1'000'000'000,
+       "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least 1e9"},
+      {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops, d.attention_flops}) < 1'000'000'000,
+       "every matmul_*_flops and attention_flops must be at least 1e9"},
+      {d.clock_hz < 1'000'000, "clock_hz must be at least 1e6"},
+      {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000, "efficiencies are at most 1"},
+  };
+  for (const Rule& rule : rules) {
+    if (rule.broken) return absl::InvalidArgumentError(absl::StrCat(where, ": ", rule.text));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 ScheduleLimits DeviceSpec::schedule_limits() const {
@@ -125,6 +154,7 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(margin_ppm, margin_fraction, 1e6);
 #undef RG_NUMBER
   RG_RETURN_IF_ERROR(r.status());
+  RG_RETURN_IF_ERROR(CheckSense(d, where));
   return d;
 }
 

@@ -380,6 +380,7 @@ std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,
     radix.push_back({std::abs(t.coef), t.axis});
     mask |= AxisMask{1} << t.axis;
   }
+  if (Elements(shape) == 0) return mask;  // no element is visited twice
   std::sort(radix.begin(), radix.end());
   int64_t span = 1;
   for (auto [coef, axis] : radix) {
