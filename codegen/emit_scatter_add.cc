@@ -15,8 +15,7 @@ namespace retrograd {
 namespace {
 
 constexpr int kSortThreads = 256;
-constexpr int kDigitBits = 4;
-constexpr int kBins = 1 << kDigitBits;
+constexpr int kBins = 1 << kSortDigitBits;
 constexpr int kSumThreads = 256;
 
 struct ScatterShape {
@@ -45,13 +44,6 @@ ScatterShape ShapeOf(const KernelIr& ir) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Digits that tell apart the keys 0 .. table_rows.
-int Passes(int64_t table_rows) {
-  int passes = 1;
-  while ((table_rows >> (kDigitBits * passes)) != 0) ++passes;
-  return passes;
-}
-
 // Keys of this thread's positions: where the first pass reads.
 void PrintKeys(const ScatterShape& s, int64_t keys, int64_t order, LaunchText& launch,
                PointPrinter& printer) {
@@ -73,7 +65,7 @@ void PrintKeys(const ScatterShape& s, int64_t keys, int64_t order, LaunchText& l
 // One stable pass: counts[digit][thread] become first places, then every thread moves its own.
 void PrintPasses(int passes, const std::string& w, SourceWriter& out) {
   out.Open("for (int pass = 0; pass < ", passes, "; ++pass)");
-  out.Line("const int shift = pass * ", kDigitBits, ";");
+  out.Line("const int shift = pass * ", kSortDigitBits, ";");
   out.Line("const bool back = pass % 2 != ", passes % 2 == 0 ? 0 : 1, ";");
   out.Line("const int from_keys = back ? spare_keys : keys, to_keys = back ? keys : spare_keys;");
   out.Line(
@@ -139,7 +131,7 @@ Kernel EmitSort(const ScatterShape& s, const KernelBody& body, Dialect dialect) 
   PointPrinter printer(&launch, 1);
   SourceWriter& out = launch.out;
   const ScatterWorkspace& ws = s.workspace;
-  const int passes = Passes(s.table_rows);
+  const int passes = SortPasses(s.table_rows);
   const std::string w = launch.WorkspaceName("int32_t");
   launch.Shared(DType::kInt32, "counts", kBins * kSortThreads);
   launch.Shared(DType::kInt32, "sums", kSortThreads);

@@ -5,6 +5,7 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/scatter_workspace.h"
 
 namespace retrograd {
 namespace {
@@ -224,20 +225,16 @@ std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<doubl
 
 // A scatter's first launch sorts the indices in one block; the sums that follow have one block for
 // each fixed chunk of sorted positions.
-constexpr int64_t kScatterChunk = 64;
-
 Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   Schedule sums = s;
   if (ir.scatter) sums.blocks = std::max<int64_t>(ir.Points(ir.scatter->row_axes) / kScatterChunk, 1);
   return sums;
 }
 
-// A stable radix sort by four bits a pass, in one block.
+// A stable radix sort, in one block.
 int64_t SortPs(const KernelIr& ir, const DeviceSpec& d) {
   if (!ir.scatter) return 0;
-  int64_t passes = 1;
-  while ((ir.scatter->table_rows >> (4 * passes)) != 0) ++passes;
-  return passes * ir.Points(ir.scatter->row_axes) * d.sort_pass_ps;
+  return SortPasses(ir.scatter->table_rows) * ir.Points(ir.scatter->row_axes) * d.sort_pass_ps;
 }
 
 }  // namespace

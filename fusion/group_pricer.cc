@@ -222,10 +222,8 @@ std::vector<RefusedSchedule> GroupPricer::Refused(absl::Span<const NodeId> ops) 
 // Bytes that a stored value really takes: fewer than its elements where strides are 0.
 int64_t GroupPricer::StoredBytes(ValueId v) const {
   const TensorType& type = graph_.type(v);
-  const std::vector<int64_t>& strides = layouts_[graph_.value_index(v)].strides;
-  int64_t span = 1;
-  for (size_t i = 0; i < strides.size(); ++i) span += (type.shape[i] - 1) * strides[i];
-  return std::min(type.elements(), std::max<int64_t>(span, 0)) * SizeBytes(type.dtype);
+  const int64_t span = SpanElements(type.shape, layouts_[graph_.value_index(v)].strides);
+  return std::min(type.elements(), span) * SizeBytes(type.dtype);
 }
 
 int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {

@@ -72,6 +72,15 @@ int64_t Elements(absl::Span<const int64_t> shape) {
   return product;
 }
 
+int64_t SpanElements(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  int64_t span = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 0) return 0;
+    span += (shape[i] - 1) * strides[i];
+  }
+  return span;
+}
+
 std::vector<int64_t> DenseStrides(absl::Span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;

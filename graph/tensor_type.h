@@ -52,6 +52,9 @@ int64_t Elements(absl::Span<const int64_t> shape);  // the shape must have been 
 // Row-major strides in elements.
 std::vector<int64_t> DenseStrides(absl::Span<const int64_t> shape);
 
+// From a strided tensor's first element to its last: 1 + sum of (extent - 1) * stride, or 0 if empty.
+int64_t SpanElements(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
+
 // Shape of the numpy broadcast of both, or nullopt if two extents differ and neither is 1.
 std::optional<Shape> BroadcastShapes(absl::Span<const int64_t> a, absl::Span<const int64_t> b);
 

@@ -127,15 +127,6 @@ int64_t StorageBytes(const BackwardGraph& graph, const FusionPlan& plan, ValueId
          SizeBytes(type.dtype);
 }
 
-int64_t SpanElements(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
-  int64_t span = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) return 0;
-    span += (shape[i] - 1) * strides[i];
-  }
-  return span;
-}
-
 std::string PrintValue(ValueId value) {
   std::string text = absl::StrCat("%", Index(value.node));
   if (value.result != 0) absl::StrAppend(&text, ".", value.result);

@@ -32,9 +32,6 @@ absl::StatusOr<GroupDag> BuildGroupDag(const BackwardGraph& graph, const FusionP
 // Bytes from the first element of a stored value to its last, by the plan's layout.
 int64_t StorageBytes(const BackwardGraph& graph, const FusionPlan& plan, ValueId value);
 
-// The same for any strides: 1 + sum of (extent - 1) * stride elements; 0 if an extent is 0.
-int64_t SpanElements(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
-
 // "%12", or "%12.1" for any result but the first.
 std::string PrintValue(ValueId value);
 bool ParseValue(absl::string_view text, ValueId* value);

@@ -9,6 +9,7 @@
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
 #include "tools/plan_html.h"
+#include "tools/parse_arguments.h"
 #include "tools/plan_options.h"
 #include "tools/text_file.h"
 
@@ -164,16 +165,7 @@ int main(int argc, char** argv) {
       ->required();
   retrograd::AddOutputOptions(export_command, &export_output);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForAllHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s; see --help\n", argv[0], error.what());
-    return 2;
-  }
+  if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (diff->parsed()) {
     const absl::StatusOr<bool> differs = retrograd::ExplainDiff(diff_arguments, other, fail_if);
     if (differs.ok()) return *differs ? 1 : 0;

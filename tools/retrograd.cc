@@ -1,9 +1,9 @@
 // The command line: run, kernels, models, dump.
-#include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/listings.h"
+#include "tools/parse_arguments.h"
 #include "tools/plan_options.h"
 #include "tools/run.h"
 
@@ -80,16 +80,7 @@ int main(int argc, char** argv) {
   dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");
   dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForAllHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s; see --help\n", argv[0], error.what());
-    return 2;
-  }
+  if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (run_command->parsed()) return retrograd::RunCommand(run);
   if (kernels_command->parsed()) {
     return compile ? retrograd::CompileCommand(kernels, dialect, arch)

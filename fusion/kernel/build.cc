@@ -97,11 +97,9 @@ class Builder {
       if (ir_.buffers[i].value == v) return static_cast<int>(i);
     }
     const TensorType& type = g_.type(v);
-    int64_t span = 1;
     const std::vector<int64_t>& strides = StridesOf(v);
     RG_CHECK(strides.size() == type.shape.size());
-    for (size_t i = 0; i < strides.size(); ++i) span += (type.shape[i] - 1) * strides[i];
-    if (type.elements() == 0) span = 0;
+    const int64_t span = SpanElements(type.shape, strides);
     ir_.buffers.push_back({.value = v, .dtype = type.dtype, .elements = span});
     return static_cast<int>(ir_.buffers.size()) - 1;
   }

@@ -4,6 +4,12 @@
 
 namespace retrograd {
 
+int SortPasses(int64_t table_rows) {
+  int passes = 1;
+  while ((table_rows >> (kSortDigitBits * passes)) != 0) ++passes;
+  return passes;
+}
+
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   ScatterWorkspace w;
   const Scatter& scatter = *ir.scatter;

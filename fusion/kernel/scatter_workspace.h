@@ -9,6 +9,10 @@ namespace retrograd {
 // Positions of sorted rows that one thread column sums before it hands over.
 inline constexpr int64_t kScatterChunk = 64;
 
+// The sort of the indices looks at this many bits of them a pass.
+inline constexpr int kSortDigitBits = 4;
+int SortPasses(int64_t table_rows);  // that tell apart the keys 0 .. table_rows
+
 // Byte offsets of the parts, each a multiple of 16. Numbers of rows and table rows are int32.
 struct ScatterWorkspace {
   int64_t rows = 0;  // indices
