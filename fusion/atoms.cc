@@ -41,7 +41,7 @@ class AtomFinder {
     std::vector<Atom> atoms;
     for (int i : TopologicalAtoms()) {
       number[i] = static_cast<int>(atoms.size());
-      atoms.push_back({.ops = members_[i], .predecessors = {}, .neighbours = {}});
+      atoms.push_back({.ops = members_[i]});
     }
     Connect(atoms, number);
     return atoms;

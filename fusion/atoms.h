@@ -15,6 +15,7 @@ namespace retrograd {
 
 struct Atom {
   std::vector<NodeId> ops;        // ascending
+  std::vector<NodeId> shared;     // ascending, none of ops: recomputed by each kernel that reads them
   std::vector<int> predecessors;  // atoms of the region that it reads, ascending
   std::vector<int> neighbours;    // atoms that share an edge or a large tensor with it, ascending
 };

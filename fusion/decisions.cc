@@ -28,9 +28,10 @@ class Explainer {
   void RefusedSchedules() {
     for (const Partition::Part& part : chosen_.parts) {
       if (part.schedule.kind != Template::kRowColumn && part.schedule.kind != Template::kRowReduction) continue;
-      std::vector<NodeId> ops = OpsOf(part);
+      const GroupOps group = OpsOf(part);
+      const std::vector<NodeId>& ops = group.ops;
       if (ops.size() < 2) continue;
-      std::vector<RefusedSchedule> refused = pricer_.Refused(ops);
+      std::vector<RefusedSchedule> refused = pricer_.Refused(group);
       if (refused.empty()) continue;
       const RefusedSchedule& fat = refused.front();
       Decision d{.a = ops,
@@ -71,7 +72,7 @@ class Explainer {
   void ExplainPair(int a, int b) {
     Decision d{.a = atoms_[a].ops, .b = atoms_[b].ops, .together = false};
     d.apart_ps = chosen_.cost_ps;
-    const Partition joined = search_.SolveWith({.a = a, .b = b, .together = true});
+    const Partition joined = search_.SolveWith({{.a = a, .b = b, .together = true}});
     if (joined.parts.empty()) {
       const GroupPrice p = search_.SmallestTogether(a, b);
       d.limit = p.feasible ? "search" : p.limit;
@@ -113,11 +114,8 @@ class Explainer {
     return chosen_.parts.size();
   }
 
-  std::vector<NodeId> OpsOf(const Partition::Part& part) const {
-    std::vector<NodeId> ops;
-    for (int a : part.atoms) ops.insert(ops.end(), atoms_[a].ops.begin(), atoms_[a].ops.end());
-    std::sort(ops.begin(), ops.end());
-    return ops;
+  GroupOps OpsOf(const Partition::Part& part) const {
+    return OpsOfAtoms(atoms_, part.atoms);
   }
 
   const std::vector<Atom>& atoms_;

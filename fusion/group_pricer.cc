@@ -9,16 +9,6 @@
 namespace retrograd {
 namespace {
 
-void CollectUsers(const BackwardGraph& g, NodeId id, std::vector<NodeId>& out) {
-  for (const Use& use : g.uses(id)) {
-    if (g.pattern(use.user) == Pattern::kView) {
-      CollectUsers(g, use.user, out);
-    } else {
-      out.push_back(use.user);
-    }
-  }
-}
-
 // A number from a seed and a group, for drawing schedules in tests: splitmix64.
 uint64_t Draw(uint64_t seed, absl::Span<const NodeId> ops) {
   uint64_t x = seed;
@@ -77,30 +67,6 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
 
 }  // namespace
 
-Consumers::Consumers(const BackwardGraph& g) : users_(g.num_nodes()), output_(g.num_nodes()) {
-  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-    if (g.pattern(NodeId{i}) == Pattern::kView) continue;
-    CollectUsers(g, NodeId{i}, users_[i]);
-    std::sort(users_[i].begin(), users_[i].end());
-    users_[i].erase(std::unique(users_[i].begin(), users_[i].end()), users_[i].end());
-  }
-  for (const GraphOutput& out : g.outputs()) {
-    if (out.value) output_[Index(BehindViews(g, *out.value).node)] = true;
-  }
-}
-
-std::vector<ValueId> Consumers::Stores(absl::Span<const NodeId> ops) const {
-  std::vector<ValueId> stores;
-  for (NodeId id : ops) {
-    bool outside = is_output(id);
-    for (NodeId user : of(id)) {
-      outside = outside || !std::binary_search(ops.begin(), ops.end(), user);
-    }
-    if (outside) stores.push_back({id, 0});
-  }
-  return stores;
-}
-
 GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                          const Consumers& consumers, const DeviceSpec& device,
                          const Limits& limits, const PricerOptions& options)
@@ -109,11 +75,12 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
       consumers_(consumers),
       device_(device),
       limits_(limits),
-      options_(options) {}
+      options_(options),
+      traffic_(graph, layouts, consumers) {}
 
-KernelOutcome GroupPricer::Build(absl::Span<const NodeId> ops) const {
-  const std::vector<ValueId> stores = consumers_.Stores(ops);
-  return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = ops, .stores = stores});
+KernelOutcome GroupPricer::Build(const GroupOps& group) const {
+  const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored);
+  return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = group.ops, .stores = stores});
 }
 
 ScheduleLimits GroupPricer::schedule_limits() const {
@@ -124,18 +91,18 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   return limits;
 }
 
-GroupPrice GroupPricer::Evaluate(absl::Span<const NodeId> ops) const {
+GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
   GroupPrice best;
-  const bool single = ops.size() == 1;
+  const bool single = group.ops.size() == 1;
   auto refuse = [&](std::string limit, std::string reason) {
     best.limit = std::move(limit);
     best.reason = std::move(reason);
     return best;
   };
-  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(ops.size())); !single && !v.ok()) {
+  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size())); !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
-  KernelOutcome kernel = Build(ops);
+  KernelOutcome kernel = Build(group);
   if (!kernel.ir) return refuse(std::move(kernel.limit), std::move(kernel.reason));
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
@@ -143,11 +110,12 @@ GroupPrice GroupPricer::Evaluate(absl::Span<const NodeId> ops) const {
   if (Limits::Verdict v = limits_.CheckKernel(*kernel.ir, profile); !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
+  const int64_t passed = PassedBytes(*kernel.ir);
   std::vector<GroupPrice> admissible;
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
     const Price price = PriceKernel(*kernel.ir, profile, s, device_);
-    GroupPrice candidate{.feasible = true, .limit = "", .reason = "", .schedule = s, .ps = price.ps};
+    GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
     const Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (!v.ok()) {
       if (best.limit.empty()) best.limit = v.limit, best.reason = v.reason;
@@ -161,15 +129,22 @@ GroupPrice GroupPricer::Evaluate(absl::Span<const NodeId> ops) const {
     return best;
   }
   if (options_.schedule_salt != 0) {
-    return admissible[Draw(options_.schedule_salt, ops) % admissible.size()];
+    return admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
   }
   return *std::min_element(
       admissible.begin(), admissible.end(),
       [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
 }
 
-absl::StatusOr<Group> GroupPricer::Make(absl::Span<const NodeId> ops,
-                                        const Schedule& schedule) const {
+int64_t GroupPricer::PassedBytes(const KernelIr& ir) const {
+  int64_t bytes = 0;
+  for (const Buffer& b : ir.buffers) {
+    if (b.written && !consumers_.is_output(b.value.node)) bytes += b.elements * SizeBytes(b.dtype);
+  }
+  return bytes;
+}
+
+absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& schedule) const {
   KernelOutcome kernel = Build(ops);
   if (!kernel.ir) {
     return absl::InternalError(absl::StrCat("a priced group cannot be built: ", kernel.reason));
@@ -178,7 +153,7 @@ absl::StatusOr<Group> GroupPricer::Make(absl::Span<const NodeId> ops,
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   Price price = PriceKernel(*kernel.ir, profile, schedule, device_, /*explain=*/true);
   Group group;
-  group.nodes.assign(ops.begin(), ops.end());
+  group.nodes = ops.ops;
   for (const Buffer& b : kernel.ir->buffers) (b.written ? group.outputs : group.inputs).push_back(b.value);
   std::sort(group.inputs.begin(), group.inputs.end());
   std::sort(group.outputs.begin(), group.outputs.end());
@@ -195,9 +170,9 @@ absl::StatusOr<Group> GroupPricer::Make(absl::Span<const NodeId> ops,
   return group;
 }
 
-std::vector<RefusedSchedule> GroupPricer::Refused(absl::Span<const NodeId> ops) const {
+std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   std::vector<RefusedSchedule> refused;
-  KernelOutcome kernel = Build(ops);
+  KernelOutcome kernel = Build(group);
   if (!kernel.ir) return refused;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refused;
@@ -219,35 +194,13 @@ std::vector<RefusedSchedule> GroupPricer::Refused(absl::Span<const NodeId> ops) 
   return refused;
 }
 
-// Bytes that a stored value really takes: fewer than its elements where strides are 0.
-int64_t GroupPricer::StoredBytes(ValueId v) const {
-  const TensorType& type = graph_.type(v);
-  const int64_t span = SpanElements(type.shape, layouts_[graph_.value_index(v)].strides);
-  return std::min(type.elements(), span) * SizeBytes(type.dtype);
+int64_t GroupPricer::LeastPs(int64_t bytes) const {
+  return device_.launch_graph_ps + TransferPs(bytes, device_.hbm_bytes_per_s);
 }
 
-int64_t GroupPricer::LowerBound(absl::Span<const NodeId> ops) const {
-  int64_t bytes = 0;
-  absl::flat_hash_set<ValueId> read;
-  for (NodeId id : ops) {
-    bool stored = consumers_.is_output(id);
-    for (NodeId user : consumers_.of(id)) {
-      stored = stored || !std::binary_search(ops.begin(), ops.end(), user);
-    }
-    if (stored) bytes += graph_.type(id).size_bytes();
-    // What a view or a gather touches of an input may be little, and so may what a slice reads of
-    // an op that is not stored: only plain reads of what is surely computed whole count.
-    const bool whole = (graph_.pattern(id) == Pattern::kPointwise && stored) ||
-                       graph_.pattern(id) == Pattern::kReduction;
-    if (!whole) continue;
-    for (ValueId v : graph_.operands(id)) {
-      if (IsConstant(graph_, v.node) || graph_.pattern(v.node) == Pattern::kView) continue;
-      if (std::binary_search(ops.begin(), ops.end(), v.node)) continue;
-      if (!read.insert(v).second) continue;
-      bytes += StoredBytes(v);
-    }
-  }
-  return device_.launch_graph_ps + TransferPs(bytes, device_.hbm_bytes_per_s);
+int64_t GroupPricer::Cost(const GroupPrice& price, bool joins) const {
+  return price.ps + (joins ? Margin(price.ps) : 0) +
+         (price.passed_bytes >> 20) * options_.memory_ps_per_mib;
 }
 
 int64_t GroupPricer::Margin(int64_t price_ps) const {

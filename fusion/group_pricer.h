@@ -6,25 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "fusion/consumers.h"
 #include "fusion/cost.h"
 #include "fusion/kernel/build.h"
 #include "fusion/limits.h"
 #include "fusion/plan.h"
+#include "fusion/traffic.h"
 
 namespace retrograd {
 
-// Who reads each op's results, looking through views; found once a graph.
-class Consumers {
- public:
-  explicit Consumers(const BackwardGraph& graph);
-  absl::Span<const NodeId> of(NodeId id) const { return users_[Index(id)]; }
-  bool is_output(NodeId id) const { return output_[Index(id)]; }
-  // Results of the ops (ascending) that something outside the set reads.
-  std::vector<ValueId> Stores(absl::Span<const NodeId> ops) const;
-
- private:
-  std::vector<std::vector<NodeId>> users_;  // computing users, ascending, once each
-  std::vector<bool> output_;
+// The ops of one kernel.
+struct GroupOps {
+  std::vector<NodeId> ops;       // ascending: all that the kernel computes
+  std::vector<NodeId> unstored;  // ascending, some of ops: whoever reads them computes them again
 };
 
 // A schedule that a limit refused, though it would have been the cheapest but for its spills.
@@ -41,10 +35,12 @@ struct GroupPrice {
   std::string limit, reason;  // if not
   Schedule schedule;
   int64_t ps = 0;             // T(S), without margin
+  int64_t passed_bytes = 0;   // stored for other kernels (and not as an output of the graph)
 };
 
 struct PricerOptions {
   bool vectorize = true, split = true, persistent = true;
+  int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
   int64_t schedule_salt = 0;  // not 0: a random admissible schedule by this seed, for tests
 };
 
@@ -54,29 +50,34 @@ class GroupPricer {
               const Consumers& consumers, const DeviceSpec& device, const Limits& limits,
               const PricerOptions& options);
 
-  // Ops ascending. A single op is always feasible.
-  GroupPrice Evaluate(absl::Span<const NodeId> ops) const;
+  // A single op is always feasible.
+  GroupPrice Evaluate(const GroupOps& group) const;
+  GroupPrice Evaluate(absl::Span<const NodeId> ops) const { return Evaluate(Plain(ops)); }
 
   // The whole group under a schedule that Evaluate chose, with explained terms.
-  absl::StatusOr<Group> Make(absl::Span<const NodeId> ops, const Schedule& schedule) const;
+  absl::StatusOr<Group> Make(const GroupOps& group, const Schedule& schedule) const;
 
   // The register-hungry schedules of the group's kernel, the most expensive in spills first.
-  std::vector<RefusedSchedule> Refused(absl::Span<const NodeId> ops) const;
+  std::vector<RefusedSchedule> Refused(const GroupOps& group) const;
 
-  // Smallest possible T: one launch, every boundary tensor once at full bandwidth.
-  int64_t LowerBound(absl::Span<const NodeId> ops) const;
+  // Smallest possible T of a kernel that moves so many bytes: one launch, full bandwidth.
+  int64_t LeastPs(int64_t bytes) const;
 
-  // The margin that a fusion must win by: 0 for a single atom.
+  // What the search minimises: T, the margin if the kernel joins atoms, the price of memory.
+  int64_t Cost(const GroupPrice& price, bool joins) const;
+  // The margin that a fusion must win by.
   int64_t Margin(int64_t price_ps) const;
 
   const BackwardGraph& graph() const { return graph_; }
   const Consumers& consumers() const { return consumers_; }
   const DeviceSpec& device() const { return device_; }
   const Limits& limits() const { return limits_; }
+  const Traffic& traffic() const { return traffic_; }
 
  private:
-  KernelOutcome Build(absl::Span<const NodeId> ops) const;
-  int64_t StoredBytes(ValueId v) const;
+  static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}}; }
+  KernelOutcome Build(const GroupOps& group) const;
+  int64_t PassedBytes(const KernelIr& ir) const;
   ScheduleLimits schedule_limits() const;
 
   const BackwardGraph& graph_;
@@ -85,6 +86,7 @@ class GroupPricer {
   const DeviceSpec& device_;
   const Limits& limits_;
   PricerOptions options_;
+  Traffic traffic_;
 };
 
 }  // namespace retrograd

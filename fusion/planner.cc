@@ -99,7 +99,7 @@ class Planner {
     for (const Solved::Part& part : solved.parts) {
       std::vector<NodeId> ops;
       for (size_t position : part.positions) ops.push_back(region.ops[position]);
-      RG_ASSIGN_OR_RETURN(Group group, pricer_.Make(ops, part.schedule));
+      RG_ASSIGN_OR_RETURN(Group group, pricer_.Make({ops, {}}, part.schedule));
       groups.push_back(std::move(group));
     }
     return absl::OkStatus();
@@ -110,22 +110,20 @@ class Planner {
                           options_.search.random_seed == 0;
     const std::vector<Atom> atoms = FindAtoms(region, pricer_, contract);
     RegionSearch search(atoms, pricer_, options_.search);
-    const Partition partition = Enabled("fusion") ? search.Solve() : Singles(atoms);
+    const Partition partition = Enabled("fusion") ? search.Solve() : SinglesOf(atoms, pricer_);
     Solved solved{.cost_ps = partition.cost_ps,
                   .exact = partition.exact,
                   .atoms = static_cast<int64_t>(atoms.size())};
     for (const Partition::Part& part : partition.parts) {
-      std::vector<NodeId> ops;
-      for (int a : part.atoms) ops.insert(ops.end(), atoms[a].ops.begin(), atoms[a].ops.end());
-      std::sort(ops.begin(), ops.end());
+      const GroupOps group = OpsOfAtoms(atoms, part.atoms);
       Solved::Part out{.positions = {}, .schedule = part.schedule};
-      for (NodeId id : ops) {
+      for (NodeId id : group.ops) {
         out.positions.push_back(std::lower_bound(region.ops.begin(), region.ops.end(), id) -
                                 region.ops.begin());
       }
       solved.parts.push_back(std::move(out));
     }
-    solved.bound_ps = pricer_.LowerBound(region.ops);
+    solved.bound_ps = pricer_.LeastPs(pricer_.traffic().LeastBytes(region.ops, {}));
     PriceUnfused(region, solved);
     solved.first_decision = plan_.decisions.size();
     if (options_.decisions && Enabled("fusion") && options_.search.random_seed == 0) {
@@ -137,19 +135,9 @@ class Planner {
     return solved;
   }
 
-  Partition Singles(const std::vector<Atom>& atoms) const {
-    Partition out;
-    for (size_t i = 0; i < atoms.size(); ++i) {
-      const GroupPrice p = pricer_.Evaluate(atoms[i].ops);
-      out.parts.push_back({.atoms = {static_cast<int>(i)}, .schedule = p.schedule, .ps = p.ps});
-      out.cost_ps += p.ps;
-    }
-    return out;
-  }
-
   void PriceUnfused(const Region& region, Solved& solved) const {
     for (NodeId id : region.ops) {
-      const GroupPrice p = pricer_.Evaluate({id});
+      const GroupPrice p = pricer_.Evaluate(absl::MakeConstSpan(&id, 1));
       solved.unfused_ps += p.ps;
       solved.unfused_bytes += g_.type(id).size_bytes();
       for (ValueId v : g_.operands(id)) {

@@ -6,9 +6,7 @@
 #include <sstream>
 
 #include "absl/strings/str_replace.h"
-#include "fusion/layouts.h"
 #include "fusion/limits.h"
-#include "fusion/regions.h"
 #include "graph/text.h"
 #include "models/models.h"
 #include "tests/catch.h"
@@ -81,67 +79,6 @@ TEST_CASE("a plan never costs more than every op in a kernel of its own") {
     CHECK(planned->plan.summary.price_ps <= planned->plan.summary.unfused_ps);
     CHECK(planned->plan.summary.bound_ps <= planned->plan.summary.price_ps);
   }
-}
-
-// All partitions of the atoms into groups, by brute force: each group a downset step.
-int64_t BruteForce(const std::vector<Atom>& atoms, RegionSearch& search, const GroupPricer& pricer) {
-  const int n = static_cast<int>(atoms.size());
-  std::vector<int64_t> best(size_t{1} << n, -1);
-  best[0] = 0;
-  for (uint64_t done = 0; done + 1 < best.size(); ++done) {
-    if (best[done] < 0) continue;
-    const uint64_t rest = (best.size() - 1) & ~done;
-    for (uint64_t set = rest; set != 0; set = (set - 1) & rest) {
-      bool closed = true, connected = true;
-      uint64_t reached = set & -set, before = 0;
-      for (int i = 0; i < n; ++i) {
-        if (!(set >> i & 1)) continue;
-        for (int p : atoms[i].predecessors) closed = closed && ((done | set) >> p & 1);
-      }
-      while (reached != before) {
-        before = reached;
-        for (int i = 0; i < n; ++i) {
-          if (!(reached >> i & 1)) continue;
-          for (int x : atoms[i].neighbours) {
-            if (set >> x & 1) reached |= uint64_t{1} << x;
-          }
-        }
-      }
-      connected = reached == set;
-      if (!closed || !connected) continue;
-      const GroupPrice& price = search.PriceOf(set);
-      if (!price.feasible) continue;
-      const int64_t cost = best[done] + price.ps + ((set & (set - 1)) != 0 ? pricer.Margin(price.ps) : 0);
-      int64_t& slot = best[done | set];
-      if (slot < 0 || cost < slot) slot = cost;
-    }
-  }
-  return best.back();
-}
-
-TEST_CASE("the search finds what brute force over all legal partitions finds") {
-  const DeviceSpec device = H200();
-  auto limits = Limits::Make(device, {});
-  int compared = 0;
-  for (uint32_t seed = 1; seed <= 80; ++seed) {
-    auto lowered = Lower(RandomGraph(seed, {.max_ops = 14, .max_elements = 1 << 20}));
-    REQUIRE(lowered.ok());
-    const std::vector<Layout> layouts = AssignLayouts(*lowered);
-    const Consumers consumers(*lowered);
-    const GroupPricer pricer(*lowered, layouts, consumers, device, *limits, {});
-    for (const Region& region : FindRegions(*lowered, consumers, std::vector<bool>(lowered->num_nodes()))) {
-      const std::vector<Atom> atoms = FindAtoms(region, pricer, /*contract=*/false);
-      if (atoms.size() > 9) continue;
-      RegionSearch search(atoms, pricer, {});
-      const Partition found = search.Solve();
-      INFO("seed " << seed << ", " << atoms.size() << " atoms");
-      REQUIRE(found.exact);
-      RegionSearch oracle(atoms, pricer, {});
-      CHECK(found.cost_ps == BruteForce(atoms, oracle, pricer));
-      compared += atoms.size() > 2;
-    }
-  }
-  CHECK(compared > 20);  // not all regions were trivial
 }
 
 BackwardGraph NormBackward(int64_t rows, int64_t columns, DType dtype) {

@@ -1,0 +1,172 @@
+#include "fusion/exact_search.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace retrograd {
+
+// One solve.
+class ExactSearch::Run {
+ public:
+  Run(ExactSearch& search, absl::Span<const Constraint> constraints, int64_t below)
+      : s_(search), constraints_(constraints), below_(below) {}
+
+  Partition Solve() {
+    const AtomMask all = s_.masks_.all();
+    Enter(0, 0, 0);
+    while (!open_.empty()) {
+      const Entry e = open_.top();
+      open_.pop();
+      if (e.set == 0) {
+        if (e.cost > states_.at(e.done).cost) continue;  // found again, cheaper
+        if (e.done == all) return Result();
+        if (!Expand(e.done, e.cost)) return {};
+      } else {
+        Price(e);
+        if (s_.prices() > most_prices_) return {};
+      }
+    }
+    return {.exact = true};
+  }
+
+ private:
+  struct State {
+    int64_t cost = 0;
+    AtomMask from = 0;
+    bool expanded = false;
+  };
+  // A state to expand (set == 0) or a step from it to be priced.
+  struct Entry {
+    int64_t bound = 0;  // no plan through it costs less
+    AtomMask done = 0, set = 0;
+    int64_t cost = 0;  // of `done`
+    // Cheapest first; then what is nearer to the end; then by mask, the same in every process.
+    bool operator<(const Entry& other) const {
+      const int mine = std::popcount(done | set), theirs = std::popcount(other.done | other.set);
+      return std::tuple(other.bound, mine, other.done, other.set) <
+             std::tuple(bound, theirs, done, set);
+    }
+  };
+
+  int64_t LeastOf(AtomMask set) {
+    if (set == 0) return 0;
+    auto [at, added] = least_.try_emplace(set, 0);
+    if (added) at->second = s_.pricer_.LeastPs(s_.masks_.LeastBytes(set));
+    return at->second;
+  }
+
+  void Enter(AtomMask done, int64_t cost, AtomMask from) {
+    auto [at, added] = states_.try_emplace(done, State{.cost = cost, .from = from});
+    if (!added) {
+      if (at->second.cost <= cost) return;
+      at->second = {.cost = cost, .from = from};
+    }
+    const int64_t bound = cost + LeastOf(s_.masks_.all() & ~done);
+    if (bound < below_) open_.push({.bound = bound, .done = done, .set = 0, .cost = cost});
+  }
+
+  // Enters every step from the state: connected sets that need nothing undone outside themselves,
+  // grown from one atom by a neighbour at a time with the undone atoms that it follows from.
+  bool Expand(AtomMask done, int64_t cost) {
+    if (++expanded_ > s_.limits_.max_downsets) return false;
+    const RegionMasks& m = s_.masks_;
+    const AtomMask left = m.all() & ~done;
+    seen_.clear();
+    stack_.clear();
+    auto push = [&](AtomMask set) {
+      if (seen_.insert(set).second) stack_.push_back(set);
+    };
+    ForEachBit(left, [&](int i) {
+      if ((m.predecessors(i) & left) == 0) push(Bit(i));
+    });
+    while (!stack_.empty()) {
+      if (++steps_ > s_.limits_.max_steps) return false;
+      const AtomMask set = stack_.back();
+      stack_.pop_back();
+      AtomMask rim = 0;
+      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
+      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
+      if (!Allowed(set)) continue;
+      auto priced = s_.prices_.find(set);
+      if (priced != s_.prices_.end()) {
+        if (priced->second.feasible) {
+          Enter(done | set, cost + s_.pricer_.Cost(priced->second, (set & (set - 1)) != 0), done);
+        }
+        continue;
+      }
+      const int64_t bound = cost + LeastOf(set) + LeastOf(left & ~set);
+      if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
+    }
+    return true;
+  }
+
+  void Price(const Entry& e) {
+    if (e.cost > states_.at(e.done).cost) return;
+    const AtomMask next = e.done | e.set;
+    auto known = states_.find(next);
+    if (known != states_.end() && known->second.cost <= e.cost + LeastOf(e.set)) return;
+    const GroupPrice& price = s_.PriceOf(e.set);
+    if (!price.feasible) return;
+    Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
+  }
+
+  bool Allowed(AtomMask set) const {
+    for (const Constraint& c : constraints_) {
+      const bool a = set & Bit(c.a), b = set & Bit(c.b);
+      if (c.together ? a != b : (a && b)) return false;
+    }
+    return true;
+  }
+
+  Partition Result() {
+    std::vector<AtomMask> sets;
+    for (AtomMask at = s_.masks_.all(); at != 0;) {
+      const AtomMask from = states_.at(at).from;
+      sets.push_back(at & ~from);
+      at = from;
+    }
+    Partition out;
+    for (size_t i = sets.size(); i-- > 0;) {
+      AddPart(s_.AtomsOf(sets[i]), s_.PriceOf(sets[i]), s_.pricer_, out);
+    }
+    out.exact = true;
+    return out;
+  }
+
+  ExactSearch& s_;
+  absl::Span<const Constraint> constraints_;
+  const int64_t below_;
+  const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
+  absl::flat_hash_map<AtomMask, State> states_;
+  absl::flat_hash_map<AtomMask, int64_t> least_;
+  std::priority_queue<Entry> open_;
+  absl::flat_hash_set<AtomMask> seen_;
+  std::vector<AtomMask> stack_;
+  int64_t steps_ = 0, expanded_ = 0;
+};
+
+ExactSearch::ExactSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+                         const SearchLimits& limits)
+    : atoms_(atoms), pricer_(pricer), limits_(limits), masks_(atoms, pricer) {}
+
+Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below) {
+  return Run(*this, constraints, below).Solve();
+}
+
+const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
+  auto at = prices_.find(set);
+  if (at == prices_.end()) {
+    at = prices_.emplace(set, pricer_.Evaluate(OpsOfAtoms(atoms_, AtomsOf(set)))).first;
+  }
+  return at->second;
+}
+
+std::vector<int> ExactSearch::AtomsOf(AtomMask set) const {
+  std::vector<int> out;
+  ForEachBit(set, [&](int i) { out.push_back(i); });
+  return out;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,104 @@
+#include "fusion/region_masks.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/status.h"
+
+namespace retrograd {
+
+RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pricer)
+    : predecessors_(atoms.size()),
+      neighbours_(atoms.size()),
+      ancestors_(atoms.size()),
+      descendants_(atoms.size()) {
+  RG_CHECK(atoms.size() <= kMaxMaskedAtoms);
+  for (int i = 0; i < size(); ++i) {
+    for (int p : atoms[i].predecessors) {
+      predecessors_[i] |= Bit(p);
+      ancestors_[i] |= Bit(p) | ancestors_[p];
+    }
+    for (int x : atoms[i].neighbours) neighbours_[i] |= Bit(x);
+  }
+  for (int i = size(); i-- > 0;) {
+    ForEachBit(predecessors_[i], [&](int p) { descendants_[p] |= Bit(i) | descendants_[i]; });
+  }
+  CountBytes(atoms, pricer);
+}
+
+void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
+  absl::flat_hash_map<NodeId, AtomMask> owner, sharers;
+  for (int i = 0; i < size(); ++i) {
+    for (NodeId id : atoms[i].ops) owner[id] = Bit(i);
+    for (NodeId id : atoms[i].shared) sharers[id] |= Bit(i);
+  }
+  auto mask = [](const absl::flat_hash_map<NodeId, AtomMask>& of, NodeId id) {
+    auto at = of.find(id);
+    return at == of.end() ? AtomMask{0} : at->second;
+  };
+  struct Reader {
+    ValueId value;
+    int64_t bytes;
+    int atom;
+  };
+  std::vector<Reader> readers;
+  for (int i = 0; i < size(); ++i) {
+    for (const std::vector<NodeId>* ops : {&atoms[i].ops, &atoms[i].shared}) {
+      for (NodeId id : *ops) {
+        for (const SureRead& read : pricer.traffic().reads(id)) {
+          const NodeId producer = read.value.node;
+          const bool own = ((mask(owner, producer) | mask(sharers, producer)) & Bit(i)) != 0;
+          if (!own) readers.push_back({read.value, read.bytes, i});
+        }
+      }
+    }
+    for (NodeId id : atoms[i].ops) {
+      Write write{.producer = Bit(i), .readers = 0, .bytes = pricer.traffic().StoredBytes(id)};
+      write.escapes = pricer.consumers().is_output(id);
+      for (NodeId user : pricer.consumers().of(id)) {
+        const AtomMask holders = mask(owner, user) | mask(sharers, user);
+        if (holders == 0) write.escapes = true;
+        if (mask(sharers, id) == 0) write.readers |= holders & ~Bit(i);
+      }
+      if (write.escapes || write.readers != 0) writes_.push_back(write);
+    }
+  }
+  // Of several reads of one value the largest counts: as steps from one size to the next.
+  std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) {
+    return std::tuple(a.value, a.bytes) < std::tuple(b.value, b.bytes);
+  });
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const bool same_value = i > 0 && readers[i].value == readers[i - 1].value;
+    const int64_t before = same_value ? readers[i - 1].bytes : 0;
+    if (readers[i].bytes == before) continue;
+    Read read{.producer = mask(owner, readers[i].value.node),
+              .readers = 0,
+              .bytes = readers[i].bytes - before};
+    for (size_t j = i; j < readers.size() && readers[j].value == readers[i].value; ++j) {
+      read.readers |= Bit(readers[j].atom);
+    }
+    reads_.push_back(read);
+  }
+}
+
+AtomMask RegionMasks::Closure(AtomMask set) const {
+  AtomMask above = 0, below = 0;
+  ForEachBit(set, [&](int i) {
+    above |= descendants_[i];
+    below |= ancestors_[i];
+  });
+  return set | (above & below);
+}
+
+int64_t RegionMasks::LeastBytes(AtomMask set) const {
+  int64_t bytes = 0;
+  for (const Read& r : reads_) {
+    if ((r.readers & set) != 0 && (r.producer & set) == 0) bytes += r.bytes;
+  }
+  for (const Write& w : writes_) {
+    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) bytes += w.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace retrograd

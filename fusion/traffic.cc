@@ -1,0 +1,123 @@
+#include "fusion/traffic.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "fusion/kernel/build.h"
+#include "graph/tensor_type.h"
+
+namespace retrograd {
+namespace {
+
+// Whether an op that is computed whole reads every element of its operand.
+bool ReadsWhole(const BackwardGraph& g, NodeId id, size_t operand) {
+  switch (g.pattern(id)) {
+    case Pattern::kJoin: return g.op(id) != Op::slice_scatter || operand == 1;
+    case Pattern::kGather: return operand == 1;
+    case Pattern::kScatter: return operand > 0;
+    default: return true;
+  }
+}
+
+// How much of the value behind a chain of views is seen through it, in elements.
+struct Seen {
+  ValueId value;
+  int64_t elements = 0;
+  bool all = true;  // surely every element
+};
+
+Seen SeenThroughViews(const BackwardGraph& g, ValueId v) {
+  Seen seen{.value = v, .elements = g.type(v).elements()};
+  bool cuts = false, repeats = false;
+  while (g.pattern(seen.value.node) == Pattern::kView) {
+    const Op op = g.op(seen.value.node);
+    cuts = cuts || op == Op::slice;
+    repeats = repeats || op == Op::expand || op == Op::pad;
+    seen.value = g.operands(seen.value.node)[0];
+    seen.elements = std::min(seen.elements, g.type(seen.value).elements());
+  }
+  // What is cut out after repeating may be one element many times.
+  if (cuts && repeats) seen.elements = 0;
+  seen.all = !cuts;
+  return seen;
+}
+
+}  // namespace
+
+Traffic::Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                 const Consumers& consumers)
+    : graph_(graph), consumers_(consumers), whole_(graph.num_nodes(), false) {
+  MarkWhole();
+  FindReads(layouts);
+}
+
+void Traffic::MarkWhole() {
+  for (uint32_t i = static_cast<uint32_t>(graph_.num_nodes()); i-- > 0;) {
+    const NodeId id{i};
+    if (!Computes(graph_, id)) continue;
+    const bool library = graph_.pattern(id) == Pattern::kContraction ||
+                         graph_.pattern(id) == Pattern::kAttention;
+    if (library || consumers_.is_output(id)) whole_[i] = true;
+    if (!whole_[i]) continue;
+    absl::Span<const ValueId> operands = graph_.operands(id);
+    for (size_t k = 0; k < operands.size(); ++k) {
+      // What a library call reads is stored, and so is what is looked up in.
+      const bool stored = library || graph_.pattern(id) == Pattern::kGather;
+      const Seen seen = SeenThroughViews(graph_, operands[k]);
+      if (stored || (seen.all && ReadsWhole(graph_, id, k))) whole_[Index(seen.value.node)] = true;
+    }
+  }
+}
+
+void Traffic::FindReads(absl::Span<const Layout> layouts) {
+  first_.reserve(graph_.num_nodes() + 1);
+  for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
+    first_.push_back(static_cast<uint32_t>(reads_.size()));
+    if (!whole_[i] || !Computes(graph_, NodeId{i})) continue;
+    absl::Span<const ValueId> operands = graph_.operands(NodeId{i});
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const Seen seen = SeenThroughViews(graph_, operands[k]);
+      if (seen.elements == 0 || !ReadsWhole(graph_, NodeId{i}, k)) continue;
+      if (IsConstant(graph_, seen.value.node)) continue;
+      const TensorType& type = graph_.type(seen.value);
+      const std::vector<int64_t>& strides = layouts[graph_.value_index(seen.value)].strides;
+      const int64_t span = SpanElements(type.shape, strides);  // smaller where strides are 0
+      reads_.push_back({seen.value, std::min(seen.elements, span) * SizeBytes(type.dtype)});
+    }
+    auto begin = reads_.begin() + first_.back();
+    std::sort(begin, reads_.end(), [](const SureRead& a, const SureRead& b) {
+      return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
+    });
+    reads_.erase(std::unique(begin, reads_.end(),
+                             [](const SureRead& a, const SureRead& b) { return a.value == b.value; }),
+                 reads_.end());
+  }
+  first_.push_back(static_cast<uint32_t>(reads_.size()));
+}
+
+int64_t Traffic::LeastBytes(absl::Span<const NodeId> ops,
+                            absl::Span<const NodeId> unstored) const {
+  auto inside = [&](NodeId id) { return std::binary_search(ops.begin(), ops.end(), id); };
+  int64_t bytes = 0;
+  std::vector<SureRead> reads;
+  for (NodeId id : ops) {
+    if (!std::binary_search(unstored.begin(), unstored.end(), id)) {
+      absl::Span<const NodeId> users = consumers_.of(id);
+      const bool escapes = consumers_.is_output(id) ||
+                           std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
+      if (escapes) bytes += StoredBytes(id);
+    }
+    for (const SureRead& read : this->reads(id)) {
+      if (!inside(read.value.node)) reads.push_back(read);
+    }
+  }
+  std::sort(reads.begin(), reads.end(), [](const SureRead& a, const SureRead& b) {
+    return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
+  });
+  for (size_t i = 0; i < reads.size(); ++i) {
+    if (i == 0 || reads[i].value != reads[i - 1].value) bytes += reads[i].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace retrograd

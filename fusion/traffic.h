@@ -1,0 +1,51 @@
+// The least that ops move to and from memory, however they are grouped: the base of every bound.
+#ifndef RETROGRAD_FUSION_TRAFFIC_H_
+#define RETROGRAD_FUSION_TRAFFIC_H_
+
+#include <vector>
+
+#include "fusion/consumers.h"
+#include "fusion/kernel/layout.h"
+#include "graph/backward_graph.h"
+
+namespace retrograd {
+
+// What an op surely reads of a stored value if the value comes from outside its kernel.
+struct SureRead {
+  ValueId value;      // stored: no view, no constant
+  int64_t bytes = 0;
+};
+
+// A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
+// a library call, or an op that is needed whole reads it whole), and as much of it as the views in
+// between let through. Gathered rows and the base under a slice do not count.
+class Traffic {
+ public:
+  Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers);
+
+  // Each value once, ascending.
+  absl::Span<const SureRead> reads(NodeId id) const {
+    return absl::MakeSpan(reads_).subspan(first_[Index(id)],
+                                          first_[Index(id) + 1] - first_[Index(id)]);
+  }
+  // What storing the op's result writes.
+  int64_t StoredBytes(NodeId id) const { return graph_.type(id).size_bytes(); }
+
+  // The least that a kernel of these ops (ascending) moves; `unstored` (ascending) are not written,
+  // whoever reads them.
+  int64_t LeastBytes(absl::Span<const NodeId> ops, absl::Span<const NodeId> unstored) const;
+
+ private:
+  void MarkWhole();
+  void FindReads(absl::Span<const Layout> layouts);
+
+  const BackwardGraph& graph_;
+  const Consumers& consumers_;
+  std::vector<bool> whole_;      // by node: every element of its result is computed in any plan
+  std::vector<SureRead> reads_;  // of all ops
+  std::vector<uint32_t> first_;  // by node, one more at the end: where its reads begin
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_TRAFFIC_H_

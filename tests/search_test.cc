@@ -1,0 +1,205 @@
+// The search: that its bounds are bounds, that exact means optimal, that windows never lose.
+// RETROGRAD_SEARCH_GRAPHS=10000 compares that many random graphs with brute force (default 1,000).
+#include <cstdlib>
+#include <functional>
+#include <optional>
+
+#include "fusion/atoms.h"
+#include "fusion/greedy_search.h"
+#include "fusion/layouts.h"
+#include "fusion/limits.h"
+#include "fusion/planner.h"
+#include "fusion/region_search.h"
+#include "fusion/regions.h"
+#include "graph/text.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tests/support/random_graph.h"
+
+namespace retrograd {
+namespace {
+
+uint32_t RandomGraphs() {
+  const char* wanted = std::getenv("RETROGRAD_SEARCH_GRAPHS");
+  return wanted == nullptr ? 1000 : static_cast<uint32_t>(std::atoi(wanted));
+}
+
+// The regions of one lowered graph with what prices them.
+class Regions {
+ public:
+  explicit Regions(const BackwardGraph& graph, PricerOptions options = {})
+      : device_(*LoadDeviceSpec("h200")),
+        limits_(*Limits::Make(device_, {})),
+        graph_(*Lower(graph)),
+        layouts_(AssignLayouts(graph_)),
+        consumers_(graph_),
+        pricer_(graph_, layouts_, consumers_, device_, limits_, options),
+        regions_(FindRegions(graph_, consumers_, std::vector<bool>(graph_.num_nodes()))) {}
+
+  const GroupPricer& pricer() const { return pricer_; }
+  const std::vector<Region>& regions() const { return regions_; }
+
+ private:
+  DeviceSpec device_;
+  Limits limits_;
+  BackwardGraph graph_;
+  std::vector<Layout> layouts_;
+  Consumers consumers_;
+  GroupPricer pricer_;
+  std::vector<Region> regions_;
+};
+
+// Whether the atoms of a set hang together by edges or shared tensors.
+bool Connected(const RegionMasks& masks, AtomMask set) {
+  AtomMask reached = set & -set, before = 0;
+  while (reached != before) {
+    before = reached;
+    ForEachBit(before, [&](int i) { reached |= masks.neighbours(i) & set; });
+  }
+  return reached == set;
+}
+
+// The least cost over all sequences of legal groups, by brute force; nullopt if there is none.
+std::optional<int64_t> BruteForce(ExactSearch& prices, const GroupPricer& pricer,
+                                  const std::function<bool(AtomMask)>& allowed = {}) {
+  const RegionMasks& masks = prices.masks();
+  std::vector<std::optional<int64_t>> best(size_t{1} << masks.size());
+  best[0] = 0;
+  for (AtomMask done = 0; done < masks.all(); ++done) {
+    if (!best[done]) continue;
+    const AtomMask left = masks.all() & ~done;
+    for (AtomMask set = left; set != 0; set = (set - 1) & left) {
+      bool closed = true;
+      ForEachBit(set, [&](int i) {
+        closed = closed && (masks.predecessors(i) & ~(done | set)) == 0;
+      });
+      if (!closed || !Connected(masks, set) || (allowed && !allowed(set))) continue;
+      const GroupPrice& price = prices.PriceOf(set);
+      if (!price.feasible) continue;
+      const int64_t cost = *best[done] + pricer.Cost(price, (set & (set - 1)) != 0);
+      std::optional<int64_t>& slot = best[done | set];
+      if (!slot || cost < *slot) slot = cost;
+    }
+  }
+  return best[masks.all()];
+}
+
+TEST_CASE("the search finds what brute force over all legal partitions finds") {
+  int compared = 0, fused = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs(); ++seed) {
+    const BackwardGraph graph = RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20});
+    Regions all(graph);
+    for (const Region& region : all.regions()) {
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() > 10) continue;
+      const Partition found = RegionSearch(atoms, all.pricer(), {}).Solve();
+      ExactSearch prices(atoms, all.pricer(), {});
+      INFO("seed " << seed << ", " << atoms.size() << " atoms\n" << Print(graph));
+      REQUIRE(found.exact);
+      CHECK(found.cost_ps == BruteForce(prices, all.pricer()));
+      compared += atoms.size() > 2;
+      fused += found.parts.size() < atoms.size();
+    }
+  }
+  CHECK(compared * 4 > static_cast<int>(RandomGraphs()));  // not all regions were trivial
+  CHECK(fused > 0);
+}
+
+TEST_CASE("under a constraint the search finds what brute force under it finds, or that there is none") {
+  int kept_together = 0, kept_apart = 0, impossible = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 10; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}));
+    for (const Region& region : all.regions()) {
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 2 || atoms.size() > 8) continue;
+      RegionSearch search(atoms, all.pricer(), {});
+      ExactSearch prices(atoms, all.pricer(), {});
+      for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
+        for (int b : atoms[a].neighbours) {
+          if (b <= a) continue;
+          for (const bool together : {true, false}) {
+            const Constraint constraint{.a = a, .b = b, .together = together};
+            const std::optional<int64_t> least =
+                BruteForce(prices, all.pricer(), [&](AtomMask set) {
+                  const bool has_a = set & Bit(a), has_b = set & Bit(b);
+                  return together ? has_a == has_b : !(has_a && has_b);
+                });
+            const Partition found = search.SolveWith({constraint});
+            INFO("seed " << seed << ", atoms " << a << " and " << b << (together ? " together" : " apart"));
+            REQUIRE(found.exact);
+            CHECK(found.parts.empty() == !least.has_value());
+            if (!least) {
+              ++impossible;
+              continue;
+            }
+            CHECK(found.cost_ps == *least);
+            ++(together ? kept_together : kept_apart);
+          }
+        }
+      }
+    }
+  }
+  CHECK(kept_together > 0);
+  CHECK(kept_apart > 0);
+  CHECK(impossible > 0);
+}
+
+TEST_CASE("no kernel is priced below what its bytes take at least") {
+  int64_t priced = 0;
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 20}));
+    for (const Region& region : all.regions()) {
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() > 12) continue;
+      ExactSearch search(atoms, all.pricer(), {});
+      const RegionMasks& masks = search.masks();
+      for (AtomMask set = 1; set <= masks.all(); ++set) {
+        if (masks.Closure(set) != set || !Connected(masks, set)) continue;
+        const GroupPrice& price = search.PriceOf(set);
+        if (!price.feasible) continue;
+        INFO("seed " << seed << ", set " << set);
+        const int64_t least = all.pricer().LeastPs(masks.LeastBytes(set));
+        CHECK(least <= price.ps);
+        ++priced;
+      }
+    }
+  }
+  CHECK(priced > 1000);
+}
+
+TEST_CASE("windows never cost more than greedy merging, and less where it went wrong") {
+  int64_t better = 0, regions = 0, optimal = 0;
+  for (const char* name : {"golf_gpt_34m_b32", "bert_tiny", "llama_tiny", "gpt2_tiny"}) {
+    auto graph = BuildModel(name);
+    REQUIRE(graph.status().ToString() == "OK");
+    Regions all(*graph);
+    for (size_t r = 0; r < all.regions().size() && r < 40; ++r) {
+      const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
+      if (atoms.size() < 3 || atoms.size() > 20) continue;
+      const Partition greedy = MergeGreedily(atoms, all.pricer(), 20'000);
+      const Partition windows = ImproveByWindows(atoms, all.pricer(), greedy, {.atoms = 8});
+      const Partition exact = RegionSearch(atoms, all.pricer(), {}).Solve();
+      INFO(name << ", region " << r << " of " << atoms.size() << " atoms");
+      REQUIRE(exact.exact);
+      CHECK(windows.cost_ps <= greedy.cost_ps);
+      CHECK(exact.cost_ps <= windows.cost_ps);
+      int64_t cost = 0;
+      size_t members = 0;
+      for (const Partition::Part& part : windows.parts) {
+        cost += part.cost_ps;
+        members += part.atoms.size();
+      }
+      CHECK(cost == windows.cost_ps);
+      CHECK(members == atoms.size());
+      ++regions;
+      better += windows.cost_ps < greedy.cost_ps;
+      optimal += windows.cost_ps == exact.cost_ps;
+    }
+  }
+  INFO(regions << " regions, windows better in " << better << ", optimal in " << optimal);
+  CHECK(regions > 20);
+  CHECK(better > 0);
+}
+
+}  // namespace
+}  // namespace retrograd
