@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build.h"
 
 namespace retrograd {
@@ -21,8 +22,13 @@ bool SameWalk(Pattern p) {
 
 class AtomFinder {
  public:
-  AtomFinder(const Region& region, const GroupPricer& pricer, bool contract)
-      : g_(pricer.graph()), consumers_(pricer.consumers()), pricer_(pricer), ops_(region.ops) {
+  AtomFinder(const Region& region, const GroupPricer& pricer, bool contract,
+             absl::Span<const NodeId> split)
+      : g_(pricer.graph()),
+        consumers_(pricer.consumers()),
+        pricer_(pricer),
+        ops_(region.ops),
+        split_(split) {
     for (size_t i = 0; i < ops_.size(); ++i) position_[ops_[i]] = static_cast<int>(i);
     atom_.resize(ops_.size());
     members_.resize(ops_.size());
@@ -37,13 +43,9 @@ class AtomFinder {
   }
 
   std::vector<Atom> Run() {
-    std::vector<int> number(ops_.size(), -1);
     std::vector<Atom> atoms;
-    for (int i : TopologicalAtoms()) {
-      number[i] = static_cast<int>(atoms.size());
-      atoms.push_back({.ops = members_[i]});
-    }
-    Connect(atoms, number);
+    for (int i : TopologicalAtoms()) atoms.push_back({.ops = std::move(members_[i])});
+    ConnectAtoms(g_, atoms);
     return atoms;
   }
 
@@ -51,6 +53,7 @@ class AtomFinder {
   void Contract(int i) {
     const NodeId id = ops_[i];
     if (consumers_.is_output(id) || consumers_.of(id).size() != 1) return;
+    if (std::binary_search(split_.begin(), split_.end(), id)) return;
     const NodeId reader = consumers_.of(id)[0];
     auto at = position_.find(reader);
     if (at == position_.end()) return;
@@ -93,44 +96,13 @@ class AtomFinder {
     return order;
   }
 
-  void Connect(std::vector<Atom>& atoms, const std::vector<int>& number) const {
-    absl::flat_hash_map<ValueId, std::vector<int>> readers;
-    for (size_t a = 0; a < atoms.size(); ++a) {
-      for (NodeId id : atoms[a].ops) {
-        for (ValueId v : StoredOperands(g_, id)) {
-          auto at = position_.find(v.node);
-          if (at != position_.end()) {
-            const int producer = number[atom_[at->second]];
-            if (producer == static_cast<int>(a)) continue;
-            atoms[a].predecessors.push_back(producer);
-            atoms[a].neighbours.push_back(producer);
-            atoms[producer].neighbours.push_back(static_cast<int>(a));
-          }
-          if (g_.type(v).elements() >= kSharedElements) readers[v].push_back(static_cast<int>(a));
-        }
-      }
-    }
-    for (auto& [value, list] : readers) {
-      for (int a : list) {
-        for (int b : list) {
-          if (a != b) atoms[a].neighbours.push_back(b);
-        }
-      }
-    }
-    for (Atom& atom : atoms) {
-      for (auto* list : {&atom.predecessors, &atom.neighbours}) {
-        std::sort(list->begin(), list->end());
-        list->erase(std::unique(list->begin(), list->end()), list->end());
-      }
-    }
-  }
-
   static constexpr size_t kMaxAtomOps = 32;
 
   const BackwardGraph& g_;
   const Consumers& consumers_;
   const GroupPricer& pricer_;
   const std::vector<NodeId>& ops_;
+  absl::Span<const NodeId> split_;
   absl::flat_hash_map<NodeId, int> position_;
   std::vector<int> atom_;                     // by position: the atom's representative position
   std::vector<std::vector<NodeId>> members_;  // by representative
@@ -138,8 +110,58 @@ class AtomFinder {
 
 }  // namespace
 
-std::vector<Atom> FindAtoms(const Region& region, const GroupPricer& pricer, bool contract) {
-  return AtomFinder(region, pricer, contract).Run();
+void ConnectAtoms(const BackwardGraph& g, std::vector<Atom>& atoms) {
+  absl::flat_hash_map<NodeId, int> owner;
+  absl::flat_hash_set<NodeId> recomputed;
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    atoms[a].predecessors.clear();
+    atoms[a].neighbours.clear();
+    atoms[a].read_again.clear();
+    for (NodeId id : atoms[a].ops) owner[id] = static_cast<int>(a);
+    recomputed.insert(atoms[a].shared.begin(), atoms[a].shared.end());
+  }
+  std::vector<std::pair<ValueId, int>> readers;  // of large tensors
+  for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
+    const std::vector<NodeId>& shared = atoms[a].shared;
+    auto connect = [&](NodeId id) {
+      for (ValueId v : StoredOperands(g, id)) {
+        if (std::binary_search(shared.begin(), shared.end(), v.node)) continue;
+        auto at = owner.find(v.node);
+        if (at != owner.end() && at->second == a) continue;
+        if (at != owner.end()) {
+          if (recomputed.contains(id)) atoms[at->second].read_again.push_back({v.node, a});
+          atoms[a].predecessors.push_back(at->second);
+          atoms[a].neighbours.push_back(at->second);
+          atoms[at->second].neighbours.push_back(a);
+        }
+        if (g.type(v).elements() >= kSharedElements) readers.push_back({v, a});
+      }
+    };
+    for (NodeId id : atoms[a].ops) connect(id);
+    for (NodeId id : shared) connect(id);
+  }
+  std::sort(readers.begin(), readers.end());
+  for (size_t i = 0, end = 0; i < readers.size(); i = end) {
+    for (end = i; end < readers.size() && readers[end].first == readers[i].first;) ++end;
+    for (size_t j = i; j < end; ++j) {
+      for (size_t k = i; k < end; ++k) {
+        if (readers[j].second != readers[k].second) {
+          atoms[readers[j].second].neighbours.push_back(readers[k].second);
+        }
+      }
+    }
+  }
+  for (Atom& atom : atoms) {
+    for (auto* list : {&atom.predecessors, &atom.neighbours}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+  }
+}
+
+std::vector<Atom> FindAtoms(const Region& region, const GroupPricer& pricer, bool contract,
+                            absl::Span<const NodeId> split) {
+  return AtomFinder(region, pricer, contract, split).Run();
 }
 
 }  // namespace retrograd

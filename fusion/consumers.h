@@ -20,9 +20,10 @@ class Consumers {
   bool is_output(NodeId id) const { return output_[Index(id)]; }
 
   // Results of the ops (ascending) that the host or something outside the set reads. What is
-  // computed here `unstored` (ascending) is computed again by whoever reads it outside.
-  std::vector<ValueId> Stores(absl::Span<const NodeId> ops,
-                              absl::Span<const NodeId> unstored = {}) const;
+  // computed here `unstored` (ascending) is computed again by whoever reads it outside; `kept`
+  // (ascending) is stored in any case.
+  std::vector<ValueId> Stores(absl::Span<const NodeId> ops, absl::Span<const NodeId> unstored = {},
+                              absl::Span<const NodeId> kept = {}) const;
 
  private:
   std::vector<NodeId> users_;    // of all ops

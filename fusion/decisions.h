@@ -6,18 +6,23 @@
 
 #include <vector>
 
-#include "fusion/region_search.h"
+#include "fusion/plan.h"
+#include "fusion/region_plan.h"
 
 namespace retrograd {
 
 struct DecisionOptions {
-  int max_borders = 6;    // pairs a region that are re-solved
-  int max_exact_atoms = 20;
+  int max_borders = 8;        // pairs of a group that are re-solved
+  int max_exact_atoms = 24;   // of a region whose borders are
 };
 
-std::vector<Decision> ExplainRegion(const std::vector<Atom>& atoms, const Partition& chosen,
-                                    RegionSearch& search, const GroupPricer& pricer,
-                                    const DecisionOptions& options = {});
+// About a region and the plan that was chosen for it.
+std::vector<Decision> ExplainRegion(RegionPlanner& planner, const RegionPlan& chosen,
+                                    const GroupPricer& pricer, const DecisionOptions& options = {});
+
+// About two ops of the region, which must have been among the planner's pairs.
+Decision ExplainPair(RegionPlanner& planner, const RegionPlan& chosen, const GroupPricer& pricer,
+                     NodeId a, NodeId b);
 
 }  // namespace retrograd
 

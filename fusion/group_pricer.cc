@@ -79,7 +79,7 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
       traffic_(graph, layouts, consumers) {}
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
-  const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored);
+  const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
   return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = group.ops, .stores = stores});
 }
 

@@ -19,6 +19,7 @@ namespace retrograd {
 struct GroupOps {
   std::vector<NodeId> ops;       // ascending: all that the kernel computes
   std::vector<NodeId> unstored;  // ascending, some of ops: whoever reads them computes them again
+  std::vector<NodeId> kept;      // ascending, some of ops: stored for what others compute again
 };
 
 // A schedule that a limit refused, though it would have been the cheapest but for its spills.
@@ -75,7 +76,7 @@ class GroupPricer {
   const Traffic& traffic() const { return traffic_; }
 
  private:
-  static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}}; }
+  static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}, {}}; }
   KernelOutcome Build(const GroupOps& group) const;
   int64_t PassedBytes(const KernelIr& ir) const;
   ScheduleLimits schedule_limits() const;

@@ -13,6 +13,13 @@ GroupOps OpsOfAtoms(const std::vector<Atom>& atoms, absl::Span<const int> set) {
       if (!std::binary_search(group.ops.begin(), group.ops.end(), id)) group.unstored.push_back(id);
     }
   }
+  for (int a : set) {
+    for (const auto& [id, reader] : atoms[a].read_again) {
+      if (!std::binary_search(set.begin(), set.end(), reader)) group.kept.push_back(id);
+    }
+  }
+  std::sort(group.kept.begin(), group.kept.end());
+  group.kept.erase(std::unique(group.kept.begin(), group.kept.end()), group.kept.end());
   if (group.unstored.empty()) return group;
   std::sort(group.unstored.begin(), group.unstored.end());
   group.unstored.erase(std::unique(group.unstored.begin(), group.unstored.end()),

@@ -28,7 +28,7 @@ struct Constraint {
   bool together = false;
 };
 
-// The ops of a kernel of these atoms.
+// The ops of a kernel of these atoms (ascending).
 GroupOps OpsOfAtoms(const std::vector<Atom>& atoms, absl::Span<const int> set);
 
 // Every atom a kernel of its own.

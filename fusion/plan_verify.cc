@@ -34,6 +34,35 @@ class Checker {
            (g_.pattern(id) == Pattern::kPointwise && g_.operands(id).empty());
   }
 
+  // All ops that the group computes: its own and those computed again.
+  static std::vector<NodeId> Computed(const Group& group) {
+    std::vector<NodeId> ops = group.nodes;
+    ops.insert(ops.end(), group.recomputed.begin(), group.recomputed.end());
+    return ops;
+  }
+  static bool Computes(const Group& group, NodeId id) {
+    return std::binary_search(group.nodes.begin(), group.nodes.end(), id) ||
+           std::binary_search(group.recomputed.begin(), group.recomputed.end(), id);
+  }
+
+  // P1: an op computed again is cheap, belongs to another group, and is not stored here.
+  absl::Status CheckRecomputed(size_t i) const {
+    const Group& group = plan_.groups[i];
+    if (!std::is_sorted(group.recomputed.begin(), group.recomputed.end())) {
+      return Broken("P1: the recomputed ops of group ", i, " are not ascending");
+    }
+    for (NodeId id : group.recomputed) {
+      if (Index(id) >= g_.num_nodes()) return Broken("P1: group ", i, " recomputes %", Index(id), ", which does not exist");
+      if (g_.pattern(id) != Pattern::kPointwise || IsSource(id)) {
+        return Broken("P1: group ", i, " recomputes %", Index(id), " (", Name(g_.op(id)), "), which is not pointwise");
+      }
+      if (std::binary_search(group.nodes.begin(), group.nodes.end(), id)) {
+        return Broken("P1: group ", i, " owns and recomputes %", Index(id));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // P1
   absl::Status CheckMembership() {
     if (plan_.group_of.size() != g_.num_nodes()) {
@@ -49,6 +78,7 @@ class Checker {
       if (!std::is_sorted(group.nodes.begin(), group.nodes.end())) {
         return Broken("P1: the ops of group ", i, " are not ascending");
       }
+      RG_RETURN_IF_ERROR(CheckRecomputed(i));
       for (NodeId id : group.nodes) {
         if (Index(id) >= g_.num_nodes()) return Broken("P1: group ", i, " holds %", Index(id), ", which does not exist");
         if (IsView(id) || IsSource(id)) return Broken("P1: group ", i, " holds %", Index(id), " (", Name(g_.op(id)), "), which computes nothing");
@@ -73,14 +103,15 @@ class Checker {
   // P2: every operand, through views, is in the same or an earlier group. With an order that
   // passes, the graph of groups has no cycle and every group is convex.
   absl::Status CheckOrder() {
-    for (uint32_t n = 0; n < g_.num_nodes(); ++n) {
-      if (plan_.group_of[n] == kNoGroup) continue;
-      for (ValueId v : g_.operands(NodeId{n})) {
-        while (IsView(v.node)) v = g_.operands(v.node)[0];
-        if (IsSource(v.node)) continue;
-        if (Index(plan_.group_of[Index(v.node)]) > Index(plan_.group_of[n])) {
-          return Broken("P2: group ", Index(plan_.group_of[n]), " reads %", Index(v.node),
-                        " of the later group ", Index(plan_.group_of[Index(v.node)]));
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      for (NodeId id : Computed(plan_.groups[i])) {
+        for (ValueId v : g_.operands(id)) {
+          while (IsView(v.node)) v = g_.operands(v.node)[0];
+          if (IsSource(v.node) || Computes(plan_.groups[i], v.node)) continue;
+          if (Index(plan_.group_of[Index(v.node)]) > i) {
+            return Broken("P2: group ", i, " reads %", Index(v.node), " of the later group ",
+                          Index(plan_.group_of[Index(v.node)]));
+          }
         }
       }
     }
@@ -98,7 +129,7 @@ class Checker {
       for (ValueId v : group.inputs) {
         if (!stored[g_.value_index(v)]) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, " before anything stores it");
       }
-      for (NodeId id : group.nodes) RG_RETURN_IF_ERROR(CheckOperands(i, id));
+      for (NodeId id : Computed(group)) RG_RETURN_IF_ERROR(CheckOperands(i, id));
       for (ValueId v : group.outputs) {
         if (stored[g_.value_index(v)]) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, " a second time");
         if (plan_.group_of[Index(v.node)] != GroupId{static_cast<uint32_t>(i)}) return Broken("P3: group ", i, " stores %", Index(v.node), ", which it does not compute");
@@ -114,7 +145,7 @@ class Checker {
     for (ValueId v : g_.operands(id)) {
       while (IsView(v.node)) v = g_.operands(v.node)[0];
       const bool constant = IsSource(v.node) && g_.pattern(v.node) != Pattern::kInput;
-      if (constant || plan_.group_of[Index(v.node)] == GroupId{static_cast<uint32_t>(i)}) continue;
+      if (constant || Computes(group, v.node)) continue;
       if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end() &&
           MustRead(id, v)) {
         return Broken("P3: %", Index(id), " of group ", i, " reads %", Index(v.node), ".", v.result, ", which is not among the group's inputs");

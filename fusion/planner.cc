@@ -1,19 +1,17 @@
 #include "fusion/planner.h"
 
 #include <algorithm>
-#include <memory>
-#include <queue>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "fusion/atoms.h"
 #include "fusion/decisions.h"
+#include "fusion/group_order.h"
+#include "fusion/groundwork.h"
 #include "fusion/kernel/build.h"
-#include "fusion/layouts.h"
-#include "fusion/library_calls.h"
+#include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
-#include "fusion/regions.h"
+#include "fusion/separation.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -35,6 +33,9 @@ absl::Status CheckNames(const PlanOptions& options) {
 struct Solved {
   struct Part {
     std::vector<size_t> positions;
+    std::vector<size_t> unstored;    // those computed again by whoever reads them
+    std::vector<size_t> kept;        // those stored for what others compute again
+    std::vector<size_t> recomputed;  // those of them that an earlier part owns
     Schedule schedule;
   };
   std::vector<Part> parts;
@@ -45,89 +46,138 @@ struct Solved {
   size_t first_decision = 0, num_decisions = 0;
 };
 
+// The ops of a part that earlier parts own, and from now on its own ones are owned.
+std::vector<size_t> TakeOwnership(const Solved::Part& part, std::vector<bool>& owned) {
+  std::vector<size_t> recomputed;
+  for (size_t position : part.unstored) {
+    if (owned[position]) recomputed.push_back(position);
+    owned[position] = true;
+  }
+  return recomputed;
+}
+
 class Planner {
  public:
-  Planner(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
-          const Limits& limits)
-      : g_(graph),
-        device_(device),
-        options_(options),
-        limits_(limits),
-        layouts_(AssignLayouts(graph)),
-        consumers_(graph),
-        pricer_(graph, layouts_, consumers_, device, limits,
-                {.vectorize = Enabled("vectorization"),
-                 .split = Enabled("split_reductions"),
-                 .persistent = Enabled("persistent_reductions"),
-                 .schedule_salt = static_cast<int64_t>(options.random_schedules)}) {}
+  Planner(const Groundwork& ground, const PlanOptions& options, GroupOrder order)
+      : ground_(ground), g_(ground.graph), options_(options), order_(order) {}
 
   absl::StatusOr<FusionPlan> Run() {
-    plan_.device = device_.name;
-    // Library calls first: what they absorb is no longer in any region.
-    RG_ASSIGN_OR_RETURN(std::vector<Group> groups,
-                        MakeLibraryGroups(g_, layouts_, consumers_, device_,
-                                          {.casts = Enabled("cast_absorption"),
-                                           .accumulates = Enabled("matmul_accumulate")}));
-    std::vector<bool> taken(g_.num_nodes(), false);
+    plan_.device = ground_.device.name;
+    std::vector<Group> groups = ground_.library_calls;
     for (const Group& group : groups) {
-      for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
       plan_.summary.bound_ps += group.price_ps;
       plan_.summary.unfused_ps += group.price_ps;
       plan_.summary.unfused_bytes += group.read_bytes + group.written_bytes;
     }
-    for (const Region& region : FindRegions(g_, consumers_, taken)) {
-      RG_RETURN_IF_ERROR(PlanRegion(region, groups));
+    RG_RETURN_IF_ERROR(CheckPairs());
+    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+      RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
-    Order(std::move(groups));
-    plan_.layouts = layouts_;
+    OrderGroups(g_, std::move(groups), order_, plan_);
+    plan_.layouts = ground_.layouts;
     Summarize();
     SortDecisions();
     return std::move(plan_);
   }
 
  private:
-  bool Enabled(absl::string_view feature) const {
-    return !options_.disable.contains(std::string(feature));
+  // Ops that stand in different regions are apart whatever is planned.
+  absl::Status CheckPairs() const {
+    for (const PairChoice& pair : options_.pairs) {
+      for (NodeId id : {pair.a, pair.b}) {
+        if (Index(id) >= g_.num_nodes()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "%", Index(id), " does not exist: the lowered graph has ", g_.num_nodes(), " ops"));
+        }
+      }
+      if (!pair.together) continue;
+      RG_RETURN_IF_ERROR(CanMeet(ground_, pair.a, pair.b));
+    }
+    return absl::OkStatus();
   }
 
-  absl::Status PlanRegion(const Region& region, std::vector<Group>& groups) {
-    const std::string signature = RegionSignature(g_, layouts_, consumers_, region);
-    auto [at, added] = solved_.try_emplace(signature, solved_order_.size());
-    if (added) solved_order_.push_back(SolveRegion(region));
-    Solved& solved = solved_order_[at->second];
+  std::vector<PairChoice> PairsIn(int region) const {
+    std::vector<PairChoice> pairs;
+    for (const PairChoice& pair : options_.pairs) {
+      const bool here = ground_.region_of[Index(pair.a)] == region &&
+                        ground_.region_of[Index(pair.b)] == region && pair.a != pair.b;
+      if (here) pairs.push_back(pair);
+    }
+    return pairs;
+  }
+
+  absl::Status PlanRegion(int number, std::vector<Group>& groups) {
+    const Region& region = ground_.regions[number];
+    const std::vector<PairChoice> pairs = PairsIn(number);
+    size_t index = solved_.size();
+    if (pairs.empty()) {
+      auto [at, added] = solved_by_signature_.try_emplace(
+          RegionSignature(g_, ground_.layouts, ground_.consumers, region), index);
+      index = at->second;
+    }
+    if (index == solved_.size()) {
+      RG_ASSIGN_OR_RETURN(Solved solved, SolveRegion(region, pairs));
+      solved_.push_back(std::move(solved));
+    }
+    Solved& solved = solved_[index];
     ++solved.times;
     for (const Solved::Part& part : solved.parts) {
-      std::vector<NodeId> ops;
-      for (size_t position : part.positions) ops.push_back(region.ops[position]);
-      RG_ASSIGN_OR_RETURN(Group group, pricer_.Make({ops, {}}, part.schedule));
+      RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
       groups.push_back(std::move(group));
     }
     return absl::OkStatus();
   }
 
-  Solved SolveRegion(const Region& region) {
-    const bool contract = Enabled("fusion") && !limits_.any_tightened() &&
-                          options_.search.random_seed == 0;
-    const std::vector<Atom> atoms = FindAtoms(region, pricer_, contract);
-    RegionSearch search(atoms, pricer_, options_.search);
-    const Partition partition = Enabled("fusion") ? search.Solve() : SinglesOf(atoms, pricer_);
-    Solved solved{.cost_ps = partition.cost_ps,
-                  .exact = partition.exact,
-                  .atoms = static_cast<int64_t>(atoms.size())};
-    for (const Partition::Part& part : partition.parts) {
-      const GroupOps group = OpsOfAtoms(atoms, part.atoms);
-      Solved::Part out{.positions = {}, .schedule = part.schedule};
-      for (NodeId id : group.ops) {
-        out.positions.push_back(std::lower_bound(region.ops.begin(), region.ops.end(), id) -
-                                region.ops.begin());
+  absl::StatusOr<Group> MakeGroup(const Region& region, const Solved::Part& part) const {
+    auto ops_at = [&](const std::vector<size_t>& positions) {
+      std::vector<NodeId> ops;
+      for (size_t position : positions) ops.push_back(region.ops[position]);
+      return ops;
+    };
+    RG_ASSIGN_OR_RETURN(Group group,
+                        ground_.pricer.Make({ops_at(part.positions), ops_at(part.unstored), ops_at(part.kept)}, part.schedule));
+    group.recomputed = ops_at(part.recomputed);
+    std::vector<NodeId> owned;
+    std::set_difference(group.nodes.begin(), group.nodes.end(), group.recomputed.begin(),
+                        group.recomputed.end(), std::back_inserter(owned));
+    group.nodes = std::move(owned);
+    return group;
+  }
+
+  absl::StatusOr<Solved> SolveRegion(const Region& region, const std::vector<PairChoice>& pairs) {
+    RegionPlanner planner(region, ground_.pricer, RegionOptionsOf(options_, ground_.limits), pairs);
+    const RegionPlan chosen = planner.Solve(pairs);
+    if (chosen.partition.parts.empty()) return Impossible(planner, chosen, pairs);
+    Solved solved{.cost_ps = chosen.partition.cost_ps,
+                  .exact = chosen.partition.exact,
+                  .atoms = static_cast<int64_t>(planner.atoms().size())};
+    auto positions_of = [&](const std::vector<NodeId>& ops) {
+      std::vector<size_t> positions;
+      for (NodeId id : ops) {
+        positions.push_back(std::lower_bound(region.ops.begin(), region.ops.end(), id) -
+                            region.ops.begin());
+      }
+      return positions;
+    };
+    std::vector<bool> owned(region.ops.size(), false);
+    for (const Partition::Part& part : chosen.partition.parts) {
+      const GroupOps group = OpsOfAtoms(chosen.atoms, part.atoms);
+      Solved::Part out{.positions = positions_of(group.ops),
+                       .unstored = positions_of(group.unstored),
+                       .kept = positions_of(group.kept),
+                       .schedule = part.schedule};
+      // What its own atom computes belongs to it, even if others compute it again before.
+      for (int a : part.atoms) {
+        for (size_t position : positions_of(chosen.atoms[a].ops)) owned[position] = true;
       }
       solved.parts.push_back(std::move(out));
     }
-    solved.bound_ps = pricer_.LeastPs(pricer_.traffic().LeastBytes(region.ops, {}));
+    for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
+    solved.bound_ps = ground_.pricer.LeastPs(ground_.pricer.traffic().LeastBytes(region.ops, {}));
     PriceUnfused(region, solved);
     solved.first_decision = plan_.decisions.size();
-    if (options_.decisions && Enabled("fusion") && options_.search.random_seed == 0) {
-      for (Decision& d : ExplainRegion(atoms, partition, search, pricer_)) {
+    if (options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0) {
+      for (Decision& d : ExplainRegion(planner, chosen, ground_.pricer)) {
         plan_.decisions.push_back(std::move(d));
       }
     }
@@ -135,9 +185,29 @@ class Planner {
     return solved;
   }
 
+  absl::Status Impossible(RegionPlanner& planner, const RegionPlan& found,
+                          const std::vector<PairChoice>& pairs) const {
+    if (!found.partition.exact) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "%", Index(pairs[0].a), " and %", Index(pairs[0].b), ": their region of ",
+          planner.atoms().size(), " atoms is too large to be solved under a choice"));
+    }
+    for (const PairChoice& pair : pairs) {
+      if (!pair.together) continue;
+      const GroupPrice price = planner.SmallestTogether(pair.a, pair.b);
+      if (price.feasible) continue;
+      return absl::FailedPreconditionError(absl::StrCat("%", Index(pair.a), " and %", Index(pair.b),
+                                                        " cannot share a kernel: ", price.limit,
+                                                        ": ", price.reason));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("no plan of the region of %", Index(pairs[0].a), " obeys all ", pairs.size(),
+                     " choices at once"));
+  }
+
   void PriceUnfused(const Region& region, Solved& solved) const {
     for (NodeId id : region.ops) {
-      const GroupPrice p = pricer_.Evaluate(absl::MakeConstSpan(&id, 1));
+      const GroupPrice p = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1));
       solved.unfused_ps += p.ps;
       solved.unfused_bytes += g_.type(id).size_bytes();
       for (ValueId v : g_.operands(id)) {
@@ -146,71 +216,35 @@ class Planner {
     }
   }
 
-  // A topological order of the groups: the ready group with the lowest op first.
-  void Order(std::vector<Group> groups) {
-    std::vector<uint32_t> owner(g_.num_nodes(), 0xffffffffu);
-    for (uint32_t i = 0; i < groups.size(); ++i) {
-      for (NodeId id : groups[i].nodes) owner[Index(id)] = i;
-    }
-    std::vector<std::vector<uint32_t>> users(groups.size());
-    std::vector<int> waiting(groups.size(), 0);
-    for (uint32_t i = 0; i < groups.size(); ++i) {
-      std::vector<uint32_t> before;
-      for (ValueId v : groups[i].inputs) {
-        const uint32_t p = owner[Index(v.node)];
-        if (p != 0xffffffffu && p != i) before.push_back(p);
-      }
-      std::sort(before.begin(), before.end());
-      before.erase(std::unique(before.begin(), before.end()), before.end());
-      waiting[i] = static_cast<int>(before.size());
-      for (uint32_t p : before) users[p].push_back(i);
-    }
-    using Entry = std::pair<uint32_t, uint32_t>;  // last op, group
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-    auto push = [&](uint32_t i) { ready.push({Index(groups[i].nodes.back()), i}); };
-    for (uint32_t i = 0; i < groups.size(); ++i) {
-      if (waiting[i] == 0) push(i);
-    }
-    plan_.group_of.assign(g_.num_nodes(), kNoGroup);
-    while (!ready.empty()) {
-      const uint32_t i = ready.top().second;
-      ready.pop();
-      for (NodeId id : groups[i].nodes) {
-        plan_.group_of[Index(id)] = GroupId{static_cast<uint32_t>(plan_.groups.size())};
-      }
-      for (uint32_t u : users[i]) {
-        if (--waiting[u] == 0) push(u);
-      }
-      plan_.groups.push_back(std::move(groups[i]));
-    }
-    RG_CHECK(plan_.groups.size() == groups.size());
-  }
-
   void Summarize() {
     PlanSummary& s = plan_.summary;
     for (const Group& group : plan_.groups) {
       s.ops += static_cast<int64_t>(group.nodes.size());
+      s.recomputed_ops += static_cast<int64_t>(group.recomputed.size());
       s.price_ps += group.price_ps;
       s.bytes += group.read_bytes + group.written_bytes;
       const bool kernel = std::holds_alternative<KernelBody>(group.body);
+      if (!kernel) s.cost_ps += group.price_ps;
       const bool scatter = kernel && std::get<KernelBody>(group.body).ir.scatter.has_value();
       s.kernels += scatter ? 3 : (kernel && group.workspace_bytes > 0 ? 2 : 1);
     }
-    for (const Solved& solved : solved_order_) {
+    for (const Solved& solved : solved_) {
       s.regions += solved.times;
       ++s.distinct_regions;
       s.largest_region_atoms = std::max(s.largest_region_atoms, solved.atoms);
+      s.cost_ps += solved.times * solved.cost_ps;
       s.bound_ps += solved.times * solved.bound_ps;
       s.unfused_ps += solved.times * solved.unfused_ps;
       s.unfused_bytes += solved.times * solved.unfused_bytes;
       if (!solved.exact) s.gap_ps += solved.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
+    s.peak_bytes = PeakBytes(g_, plan_);
   }
 
   // The most telling first: most time at stake, over all equal regions.
   void SortDecisions() {
     std::vector<int64_t> weight(plan_.decisions.size(), 0);
-    for (const Solved& s : solved_order_) {
+    for (const Solved& s : solved_) {
       for (size_t i = 0; i < s.num_decisions; ++i) {
         const Decision& d = plan_.decisions[s.first_decision + i];
         const int64_t stake = d.together_ps == 0 ? 0 : std::abs(d.together_ps - d.apart_ps);
@@ -226,27 +260,57 @@ class Planner {
     plan_.decisions = std::move(sorted);
   }
 
+  const Groundwork& ground_;
   const BackwardGraph& g_;
-  const DeviceSpec& device_;
   const PlanOptions& options_;
-  const Limits& limits_;
-  std::vector<Layout> layouts_;
-  Consumers consumers_;
-  GroupPricer pricer_;
+  const GroupOrder order_;
   FusionPlan plan_;
-  absl::flat_hash_map<std::string, size_t> solved_;
-  std::vector<Solved> solved_order_;
+  absl::flat_hash_map<std::string, size_t> solved_by_signature_;
+  std::vector<Solved> solved_;
 };
+
+absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& lowered, const DeviceSpec& device,
+                                    const PlanOptions& options, int64_t memory_ps_per_mib,
+                                    GroupOrder order) {
+  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(lowered, device, options, memory_ps_per_mib));
+  return Planner(*ground, options, order).Run();
+}
+
+// Plans under a ceiling: what kernels store for one another gets a price, raised until the ceiling
+// holds. A plan that costs no time is tried first: the order that keeps least alive.
+absl::StatusOr<FusionPlan> PlanBelowCeiling(const BackwardGraph& lowered, const DeviceSpec& device,
+                                            const PlanOptions& options) {
+  // Picoseconds a MiB: the first is 2% of what writing and reading one takes at 4 TB/s, the last
+  // weighs more than any kernel's time.
+  constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'000'000};
+  int64_t least = -1;
+  for (const int64_t price : kPrices) {
+    for (const GroupOrder order : {GroupOrder::kProgram, GroupOrder::kLeastMemory}) {
+      RG_ASSIGN_OR_RETURN(FusionPlan plan, PlanOnce(lowered, device, options, price, order));
+      const int64_t peak = plan.summary.peak_bytes;
+      if (peak <= options.max_memory_bytes) return plan;
+      if (least < 0 || peak < least) least = peak;
+    }
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no plan found whose values take at most ", options.max_memory_bytes,
+                   " bytes at once; the least was ", least,
+                   ", of which the graph's own inputs and outputs take a fixed part"));
+}
 
 }  // namespace
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
-  RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
   Planned planned;
   RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, options));
-  RG_ASSIGN_OR_RETURN(planned.plan, Planner(planned.graph, device, options, limits).Run());
+  if (options.max_memory_bytes > 0) {
+    RG_ASSIGN_OR_RETURN(planned.plan, PlanBelowCeiling(planned.graph, device, options));
+  } else {
+    RG_ASSIGN_OR_RETURN(planned.plan,
+                        PlanOnce(planned.graph, device, options, 0, GroupOrder::kProgram));
+  }
   return planned;
 }
 

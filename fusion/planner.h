@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/plan.h"
-#include "fusion/region_search.h"
+#include "fusion/region_plan.h"
 #include "graph/backward_graph.h"
 
 namespace retrograd {
@@ -27,6 +27,7 @@ inline constexpr Feature kFeatures[] = {
     {"cast_pairs", "dropping a narrowing that is widened back"},
     {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
+    {"recompute", "cheap producers computed again where they are read"},
     {"fusion", "more than one op in a kernel"},
 };
 
@@ -34,6 +35,8 @@ struct PlanOptions {
   absl::flat_hash_set<std::string> disable;  // names of kFeatures
   absl::flat_hash_set<std::string> tighten;  // names of kLimits
   bool decisions = true;                     // record why groups are as they are
+  std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
+  int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
   SearchOptions search;
   uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
 };

@@ -14,18 +14,18 @@ RegionSearch::RegionSearch(const std::vector<Atom>& atoms, const GroupPricer& pr
   if (atoms.size() <= most) exact_.emplace(atoms, pricer, options.limits);
 }
 
-Partition RegionSearch::Solve(int64_t below) {
+Partition RegionSearch::Solve() {
   if (options_.random_seed != 0) return RandomPartition(atoms_, pricer_, options_.random_seed);
   if (exact_) {
-    Partition best = exact_->Solve({}, below);
+    Partition best = exact_->Solve();
     if (best.exact) return best;
   }
   Partition greedy = MergeGreedily(atoms_, pricer_, options_.max_greedy_prices);
   return ImproveByWindows(atoms_, pricer_, std::move(greedy), options_.windows);
 }
 
-Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints) {
-  return exact_ ? exact_->Solve(constraints) : Partition{};
+Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below) {
+  return exact_ ? exact_->Solve(constraints, below) : Partition{};
 }
 
 GroupPrice RegionSearch::SmallestTogether(int a, int b) {

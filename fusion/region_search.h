@@ -26,11 +26,12 @@ class RegionSearch {
   RegionSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer,
                const SearchOptions& options);
 
-  // The best plan found; one that costs at least `below` is of no use and may be cut short.
-  Partition Solve(int64_t below = ExactSearch::kNoBound);
-  // The best plan under constraints. No parts and exact: there is none; not exact: the limits of
-  // the search were met, or the region is too large.
-  Partition SolveWith(absl::Span<const Constraint> constraints);
+  // The best plan found.
+  Partition Solve();
+  // The best plan under constraints that costs less than `below`. No parts and exact: there is
+  // none; not exact: the limits of the search were met, or the region is too large.
+  Partition SolveWith(absl::Span<const Constraint> constraints,
+                      int64_t below = ExactSearch::kNoBound);
   // Why two atoms fit no kernel, with whatever must stand between them; feasible otherwise.
   GroupPrice SmallestTogether(int a, int b);
   // Whether plans are proven; only then can they be constrained.

@@ -1,0 +1,59 @@
+#include "fusion/groundwork.h"
+
+#include "fusion/layouts.h"
+#include "fusion/library_calls.h"
+#include "graph/status.h"
+
+namespace retrograd {
+
+bool Enabled(const PlanOptions& options, absl::string_view feature) {
+  return !options.disable.contains(std::string(feature));
+}
+
+RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
+  const bool fuse = Enabled(options, "fusion");
+  return {.fuse = fuse,
+          .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
+          .recompute = fuse && Enabled(options, "recompute"),
+          .search = options.search};
+}
+
+Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOptions& options,
+                       Limits bounds, int64_t memory_ps_per_mib)
+    : graph(g),
+      device(d),
+      limits(std::move(bounds)),
+      layouts(AssignLayouts(g)),
+      consumers(g),
+      pricer(graph, layouts, consumers, device, limits,
+             {.vectorize = Enabled(options, "vectorization"),
+              .split = Enabled(options, "split_reductions"),
+              .persistent = Enabled(options, "persistent_reductions"),
+              .memory_ps_per_mib = memory_ps_per_mib,
+              .schedule_salt = static_cast<int64_t>(options.random_schedules)}) {}
+
+absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph& graph,
+                                                            const DeviceSpec& device,
+                                                            const PlanOptions& options,
+                                                            int64_t memory_ps_per_mib) {
+  RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
+  std::unique_ptr<Groundwork> ground(
+      new Groundwork(graph, device, options, std::move(limits), memory_ps_per_mib));
+  // Library calls first: what they absorb is no longer in any region.
+  RG_ASSIGN_OR_RETURN(ground->library_calls,
+                      MakeLibraryGroups(graph, ground->layouts, ground->consumers, device,
+                                        {.casts = Enabled(options, "cast_absorption"),
+                                         .accumulates = Enabled(options, "matmul_accumulate")}));
+  std::vector<bool> taken(graph.num_nodes(), false);
+  for (const Group& group : ground->library_calls) {
+    for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
+  }
+  ground->regions = FindRegions(graph, ground->consumers, taken);
+  ground->region_of.assign(graph.num_nodes(), -1);
+  for (size_t r = 0; r < ground->regions.size(); ++r) {
+    for (NodeId id : ground->regions[r].ops) ground->region_of[Index(id)] = static_cast<int>(r);
+  }
+  return ground;
+}
+
+}  // namespace retrograd

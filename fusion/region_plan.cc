@@ -1,0 +1,121 @@
+#include "fusion/region_plan.h"
+
+#include <algorithm>
+
+#include "fusion/recompute.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+bool Holds(const Atom& atom, NodeId id) {
+  return std::binary_search(atom.ops.begin(), atom.ops.end(), id);
+}
+
+int Find(const std::vector<Atom>& atoms, NodeId id) {
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    if (Holds(atoms[a], id)) return static_cast<int>(a);
+  }
+  return -1;
+}
+
+// The ops of the pairs that share an atom.
+std::vector<NodeId> SharingAnAtom(const std::vector<Atom>& atoms,
+                                  absl::Span<const PairChoice> pairs) {
+  std::vector<NodeId> ops;
+  for (const PairChoice& pair : pairs) {
+    const int a = Find(atoms, pair.a), b = Find(atoms, pair.b);
+    if (a >= 0 && a == b) ops.insert(ops.end(), {pair.a, pair.b});
+  }
+  std::sort(ops.begin(), ops.end());
+  return ops;
+}
+
+std::vector<Constraint> ConstraintsOf(const std::vector<Atom>& atoms,
+                                      absl::Span<const PairChoice> choices) {
+  std::vector<Constraint> constraints;
+  for (const PairChoice& choice : choices) {
+    const Constraint c{.a = Find(atoms, choice.a), .b = Find(atoms, choice.b), .together = choice.together};
+    RG_CHECK(c.a >= 0 && c.b >= 0);
+    constraints.push_back(c);
+  }
+  return constraints;
+}
+
+}  // namespace
+
+RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
+                             const RegionOptions& options, absl::Span<const PairChoice> pairs)
+    : pricer_(pricer), options_(options) {
+  plain_.atoms = FindAtoms(region, pricer, options.contract);
+  const std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
+  if (!split.empty()) plain_.atoms = FindAtoms(region, pricer, options.contract, split);
+  Furnish(plain_);
+  for (const PairChoice& pair : pairs) {
+    kept_.push_back(AtomOf(pair.a));
+    kept_.push_back(AtomOf(pair.b));
+  }
+}
+
+void RegionPlanner::Furnish(Workplace& workplace) const {
+  workplace.search = std::make_unique<RegionSearch>(workplace.atoms, pricer_, options_.search);
+}
+
+int RegionPlanner::AtomOf(NodeId id) const {
+  const int atom = Find(plain_.atoms, id);
+  RG_CHECK(atom >= 0);
+  return atom;
+}
+
+RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
+  RegionPlan plan{.atoms = plain_.atoms};
+  if (!options_.fuse) {
+    plan.partition = SinglesOf(plain_.atoms, pricer_);
+    return plan;
+  }
+  plan.partition = choices.empty()
+                       ? plain_.search->Solve()
+                       : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
+  const bool proven = plan.partition.exact && !plan.partition.parts.empty();
+  if (options_.recompute && proven && options_.search.random_seed == 0) TryRecomputing(choices, plan);
+  return plan;
+}
+
+void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best) {
+  std::vector<int> keep = kept_;
+  for (const PairChoice& choice : choices) {
+    keep.push_back(AtomOf(choice.a));
+    keep.push_back(AtomOf(choice.b));
+  }
+  const std::vector<int> candidates =
+      RecomputeCandidates(plain_.atoms, best.partition, pricer_, keep);
+  for (uint32_t subset = 1; subset < uint32_t{1} << candidates.size(); ++subset) {
+    std::vector<int> producers;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (subset >> i & 1) producers.push_back(candidates[i]);
+    }
+    Workplace& workplace = Recomputing(producers);
+    Partition partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
+                                                      best.partition.cost_ps);
+    if (partition.parts.empty()) {
+      best.partition.exact = best.partition.exact && partition.exact;
+      continue;
+    }
+    best = {.atoms = workplace.atoms, .partition = std::move(partition)};
+  }
+}
+
+RegionPlanner::Workplace& RegionPlanner::Recomputing(const std::vector<int>& producers) {
+  auto [at, added] = recomputing_.try_emplace(producers);
+  if (added) {
+    at->second.atoms = Recomputed(plain_.atoms, producers, pricer_);
+    Furnish(at->second);
+  }
+  return at->second;
+}
+
+GroupPrice RegionPlanner::SmallestTogether(NodeId a, NodeId b) {
+  return plain_.search->SmallestTogether(AtomOf(a), AtomOf(b));
+}
+
+}  // namespace retrograd
