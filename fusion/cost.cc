@@ -125,43 +125,58 @@ Traffic CountTraffic(const KernelIr& ir, const KernelProfile& p, const Schedule&
   return t;
 }
 
-// Cycles of all SMs together, times the clock: Σ points / rate.
+// How often an instruction is evaluated: wherever it stands in the code, even if its value is the
+// same at many points. What every element of a vector shares is evaluated once a vector.
+int64_t Evaluations(const KernelIr& ir, const KernelProfile& p, const Schedule& s, size_t i) {
+  const Instr& instr = ir.instrs[i];
+  const AxisMask axes =
+      instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
+  const RowsAndColumns& rc = p.shape.shape;
+  switch (s.kind) {
+    case Template::kPointwise:
+    case Template::kTranspose:
+    case Template::kScatterAdd: {
+      if (axes == 0) return 1;
+      const int64_t all = ir.Points(ir.all_axes());
+      const bool per_lane = axes >> (ir.extents.size() - 1) & 1;
+      return per_lane ? all : std::max<int64_t>(all / s.vector_width, 1);
+    }
+    default: {
+      if (p.stages.finalize[i] || axes == 0) return ir.Points(axes);
+      const bool rows = axes & rc.row_axes, columns = axes & rc.column_axes;
+      if (rows && columns) return rc.rows * rc.columns;
+      if (rows) return rc.rows * std::max(s.threads_per_row, 1);  // by each thread of the row
+      // A column's value: once a block where it stays in registers, else at each element.
+      const bool hoisted = s.kind == Template::kRowColumn && s.persistent;
+      return hoisted ? s.blocks * rc.columns : rc.rows * rc.columns;
+    }
+  }
+}
+
+// Cycles of all SMs together, times the clock: Σ evaluations / rate.
 int64_t ComputePs(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
                   const DeviceSpec& d) {
   int64_t total = 0;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
-    int64_t rate = 0, points = ir.Points(instr.axes);
-    switch (instr.kind) {
-      case InstrKind::kPointwise:
-        rate = d.rate[static_cast<int>(Info(instr.op).cost)];
-        break;
-      case InstrKind::kReduce:
-        rate = d.rate[static_cast<int>(CostClass::kSimple)];
-        points = ir.Points(ir.instrs[instr.operands[0]].axes);
-        break;
-      case InstrKind::kSelect:
-      case InstrKind::kIndex:
-        rate = d.rate[static_cast<int>(CostClass::kSimple)];
-        break;
-      case InstrKind::kLoad:  // address arithmetic, once per vector
-        rate = d.rate[static_cast<int>(CostClass::kSimple)];
-        points = points / s.vector_width * (1 + static_cast<int64_t>(ir.extents.size()));
-        break;
-      case InstrKind::kConstant:
-        break;
+    CostClass cost = CostClass::kSimple;
+    int64_t times = Evaluations(ir, p, s, i);
+    if (instr.kind == InstrKind::kConstant) continue;
+    if (instr.kind == InstrKind::kPointwise) cost = Info(instr.op).cost;
+    if (instr.kind == InstrKind::kLoad) {  // address arithmetic, once per vector
+      times = times / s.vector_width * (1 + static_cast<int64_t>(ir.extents.size()));
     }
+    int64_t rate = d.rate[static_cast<int>(cost)];
     if (rate == 0) continue;
-    int64_t times = 1;
     if (!s.persistent && p.inner[i]) {
-      times = 0;
+      int64_t stages = 0;
       for (const std::vector<int>& needed : p.needed) {
-        times += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
+        stages += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
       }
+      times *= std::max<int64_t>(stages, 1);
     }
     if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * d.fp64_ppm / kPpm, 1);
-    total += MulDiv(points * std::max<int64_t>(times, 1), 1'000'000'000'000 / d.sms / rate,
-                    d.clock_hz);
+    total += MulDiv(times, 1'000'000'000'000 / d.sms / rate, d.clock_hz);
   }
   return total;
 }
