@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build.h"
 #include "fusion/layouts.h"
+#include "graph/rewriter.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -82,10 +83,9 @@ Repairs FindRepairs(const BackwardGraph& g) {
 class Rebuilder {
  public:
   Rebuilder(const BackwardGraph& g, const Repairs& repairs)
-      : g_(g), repairs_(repairs), builder_(g.name()) {}
+      : g_(g), repairs_(repairs), rewriter_(g), builder_(rewriter_.builder()) {}
 
   absl::StatusOr<BackwardGraph> Run() {
-    builder_.SetNumerics(g_.numerics());
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) Rebuild(NodeId{i});
     for (size_t i = 0; i < g_.outputs().size(); ++i) {
       const GraphOutput& out = g_.outputs()[i];
@@ -93,10 +93,9 @@ class Rebuilder {
         builder_.AbsentOutput(out.name);
         continue;
       }
-      ValueId v = map_.at(*out.value);
+      ValueId v = rewriter_.New(*out.value);
       if (repairs_.outputs[i]) {
-        const Origin* origin = g_.origin(out.value->node);
-        builder_.SetOrigin(origin ? std::optional<Origin>(*origin) : std::nullopt);
+        rewriter_.UseOrigin(out.value->node);
         v = builder_.Add(Op::copy, {v});
       }
       builder_.Output(v, out.name, out.strides);
@@ -106,55 +105,52 @@ class Rebuilder {
 
  private:
   void Rebuild(NodeId id) {
+    const absl::Span<const ValueId> old = g_.operands(id);
     const Node& node = g_.node(id);
-    const Origin* origin = g_.origin(id);
-    builder_.SetOrigin(origin ? std::optional<Origin>(*origin) : std::nullopt);
-    if (node.op == Op::input) {
-      map_[{id, 0}] = builder_.Input(node.results[0], *node.input);
-      return;
+    rewriter_.UseOrigin(id);
+    operands_.clear();
+    for (uint32_t i = 0; i < old.size(); ++i) {
+      operands_.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old[i])
+                                                                     : rewriter_.New(old[i]));
     }
-    std::vector<ValueId> operands;
-    for (uint32_t i = 0; i < g_.operands(id).size(); ++i) {
-      const ValueId old = g_.operands(id)[i];
-      operands.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old) : map_.at(old));
+    if (node.op == Op::index_add && builder_.type(operands_[1]).rank() == 0) OneRow(node);
+    if (node.op == Op::index_add && !IsZero(g_, old[0])) {
+      rewriter_.Set({id, 0}, AddOntoBase(node));
+    } else {
+      rewriter_.CopyOver(id, operands_);
     }
-    if (node.op == Op::index_add && builder_.type(operands[1]).rank() == 0) OneRow(node, operands);
-    if (node.op == Op::index_add && !IsZero(g_, g_.operands(id)[0])) {
-      map_[{id, 0}] = AddOntoBase(node, operands);
-      return;
-    }
-    const ValueId first = builder_.Add(node.op, operands, node.attrs);
-    for (uint32_t r = 0; r < node.results.size(); ++r) map_[{id, r}] = {first.node, r};
   }
 
   // A single index as a list of one: the source gains a dim of extent 1.
-  void OneRow(const Node& node, std::vector<ValueId>& operands) {
-    Shape shape = builder_.type(operands[2]).shape;
+  void OneRow(const Node& node) {
+    Shape shape = builder_.type(operands_[2]).shape;
     shape.insert(shape.begin() + node.attrs.Int("axis"), 1);
-    operands[1] = builder_.Reshape(operands[1], {1});
-    operands[2] = builder_.Reshape(operands[2], std::move(shape));
+    operands_[1] = builder_.Reshape(operands_[1], {1});
+    operands_[2] = builder_.Reshape(operands_[2], std::move(shape));
   }
 
   // base + index_add(0, index, src), as one accumulate.
-  ValueId AddOntoBase(const Node& node, const std::vector<ValueId>& operands) {
-    const TensorType type = builder_.type(operands[0]);
+  ValueId AddOntoBase(const Node& node) {
+    const TensorType type = builder_.type(operands_[0]);
     const ValueId zero = builder_.Full(0, type.dtype, type.shape);
-    const ValueId added = builder_.Add(Op::index_add, {zero, operands[1], operands[2]}, node.attrs);
-    return builder_.Add(Op::accumulate, {operands[0], added},
+    const ValueId added = builder_.Add(Op::index_add, {zero, operands_[1], operands_[2]}, node.attrs);
+    return builder_.Add(Op::accumulate, {operands_[0], added},
                         {{"shape", type.shape},
                          {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
   }
 
   ValueId CopyOf(ValueId old) {
     auto [at, added] = copies_.try_emplace(old);
-    if (added) at->second = builder_.Add(Op::copy, {map_.at(old)});
+    if (added) at->second = builder_.Add(Op::copy, {rewriter_.New(old)});
     return at->second;
   }
 
   const BackwardGraph& g_;
   const Repairs& repairs_;
-  GraphBuilder builder_;
-  absl::flat_hash_map<ValueId, ValueId> map_, copies_;
+  Rewriter rewriter_;
+  GraphBuilder& builder_;
+  absl::flat_hash_map<ValueId, ValueId> copies_;
+  std::vector<ValueId> operands_;  // of the node that is rebuilt
 };
 
 bool NeedsScatterRepair(const BackwardGraph& g) {

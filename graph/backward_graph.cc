@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "graph/boost_graph.h"
 #include "graph/malformations.h"
 #include "graph/node_rules.h"
 #include "graph/status.h"
@@ -16,6 +15,7 @@ std::shared_ptr<const GraphStorage> EmptyStorage() {
   static const auto& empty = *[] {
     auto storage = std::make_shared<GraphStorage>();
     storage->operand_begin = storage->use_begin = storage->value_begin = {0};
+    storage->origins = std::make_shared<const std::vector<Origin>>();
     return new std::shared_ptr<const GraphStorage>(std::move(storage));
   }();
   return empty;
@@ -62,6 +62,7 @@ absl::Status VerifyOutput(const BackwardGraph& graph, const GraphOutput& output)
 }
 
 bool SameNode(const Node& a, const Node& b) {
+  if (&a == &b) return true;
   if (a.op != b.op || a.origin != b.origin || a.results != b.results || a.attrs != b.attrs) {
     return false;
   }
@@ -73,36 +74,9 @@ bool SameNode(const Node& a, const Node& b) {
 
 BackwardGraph::BackwardGraph() : storage_(EmptyStorage()) {}
 
-size_t BackwardGraph::num_nodes() const { return storage_->operand_begin.size() - 1; }
-
-const Node& BackwardGraph::node(NodeId id) const { return storage_->adjacency[Index(id)]; }
-
-absl::Span<const ValueId> BackwardGraph::operands(NodeId id) const {
-  const uint32_t begin = storage_->operand_begin[Index(id)];
-  const uint32_t end = storage_->operand_begin[Index(id) + 1];
-  return absl::MakeConstSpan(storage_->operands).subspan(begin, end - begin);
-}
-
-absl::Span<const Use> BackwardGraph::uses(NodeId id) const {
-  const uint32_t begin = storage_->use_begin[Index(id)];
-  const uint32_t end = storage_->use_begin[Index(id) + 1];
-  return absl::MakeConstSpan(storage_->uses).subspan(begin, end - begin);
-}
-
-absl::Span<const GraphOutput> BackwardGraph::outputs() const { return storage_->outputs; }
-absl::Span<const Origin> BackwardGraph::origins() const { return storage_->origins; }
-
 const Origin* BackwardGraph::origin(NodeId id) const {
   const int index = node(id).origin;
-  return index < 0 ? nullptr : &storage_->origins[index];
-}
-
-const std::string& BackwardGraph::name() const { return storage_->name; }
-const Numerics& BackwardGraph::numerics() const { return storage_->numerics; }
-size_t BackwardGraph::num_values() const { return storage_->value_begin.back(); }
-
-size_t BackwardGraph::value_index(ValueId v) const {
-  return storage_->value_begin[Index(v.node)] + v.result;
+  return index < 0 ? nullptr : &(*storage_->origins)[index];
 }
 
 absl::Status BackwardGraph::Verify() const {
@@ -123,7 +97,7 @@ bool operator==(const BackwardGraph& a, const BackwardGraph& b) {
   if (a.storage_ == b.storage_) return true;
   const GraphStorage &x = *a.storage_, &y = *b.storage_;
   if (x.name != y.name || x.operand_begin != y.operand_begin || x.operands != y.operands ||
-      x.outputs != y.outputs || x.origins != y.origins || x.numerics != y.numerics) {
+      x.outputs != y.outputs || *x.origins != *y.origins || x.numerics != y.numerics) {
     return false;
   }
   for (uint32_t i = 0; i < a.num_nodes(); ++i) {

@@ -1,8 +1,9 @@
 // The backward graph: the one IR of the library. A value, immutable once built.
 //
-// Storage is a Boost.Graph adjacency_list (see boost_graph.h, the one header that includes Boost);
-// operand and use lists are laid out beside it for walking. A pass reads one graph and builds
-// another; nothing is ever removed or edited in place, so ids stay dense.
+// Storage is flat: nodes, operands and uses lie in vectors in id order, which is what walks need.
+// boost_graph.h makes it a graph of Boost.Graph's concepts, for the algorithms. A pass reads one
+// graph and builds another; nothing is ever removed or edited in place, so ids stay dense. Graphs
+// share the nodes that a pass left as they were.
 //
 // Invariants, named in the messages of Verify():
 //   G1  an operand's node has a smaller id than its user, so id order is a topological order
@@ -93,6 +94,7 @@ struct Origin {
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
+// What a node computes, without its place in a graph. Never changed once a graph holds it.
 struct Node {
   Op op = Op::input;
   std::vector<TensorType> results;
@@ -116,41 +118,66 @@ struct Numerics {
   friend bool operator==(const Numerics&, const Numerics&) = default;
 };
 
-struct GraphStorage;  // boost_graph.h
+// What a graph holds; read it through BackwardGraph.
+struct GraphStorage {
+  std::string name;
+  std::vector<std::shared_ptr<const Node>> nodes;
+  // Operands of node i are operands[operand_begin[i] .. operand_begin[i + 1]); uses likewise.
+  std::vector<uint32_t> operand_begin;
+  std::vector<ValueId> operands;
+  std::vector<uint32_t> use_begin;
+  std::vector<Use> uses;
+  std::vector<uint32_t> value_begin;  // dense number of node i's first result; one more at the end
+  std::vector<GraphOutput> outputs;
+  std::shared_ptr<const std::vector<Origin>> origins;
+  Numerics numerics;
+};
 
 class BackwardGraph {
  public:
   BackwardGraph();  // empty
 
-  size_t num_nodes() const;
-  const Node& node(NodeId id) const;
+  size_t num_nodes() const { return storage_->nodes.size(); }
+  const Node& node(NodeId id) const { return *storage_->nodes[Index(id)]; }
+  const std::shared_ptr<const Node>& shared_node(NodeId id) const {
+    return storage_->nodes[Index(id)];
+  }
   Op op(NodeId id) const { return node(id).op; }
   Pattern pattern(NodeId id) const { return PatternOf(node(id).op); }
   const TensorType& type(ValueId v) const { return node(v.node).results[v.result]; }
   const TensorType& type(NodeId id) const { return node(id).results[0]; }
   // Operands in order; uses in the order of the users' ids.
-  absl::Span<const ValueId> operands(NodeId id) const;
-  absl::Span<const Use> uses(NodeId id) const;
+  absl::Span<const ValueId> operands(NodeId id) const {
+    return Row(storage_->operands, storage_->operand_begin, id);
+  }
+  absl::Span<const Use> uses(NodeId id) const {
+    return Row(storage_->uses, storage_->use_begin, id);
+  }
 
-  absl::Span<const GraphOutput> outputs() const;
-  absl::Span<const Origin> origins() const;
+  absl::Span<const GraphOutput> outputs() const { return storage_->outputs; }
+  absl::Span<const Origin> origins() const { return *storage_->origins; }
   const Origin* origin(NodeId id) const;  // nullptr if none
-  const std::string& name() const;
-  const Numerics& numerics() const;
+  const std::string& name() const { return storage_->name; }
+  const Numerics& numerics() const { return storage_->numerics; }
 
   // Values have dense numbers: node by node, result by result.
-  size_t num_values() const;
-  size_t value_index(ValueId v) const;
+  size_t num_values() const { return storage_->value_begin.back(); }
+  size_t value_index(ValueId v) const { return storage_->value_begin[Index(v.node)] + v.result; }
+  size_t num_operands() const { return storage_->operands.size(); }  // of all nodes together
 
   // OK, or the first broken invariant: "G3: node %12 (mul): ...".
   absl::Status Verify() const;
-
-  const GraphStorage& storage() const { return *storage_; }  // for Boost.Graph algorithms
 
   friend bool operator==(const BackwardGraph& a, const BackwardGraph& b);  // structural
 
  private:
   friend class GraphBuilder;
+  template <typename T>
+  static absl::Span<const T> Row(const std::vector<T>& all, const std::vector<uint32_t>& begin,
+                                 NodeId id) {
+    const uint32_t first = begin[Index(id)];
+    return {all.data() + first, begin[Index(id) + 1] - first};
+  }
   std::shared_ptr<const GraphStorage> storage_;
 };
 
@@ -168,6 +195,9 @@ class GraphBuilder {
   // The same for nodes that come with their types (files): they must equal the inferred ones.
   absl::StatusOr<NodeId> AddNode(Op op, absl::Span<const ValueId> operands, Attrs attrs,
                                  absl::Span<const TensorType> declared);
+  // For passes: the very node of another graph with the same table of origins, not inferred again.
+  // Its operands must have the types that they had there.
+  NodeId AddShared(std::shared_ptr<const Node> node, absl::Span<const ValueId> operands);
   void Output(ValueId value, std::string name, std::vector<int64_t> strides = {});
   void AbsentOutput(std::string name);
 
@@ -182,12 +212,14 @@ class GraphBuilder {
 
   // Origin of the nodes added from here on; nullopt: none. Equal origins are stored once.
   void SetOrigin(std::optional<Origin> origin);
-  // The same for passes and files, which carry a whole table over: AddOrigin appends without
-  // looking for an equal one, SetOriginIndex chooses by place in the table, -1: none.
+  // The same for passes and files, which carry a whole table over: ShareOrigins takes another
+  // graph's, before any origin is added; AddOrigin appends without looking for an equal one,
+  // SetOriginIndex chooses by place in the table, -1: none.
+  void ShareOrigins(const BackwardGraph& graph);
   int AddOrigin(Origin origin);
   void SetOriginIndex(int index);
   void SetNumerics(Numerics numerics);
-  void Reserve(size_t num_nodes);  // room for so many, when the count is known
+  void Reserve(size_t num_nodes, size_t num_operands = 0);  // room, when the counts are known
   const TensorType& type(ValueId v) const;
   bool HasValue(ValueId v) const;
   size_t num_nodes() const;

@@ -1,5 +1,8 @@
 #include "graph/cast_pairs.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "graph/rounding.h"
 
 namespace retrograd {
@@ -33,43 +36,58 @@ std::vector<bool> DecisionsDepend(const BackwardGraph& graph) {
   return depends;
 }
 
-// Whether every use of the node, through views, widens to at least `source`.
-bool OnlyWidened(const BackwardGraph& graph, NodeId id, DType source,
-                 const std::vector<bool>& is_output) {
-  if (is_output[Index(id)] || graph.uses(id).empty()) return false;
-  const DType narrow = graph.type(id).dtype;
-  for (const Use& use : graph.uses(id)) {
-    const Node& user = graph.node(use.user);
-    if (user.op == Op::cast) {
-      const DType to = user.results[0].dtype;
-      if (!IsFloat(to) || SizeBytes(to) < SizeBytes(source)) return false;
-      continue;
-    }
-    if (PatternOf(user.op) != Pattern::kView) return false;
-    const double fill = user.attrs.Float("value");
-    if (user.op == Op::pad && RoundTo(narrow, fill) != fill) return false;
-    if (!OnlyWidened(graph, use.user, source, is_output)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::vector<bool> DroppableCasts(const BackwardGraph& graph) {
-  const std::vector<bool> decisions = DecisionsDepend(graph);
+// By node: the size in bytes of the narrowest dtype that any use, through views, widens it to; 0
+// where some use is no widening, where it is an output and where nothing uses it.
+std::vector<int8_t> NarrowestWidening(const BackwardGraph& graph) {
   std::vector<bool> is_output(graph.num_nodes());
   for (const GraphOutput& output : graph.outputs()) {
     if (output.value.has_value()) is_output[Index(output.value->node)] = true;
   }
-  std::vector<bool> droppable(graph.num_nodes());
+  std::vector<int8_t> narrowest(graph.num_nodes());
+  const auto through = [&](const Use& use, DType dtype) -> int8_t {
+    const Node& user = graph.node(use.user);
+    if (user.op == Op::cast) {
+      const DType to = user.results[0].dtype;
+      return IsFloat(to) ? static_cast<int8_t>(SizeBytes(to)) : 0;
+    }
+    if (PatternOf(user.op) != Pattern::kView) return 0;
+    if (user.op == Op::pad) {
+      const double fill = user.attrs.Float("value");
+      if (RoundTo(dtype, fill) != fill) return 0;
+    }
+    return narrowest[Index(use.user)];
+  };
+  for (uint32_t i = static_cast<uint32_t>(graph.num_nodes()); i-- > 0;) {
+    const absl::Span<const Use> uses = graph.uses(NodeId{i});
+    if (is_output[i] || uses.empty()) continue;
+    const DType dtype = graph.type(NodeId{i}).dtype;
+    int8_t least = std::numeric_limits<int8_t>::max();
+    for (const Use& use : uses) {
+      if (least != 0) least = std::min(least, through(use, dtype));
+    }
+    narrowest[i] = least;
+  }
+  return narrowest;
+}
+
+}  // namespace
+
+std::vector<NodeId> DroppableCasts(const BackwardGraph& graph) {
+  std::vector<NodeId> narrowing;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};
-    if (graph.op(id) != Op::cast || decisions[i]) continue;
+    if (graph.op(id) != Op::cast) continue;
     const DType from = graph.type(graph.operands(id)[0]).dtype, to = graph.type(id).dtype;
-    if (!IsFloat(from) || !IsFloat(to) || SizeBytes(to) >= SizeBytes(from)) continue;
-    droppable[i] = OnlyWidened(graph, id, from, is_output);
+    if (IsFloat(from) && IsFloat(to) && SizeBytes(to) < SizeBytes(from)) narrowing.push_back(id);
   }
-  return droppable;
+  if (narrowing.empty()) return {};
+  const std::vector<bool> decisions = DecisionsDepend(graph);
+  const std::vector<int8_t> widened = NarrowestWidening(graph);
+  std::erase_if(narrowing, [&](NodeId id) {
+    const DType from = graph.type(graph.operands(id)[0]).dtype;
+    return decisions[Index(id)] || widened[Index(id)] < SizeBytes(from);
+  });
+  return narrowing;
 }
 
 }  // namespace retrograd

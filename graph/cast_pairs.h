@@ -8,8 +8,8 @@
 
 namespace retrograd {
 
-// By node id: true for the casts that can be left out.
-std::vector<bool> DroppableCasts(const BackwardGraph& graph);
+// The casts that can be left out, ascending.
+std::vector<NodeId> DroppableCasts(const BackwardGraph& graph);
 
 }  // namespace retrograd
 

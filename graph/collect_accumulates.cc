@@ -39,6 +39,7 @@ class Collector {
   }
 
   absl::StatusOr<BackwardGraph> Run() {
+    if (std::find(is_tree_.begin(), is_tree_.end(), true) == is_tree_.end()) return graph_;
     Rewriter rewriter(graph_);
     for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
       const NodeId id{i};

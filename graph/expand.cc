@@ -7,6 +7,13 @@
 namespace retrograd {
 namespace {
 
+bool HasComposites(const BackwardGraph& graph) {
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (graph.pattern(NodeId{i}) == Pattern::kComposite) return true;
+  }
+  return false;
+}
+
 absl::Status ExpandNode(Rewriter& rewriter, NodeId id, int64_t& instance) {
   const BackwardGraph& graph = rewriter.graph();
   GraphBuilder& builder = rewriter.builder();
@@ -38,6 +45,7 @@ absl::Status ExpandNode(Rewriter& rewriter, NodeId id, int64_t& instance) {
 }  // namespace
 
 absl::StatusOr<BackwardGraph> ExpandComposites(const BackwardGraph& graph) {
+  if (!HasComposites(graph)) return graph;
   Rewriter rewriter(graph);
   int64_t instance = 0;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {

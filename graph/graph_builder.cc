@@ -1,11 +1,10 @@
 // GraphBuilder: nodes collect in a plain vector, checked one by one; Build lays out the storage.
 #include <algorithm>
-#include <tuple>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "graph/backward_graph.h"
-#include "graph/boost_graph.h"
 #include "graph/malformations.h"
 #include "graph/node_rules.h"
 #include "graph/status.h"
@@ -14,9 +13,26 @@
 namespace retrograd {
 namespace {
 
-using OriginKey = std::tuple<std::string, int64_t, std::string, std::string, bool>;
-
-OriginKey Key(const Origin& o) { return {o.op, o.instance, o.module_path, o.source, o.recomputed}; }
+// Places in a table of origins, hashed and compared as the origins that lie there, so that an
+// origin is found without a copy of it.
+struct OriginHash {
+  using is_transparent = void;
+  const std::vector<Origin>* table;
+  size_t operator()(const Origin& o) const {
+    return absl::HashOf(o.op, o.instance, o.module_path, o.source, o.recomputed);
+  }
+  size_t operator()(int place) const { return (*this)((*table)[place]); }
+};
+struct OriginEqual {
+  using is_transparent = void;
+  const std::vector<Origin>* table;
+  const Origin& At(const Origin& o) const { return o; }
+  const Origin& At(int place) const { return (*table)[place]; }
+  template <typename A, typename B>
+  bool operator()(const A& a, const B& b) const {
+    return At(a) == At(b);
+  }
+};
 
 const TensorType& NoType() {
   static const auto& type = *new TensorType;
@@ -43,12 +59,15 @@ void LayOutUses(GraphStorage& storage, size_t num_nodes) {
 
 struct GraphBuilder::Impl {
   std::string name;
-  std::vector<Node> nodes;
+  std::vector<std::shared_ptr<const Node>> nodes;
   std::vector<uint32_t> operand_begin = {0};
   std::vector<ValueId> operands;
   std::vector<GraphOutput> outputs;
-  std::vector<Origin> origins;
-  absl::flat_hash_map<OriginKey, int> origin_index;
+  // One table of origins: another graph's until one is added, then the builder's own.
+  std::shared_ptr<const std::vector<Origin>> shared_origins;
+  std::vector<Origin> own_origins;
+  absl::flat_hash_set<int, OriginHash, OriginEqual> origin_index{
+      0, OriginHash{&own_origins}, OriginEqual{&own_origins}};
   int origin = -1;  // of the nodes to come
   Numerics numerics;
   absl::Status status;
@@ -57,11 +76,19 @@ struct GraphBuilder::Impl {
   absl::Status CheckOperands(absl::Span<const ValueId> values);
   absl::StatusOr<NodeId> Append(Op op, absl::Span<const ValueId> values, Attrs attrs,
                                 const absl::Span<const TensorType>* declared);
+  NodeId Push(std::shared_ptr<const Node> node, absl::Span<const ValueId> values);
+  const std::vector<Origin>& Origins() const {
+    return shared_origins != nullptr ? *shared_origins : own_origins;
+  }
+  std::vector<Origin>& OwnOrigins() {
+    if (shared_origins != nullptr) own_origins = *std::exchange(shared_origins, nullptr);
+    return own_origins;
+  }
   void Fail(absl::Status error) {
     if (status.ok()) status = std::move(error);
   }
   bool Exists(ValueId v) const {
-    return Index(v.node) < nodes.size() && v.result < nodes[Index(v.node)].results.size();
+    return Index(v.node) < nodes.size() && v.result < nodes[Index(v.node)]->results.size();
   }
 };
 
@@ -79,7 +106,7 @@ absl::Status GraphBuilder::Impl::CheckOperands(absl::Span<const ValueId> values)
           Malformation::kForwardOperand,
           absl::StrCat("operand ", i, " is %", Index(v.node), ", which does not come before it"));
     }
-    const std::vector<TensorType>& results = nodes[Index(v.node)].results;
+    const std::vector<TensorType>& results = nodes[Index(v.node)]->results;
     if (v.result >= results.size()) {
       return Malformed(Malformation::kOperandResult,
                        absl::StrCat("operand ", i, " is result ", v.result, " of %", Index(v.node),
@@ -113,11 +140,16 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
                                     " and inferred as ", inferred[i].Print()));
     }
   }
-  Node node;
-  node.op = op;
-  node.results = std::move(inferred);
-  node.attrs = std::move(attrs);
-  node.origin = origin;
+  auto node = std::make_shared<Node>();
+  node->op = op;
+  node->results = std::move(inferred);
+  node->attrs = std::move(attrs);
+  node->origin = origin;
+  return Push(std::move(node), values);
+}
+
+NodeId GraphBuilder::Impl::Push(std::shared_ptr<const Node> node,
+                                absl::Span<const ValueId> values) {
   nodes.push_back(std::move(node));
   operands.insert(operands.end(), values.begin(), values.end());
   operand_begin.push_back(static_cast<uint32_t>(operands.size()));
@@ -139,14 +171,12 @@ ValueId GraphBuilder::Input(TensorType type, InputInfo info) {
     impl_->Fail(At(NodeName(impl_->nodes.size(), "input"), status));
     return {};
   }
-  Node node;
-  node.op = Op::input;
-  node.results.push_back(std::move(type));
-  node.origin = impl_->origin;
-  node.input = std::make_shared<const InputInfo>(std::move(info));
-  impl_->nodes.push_back(std::move(node));
-  impl_->operand_begin.push_back(static_cast<uint32_t>(impl_->operands.size()));
-  return {NodeId{static_cast<uint32_t>(impl_->nodes.size()) - 1}, 0};
+  auto node = std::make_shared<Node>();
+  node->op = Op::input;
+  node->results.push_back(std::move(type));
+  node->origin = impl_->origin;
+  node->input = std::make_shared<const InputInfo>(std::move(info));
+  return {impl_->Push(std::move(node), {}), 0};
 }
 
 ValueId GraphBuilder::Add(Op op, absl::Span<const ValueId> operands, Attrs attrs) {
@@ -164,6 +194,15 @@ absl::StatusOr<NodeId> GraphBuilder::AddNode(Op op, absl::Span<const ValueId> op
   if (!id.ok()) impl_->Fail(At(NodeName(impl_->nodes.size(), Name(op)), id.status()));
   RG_RETURN_IF_ERROR(impl_->status);
   return id;
+}
+
+NodeId GraphBuilder::AddShared(std::shared_ptr<const Node> node,
+                               absl::Span<const ValueId> operands) {
+  if (!impl_->status.ok()) return {};
+  absl::Status status = impl_->CheckOperands(operands);
+  if (status.ok()) return impl_->Push(std::move(node), operands);
+  impl_->Fail(At(NodeName(impl_->nodes.size(), Name(node->op)), status));
+  return {};
 }
 
 void GraphBuilder::Output(ValueId value, std::string name, std::vector<int64_t> strides) {
@@ -217,23 +256,30 @@ ValueId GraphBuilder::MatMul(ValueId a, ValueId b) { return Add(Op::matmul, {a, 
 void GraphBuilder::SetOrigin(std::optional<Origin> origin) {
   impl_->origin = -1;
   if (!origin.has_value()) return;
-  auto [it, added] = impl_->origin_index.try_emplace(Key(*origin), impl_->origins.size());
-  impl_->origin = it->second;
-  if (added) AddOrigin(*std::move(origin));
+  RG_CHECK(impl_->shared_origins == nullptr);
+  const auto found = impl_->origin_index.find(*origin);
+  impl_->origin = found != impl_->origin_index.end() ? *found : AddOrigin(*std::move(origin));
+  impl_->origin_index.insert(impl_->origin);
+}
+
+void GraphBuilder::ShareOrigins(const BackwardGraph& graph) {
+  RG_CHECK(impl_->Origins().empty());
+  impl_->shared_origins = graph.storage_->origins;
 }
 
 int GraphBuilder::AddOrigin(Origin origin) {
-  impl_->Fail(At(absl::StrCat("origin ", impl_->origins.size()), CheckOrigin(origin)));
-  impl_->origins.push_back(std::move(origin));
-  return static_cast<int>(impl_->origins.size()) - 1;
+  impl_->Fail(At(absl::StrCat("origin ", impl_->Origins().size()), CheckOrigin(origin)));
+  std::vector<Origin>& origins = impl_->OwnOrigins();
+  origins.push_back(std::move(origin));
+  return static_cast<int>(origins.size()) - 1;
 }
 
 void GraphBuilder::SetOriginIndex(int index) {
-  if (index < -1 || index >= static_cast<int>(impl_->origins.size())) {
-    impl_->Fail(At(
-        absl::StrCat("node %", impl_->nodes.size()),
-        Malformed(Malformation::kOriginIndex, absl::StrCat("origin ", index, " is not among the ",
-                                                           impl_->origins.size(), " origins"))));
+  if (index < -1 || index >= static_cast<int>(impl_->Origins().size())) {
+    impl_->Fail(At(absl::StrCat("node %", impl_->nodes.size()),
+                   Malformed(Malformation::kOriginIndex,
+                             absl::StrCat("origin ", index, " is not among the ",
+                                          impl_->Origins().size(), " origins"))));
     return;
   }
   impl_->origin = index;
@@ -245,12 +291,13 @@ void GraphBuilder::SetNumerics(Numerics numerics) {
 }
 
 const TensorType& GraphBuilder::type(ValueId v) const {
-  return impl_->Exists(v) ? impl_->nodes[Index(v.node)].results[v.result] : NoType();
+  return impl_->Exists(v) ? impl_->nodes[Index(v.node)]->results[v.result] : NoType();
 }
 
-void GraphBuilder::Reserve(size_t num_nodes) {
+void GraphBuilder::Reserve(size_t num_nodes, size_t num_operands) {
   impl_->nodes.reserve(num_nodes);
   impl_->operand_begin.reserve(num_nodes + 1);
+  impl_->operands.reserve(num_operands);
 }
 
 bool GraphBuilder::HasValue(ValueId v) const { return impl_->Exists(v); }
@@ -263,25 +310,19 @@ absl::StatusOr<BackwardGraph> GraphBuilder::Build() {
   auto storage = std::make_shared<GraphStorage>();
   const size_t num_nodes = impl->nodes.size();
   storage->name = std::move(impl->name);
+  storage->nodes = std::move(impl->nodes);
   storage->operand_begin = std::move(impl->operand_begin);
   storage->operands = std::move(impl->operands);
   storage->outputs = std::move(impl->outputs);
-  storage->origins = std::move(impl->origins);
+  storage->origins = impl->shared_origins != nullptr
+                         ? std::move(impl->shared_origins)
+                         : std::make_shared<const std::vector<Origin>>(std::move(impl->own_origins));
   storage->numerics = std::move(impl->numerics);
   LayOutUses(*storage, num_nodes);
-  storage->adjacency = Adjacency(num_nodes);
-  storage->value_begin.reserve(num_nodes + 1);
-  storage->value_begin.push_back(0);
-  for (uint32_t i = 0; i < num_nodes; ++i) {
-    Node& node = impl->nodes[i];
-    storage->value_begin.push_back(storage->value_begin.back() +
-                                   static_cast<uint32_t>(node.results.size()));
-    storage->adjacency[i] = std::move(node);
-    for (uint32_t j = storage->operand_begin[i]; j < storage->operand_begin[i + 1]; ++j) {
-      const ValueId v = storage->operands[j];
-      boost::add_edge(Index(v.node), i, OperandEdge{v.result, j - storage->operand_begin[i]},
-                      storage->adjacency);
-    }
+  storage->value_begin.resize(num_nodes + 1);
+  for (size_t i = 0; i < num_nodes; ++i) {
+    storage->value_begin[i + 1] =
+        storage->value_begin[i] + static_cast<uint32_t>(storage->nodes[i]->results.size());
   }
   BackwardGraph graph;
   graph.storage_ = std::move(storage);

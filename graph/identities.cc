@@ -8,11 +8,15 @@
 namespace retrograd {
 namespace {
 
-bool IsFull(const NodeRecord& node, double value) {
+bool IsFull(const NodeView& node, double value) {
   return node.op == Op::full && node.attrs.Float("value") == value;
 }
 
-NodeRecord Full(double value, const TensorType& type) {
+std::vector<ValueId> ToVector(absl::Span<const ValueId> values) {
+  return {values.begin(), values.end()};
+}
+
+NewNode Full(double value, const TensorType& type) {
   return {Op::full,
           {},
           {{"dtype", std::string(Name(type.dtype))}, {"shape", type.shape}, {"value", value}}};
@@ -21,7 +25,7 @@ NodeRecord Full(double value, const TensorType& type) {
 // --- views ---------------------------------------------------------------------------------------
 
 // A view that leaves the tensor as it is.
-bool IsIdentityView(const NodeRecord& node, const TensorType& x, const TensorType& result) {
+bool IsIdentityView(const NodeView& node, const TensorType& x, const TensorType& result) {
   switch (node.op) {
     case Op::reshape:
     case Op::expand: return x.shape == result.shape;
@@ -37,21 +41,21 @@ bool IsIdentityView(const NodeRecord& node, const TensorType& x, const TensorTyp
   }
 }
 
-Simpler SimplifyView(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+Simpler SimplifyView(const NodeView& node, const TensorType& result, const ValueView& values) {
   const ValueId x = node.operands[0];
-  const NodeRecord& from = values.producer(x);
+  const NodeView from = values.producer(x);
   if (IsIdentityView(node, values.type(x), result)) return x;
   if (from.op == Op::full && node.op != Op::pad) return Full(from.attrs.Float("value"), result);
   if (from.op != node.op) return {};
   if (node.op == Op::reshape || node.op == Op::expand) {
-    return NodeRecord{node.op, from.operands, node.attrs};
+    return NewNode{node.op, ToVector(from.operands), node.attrs};
   }
   if (node.op == Op::permute) {
     const absl::Span<const int64_t> outer = node.attrs.Ints("perm"),
                                     inner = from.attrs.Ints("perm");
     std::vector<int64_t> perm;
     for (int64_t axis : outer) perm.push_back(inner[axis]);
-    return NodeRecord{Op::permute, from.operands, {{"perm", std::move(perm)}}};
+    return NewNode{Op::permute, ToVector(from.operands), {{"perm", std::move(perm)}}};
   }
   return {};
 }
@@ -65,14 +69,14 @@ bool Holds(DType wide, DType narrow) {
   return SizeBytes(wide) > SizeBytes(narrow);  // bf16 and fp16 do not hold each other
 }
 
-Simpler SimplifyCast(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+Simpler SimplifyCast(const NodeView& node, const TensorType& result, const ValueView& values) {
   const ValueId x = node.operands[0];
-  const NodeRecord& from = values.producer(x);
+  const NodeView from = values.producer(x);
   if (values.type(x).dtype == result.dtype) return x;
   if (from.op == Op::full) return Full(RoundTo(result.dtype, from.attrs.Float("value")), result);
   // A widening before another cast changes nothing.
   if (from.op == Op::cast && Holds(values.type(x).dtype, values.type(from.operands[0]).dtype)) {
-    return NodeRecord{Op::cast, from.operands, node.attrs};
+    return NewNode{Op::cast, ToVector(from.operands), node.attrs};
   }
   return {};
 }
@@ -80,7 +84,7 @@ Simpler SimplifyCast(const NodeRecord& node, const TensorType& result, const Val
 // --- arithmetic ----------------------------------------------------------------------------------
 
 // The operand that the node equals because the other one is neutral.
-std::optional<ValueId> NeutralOperand(const NodeRecord& node, const ValueView& values) {
+std::optional<ValueId> NeutralOperand(const NodeView& node, const ValueView& values) {
   if (node.operands.size() != 2) return std::nullopt;
   const ValueId a = node.operands[0], b = node.operands[1];
   switch (node.op) {
@@ -104,12 +108,12 @@ std::optional<ValueId> NeutralOperand(const NodeRecord& node, const ValueView& v
 }
 
 // A pointwise op whose operands are all constants.
-Simpler Fold(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+Simpler Fold(const NodeView& node, const TensorType& result, const ValueView& values) {
   const OpInfo& info = Info(node.op);
   if (info.reference == nullptr || node.operands.empty() || node.op == Op::copy) return {};
   double args[4];
   for (size_t i = 0; i < node.operands.size(); ++i) {
-    const NodeRecord& from = values.producer(node.operands[i]);
+    const NodeView from = values.producer(node.operands[i]);
     if (from.op != Op::full) return {};
     args[i] = from.attrs.Float("value");
     if (info.type_rule == TypeRule::kCompare || !IsFloat(values.type(node.operands[i]).dtype)) {
@@ -122,7 +126,7 @@ Simpler Fold(const NodeRecord& node, const TensorType& result, const ValueView& 
   return Full(value, result);
 }
 
-Simpler SimplifyPointwise(const NodeRecord& node, const TensorType& result,
+Simpler SimplifyPointwise(const NodeView& node, const TensorType& result,
                           const ValueView& values) {
   if (node.op == Op::cast) return SimplifyCast(node, result, values);
   const std::optional<ValueId> same = NeutralOperand(node, values);
@@ -134,17 +138,17 @@ Simpler SimplifyPointwise(const NodeRecord& node, const TensorType& result,
 }
 
 // A reduction over extents of 1 is a reshape.
-Simpler SimplifyReduction(const NodeRecord& node, const TensorType& result,
+Simpler SimplifyReduction(const NodeView& node, const TensorType& result,
                           const ValueView& values) {
   const Shape& shape = values.type(node.operands[0]).shape;
   const absl::Span<const int64_t> axes = node.attrs.Ints("axes");
   if (!std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return shape[a] == 1; })) return {};
-  return NodeRecord{Op::reshape, node.operands, {{"shape", result.shape}}};
+  return NewNode{Op::reshape, ToVector(node.operands), {{"shape", result.shape}}};
 }
 
 }  // namespace
 
-Simpler SimplifyOnce(const NodeRecord& node, const TensorType& result, const ValueView& values) {
+Simpler SimplifyOnce(const NodeView& node, const TensorType& result, const ValueView& values) {
   switch (PatternOf(node.op)) {
     case Pattern::kPointwise: return SimplifyPointwise(node, result, values);
     case Pattern::kReduction: return SimplifyReduction(node, result, values);

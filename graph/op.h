@@ -84,7 +84,12 @@ struct OpInfo {
 
 const OpInfo& Info(Op op);
 inline absl::string_view Name(Op op) { return Info(op).name; }
-inline Pattern PatternOf(Op op) { return Info(op).pattern; }
+inline constexpr Pattern kPatterns[] = {
+#define RG_OP(NAME, MIN, MAX, PATTERN, ...) Pattern::PATTERN,
+#include "graph/ops.def"
+#undef RG_OP
+};
+inline Pattern PatternOf(Op op) { return kPatterns[static_cast<int>(op)]; }
 std::optional<Op> OpByName(absl::string_view name);
 std::string NearOpNames(absl::string_view name);  // "mul, div", for error messages; may be empty
 absl::Span<const OpInfo> AllOps();

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/container/flat_hash_map.h"
 #include "graph/accumulate.h"
 #include "graph/rewriter.h"
 #include "graph/status.h"
@@ -16,8 +15,10 @@ struct Step {
 };
 
 struct Chain {
+  NodeId accumulate{};
   std::optional<uint32_t> first_writer;  // operand that starts the sum; nullopt: zeros
   std::vector<Step> steps;
+  ValueId sum;  // of the new graph: the sum so far
 };
 
 class Orderer {
@@ -26,7 +27,9 @@ class Orderer {
       : graph_(graph),
         first_writer_(first_writer),
         rewriter_(graph),
-        available_(graph.num_nodes()) {
+        available_(graph.num_nodes()),
+        first_due_(graph.num_nodes(), kNone),
+        is_chain_(graph.num_nodes()) {
     for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
       // A view is there when its source is.
       const NodeId id{i};
@@ -39,9 +42,11 @@ class Orderer {
     for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
       if (graph_.pattern(NodeId{i}) == Pattern::kAccumulate) PlanChain(NodeId{i});
     }
+    if (chains_.empty()) return graph_;
+    LinkDue();
     for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
       const NodeId id{i};
-      if (!chains_.contains(i)) rewriter_.Copy(id);
+      if (!is_chain_[i]) rewriter_.Copy(id);
       // A step of a chain stands right behind the last contribution that it adds.
       EmitSteps(i);
       RG_RETURN_IF_ERROR(rewriter_.builder().status());
@@ -82,27 +87,38 @@ class Orderer {
       }
     }
     if (!step.terms.empty()) chain.steps.push_back(step);
-    for (size_t s = 0; s < chain.steps.size(); ++s) {
-      due_[chain.steps[s].ready].push_back({id, s});
+    chain.accumulate = id;
+    is_chain_[Index(id)] = true;
+    chains_.push_back(std::move(chain));
+  }
+
+  // Strings the steps that become ready at one node together, in the order of their chains.
+  void LinkDue() {
+    for (uint32_t c = static_cast<uint32_t>(chains_.size()); c-- > 0;) {
+      for (uint32_t s = static_cast<uint32_t>(chains_[c].steps.size()); s-- > 0;) {
+        uint32_t& first = first_due_[chains_[c].steps[s].ready];
+        due_.push_back({c, s, first});
+        first = static_cast<uint32_t>(due_.size()) - 1;
+      }
     }
-    chains_.emplace(Index(id), std::move(chain));
   }
 
   void EmitSteps(uint32_t ready) {
-    auto due = due_.find(ready);
-    if (due == due_.end()) return;
-    for (const auto& [id, s] : due->second) EmitStep(id, chains_.at(Index(id)), s);
+    for (uint32_t at = first_due_[ready]; at != kNone; at = due_[at].next) {
+      EmitStep(chains_[due_[at].chain], due_[at].step);
+    }
   }
 
-  void EmitStep(NodeId id, const Chain& chain, size_t s) {
+  void EmitStep(Chain& chain, size_t s) {
+    const NodeId id = chain.accumulate;
     rewriter_.UseOrigin(id);
     const Shape& shape = ShapeOf(id);
     if (s == 0) {
-      sums_[Index(id)] = chain.first_writer.has_value()
+      chain.sum = chain.first_writer.has_value()
                              ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
                              : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
     }
-    std::vector<ValueId> values = {sums_[Index(id)]};
+    std::vector<ValueId> values = {chain.sum};
     std::vector<int64_t> starts = chain.first_writer.has_value() && s == 0
                                       ? StartOf(id, *chain.first_writer)
                                       : std::vector<int64_t>(shape.size());
@@ -113,7 +129,7 @@ class Orderer {
     }
     const ValueId sum = rewriter_.builder().Add(Op::accumulate, values,
                                                 {{"shape", shape}, {"starts", std::move(starts)}});
-    sums_[Index(id)] = sum;
+    chain.sum = sum;
     if (s + 1 == chain.steps.size()) rewriter_.Set({id, 0}, sum);
   }
 
@@ -127,10 +143,17 @@ class Orderer {
   const BackwardGraph& graph_;
   const bool first_writer_;
   Rewriter rewriter_;
-  std::vector<uint32_t> available_;              // by node: id of the node that makes its elements
-  absl::flat_hash_map<uint32_t, Chain> chains_;  // by accumulate
-  absl::flat_hash_map<uint32_t, std::vector<std::pair<NodeId, size_t>>> due_;  // by Step::ready
-  absl::flat_hash_map<uint32_t, ValueId> sums_;  // by accumulate: the sum so far
+  std::vector<uint32_t> available_;  // by node: id of the node that makes its elements
+  std::vector<Chain> chains_;
+  // Lists of the steps that wait for one node.
+  struct Due {
+    uint32_t chain, step;
+    uint32_t next;  // place in due_, kNone: the last
+  };
+  static constexpr uint32_t kNone = 0xffffffff;
+  std::vector<Due> due_;
+  std::vector<uint32_t> first_due_;  // by node
+  std::vector<bool> is_chain_;       // by node: an accumulate that a chain replaces
 };
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace retrograd {
 Rewriter::Rewriter(const BackwardGraph& graph)
     : graph_(graph), builder_(graph.name()), new_(graph.num_values()) {
   builder_.SetNumerics(graph.numerics());
-  builder_.Reserve(graph.num_nodes());
-  for (const Origin& origin : graph.origins()) builder_.AddOrigin(origin);
+  builder_.Reserve(graph.num_nodes(), graph.num_operands());
+  builder_.ShareOrigins(graph);
 }
 
 ValueId Rewriter::New(ValueId old) const {
@@ -25,11 +25,34 @@ std::vector<ValueId> Rewriter::NewOperands(NodeId id) const {
 }
 
 void Rewriter::Copy(NodeId id) {
+  operands_.clear();
+  for (ValueId v : graph_.operands(id)) operands_.push_back(New(v));
+  CopyOver(id, operands_);
+}
+
+void Rewriter::CopyOver(NodeId id, absl::Span<const ValueId> operands) {
+  const Node& node = graph_.node(id);
+  const NodeId copy = TypesAreOld(id, operands)
+                          ? builder_.AddShared(graph_.shared_node(id), operands)
+                          : AddAnew(id, operands);
+  for (uint32_t r = 0; r < node.results.size(); ++r) Set({id, r}, {copy, r});
+}
+
+NodeId Rewriter::AddAnew(NodeId id, absl::Span<const ValueId> operands) {
   const Node& node = graph_.node(id);
   UseOrigin(id);
-  const ValueId first = node.input != nullptr ? builder_.Input(node.results[0], *node.input)
-                                              : builder_.Add(node.op, NewOperands(id), node.attrs);
-  for (uint32_t r = 0; r < node.results.size(); ++r) Set({id, r}, {first.node, r});
+  return builder_.Add(node.op, operands, node.attrs).node;
+}
+
+// Whether the new operands have the types that the old ones had; a shared type is seen at once.
+bool Rewriter::TypesAreOld(NodeId id, absl::Span<const ValueId> operands) const {
+  const absl::Span<const ValueId> old = graph_.operands(id);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const TensorType& now = builder_.type(operands[i]);
+    const TensorType& then = graph_.type(old[i]);
+    if (&now != &then && now != then) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<BackwardGraph> Rewriter::Finish() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "graph/backward_graph.h"
 
 namespace retrograd {
@@ -28,16 +29,23 @@ class Rewriter {
   // Nodes added from here on have the origin of this old node.
   void UseOrigin(NodeId id) { builder_.SetOriginIndex(graph_.node(id).origin); }
 
-  // Adds the node as it is, over the new operands, and sets its results.
+  // Adds the node as it is, over the new operands, and sets its results. Over operands of the old
+  // types the two graphs share the node.
   void Copy(NodeId id);
+  // The same over other operands.
+  void CopyOver(NodeId id, absl::Span<const ValueId> operands);
 
   // Outputs as before, then the new graph.
   absl::StatusOr<BackwardGraph> Finish();
 
  private:
+  bool TypesAreOld(NodeId id, absl::Span<const ValueId> operands) const;
+  NodeId AddAnew(NodeId id, absl::Span<const ValueId> operands);
+
   const BackwardGraph& graph_;
   GraphBuilder builder_;
   std::vector<std::optional<ValueId>> new_;  // by value index
+  std::vector<ValueId> operands_;            // scratch of Copy
 };
 
 }  // namespace retrograd

@@ -1,6 +1,11 @@
 // GraphBuilder, BackwardGraph and type inference.
 #include "graph/backward_graph.h"
 
+#include <algorithm>
+#include <boost/graph/dominator_tree.hpp>
+#include <boost/graph/graph_concepts.hpp>
+#include <boost/graph/topological_sort.hpp>
+
 #include "graph/boost_graph.h"
 #include "graph/structural_ops.h"
 #include "graph/text.h"
@@ -74,25 +79,57 @@ TEST_CASE("a composite's results are those of its expansion") {
   CHECK(g->type(ValueId{d.node, 2}).shape == Shape{8});
 }
 
-TEST_CASE("the Boost graph holds the edges of the operand lists, and ids ascend along them") {
+TEST_CASE("to Boost.Graph the edges are the operand lists, from both sides") {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     INFO("seed " << seed);
     const BackwardGraph g = RandomGraph(seed);
-    const Adjacency& adjacency = g.storage().adjacency;
-    size_t operands = 0;
-    for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-      operands += g.operands(NodeId{i}).size();
-      for (auto [e, end] = boost::in_edges(i, adjacency); e != end; ++e) {
-        const ValueId v = g.operands(NodeId{i})[adjacency[*e].operand];
-        CHECK(v == ValueId{NodeId{static_cast<uint32_t>(boost::source(*e, adjacency))},
-                           adjacency[*e].result});
-        CHECK(boost::source(*e, adjacency) < i);
+    std::vector<OperandEdge> in, out, expected;
+    for (auto [v, end] = vertices(g); v != end; ++v) {
+      const NodeId id{static_cast<uint32_t>(*v)};
+      for (uint32_t i = 0; i < g.operands(id).size(); ++i) {
+        const ValueId operand = g.operands(id)[i];
+        expected.push_back({Index(operand.node), *v, operand.result, i});
       }
-      CHECK(boost::in_degree(i, adjacency) == g.operands(NodeId{i}).size());
-      CHECK(boost::out_degree(i, adjacency) == g.uses(NodeId{i}).size());
+      for (auto [e, last] = in_edges(*v, g); e != last; ++e) in.push_back(*e);
+      for (auto [e, last] = out_edges(*v, g); e != last; ++e) out.push_back(*e);
+      CHECK(degree(*v, g) == g.operands(id).size() + g.uses(id).size());
     }
-    CHECK(boost::num_edges(adjacency) == operands);
+    CHECK(num_edges(g) == expected.size());
+    CHECK(in == expected);
+    std::sort(out.begin(), out.end());
+    std::sort(expected.begin(), expected.end());
+    CHECK(out == expected);
   }
+}
+
+TEST_CASE("Boost's algorithms run on a graph: topological sort and dominators") {
+  BOOST_CONCEPT_ASSERT((boost::BidirectionalGraphConcept<BackwardGraph>));
+  BOOST_CONCEPT_ASSERT((boost::VertexListGraphConcept<BackwardGraph>));
+  GraphBuilder b;
+  const ValueId x = b.Input({DType::kFp32, {4, 8}}, {});
+  const ValueId left = b.Add(Op::neg, {x});
+  const ValueId right = b.Add(Op::exp, {x});
+  const ValueId join = b.Add(Op::mul, {left, right});
+  const ValueId last = b.Sum(join, {0});
+  b.Output(last, "w");
+  const BackwardGraph g = *b.Build();
+
+  std::vector<size_t> order;
+  boost::topological_sort(g, std::back_inserter(order));  // users first
+  std::vector<size_t> place(g.num_nodes());
+  for (size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+  for (auto [v, end] = vertices(g); v != end; ++v) {
+    for (auto [e, done] = out_edges(*v, g); e != done; ++e) {
+      CHECK(place[target(*e, g)] < place[source(*e, g)]);
+    }
+  }
+
+  std::vector<size_t> dominator(g.num_nodes(), BoostTraits::null_vertex());
+  boost::lengauer_tarjan_dominator_tree(
+      g, size_t{Index(x.node)},
+      boost::make_iterator_property_map(dominator.begin(), get(boost::vertex_index, g)));
+  CHECK(dominator[Index(join.node)] == Index(x.node));  // two ways lead there
+  CHECK(dominator[Index(last.node)] == Index(join.node));
 }
 
 TEST_CASE("strides: inputs may repeat elements, outputs may not") {
