@@ -42,6 +42,10 @@ absl::Status CheckString(absl::string_view text, absl::string_view what) {
   }
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x20 && byte < 0x7F) {  // nearly all of nearly every string
+      ++i;
+      continue;
+    }
     const size_t length = Utf8Length(text.substr(i));
     // C0 controls and DEL; C1 controls are U+0080 to U+009F, the two bytes C2 80 to C2 9F.
     const bool control =

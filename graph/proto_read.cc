@@ -26,24 +26,19 @@ struct Frame {
   uint32_t num_outputs = 0;
 };
 
+// Reads into a message that may have been read into before: what it has allocated serves again.
 template <typename Message>
-absl::StatusOr<Message> ParseMessage(absl::string_view bytes) {
-  RG_RETURN_IF_ERROR(ScanMessage(*Message::descriptor(), bytes));
-  Message message;
+absl::Status ParseMessage(absl::string_view bytes, Message& message) {
+  static const MessageFields& fields = FieldsOf(*Message::descriptor());
+  RG_RETURN_IF_ERROR(ScanMessage(fields, bytes));
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Malformed(Malformation::kNotAGraph,
                      absl::StrCat("not a graph file: no ", Message::descriptor()->name()));
   }
-  return message;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Shape> ReadShape(const google::protobuf::RepeatedField<int64_t>& dims) {
-  Shape shape(dims.begin(), dims.end());
-  RG_RETURN_IF_ERROR(CheckShape(shape));
-  return shape;
-}
-
-absl::StatusOr<TensorType> ReadType(const v1::TensorType& type) {
+absl::Status ReadType(const v1::TensorType& type, TensorType& result) {
   const int dtype = static_cast<int>(type.dtype());
   if (dtype == v1::DTYPE_FP8_E4M3 || dtype == v1::DTYPE_FP8_E5M2) {
     return Malformed(Malformation::kReservedDType,
@@ -52,8 +47,9 @@ absl::StatusOr<TensorType> ReadType(const v1::TensorType& type) {
   if (dtype < v1::DTYPE_BOOL || dtype > v1::DTYPE_FP64) {
     return Malformed(Malformation::kUnknownDType, absl::StrCat("dtype ", dtype, " is unknown"));
   }
-  RG_ASSIGN_OR_RETURN(Shape shape, ReadShape(type.dims()));
-  return TensorType{static_cast<DType>(dtype), std::move(shape)};
+  result.dtype = static_cast<DType>(dtype);
+  result.shape.assign(type.dims().begin(), type.dims().end());
+  return CheckShape(result.shape);
 }
 
 absl::StatusOr<AttrValue> ReadValue(const v1::Attr& attr) {
@@ -190,7 +186,8 @@ class GraphReader {
     builder_->Reserve(frame_.num_nodes);
     RG_RETURN_IF_ERROR(
         ForEach(V1::kNumericsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
-          RG_ASSIGN_OR_RETURN(const v1::Numerics n, ParseMessage<v1::Numerics>(bytes));
+          v1::Numerics n;
+          RG_RETURN_IF_ERROR(ParseMessage(bytes, n));
           builder_->SetNumerics({n.allow_tf32(), n.allow_reduced_precision_reduction(),
                                  n.deterministic(), n.framework()});
           return absl::OkStatus();
@@ -198,28 +195,28 @@ class GraphReader {
     uint32_t index = 0;
     RG_RETURN_IF_ERROR(
         ForEach(V1::kOriginsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
-          absl::StatusOr<v1::Origin> origin = ParseMessage<v1::Origin>(bytes);
-          if (!origin.ok()) return At(absl::StrCat("origin ", index), origin.status());
+          absl::Status status = ParseMessage(bytes, origin_);
+          if (!status.ok()) return At(absl::StrCat("origin ", index), status);
           ++index;
-          builder_->AddOrigin(ReadOrigin(*origin));
+          builder_->AddOrigin(ReadOrigin(origin_));
           return absl::OkStatus();
         }));
     return builder_->status();
   }
 
   absl::Status ReadNode(uint32_t id, absl::string_view bytes) {
-    absl::StatusOr<v1::Node> node = ParseMessage<v1::Node>(bytes);
-    if (!node.ok()) return At(absl::StrCat("node %", id), node.status());
-    const std::optional<Op> op = OpByName(node->op());
-    absl::Status status = op.has_value() ? CheckNode(id, *node) : UnknownOp(node->op());
+    absl::Status status = ParseMessage(bytes, node_);
+    if (!status.ok()) return At(absl::StrCat("node %", id), status);
+    const std::optional<Op> op = OpByName(node_.op());
+    status = op.has_value() ? CheckNode(id, node_) : UnknownOp(node_.op());
     // The builder names the node itself.
     if (status.ok()) {
-      builder_->SetOriginIndex(static_cast<int>(node->origin()) - 1);
-      absl::StatusOr<PreparedNode> prepared = Prepare(*op, *node);
-      status = prepared.status();
-      if (status.ok()) return AddNode(*op, *std::move(prepared));
+      builder_->SetOriginIndex(static_cast<int>(node_.origin()) - 1);
+      absl::StatusOr<Attrs> attrs = Prepare(node_);
+      status = attrs.status();
+      if (status.ok()) return AddNode(*op, *std::move(attrs));
     }
-    return At(op.has_value() ? NodeName(id, node->op()) : absl::StrCat("node %", id), status);
+    return At(op.has_value() ? NodeName(id, node_.op()) : absl::StrCat("node %", id), status);
   }
 
   absl::Status UnknownOp(const std::string& name) {
@@ -265,44 +262,35 @@ class GraphReader {
     return absl::OkStatus();
   }
 
-  struct PreparedNode {
-    std::vector<ValueId> operands;
-    std::vector<TensorType> results;
-    Attrs attrs;
-    std::optional<InputInfo> input;
-  };
-
-  absl::StatusOr<PreparedNode> Prepare(Op op, const v1::Node& node) const {
-    PreparedNode prepared;
+  // Fills results_ and operands_; returns the attributes.
+  absl::StatusOr<Attrs> Prepare(const v1::Node& node) {
     if (node.results_size() > 8) {
       return Malformed(Malformation::kResultCount,
                        absl::StrCat(node.results_size(), " results; no op has so many"));
     }
-    for (const v1::TensorType& type : node.results()) {
-      RG_ASSIGN_OR_RETURN(TensorType result, ReadType(type));
-      prepared.results.push_back(std::move(result));
+    results_.resize(node.results_size());
+    for (int i = 0; i < node.results_size(); ++i) {
+      RG_RETURN_IF_ERROR(ReadType(node.results(i), results_[i]));
     }
-    RG_ASSIGN_OR_RETURN(prepared.attrs, ReadAttrs(node));
-    if (op == Op::input) prepared.input = ReadInput(node.input());
-    prepared.operands.reserve(node.operands_size());
-    for (const v1::Value& v : node.operands()) {
-      prepared.operands.push_back({NodeId{v.node()}, v.result()});
-    }
-    return prepared;
+    RG_ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs(node));
+    operands_.clear();
+    for (const v1::Value& v : node.operands()) operands_.push_back({NodeId{v.node()}, v.result()});
+    return attrs;
   }
 
-  absl::Status AddNode(Op op, PreparedNode node) {
-    if (node.input.has_value()) {
-      builder_->Input(std::move(node.results[0]), *std::move(node.input));
+  absl::Status AddNode(Op op, Attrs attrs) {
+    if (op == Op::input) {
+      builder_->Input(results_[0], ReadInput(node_.input()));
     } else {
       RG_RETURN_IF_ERROR(
-          builder_->AddNode(op, node.operands, std::move(node.attrs), node.results).status());
+          builder_->AddNode(op, operands_, std::move(attrs), results_).status());
     }
     return builder_->status();
   }
 
   absl::Status ReadOutput(absl::string_view bytes) {
-    RG_ASSIGN_OR_RETURN(const v1::Output output, ParseMessage<v1::Output>(bytes));
+    v1::Output output;
+    RG_RETURN_IF_ERROR(ParseMessage(bytes, output));
     if (output.kind_case() == v1::Output::kAbsent && output.absent()) {
       if (output.strides_size() != 0) {
         return Malformed(Malformation::kStrideRank, "an absent output has strides");
@@ -325,6 +313,11 @@ class GraphReader {
   absl::string_view bytes_;
   Frame frame_;
   std::unique_ptr<GraphBuilder> builder_;
+  // Read into again and again, so that most nodes allocate nothing but themselves.
+  v1::Origin origin_;
+  v1::Node node_;
+  std::vector<TensorType> results_;  // as declared
+  std::vector<ValueId> operands_;
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ absl::Status NotAGraph(absl::string_view what) {
   return Malformed(Malformation::kNotAGraph, absl::StrCat("not a graph file: ", what));
 }
 
-absl::Status ReadVarint(absl::string_view& bytes, uint64_t& value) {
+absl::Status ReadLongVarint(absl::string_view& bytes, uint64_t& value) {
   value = 0;
   for (int i = 0; i < 10; ++i) {
     if (static_cast<size_t>(i) == bytes.size()) {
@@ -36,7 +36,16 @@ absl::Status ReadVarint(absl::string_view& bytes, uint64_t& value) {
   return NotAGraph("a number has more than ten bytes");
 }
 
-absl::Status Take(absl::string_view& bytes, uint64_t length, absl::string_view& out) {
+inline absl::Status ReadVarint(absl::string_view& bytes, uint64_t& value) {
+  if (bytes.empty() || static_cast<unsigned char>(bytes[0]) >= 0x80) {
+    return ReadLongVarint(bytes, value);
+  }
+  value = static_cast<unsigned char>(bytes[0]);
+  bytes.remove_prefix(1);
+  return absl::OkStatus();
+}
+
+inline absl::Status Take(absl::string_view& bytes, uint64_t length, absl::string_view& out) {
   if (length > kMaxLength) {
     return Malformed(Malformation::kLengthClaim,
                      absl::StrCat("a field claims ", length, " bytes; a file has at most 2 GiB"));
@@ -61,14 +70,23 @@ int WireType(const FieldDescriptor& field) {
   }
 }
 
-absl::Status ScanPacked(const FieldDescriptor& field, absl::string_view payload, uint32_t& count) {
-  const uint32_t limit = field.name() == "dims" ? kMaxRank : kMaxIntsPerList;
+MessageFields::Kind KindOf(const FieldDescriptor& field) {
+  switch (field.type()) {
+    case FieldDescriptor::TYPE_STRING: return MessageFields::kString;
+    case FieldDescriptor::TYPE_MESSAGE: return MessageFields::kMessage;
+    default: return MessageFields::kNumber;
+  }
+}
+
+absl::Status ScanPacked(const MessageFields::Field& field, absl::string_view payload,
+                        uint32_t& count) {
   while (!payload.empty()) {
     uint64_t value;
     RG_RETURN_IF_ERROR(ReadVarint(payload, value));
-    if (++count > limit) {
-      return Malformed(limit == kMaxRank ? Malformation::kRankTooLarge : Malformation::kTooMany,
-                       absl::StrCat("field ", field.name(), " has more than ", limit, " numbers"));
+    if (++count > field.max_numbers) {
+      return Malformed(
+          field.max_numbers == kMaxRank ? Malformation::kRankTooLarge : Malformation::kTooMany,
+          absl::StrCat(field.what, " has more than ", field.max_numbers, " numbers"));
     }
   }
   return absl::OkStatus();
@@ -99,31 +117,48 @@ absl::Status ReadWireField(absl::string_view& bytes, WireField& field) {
   }
 }
 
-absl::Status ScanMessage(const Descriptor& descriptor, absl::string_view bytes) {
+const MessageFields& FieldsOf(const Descriptor& descriptor) {
+  auto* message = new MessageFields{descriptor.name(), {}};
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& from = *descriptor.field(i);
+    const auto number = static_cast<size_t>(from.number());
+    if (message->fields.size() <= number) message->fields.resize(number + 1);
+    MessageFields::Field& field = message->fields[number];
+    field.kind = KindOf(from);
+    field.wire_type = WireType(from);
+    field.packable = from.is_packable();
+    field.max_numbers = from.name() == "dims" ? kMaxRank : kMaxIntsPerList;
+    field.what = absl::StrCat("field ", from.full_name());
+    if (field.kind == MessageFields::kMessage) field.message = &FieldsOf(*from.message_type());
+  }
+  return *message;
+}
+
+absl::Status ScanMessage(const MessageFields& message, absl::string_view bytes) {
   uint32_t fields = 0;
-  uint32_t ints = 0;
+  uint32_t numbers = 0;
   while (!bytes.empty()) {
     WireField wire;
     RG_RETURN_IF_ERROR(ReadWireField(bytes, wire));
     if (++fields > kMaxFieldsPerMessage) {
-      return Malformed(Malformation::kTooMany,
-                       absl::StrCat("a ", descriptor.name(), " has more than ",
-                                    kMaxFieldsPerMessage, " fields"));
+      return Malformed(
+          Malformation::kTooMany,
+          absl::StrCat("a ", message.name, " has more than ", kMaxFieldsPerMessage, " fields"));
     }
-    const FieldDescriptor* field = descriptor.FindFieldByNumber(static_cast<int>(wire.number));
-    if (field == nullptr) continue;
-    if (field->is_packable() && wire.wire_type == 2) {
-      RG_RETURN_IF_ERROR(ScanPacked(*field, wire.payload, ints));
+    if (wire.number >= message.fields.size()) continue;
+    const MessageFields::Field& field = message.fields[wire.number];
+    if (field.kind == MessageFields::kUnknown) continue;
+    if (field.packable && wire.wire_type == 2) {
+      RG_RETURN_IF_ERROR(ScanPacked(field, wire.payload, numbers));
       continue;
     }
-    if (wire.wire_type != WireType(*field)) {
-      return NotAGraph(
-          absl::StrCat("field ", field->full_name(), " has wire type ", wire.wire_type));
+    if (wire.wire_type != field.wire_type) {
+      return NotAGraph(absl::StrCat(field.what, " has wire type ", wire.wire_type));
     }
-    if (field->type() == FieldDescriptor::TYPE_STRING) {
-      RG_RETURN_IF_ERROR(CheckString(wire.payload, absl::StrCat("field ", field->full_name())));
-    } else if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
-      RG_RETURN_IF_ERROR(ScanMessage(*field->message_type(), wire.payload));
+    if (field.kind == MessageFields::kString) {
+      RG_RETURN_IF_ERROR(CheckString(wire.payload, field.what));
+    } else if (field.kind == MessageFields::kMessage) {
+      RG_RETURN_IF_ERROR(ScanMessage(*field.message, wire.payload));
     }
   }
   return absl::OkStatus();

@@ -4,6 +4,8 @@
 #define RETROGRAD_GRAPH_PROTO_SCAN_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -29,9 +31,27 @@ absl::Status ReadWireField(absl::string_view& bytes, WireField& field);
 inline constexpr uint32_t kMaxFieldsPerMessage = 1u << 18;
 inline constexpr uint32_t kMaxIntsPerList = 1u << 20;
 
-// Checks one message and what is nested in it against its descriptor: wire types, lengths, counts
-// and strings. Unknown fields are skipped: a newer minor version may have added them.
-absl::Status ScanMessage(const google::protobuf::Descriptor& descriptor, absl::string_view bytes);
+// What a message's descriptor says of its fields, in the form that a scan looks up.
+struct MessageFields {
+  enum Kind : uint8_t { kUnknown, kNumber, kString, kMessage };
+  struct Field {
+    Kind kind = kUnknown;
+    int wire_type = 0;     // of one value that is not packed
+    bool packable = false;
+    uint32_t max_numbers = 0;                // packed: the most that the list may hold
+    std::string what;                        // "field retrograd.v1.Node.op", for messages
+    const MessageFields* message = nullptr;  // kMessage
+  };
+  std::string name;
+  std::vector<Field> fields;  // by number
+};
+
+// Made anew at each call, and never freed: keep the reference.
+const MessageFields& FieldsOf(const google::protobuf::Descriptor& descriptor);
+
+// Checks one message and what is nested in it: wire types, lengths, counts and strings. Unknown
+// fields are skipped: a newer minor version may have added them.
+absl::Status ScanMessage(const MessageFields& message, absl::string_view bytes);
 
 }  // namespace retrograd
 
