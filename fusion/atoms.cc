@@ -62,7 +62,7 @@ class AtomFinder {
     std::vector<NodeId> merged = members_[into];
     merged.insert(merged.end(), members_[atom_[i]].begin(), members_[atom_[i]].end());
     std::sort(merged.begin(), merged.end());
-    if (merged.size() > kMaxAtomOps || !pricer_.Evaluate(merged).feasible) return;
+    if (merged.size() > kMaxAtomOps || !pricer_.Fits(merged)) return;
     const int from = atom_[i];
     for (NodeId member : members_[from]) atom_[position_.at(member)] = into;
     members_[from].clear();

@@ -136,6 +136,22 @@ GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
       [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
 }
 
+bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
+  if (ops.size() == 1) return true;
+  if (!limits_.CheckOps(static_cast<int64_t>(ops.size())).ok()) return false;
+  const KernelOutcome kernel = Build(Plain(ops));
+  if (!kernel.ir) return false;
+  const Classification shape = Classify(*kernel.ir);
+  if (!shape.feasible) return false;
+  const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
+  if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
+  const std::vector<Schedule> schedules =
+      CandidateSchedules(*kernel.ir, shape, schedule_limits());
+  return std::any_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
+    return limits_.CheckSchedule(s, PredictFootprint(*kernel.ir, profile, s, device_)).ok();
+  });
+}
+
 int64_t GroupPricer::PassedBytes(const KernelIr& ir) const {
   int64_t bytes = 0;
   for (const Buffer& b : ir.buffers) {

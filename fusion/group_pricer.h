@@ -55,6 +55,9 @@ class GroupPricer {
   GroupPrice Evaluate(const GroupOps& group) const;
   GroupPrice Evaluate(absl::Span<const NodeId> ops) const { return Evaluate(Plain(ops)); }
 
+  // Whether any kernel computes the ops: feasible, without finding the best schedule.
+  bool Fits(absl::Span<const NodeId> ops) const;
+
   // The whole group under a schedule that Evaluate chose, with explained terms.
   absl::StatusOr<Group> Make(const GroupOps& group, const Schedule& schedule) const;
 

@@ -205,10 +205,13 @@ class Planner {
                      " choices at once"));
   }
 
-  void PriceUnfused(const Region& region, Solved& solved) const {
+  // Every op in a kernel of its own; equal ops are priced once.
+  void PriceUnfused(const Region& region, Solved& solved) {
     for (NodeId id : region.ops) {
-      const GroupPrice p = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1));
-      solved.unfused_ps += p.ps;
+      auto [at, added] = alone_ps_.try_emplace(
+          RegionSignature(g_, ground_.layouts, ground_.consumers, Region{{id}}), 0);
+      if (added) at->second = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
+      solved.unfused_ps += at->second;
       solved.unfused_bytes += g_.type(id).size_bytes();
       for (ValueId v : g_.operands(id)) {
         if (!IsConstant(g_, BehindViews(g_, v).node)) solved.unfused_bytes += g_.type(v).size_bytes();
@@ -267,6 +270,7 @@ class Planner {
   FusionPlan plan_;
   absl::flat_hash_map<std::string, size_t> solved_by_signature_;
   std::vector<Solved> solved_;
+  absl::flat_hash_map<std::string, int64_t> alone_ps_;  // T of a single op, by its signature
 };
 
 absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& lowered, const DeviceSpec& device,

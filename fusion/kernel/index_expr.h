@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 
 namespace retrograd {
@@ -49,7 +50,7 @@ class IndexExpr {
   void AddTerm(IndexTerm term);
   void Recombine();  // quotient and remainder of one expression become it again
   int64_t offset_ = 0;
-  std::vector<IndexTerm> terms_;  // in canonical order
+  absl::InlinedVector<IndexTerm, 2> terms_;  // in canonical order
 };
 
 // Extents: axis a runs over [0, extents[a]). They let divisions and remainders simplify.
