@@ -282,17 +282,18 @@ absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& lowered, const DeviceSp
 
 // Plans under a ceiling: what kernels store for one another gets a price, raised until the ceiling
 // holds. A plan that costs no time is tried first: the order that keeps least alive.
-absl::StatusOr<FusionPlan> PlanBelowCeiling(const BackwardGraph& lowered, const DeviceSpec& device,
-                                            const PlanOptions& options) {
+absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& options,
+                              Planned& planned) {
   // Picoseconds a MiB: the first is 2% of what writing and reading one takes at 4 TB/s, the last
   // weighs more than any kernel's time.
   constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'000'000};
   int64_t least = -1;
   for (const int64_t price : kPrices) {
     for (const GroupOrder order : {GroupOrder::kProgram, GroupOrder::kLeastMemory}) {
-      RG_ASSIGN_OR_RETURN(FusionPlan plan, PlanOnce(lowered, device, options, price, order));
-      const int64_t peak = plan.summary.peak_bytes;
-      if (peak <= options.max_memory_bytes) return plan;
+      RG_ASSIGN_OR_RETURN(planned.plan, PlanOnce(planned.graph, device, options, price, order));
+      planned.memory_ps_per_mib = price;
+      const int64_t peak = planned.plan.summary.peak_bytes;
+      if (peak <= options.max_memory_bytes) return absl::OkStatus();
       if (least < 0 || peak < least) least = peak;
     }
   }
@@ -310,7 +311,7 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
   Planned planned;
   RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, options));
   if (options.max_memory_bytes > 0) {
-    RG_ASSIGN_OR_RETURN(planned.plan, PlanBelowCeiling(planned.graph, device, options));
+    RG_RETURN_IF_ERROR(PlanBelowCeiling(device, options, planned));
   } else {
     RG_ASSIGN_OR_RETURN(planned.plan,
                         PlanOnce(planned.graph, device, options, 0, GroupOrder::kProgram));

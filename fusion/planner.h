@@ -44,6 +44,7 @@ struct PlanOptions {
 struct Planned {
   BackwardGraph graph;  // lowered: the plan's ids refer to it. Inputs and outputs keep their order
   FusionPlan plan;
+  int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
 };
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,

@@ -158,7 +158,7 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   return d;
 }
 
-absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path) {
+absl::StatusOr<std::string> ReadDeviceSpec(absl::string_view name_or_path) {
   namespace fs = std::filesystem;
   const bool is_path = absl::StrContains(name_or_path, "/") ||
                        absl::EndsWith(name_or_path, ".textproto");
@@ -177,7 +177,12 @@ absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path) {
   std::stringstream text;
   text << in.rdbuf();
   if (!in) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
-  return ParseDeviceSpec(text.str(), path);
+  return text.str();
+}
+
+absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path) {
+  RG_ASSIGN_OR_RETURN(const std::string text, ReadDeviceSpec(name_or_path));
+  return ParseDeviceSpec(text, name_or_path);
 }
 
 std::vector<std::string> DeviceSpecNames() {

@@ -44,6 +44,9 @@ struct DeviceSpec {
 // a missing, zero or negative number, naming it.
 absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path);
 
+// The text form behind a name or path, not yet parsed.
+absl::StatusOr<std::string> ReadDeviceSpec(absl::string_view name_or_path);
+
 // Parses the text form; `where` stands in error messages.
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_view where);
 
