@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan format lint clean
+.PHONY: demo test build debug asan bench-plan format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -20,6 +20,13 @@ debug asan:
 	@scripts/install.sh build
 	@scripts/build.sh $@
 	@ctest --preset $@
+
+# How long planning takes, against the targets; the figures go to bench/results.
+bench-plan:
+	@scripts/install.sh build
+	@scripts/build.sh release bench-plan
+	@mkdir -p bench/results
+	@build/release/bin/bench-plan --out bench/results/plan_$$(git rev-parse --short HEAD).json
 
 format:
 	@scripts/install.sh lint

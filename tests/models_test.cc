@@ -42,7 +42,12 @@ TEST_CASE("every model of the registry builds, verifies and comes back from text
 
 TEST_CASE("every choice of every builder builds a graph that verifies") {
   const char* smallest[] = {"mlp:tokens=4,in=3,hidden=5,out=2", "norm_stack:rows=3,columns=4",
-                            "transformer:layers=1,d=8,tokens=6,seq=3,heads=2,vocab=5"};
+                            "transformer:layers=1,d=8,tokens=6,seq=3,heads=2,vocab=5",
+                            "bert:layers=1,d=8,heads=2,batch=2,seq=3,vocab=7",
+                            "gpt2:layers=1,d=8,heads=2,batch=2,seq=3,vocab=7",
+                            "llama:layers=1,d=8,heads=2,kv_heads=1,batch=2,seq=3,ff=12,vocab=7",
+                            "vit:layers=1,d=8,heads=2,batch=2,image=4,patch=2,classes=5",
+                            "resnet:batch=2,image=32,width=4,classes=5"};
   for (const std::string base : smallest) {
     const std::string name = base.substr(0, base.find(':'));
     const Model* model = nullptr;
@@ -99,6 +104,12 @@ TEST_CASE("sizes outside their range, unknown, repeated or malformed are refused
   CHECK_THAT(Message("transformer:d=10,heads=3"), ContainsSubstring("no multiple of heads=3"));
   CHECK_THAT(Message("transformer:kv_heads=5"), ContainsSubstring("kv_heads=5"));
   CHECK_THAT(Message("transformer:tokens=10,seq=4"), ContainsSubstring("seq=4"));
+  CHECK_THAT(Message("bert:d=10,heads=3"), ContainsSubstring("no multiple of heads=3"));
+  CHECK_THAT(Message("gpt2:d=10,heads=3"), ContainsSubstring("no multiple of heads=3"));
+  CHECK_THAT(Message("llama:d=6,heads=2"), ContainsSubstring("2 x heads=2"));
+  CHECK_THAT(Message("llama:kv_heads=5"), ContainsSubstring("kv_heads=5"));
+  CHECK_THAT(Message("vit:image=30"), ContainsSubstring("patch=16"));
+  CHECK_THAT(Message("resnet:image=40"), ContainsSubstring("multiple of 32"));
 }
 
 TEST_CASE("a file is opened as one, and one that is missing is named") {
