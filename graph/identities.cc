@@ -146,9 +146,66 @@ Simpler SimplifyReduction(const NodeView& node, const TensorType& result,
   return NewNode{Op::reshape, ToVector(node.operands), {{"shape", result.shape}}};
 }
 
+// --- tensors without elements --------------------------------------------------------------------
+
+bool IsEmpty(const TensorType& type) {
+  return std::find(type.shape.begin(), type.shape.end(), 0) != type.shape.end();
+}
+
+// A join or accumulate without the operands that hold nothing.
+Simpler WithoutEmptyOperands(const NodeView& node, const TensorType& result,
+                             const ValueView& values) {
+  std::vector<ValueId> kept;
+  std::vector<int64_t> starts;
+  const size_t rank = result.shape.size();
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    if (IsEmpty(values.type(node.operands[i]))) continue;
+    kept.push_back(node.operands[i]);
+    if (node.op != Op::accumulate) continue;
+    const absl::Span<const int64_t> mine = node.attrs.Ints("starts").subspan(i * rank, rank);
+    starts.insert(starts.end(), mine.begin(), mine.end());
+  }
+  if (kept.size() == node.operands.size()) return {};
+  if (kept.empty()) return Full(0, result);
+  Attrs attrs = node.attrs;
+  if (node.op == Op::accumulate) attrs.Set("starts", std::move(starts));
+  return NewNode{node.op, std::move(kept), std::move(attrs)};
+}
+
+// What holds no element is a constant, and so is what is made of nothing: kernels and library calls
+// then never meet an extent of 0.
+Simpler SimplifyEmpty(const NodeView& node, const TensorType& result, const ValueView& values) {
+  if (node.operands.empty() || PatternOf(node.op) == Pattern::kAttention) return {};
+  if (IsEmpty(result)) return Full(0, result);
+  const auto empty = [&](size_t i) { return IsEmpty(values.type(node.operands[i])); };
+  switch (PatternOf(node.op)) {
+    case Pattern::kReduction:
+    case Pattern::kContraction:
+    case Pattern::kGather:
+      if (empty(0)) return Full(0, result);
+      return {};
+    case Pattern::kView:
+      if (empty(0)) return Full(node.attrs.Float("value"), result);  // a pad
+      return {};
+    case Pattern::kScatter:
+      if (empty(2)) return node.operands[0];
+      return {};
+    case Pattern::kJoin:
+      if (node.op == Op::cat) return WithoutEmptyOperands(node, result, values);
+      if (empty(1)) return node.operands[0];
+      return {};
+    case Pattern::kAccumulate: return WithoutEmptyOperands(node, result, values);
+    default: return {};
+  }
+}
+
 }  // namespace
 
 Simpler SimplifyOnce(const NodeView& node, const TensorType& result, const ValueView& values) {
+  if (Simpler simpler = SimplifyEmpty(node, result, values);
+      !std::holds_alternative<std::monostate>(simpler)) {
+    return simpler;
+  }
   switch (PatternOf(node.op)) {
     case Pattern::kPointwise: return SimplifyPointwise(node, result, values);
     case Pattern::kReduction: return SimplifyReduction(node, result, values);

@@ -1,0 +1,10 @@
+# graph_fuzzer: clang's libFuzzer over loading, verifying, planning and printing. Builds only the
+# layers up to fusion. RETROGRAD_FUZZ puts coverage counters into all our code.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "RETROGRAD_FUZZ needs clang, whose libFuzzer it uses; this is "
+                      "${CMAKE_CXX_COMPILER_ID}. Configure with the preset fuzz.")
+endif()
+add_executable(graph_fuzzer tests/fuzz/graph_fuzzer.cc tests/support/fuzz_input.cc
+               tests/support/graph_mutation.cc tests/support/message_mutation.cc)
+target_link_libraries(graph_fuzzer PRIVATE retrograd_fusion retrograd_graph_proto)
+target_link_options(graph_fuzzer PRIVATE -fsanitize=fuzzer)
