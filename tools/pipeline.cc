@@ -1,6 +1,7 @@
 #include "tools/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -9,9 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "fusion/kernel/device_numbers.h"
+#include "graph/expand.h"
 #include "graph/near_names.h"
+#include "graph/rescale.h"
+#include "graph/retype.h"
 #include "graph/status.h"
 #include "models/models.h"
+#include "tools/byte_size.h"
 
 namespace retrograd {
 namespace {
@@ -31,6 +37,58 @@ absl::Status CheckNames(absl::string_view option, const std::vector<std::string>
                      : absl::StrCat(option, " ", name, ": no such name; did you mean ",
                                     absl::StrJoin(near, ", "), "?"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status OpenSpec(const PlanArguments& arguments, OpenedGraph& result) {
+  RG_ASSIGN_OR_RETURN(result.spec_text, ReadDeviceSpec(arguments.spec));
+  std::string where = arguments.spec;
+  if (!arguments.set.empty()) {
+    std::vector<DeviceNumber> numbers;
+    for (const std::string& text : arguments.set) {
+      RG_ASSIGN_OR_RETURN(numbers.emplace_back(), ParseDeviceNumber(text));
+    }
+    RG_ASSIGN_OR_RETURN(result.spec, ParseDeviceSpec(result.spec_text, where));
+    RG_ASSIGN_OR_RETURN(result.spec_text, WithDeviceNumbers(result.spec_text, where, numbers));
+    absl::StrAppend(&where, " with --set ", absl::StrJoin(arguments.set, " --set "));
+  }
+  RG_ASSIGN_OR_RETURN(result.spec, ParseDeviceSpec(result.spec_text, where));
+  return absl::OkStatus();
+}
+
+// As a fraction of powers of two up to 1,024, which is what a batch is scaled by.
+absl::StatusOr<std::pair<int64_t, int64_t>> Fraction(double scale) {
+  for (int64_t denominator = 1; denominator <= 1024; denominator *= 2) {
+    const double numerator = scale * static_cast<double>(denominator);
+    if (numerator == std::floor(numerator) && numerator >= 1 && numerator <= 1 << 20) {
+      return std::pair(static_cast<int64_t>(numerator), denominator);
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--scale-rows ", scale, ": give a whole number or a half, quarter, ... of one, as in 0.5"));
+}
+
+// The graph as --scale-rows and --dtype want it.
+absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph) {
+  if (arguments.scale_rows != 1) {
+    RG_ASSIGN_OR_RETURN(const auto fraction, Fraction(arguments.scale_rows));
+    RG_ASSIGN_OR_RETURN(const BackwardGraph primitives, ExpandComposites(graph));
+    RG_ASSIGN_OR_RETURN(graph, RescaleRows(primitives, fraction.first, fraction.second));
+  }
+  if (arguments.dtype.empty()) return absl::OkStatus();
+  // "fp32" is what models' parameters call f32.
+  const std::string name = absl::StrReplaceAll(arguments.dtype, {{"fp", "f"}});
+  const std::optional<DType> dtype = DTypeByName(name);
+  if (!dtype.has_value() || !IsFloat(*dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype ", arguments.dtype, ": there are bf16, fp16, fp32 and fp64"));
+  }
+  absl::StatusOr<BackwardGraph> retyped = RetypeFloats(graph, *dtype);
+  if (!retyped.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("the graph has no form in ", arguments.dtype,
+                                                      ": ", retyped.status().message()));
+  }
+  graph = *std::move(retyped);
   return absl::OkStatus();
 }
 
@@ -86,25 +144,39 @@ double Progress::Seconds() const {
   return std::chrono::duration<double>(Clock::now() - state_->step_begin).count();
 }
 
-absl::StatusOr<PlannedGraph> OpenAndPlan(const PlanArguments& arguments, Progress* progress) {
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress) {
   std::vector<absl::string_view> features, limits;
   for (const Feature& feature : kFeatures) features.push_back(feature.name);
   for (const Limit& limit : kLimits) limits.push_back(limit.name);
   RG_RETURN_IF_ERROR(CheckNames("--disable", arguments.disable, features));
   RG_RETURN_IF_ERROR(CheckNames("--tighten", arguments.tighten, limits));
 
-  PlannedGraph result;
-  progress->Step(absl::StrCat("reading ", arguments.graph));
-  RG_ASSIGN_OR_RETURN(result.original, OpenGraph(arguments.graph));
-  RG_ASSIGN_OR_RETURN(result.spec, LoadDeviceSpec(arguments.spec));
-  progress->Step(absl::StrCat("planning ", arguments.graph, " for ", result.spec.name));
-  PlanOptions options;
+  OpenedGraph result;
+  RG_RETURN_IF_ERROR(OpenSpec(arguments, result));
+  PlanOptions& options = result.options;
   options.disable.insert(arguments.disable.begin(), arguments.disable.end());
   options.tighten.insert(arguments.tighten.begin(), arguments.tighten.end());
   options.search.random_seed = arguments.random_plan;
   options.random_schedules = arguments.random_plan;
-  RG_ASSIGN_OR_RETURN(result.planned, PlanFusion(result.original, result.spec, options));
+  if (!arguments.max_memory.empty()) {
+    RG_ASSIGN_OR_RETURN(options.max_memory_bytes, ParseByteSize(arguments.max_memory));
+  }
+  progress->Step(absl::StrCat("reading ", arguments.graph));
+  RG_ASSIGN_OR_RETURN(result.original, OpenGraph(arguments.graph));
+  RG_RETURN_IF_ERROR(ChangeGraph(arguments, result.original));
   return result;
+}
+
+absl::StatusOr<PlannedGraph> Plan(OpenedGraph opened, const std::string& name, Progress* progress) {
+  progress->Step(absl::StrCat("planning ", name, " for ", opened.spec.name));
+  PlannedGraph result{std::move(opened)};
+  RG_ASSIGN_OR_RETURN(result.planned, PlanFusion(result.original, result.spec, result.options));
+  return result;
+}
+
+absl::StatusOr<PlannedGraph> OpenAndPlan(const PlanArguments& arguments, Progress* progress) {
+  RG_ASSIGN_OR_RETURN(OpenedGraph opened, Open(arguments, progress));
+  return Plan(std::move(opened), arguments.graph, progress);
 }
 
 int Report(absl::string_view tool, const absl::Status& status) {

@@ -33,13 +33,25 @@ struct PlanArguments {
   std::string spec = "h200";
   std::vector<std::string> disable, tighten;
   uint64_t random_plan = 0;  // not 0: any legal plan by this seed
+  std::string max_memory;        // "2GiB"; empty: no ceiling
+  std::vector<std::string> set;  // numbers of the device: "max_registers=128"
+  std::string dtype;             // of every floating value; empty: as they are
+  double scale_rows = 1;         // of the batch
 };
 
-struct PlannedGraph {
+// What is planned, and how.
+struct OpenedGraph {
   BackwardGraph original;
+  std::string spec_text;  // the text form of spec
   DeviceSpec spec;
+  PlanOptions options;
+};
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress);
+
+struct PlannedGraph : OpenedGraph {
   Planned planned;
 };
+absl::StatusOr<PlannedGraph> Plan(OpenedGraph opened, const std::string& name, Progress* progress);
 
 absl::StatusOr<PlannedGraph> OpenAndPlan(const PlanArguments& arguments, Progress* progress);
 

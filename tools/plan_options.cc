@@ -27,8 +27,22 @@ void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::stri
       ->add_option("--tighten", arguments->tighten,
                    absl::StrCat("Lower one of the limits:", limits, "; repeatable"))
       ->allow_extra_args(false);
+  command->add_option("--max-memory", arguments->max_memory,
+                      "Ceiling of the values alive at once, in bytes, KiB, MiB, GiB, MB or GB");
+  command
+      ->add_option("--set", arguments->set,
+                   "Plan as if a number of the device were another: max_registers=128; repeatable")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   command->add_option("--random-plan", arguments->random_plan,
                       "Any legal plan, drawn by this seed, instead of the best one");
+}
+
+void AddGraphChanges(CLI::App* command, PlanArguments* arguments) {
+  command->add_option("--dtype", arguments->dtype,
+                      "Plan as if every floating value were bf16, fp16, fp32 or fp64");
+  command->add_option("--scale-rows", arguments->scale_rows,
+                      "Plan as if the batch were so many times as large: 0.5, 2");
 }
 
 }  // namespace retrograd

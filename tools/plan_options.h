@@ -12,8 +12,12 @@ class App;
 
 namespace retrograd {
 
-// GRAPH, the spec under the given option name, --disable, --tighten, --random-plan.
+// GRAPH, the spec under the given option name, --disable, --tighten, --max-memory, --set,
+// --random-plan.
 void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option);
+
+// --dtype and --scale-rows: another graph, which is there to be planned and not to be run.
+void AddGraphChanges(CLI::App* command, PlanArguments* arguments);
 
 }  // namespace retrograd
 
