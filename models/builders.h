@@ -18,9 +18,14 @@ struct Builder {
   absl::StatusOr<BackwardGraph> (*build)(const Parameters& parameters);
 };
 
+const Builder& BertBuilder();
+const Builder& Gpt2Builder();
+const Builder& LlamaBuilder();
 const Builder& MlpBuilder();
 const Builder& NormStackBuilder();
+const Builder& ResnetBuilder();
 const Builder& TransformerBuilder();
+const Builder& VitBuilder();
 
 }  // namespace retrograd
 

@@ -99,6 +99,27 @@ ValueId LayerBackward::Activation(const std::string& name, absl::string_view kin
   return graph_.Add(ActivationBackward(kind), {dy, x});
 }
 
+// a = x Wgᵀ,  u = x Wuᵀ,  g = silu(a) u,  y = g Wdᵀ
+//   ⇒  dg = dy Wd,  du = dg silu(a),  da = silu'(a) (dg u),  dx = da Wg + du Wu
+ValueId LayerBackward::Swiglu(const std::string& name, ValueId dy, ValueId x, int64_t ff,
+                              bool bias) {
+  const DType dtype = precision_.activation;
+  const int64_t rows = graph_.type(x).shape[0], width = graph_.type(dy).shape[1];
+  const ValueId a = Saved(name + ".a", dtype, {rows, ff});
+  const ValueId u = Saved(name + ".u", dtype, {rows, ff});
+  From("silu", name + ".act");
+  const ValueId silu = Mul(a, graph_.Add(Op::sigmoid, {a}));
+  const ValueId g = Mul(silu, u);  // cheaper to compute again than to keep
+  const ValueId dg = Linear(name + ".down", dy, g, width, bias);
+  From("mul_backward", name + ".act");
+  const ValueId du = Mul(dg, silu);
+  const ValueId dsilu = Mul(dg, u);
+  const ValueId da = Activation(name + ".act", "silu", dsilu, a);
+  const ValueId from_gate = Linear(name + ".gate", da, x, ff, bias);
+  const ValueId from_up = Linear(name + ".up", du, x, ff, bias);
+  return Accumulate(name, from_gate, from_up);
+}
+
 ValueId LayerBackward::Accumulate(const std::string& module, ValueId a, ValueId b) {
   From("accumulate", module);
   return graph_.Add(Op::add, {a, b});

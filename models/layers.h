@@ -43,6 +43,9 @@ class LayerBackward {
   // y = gelu(x), gelu_tanh(x), silu(x); for relu x is the result, which is what is saved.
   ValueId Activation(const std::string& name, absl::string_view kind, ValueId dy, ValueId x);
 
+  // y = (silu(a) u) Wdᵀ with a = x Wgᵀ, u = x Wuᵀ: [rows, ff], as Llama's MLP has it.
+  ValueId Swiglu(const std::string& name, ValueId dy, ValueId x, int64_t ff, bool bias);
+
   // The gradient of something that two consumers of `module`'s result read.
   ValueId Accumulate(const std::string& module, ValueId a, ValueId b);
   // Marks the nodes added from here on as one call of the module's backward.

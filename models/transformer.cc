@@ -1,31 +1,32 @@
 // Pre-norm transformer blocks, as GPT and Llama have them, with or without embedding and loss.
-#include <cmath>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "models/attention.h"
 #include "models/builders.h"
+#include "models/classifier.h"
 #include "models/layers.h"
 
 namespace retrograd {
 namespace {
 
 struct Config {
-  int64_t layers, batch, length, heads, kv_heads, head_dim, width, ff, vocab;
+  int64_t layers, width, ff, vocab;
+  Heads heads;
   absl::string_view norm, mlp;
   bool bias, causal;
 
-  int64_t rows() const { return batch * length; }
+  int64_t rows() const { return heads.rows(); }
 };
 
 absl::StatusOr<Config> MakeConfig(const Parameters& p) {
   Config c{};
   c.layers = p["layers"];
-  c.length = p["seq"] != 0 ? p["seq"] : p["tokens"];
-  c.heads = p["heads"];
-  c.kv_heads = p["kv_heads"] != 0 ? p["kv_heads"] : c.heads;
+  Heads& h = c.heads;
+  h.length = p["seq"] != 0 ? p["seq"] : p["tokens"];
+  h.heads = p["heads"];
+  h.kv_heads = p["kv_heads"] != 0 ? p["kv_heads"] : h.heads;
   c.width = p["d"];
   c.ff = p["ff"] != 0 ? p["ff"] : 4 * c.width;
   c.vocab = p["vocab"];
@@ -33,66 +34,37 @@ absl::StatusOr<Config> MakeConfig(const Parameters& p) {
   c.mlp = p.Choice("mlp");
   c.bias = p["bias"] != 0;
   c.causal = p["causal"] != 0;
-  if (c.width % c.heads != 0) {
+  if (c.width % h.heads != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("model transformer: d=", c.width, " is no multiple of heads=", c.heads));
+        absl::StrCat("model transformer: d=", c.width, " is no multiple of heads=", h.heads));
   }
-  if (c.heads % c.kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("model transformer: heads=", c.heads,
-                                                   " is no multiple of kv_heads=", c.kv_heads));
+  if (h.heads % h.kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("model transformer: heads=", h.heads,
+                                                   " is no multiple of kv_heads=", h.kv_heads));
   }
-  if (p["tokens"] % c.length != 0) {
+  if (p["tokens"] % h.length != 0) {
     return absl::InvalidArgumentError(absl::StrCat("model transformer: tokens=", p["tokens"],
-                                                   " is no multiple of seq=", c.length));
+                                                   " is no multiple of seq=", h.length));
   }
-  c.batch = p["tokens"] / c.length;
-  c.head_dim = c.width / c.heads;
+  h.batch = p["tokens"] / h.length;
+  h.head_dim = c.width / h.heads;
   return c;
-}
-
-// [batch, heads, length, head_dim], lying in memory as the projection wrote it: [rows, features].
-ValueId SavedHeads(LayerBackward& net, const Config& c, std::string name, int64_t heads) {
-  const int64_t row = heads * c.head_dim;
-  return net.Saved(std::move(name), net.precision().activation,
-                   {c.batch, heads, c.length, c.head_dim}, {c.length * row, c.head_dim, row, 1});
-}
-
-ValueId SplitHeads(LayerBackward& net, const Config& c, ValueId rows, int64_t heads) {
-  GraphBuilder& graph = net.graph();
-  return graph.Permute(graph.Reshape(rows, {c.batch, c.length, heads, c.head_dim}), {0, 2, 1, 3});
-}
-
-ValueId MergeHeads(LayerBackward& net, const Config& c, ValueId heads, int64_t count) {
-  GraphBuilder& graph = net.graph();
-  return graph.Reshape(graph.Permute(heads, {0, 2, 1, 3}), {c.rows(), count * c.head_dim});
 }
 
 // q, k, v = h Wqᵀ, h Wkᵀ, h Wvᵀ;  o = softmax(q kᵀ / √head_dim) v per head;  r = o Woᵀ
 //   ⇒  do = dr Wo;  dq, dk, dv = attention_backward(do, ..);  dh = dq Wq + dk Wk + dv Wv
-ValueId AttentionBackward(LayerBackward& net, const Config& c, const std::string& name, ValueId dr,
-                          ValueId h) {
-  GraphBuilder& graph = net.graph();
-  const ValueId q = SavedHeads(net, c, name + ".q_heads", c.heads);
-  const ValueId k = SavedHeads(net, c, name + ".k_heads", c.kv_heads);
-  const ValueId v = SavedHeads(net, c, name + ".v_heads", c.kv_heads);
-  const ValueId o = SavedHeads(net, c, name + ".o_heads", c.heads);
-  const ValueId lse =
-      net.Saved(name + ".logsumexp", net.precision().compute, {c.batch, c.heads, c.length});
-
-  const ValueId do_rows =
-      net.Linear(name + ".o", dr, MergeHeads(net, c, o, c.heads), c.width, c.bias);
-  net.From("attention_backward", name);
-  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  const ValueId d =
-      graph.Add(Op::attention_backward, {SplitHeads(net, c, do_rows, c.heads), q, k, v, o, lse},
-                {{"causal", int64_t{c.causal}}, {"scale", scale}});
-  const ValueId dq = MergeHeads(net, c, {d.node, 0}, c.heads);
-  const ValueId dk = MergeHeads(net, c, {d.node, 1}, c.kv_heads);
-  const ValueId dv = MergeHeads(net, c, {d.node, 2}, c.kv_heads);
-  const int64_t kv_width = c.kv_heads * c.head_dim;
+ValueId SelfAttentionBackward(LayerBackward& net, const Config& c, const std::string& name,
+                              ValueId dr, ValueId h) {
+  const SavedAttention saved = SaveAttention(net, c.heads, name);
+  const ValueId do_rows = net.Linear(
+      name + ".o", dr, MergeHeads(net, c.heads, saved.o, c.heads.heads), c.width, c.bias);
+  const AttentionGradients d = AttentionBackward(net, c.heads, name, saved, do_rows, c.causal);
+  const ValueId dq = MergeHeads(net, c.heads, d.q, c.heads.heads);
+  const ValueId dk = MergeHeads(net, c.heads, d.k, c.heads.kv_heads);
+  const ValueId dv = MergeHeads(net, c.heads, d.v, c.heads.kv_heads);
   const ValueId from_q = net.Linear(name + ".q", dq, h, c.width, c.bias);
-  const ValueId from_k = net.Linear(name + ".k", dk, h, kv_width, c.bias);
-  const ValueId from_v = net.Linear(name + ".v", dv, h, kv_width, c.bias);
+  const ValueId from_k = net.Linear(name + ".k", dk, h, c.heads.kv_width(), c.bias);
+  const ValueId from_v = net.Linear(name + ".v", dv, h, c.heads.kv_width(), c.bias);
   return net.Accumulate(name, net.Accumulate(name, from_q, from_k), from_v);
 }
 
@@ -107,27 +79,6 @@ ValueId MlpBackward(LayerBackward& net, const Config& c, const std::string& name
   return net.Linear(name + ".up", da, h, c.ff, c.bias);
 }
 
-// a = h Wgᵀ,  u = h Wuᵀ,  g = silu(a) u,  r = g Wdᵀ
-//   ⇒  dg = dr Wd,  du = dg silu(a),  da = silu'(a) (dg u),  dh = da Wg + du Wu
-ValueId SwigluBackward(LayerBackward& net, const Config& c, const std::string& name, ValueId dr,
-                       ValueId h) {
-  GraphBuilder& graph = net.graph();
-  const DType dtype = net.precision().activation;
-  const ValueId a = net.Saved(name + ".a", dtype, {c.rows(), c.ff});
-  const ValueId u = net.Saved(name + ".u", dtype, {c.rows(), c.ff});
-  net.From("silu", name + ".act");
-  const ValueId silu = net.Mul(a, graph.Add(Op::sigmoid, {a}));
-  const ValueId g = net.Mul(silu, u);  // cheaper to compute again than to keep
-  const ValueId dg = net.Linear(name + ".down", dr, g, c.width, c.bias);
-  net.From("mul_backward", name + ".act");
-  const ValueId du = net.Mul(dg, silu);
-  const ValueId dsilu = net.Mul(dg, u);
-  const ValueId da = net.Activation(name + ".act", "silu", dsilu, a);
-  const ValueId from_gate = net.Linear(name + ".gate", da, h, c.ff, c.bias);
-  const ValueId from_up = net.Linear(name + ".up", du, h, c.ff, c.bias);
-  return net.Accumulate(name, from_gate, from_up);
-}
-
 // x₁ = x + attention(norm₁(x)),  y = x₁ + mlp(norm₂(x₁))
 //   ⇒  dx₁ = dy + norm₂_backward(mlp_backward(dy)),  dx = dx₁ +
 //   norm₁_backward(attention_backward(dx₁))
@@ -136,54 +87,22 @@ ValueId BlockBackward(LayerBackward& net, const Config& c, const std::string& na
   const Shape shape = {c.rows(), c.width};
   const ValueId x1 = net.Saved(name + ".x1", dtype, shape);
   const ValueId h2 = net.Saved(name + ".h2", dtype, shape);
-  const ValueId dh2 = c.mlp == "swiglu" ? SwigluBackward(net, c, name + ".mlp", dy, h2)
+  const ValueId dh2 = c.mlp == "swiglu" ? net.Swiglu(name + ".mlp", dy, h2, c.ff, c.bias)
                                         : MlpBackward(net, c, name + ".mlp", dy, h2);
   const ValueId dx1 = net.Accumulate(name + ".mlp", dy, net.Norm(name + ".norm2", c.norm, dh2, x1));
 
   const ValueId x = net.Saved(name + ".x", dtype, shape);
   const ValueId h1 = net.Saved(name + ".h1", dtype, shape);
-  const ValueId dh1 = AttentionBackward(net, c, name + ".attn", dx1, h1);
+  const ValueId dh1 = SelfAttentionBackward(net, c, name + ".attn", dx1, h1);
   return net.Accumulate(name + ".attn", dx1, net.Norm(name + ".norm1", c.norm, dh1, x));
 }
 
-// loss = -1/rows Σ_t logp[t, target_t],  logp = log_softmax(h Wᵀ)
-//   ⇒  dlogp = -dloss/rows where the column is the target, else 0
 ValueId HeadBackward(LayerBackward& net, const Config& c) {
-  GraphBuilder& graph = net.graph();
-  const DType compute = net.precision().compute;
-  const ValueId dloss = net.Tangent("dloss", compute, {});
-  const ValueId target = net.Saved("target", DType::kInt64, {c.rows()});
-  const ValueId logp = net.Saved("logp", compute, {c.rows(), c.vocab});
+  const ValueId dlogits = CrossEntropyBackward(net, c.rows(), c.vocab);
   const ValueId h = net.Saved("head.h", net.precision().activation, {c.rows(), c.width});
   const ValueId x = net.Saved("head.x", net.precision().activation, {c.rows(), c.width});
-
-  net.From("nll_loss_backward", "loss");
-  const ValueId column = graph.Add(Op::iota, {},
-                                   {{"axis", int64_t{0}},
-                                    {"dtype", std::string(Name(DType::kInt64))},
-                                    {"shape", std::vector<int64_t>{c.vocab}},
-                                    {"start", int64_t{0}},
-                                    {"step", int64_t{1}}});
-  const ValueId hit = graph.Add(Op::eq, {graph.Reshape(target, {c.rows(), 1}), column});
-  const ValueId each = net.Mul(dloss, graph.Full(-1.0 / static_cast<double>(c.rows()), compute));
-  const ValueId dlogp = graph.Add(Op::where, {hit, each, graph.Full(0, compute)});
-  net.From("log_softmax_backward", "loss");
-  const ValueId dlogits =
-      graph.Cast(graph.Add(Op::log_softmax_backward, {dlogp, logp}), net.precision().activation);
   const ValueId dh = net.Linear("head", dlogits, h, c.vocab, false);
   return net.Norm("norm", c.norm, dh, x);
-}
-
-// x[t] = E[token_t]  ⇒  dE[token_t] += dx[t]
-void EmbeddingBackward(LayerBackward& net, const Config& c, ValueId dx) {
-  GraphBuilder& graph = net.graph();
-  const DType compute = net.precision().compute;
-  const ValueId tokens = net.Saved("tokens", DType::kInt64, {c.rows()});
-  net.From("embedding_backward", "embedding");
-  const ValueId zero = graph.Full(0, compute, {c.vocab, c.width});
-  graph.Output(
-      graph.Add(Op::index_add, {zero, tokens, graph.Cast(dx, compute)}, {{"axis", int64_t{0}}}),
-      "embedding.weight");
 }
 
 absl::StatusOr<BackwardGraph> BuildTransformer(const Parameters& p) {
@@ -197,7 +116,8 @@ absl::StatusOr<BackwardGraph> BuildTransformer(const Parameters& p) {
     dx = BlockBackward(net, c, absl::StrCat("layers.", i), dx);
   }
   if (c.vocab != 0) {
-    EmbeddingBackward(net, c, dx);
+    net.graph().Output(EmbeddingGradient(net, "embedding", "tokens", c.vocab, dx),
+                       "embedding.weight");
   } else {
     net.graph().Output(dx, "x");
   }
