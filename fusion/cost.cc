@@ -20,11 +20,6 @@ int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c), at most kHuge
   const absl::uint128 quotient = (product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c);
   return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
 }
-int64_t Product(std::initializer_list<int64_t> factors) {  // at most kHuge
-  int64_t product = 1;
-  for (int64_t f : factors) product = MulDiv(product, f, 1);
-  return product;
-}
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Threads that a schedule launches in all (main launch).
@@ -308,75 +303,6 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   term("sort", sort, true, "indices sorted by one block");
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false, absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
-  return price;
-}
-
-Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
-  Price price;
-  int64_t batch = 1;
-  for (int64_t b : call.batch) batch *= b;
-  const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
-  price.read_bytes = batch * (call.m * call.k + call.k * call.n) * in +
-                     (call.accumulate ? batch * call.m * call.n * out : 0);
-  price.written_bytes = batch * call.m * call.n * out;
-  const int64_t rate = call.in_dtype == DType::kFp64   ? d.matmul_fp64_flops
-                       : call.in_dtype == DType::kFp32 ? d.matmul_fp32_flops
-                                                       : d.matmul_bf16_flops;
-  // Tiles of 128 x 128; with fewer tiles than SMs the sum over k is split, at a loss.
-  const int64_t tiles = batch * CeilDiv(call.m, 128) * CeilDiv(call.n, 128);
-  if (tiles == 0) {  // no elements: nothing but the call
-    price.ps = d.launch_graph_ps;
-    if (explain) price.terms = {{"launch", price.ps, false, "an empty product"}};
-    return price;
-  }
-  const int64_t padded = CeilDiv(call.m, 128) * CeilDiv(call.n, 128) * 128 * 128;
-  int64_t flops = Product({2, batch, padded, std::max<int64_t>(call.k, 1)});
-  if (tiles >= d.sms) {
-    flops = MulDiv(flops, CeilDiv(tiles, d.sms) * d.sms, tiles);
-  } else {
-    const int64_t pieces = std::min(CeilDiv(call.k, 256), std::max<int64_t>(d.sms / tiles, 1));
-    flops = MulDiv(flops, d.sms, std::max<int64_t>(tiles * pieces, 1));
-  }
-  const int64_t compute = MulDiv(flops, 1'000'000'000'000, rate);
-  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
-  if (explain) {
-    price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-                   {"flops", compute, compute >= hbm,
-                    absl::StrFormat("%d x %d x %d x %d, %.0f TFLOP/s", batch, call.m, call.n,
-                                    call.k, static_cast<double>(rate) / 1e12)},
-                   {"hbm", hbm, hbm > compute,
-                    absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
-  }
-  return price;
-}
-
-Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explain) {
-  Price price;
-  for (const AttentionOperand& o : call.operands) {
-    price.read_bytes += Elements(o.shape) * SizeBytes(call.dtype);
-  }
-  for (const AttentionOperand& o : call.results) {
-    price.written_bytes += Elements(o.shape) * SizeBytes(call.dtype);
-  }
-  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
-  const std::vector<int64_t>& q = call.operands[1].shape;
-  const std::vector<int64_t>& k = call.operands[2].shape;
-  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
-  if (call.causal) flops /= 2;
-  const int64_t rate = call.dtype == DType::kFp32 ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
-                       : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
-                                                    : d.attention_flops;
-  const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), 1'000'000'000'000, rate);
-  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
-  if (explain) {
-    price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-                   {"flops", compute, compute >= hbm,
-                    absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
-                   {"hbm", hbm, hbm > compute,
-                    absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
-  }
   return price;
 }
 

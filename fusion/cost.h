@@ -1,4 +1,4 @@
-// Predicted time of a kernel or a library call, term by term, in integer picoseconds.
+// Predicted time of a kernel, term by term, in integer picoseconds.
 //
 //   T = launch + max(hbm, cache, compute) * wave + latency + finalize + spill
 //
@@ -25,8 +25,6 @@ struct Price {
 // `explain` fills the terms' formulas; the figures are the same without.
 Price PriceKernel(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
                   const DeviceSpec& device, bool explain = false);
-Price PriceMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
-Price PriceAttention(const AttentionCall& call, const DeviceSpec& device, bool explain = false);
 
 // bytes / (bytes per second), in picoseconds, rounded up.
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s);

@@ -6,6 +6,7 @@
 #include "fusion/kernel/access_map.h"
 #include "fusion/kernel/build.h"
 #include "fusion/layouts.h"
+#include "fusion/library_cost.h"
 #include "graph/status.h"
 
 namespace retrograd {

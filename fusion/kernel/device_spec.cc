@@ -73,6 +73,7 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
        "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least 1e9"},
       {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops, d.attention_flops}) < 1'000'000'000,
        "every matmul_*_flops and attention_flops must be at least 1e9"},
+      {d.matmul_split_bytes_per_s < 1'000'000'000, "matmul_split_bytes_per_s must be at least 1e9"},
       {d.clock_hz < 1'000'000, "clock_hz must be at least 1e6"},
       {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000, "efficiencies are at most 1"},
   };
@@ -150,6 +151,10 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(matmul_fp32_flops, matmul_fp32_flops, 1);
   RG_NUMBER(matmul_fp64_flops, matmul_fp64_flops, 1);
   RG_NUMBER(attention_flops, attention_flops, 1);
+  RG_NUMBER(matmul_step_ps, matmul_step_ns, 1e3);
+  RG_NUMBER(matmul_tile_overhead, matmul_tile_overhead, 1);
+  RG_NUMBER(matmul_split_ps, matmul_split_us, 1e6);
+  RG_NUMBER(matmul_split_bytes_per_s, matmul_split_bytes_per_s, 1);
   RG_NUMBER(margin_ps, margin_us, 1e6);
   RG_NUMBER(margin_ppm, margin_fraction, 1e6);
 #undef RG_NUMBER

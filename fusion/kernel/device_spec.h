@@ -34,6 +34,8 @@ struct DeviceSpec {
 
   int64_t matmul_bf16_flops = 0, matmul_tf32_flops = 0, matmul_fp32_flops = 0;
   int64_t matmul_fp64_flops = 0, attention_flops = 0;
+  int64_t matmul_step_ps = 0, matmul_tile_overhead = 0;
+  int64_t matmul_split_ps = 0, matmul_split_bytes_per_s = 0;
 
   int64_t margin_ps = 0, margin_ppm = 0;
 
