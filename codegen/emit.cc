@@ -20,6 +20,12 @@ GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
   RG_CHECK(false);
 }
 
+GroupKernels EmitGroup(const Group& group, Dialect dialect) {
+  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) return EmitGroup(*kernel, dialect);
+  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return EmitMerged(*merged, dialect);
+  return {};  // a library call
+}
+
 std::string Prelude(Dialect dialect) {
   switch (dialect) {
     case Dialect::kCuda: return CudaPrelude();

@@ -17,6 +17,9 @@ typedef long long int64_t;
 #include <stdint.h>
 #endif
 
+// Parameters that are indexed by a variable stay where they are.
+#define RG_GRID_CONSTANT __grid_constant__
+
 #define RG_WARP 32
 #define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
@@ -51,6 +54,8 @@ typedef int int32_t;
 typedef long long rg_int64;
 #define int64_t rg_int64
 #endif
+
+#define RG_GRID_CONSTANT
 
 #define RG_WARP 64
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
@@ -114,12 +119,35 @@ struct rg_slots {
 
 #define RG_KERNEL(name, threads, arguments)                     \
   extern "C" __global__ void __launch_bounds__(threads) name(   \
-      void* const* __restrict__ rg_table, const rg_slots<arguments> rg_slot)
-#define RG_ARG(type, name, index) type* const name = static_cast<type*>(rg_table[rg_slot.at[index]])
+      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
+#define RG_ARG(type, name, index) \
+  type* const name = static_cast<type*>(rg_table[rg_slot.at[rg_first_argument + index]])
 #define RG_SHARED(type, name, count) __shared__ type name[count]
 #define RG_THREAD static_cast<int>(threadIdx.x)
-#define RG_BLOCK static_cast<int>(blockIdx.x)
+#define RG_BLOCK (static_cast<int>(blockIdx.x) - rg_first_block)
 #define RG_BARRIER() __syncthreads()
+
+// A kernel that shares its launch is a function, with numbers of its own in place of these two, and
+// its shared arrays one after the other in the launch's pool.
+[[maybe_unused]] constexpr int rg_first_block = 0, rg_first_argument = 0;
+[[maybe_unused]] constexpr char* rg_pool = nullptr;
+#define RG_POOL(bytes) \
+  __shared__ int4 rg_pool_words[(bytes + 15) / 16]; \
+  char* const rg_pool = reinterpret_cast<char*>(rg_pool_words)
+#define RG_MEMBER(name)                                                                       \
+  template <typename rg_slots_of_launch>                                                      \
+  RG_INLINE void name(void* const* __restrict__ rg_table, const rg_slots_of_launch& rg_slot, \
+                      const int rg_first_block, const int rg_first_argument, char* rg_pool)
+#define RG_POOLED(type, name, count) type* const name = rg_take<type>(rg_pool, count)
+#define RG_RUN(name, first_block, first_argument) \
+  name(rg_table, rg_slot, first_block, first_argument, rg_pool)
+
+template <typename T>
+RG_INLINE T* rg_take(char*& pool, int count) {
+  T* const data = reinterpret_cast<T*>(pool);
+  pool += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+  return data;
+}
 
 // --- storage and arithmetic types ---
 

@@ -19,6 +19,7 @@ struct KernelArg {
   enum Kind : uint8_t { kValue, kWorkspace };
   Kind kind = kValue;
   ValueId value;
+  uint32_t member = 0;  // of a merged launch: the kernel that it is an argument of
   friend bool operator==(const KernelArg&, const KernelArg&) = default;
 };
 
@@ -42,6 +43,7 @@ struct GroupKernels {
 
 // Prints one fused group. The caller is certain of a plan: whatever was planned can be printed.
 GroupKernels EmitGroup(const KernelBody& body, Dialect dialect);
+GroupKernels EmitGroup(const Group& group, Dialect dialect);
 
 // What a translation unit of this dialect starts with: types, loads, shuffles, math.
 std::string Prelude(Dialect dialect);

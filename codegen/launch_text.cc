@@ -11,8 +11,6 @@
 namespace retrograd {
 namespace {
 
-constexpr absl::string_view kNamePlaceholder = "RG_NAME_OF_THIS_KERNEL";
-
 // 64-bit FNV-1a: names need to be stable and distinct, not secret.
 uint64_t Digest(absl::string_view text) {
   uint64_t h = 0xcbf29ce484222325;
@@ -99,6 +97,11 @@ bool LaunchText::OpenUnrolled(absl::string_view variable, int64_t trips) {
   return true;
 }
 
+void NameKernel(absl::string_view text, Kernel* kernel) {
+  kernel->name = absl::StrFormat("rg_%016x", Digest(text));
+  kernel->source = absl::StrReplaceAll(text, {{kNameOfThisKernel, kernel->name}});
+}
+
 Kernel LaunchText::Finish(absl::string_view phase) {
   std::string head = absl::StrCat(
       "// ", phase.empty() ? "" : absl::StrCat(phase, " of "), body_.schedule.Print(),
@@ -112,11 +115,10 @@ Kernel LaunchText::Finish(absl::string_view phase) {
   SourceWriter decls;
   decls.SetDepth(1);
   for (const std::string& line : lines_) decls.Line(line);
-  const std::string text = absl::StrCat(head, "RG_KERNEL(", kNamePlaceholder, ", ", threads_, ", ",
+  const std::string text = absl::StrCat(head, "RG_KERNEL(", kNameOfThisKernel, ", ", threads_, ", ",
                                         args_.size(), ") {\n", decls.text(), out.text(), "}\n");
   Kernel kernel;
-  kernel.name = absl::StrFormat("rg_%016x", Digest(text));
-  kernel.source = absl::StrReplaceAll(text, {{kNamePlaceholder, kernel.name}});
+  NameKernel(text, &kernel);
   kernel.blocks = blocks_;
   kernel.threads = threads_;
   kernel.shared_bytes = shared_bytes_;

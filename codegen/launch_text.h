@@ -12,6 +12,12 @@
 
 namespace retrograd {
 
+// Stands in a kernel's text wherever its name goes.
+inline constexpr absl::string_view kNameOfThisKernel = "RG_NAME_OF_THIS_KERNEL";
+
+// Names the kernel by a digest of its finished text and puts the name in.
+void NameKernel(absl::string_view text, Kernel* kernel);
+
 class LaunchText {
  public:
   LaunchText(const KernelBody& body, Dialect dialect, int threads, int64_t blocks);

@@ -21,6 +21,13 @@ class SourceWriter {
     Line(args..., " {");
     ++depth_;
   }
+  // Between two branches: "} else {" or "} else if (...) {".
+  template <typename... Args>
+  void Else(const Args&... condition) {
+    --depth_;
+    Line("} else ", condition..., "{");
+    ++depth_;
+  }
   void OpenScope() {
     Line("{");
     ++depth_;
@@ -28,11 +35,6 @@ class SourceWriter {
   void Close() {
     --depth_;
     Line("}");
-  }
-  void Else() {
-    --depth_;
-    Line("} else {");
-    ++depth_;
   }
   // A line at the margin, such as a pragma; nothing if it is empty.
   void Pragma(absl::string_view text) {

@@ -1,4 +1,5 @@
-// One function a template: a scheduled KernelIr as launches, in order.
+// One function a template: a scheduled KernelIr as launches, in order; and launches that several
+// kernels share.
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_H_
 
@@ -12,6 +13,7 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect);
 GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect);
 GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect);
 GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect);
+GroupKernels EmitMerged(const MergedBody& body, Dialect dialect);
 
 }  // namespace retrograd
 

@@ -49,10 +49,10 @@ class Limits {
   Verdict CheckOps(int64_t ops) const;
   Verdict CheckKernel(const KernelIr& ir, const KernelProfile& profile) const;
   Verdict CheckSchedule(const Schedule& schedule, const Footprint& footprint) const;
+  int64_t Bound(absl::string_view name) const;  // in force, of a row of kLimits
   bool any_tightened() const { return any_tightened_; }
 
  private:
-  int64_t Bound(absl::string_view name) const;
   std::vector<int64_t> bounds_;  // parallel to kLimits
   bool any_tightened_ = false;
 };

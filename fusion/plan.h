@@ -86,12 +86,27 @@ struct Term {
   friend bool operator==(const Term&, const Term&) = default;
 };
 
+// Kernels that do not depend on each other, in one launch: each runs in a range of blocks of its
+// own, in this order.
+struct MergedBody {
+  struct Member {
+    std::vector<NodeId> nodes;       // those of the group's that it computes
+    std::vector<NodeId> recomputed;  // and those that it computes again
+    KernelBody kernel;
+    int64_t price_ps = 0;            // in a launch of its own
+    std::vector<Term> terms;         // of that price
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  std::vector<Member> members;  // at least two; same template, same threads, no finalize launch
+  friend bool operator==(const MergedBody&, const MergedBody&) = default;
+};
+
 struct Group {
   std::vector<NodeId> nodes;        // ascending; every op computed and owned here
   std::vector<NodeId> recomputed;   // cheap ops owned elsewhere and computed here again
   std::vector<ValueId> inputs;      // stored values read, ascending
   std::vector<ValueId> outputs;     // values stored, ascending
-  std::variant<KernelBody, MatMulCall, AttentionCall> body;
+  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;      // scratch memory while it runs
@@ -104,6 +119,17 @@ struct Group {
   std::vector<InPlace> in_place;    // permitted pairs; an accumulating store makes it required
   friend bool operator==(const Group&, const Group&) = default;
 };
+
+// The fused kernels of a group, in the order of their blocks: none for a library call, several where
+// kernels share a launch.
+std::vector<const KernelBody*> KernelsOf(const Group& group);
+
+// What the member of a shared launch would be as a group of its own, with the take-overs that it
+// keeps beside the others.
+Group GroupOf(const Group& merged, const MergedBody::Member& member);
+
+// The pairs of group.in_place that are no choice: an output is added to what `input` holds.
+std::vector<Group::InPlace> RequiredInPlace(const Group& group);
 
 // Why a candidate fusion exists or not.
 struct Decision {
@@ -137,6 +163,8 @@ struct PlanSummary {
   int64_t bytes = 0, unfused_bytes = 0;
   int64_t bound_ps = 0;          // unavoidable bytes and flops, fewest launches
   int64_t gap_ps = 0;            // to the optimum of the stated objective; 0: proven optimal
+  int64_t merged_launches = 0;   // launches that independent kernels save by sharing others
+  int64_t merged_ps = 0;         // what that wins; price and bound are both after it
   int64_t peak_bytes = 0;        // of values alive at once, see peak_memory.h
   int64_t regions = 0, distinct_regions = 0, largest_region_atoms = 0;
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;

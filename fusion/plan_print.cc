@@ -20,10 +20,16 @@ std::string PrintValues(absl::Span<const ValueId> values) {
                       }), "]");
 }
 
+std::string PrintKernel(const KernelBody& kernel) {
+  return absl::StrCat(
+      kernel.schedule.Print(), " registers=", kernel.registers,
+      kernel.spill_bytes > 0 ? absl::StrCat(" spills=", kernel.spill_bytes, "B") : "");
+}
+
 std::string PrintBody(const Group& group) {
-  if (auto* k = std::get_if<KernelBody>(&group.body)) {
-    return absl::StrCat(k->schedule.Print(), " registers=", k->registers,
-                        k->spill_bytes > 0 ? absl::StrCat(" spills=", k->spill_bytes, "B") : "");
+  if (auto* k = std::get_if<KernelBody>(&group.body)) return PrintKernel(*k);
+  if (auto* m = std::get_if<MergedBody>(&group.body)) {
+    return absl::StrCat("merged kernels=", m->members.size());
   }
   if (auto* m = std::get_if<MatMulCall>(&group.body)) {
     return absl::StrCat("matmul ", m->batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m->batch, "x"), " "),
@@ -42,12 +48,22 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
   absl::StrAppendFormat(&out, "ops=%d kernels=%d price=%dps unfused=%dps bound=%dps gap=%dps\n",
                         summary.ops, summary.kernels, summary.price_ps, summary.unfused_ps,
                         summary.bound_ps, summary.gap_ps);
+  if (summary.merged_launches > 0) {
+    absl::StrAppendFormat(&out, "merged launches=%d wins=%dps\n", summary.merged_launches,
+                          summary.merged_ps);
+  }
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& g = groups[i];
     absl::StrAppend(&out, "group ", i, " nodes=", PrintNodes(g.nodes), " in=", PrintValues(g.inputs),
                     " out=", PrintValues(g.outputs), " ", PrintBody(g), " price=", g.price_ps, "ps");
     if (g.workspace_bytes > 0) absl::StrAppend(&out, " workspace=", g.workspace_bytes, "B");
     out += "\n";
+    if (auto* merged = std::get_if<MergedBody>(&g.body)) {
+      for (const MergedBody::Member& m : merged->members) {
+        absl::StrAppend(&out, "  member nodes=", PrintNodes(m.nodes), " ", PrintKernel(m.kernel),
+                        " alone=", m.price_ps, "ps\n");
+      }
+    }
     for (const Term& t : g.terms) {
       absl::StrAppend(&out, "  ", t.name, " ", t.ps, "ps", t.binds ? " (binds)" : "", ": ", t.formula, "\n");
     }

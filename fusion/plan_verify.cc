@@ -17,6 +17,7 @@ class Checker {
   absl::Status Run() {
     RG_RETURN_IF_ERROR(CheckMembership());
     RG_RETURN_IF_ERROR(CheckOrder());
+    RG_RETURN_IF_ERROR(CheckMerged());
     RG_RETURN_IF_ERROR(CheckReads());
     RG_RETURN_IF_ERROR(CheckOutputs());
     return CheckBodies();
@@ -118,6 +119,44 @@ class Checker {
     return absl::OkStatus();
   }
 
+  // P2 within a shared launch: its kernels run side by side, so that none may read or overwrite what
+  // another one stores or reads.
+  absl::Status CheckMerged() const {
+    for (size_t i = 0; i < plan_.groups.size(); ++i) {
+      const Group& group = plan_.groups[i];
+      const auto* merged = std::get_if<MergedBody>(&group.body);
+      if (merged == nullptr) continue;
+      std::vector<NodeId> nodes;
+      for (const MergedBody::Member& m : merged->members) nodes.insert(nodes.end(), m.nodes.begin(), m.nodes.end());
+      std::sort(nodes.begin(), nodes.end());
+      if (merged->members.size() < 2 || nodes != group.nodes) return Broken("P1: the kernels of group ", i, " do not make up its ops");
+      for (const MergedBody::Member& a : merged->members) {
+        if (a.kernel.schedule.threads != merged->members[0].kernel.schedule.threads || a.kernel.schedule.split > 1 || a.kernel.ir.scatter) {
+          return Broken("P2: the kernel of %", Index(a.nodes[0]), " cannot share the launch of group ", i);
+        }
+        for (const MergedBody::Member& b : merged->members) {
+          if (&a != &b) RG_RETURN_IF_ERROR(CheckApart(i, a, b));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckApart(size_t i, const MergedBody::Member& reader, const MergedBody::Member& writer) const {
+    for (const Buffer& read : reader.kernel.ir.buffers) {
+      if (read.written) continue;
+      for (const Buffer& b : writer.kernel.ir.buffers) {
+        if (b.written && b.value == read.value) return Broken("P2: the kernels of group ", i, " share a launch, but one reads %", Index(read.value.node), ", which another stores");
+      }
+      for (const Group::InPlace& pair : plan_.groups[i].in_place) {
+        const std::vector<Buffer>& theirs = writer.kernel.ir.buffers;
+        const bool overwrites = std::any_of(theirs.begin(), theirs.end(), [&](const Buffer& b) { return b.written && b.value == pair.output; });
+        if (pair.input == read.value && overwrites) return Broken("P2: a kernel of group ", i, " may overwrite %", Index(read.value.node), ", which another kernel of its launch reads");
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // P3
   absl::Status CheckReads() {
     std::vector<bool> stored(g_.num_values(), false);
@@ -185,14 +224,14 @@ class Checker {
           return Broken("P5: %", Index(v.node), ".", v.result, " is stored and has no layout");
         }
       }
-      const auto* kernel = std::get_if<KernelBody>(&group.body);
-      if (kernel == nullptr) continue;
-      if (absl::Status s = kernel->ir.Verify(); !s.ok()) return Broken("group ", i, ": ", s.message());
-      for (const Buffer& b : kernel->ir.buffers) {
-        const std::vector<ValueId>& list = b.written ? group.outputs : group.inputs;
-        if (std::find(list.begin(), list.end(), b.value) == list.end()) {
-          return Broken("P5: the kernel of group ", i, b.written ? " writes %" : " reads %",
-                        Index(b.value.node), ", which the group does not list");
+      for (const KernelBody* kernel : KernelsOf(group)) {
+        if (absl::Status s = kernel->ir.Verify(); !s.ok()) return Broken("group ", i, ": ", s.message());
+        for (const Buffer& b : kernel->ir.buffers) {
+          const std::vector<ValueId>& list = b.written ? group.outputs : group.inputs;
+          if (std::find(list.begin(), list.end(), b.value) == list.end()) {
+            return Broken("P5: the kernel of group ", i, b.written ? " writes %" : " reads %",
+                          Index(b.value.node), ", which the group does not list");
+          }
         }
       }
     }

@@ -8,6 +8,7 @@
 #include "fusion/decisions.h"
 #include "fusion/group_order.h"
 #include "fusion/groundwork.h"
+#include "fusion/horizontal.h"
 #include "fusion/kernel/build.h"
 #include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
@@ -73,6 +74,8 @@ class Planner {
     for (size_t r = 0; r < ground_.regions.size(); ++r) {
       RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
+    // Kernels that wait for company keep what they read alive.
+    if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory) ShareLaunches(groups);
     OrderGroups(g_, std::move(groups), order_, plan_);
     plan_.layouts = ground_.layouts;
     Summarize();
@@ -94,6 +97,15 @@ class Planner {
       RG_RETURN_IF_ERROR(CanMeet(ground_, pair.a, pair.b));
     }
     return absl::OkStatus();
+  }
+
+  void ShareLaunches(std::vector<Group>& groups) {
+    SharedLaunches shared = retrograd::ShareLaunches(std::move(groups), ground_.pricer);
+    groups = std::move(shared.groups);
+    plan_.summary.merged_launches = shared.saved;
+    plan_.summary.merged_ps = shared.won_ps;
+    if (!options_.decisions) return;
+    for (Decision& d : shared.decisions) plan_.decisions.push_back(std::move(d));
   }
 
   std::vector<PairChoice> PairsIn(int region) const {
@@ -226,10 +238,10 @@ class Planner {
       s.recomputed_ops += static_cast<int64_t>(group.recomputed.size());
       s.price_ps += group.price_ps;
       s.bytes += group.read_bytes + group.written_bytes;
-      const bool kernel = std::holds_alternative<KernelBody>(group.body);
-      if (!kernel) s.cost_ps += group.price_ps;
-      const bool scatter = kernel && std::get<KernelBody>(group.body).ir.scatter.has_value();
-      s.kernels += scatter ? 3 : (kernel && group.workspace_bytes > 0 ? 2 : 1);
+      const std::vector<const KernelBody*> kernels = KernelsOf(group);
+      if (kernels.empty()) s.cost_ps += group.price_ps;
+      const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
+      s.kernels += scatter ? 3 : (group.workspace_bytes > 0 ? 2 : 1);
     }
     for (const Solved& solved : solved_) {
       s.regions += solved.times;
@@ -241,6 +253,7 @@ class Planner {
       s.unfused_bytes += solved.times * solved.unfused_bytes;
       if (!solved.exact) s.gap_ps += solved.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
+    s.bound_ps -= s.merged_ps;  // it counts a launch for every region
     s.peak_bytes = PeakBytes(g_, plan_);
   }
 

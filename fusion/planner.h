@@ -29,6 +29,7 @@ inline constexpr Feature kFeatures[] = {
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
     {"recompute", "cheap producers computed again where they are read"},
     {"fusion", "more than one op in a kernel"},
+    {"horizontal", "launches shared by independent small kernels"},
 };
 
 struct PlanOptions {

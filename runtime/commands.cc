@@ -81,8 +81,8 @@ class Builder {
 
   absl::Status AddGroup(const Step& step) {
     const Group& group = c_.plan.groups[Index(step.group)];
-    if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
-      return AddLaunches(step, *kernel);
+    if (const std::vector<const KernelBody*> kernels = KernelsOf(group); !kernels.empty()) {
+      return AddLaunches(step, kernels);
     }
     if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
       RG_ASSIGN_OR_RETURN(const uint32_t a, Slot(matmul->a.value));
@@ -121,14 +121,14 @@ class Builder {
     return absl::OkStatus();
   }
 
-  absl::Status AddLaunches(const Step& step, const KernelBody& body) {
+  absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies) {
     std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
       Launch launch{kernel.name, kernel.blocks, kernel.threads, {}};
       for (const KernelArg& arg : kernel.args) {
         RG_ASSIGN_OR_RETURN(LaunchArg bound, arg.kind == KernelArg::kWorkspace
                                                  ? WorkspaceArg(step.group)
-                                                 : ValueArg(arg.value, body.ir));
+                                                 : ValueArg(arg.value, bodies[arg.member]->ir));
         const bool known = std::find(touched.begin(), touched.end(), bound.slot) != touched.end();
         if (known && bound.contents == Contents::kFresh) bound.contents = Contents::kWritten;
         if (!known) touched.push_back(bound.slot);

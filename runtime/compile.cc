@@ -10,8 +10,7 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
 
   // Source first: it depends on the plan alone.
   for (const Group& group : plan.groups) {
-    const auto* body = std::get_if<KernelBody>(&group.body);
-    compiled.kernels.push_back(body ? EmitGroup(*body, options.dialect) : GroupKernels{});
+    compiled.kernels.push_back(EmitGroup(group, options.dialect));
   }
   compiled.source = EmitTranslationUnit(compiled.kernels, options.dialect);
 

@@ -68,23 +68,6 @@ std::vector<ValueId> ValuesRead(const Group& group) {
   return read;
 }
 
-std::vector<Group::InPlace> RequiredInPlace(const Group& group) {
-  std::vector<Group::InPlace> required;
-  if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-    if (matmul->accumulate) required.push_back({matmul->previous, matmul->d.value});
-  } else if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
-    for (const Store& store : kernel->ir.stores) {
-      if (store.mode != StoreMode::kAdd) continue;
-      const ValueId sum = kernel->ir.buffers[store.buffer].value;
-      for (const Group::InPlace& pair : group.in_place) {
-        const bool known = std::find(required.begin(), required.end(), pair) != required.end();
-        if (pair.output == sum && !known) required.push_back(pair);
-      }
-    }
-  }
-  return required;
-}
-
 absl::StatusOr<GroupDag> BuildGroupDag(const BackwardGraph& graph, const FusionPlan& plan) {
   RG_ASSIGN_OR_RETURN(const std::vector<uint32_t> writer, Writers(graph, plan));
   const size_t n = plan.groups.size();

@@ -16,9 +16,6 @@ namespace retrograd {
 // adds to is one of them.
 std::vector<ValueId> ValuesRead(const Group& group);
 
-// The pairs of group.in_place that are no choice: an output is added to what `input` holds.
-std::vector<Group::InPlace> RequiredInPlace(const Group& group);
-
 struct GroupDag {
   std::vector<std::vector<uint32_t>> before;  // by group: groups that must have finished, ascending
   std::vector<std::vector<uint32_t>> after;   // the reverse

@@ -22,12 +22,15 @@ namespace retrograd {
 namespace {
 
 constexpr absl::string_view kKernelStart = "RG_KERNEL(";
+// Functions that a merged launch runs stand before it.
+constexpr absl::string_view kMemberStart = "RG_MEMBER(";
 // A second compiler starts to pay at about this many kernels.
 constexpr size_t kKernelsAFile = 8;
 
 struct KernelText {
   std::string name;
-  absl::string_view text;  // from its RG_KERNEL line to the next one's
+  absl::string_view members;  // from its first RG_MEMBER line to its RG_KERNEL line
+  absl::string_view text;     // from there to the next kernel
 };
 
 struct SplitSource {
@@ -43,23 +46,33 @@ bool IsIdentifier(absl::string_view name) {
 
 absl::StatusOr<SplitSource> Split(absl::string_view source) {
   SplitSource split;
-  std::vector<size_t> starts;
+  struct Start {
+    size_t members, kernel;
+  };
+  std::vector<Start> starts;
+  constexpr size_t kNone = absl::string_view::npos;
+  size_t members = kNone;  // those of the kernel that comes next
   for (size_t at = 0; at < source.size();) {
-    if (absl::StartsWith(source.substr(at), kKernelStart)) starts.push_back(at);
+    if (absl::StartsWith(source.substr(at), kMemberStart)) members = std::min(members, at);
+    if (absl::StartsWith(source.substr(at), kKernelStart)) {
+      starts.push_back({std::min(members, at), at});
+      members = kNone;
+    }
     const size_t end = source.find('\n', at);
-    at = end == absl::string_view::npos ? source.size() : end + 1;
+    at = end == kNone ? source.size() : end + 1;
   }
-  split.prelude = source.substr(0, starts.empty() ? source.size() : starts[0]);
+  split.prelude = source.substr(0, starts.empty() ? source.size() : starts[0].members);
   for (size_t i = 0; i < starts.size(); ++i) {
-    const size_t end = i + 1 < starts.size() ? starts[i + 1] : source.size();
-    const absl::string_view text = source.substr(starts[i], end - starts[i]);
+    const auto [first, kernel] = starts[i];
+    const size_t end = i + 1 < starts.size() ? starts[i + 1].members : source.size();
+    const absl::string_view text = source.substr(kernel, end - kernel);
     const absl::string_view rest = text.substr(kKernelStart.size());
     std::string name(rest.substr(0, rest.find(',')));
     if (!IsIdentifier(name)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "host source, kernel ", i, ": \"", name.substr(0, 60), "\" is not a kernel's name"));
     }
-    split.kernels.push_back({std::move(name), text});
+    split.kernels.push_back({std::move(name), source.substr(first, kernel - first), text});
   }
   std::vector<absl::string_view> names;
   for (const KernelText& kernel : split.kernels) names.push_back(kernel.name);
@@ -74,11 +87,12 @@ absl::StatusOr<SplitSource> Split(absl::string_view source) {
 // Kernels in which threads meet need fibers; the others run as plain loops.
 std::string WithItsKind(const KernelText& kernel) {
   bool cooperative = false;
-  for (absl::string_view use : {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED"}) {
-    cooperative = cooperative || absl::StrContains(kernel.text, use);
+  for (absl::string_view use : {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED"}) {
+    cooperative = cooperative || absl::StrContains(kernel.text, use) ||
+                  absl::StrContains(kernel.members, use);
   }
   // Lines in messages count from the kernel's first.
-  return absl::StrCat("#line 1 \"", kernel.name, "\"\n",
+  return absl::StrCat("#line 1 \"", kernel.name, "\"\n", kernel.members,
                       cooperative ? "RG_KERNEL_COOPERATIVE(" : kKernelStart,
                       kernel.text.substr(kKernelStart.size()));
 }

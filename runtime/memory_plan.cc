@@ -54,10 +54,10 @@ int HomeOutput(const Context& c, const StoredValue& stored) {
 int64_t RequiredAlignment(const FusionPlan& plan, ValueId value) {
   int64_t alignment = 1;
   for (const Group& group : plan.groups) {
-    const auto* kernel = std::get_if<KernelBody>(&group.body);
-    if (kernel == nullptr) continue;
-    for (const Buffer& buffer : kernel->ir.buffers) {
-      if (buffer.value == value) alignment = std::max(alignment, buffer.alignment);
+    for (const KernelBody* kernel : KernelsOf(group)) {
+      for (const Buffer& buffer : kernel->ir.buffers) {
+        if (buffer.value == value) alignment = std::max(alignment, buffer.alignment);
+      }
     }
   }
   return alignment;

@@ -243,8 +243,10 @@ absl::string_view Name(ScheduleObjective objective) {
 }
 
 bool FillsChip(const Group& group, int64_t chip_blocks) {
-  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
-    return kernel->schedule.blocks >= chip_blocks;
+  if (const std::vector<const KernelBody*> kernels = KernelsOf(group); !kernels.empty()) {
+    int64_t blocks = 0;
+    for (const KernelBody* kernel : kernels) blocks += kernel->schedule.blocks;
+    return blocks >= chip_blocks;
   }
   if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
     return CeilDiv(matmul->m, kTile) * CeilDiv(matmul->n, kTile) * Elements(matmul->batch) >=

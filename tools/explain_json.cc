@@ -59,6 +59,19 @@ Json Body(const Group& group) {
             {"out_dtype", std::string(Name(m->out_dtype))},
             {"accumulate", m->accumulate}};
   }
+  if (const auto* merged = std::get_if<MergedBody>(&group.body)) {
+    Json members = Json::array();
+    for (const MergedBody::Member& member : merged->members) {
+      members.push_back({{"nodes", Nodes(member.nodes)},
+                         {"recomputed", Nodes(member.recomputed)},
+                         {"schedule", ScheduleJson(member.kernel.schedule)},
+                         {"extents", member.kernel.ir.extents},
+                         {"registers", member.kernel.registers},
+                         {"price_ps", member.price_ps},
+                         {"terms", Terms(member.terms)}});
+    }
+    return {{"kind", "merged"}, {"members", std::move(members)}};
+  }
   const auto& a = std::get<AttentionCall>(group.body);
   return {{"kind", "attention"},
           {"dtype", std::string(Name(a.dtype))},
@@ -128,6 +141,8 @@ std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
                          {"unfused_bytes", s.unfused_bytes},
                          {"bound_ps", s.bound_ps},
                          {"gap_ps", s.gap_ps},
+                         {"merged_launches", s.merged_launches},
+                         {"merged_ps", s.merged_ps},
                          {"regions", s.regions},
                          {"distinct_regions", s.distinct_regions},
                          {"largest_region_atoms", s.largest_region_atoms}};

@@ -45,6 +45,9 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
       PrintTime(s.bound_ps), 100 * Ratio(s.bound_ps, s.price_ps),
       s.gap_ps == 0 ? "0, proven" : absl::StrCat("<= ", PrintTime(s.gap_ps)), s.regions,
       s.distinct_regions, s.largest_region_atoms));
+  if (s.merged_launches == 0) return;
+  lines->push_back(absl::StrFormat("independent kernels share launches: %d fewer, which wins %s",
+                                   s.merged_launches, PrintTime(s.merged_ps)));
 }
 
 void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string>* lines) {

@@ -50,7 +50,19 @@ std::string CountOrigins(const BackwardGraph& graph, absl::Span<const NodeId> no
   return CountNames(names, 4);
 }
 
+std::string DescribeMerged(const MergedBody& merged) {
+  int64_t blocks = 0, registers = 0;
+  for (const MergedBody::Member& member : merged.members) {
+    blocks += member.kernel.schedule.blocks;
+    registers = std::max<int64_t>(registers, member.kernel.registers);
+  }
+  const Schedule& first = merged.members[0].kernel.schedule;
+  return absl::StrFormat("%d kernels in one launch, %s threads=%d blocks=%d, %d registers",
+                         merged.members.size(), Name(first.kind), first.threads, blocks, registers);
+}
+
 std::string DescribeBody(const Group& group) {
+  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return DescribeMerged(*merged);
   if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
     std::string text =
         absl::StrFormat("%s, %d registers", kernel->schedule.Print(), kernel->registers);

@@ -103,7 +103,7 @@ std::string ExportPerfetto(const PlannedGraph& graph, const StreamSchedule& sche
          {"ts", Microseconds(step.start_ps)},
          {"dur", Microseconds(step.end_ps - step.start_ps)},
          {"name", absl::StrCat(Index(step.group), ": ", kind_of[Index(step.group)]->ops)},
-         {"cat", std::holds_alternative<KernelBody>(group.body) ? "kernel" : "library"},
+         {"cat", !KernelsOf(group).empty() ? "kernel" : "library"},
          {"args", std::move(arguments)}});
   }
   const Json document = {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
@@ -121,7 +121,7 @@ std::string ExportDot(const PlannedGraph& graph) {
       "fontname=Helvetica;\nfontsize=11;\n");
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
-    const bool kernel = std::holds_alternative<KernelBody>(group.body);
+    const bool kernel = !KernelsOf(group).empty();
     absl::StrAppend(
         &text, "subgraph cluster_", g, " {\nlabel=",
         DotString(absl::StrCat(g, ": ", PrintTime(group.price_ps), "  ", kind_of[g]->how)),

@@ -41,16 +41,16 @@ class StringTable {
 class SourceTable {
  public:
   // The places of the launches' sources in list(); none once the bound is reached.
-  Json Add(const KernelBody& body) {
-    const std::vector<Kernel> cuda = EmitGroup(body, Dialect::kCuda).launches;
+  Json Add(const Group& group) {
+    const std::vector<Kernel> cuda = EmitGroup(group, Dialect::kCuda).launches;
     Json places = Json::array();
     std::vector<Kernel> hip, host;
     for (size_t i = 0; i < cuda.size(); ++i) {
       const auto [it, is_new] = places_.try_emplace(cuda[i].name, list_.size());
       if (is_new) {
         if (hip.empty()) {
-          hip = EmitGroup(body, Dialect::kHip).launches;
-          host = EmitGroup(body, Dialect::kHost).launches;
+          hip = EmitGroup(group, Dialect::kHip).launches;
+          host = EmitGroup(group, Dialect::kHost).launches;
         }
         list_.push_back(Entry(cuda[i], hip[i], host[i]));
       }
@@ -105,6 +105,18 @@ Json Ops(const BackwardGraph& graph, const std::vector<NodeId>& nodes, StringTab
   return ops;
 }
 
+// Of a shared launch: [ops, schedule, price alone] for each kernel.
+Json Members(const BackwardGraph& graph, const Group& group, StringTable* strings) {
+  Json members = Json::array();
+  const auto* merged = std::get_if<MergedBody>(&group.body);
+  if (merged == nullptr) return members;
+  for (const MergedBody::Member& m : merged->members) {
+    members.push_back({strings->Number(CountOps(graph, m.nodes)),
+                       strings->Number(m.kernel.schedule.Print()), m.price_ps});
+  }
+  return members;
+}
+
 Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTable* strings,
             SourceTable* sources) {
   const BackwardGraph& lowered = graph.planned.graph;
@@ -114,7 +126,6 @@ Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTab
   Json groups = Json::array();
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
-    const auto* kernel = std::get_if<KernelBody>(&group.body);
     groups.push_back({{"stream", step_of[g]->stream},
                       {"start", step_of[g]->start_ps},
                       {"ps", step_of[g]->end_ps - step_of[g]->start_ps},
@@ -123,7 +134,8 @@ Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTab
                       {"written", group.written_bytes},
                       {"terms", Terms(group.terms, strings)},
                       {"ops", Ops(lowered, group.nodes, strings)},
-                      {"sources", kernel == nullptr ? Json::array() : sources->Add(*kernel)}});
+                      {"members", Members(lowered, group, strings)},
+                      {"sources", sources->Add(group)}});
   }
   for (const KernelKind& kind : KernelKinds(lowered, plan)) {
     for (GroupId id : kind.groups) {

@@ -98,6 +98,12 @@ std::string DescribeBody(const Json& body) {
     if (!text.empty()) text += ' ';
     if (value.is_object()) {
       text += DescribeBody(value);
+    } else if (key == "members" && value.is_array()) {  // how each of them runs, not where and what for
+      absl::StrAppend(&text, value.size(), " kernels");
+      for (const Json& member : value) {
+        if (!member.is_object() || !member.contains("schedule")) continue;
+        absl::StrAppend(&text, ", ", DescribeBody(member["schedule"]));
+      }
     } else if (value.is_string()) {
       text += value.get<std::string>();
     } else {
