@@ -167,8 +167,7 @@ TEST_CASE("a full-size plan spills nowhere and says which fat schedules it refus
   INFO(graph.status());
   REQUIRE(graph.ok());
   for (const Group& group : graph->planned.plan.groups) {
-    const auto* kernel = std::get_if<KernelBody>(&group.body);
-    if (kernel != nullptr) CHECK(kernel->spill_bytes == 0);
+    for (const KernelBody* kernel : KernelsOf(group)) CHECK(kernel->spill_bytes == 0);
   }
   auto memory = PeakMemoryOf(*graph);
   REQUIRE(memory.ok());
