@@ -44,6 +44,8 @@ struct Traffic {
   int64_t read = 0, written = 0;  // distinct bytes of device memory
   int64_t weighted = 0;           // the same, over the efficiency of each access
   int64_t cache = 0;              // bytes served by caches: re-reads and broadcasts
+  int64_t fresh = 0;              // of weighted: reads of what this backward wrote
+  int64_t cached = 0;             // of fresh: found in the last-level cache
 };
 
 // One access to `points` distinct places.
@@ -59,7 +61,9 @@ void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buff
   }
   const int64_t efficiency = EfficiencyPpm(AccessBytes(offset, last, dtype, s), d);
   (store ? t.written : t.read) += distinct;
-  t.weighted += MulDiv(MulDiv(distinct, waste_ppm, kPpm), kPpm, efficiency);
+  const int64_t weighted = MulDiv(MulDiv(distinct, waste_ppm, kPpm), kPpm, efficiency);
+  t.weighted += weighted;
+  if (!store && buffer.fresh) t.fresh += weighted;
 }
 
 Traffic CountTraffic(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
@@ -117,6 +121,8 @@ Traffic CountTraffic(const KernelIr& ir, const KernelProfile& p, const Schedule&
     t.written += bytes;
     t.weighted += bytes;
   }
+  t.cached = CachedBytes(t.fresh, t.read + t.written, d);
+  t.weighted -= t.cached;
   return t;
 }
 
@@ -249,6 +255,12 @@ int64_t SortPs(const KernelIr& ir, const DeviceSpec& d) {
 
 }  // namespace
 
+int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
+  const int64_t all = d.cache_bytes / 10 * 6, none = d.cache_bytes / 10 * 12;
+  if (moved >= none) return 0;
+  return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
+}
+
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
   return bytes == 0 ? 0 : MulDiv(bytes, 1'000'000'000'000, bytes_per_s);
 }
@@ -268,7 +280,9 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   const int64_t bandwidth = Bandwidth(s, f, d);
   const int64_t launch = price.launches * d.launch_graph_ps;
   const int64_t hbm = TransferPs(t.weighted, bandwidth);
-  const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s);
+  // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
+  const int64_t just_written = TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
+  const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s) + just_written;
   const int64_t compute = ComputePs(ir, p, s, d);
   const int64_t wave = WavePpm(s, f, d);
   const int64_t body = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
@@ -295,7 +309,9 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
                        t.read, t.written, t.weighted, static_cast<double>(bandwidth) / 1e12,
                        std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight));
   term("cache", cache, true,
-       absl::StrFormat("%d B / %.2f TB/s", t.cache, static_cast<double>(d.cache_bytes_per_s) / 1e12));
+       absl::StrFormat("%d B%s / %.2f TB/s", t.cache + t.cached,
+                       t.cached > 0 ? absl::StrCat(" (", t.cached, " B just written)") : "",
+                       static_cast<double>(d.cache_bytes_per_s) / 1e12));
   term("compute", compute, true, absl::StrCat(ir.instrs.size(), " instructions"));
   term("wave", body - std::max({hbm, cache, compute}), false,
        absl::StrCat(s.blocks, " blocks in waves of ", d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));

@@ -26,6 +26,12 @@ struct Price {
 Price PriceKernel(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
                   const DeviceSpec& device, bool explain = false);
 
+// Of `fresh` bytes (written earlier in the same backward), those that a kernel finds in the last-level
+// cache. What was touched since is taken to be what the kernel itself moves, so that the price of a
+// kernel does not depend on the others: all of them up to 60% of the cache, none from 120%, linear
+// in between (caches keep recent lines approximately, and something else always runs).
+int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
+
 // bytes / (bytes per second), in picoseconds, rounded up.
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s);
 

@@ -210,8 +210,11 @@ std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   return refused;
 }
 
-int64_t GroupPricer::LeastPs(int64_t bytes) const {
-  return device_.launch_graph_ps + TransferPs(bytes, device_.hbm_bytes_per_s);
+int64_t GroupPricer::LeastPs(MovedBytes bytes) const {
+  const int64_t cached = CachedBytes(bytes.fresh, bytes.all, device_);
+  return device_.launch_graph_ps +
+         std::max(TransferPs(bytes.all - cached, device_.hbm_bytes_per_s),
+                  TransferPs(cached, device_.cache_bytes_per_s));
 }
 
 int64_t GroupPricer::Cost(const GroupPrice& price, bool joins) const {

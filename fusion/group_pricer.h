@@ -65,7 +65,7 @@ class GroupPricer {
   std::vector<RefusedSchedule> Refused(const GroupOps& group) const;
 
   // Smallest possible T of a kernel that moves so many bytes: one launch, full bandwidth.
-  int64_t LeastPs(int64_t bytes) const;
+  int64_t LeastPs(MovedBytes bytes) const;
 
   // What the search minimises: T, the margin if the kernel joins atoms, the price of memory.
   int64_t Cost(const GroupPrice& price, bool joins) const;

@@ -73,7 +73,8 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
     if (readers[i].bytes == before) continue;
     Read read{.producer = mask(owner, readers[i].value.node),
               .readers = 0,
-              .bytes = readers[i].bytes - before};
+              .bytes = readers[i].bytes - before,
+              .fresh = pricer.graph().op(readers[i].value.node) != Op::input};
     for (size_t j = i; j < readers.size() && readers[j].value == readers[i].value; ++j) {
       read.readers |= Bit(readers[j].atom);
     }
@@ -90,13 +91,15 @@ AtomMask RegionMasks::Closure(AtomMask set) const {
   return set | (above & below);
 }
 
-int64_t RegionMasks::LeastBytes(AtomMask set) const {
-  int64_t bytes = 0;
+MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
+  MovedBytes bytes;
   for (const Read& r : reads_) {
-    if ((r.readers & set) != 0 && (r.producer & set) == 0) bytes += r.bytes;
+    if ((r.readers & set) == 0 || (r.producer & set) != 0) continue;
+    bytes.all += r.bytes;
+    if (r.fresh) bytes.fresh += r.bytes;
   }
   for (const Write& w : writes_) {
-    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) bytes += w.bytes;
+    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) bytes.all += w.bytes;
   }
   return bytes;
 }

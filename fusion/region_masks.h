@@ -35,7 +35,7 @@ class RegionMasks {
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
   // The least bytes that a kernel of these atoms moves.
-  int64_t LeastBytes(AtomMask set) const;
+  MovedBytes LeastBytes(AtomMask set) const;
 
  private:
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
@@ -44,6 +44,7 @@ class RegionMasks {
   struct Read {
     AtomMask producer = 0, readers = 0;
     int64_t bytes = 0;
+    bool fresh = false;  // written earlier in this backward
   };
   // Bytes written if the producer is in the set and, unless it escapes, a reader is not.
   struct Write {

@@ -95,17 +95,17 @@ void Traffic::FindReads(absl::Span<const Layout> layouts) {
   first_.push_back(static_cast<uint32_t>(reads_.size()));
 }
 
-int64_t Traffic::LeastBytes(absl::Span<const NodeId> ops,
-                            absl::Span<const NodeId> unstored) const {
+MovedBytes Traffic::LeastBytes(absl::Span<const NodeId> ops,
+                               absl::Span<const NodeId> unstored) const {
   auto inside = [&](NodeId id) { return std::binary_search(ops.begin(), ops.end(), id); };
-  int64_t bytes = 0;
+  MovedBytes bytes;
   std::vector<SureRead> reads;
   for (NodeId id : ops) {
     if (!std::binary_search(unstored.begin(), unstored.end(), id)) {
       absl::Span<const NodeId> users = consumers_.of(id);
       const bool escapes = consumers_.is_output(id) ||
                            std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
-      if (escapes) bytes += StoredBytes(id);
+      if (escapes) bytes.all += StoredBytes(id);
     }
     for (const SureRead& read : this->reads(id)) {
       if (!inside(read.value.node)) reads.push_back(read);
@@ -115,7 +115,9 @@ int64_t Traffic::LeastBytes(absl::Span<const NodeId> ops,
     return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
   });
   for (size_t i = 0; i < reads.size(); ++i) {
-    if (i == 0 || reads[i].value != reads[i - 1].value) bytes += reads[i].bytes;
+    if (i > 0 && reads[i].value == reads[i - 1].value) continue;
+    bytes.all += reads[i].bytes;
+    if (graph_.op(reads[i].value.node) != Op::input) bytes.fresh += reads[i].bytes;
   }
   return bytes;
 }

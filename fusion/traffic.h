@@ -16,6 +16,12 @@ struct SureRead {
   int64_t bytes = 0;
 };
 
+// Bytes that a kernel moves to and from memory.
+struct MovedBytes {
+  int64_t all = 0;
+  int64_t fresh = 0;  // of them, reads of what was written earlier in this backward
+};
+
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
 // a library call, or an op that is needed whole reads it whole), and as much of it as the views in
 // between let through. Gathered rows and the base under a slice do not count.
@@ -33,7 +39,7 @@ class Traffic {
 
   // The least that a kernel of these ops (ascending) moves; `unstored` (ascending) are not written,
   // whoever reads them.
-  int64_t LeastBytes(absl::Span<const NodeId> ops, absl::Span<const NodeId> unstored) const;
+  MovedBytes LeastBytes(absl::Span<const NodeId> ops, absl::Span<const NodeId> unstored) const;
 
  private:
   void MarkWhole();

@@ -112,6 +112,7 @@ class Builder {
         b.alignment = std::max(node.input->alignment, size);
       } else {
         b.alignment = kStoredAlignment;
+        b.fresh = !b.written;
       }
     }
   }

@@ -85,6 +85,7 @@ struct Buffer {
   int64_t elements = 0;      // storage span that accesses must stay inside
   int64_t alignment = 0;     // bytes known to divide the address, at least the element size
   bool written = false;
+  bool fresh = false;        // read, and written earlier in this backward: perhaps still in a cache
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
