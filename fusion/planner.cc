@@ -10,6 +10,7 @@
 #include "fusion/groundwork.h"
 #include "fusion/horizontal.h"
 #include "fusion/kernel/build.h"
+#include "fusion/merge_matmuls.h"
 #include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
 #include "fusion/separation.h"
@@ -323,11 +324,21 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
   RG_RETURN_IF_ERROR(CheckNames(options));
   Planned planned;
   RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, options));
+  std::vector<Decision> merges;
+  if (Enabled(options, "merged_matmuls") && options.merging != PlanOptions::Merging::kNever) {
+    const MergeOptions merge{.regardless = options.merging == PlanOptions::Merging::kAlways};
+    RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(planned.graph, device, merge));
+    planned.graph = std::move(merged.graph);
+    merges = std::move(merged.decisions);
+  }
   if (options.max_memory_bytes > 0) {
     RG_RETURN_IF_ERROR(PlanBelowCeiling(device, options, planned));
   } else {
     RG_ASSIGN_OR_RETURN(planned.plan,
                         PlanOnce(planned.graph, device, options, 0, GroupOrder::kProgram));
+  }
+  if (options.decisions) {
+    planned.plan.decisions.insert(planned.plan.decisions.begin(), merges.begin(), merges.end());
   }
   return planned;
 }

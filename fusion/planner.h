@@ -27,6 +27,7 @@ inline constexpr Feature kFeatures[] = {
     {"cast_pairs", "dropping a narrowing that is widened back"},
     {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
+    {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"recompute", "cheap producers computed again where they are read"},
     {"fusion", "more than one op in a kernel"},
     {"horizontal", "launches shared by independent small kernels"},
@@ -38,6 +39,8 @@ struct PlanOptions {
   bool decisions = true;                     // record why groups are as they are
   std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
   int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
+  // Matmuls become one where that is predicted to win; or wherever they can (for tests).
+  enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kNever;
   SearchOptions search;
   uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
 };

@@ -1,0 +1,249 @@
+#include "fusion/merge_matmuls.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "fusion/kernel/build.h"
+#include "fusion/legalize.h"
+#include "fusion/library_cost.h"
+#include "fusion/merge_candidates.h"
+#include "fusion/merge_rewrite.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+// Both sides of a decision.
+struct Sides {
+  int64_t apart_ps = 0;
+  int64_t together_ps = 0;      // without the join of the left parts, which others may share
+  int64_t around_ps = 0;        // of together_ps: copies that merging makes necessary
+  int64_t left_bytes = 0;       // of the join of the left parts
+};
+
+class Pricer {
+ public:
+  Pricer(const BackwardGraph& g, const Consumers& consumers, const DeviceSpec& device)
+      : g_(g), consumers_(consumers), d_(device) {}
+
+  Sides Price(const MergeCandidate& c) const {
+    Sides sides = c.kind == MergeCandidate::kProducts ? Products(c) : Sum(c);
+    sides.left_bytes = BytesOf(c.left.parts);
+    sides.together_ps += sides.around_ps;
+    return sides;
+  }
+
+ private:
+  MatMulCall CallOf(NodeId id) const {
+    const TensorType& d = g_.type(id);
+    MatMulCall call;
+    call.m = d.shape[0];
+    call.n = d.shape[1];
+    call.k = g_.type(g_.operands(id)[0]).shape[1];
+    call.in_dtype = g_.type(g_.operands(id)[0]).dtype;
+    call.out_dtype = d.dtype;
+    return call;
+  }
+  int64_t Ps(const MatMulCall& call) const { return PriceMatMul(call, d_).ps; }
+  int64_t MovePs(int64_t bytes) const { return TransferPs(bytes, d_.hbm_bytes_per_s); }
+  int64_t BytesOf(const std::vector<ValueId>& values) const {
+    int64_t bytes = 0;
+    for (ValueId v : values) bytes += g_.type(v).size_bytes();
+    return bytes;
+  }
+
+  // Apart, a product may take in the cast or the accumulate step behind it. Together, whoever
+  // stores a part of the result reads it first.
+  Sides Products(const MergeCandidate& c) const {
+    Sides sides;
+    MatMulCall merged = CallOf(c.matmuls[0]);
+    int64_t joined = 0;
+    for (NodeId id : c.matmuls) {
+      MatMulCall call = CallOf(id);
+      joined += c.shared == 1 ? call.m : call.n;
+      const int64_t bytes = g_.type(id).size_bytes();
+      const absl::Span<const NodeId> readers = consumers_.of(id);
+      if (consumers_.is_output(id)) {
+        sides.around_ps += CopyPs(bytes, d_);
+      } else if (readers.size() == 1 && g_.op(readers[0]) == Op::cast &&
+                 consumers_.is_output(readers[0])) {
+        call.out_dtype = g_.type(readers[0]).dtype;
+        sides.around_ps += d_.launch_graph_ps + MovePs(bytes + g_.type(readers[0]).size_bytes());
+      } else if (readers.size() == 1 && g_.op(readers[0]) == Op::accumulate) {
+        call.accumulate = true;
+        sides.around_ps += d_.launch_graph_ps + MovePs(3 * bytes);
+      }
+      sides.apart_ps += Ps(call);
+    }
+    (c.shared == 1 ? merged.m : merged.n) = joined;
+    sides.together_ps = Ps(merged);
+    return sides;
+  }
+
+  // Apart, the products behind the first add to what is there; those that are widened first are
+  // read one by one by the kernel that adds them.
+  Sides Sum(const MergeCandidate& c) const {
+    Sides sides;
+    MatMulCall merged = CallOf(c.matmuls[0]);
+    merged.k = 0;
+    const DType sum_dtype = g_.type(c.last).dtype;
+    for (size_t i = 0; i < c.matmuls.size(); ++i) {
+      MatMulCall call = CallOf(c.matmuls[i]);
+      merged.k += call.k;
+      call.accumulate = !c.cast && (i > 0 || c.before);
+      sides.apart_ps += Ps(call);
+      if (c.cast) sides.apart_ps += MovePs(g_.type(c.matmuls[i]).size_bytes());
+    }
+    merged.out_dtype = sum_dtype;
+    merged.accumulate = !c.cast && c.before.has_value();
+    sides.together_ps = Ps(merged);
+    if (c.cast) sides.together_ps += MovePs(g_.type(c.last).size_bytes());
+    sides.around_ps = CopyPs(BytesOf(c.right.parts), d_);
+    return sides;
+  }
+
+  const BackwardGraph& g_;
+  const Consumers& consumers_;
+  const DeviceSpec& d_;
+};
+
+// Candidates with the same left parts share one join: they are chosen together.
+struct Family {
+  std::vector<size_t> members;
+  int64_t join_ps = 0;
+};
+
+class Chooser {
+ public:
+  Chooser(const BackwardGraph& g, const DeviceSpec& device, const MergeOptions& options)
+      : g_(g), consumers_(g), device_(device), options_(options),
+        candidates_(FindMergeCandidates(g, consumers_)) {}
+
+  absl::StatusOr<MergedMatMuls> Run() {
+    if (candidates_.empty()) return MergedMatMuls{g_, {}};
+    const Pricer pricer(g_, consumers_, device_);
+    for (const MergeCandidate& c : candidates_) sides_.push_back(pricer.Price(c));
+    chosen_.assign(candidates_.size(), false);
+    for (const Family& family : Families()) Choose(family);
+    MergedMatMuls out;
+    std::vector<NodeId> matmul_of;
+    if (std::find(chosen_.begin(), chosen_.end(), true) == chosen_.end()) {
+      out.graph = g_;
+      for (uint32_t i = 0; i < g_.num_nodes(); ++i) matmul_of.push_back(NodeId{i});
+    } else {
+      RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen_));
+      chosen_ = std::move(rewritten.done);
+      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
+      matmul_of = Renumbered(rewritten, out.graph);
+    }
+    Record(matmul_of, out.decisions);
+    return out;
+  }
+
+ private:
+  std::vector<Family> Families() const {
+    std::vector<Family> families;
+    absl::flat_hash_map<std::pair<std::vector<ValueId>, int64_t>, size_t> number;
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      const Join& left = candidates_[c].left;
+      auto [at, added] = number.try_emplace({left.parts, left.axis}, families.size());
+      if (added) families.push_back({{}, CopyPs(sides_[c].left_bytes, device_)});
+      families[at->second].members.push_back(c);
+    }
+    return families;
+  }
+
+  int64_t Margin(int64_t ps) const {
+    return std::max(device_.margin_ps, ps / 1'000'000 * device_.margin_ppm);
+  }
+
+  // All members that win by themselves, if they win the join as well.
+  void Choose(const Family& family) {
+    int64_t gain = 0;
+    std::vector<size_t> winners;
+    for (size_t c : family.members) {
+      const Sides& s = sides_[c];
+      const int64_t won = s.apart_ps - s.together_ps;
+      if (won <= Margin(s.together_ps)) continue;
+      gain += won;
+      winners.push_back(c);
+    }
+    const bool pays = !winners.empty() && gain - family.join_ps > Margin(family.join_ps);
+    if (options_.regardless) winners = family.members;
+    if (!pays && !options_.regardless) winners.clear();
+    for (size_t c : winners) chosen_[c] = true;
+    join_ps_.resize(candidates_.size(), 0);
+    for (size_t c : family.members) {
+      const size_t sharers = std::max<size_t>(winners.size(), 1);
+      join_ps_[c] = family.join_ps / static_cast<int64_t>(sharers);
+    }
+  }
+
+  // Legalizing adds copies and moves ids; matmuls keep their number and order.
+  static std::vector<NodeId> Renumbered(const MergeRewrite& rewritten, const BackwardGraph& legal) {
+    std::vector<NodeId> now;
+    for (uint32_t i = 0; i < legal.num_nodes(); ++i) {
+      if (legal.pattern(NodeId{i}) == Pattern::kContraction) now.push_back(NodeId{i});
+    }
+    std::vector<NodeId> by_rewritten(rewritten.graph.num_nodes());
+    size_t next = 0;
+    for (uint32_t i = 0; i < rewritten.graph.num_nodes(); ++i) {
+      if (rewritten.graph.pattern(NodeId{i}) == Pattern::kContraction) by_rewritten[i] = now[next++];
+    }
+    std::vector<NodeId> out = rewritten.matmul_of;
+    for (NodeId& id : out) id = by_rewritten[Index(id)];
+    return out;
+  }
+
+  void Record(const std::vector<NodeId>& matmul_of, std::vector<Decision>& decisions) const {
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      const MergeCandidate& candidate = candidates_[c];
+      Decision d;
+      d.together = chosen_[c];
+      d.a = {matmul_of[Index(candidate.matmuls[0])]};
+      for (size_t i = 1; i < candidate.matmuls.size() && !d.together; ++i) {
+        d.b.push_back(matmul_of[Index(candidate.matmuls[i])]);
+      }
+      std::sort(d.b.begin(), d.b.end());
+      d.apart_ps = sides_[c].apart_ps;
+      d.together_ps = sides_[c].together_ps + join_ps_[c];
+      d.reason = Reason(c);
+      decisions.push_back(std::move(d));
+    }
+  }
+
+  std::string Reason(size_t c) const {
+    const MergeCandidate& candidate = candidates_[c];
+    const Sides& s = sides_[c];
+    auto us = [](int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); };
+    std::string join = absl::StrCat(us(join_ps_[c]), " us to join ", s.left_bytes, " B");
+    return absl::StrCat(
+        candidate.matmuls.size(),
+        candidate.kind == MergeCandidate::kProducts ? " matmuls that share an operand"
+                                                    : " matmuls that are added up",
+        chosen_[c] ? " are one: " : " stay apart: one would take ",
+        us(s.together_ps - s.around_ps), " us, with ", join, " and ", us(s.around_ps),
+        " us for copies around it, against ", us(s.apart_ps), " us");
+  }
+
+  const BackwardGraph& g_;
+  const Consumers consumers_;
+  const DeviceSpec& device_;
+  const MergeOptions& options_;
+  const std::vector<MergeCandidate> candidates_;
+  std::vector<Sides> sides_;
+  std::vector<bool> chosen_;
+  std::vector<int64_t> join_ps_;  // by candidate: its share of the family's join
+};
+
+}  // namespace
+
+absl::StatusOr<MergedMatMuls> MergeMatMuls(const BackwardGraph& graph, const DeviceSpec& device,
+                                           const MergeOptions& options) {
+  return Chooser(graph, device, options).Run();
+}
+
+}  // namespace retrograd
