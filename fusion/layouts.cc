@@ -54,6 +54,7 @@ std::vector<NodeId> ViewChain(const BackwardGraph& g, ValueId value) {
 std::optional<Layout> DenseAfter(const BackwardGraph& g, ValueId stored,
                                  absl::Span<const NodeId> chain, size_t steps) {
   const Shape& extents = g.type(stored).shape;
+  if (steps == 0 && Elements(extents) > 0) return Layout{DenseStrides(extents)};
   AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
   Shape shape = extents;
   for (size_t i = 0; i < steps; ++i) {
@@ -83,12 +84,22 @@ bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, Node
 }
 
 // Library calls that read a stored value, through views: (call, the operand as the call sees it).
-void LibraryUsers(const BackwardGraph& g, NodeId id, uint32_t result, ValueId as,
+// Depth first, in the order of the uses; `stack` is scratch.
+void LibraryUsers(const BackwardGraph& g, ValueId v, std::vector<std::pair<ValueId, Use>>& stack,
                   std::vector<std::pair<NodeId, ValueId>>& out) {
-  for (const Use& use : g.uses(id)) {
-    if (use.result != result) continue;
+  const auto push = [&](ValueId as) {
+    const absl::Span<const Use> uses = g.uses(as.node);
+    for (size_t i = uses.size(); i-- > 0;) {
+      if (uses[i].result == as.result) stack.push_back({as, uses[i]});
+    }
+  };
+  out.clear();
+  push(v);
+  while (!stack.empty()) {
+    const auto [as, use] = stack.back();
+    stack.pop_back();
     if (g.pattern(use.user) == Pattern::kView) {
-      LibraryUsers(g, use.user, 0, ValueId{use.user, 0}, out);
+      push({use.user, 0});
     } else if (IsLibrary(g, use.user)) {
       out.push_back({use.user, as});
     }
@@ -106,6 +117,17 @@ std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layou
     return Layout{view->strides};
   }
   return std::nullopt;
+}
+
+// A stored value itself, without any view.
+std::optional<StridedView> AsItLies(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                    ValueId v) {
+  const std::vector<int64_t>& strides = layouts[g.value_index(v)].strides;
+  if (IsConstant(g, v.node) || strides.size() != g.type(v).shape.size() ||
+      std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; })) {
+    return std::nullopt;
+  }
+  return StridedView{.stored = v, .offset = 0, .strides = strides};
 }
 
 class Assigner {
@@ -146,7 +168,7 @@ class Assigner {
 
   Layout Choose(ValueId v) {
     const NodeId id = v.node;
-    const Layout natural{DenseStrides(g_.type(v).shape)};
+    Layout natural{DenseStrides(g_.type(v).shape)};
     if (g_.pattern(id) == Pattern::kScatter) return natural;
     if (g_.pattern(id) == Pattern::kAttention) {
       // dQ like Q, dK like K, dV like V: the host's own order of heads and tokens.
@@ -154,9 +176,8 @@ class Assigner {
       if (view && IsDensePermutation(g_.type(v).shape, view->strides)) return {view->strides};
       return natural;
     }
-    std::vector<std::pair<NodeId, ValueId>> users;
-    LibraryUsers(g_, id, v.result, v, users);
-    for (auto [call, as] : users) {
+    LibraryUsers(g_, v, stack_, library_users_);
+    for (auto [call, as] : library_users_) {
       if (auto layout = ReadableBy(v, call, as)) return *layout;
     }
     if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
@@ -183,6 +204,8 @@ class Assigner {
 
   const BackwardGraph& g_;
   std::vector<Layout> layouts_;
+  std::vector<std::pair<ValueId, Use>> stack_;               // scratch
+  std::vector<std::pair<NodeId, ValueId>> library_users_;    // of the value that is chosen for
 };
 
 }  // namespace
@@ -192,6 +215,7 @@ std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(
 std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                      ValueId value) {
   const Shape& extents = g.type(value).shape;
+  if (g.pattern(value.node) != Pattern::kView) return AsItLies(g, layouts, value);
   AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
   ValueId v = value;
   while (g.pattern(v.node) == Pattern::kView) {

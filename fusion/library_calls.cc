@@ -1,7 +1,9 @@
 #include "fusion/library_calls.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/access_map.h"
 #include "fusion/kernel/build.h"
@@ -18,7 +20,7 @@ class CallMaker {
             const DeviceSpec& device, const AbsorbOptions& options)
       : g_(g), layouts_(layouts), consumers_(consumers), device_(device), options_(options) {}
 
-  absl::StatusOr<Group> MatMul(NodeId id) const {
+  absl::StatusOr<Group> MatMul(NodeId id) {
     Group group;
     group.nodes = {id};
     MatMulCall call;
@@ -45,7 +47,7 @@ class CallMaker {
       group.in_place = {{call.previous, call.d.value}};
     }
     group.outputs = {call.d.value};
-    Finish(PriceMatMul(call, device_, true), group);
+    Finish(PriceOf(call), group);
     group.body = std::move(call);
     return group;
   }
@@ -79,6 +81,15 @@ class CallMaker {
     return absl::InternalError(absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
                                             "): an operand or result is no strided matrix; the "
                                             "graph was not legalized"));
+  }
+
+  // Layers repeat their matmuls: each is priced and explained once.
+  const Price& PriceOf(const MatMulCall& call) {
+    auto [at, added] = prices_.try_emplace(
+        PriceKey{call.m, call.n, call.k, call.batch, call.in_dtype, call.out_dtype,
+                 call.accumulate});
+    if (added) at->second = PriceMatMul(call, device_, true);
+    return at->second;
   }
 
   static void Finish(Price price, Group& group) {
@@ -185,6 +196,10 @@ class CallMaker {
   const Consumers& consumers_;
   const DeviceSpec& device_;
   AbsorbOptions options_;
+  // All that the price of a matmul depends on.
+  using PriceKey =
+      std::tuple<int64_t, int64_t, int64_t, std::vector<int64_t>, DType, DType, bool>;
+  absl::flat_hash_map<PriceKey, Price> prices_;
 };
 
 }  // namespace
@@ -194,7 +209,7 @@ absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
                                                      const Consumers& consumers,
                                                      const DeviceSpec& device,
                                                      const AbsorbOptions& options) {
-  const CallMaker maker(graph, layouts, consumers, device, options);
+  CallMaker maker(graph, layouts, consumers, device, options);
   std::vector<Group> groups;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const NodeId id{i};

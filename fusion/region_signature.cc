@@ -3,7 +3,6 @@
 #include <bit>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
 #include "fusion/kernel/build.h"
 
 namespace retrograd {
@@ -19,52 +18,95 @@ class Writer {
 
   std::string Run() {
     for (NodeId id : region_.ops) {
-      Describe(id);
+      Head(id);
+      const absl::Span<const ValueId> operands = g_.operands(id);
+      Put(static_cast<int64_t>(operands.size()));
+      for (ValueId v : operands) Operand(v);
       bool leaves = consumers_.is_output(id);
       for (NodeId user : consumers_.of(id)) leaves = leaves || !position_.contains(user);
-      absl::StrAppend(&out_, leaves ? "!" : "", "\n");
+      Put(leaves);
     }
     return std::move(out_);
   }
 
  private:
-  void Describe(NodeId id) {
+  // What an operand is, before what describes it.
+  enum Tag : int64_t { kInside, kView, kConstant, kSeen, kStored, kInput };
+
+  // Numbers by seven bits a byte, small ones of either sign in one. Whatever varies in length
+  // comes after its length, so that different regions never write the same.
+  void Put(int64_t number) {
+    uint64_t rest = static_cast<uint64_t>(number) << 1 ^ static_cast<uint64_t>(number >> 63);
+    for (; rest >= 0x80; rest >>= 7) out_ += static_cast<char>(rest | 0x80);
+    out_ += static_cast<char>(rest);
+  }
+  void Put(absl::string_view text) {
+    Put(static_cast<int64_t>(text.size()));
+    out_.append(text.data(), text.size());
+  }
+  void Put(absl::Span<const int64_t> numbers) {
+    Put(static_cast<int64_t>(numbers.size()));
+    for (int64_t number : numbers) Put(number);
+  }
+  void Put(const TensorType& type) {
+    Put(static_cast<int64_t>(type.dtype));
+    Put(type.shape);
+  }
+
+  void PutValue(const AttrValue& value) {
+    Put(static_cast<int64_t>(value.index()));
+    if (auto* i = std::get_if<int64_t>(&value)) Put(*i);
+    if (auto* f = std::get_if<double>(&value)) Put(std::bit_cast<int64_t>(*f));
+    if (auto* s = std::get_if<std::string>(&value)) Put(*s);
+    if (auto* v = std::get_if<std::vector<int64_t>>(&value)) Put(*v);
+  }
+
+  // A node but for its operands.
+  void Head(NodeId id) {
     const Node& node = g_.node(id);
-    absl::StrAppend(&out_, static_cast<int>(node.op), node.results[0].Print());
+    Put(static_cast<int64_t>(node.op));
+    Put(node.results[0]);
+    Put(static_cast<int64_t>(node.attrs.all().size()));
     for (const auto& [name, value] : node.attrs.all()) {
-      absl::StrAppend(&out_, " ", name, "=");
-      if (auto* i = std::get_if<int64_t>(&value)) absl::StrAppend(&out_, *i);
-      if (auto* f = std::get_if<double>(&value)) absl::StrAppend(&out_, "f", std::bit_cast<uint64_t>(*f));
-      if (auto* s = std::get_if<std::string>(&value)) absl::StrAppend(&out_, s->size(), ":", *s);
-      if (auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-        for (int64_t x : *v) absl::StrAppend(&out_, x, ",");
-      }
+      Put(name);
+      PutValue(value);
     }
     Strides({id, 0});
-    for (ValueId v : g_.operands(id)) Operand(v);
   }
 
-  void Strides(ValueId v) {
-    out_ += "@";
-    for (int64_t s : layouts_[g_.value_index(v)].strides) absl::StrAppend(&out_, s, ",");
-  }
+  void Strides(ValueId v) { Put(layouts_[g_.value_index(v)].strides); }
 
   void Operand(ValueId v) {
-    if (auto at = position_.find(v.node); at != position_.end()) {
-      absl::StrAppend(&out_, " r", at->second);
-    } else if (g_.pattern(v.node) == Pattern::kView || IsConstant(g_, v.node)) {
-      out_ += " (";
-      Describe(v.node);
-      out_ += ")";
-    } else {
-      auto [at, added] = external_.try_emplace(v, external_.size());
-      absl::StrAppend(&out_, " x", at->second);
-      if (!added) return;
-      absl::StrAppend(&out_, ":", g_.type(v).Print());
-      Strides(v);
-      const Node& node = g_.node(v.node);
-      if (node.op == Op::input) absl::StrAppend(&out_, "i", node.input->alignment);
+    auto at = position_.find(v.node);
+    while (at == position_.end() && g_.pattern(v.node) == Pattern::kView) {
+      Put(kView);
+      Head(v.node);
+      v = g_.operands(v.node)[0];
+      at = position_.find(v.node);
     }
+    if (at != position_.end()) {
+      Put(kInside);
+      Put(static_cast<int64_t>(at->second));
+    } else if (IsConstant(g_, v.node)) {
+      Put(kConstant);
+      Head(v.node);
+    } else {
+      External(v);
+    }
+  }
+
+  void External(ValueId v) {
+    auto [at, added] = external_.try_emplace(v, external_.size());
+    if (!added) {
+      Put(kSeen);
+      Put(static_cast<int64_t>(at->second));
+      return;
+    }
+    const Node& node = g_.node(v.node);
+    Put(node.op == Op::input ? kInput : kStored);
+    Put(g_.type(v));
+    Strides(v);
+    if (node.op == Op::input) Put(node.input->alignment);
   }
 
   const BackwardGraph& g_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "graph/malformations.h"
 #include "graph/node_rules.h"
@@ -23,7 +24,7 @@ std::shared_ptr<const GraphStorage> EmptyStorage() {
 
 absl::Status VerifyNode(const BackwardGraph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  std::vector<const TensorType*> types;
+  absl::InlinedVector<const TensorType*, 8> types;
   for (ValueId v : graph.operands(id)) {
     if (v.node >= id) {
       return Malformed(Malformation::kForwardOperand,

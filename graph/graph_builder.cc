@@ -122,9 +122,9 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
                                                   const absl::Span<const TensorType>* declared) {
   RG_RETURN_IF_ERROR(CheckOperands(values));
   for (const auto& [key, value] : attrs.all()) {
-    if (const std::string* text = std::get_if<std::string>(&value)) {
-      RG_RETURN_IF_ERROR(CheckString(*text, absl::StrCat("attribute ", key)));
-    }
+    const std::string* text = std::get_if<std::string>(&value);
+    if (text == nullptr || CheckString(*text, key).ok()) continue;
+    return CheckString(*text, absl::StrCat("attribute ", key));
   }
   RG_ASSIGN_OR_RETURN(std::vector<TensorType> inferred, InferTypes(op, types, attrs));
   if (declared != nullptr) {
@@ -268,7 +268,8 @@ void GraphBuilder::ShareOrigins(const BackwardGraph& graph) {
 }
 
 int GraphBuilder::AddOrigin(Origin origin) {
-  impl_->Fail(At(absl::StrCat("origin ", impl_->Origins().size()), CheckOrigin(origin)));
+  absl::Status status = CheckOrigin(origin);
+  if (!status.ok()) impl_->Fail(At(absl::StrCat("origin ", impl_->Origins().size()), status));
   std::vector<Origin>& origins = impl_->OwnOrigins();
   origins.push_back(std::move(origin));
   return static_cast<int>(origins.size()) - 1;
