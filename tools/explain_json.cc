@@ -3,6 +3,7 @@
 
 #include "runtime/group_uses.h"
 #include "tools/explanation.h"
+#include "tools/group_json.h"
 
 namespace retrograd {
 namespace {
@@ -72,6 +73,11 @@ Json Body(const Group& group) {
     }
     return {{"kind", "merged"}, {"members", std::move(members)}};
   }
+  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+    Json offsets = Json::array();
+    for (const PlacedJoin::Part& part : join->parts) offsets.push_back(part.offset);
+    return {{"kind", "placed_join"}, {"offsets", std::move(offsets)}};
+  }
   const auto& a = std::get<AttentionCall>(group.body);
   return {{"kind", "attention"},
           {"dtype", std::string(Name(a.dtype))},
@@ -80,6 +86,8 @@ Json Body(const Group& group) {
           {"causal", a.causal},
           {"bias", a.operands.size() > 6}};
 }
+
+}  // namespace
 
 Json GroupJson(const BackwardGraph& graph, const Group& group) {
   Json ops = Json::array();
@@ -105,6 +113,8 @@ Json GroupJson(const BackwardGraph& graph, const Group& group) {
           {"read_bytes", group.read_bytes},
           {"written_bytes", group.written_bytes}};
 }
+
+namespace {
 
 Json DecisionJson(const Decision& decision) {
   Json alternatives = Json::array();
@@ -135,7 +145,9 @@ std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
                    {"calibrated", graph.spec.calibrated}};
   document["summary"] = {{"ops", s.ops},
                          {"kernels", s.kernels},
+                         {"recomputed_ops", s.recomputed_ops},
                          {"price_ps", s.price_ps},
+                         {"cost_ps", s.cost_ps},
                          {"unfused_ps", s.unfused_ps},
                          {"bytes", s.bytes},
                          {"unfused_bytes", s.unfused_bytes},
@@ -147,6 +159,7 @@ std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
                          {"distinct_regions", s.distinct_regions},
                          {"largest_region_atoms", s.largest_region_atoms}};
   document["memory"] = {{"peak_bytes", memory.total()},
+                        {"live_bytes", s.peak_bytes},
                         {"inputs_bytes", memory.inputs_bytes},
                         {"outputs_bytes", memory.outputs_bytes},
                         {"arena_bytes", memory.arena_bytes},

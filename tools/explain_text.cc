@@ -1,4 +1,4 @@
-// The explanation as text: three lines of summary, the kernels that cost most and what bounds them,
+// The explanation as text: four lines of summary, the kernels that cost most and what bounds them,
 // the refusals that tell most.
 #include <algorithm>
 
@@ -31,18 +31,21 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
                std::vector<std::string>* lines) {
   const PlanSummary& s = graph.planned.plan.summary;
   lines->push_back(absl::StrFormat(
-      "%s on %s%s: %d ops -> %d kernels and library calls; predicted %s, unfused %s (%.2fx)", name,
-      graph.spec.name, graph.spec.calibrated ? "" : " (uncalibrated)", s.ops, s.kernels,
+      "%s on %s%s: %d ops%s -> %d kernels and library calls; predicted %s, unfused %s (%.2fx)", name,
+      graph.spec.name, graph.spec.calibrated ? "" : " (uncalibrated)", s.ops,
+      s.recomputed_ops == 0 ? "" : absl::StrCat(" and ", s.recomputed_ops, " again"), s.kernels,
       PrintTime(s.price_ps), PrintTime(s.unfused_ps), Ratio(s.unfused_ps, s.price_ps)));
   lines->push_back(absl::StrFormat(
-      "traffic %s (unfused %s); memory %s: inputs %s, outputs %s, arena %s (without reuse %s)",
+      "traffic %s (unfused %s); memory %s (alive %s): inputs %s, outputs %s, arena %s (without reuse %s)",
       PrintBytes(s.bytes), PrintBytes(s.unfused_bytes), PrintBytes(memory.total()),
+      PrintBytes(s.peak_bytes),
       PrintBytes(memory.inputs_bytes), PrintBytes(memory.outputs_bytes),
       PrintBytes(memory.arena_bytes), PrintBytes(memory.without_reuse_bytes)));
   lines->push_back(absl::StrFormat(
-      "lower bound %s (%.0f%% of it); gap to the model's optimum %s; %d regions, %d distinct, "
-      "at most %d atoms",
-      PrintTime(s.bound_ps), 100 * Ratio(s.bound_ps, s.price_ps),
+      "lower bound %s (%.0f%%): unavoidable bytes at full bandwidth + one launch a kernel",
+      PrintTime(s.bound_ps), 100 * Ratio(s.bound_ps, s.price_ps)));
+  lines->push_back(absl::StrFormat(
+      "gap to the model's optimum %s; %d regions, %d distinct, at most %d atoms",
       s.gap_ps == 0 ? "0, proven" : absl::StrCat("<= ", PrintTime(s.gap_ps)), s.regions,
       s.distinct_regions, s.largest_region_atoms));
   if (s.merged_launches == 0) return;

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/status.h"
+#include "tools/explain_why.h"
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
@@ -25,8 +26,10 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain diff before.json golf_tiny --device h200
   fusion-explain export golf_tiny --device h200 --to perfetto -o golf.trace.json
   fusion-explain export golf_tiny --to dot | dot -Tsvg > golf.svg
+  fusion-explain why golf_tiny %57 %58 --device h200
+  fusion-explain whatif golf_tiny --forbid %57,%58 --set max_registers=128
 
-Text is at most 60 lines: three of summary, then the kernels that cost most with what bounds them,
+Text is at most 60 lines: four of summary, then the kernels that cost most with what bounds them,
 then the refusals that tell most. JSON is complete; times are picoseconds.
 HTML is one file that needs no network: timeline, kernels, terms, sources, refusals.
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
@@ -120,6 +123,61 @@ absl::Status ExportPlan(const PlanArguments& arguments, const OutputArguments& o
   return WriteTextFile(output.file, text);
 }
 
+constexpr char kWhyNote[] = R"(A and B name ops, of the lowered graph by number (%123; `retrograd dump GRAPH --stage lower`) or by
+where they came from: an original op with the number of its call (aten.mul#7), a module
+(blocks.3.attn.q), or both (blocks.3.attn.q:aten.mul#7). A name of several calls is answered with a
+list. What would flip the answer is looked for in numbers of the device, the batch and the dtype, each
+by up to 16 times; the option that is printed applies it.)";
+
+// Which ops, and how the answer is written.
+struct WhyArguments {
+  std::string a, b;
+  bool no_flip = false;
+};
+
+absl::Status ExplainPairOf(const PlanArguments& arguments, const WhyArguments& why,
+                           const OutputArguments& output) {
+  if (output.format != "text" && output.format != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--format ", output.format, ": there are text and json"));
+  }
+  std::string text;
+  {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(const WhyAnswer answer,
+                        AnswerWhy(arguments, why.a, why.b, !why.no_flip, &progress));
+    text = output.format == "json" ? WhyAsJson(answer, arguments.graph)
+                                   : WhyAsText(answer, arguments.graph);
+  }
+  return WriteTextFile(output.file, text);
+}
+
+constexpr char kWhatIfNote[] =
+    R"(The plan as given (GRAPH and --device alone) is compared with the plan under all the other options.
+Exit status: 0 if both plans could be had, 1 if not: the message names the limit that a choice breaks,
+or the least memory that a plan was found for.)";
+
+// The choices and the other device of a whatif.
+struct WhatIfArguments {
+  std::vector<std::string> fuse, forbid;
+  std::string other_spec;
+};
+
+absl::Status ExplainWhatIf(const PlanArguments& arguments, const WhatIfArguments& whatif) {
+  PlanArguments changed = arguments;
+  if (!whatif.other_spec.empty()) changed.spec = whatif.other_spec;
+  const PlanArguments given{.graph = arguments.graph, .spec = arguments.spec};
+  std::vector<NamedChoice> choices;
+  for (const std::string& pair : whatif.fuse) choices.push_back({pair, true});
+  for (const std::string& pair : whatif.forbid) choices.push_back({pair, false});
+  std::string text;
+  {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(text, AnswerWhatIf(given, changed, choices, &progress));
+  }
+  return WriteTextFile("-", text);
+}
+
 void AddOutputOptions(CLI::App* command, OutputArguments* output) {
   command->add_option("--streams", output->streams, "Streams of the timeline, 1 to 16")
       ->capture_default_str();
@@ -137,6 +195,7 @@ int main(int argc, char** argv) {
   retrograd::OutputArguments plan_output;
   CLI::App* plan = app.add_subcommand("plan", "Explain the plan of a graph for a device");
   retrograd::AddPlanOptions(plan, &arguments, "--device");
+  retrograd::AddGraphChanges(plan, &arguments);
   plan->add_option("--format", plan_output.format, "text, json or html (one file for a browser)")
       ->capture_default_str();
   retrograd::AddOutputOptions(plan, &plan_output);
@@ -165,6 +224,33 @@ int main(int argc, char** argv) {
       ->required();
   retrograd::AddOutputOptions(export_command, &export_output);
 
+  retrograd::PlanArguments why_arguments;
+  retrograd::WhyArguments why_ops;
+  retrograd::OutputArguments why_output;
+  CLI::App* why = app.add_subcommand("why", "Say why two ops share a kernel or don't");
+  retrograd::AddPlanOptions(why, &why_arguments, "--device");
+  retrograd::AddGraphChanges(why, &why_arguments);
+  why->add_option("a", why_ops.a, "An op")->required()->type_name("A");
+  why->add_option("b", why_ops.b, "Another")->required()->type_name("B");
+  why->add_flag("--no-flip", why_ops.no_flip, "Don't look for what would flip the answer");
+  why->add_option("--format", why_output.format, "text or json")->capture_default_str();
+  why->add_option("-o,--output", why_output.file, "File to write; default: stdout");
+  why->footer(retrograd::kWhyNote);
+
+  retrograd::PlanArguments whatif_arguments;
+  retrograd::WhatIfArguments whatif_choices;
+  CLI::App* whatif = app.add_subcommand("whatif", "Compare the plan with that under other choices");
+  retrograd::AddPlanOptions(whatif, &whatif_arguments, "--device");
+  retrograd::AddGraphChanges(whatif, &whatif_arguments);
+  whatif->add_option("--force-fuse", whatif_choices.fuse, "Two ops in one kernel; repeatable")
+      ->type_name("A,B")
+      ->allow_extra_args(false);
+  whatif->add_option("--forbid", whatif_choices.forbid, "Two ops in two kernels; repeatable")
+      ->type_name("A,B")
+      ->allow_extra_args(false);
+  whatif->add_option("--to-device", whatif_choices.other_spec, "Another device");
+  whatif->footer(retrograd::kWhatIfNote);
+
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (diff->parsed()) {
     const absl::StatusOr<bool> differs = retrograd::ExplainDiff(diff_arguments, other, fail_if);
@@ -172,8 +258,10 @@ int main(int argc, char** argv) {
     retrograd::Report("fusion-explain", differs.status());
     return 2;
   }
-  const absl::Status status = export_command->parsed()
-                                  ? retrograd::ExportPlan(export_arguments, export_output)
-                                  : retrograd::ExplainPlan(arguments, plan_output);
+  const absl::Status status =
+      export_command->parsed() ? retrograd::ExportPlan(export_arguments, export_output)
+      : why->parsed()          ? retrograd::ExplainPairOf(why_arguments, why_ops, why_output)
+      : whatif->parsed()       ? retrograd::ExplainWhatIf(whatif_arguments, whatif_choices)
+                               : retrograd::ExplainPlan(arguments, plan_output);
   return status.ok() ? 0 : retrograd::Report("fusion-explain", status);
 }
