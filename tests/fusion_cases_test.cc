@@ -171,7 +171,7 @@ TEST_CASE("eight scale gradients are parted from a norm whose rows leave no regi
     CHECK(plan.groups().size() > 1);
     // Parted once: dy, x, the residual and eight t, dx written, dy and x again for the norm's mean.
     CHECK(plan.groups().size() <= 3);
-    CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.15);
+    CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.3);
   }
   // Two sums of the same norms fit and stay.
   const CasePlan two(RmsNormWithScaleSums({16384, 8192}, 2));
