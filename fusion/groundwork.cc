@@ -2,6 +2,7 @@
 
 #include "fusion/layouts.h"
 #include "fusion/library_calls.h"
+#include "fusion/placed_joins.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -25,6 +26,10 @@ Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOp
       limits(std::move(bounds)),
       layouts(AssignLayouts(g)),
       consumers(g),
+      placed_joins(Enabled(options, "merged_matmuls") &&
+                           options.merging != PlanOptions::Merging::kNever
+                       ? PlaceJoins(g, consumers, layouts)
+                       : std::vector<PlacedJoin>{}),
       pricer(graph, layouts, consumers, device, limits,
              {.vectorize = Enabled(options, "vectorization"),
               .split = Enabled(options, "split_reductions"),
@@ -47,6 +52,10 @@ absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph&
   std::vector<bool> taken(graph.num_nodes(), false);
   for (const Group& group : ground->library_calls) {
     for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
+  }
+  for (const PlacedJoin& join : ground->placed_joins) {
+    ground->library_calls.push_back(PlacedJoinGroup(join));
+    taken[Index(join.whole.node)] = true;
   }
   ground->regions = FindRegions(graph, ground->consumers, taken);
   ground->region_of.assign(graph.num_nodes(), -1);

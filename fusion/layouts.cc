@@ -73,16 +73,6 @@ bool IsLibrary(const BackwardGraph& g, NodeId id) {
   return g.pattern(id) == Pattern::kContraction || g.pattern(id) == Pattern::kAttention;
 }
 
-// Whether a library call can read `value` as its operand.
-bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
-                  ValueId value) {
-  if (g.pattern(call) == Pattern::kContraction) return AsMatrix(g, layouts, value).has_value();
-  auto view = AsStrided(g, layouts, value);
-  if (!view) return false;
-  const Shape& shape = g.type(value).shape;
-  return shape.size() < 4 || view->strides.back() == 1 || shape.back() == 1;
-}
-
 // Library calls that read a stored value, through views: (call, the operand as the call sees it).
 // Depth first, in the order of the uses; `stack` is scratch.
 void LibraryUsers(const BackwardGraph& g, ValueId v, std::vector<std::pair<ValueId, Use>>& stack,
@@ -252,6 +242,15 @@ std::optional<MatrixOperand> AsMatrix(const BackwardGraph& g, absl::Span<const L
   if (!row_major && !col_major) return std::nullopt;
   m.batch_strides.assign(view->strides.begin(), view->strides.end() - 2);
   return m;
+}
+
+bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
+                  ValueId value) {
+  if (g.pattern(call) == Pattern::kContraction) return AsMatrix(g, layouts, value).has_value();
+  auto view = AsStrided(g, layouts, value);
+  if (!view) return false;
+  const Shape& shape = g.type(value).shape;
+  return shape.size() < 4 || view->strides.back() == 1 || shape.back() == 1;
 }
 
 std::optional<Layout> LayoutForOutput(const BackwardGraph& g, const GraphOutput& output) {

@@ -30,6 +30,10 @@ struct StridedView {
 std::optional<StridedView> AsStrided(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                                      ValueId value);
 
+// Whether a matmul or attention call can read `value` as its operand.
+bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
+                  ValueId value);
+
 // The strides that the value behind the views of an output must have, so that the output lies as
 // the host requires; nullopt if no strides can do it.
 std::optional<Layout> LayoutForOutput(const BackwardGraph& graph, const GraphOutput& output);

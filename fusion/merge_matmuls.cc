@@ -7,10 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "fusion/kernel/build.h"
+#include "fusion/layouts.h"
 #include "fusion/legalize.h"
 #include "fusion/library_cost.h"
 #include "fusion/merge_candidates.h"
 #include "fusion/merge_rewrite.h"
+#include "fusion/placed_joins.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -144,13 +146,23 @@ class Chooser {
   }
 
  private:
-  std::vector<Family> Families() const {
+  // Joining the parts costs nothing where they can be stored side by side.
+  int64_t JoinPs(const Join& join, int64_t bytes) {
+    Shape whole = g_.type(join.parts[0]).shape;
+    whole[join.axis] = 0;
+    for (ValueId v : join.parts) whole[join.axis] += g_.type(v).shape[join.axis];
+    if (layouts_.empty()) layouts_ = AssignLayouts(g_);
+    const bool placed = options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
+    return placed ? 0 : CopyPs(bytes, device_);
+  }
+
+  std::vector<Family> Families() {
     std::vector<Family> families;
     absl::flat_hash_map<std::pair<std::vector<ValueId>, int64_t>, size_t> number;
     for (size_t c = 0; c < candidates_.size(); ++c) {
       const Join& left = candidates_[c].left;
       auto [at, added] = number.try_emplace({left.parts, left.axis}, families.size());
-      if (added) families.push_back({{}, CopyPs(sides_[c].left_bytes, device_)});
+      if (added) families.push_back({{}, JoinPs(candidates_[c].left, sides_[c].left_bytes)});
       families[at->second].members.push_back(c);
     }
     return families;
@@ -219,7 +231,9 @@ class Chooser {
     const MergeCandidate& candidate = candidates_[c];
     const Sides& s = sides_[c];
     auto us = [](int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); };
-    std::string join = absl::StrCat(us(join_ps_[c]), " us to join ", s.left_bytes, " B");
+    const std::string join =
+        join_ps_[c] == 0 ? std::string("its operands stored side by side")
+                         : absl::StrCat(us(join_ps_[c]), " us to join ", s.left_bytes, " B");
     return absl::StrCat(
         candidate.matmuls.size(),
         candidate.kind == MergeCandidate::kProducts ? " matmuls that share an operand"
@@ -236,6 +250,7 @@ class Chooser {
   const std::vector<MergeCandidate> candidates_;
   std::vector<Sides> sides_;
   std::vector<bool> chosen_;
+  std::vector<Layout> layouts_;
   std::vector<int64_t> join_ps_;  // by candidate: its share of the family's join
 };
 

@@ -13,7 +13,11 @@ constexpr size_t kForever = std::numeric_limits<size_t>::max();
 class Liveness {
  public:
   Liveness(const BackwardGraph& g, const FusionPlan& plan)
-      : g_(g), plan_(plan), last_use_(g.num_values(), 0) {
+      : g_(g), plan_(plan), last_use_(g.num_values(), 0), inside_(g.num_values(), false) {
+    for (const Group& group : plan.groups) {
+      if (!std::holds_alternative<PlacedJoin>(group.body)) continue;
+      for (ValueId v : group.inputs) inside_[g.value_index(v)] = true;
+    }
     for (size_t i = 0; i < plan.groups.size(); ++i) {
       for (ValueId v : plan.groups[i].inputs) last_use_[g.value_index(v)] = i;
     }
@@ -46,12 +50,17 @@ class Liveness {
  private:
   int64_t BytesOf(ValueId v) const {
     const TensorType& type = g_.type(v);
+    if (inside_[g_.value_index(v)]) return type.size_bytes();  // others lie in its gaps
     return SpanElements(type.shape, plan_.layouts[g_.value_index(v)].strides) * SizeBytes(type.dtype);
   }
 
   // Of what the group reads for the last time, what its outputs may lie on.
   int64_t TakenOver(const Group& group, size_t step) const {
     int64_t bytes = 0;
+    if (std::holds_alternative<PlacedJoin>(group.body)) {  // the whole is its parts
+      for (ValueId v : group.inputs) bytes += last_use_[g_.value_index(v)] == step ? BytesOf(v) : 0;
+      return bytes;
+    }
     std::vector<ValueId> inputs, outputs;
     for (const Group::InPlace& pair : group.in_place) {
       const bool used = std::find(inputs.begin(), inputs.end(), pair.input) != inputs.end() ||
@@ -78,6 +87,7 @@ class Liveness {
   const BackwardGraph& g_;
   const FusionPlan& plan_;
   std::vector<size_t> last_use_;  // by value: the group that reads it last
+  std::vector<bool> inside_;      // by value: a part of a placed join
 };
 
 }  // namespace

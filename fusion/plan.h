@@ -6,7 +6,11 @@
 //   P2  groups are convex and the graph of groups has no cycle; groups stand in a valid order
 //   P3  a group's inputs are graph inputs or stored by an earlier group
 //   P4  every graph output is an input or stored by a group
-//   P5  each stored value has one layout, and each kernel accesses it accordingly
+//   P5  each stored value has one layout, the host's where it is the host's, and each kernel and
+//       library call takes it so
+//   P6  every element that a kernel or call stores is made of the elements that the graph names
+//   P7  a schedule fits its kernel, covers it, and has the workspace that it writes
+//   P8  bytes are taken over only by the point that alone reads them, after it has
 #ifndef RETROGRAD_FUSION_PLAN_H_
 #define RETROGRAD_FUSION_PLAN_H_
 
@@ -101,12 +105,24 @@ struct MergedBody {
   friend bool operator==(const MergedBody&, const MergedBody&) = default;
 };
 
+// A cat that costs nothing: each part is stored as a slice of the whole's bytes. No launch.
+struct PlacedJoin {
+  struct Part {
+    ValueId value;       // stored, behind any views
+    int64_t offset = 0;  // elements, of its first element in the whole
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  ValueId whole;
+  std::vector<Part> parts;  // in the order of the cat's operands
+  friend bool operator==(const PlacedJoin&, const PlacedJoin&) = default;
+};
+
 struct Group {
   std::vector<NodeId> nodes;        // ascending; every op computed and owned here
   std::vector<NodeId> recomputed;   // cheap ops owned elsewhere and computed here again
   std::vector<ValueId> inputs;      // stored values read, ascending
   std::vector<ValueId> outputs;     // values stored, ascending
-  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody> body;
+  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;      // scratch memory while it runs

@@ -36,6 +36,7 @@ std::string PrintBody(const Group& group) {
                         m->m, "x", m->n, "x", m->k, " ", Name(m->in_dtype), "->", Name(m->out_dtype),
                         m->accumulate ? " beta=1" : "");
   }
+  if (std::holds_alternative<PlacedJoin>(group.body)) return "placed join";
   const AttentionCall& a = std::get<AttentionCall>(group.body);
   return absl::StrCat("attention_backward ", absl::StrJoin(a.operands[1].shape, "x"), " ",
                       Name(a.dtype), a.causal ? " causal" : "");

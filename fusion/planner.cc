@@ -241,6 +241,7 @@ class Planner {
       s.bytes += group.read_bytes + group.written_bytes;
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (kernels.empty()) s.cost_ps += group.price_ps;
+      if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
       s.kernels += scatter ? 3 : (group.workspace_bytes > 0 ? 2 : 1);
     }

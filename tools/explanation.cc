@@ -77,6 +77,9 @@ std::string DescribeBody(const Group& group) {
     if (m->accumulate) text += ", adds";
     return text;
   }
+  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+    return absl::StrCat("no kernel: ", join->parts.size(), " parts stored side by side");
+  }
   const auto& attention = std::get<AttentionCall>(group.body);
   const std::vector<int64_t>& q = attention.operands[1].shape;
   return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
