@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/placed_joins.h"
 #include "fusion/plan.h"
 #include "graph/status.h"
 
@@ -223,6 +224,9 @@ class Checker {
         if (plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
           return Broken("P5: %", Index(v.node), ".", v.result, " is stored and has no layout");
         }
+      }
+      if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+        RG_RETURN_IF_ERROR(CheckPlacedJoin(g_, plan_, group, *join));
       }
       for (const KernelBody* kernel : KernelsOf(group)) {
         if (absl::Status s = kernel->ir.Verify(); !s.ok()) return Broken("group ", i, ": ", s.message());
