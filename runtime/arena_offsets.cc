@@ -47,8 +47,7 @@ class PlacedByTime {
 };
 
 bool InUseTogether(const Storage& a, const Storage& b, const HappensBefore& order) {
-  return !a.lifetime.OverBefore(b.lifetime.first, order) &&
-         !b.lifetime.OverBefore(a.lifetime.first, order);
+  return !a.lifetime.OverBefore(b.lifetime, order) && !b.lifetime.OverBefore(a.lifetime, order);
 }
 
 // The start of the smallest gap of at least `bytes` between the taken ranges, or their end.

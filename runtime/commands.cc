@@ -92,6 +92,7 @@ class Builder {
       list_.matmuls.push_back({matmul, a, b, d});
       return absl::OkStatus();
     }
+    if (std::holds_alternative<PlacedJoin>(group.body)) return absl::OkStatus();  // nothing runs
     return AddAttention(step, std::get<AttentionCall>(group.body));
   }
 
@@ -174,7 +175,8 @@ class Builder {
     }
     if (c_.graph.pattern(value.node) == Pattern::kInput) {
       arg.contents = Contents::kDefined;
-    } else if (arg.written && !c_.memory.placements[slot].takes_over) {
+    } else if (arg.written && !c_.memory.placements[slot].takes_over &&
+               !c_.memory.placements[slot].inside) {
       arg.contents = Contents::kFresh;
     } else {
       arg.contents = Contents::kWritten;

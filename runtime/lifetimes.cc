@@ -21,6 +21,18 @@ void Lifetime::Merge(const Lifetime& later) {
   }
 }
 
+void Lifetime::MergeSlice(const Lifetime& slice) {
+  also_first.push_back(slice.first);
+  also_first.insert(also_first.end(), slice.also_first.begin(), slice.also_first.end());
+  Merge(slice);
+}
+
+bool Lifetime::OverBefore(const Lifetime& other, const HappensBefore& order) const {
+  return OverBefore(other.first, order) &&
+         std::all_of(other.also_first.begin(), other.also_first.end(),
+                     [&](uint32_t step) { return OverBefore(step, order); });
+}
+
 bool Lifetime::OverBefore(uint32_t step, const HappensBefore& order) const {
   for (size_t s = 0; s < used_through.size(); ++s) {
     if (order.Known(step, static_cast<int>(s)) < used_through[s]) return false;

@@ -14,13 +14,18 @@ namespace retrograd {
 // The uses of some bytes. A use "has finished" for a step that the schedule orders after it.
 struct Lifetime {
   uint32_t first = 0;                  // the step that writes first; every other use comes after
+  std::vector<uint32_t> also_first;    // or one of these: writers of slices, in no order to `first`
   std::vector<uint32_t> used_through;  // by stream: how many of its steps include the last use
   uint32_t last = 0;                   // the largest step number of a use
 
   void Use(uint32_t step, const HappensBefore& order);
   void Merge(const Lifetime& later);
+  // The same for bytes that others write a slice of.
+  void MergeSlice(const Lifetime& slice);
   // True if every use has finished when the step starts.
   bool OverBefore(uint32_t step, const HappensBefore& order) const;
+  // True if every use has finished before any of the other's.
+  bool OverBefore(const Lifetime& other, const HappensBefore& order) const;
 };
 
 struct StoredValue {

@@ -29,6 +29,9 @@ struct Context {
   std::vector<size_t> takes_over;   // by value: the value whose bytes it takes, or kNobody
   std::vector<size_t> taken_by;     // the reverse
   std::vector<int> home;            // by value: the output that it is stored in, or -1
+  std::vector<size_t> inside;       // by value: the whole of a placed join that it is part of, or kNobody
+  std::vector<int64_t> inside_at;   // by value: where in the whole, bytes
+  std::vector<bool> shares;         // by value: it is a part or the whole of a placed join
 
   size_t Number(ValueId v) const { return number[graph.value_index(v)]; }
 };
@@ -78,12 +81,32 @@ bool IsLastReader(const Context& c, const StoredValue& input, uint32_t step) {
   return input.is_input || c.order.Precedes(input.writer, step);
 }
 
+// Parts of placed joins lie where their wholes do.
+void FindShared(Context* c) {
+  c->inside.assign(c->values.size(), kNobody);
+  c->inside_at.assign(c->values.size(), 0);
+  c->shares.assign(c->values.size(), false);
+  for (const Group& group : c->plan.groups) {
+    const auto* join = std::get_if<PlacedJoin>(&group.body);
+    if (join == nullptr) continue;
+    const size_t whole = c->Number(join->whole);
+    c->shares[whole] = true;
+    for (const PlacedJoin::Part& part : join->parts) {
+      const size_t v = c->Number(part.value);
+      c->shares[v] = true;
+      c->inside[v] = whole;
+      c->inside_at[v] = part.offset * SizeBytes(c->graph.type(part.value).dtype);
+    }
+  }
+}
+
 bool MayTakeOver(const Context& c, const Group::InPlace& pair, uint32_t step) {
   const size_t from = c.Number(pair.input), to = c.Number(pair.output);
   const StoredValue& input = c.values[from];
   if (!c.options.reuse || c.taken_by[from] != kNobody || c.takes_over[to] != kNobody) return false;
   if (!input.outputs.empty()) return false;  // the host or a copy reads it after the last step
   if (c.home[to] >= 0) return false;         // the output has memory of its own
+  if (c.shares[from] || c.shares[to]) return false;
   if (c.values[to].bytes > input.bytes) return false;
   if (input.is_input && !DonatedTo(c, input, pair.output)) return false;
   return IsLastReader(c, input, step);
@@ -105,6 +128,8 @@ absl::Status TakeOverRequired(Context* c) {
       absl::string_view obstacle;
       if (c->taken_by[from] != kNobody || c->takes_over[to] != kNobody) {
         obstacle = "another group takes it over too";
+      } else if (c->shares[from] || c->shares[to]) {
+        obstacle = "its bytes are shared with others";
       } else if (!input.outputs.empty()) {
         obstacle = "it is an output of the graph";
       } else if (input.is_input && !DonatedTo(*c, input, pair.output)) {
@@ -137,7 +162,7 @@ void TakeOverPermitted(Context* c) {
 std::vector<std::vector<size_t>> Chains(const Context& c) {
   std::vector<std::vector<size_t>> chains;
   for (size_t v = 0; v < c.values.size(); ++v) {
-    if (c.takes_over[v] != kNobody) continue;
+    if (c.takes_over[v] != kNobody || c.inside[v] != kNobody) continue;
     std::vector<size_t> chain;
     for (size_t member = v; member != kNobody; member = c.taken_by[member]) {
       chain.push_back(member);
@@ -153,6 +178,7 @@ Placement BasePlacement(const Context& c, size_t v) {
   placement.first = c.lifetimes[v].first;
   placement.last = c.lifetimes[v].last;
   if (c.takes_over[v] != kNobody) placement.takes_over = c.values[c.takes_over[v]].value;
+  if (c.inside[v] != kNobody) placement.inside = c.values[c.inside[v]].value;
   return placement;
 }
 
@@ -187,6 +213,19 @@ void PlaceCallersMemory(const Context& c, MemoryPlan* memory, std::vector<Storag
       for (uint32_t s = 0; s < c.schedule.steps.size(); ++s) storage.lifetime.Use(s, c.order);
     }
     storages->push_back(std::move(storage));
+  }
+}
+
+// Parts of placed joins join their wholes' storages.
+void PlaceParts(const Context& c, MemoryPlan* memory, std::vector<Storage>* storages,
+                std::vector<size_t>* storage_of) {
+  for (size_t v = 0; v < c.values.size(); ++v) {
+    if (c.inside[v] == kNobody) continue;
+    memory->placements[v] = BasePlacement(c, v);
+    const size_t storage = (*storage_of)[c.inside[v]];
+    RG_CHECK(storage != kNobody);
+    (*storages)[storage].lifetime.MergeSlice(c.lifetimes[v]);
+    (*storage_of)[v] = storage;
   }
 }
 
@@ -241,6 +280,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
     c.lifetimes.push_back(LifetimeOf(c.values[v], c.order, schedule.streams));
     c.home.push_back(HomeOutput(c, c.values[v]));
   }
+  FindShared(&c);
   RG_RETURN_IF_ERROR(TakeOverRequired(&c));
   TakeOverPermitted(&c);
 
@@ -248,13 +288,14 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   std::vector<Storage> storages;
   std::vector<size_t> storage_of;
   PlaceCallersMemory(c, &memory, &storages, &storage_of);
+  PlaceParts(c, &memory, &storages, &storage_of);
   const size_t first_workspace = storages.size();
   AddWorkspaces(c, &memory, &storages);
   memory.copies = Copies(c);
   memory.arena_bytes = AssignOffsets(c.order, static_cast<uint32_t>(schedule.steps.size()),
                                      options.reuse, &storages);
   for (size_t v = 0; v < c.values.size(); ++v) {
-    if (storage_of[v] != kNobody) memory.placements[v].offset = storages[storage_of[v]].offset;
+    if (storage_of[v] != kNobody) memory.placements[v].offset = storages[storage_of[v]].offset + c.inside_at[v];
   }
   for (size_t w = 0; w < memory.workspaces.size(); ++w) {
     memory.workspaces[w].offset = storages[first_workspace + w].offset;
@@ -262,7 +303,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   std::sort(memory.workspaces.begin(), memory.workspaces.end(),
             [](const Workspace& a, const Workspace& b) { return a.group < b.group; });
   for (size_t v = 0; v < c.values.size(); ++v) {
-    const bool own = storage_of[v] != kNobody && c.takes_over[v] == kNobody;
+    const bool own = storage_of[v] != kNobody && c.takes_over[v] == kNobody &&
+                     c.inside[v] == kNobody;
     if (own) memory.bytes_without_reuse += c.values[v].bytes;
   }
   for (const Workspace& workspace : memory.workspaces) {

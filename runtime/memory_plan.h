@@ -9,9 +9,11 @@
 //       finished, by the schedule's own ordering, before the first use of the other
 //   M2  every stored value has one placement, large enough for its layout, inside the arena or at
 //       an input or output of the graph with that very value
-//   M3  offsets are multiples of kArenaAlignment
+//   M3  offsets are multiples of kArenaAlignment, but for parts of placed joins
 //   M4  a value takes over the bytes of another only as the plan permits, and after every other use
 //       of it; an accumulation always takes over what it adds to
+//   M5  a part of a placed join lies inside the whole, where the plan has it; neither takes over bytes
+//       nor gives them
 #ifndef RETROGRAD_RUNTIME_MEMORY_PLAN_H_
 #define RETROGRAD_RUNTIME_MEMORY_PLAN_H_
 
@@ -38,6 +40,7 @@ struct Placement {
   int64_t bytes = 0;                  // from the first element to the last
   uint32_t first = 0, last = 0;       // steps that first and last use it, in launch order
   std::optional<ValueId> takes_over;  // its bytes were this value's before
+  std::optional<ValueId> inside;      // its bytes are a slice of this value's: a placed join
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 

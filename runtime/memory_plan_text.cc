@@ -82,6 +82,10 @@ bool ParseLine(absl::string_view text, MemoryPlan* memory) {
       placement.takes_over.emplace();
       line.Value(&*placement.takes_over);
     }
+    if (line.Word("inside")) {
+      placement.inside.emplace();
+      line.Value(&*placement.inside);
+    }
     memory->placements.push_back(placement);
   }
   return line.complete();
@@ -99,6 +103,7 @@ std::string MemoryPlan::Print() const {
     if (p.place == Placement::kOutput) absl::StrAppend(&text, "output ", p.number);
     absl::StrAppendFormat(&text, " +%d steps %d..%d", p.bytes, p.first, p.last);
     if (p.takes_over) absl::StrAppend(&text, " over ", PrintValue(*p.takes_over));
+    if (p.inside) absl::StrAppend(&text, " inside ", PrintValue(*p.inside));
     text += "\n";
   }
   for (const Workspace& w : workspaces) {

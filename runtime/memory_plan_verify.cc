@@ -38,7 +38,7 @@ class LastOccupants {
     auto it = ranges_.lower_bound(occupant.begin);
     while (it != ranges_.end() && it->first < occupant.end) {
       const Occupant& last = *it->second.second;
-      if (!last.lifetime.OverBefore(occupant.lifetime.first, order)) {
+      if (!last.lifetime.OverBefore(occupant.lifetime, order)) {
         return Broken("M1: %s and %s share bytes from %d on and may be in use together", last.name,
                       occupant.name, it->first);
       }
@@ -81,7 +81,7 @@ absl::Status CheckPlaces(const BackwardGraph& graph, const MemoryPlan& memory,
         return Broken("M2: %s at %d +%d lies outside the arena of %d bytes", name, p.offset,
                       p.bytes, memory.arena_bytes);
       }
-      if (p.offset % kArenaAlignment != 0) {
+      if (p.offset % kArenaAlignment != 0 && !p.inside) {
         return Broken("M3: %s at %d is not aligned to %d", name, p.offset, kArenaAlignment);
       }
       if (values[v].is_input) return Broken("M2: the input %s is placed in the arena", name);
@@ -149,6 +149,46 @@ absl::Status CheckTakeOvers(const BackwardGraph& graph, const FusionPlan& plan,
   return absl::OkStatus();
 }
 
+// M5. What the plan joins in place lies in one piece of the arena, and nothing else does.
+absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan,
+                              const MemoryPlan& memory) {
+  size_t parts = 0;
+  for (const Group& group : plan.groups) {
+    const auto* join = std::get_if<PlacedJoin>(&group.body);
+    if (join == nullptr) continue;
+    const Placement* whole = memory.Find(join->whole);
+    const bool alone = whole != nullptr && whole->place == Placement::kArena &&
+                       !whole->takes_over && !whole->inside;
+    if (!alone) return Broken("M5: %s is joined in place but has no bytes of its own", PrintValue(join->whole));
+    for (const PlacedJoin::Part& part : join->parts) {
+      ++parts;
+      const Placement* p = memory.Find(part.value);
+      const int64_t at = part.offset * SizeBytes(graph.type(part.value).dtype);
+      const bool there = p != nullptr && p->place == Placement::kArena && !p->takes_over &&
+                         p->inside == join->whole && p->offset == whole->offset + at &&
+                         p->offset + p->bytes <= whole->offset + whole->bytes;
+      if (!there) {
+        return Broken("M5: %s does not lie at byte %d of %s", PrintValue(part.value), at,
+                      PrintValue(join->whole));
+      }
+    }
+  }
+  for (const Placement& p : memory.placements) {
+    if (p.inside) {
+      if (parts-- == 0) return Broken("M5: %s lies inside a value that is no join", PrintValue(p.value));
+    }
+    if (!p.takes_over) continue;
+    const Placement* from = memory.Find(*p.takes_over);
+    bool shared = from != nullptr && from->inside.has_value();
+    for (const Group& group : plan.groups) {
+      const auto* join = std::get_if<PlacedJoin>(&group.body);
+      shared = shared || (join != nullptr && join->whole == *p.takes_over);
+    }
+    if (shared) return Broken("M5: %s takes over a part of a placed join", PrintValue(p.value));
+  }
+  return absl::OkStatus();
+}
+
 // Every output is reached: stored in place by exactly one chain of values, or copied once.
 absl::Status CheckOutputs(const BackwardGraph& graph, const MemoryPlan& memory) {
   std::vector<int> reached(graph.outputs().size(), 0);
@@ -200,6 +240,7 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
   const std::vector<StoredValue> values = StoredValues(graph, plan, schedule);
   RG_RETURN_IF_ERROR(CheckPlaces(graph, *this, values));
   RG_RETURN_IF_ERROR(CheckTakeOvers(graph, plan, schedule, *this, values, order));
+  RG_RETURN_IF_ERROR(CheckPlacedJoins(graph, plan, *this));
   RG_RETURN_IF_ERROR(CheckOutputs(graph, *this));
   RG_RETURN_IF_ERROR(CheckWorkspaces(plan, *this));
 
@@ -210,6 +251,7 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
   for (size_t v = 0; v < values.size(); ++v) {
     size_t r = v;
     while (placements[r].takes_over) r = Find(*placements[r].takes_over) - placements.data();
+    if (placements[r].inside) r = Find(*placements[r].inside) - placements.data();
     root[v] = r;
     occupants[v] = {PrintValue(values[v].value), placements[v].offset,
                     placements[v].offset + placements[v].bytes,
@@ -222,7 +264,11 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
   }
   for (size_t v = 0; v < values.size(); ++v) {
     if (root[v] == v) continue;
-    occupants[root[v]].lifetime.Merge(occupants[v].lifetime);
+    if (placements[v].inside) {
+      occupants[root[v]].lifetime.MergeSlice(occupants[v].lifetime);
+    } else {
+      occupants[root[v]].lifetime.Merge(occupants[v].lifetime);
+    }
     occupants[root[v]].end = std::max(occupants[root[v]].end, occupants[v].end);
   }
   std::vector<Occupant> arriving;

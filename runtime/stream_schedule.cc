@@ -252,6 +252,7 @@ bool FillsChip(const Group& group, int64_t chip_blocks) {
     return CeilDiv(matmul->m, kTile) * CeilDiv(matmul->n, kTile) * Elements(matmul->batch) >=
            chip_blocks;
   }
+  if (std::holds_alternative<PlacedJoin>(group.body)) return false;
   const auto& attention = std::get<AttentionCall>(group.body);
   const std::vector<int64_t>& q = attention.operands[1].shape;  // [batch, heads, tokens, dim]
   return q[0] * q[1] * CeilDiv(q[2], kTile) >= chip_blocks;

@@ -7,6 +7,8 @@
 #include "fusion/planner.h"
 #include "graph/reference.h"
 #include "models/models.h"
+#include "runtime/memory_plan.h"
+#include "runtime/stream_schedule.h"
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_plan.h"
@@ -113,9 +115,15 @@ void CheckEqual(const BackwardGraph& a, const BackwardGraph& b, double tolerance
   }
 }
 
+int PlacedJoins(const FusionPlan& plan) {
+  int count = 0;
+  for (const Group& group : plan.groups) count += std::holds_alternative<PlacedJoin>(group.body);
+  return count;
+}
+
 // Runs the plan's kernels on the host and compares with the unmerged graph's reference.
-FusionPlan CheckRun(const BackwardGraph& graph, Merging merging, double tolerance) {
-  RunSetup setup;
+FusionPlan CheckRun(const BackwardGraph& graph, Merging merging, double tolerance,
+                    RunSetup setup = {}) {
   setup.plan.merging = merging;
   const std::vector<Values> inputs = RandomInputs(graph, 5);
   auto run = RunOnHost(graph, inputs, setup);
@@ -182,6 +190,54 @@ TEST_CASE("merged matmuls run: attention with grouped heads, rotary producers, a
   int matmuls = 0;
   for (const Group& group : plan.groups) matmuls += std::holds_alternative<MatMulCall>(group.body);
   CHECK(matmuls == 2);
+  CHECK(PlacedJoins(plan) == 1);  // of the gradients; the weights are the host's and copied
+}
+
+TEST_CASE("parts that several streams store side by side are all there when the whole is read") {
+  Layer l;
+  l.attention = GENERATE(false, true);
+  l.heads = {4, 2, 2};
+  RunSetup setup;
+  setup.compile.schedule.streams = 3;
+  setup.host.compile.check = true;
+  const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 1e-10, setup);
+  CHECK(PlacedJoins(plan) == 1);
+}
+
+TEST_CASE("a placed join whose parts lie elsewhere is found by the plan checker and the memory plan's") {
+  Layer l{.heads = {4, 2, 2}, .attention = true};
+  PlanOptions options;
+  options.merging = Merging::kAlways;
+  auto planned = PlanFusion(Projections(l), H200(), options);
+  REQUIRE(planned.ok());
+  REQUIRE(planned->plan.Verify(planned->graph).ok());
+  for (Group& group : planned->plan.groups) {
+    auto* join = std::get_if<PlacedJoin>(&group.body);
+    if (join == nullptr) continue;
+    join->parts[1].offset += 2;
+    CHECK(planned->plan.Verify(planned->graph).message().substr(0, 2) == "P6");
+    join->parts[1].offset -= 2;
+    std::swap(join->parts[1], join->parts[2]);
+    CHECK_FALSE(planned->plan.Verify(planned->graph).ok());
+    std::swap(join->parts[1], join->parts[2]);
+  }
+  auto schedule = ScheduleStreams(planned->graph, planned->plan, {});
+  REQUIRE(schedule.ok());
+  auto memory = PlanMemory(planned->graph, planned->plan, *schedule, {});
+  REQUIRE(memory.ok());
+  REQUIRE(memory->Verify(planned->graph, planned->plan, *schedule).ok());
+  const auto parsed = ParseMemoryPlan(memory->Print());
+  REQUIRE(parsed.ok());
+  CHECK(*parsed == *memory);
+  int inside = 0;
+  for (Placement& p : memory->placements) {
+    if (!p.inside) continue;
+    ++inside;
+    p.offset += 16;
+    CHECK_FALSE(memory->Verify(planned->graph, planned->plan, *schedule).ok());
+    p.offset -= 16;
+  }
+  CHECK(inside == 3);
 }
 
 TEST_CASE("a sum of bf16 products that the graph adds in fp32 is never rounded as a whole") {
@@ -197,11 +253,14 @@ TEST_CASE("a sum of bf16 products that the graph adds in fp32 is never rounded a
   CHECK(wide == 1);
 }
 
-TEST_CASE("a part that is an output of the graph is copied into the join") {
+// The host's strides are not the ones that a matmul reads, so lowering copies what it reads; the
+// copy is what lies in the join.
+TEST_CASE("a part that is an output of the graph keeps its own memory and is copied into the join") {
   Layer l;
   l.part_is_output = true;
   l.attention = GENERATE(false, true);
-  CheckRun(Projections(l), Merging::kAlways, 1e-10);
+  const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 1e-10);
+  CHECK(PlacedJoins(plan) == 1);
 }
 
 TEST_CASE("matmuls that wait for each other are not merged") {
