@@ -1,6 +1,7 @@
 #include "fusion/merge_candidates.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/build.h"
@@ -172,16 +173,30 @@ class Finder {
       readers[at->second].push_back(NodeId{i});
     }
     for (const std::vector<NodeId>& all : readers) {
-      std::vector<NodeId> near;
+      // Those whose parts are just what a sum joins stay among themselves and share its join.
+      std::map<size_t, size_t> count;
+      for (NodeId id : all) ++count[SumOf(id, shared)];
+      std::map<size_t, std::vector<NodeId>> near_of;
       for (NodeId id : all) {
+        const size_t sum = SumOf(id, shared);
+        const bool whole = sum < found_.size() && count[sum] == found_[sum].left.parts.size();
+        std::vector<NodeId>& near = near_of[whole ? sum : g_.num_nodes()];
         if (!near.empty() && Index(id) - Index(near[0]) >= kNear) {
           AddProducts(near, shared);
           near.clear();
         }
         near.push_back(id);
       }
-      AddProducts(near, shared);
+      for (const auto& [sum, near] : near_of) AddProducts(near, shared);
     }
+  }
+
+  // The sum that joins what the product reads besides the shared operand, or a number beyond all.
+  size_t SumOf(NodeId product, int shared) const {
+    ValueId v = g_.operands(product)[1 - shared];
+    if (IsTranspose(g_, v)) v = g_.operands(v.node)[0];
+    const auto at = sum_of_.find(v);
+    return at == sum_of_.end() ? g_.num_nodes() : at->second;
   }
 
   void AddProducts(const std::vector<NodeId>& matmuls, int shared) {
@@ -198,12 +213,16 @@ class Finder {
   void Add(MergeCandidate c) {
     if (!AllDistinct(c.left.parts) || !AllDistinct(c.right.parts)) return;
     for (NodeId id : c.matmuls) taken_[Index(id)] = true;
+    if (c.kind == MergeCandidate::kSum) {
+      for (ValueId v : c.left.parts) sum_of_.try_emplace(v, found_.size());
+    }
     found_.push_back(std::move(c));
   }
 
   const BackwardGraph& g_;
   const Consumers& consumers_;
   std::vector<bool> taken_;  // matmuls of a candidate
+  absl::flat_hash_map<ValueId, size_t> sum_of_;  // by left part: the number of the sum that joins it
   std::vector<MergeCandidate> found_;
 };
 

@@ -129,6 +129,7 @@ class Chooser {
     const Pricer pricer(g_, consumers_, device_);
     for (const MergeCandidate& c : candidates_) sides_.push_back(pricer.Price(c));
     chosen_.assign(candidates_.size(), false);
+    cyclic_.assign(candidates_.size(), false);
     for (const Family& family : Families()) Choose(family);
     MergedMatMuls out;
     std::vector<NodeId> matmul_of;
@@ -137,7 +138,8 @@ class Chooser {
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen_));
-      chosen_ = std::move(rewritten.done);
+      for (size_t c = 0; c < chosen_.size(); ++c) cyclic_[c] = chosen_[c] && !rewritten.done[c];
+      chosen_ = rewritten.done;
       RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
       matmul_of = Renumbered(rewritten, out.graph);
     }
@@ -223,6 +225,10 @@ class Chooser {
       d.apart_ps = sides_[c].apart_ps;
       d.together_ps = sides_[c].together_ps + join_ps_[c];
       d.reason = Reason(c);
+      if (cyclic_[c]) {
+        d.limit = "cycle";
+        d.together_ps = 0;
+      }
       decisions.push_back(std::move(d));
     }
   }
@@ -230,6 +236,10 @@ class Chooser {
   std::string Reason(size_t c) const {
     const MergeCandidate& candidate = candidates_[c];
     const Sides& s = sides_[c];
+    if (cyclic_[c]) {
+      return absl::StrCat(candidate.matmuls.size(), " matmuls stay apart: what one of them reads depends",
+                          " on what another one makes");
+    }
     auto us = [](int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); };
     const std::string join =
         join_ps_[c] == 0 ? std::string("its operands stored side by side")
@@ -250,6 +260,7 @@ class Chooser {
   const std::vector<MergeCandidate> candidates_;
   std::vector<Sides> sides_;
   std::vector<bool> chosen_;
+  std::vector<bool> cyclic_;      // by candidate: one matmul would wait for its own result
   std::vector<Layout> layouts_;
   std::vector<int64_t> join_ps_;  // by candidate: its share of the family's join
 };

@@ -279,6 +279,7 @@ TEST_CASE("matmuls that wait for each other are not merged") {
   CHECK(MatMuls(merged->graph) == 2);
   REQUIRE(merged->decisions.size() == 1);
   CHECK_FALSE(merged->decisions[0].together);
+  CHECK(merged->decisions[0].limit == "cycle");
   CHECK(merged->decisions[0].a.size() + merged->decisions[0].b.size() == 2);
   CheckEqual(graph, merged->graph, 1e-12);
 }
