@@ -91,8 +91,8 @@ class ExactSearch::Run {
       if (!Allowed(set)) continue;
       auto priced = s_.prices_.find(set);
       if (priced != s_.prices_.end()) {
-        if (priced->second.feasible) {
-          Enter(done | set, cost + s_.pricer_.Cost(priced->second, (set & (set - 1)) != 0), done);
+        if (priced->second->feasible) {
+          Enter(done | set, cost + s_.pricer_.Cost(*priced->second, (set & (set - 1)) != 0), done);
         }
         continue;
       }
@@ -147,20 +147,22 @@ class ExactSearch::Run {
   int64_t steps_ = 0, expanded_ = 0;
 };
 
-ExactSearch::ExactSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+ExactSearch::ExactSearch(const std::vector<Atom>& atoms, PriceBook& book,
                          const SearchLimits& limits)
-    : atoms_(atoms), pricer_(pricer), limits_(limits), masks_(atoms, pricer) {}
+    : atoms_(atoms),
+      book_(book),
+      pricer_(book.pricer()),
+      limits_(limits),
+      masks_(atoms, book.pricer()) {}
 
 Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below) {
   return Run(*this, constraints, below).Solve();
 }
 
 const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
-  auto at = prices_.find(set);
-  if (at == prices_.end()) {
-    at = prices_.emplace(set, pricer_.Evaluate(OpsOfAtoms(atoms_, AtomsOf(set)))).first;
-  }
-  return at->second;
+  const GroupPrice*& price = prices_[set];
+  if (price == nullptr) price = &book_.Of(OpsOfAtoms(atoms_, AtomsOf(set)));
+  return *price;
 }
 
 std::vector<int> ExactSearch::AtomsOf(AtomMask set) const {

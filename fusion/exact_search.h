@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/partition.h"
+#include "fusion/price_book.h"
 #include "fusion/region_masks.h"
 
 namespace retrograd {
@@ -29,13 +30,13 @@ class ExactSearch {
   static constexpr int64_t kNoBound = std::numeric_limits<int64_t>::max() / 4;
 
   // At most kMaxMaskedAtoms atoms.
-  ExactSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer, const SearchLimits& limits);
+  ExactSearch(const std::vector<Atom>& atoms, PriceBook& book, const SearchLimits& limits);
 
   // The cheapest plan that costs less than `below` and obeys the constraints. No parts: there is
   // none (exact) or the limits were met (not exact).
   Partition Solve(absl::Span<const Constraint> constraints = {}, int64_t below = kNoBound);
 
-  // T of a set of atoms, remembered over all solves.
+  // T of a set of atoms.
   const GroupPrice& PriceOf(AtomMask set);
   // The price of the two atoms with whatever must stand between them: if it is infeasible, why no
   // plan has them together.
@@ -49,10 +50,11 @@ class ExactSearch {
   std::vector<int> AtomsOf(AtomMask set) const;
 
   const std::vector<Atom>& atoms_;
+  PriceBook& book_;
   const GroupPricer& pricer_;
   SearchLimits limits_;
   RegionMasks masks_;
-  absl::flat_hash_map<AtomMask, GroupPrice> prices_;
+  absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book
 };
 
 }  // namespace retrograd

@@ -20,6 +20,11 @@ struct GroupOps {
   std::vector<NodeId> ops;       // ascending: all that the kernel computes
   std::vector<NodeId> unstored;  // ascending, some of ops: whoever reads them computes them again
   std::vector<NodeId> kept;      // ascending, some of ops: stored for what others compute again
+  friend bool operator==(const GroupOps&, const GroupOps&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const GroupOps& g) {
+    return H::combine(std::move(h), g.ops, g.unstored, g.kept);
+  }
 };
 
 // A schedule that a limit refused, though it would have been the cheapest but for its spills.

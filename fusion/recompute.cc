@@ -73,18 +73,23 @@ int64_t BytesSaved(const std::vector<Atom>& atoms, int producer, const Partition
 }  // namespace
 
 std::vector<int> RecomputeCandidates(const std::vector<Atom>& atoms, const Partition& plan,
-                                     const GroupPricer& pricer, absl::Span<const int> keep) {
-  std::vector<std::pair<int64_t, int>> saves;
-  for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
-    if (!IsPointwise(pricer.graph(), atoms[a])) continue;
-    if (std::find(keep.begin(), keep.end(), a) != keep.end()) continue;
-    const int64_t saved = BytesSaved(atoms, a, plan, pricer);
-    if (saved > 0) saves.push_back({-saved, a});
-  }
-  std::sort(saves.begin(), saves.end());
-  if (saves.size() > kMostRecomputed) saves.resize(kMostRecomputed);
+                                     const GroupPricer& pricer) {
+  Partition apart;
+  for (int a = 0; a < static_cast<int>(atoms.size()); ++a) apart.parts.push_back({.atoms = {a}});
   std::vector<int> candidates;
-  for (const auto& [saved, atom] : saves) candidates.push_back(atom);
+  for (const Partition* in : {&plan, static_cast<const Partition*>(&apart)}) {
+    std::vector<std::pair<int64_t, int>> saves;
+    for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
+      const bool known = std::find(candidates.begin(), candidates.end(), a) != candidates.end();
+      if (known || !IsPointwise(pricer.graph(), atoms[a])) continue;
+      const int64_t saved = BytesSaved(atoms, a, *in, pricer);
+      if (saved > 0) saves.push_back({-saved, a});
+    }
+    std::sort(saves.begin(), saves.end());
+    for (const auto& [saved, atom] : saves) {
+      if (candidates.size() < kMostRecomputed) candidates.push_back(atom);
+    }
+  }
   std::sort(candidates.begin(), candidates.end());
   return candidates;
 }

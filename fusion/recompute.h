@@ -8,13 +8,14 @@
 
 namespace retrograd {
 
-// Producers tried at most: every subset of them is solved.
-inline constexpr int kMostRecomputed = 3;
+// Producers tried at most: each alone, each two and all together.
+inline constexpr size_t kMostRecomputed = 4;
 
-// Pointwise atoms whose values cross kernels in the plan and whose readers would rather read what
-// the atom reads, by bytes; those that save most, ascending. Atoms of `keep` are left out.
+// Pointwise atoms whose readers in other kernels would rather read what the atom reads, by bytes:
+// those that save most in the plan given, then those that would if every atom were a kernel of its
+// own (a plan may keep together what is better parted and recomputed). Ascending.
 std::vector<int> RecomputeCandidates(const std::vector<Atom>& atoms, const Partition& plan,
-                                     const GroupPricer& pricer, absl::Span<const int> keep);
+                                     const GroupPricer& pricer);
 
 // The atoms with those of `producers` (ascending) merged into each of their readers. A producer that
 // something outside the region reads stays an atom too.

@@ -1,6 +1,7 @@
 #include "fusion/region_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "fusion/recompute.h"
 #include "graph/status.h"
@@ -46,7 +47,7 @@ std::vector<Constraint> ConstraintsOf(const std::vector<Atom>& atoms,
 
 RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
                              const RegionOptions& options, absl::Span<const PairChoice> pairs)
-    : pricer_(pricer), options_(options) {
+    : pricer_(pricer), book_(pricer), options_(options) {
   plain_.atoms = FindAtoms(region, pricer, options.contract);
   const std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
   if (!split.empty()) plain_.atoms = FindAtoms(region, pricer, options.contract, split);
@@ -57,8 +58,8 @@ RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
   }
 }
 
-void RegionPlanner::Furnish(Workplace& workplace) const {
-  workplace.search = std::make_unique<RegionSearch>(workplace.atoms, pricer_, options_.search);
+void RegionPlanner::Furnish(Workplace& workplace) {
+  workplace.search = std::make_unique<RegionSearch>(workplace.atoms, book_, options_.search);
 }
 
 int RegionPlanner::AtomOf(NodeId id) const {
@@ -81,15 +82,27 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
   return plan;
 }
 
+// The same for every choice, so that no choice can find a plan that the free search does not see.
+const std::vector<int>& RegionPlanner::Candidates() {
+  if (!candidates_) {
+    candidates_ = RecomputeCandidates(plain_.atoms, plain_.search->Solve(), pricer_);
+  }
+  return *candidates_;
+}
+
 void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best) {
   std::vector<int> keep = kept_;
   for (const PairChoice& choice : choices) {
     keep.push_back(AtomOf(choice.a));
     keep.push_back(AtomOf(choice.b));
   }
-  const std::vector<int> candidates =
-      RecomputeCandidates(plain_.atoms, best.partition, pricer_, keep);
+  std::vector<int> candidates;
+  for (int a : Candidates()) {
+    if (std::find(keep.begin(), keep.end(), a) == keep.end()) candidates.push_back(a);
+  }
   for (uint32_t subset = 1; subset < uint32_t{1} << candidates.size(); ++subset) {
+    const int size = std::popcount(subset);
+    if (size > 2 && size < static_cast<int>(candidates.size())) continue;
     std::vector<int> producers;
     for (size_t i = 0; i < candidates.size(); ++i) {
       if (subset >> i & 1) producers.push_back(candidates[i]);

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fusion/region_search.h"
@@ -51,14 +52,17 @@ class RegionPlanner {
     std::vector<Atom> atoms;
     std::unique_ptr<RegionSearch> search;
   };
-  void Furnish(Workplace& workplace) const;
+  void Furnish(Workplace& workplace);
   void TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best);
   Workplace& Recomputing(const std::vector<int>& producers);
+  const std::vector<int>& Candidates();
 
   const GroupPricer& pricer_;
+  PriceBook book_;
   RegionOptions options_;
   std::vector<int> kept_;  // atoms that are never recomputed
   Workplace plain_;
+  std::optional<std::vector<int>> candidates_;  // for recomputation, whatever is chosen
   std::map<std::vector<int>, Workplace> recomputing_;  // by the producers, atoms of plain_
 };
 

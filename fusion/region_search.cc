@@ -7,21 +7,21 @@
 
 namespace retrograd {
 
-RegionSearch::RegionSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
                            const SearchOptions& options)
-    : atoms_(atoms), pricer_(pricer), options_(options) {
+    : atoms_(atoms), book_(book), options_(options) {
   const size_t most = std::min<size_t>(options.max_atoms, kMaxMaskedAtoms);
-  if (atoms.size() <= most) exact_.emplace(atoms, pricer, options.limits);
+  if (atoms.size() <= most) exact_.emplace(atoms, book, options.limits);
 }
 
 Partition RegionSearch::Solve() {
-  if (options_.random_seed != 0) return RandomPartition(atoms_, pricer_, options_.random_seed);
+  if (options_.random_seed != 0) return RandomPartition(atoms_, book_.pricer(), options_.random_seed);
   if (exact_) {
     Partition best = exact_->Solve();
     if (best.exact) return best;
   }
-  Partition greedy = MergeGreedily(atoms_, pricer_, options_.max_greedy_prices);
-  return ImproveByWindows(atoms_, pricer_, std::move(greedy), options_.windows);
+  Partition greedy = MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices);
+  return ImproveByWindows(atoms_, book_, std::move(greedy), options_.windows);
 }
 
 Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below) {

@@ -23,8 +23,7 @@ struct SearchOptions {
 
 class RegionSearch {
  public:
-  RegionSearch(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-               const SearchOptions& options);
+  RegionSearch(const std::vector<Atom>& atoms, PriceBook& book, const SearchOptions& options);
 
   // The best plan found.
   Partition Solve();
@@ -39,7 +38,7 @@ class RegionSearch {
 
  private:
   const std::vector<Atom>& atoms_;
-  const GroupPricer& pricer_;
+  PriceBook& book_;
   SearchOptions options_;
   std::optional<ExactSearch> exact_;
 };

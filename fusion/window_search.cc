@@ -26,9 +26,9 @@ std::vector<Atom> Within(const std::vector<Atom>& atoms, const std::vector<int>&
 
 class Improver {
  public:
-  Improver(const std::vector<Atom>& atoms, const GroupPricer& pricer, Partition start,
+  Improver(const std::vector<Atom>& atoms, PriceBook& book, Partition start,
            const WindowOptions& options)
-      : atoms_(atoms), pricer_(pricer), options_(options), plan_(std::move(start)) {}
+      : atoms_(atoms), book_(book), options_(options), plan_(std::move(start)) {}
 
   Partition Run() {
     for (int round = 0; round < options_.rounds; ++round) {
@@ -60,7 +60,7 @@ class Improver {
     std::sort(window.begin(), window.end());
     if (!settled_.insert(window).second) return false;
     const std::vector<Atom> inside = Within(atoms_, window);
-    Partition better = ExactSearch(inside, pricer_, options_.limits).Solve({}, cost);
+    Partition better = ExactSearch(inside, book_, options_.limits).Solve({}, cost);
     if (better.parts.empty()) return false;
     for (Partition::Part& part : better.parts) {
       for (int& a : part.atoms) a = window[a];
@@ -72,7 +72,7 @@ class Improver {
   }
 
   const std::vector<Atom>& atoms_;
-  const GroupPricer& pricer_;
+  PriceBook& book_;
   const WindowOptions& options_;
   Partition plan_;
   std::set<std::vector<int>> settled_;  // windows that are as good as they get
@@ -80,9 +80,9 @@ class Improver {
 
 }  // namespace
 
-Partition ImproveByWindows(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                           Partition start, const WindowOptions& options) {
-  return Improver(atoms, pricer, std::move(start), options).Run();
+Partition ImproveByWindows(const std::vector<Atom>& atoms, PriceBook& book, Partition start,
+                           const WindowOptions& options) {
+  return Improver(atoms, book, std::move(start), options).Run();
 }
 
 }  // namespace retrograd

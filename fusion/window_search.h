@@ -17,8 +17,8 @@ struct WindowOptions {
 };
 
 // Never costs more than `start`.
-Partition ImproveByWindows(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                           Partition start, const WindowOptions& options);
+Partition ImproveByWindows(const std::vector<Atom>& atoms, PriceBook& book, Partition start,
+                           const WindowOptions& options);
 
 }  // namespace retrograd
 

@@ -90,10 +90,11 @@ TEST_CASE("the search finds what brute force over all legal partitions finds") {
     const BackwardGraph graph = RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20});
     Regions all(graph);
     for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
       if (atoms.size() > 10) continue;
-      const Partition found = RegionSearch(atoms, all.pricer(), {}).Solve();
-      ExactSearch prices(atoms, all.pricer(), {});
+      const Partition found = RegionSearch(atoms, book, {}).Solve();
+      ExactSearch prices(atoms, book, {});
       INFO("seed " << seed << ", " << atoms.size() << " atoms\n" << Print(graph));
       REQUIRE(found.exact);
       CHECK(found.cost_ps == BruteForce(prices, all.pricer()));
@@ -110,10 +111,11 @@ TEST_CASE("under a constraint the search finds what brute force under it finds, 
   for (uint32_t seed = 1; seed <= RandomGraphs() / 10; ++seed) {
     Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}));
     for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
       if (atoms.size() < 2 || atoms.size() > 8) continue;
-      RegionSearch search(atoms, all.pricer(), {});
-      ExactSearch prices(atoms, all.pricer(), {});
+      RegionSearch search(atoms, book, {});
+      ExactSearch prices(atoms, book, {});
       for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
         for (int b : atoms[a].neighbours) {
           if (b <= a) continue;
@@ -149,9 +151,10 @@ TEST_CASE("no kernel is priced below what its bytes take at least") {
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     Regions all(RandomGraph(seed, {.max_ops = 20}));
     for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
       if (atoms.size() > 12) continue;
-      ExactSearch search(atoms, all.pricer(), {});
+      ExactSearch search(atoms, book, {});
       const RegionMasks& masks = search.masks();
       for (AtomMask set = 1; set <= masks.all(); ++set) {
         if (masks.Closure(set) != set || !Connected(masks, set)) continue;
@@ -174,11 +177,12 @@ TEST_CASE("windows never cost more than greedy merging, and less where it went w
     REQUIRE(graph.status().ToString() == "OK");
     Regions all(*graph);
     for (size_t r = 0; r < all.regions().size() && r < 40; ++r) {
+      PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
       if (atoms.size() < 3 || atoms.size() > 20) continue;
       const Partition greedy = MergeGreedily(atoms, all.pricer(), 20'000);
-      const Partition windows = ImproveByWindows(atoms, all.pricer(), greedy, {.atoms = 8});
-      const Partition exact = RegionSearch(atoms, all.pricer(), {}).Solve();
+      const Partition windows = ImproveByWindows(atoms, book, greedy, {.atoms = 8});
+      const Partition exact = RegionSearch(atoms, book, {}).Solve();
       INFO(name << ", region " << r << " of " << atoms.size() << " atoms");
       REQUIRE(exact.exact);
       CHECK(windows.cost_ps <= greedy.cost_ps);

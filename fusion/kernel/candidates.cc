@@ -229,7 +229,7 @@ class Candidates {
         std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256));
     while (Elements(plain, 1) > 16 && plain < 1024) plain *= 2;
     Add(RowColumn(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
-    for (int threads = 32; threads <= 1024; threads *= 2) {
+    for (int threads = 8; threads <= 1024; threads *= 2) {
       if (!FitsRow(threads, widest_)) continue;
       const int64_t elements = Elements(threads, widest_);
       for (int at_once : {1, 2, 4}) {

@@ -87,7 +87,10 @@ class Finder {
       auto next = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
         return !space_.walks.contains(p.first);
       });
-      if (next == pending_.end()) return;
+      if (next == pending_.end()) {
+        if (!PlaceBySharedRead()) return;
+        continue;
+      }
       auto [id, result] = *next;
       pending_.erase(next);
       FoldRemainingAxes(id, result);
@@ -158,6 +161,29 @@ class Finder {
     SetPoints(id, std::move(coords));
   }
 
+  // Places one op that nothing placed leads to, but that reads a stored value which a placed op
+  // reads: where that one reads it.
+  bool PlaceBySharedRead() {
+    for (NodeId id : r_.nodes) {
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end()) continue;
+      bool placed = false;
+      ForEachRead(id, Walk(walk->second), [&](ValueId value, AccessMap map) {
+        while (g_.pattern(value.node) == Pattern::kView) {
+          map = ThroughView(g_, value.node, map, space_.extents);
+          value = g_.operands(value.node)[0];
+        }
+        if (placed || inside_.contains(value.node) || !map.guards.empty()) return;
+        if (IsConstant(g_, value.node)) return;
+        const size_t before = queue_.size();
+        VisitUsersOf(value, map);
+        placed = queue_.size() > before;
+      });
+      if (placed) return true;
+    }
+    return false;
+  }
+
   // Follows a value back through views to its op and places that.
   void PlaceProducer(ValueId value, AccessMap map) {
     while (g_.pattern(value.node) == Pattern::kView) {
@@ -168,28 +194,33 @@ class Finder {
   }
 
   void VisitOperands(NodeId id) {
-    const Walk walk = space_.walks.at(id);
+    ForEachRead(id, Walk(space_.walks.at(id)),
+                [&](ValueId v, AccessMap map) { PlaceProducer(v, std::move(map)); });
+  }
+
+  // Each operand that is read at places known before the data, with the map of its access.
+  template <typename Fn>
+  void ForEachRead(NodeId id, const Walk& walk, Fn fn) const {
     absl::Span<const ValueId> operands = g_.operands(id);
     switch (g_.pattern(id)) {
       case Pattern::kReduction:
-        PlaceProducer(operands[0], {.coords = walk.operand, .guards = {}, .fill = 0});
+        fn(operands[0], {.coords = walk.operand, .guards = {}, .fill = 0});
         break;
       case Pattern::kScatter:
-        PlaceProducer(operands[2], {.coords = walk.operand, .guards = {}, .fill = 0});
+        fn(operands[2], {.coords = walk.operand, .guards = {}, .fill = 0});
         break;
       case Pattern::kPointwise:
         for (ValueId v : operands) {
-          PlaceProducer(v, ThroughBroadcast(g_.type(v).shape, g_.type(id).shape,
-                                            {.coords = walk.result, .guards = {}, .fill = 0}));
+          fn(v, ThroughBroadcast(g_.type(v).shape, g_.type(id).shape,
+                                 {.coords = walk.result, .guards = {}, .fill = 0}));
         }
         break;
       case Pattern::kJoin:
       case Pattern::kAccumulate:
         for (size_t i = 0; i < operands.size(); ++i) {
-          PlaceProducer(operands[i],
-                        ThroughJoin(g_, id, static_cast<int>(i),
-                                    {.coords = walk.result, .guards = {}, .fill = 0},
-                                    space_.extents));
+          fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i),
+                                      {.coords = walk.result, .guards = {}, .fill = 0},
+                                      space_.extents));
         }
         break;
       default:
@@ -198,21 +229,22 @@ class Finder {
   }
 
   void VisitUsers(NodeId id) {
-    VisitUsersOf(id, {.coords = space_.walks.at(id).result, .guards = {}, .fill = 0});
+    VisitUsersOf({id, 0}, {.coords = space_.walks.at(id).result, .guards = {}, .fill = 0});
   }
 
-  void VisitUsersOf(NodeId id, const AccessMap& map) {
-    if (g_.pattern(id) == Pattern::kScatter) return;
-    for (const Use& use : g_.uses(id)) {
+  void VisitUsersOf(ValueId value, const AccessMap& map) {
+    if (g_.pattern(value.node) == Pattern::kScatter) return;
+    for (const Use& use : g_.uses(value.node)) {
       const NodeId user = use.user;
+      if (use.result != value.result) continue;
       if (g_.pattern(user) == Pattern::kView) {
         if (auto forward = ThroughViewForward(g_, user, map, space_.extents)) {
-          VisitUsersOf(user, *forward);
+          VisitUsersOf({user, 0}, *forward);
         }
         continue;
       }
       if (!inside_.contains(user) || space_.walks.contains(user)) continue;
-      const Shape& mine = g_.type(ValueId{id, use.result}).shape;
+      const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
         case Pattern::kReduction:
           SetPoints(user, map.coords);
@@ -263,37 +295,15 @@ class Finder {
 
   // Views in front of stored values may cut an axis too.
   std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
-    absl::Span<const ValueId> operands = g_.operands(id);
-    for (size_t i = 0; i < operands.size(); ++i) {
-      AccessMap map;
-      switch (g_.pattern(id)) {
-        case Pattern::kReduction: map.coords = walk.operand; break;
-        case Pattern::kScatter:
-          if (i != 2) continue;
-          map.coords = walk.operand;
-          break;
-        case Pattern::kPointwise:
-          map = ThroughBroadcast(g_.type(operands[i]).shape, g_.type(id).shape,
-                                 {.coords = walk.result, .guards = {}, .fill = 0});
-          break;
-        case Pattern::kJoin:
-        case Pattern::kAccumulate:
-          map = ThroughJoin(g_, id, static_cast<int>(i),
-                            {.coords = walk.result, .guards = {}, .fill = 0}, space_.extents);
-          break;
-        default:
-          continue;
-      }
-      ValueId v = operands[i];
-      while (g_.pattern(v.node) == Pattern::kView) {
+    std::optional<std::pair<int, int64_t>> cut;
+    ForEachRead(id, walk, [&](ValueId v, AccessMap map) {
+      while (!cut && g_.pattern(v.node) == Pattern::kView) {
         map = ThroughView(g_, v.node, map, space_.extents);
         v = g_.operands(v.node)[0];
       }
-      for (const IndexExpr& e : map.coords) {
-        if (auto cut = CutIn(e)) return cut;
-      }
-    }
-    return std::nullopt;
+      for (size_t i = 0; i < map.coords.size() && !cut; ++i) cut = CutIn(map.coords[i]);
+    });
+    return cut;
   }
 
   void SplitAxis(int axis, int64_t divisor, std::vector<IndexExpr>& root_coords) {
