@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench-plan format lint clean
+.PHONY: demo test build debug asan bench-plan fuzz format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -27,6 +27,12 @@ bench-plan:
 	@scripts/build.sh release bench-plan
 	@mkdir -p bench/results
 	@build/release/bin/bench-plan --out bench/results/plan_$$(git rev-parse --short HEAD).json
+
+# make fuzz SECONDS=3600 runs the fuzzer that make test runs for 30 seconds.
+SECONDS ?= 30
+fuzz:
+	@scripts/install.sh build test
+	@scripts/fuzz.sh $(SECONDS)
 
 format:
 	@scripts/install.sh lint

@@ -8,3 +8,7 @@ add_executable(graph_fuzzer tests/fuzz/graph_fuzzer.cc tests/support/fuzz_input.
                tests/support/graph_mutation.cc tests/support/message_mutation.cc)
 target_link_libraries(graph_fuzzer PRIVATE retrograd_fusion retrograd_graph_proto)
 target_link_options(graph_fuzzer PRIVATE -fsanitize=fuzzer)
+
+# The planner as clang builds it: determinism_test compares its plans with those of the other build.
+add_executable(plan_digest tests/plan_digest.cc)
+target_link_libraries(plan_digest PRIVATE retrograd_fusion)

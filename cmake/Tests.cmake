@@ -30,3 +30,11 @@ foreach(source ${test_sources})
   add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()
+
+# What determinism_test runs in many processes.
+add_executable(plan_digest tests/plan_digest.cc)
+set_target_properties(plan_digest PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(plan_digest PRIVATE retrograd_fusion)
+add_dependencies(determinism_test plan_digest)
+target_compile_definitions(determinism_test
+                           PRIVATE RETROGRAD_TEST_DIR="${CMAKE_BINARY_DIR}/tests")

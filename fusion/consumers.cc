@@ -2,17 +2,24 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build.h"
 
 namespace retrograd {
 namespace {
 
+// Without recursion: a file may stack views as deep as it has nodes.
 void CollectUsers(const BackwardGraph& g, NodeId id, std::vector<NodeId>& out) {
-  for (const Use& use : g.uses(id)) {
-    if (g.pattern(use.user) == Pattern::kView) {
-      CollectUsers(g, use.user, out);
-    } else {
-      out.push_back(use.user);
+  absl::InlinedVector<NodeId, 16> seen_through = {id};
+  while (!seen_through.empty()) {
+    const NodeId at = seen_through.back();
+    seen_through.pop_back();
+    for (const Use& use : g.uses(at)) {
+      if (g.pattern(use.user) == Pattern::kView) {
+        seen_through.push_back(use.user);
+      } else {
+        out.push_back(use.user);
+      }
     }
   }
 }

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/element_meaning.h"
+#include "fusion/kernel_check.h"
+#include "fusion/library_check.h"
 #include "fusion/placed_joins.h"
 #include "fusion/plan.h"
 #include "graph/status.h"
@@ -61,8 +64,23 @@ class Checker {
       if (std::binary_search(group.nodes.begin(), group.nodes.end(), id)) {
         return Broken("P1: group ", i, " owns and recomputes %", Index(id));
       }
+      if (!IsRead(group, id)) {
+        return Broken("P1: group ", i, " recomputes %", Index(id), ", which no op of it reads");
+      }
     }
     return absl::OkStatus();
+  }
+
+  // Whether an op of the group reads the node's value.
+  bool IsRead(const Group& group, NodeId id) const {
+    for (NodeId user : Computed(group)) {
+      if (Index(user) >= g_.num_nodes()) continue;
+      for (ValueId v : g_.operands(user)) {
+        while (IsView(v.node)) v = g_.operands(v.node)[0];
+        if (v.node == id) return true;
+      }
+    }
+    return false;
   }
 
   // P1
@@ -162,15 +180,24 @@ class Checker {
   absl::Status CheckReads() {
     std::vector<bool> stored(g_.num_values(), false);
     for (uint32_t n = 0; n < g_.num_nodes(); ++n) {
-      if (g_.pattern(NodeId{n}) == Pattern::kInput) stored[g_.value_index({NodeId{n}, 0})] = true;
+      if (g_.pattern(NodeId{n}) != Pattern::kInput) continue;
+      const size_t value = g_.value_index({NodeId{n}, 0});
+      stored[value] = true;
+      const std::vector<int64_t>& host = g_.node(NodeId{n}).input->strides;
+      const Shape& shape = g_.type(NodeId{n}).shape;
+      if (plan_.layouts[value].strides != (host.empty() ? DenseStrides(shape) : host)) {
+        return Broken("P5: input %", n, " does not lie as the host laid it");
+      }
     }
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
       for (ValueId v : group.inputs) {
+        if (!Exists(v)) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, ", which does not exist");
         if (!stored[g_.value_index(v)]) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, " before anything stores it");
       }
       for (NodeId id : Computed(group)) RG_RETURN_IF_ERROR(CheckOperands(i, id));
       for (ValueId v : group.outputs) {
+        if (!Exists(v)) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, ", which does not exist");
         if (stored[g_.value_index(v)]) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, " a second time");
         if (plan_.group_of[Index(v.node)] != GroupId{static_cast<uint32_t>(i)}) return Broken("P3: group ", i, " stores %", Index(v.node), ", which it does not compute");
         stored[g_.value_index(v)] = true;
@@ -201,6 +228,7 @@ class Checker {
 
   // P4
   absl::Status CheckOutputs() const {
+    const GraphMeaning places(g_, plan_.layouts, std::vector<bool>(g_.num_nodes(), false), 1);
     for (size_t o = 0; o < g_.outputs().size(); ++o) {
       if (!g_.outputs()[o].value) continue;
       ValueId v = *g_.outputs()[o].value;
@@ -212,34 +240,106 @@ class Checker {
       if (std::find(outs.begin(), outs.end(), v) == outs.end()) {
         return Broken("P4: output ", o, " (%", Index(v.node), ") is not stored by its group ", Index(owner));
       }
+      RG_RETURN_IF_ERROR(CheckHostPlaces(o, places));
     }
     return absl::OkStatus();
   }
 
-  // P5
+  // P5: the host finds each element of an output where its strides say. Each axis is tried alone and
+  // all together: places are sums of what each axis adds, or a division shows at the far end.
+  absl::Status CheckHostPlaces(size_t o, const GraphMeaning& places) const {
+    const GraphOutput& out = g_.outputs()[o];
+    const Shape& shape = g_.type(*out.value).shape;
+    const std::vector<int64_t> strides = out.strides.empty() ? DenseStrides(shape) : out.strides;
+    if (Elements(shape) == 0) return absl::OkStatus();
+    std::vector<Coords> tried = {Coords(shape.size(), 0), Coords(shape.size())};
+    for (size_t i = 0; i < shape.size(); ++i) tried[1][i] = shape[i] - 1;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      for (int64_t at : {int64_t{1}, shape[i] / 2, shape[i] - 1}) {
+        if (at >= shape[i]) continue;
+        tried.push_back(tried[0]);
+        tried.back()[i] = at;
+      }
+    }
+    for (const Coords& at : tried) {
+      int64_t wanted = 0, address = 0;
+      for (size_t i = 0; i < shape.size(); ++i) wanted += at[i] * strides[i];
+      ValueId stored;
+      if (places.Address(*out.value, at, stored, address) && address == wanted) continue;
+      return Broken("P5: output ", o, " (%", Index(out.value->node), ") does not lie as the host requires");
+    }
+    return absl::OkStatus();
+  }
+
+  // P5 to P8
   absl::Status CheckBodies() const {
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
-      for (ValueId v : group.outputs) {
-        if (plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
-          return Broken("P5: %", Index(v.node), ".", v.result, " is stored and has no layout");
-        }
-      }
-      if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
-        RG_RETURN_IF_ERROR(CheckPlacedJoin(g_, plan_, group, *join));
-      }
-      for (const KernelBody* kernel : KernelsOf(group)) {
-        if (absl::Status s = kernel->ir.Verify(); !s.ok()) return Broken("group ", i, ": ", s.message());
-        for (const Buffer& b : kernel->ir.buffers) {
-          const std::vector<ValueId>& list = b.written ? group.outputs : group.inputs;
-          if (std::find(list.begin(), list.end(), b.value) == list.end()) {
-            return Broken("P5: the kernel of group ", i, b.written ? " writes %" : " reads %",
-                          Index(b.value.node), ", which the group does not list");
+      for (const std::vector<ValueId>* list : {&group.inputs, &group.outputs}) {
+        for (ValueId v : *list) {
+          if (!Exists(v) || plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
+            return Broken("P5: %", Index(v.node), ".", v.result, " of group ", i, " has no layout");
           }
         }
       }
+      if (absl::Status s = CheckBody(group); !s.ok()) {
+        const absl::string_view message = s.message();
+        const size_t rule = message.size() > 4 && message[2] == ':' ? 4 : 0;  // "P6: ..."
+        return Broken(message.substr(0, rule), "group ", i, ": ", message.substr(rule));
+      }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status CheckBody(const Group& group) const {
+    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
+      return CheckMatMul(g_, plan_, group, *matmul);
+    }
+    if (const auto* attention = std::get_if<AttentionCall>(&group.body)) {
+      return CheckAttention(g_, plan_, group, *attention);
+    }
+    if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+      return CheckPlacedJoin(g_, plan_, group, *join);
+    }
+    if (const auto* merged = std::get_if<MergedBody>(&group.body)) return CheckMembers(group, *merged);
+    const auto& kernel = std::get<KernelBody>(group.body);
+    RG_RETURN_IF_ERROR(CheckKernel(g_, plan_, group, kernel));
+    RG_RETURN_IF_ERROR(CheckSchedule(group, kernel));
+    return CheckInPlace(group, kernel);
+  }
+
+  // Each kernel of a shared launch, and that the group lists what they read and write together.
+  absl::Status CheckMembers(const Group& group, const MergedBody& merged) const {
+    std::vector<ValueId> read, written;
+    std::vector<NodeId> recomputed;
+    size_t pairs = 0;
+    for (const MergedBody::Member& member : merged.members) {
+      const Group alone = GroupOf(group, member);
+      RG_RETURN_IF_ERROR(CheckBody(alone));
+      read.insert(read.end(), alone.inputs.begin(), alone.inputs.end());
+      written.insert(written.end(), alone.outputs.begin(), alone.outputs.end());
+      recomputed.insert(recomputed.end(), alone.recomputed.begin(), alone.recomputed.end());
+      pairs += alone.in_place.size();
+    }
+    std::sort(recomputed.begin(), recomputed.end());
+    recomputed.erase(std::unique(recomputed.begin(), recomputed.end()), recomputed.end());
+    std::erase_if(recomputed, [&](NodeId id) {  // owned by another of the kernels
+      return std::binary_search(group.nodes.begin(), group.nodes.end(), id);
+    });
+    if (recomputed != group.recomputed) return Broken("P1: its kernels together recompute other ops than it lists");
+    for (std::vector<ValueId>* list : {&read, &written}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    if (read != group.inputs || written != group.outputs) {
+      return Broken("P5: its kernels together read or write other values than it lists");
+    }
+    if (pairs != group.in_place.size()) return Broken("P8: none of its kernels takes over some bytes");
+    return absl::OkStatus();
+  }
+
+  bool Exists(ValueId v) const {
+    return Index(v.node) < g_.num_nodes() && v.result < g_.node(v.node).results.size();
   }
 
   const BackwardGraph& g_;

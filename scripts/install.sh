@@ -9,6 +9,11 @@ build="g++ make cmake ninja-build ccache libabsl-dev libboost-dev libboost-conte
   libprotobuf-dev protobuf-compiler libcli11-dev nlohmann-json3-dev libopenblas-dev libxxhash-dev
   catch2"
 test="python3 python3-venv"
+# clang with libFuzzer and the sanitizers' libraries, whose package has the version in its name.
+case "$(. /etc/os-release 2>/dev/null && echo "$ID$VERSION_ID")" in
+  debian12) test="$test clang libclang-rt-14-dev" ;;
+  ubuntu24.04) test="$test clang libclang-rt-18-dev" ;;
+esac
 # AMD's run-time compiler, which needs no GPU: the tests compile every HIP kernel with it.
 [ "$(dpkg --print-architecture 2>/dev/null)" != amd64 ] ||
   test="$test libamdhip64-5 libhiprtc-builtins5"

@@ -25,6 +25,10 @@ wait "$venv" || {
 }
 grep '^Creating' build/venv.log
 
+# Before the C++ tests, which compare what clang's build of the planner plans.
+echo "== Fuzzing"
+scripts/fuzz.sh 30 || failed="$failed fuzz"
+
 echo "== C++ tests"
 # NVIDIA's run-time compiler comes with PyTorch where the system has none.
 if ! ldconfig -p 2>/dev/null | grep -q libnvrtc; then

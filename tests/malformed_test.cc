@@ -447,6 +447,125 @@ TEST_CASE("files that swell when they are read are refused within 8 times their 
   }
 }
 
+// Not run by default: malformed_test "[.corpus]" writes what the fuzzer starts from, one file a
+// malformation and small random graphs in both forms. The first byte is the fuzzer's own
+// (tests/support/fuzz_input.h).
+TEST_CASE("writes the corpus of the fuzzer", "[.corpus]") {
+  const std::string folder = RETROGRAD_SOURCE_DIR "/tests/fuzz/corpus/";
+  const auto write = [&](const std::string& name, const std::string& bytes) {
+    std::ofstream(folder + name, std::ios::binary) << bytes;
+  };
+  int number = 0;
+  for (const Case& c : Cases()) {
+    v1::Graph g = Legal();
+    c.spoil(g);
+    write(absl::StrCat("malformed_", number++, "_", Info(c.kind).code),
+          std::string(1, '\0') + g.SerializeAsString());
+  }
+  const std::string legal = Legal().SerializeAsString();
+  write("malformed_truncated", std::string(1, '\0') + legal.substr(0, legal.size() - 1));
+  write("malformed_length_claim",
+        std::string(1, '\0') + kVersion1 + "\x3a" + Varint(uint64_t{8} << 30) + "abc");
+  for (uint32_t seed = 0; seed < 24; ++seed) {
+    const BackwardGraph g = RandomGraph(seed, {.min_ops = 2, .max_ops = 6});
+    const char header = static_cast<char>(2 * (seed * 5 % 128));
+    write(absl::StrCat("random_", seed), header + SerializeGraph(g));
+    if (seed < 6) write(absl::StrCat("text_", seed), static_cast<char>(header | 1) + Print(g));
+  }
+}
+
+TEST_CASE("each malformation is refused within 64 MiB") {
+  for (const Case& c : Cases()) {
+    INFO(std::string(c.name));
+    v1::Graph g = Legal();
+    c.spoil(g);
+    const std::string bytes = g.SerializeAsString();
+    malloc_trim(0);
+    PeakBytes();
+    const int64_t before = PeakBytes();
+    CheckRefused(bytes, c.kind, c.place);
+    const int64_t peak = PeakBytes();
+    if (before < 0) continue;
+    CHECK(peak - before <= 8 * static_cast<int64_t>(bytes.size()) + (int64_t{64} << 20));
+  }
+}
+
+// A node of one operand, as SerializeGraph writes it.
+std::string Unary(uint32_t id, const std::string& op, uint32_t operand, const v1::TensorType& type,
+                  const std::function<void(v1::Node*)>& attributes = nullptr) {
+  v1::Node node;
+  node.set_id(id);
+  node.set_op(op);
+  node.add_operands()->set_node(operand);
+  *node.add_results() = type;
+  if (attributes) attributes(&node);
+  return Delimited(7, node.SerializeAsString());
+}
+
+std::string InputBytes(const v1::TensorType& type) {
+  v1::Node node;
+  node.set_op("input");
+  *node.add_results() = type;
+  node.mutable_input()->set_kind(v1::INPUT_SAVED);
+  return Delimited(7, node.SerializeAsString());
+}
+
+// Graphs as large as are allowed, which are legal: nothing but their size is suspicious.
+struct Large {
+  std::string name, bytes;
+};
+
+std::vector<Large> LargeGraphs() {
+  constexpr uint32_t kNodes = 1u << 18;
+  v1::TensorType type;
+  type.set_dtype(v1::DTYPE_FP32);
+  SetShape(&type, {4, 8});
+  v1::TensorType huge = type;
+  SetShape(&huge, {int64_t{1} << 24, int64_t{1} << 24});
+  const auto chain = [&](const std::string& op, const v1::TensorType& of,
+                         const std::function<void(v1::Node*)>& attributes) {
+    std::string bytes = kVersion1 + InputBytes(of);
+    for (uint32_t id = 1; id < kNodes; ++id) bytes += Unary(id, op, id - 1, of, attributes);
+    v1::Output output;
+    output.mutable_value()->set_node(kNodes - 1);
+    return bytes + Delimited(8, output.SerializeAsString());
+  };
+  std::vector<Large> graphs;
+  graphs.push_back({"a chain as deep as can be", chain("relu", type, nullptr)});
+  graphs.push_back({"a chain of views as deep as can be", chain("flip", type, [](v1::Node* node) {
+                      SetInts(node, "axes", {1});
+                    })});
+  graphs.push_back({"huge tensors", chain("relu", huge, nullptr)});
+  graphs.push_back({"long names", chain("relu", type, nullptr) +
+                                      Repeat(Delimited(6, [] {
+                                               v1::Origin origin;
+                                               origin.set_module_path(std::string(200, 'm'));
+                                               return origin.SerializeAsString();
+                                             }()), 100'000)});
+  std::string fan = kVersion1 + InputBytes(type);
+  for (uint32_t id = 1; id < kNodes; ++id) fan += Unary(id, "relu", 0, type);
+  graphs.push_back({"one value that all others read", fan});
+  return graphs;
+}
+
+TEST_CASE("the largest legal graphs load within two seconds and 8 times their size + 64 MiB") {
+  for (const Large& large : LargeGraphs()) {
+    INFO(large.name << ", " << large.bytes.size() << " bytes");
+    malloc_trim(0);
+    PeakBytes();
+    const int64_t before = PeakBytes();
+    const std::clock_t begin = std::clock();
+    const absl::StatusOr<BackwardGraph> graph = ParseGraphProto(large.bytes);
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    const int64_t peak = PeakBytes();
+    REQUIRE(graph.status().ToString() == "OK");
+    INFO(seconds << " s, " << peak - before << " bytes");
+    CHECK(seconds < 2);
+    if (before < 0) continue;
+    CHECK(peak - before <= 7 * static_cast<int64_t>(large.bytes.size()) + (int64_t{64} << 20));
+  }
+}
+
 TEST_CASE("spoiled bytes never crash the reader, and what it accepts verifies") {
   int accepted = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
