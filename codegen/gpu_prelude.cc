@@ -120,6 +120,11 @@ struct rg_slots {
 #define RG_KERNEL(name, threads, arguments)                     \
   extern "C" __global__ void __launch_bounds__(threads) name(   \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
+// The same for at least so many blocks on an SM at once: then the compiler takes as many registers
+// as those leave, instead of spilling a few to make room for more blocks.
+#define RG_KERNEL_RESIDENT(name, threads, arguments, blocks)           \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(  \
+      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
 #define RG_ARG(type, name, index) \
   type* const name = static_cast<type*>(rg_table[rg_slot.at[rg_first_argument + index]])
 #define RG_SHARED(type, name, count) __shared__ type name[count]

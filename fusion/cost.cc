@@ -266,10 +266,11 @@ int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
 }
 
 Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& chosen,
-                  const DeviceSpec& d, bool explain) {
+                  const DeviceSpec& d, bool explain, const CompiledResources* compiled) {
   const Schedule s = SummingLaunch(ir, chosen);
   Price price;
   price.footprint = PredictFootprint(ir, p, s, d);
+  if (compiled != nullptr) UseCompiled(*compiled, s, d, price.footprint);
   const Footprint& f = price.footprint;
   const Traffic t = CountTraffic(ir, p, s, d);
   price.read_bytes = t.read;

@@ -22,9 +22,11 @@ struct Price {
   Footprint footprint;
 };
 
-// `explain` fills the terms' formulas; the figures are the same without.
+// `explain` fills the terms' formulas; the figures are the same without. What a compiler reported
+// of the kernel takes the place of the predicted registers, if given.
 Price PriceKernel(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
-                  const DeviceSpec& device, bool explain = false);
+                  const DeviceSpec& device, bool explain = false,
+                  const CompiledResources* compiled = nullptr);
 
 // Of `fresh` bytes (written earlier in the same backward), those that a kernel finds in the last-level
 // cache. What was touched since is taken to be what the kernel itself moves, so that the price of a

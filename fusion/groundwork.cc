@@ -35,6 +35,7 @@ Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOp
               .split = Enabled(options, "split_reductions"),
               .persistent = Enabled(options, "persistent_reductions"),
               .memory_ps_per_mib = memory_ps_per_mib,
+              .feedback = options.feedback,
               .schedule_salt = static_cast<int64_t>(options.random_schedules)}) {}
 
 absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph& graph,

@@ -111,10 +111,12 @@ GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
     return refuse(v.limit, v.reason);
   }
   const int64_t passed = PassedBytes(*kernel.ir);
+  const uint64_t key = FeedbackKey(*kernel.ir);
   std::vector<GroupPrice> admissible;
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
-    const Price price = PriceKernel(*kernel.ir, profile, s, device_);
+    const Price price =
+        PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/false, FindCompiled(key, s));
     GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
     const Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (!v.ok()) {
@@ -167,7 +169,8 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   }
   const Classification shape = Classify(*kernel.ir);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  Price price = PriceKernel(*kernel.ir, profile, schedule, device_, /*explain=*/true);
+  Price price = PriceKernel(*kernel.ir, profile, schedule, device_, /*explain=*/true,
+                            FindCompiled(FeedbackKey(*kernel.ir), schedule));
   Group group;
   group.nodes = ops.ops;
   for (const Buffer& b : kernel.ir->buffers) (b.written ? group.outputs : group.inputs).push_back(b.value);
@@ -193,8 +196,10 @@ std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refused;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
+  const uint64_t key = FeedbackKey(*kernel.ir);
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
-    Price price = PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/true);
+    Price price =
+        PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/true, FindCompiled(key, s));
     Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (v.ok()) continue;
     refused.push_back({.schedule = s,
@@ -208,6 +213,27 @@ std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
     return a.footprint.spill_bytes > b.footprint.spill_bytes;
   });
   return refused;
+}
+
+uint64_t GroupPricer::FeedbackKey(const KernelIr& ir) const {
+  return options_.feedback.empty() ? 0 : FingerprintOf(ir);
+}
+
+const CompiledResources* GroupPricer::FindCompiled(uint64_t key, const Schedule& schedule) const {
+  return options_.feedback.empty() ? nullptr : options_.feedback.Find(key, schedule);
+}
+
+const CompiledResources* GroupPricer::Compiled(const GroupOps& group,
+                                               const Schedule& schedule) const {
+  if (options_.feedback.empty()) return nullptr;
+  const KernelOutcome kernel = Build(group);
+  return kernel.ir ? FindCompiled(FingerprintOf(*kernel.ir), schedule) : nullptr;
+}
+
+GroupPricer GroupPricer::WithoutFeedback() const {
+  GroupPricer without = *this;
+  without.options_.feedback = {};
+  return without;
 }
 
 int64_t GroupPricer::LeastPs(MovedBytes bytes) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/compiler_report.h"
 #include "fusion/consumers.h"
 #include "fusion/cost.h"
 #include "fusion/kernel/build.h"
@@ -47,6 +48,7 @@ struct GroupPrice {
 struct PricerOptions {
   bool vectorize = true, split = true, persistent = true;
   int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
+  CompilerReport feedback;        // real registers of kernels that an earlier plan chose
   int64_t schedule_salt = 0;  // not 0: a random admissible schedule by this seed, for tests
 };
 
@@ -69,6 +71,12 @@ class GroupPricer {
   // The register-hungry schedules of the group's kernel, the most expensive in spills first.
   std::vector<RefusedSchedule> Refused(const GroupOps& group) const;
 
+  // What the feedback says of the group's kernel under a schedule; nullptr: nothing.
+  const CompiledResources* Compiled(const GroupOps& group, const Schedule& schedule) const;
+  const CompilerReport& feedback() const { return options_.feedback; }
+  // The same prices as if nothing had been compiled before.
+  GroupPricer WithoutFeedback() const;
+
   // Smallest possible T of a kernel that moves so many bytes: one launch, full bandwidth.
   int64_t LeastPs(MovedBytes bytes) const;
 
@@ -86,6 +94,9 @@ class GroupPricer {
  private:
   static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}, {}}; }
   KernelOutcome Build(const GroupOps& group) const;
+  // 0 if there is no feedback to look the kernel up in.
+  uint64_t FeedbackKey(const KernelIr& ir) const;
+  const CompiledResources* FindCompiled(uint64_t key, const Schedule& schedule) const;
   int64_t PassedBytes(const KernelIr& ir) const;
   ScheduleLimits schedule_limits() const;
 

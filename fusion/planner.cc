@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fusion/decisions.h"
+#include "fusion/feedback_decisions.h"
 #include "fusion/group_order.h"
 #include "fusion/groundwork.h"
 #include "fusion/horizontal.h"
@@ -190,6 +191,10 @@ class Planner {
     PriceUnfused(region, solved);
     solved.first_decision = plan_.decisions.size();
     if (options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0) {
+      for (Decision& d : ExplainFeedback(region, chosen, ground_.pricer,
+                                         RegionOptionsOf(options_, ground_.limits), pairs)) {
+        plan_.decisions.push_back(std::move(d));
+      }
       for (Decision& d : ExplainRegion(planner, chosen, ground_.pricer)) {
         plan_.decisions.push_back(std::move(d));
       }

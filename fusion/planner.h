@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "fusion/compiler_report.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/plan.h"
 #include "fusion/region_plan.h"
@@ -39,6 +40,8 @@ struct PlanOptions {
   bool decisions = true;                     // record why groups are as they are
   std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
   int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
+  CompilerReport feedback;  // of kernels that an earlier plan chose: those that spill are not
+                            // chosen again
   // Matmuls become one where that is predicted to win; or wherever they can (for tests).
   enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kNever;
   SearchOptions search;

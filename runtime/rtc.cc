@@ -4,11 +4,14 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -166,17 +169,76 @@ absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view 
   return object;
 }
 
+// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more block
+// on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
+struct Residency {
+  int64_t threads = 0, arguments = 0;
+  size_t begin = 0, end = 0;  // of the kernel's declaration in the source
+};
+
+constexpr int64_t kRegistersPerSm = 65536, kRegisterStep = 8, kMostRegisters = 255;
+constexpr int kMostResidencyRounds = 4;
+
+int64_t RegistersFor(int64_t blocks, int64_t threads) {
+  return std::min(kRegistersPerSm / (blocks * threads) / kRegisterStep * kRegisterStep,
+                  kMostRegisters);
+}
+
+// Where the source declares the kernel, by either macro of the prelude.
+std::optional<Residency> FindDeclaration(const std::string& source, const std::string& name) {
+  for (absl::string_view macro : {"RG_KERNEL(", "RG_KERNEL_RESIDENT("}) {
+    const size_t begin = source.find(absl::StrCat(macro, name, ","));
+    if (begin == std::string::npos) continue;
+    const size_t open = begin + macro.size(), close = source.find(')', open);
+    if (close == std::string::npos) continue;
+    const std::vector<std::string> parts =
+        absl::StrSplit(source.substr(open, close - open), ", ");
+    Residency r{.begin = begin, .end = close + 1};
+    if (parts.size() < 3 || !absl::SimpleAtoi(parts[1], &r.threads) ||
+        !absl::SimpleAtoi(parts[2], &r.arguments) || r.threads < 1) {
+      continue;
+    }
+    return r;
+  }
+  return std::nullopt;
+}
+
+// Declares kernels that spill although a thread may have more registers for fewer blocks. False if
+// there is none.
+bool GiveUpBlocks(const std::vector<KernelResources>& kernels, std::string* source) {
+  bool changed = false;
+  for (const KernelResources& kernel : kernels) {
+    if (kernel.spill_bytes == 0) continue;
+    const std::optional<Residency> r = FindDeclaration(*source, kernel.name);
+    if (!r.has_value()) continue;
+    const int64_t used =
+        (kernel.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
+    int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * r->threads, 1);
+    while (blocks > 0 && RegistersFor(blocks, r->threads) <= used) --blocks;
+    if (blocks < 1) continue;
+    source->replace(r->begin, r->end - r->begin,
+                    absl::StrCat("RG_KERNEL_RESIDENT(", kernel.name, ", ", r->threads, ", ",
+                                 r->arguments, ", ", blocks, ")"));
+    changed = true;
+  }
+  return changed;
+}
+
 }  // namespace
 
 absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::string_view arch,
                                            const RtcOptions& options) {
   RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Nvidia(), options));
-  // fp32 arithmetic as written, but for contraction into fused multiply-adds; -v for resources.
-  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileWith(compiler, source,
-                                                         {absl::StrCat("--gpu-architecture=", arch),
-                                                          "--std=c++17", "--ptxas-options=-v"}));
-  object.kernels = ResourcesFromPtxasLog(object.log);
-  return object;
+  std::string text(source);
+  for (int round = 0;; ++round) {
+    // fp32 arithmetic as written, but for contraction into fused multiply-adds; -v for resources.
+    RG_ASSIGN_OR_RETURN(CompiledObject object,
+                        CompileWith(compiler, text,
+                                    {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
+                                     "--ptxas-options=-v"}));
+    object.kernels = ResourcesFromPtxasLog(object.log);
+    if (round == kMostResidencyRounds || !GiveUpBlocks(object.kernels, &text)) return object;
+  }
 }
 
 absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string_view arch,

@@ -13,9 +13,10 @@ namespace retrograd {
 int KernelsCommand(const PlanArguments& arguments, absl::string_view dialect, bool prelude);
 
 // Compiles that unit for `arch` (empty: the spec's) with NVRTC or HIPRTC and prints, kernel by
-// kernel, the registers and spills that the compiler reports beside the predicted ones.
+// kernel, the registers and spills that the compiler reports beside the predicted ones. `report`
+// (empty: none) is written with them, for --feedback.
 int CompileCommand(const PlanArguments& arguments, absl::string_view dialect,
-                   const std::string& arch);
+                   const std::string& arch, const std::string& report);
 
 // The registry.
 int ModelsCommand();

@@ -18,6 +18,7 @@
 #include "graph/status.h"
 #include "models/models.h"
 #include "tools/byte_size.h"
+#include "tools/text_file.h"
 
 namespace retrograd {
 namespace {
@@ -92,6 +93,19 @@ absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph) {
   return absl::OkStatus();
 }
 
+// The report must be of the spec's target: registers of another say nothing.
+absl::StatusOr<CompilerReport> ReadFeedback(const std::string& path, const DeviceSpec& spec) {
+  if (path.empty()) return CompilerReport{};
+  RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  RG_ASSIGN_OR_RETURN(CompilerReport report, ParseCompilerReport(text, path));
+  if (report.arch != spec.arch) {
+    return absl::InvalidArgumentError(absl::StrCat("--feedback ", path, ": compiled for '",
+                                                   report.arch, "', but ", spec.name, " is ",
+                                                   spec.arch));
+  }
+  return report;
+}
+
 }  // namespace
 
 struct Progress::State {
@@ -156,6 +170,7 @@ absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progr
   PlanOptions& options = result.options;
   options.disable.insert(arguments.disable.begin(), arguments.disable.end());
   options.tighten.insert(arguments.tighten.begin(), arguments.tighten.end());
+  RG_ASSIGN_OR_RETURN(options.feedback, ReadFeedback(arguments.feedback, result.spec));
   options.search.random_seed = arguments.random_plan;
   options.random_schedules = arguments.random_plan;
   if (!arguments.max_memory.empty()) {

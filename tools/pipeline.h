@@ -32,6 +32,7 @@ struct PlanArguments {
   std::string graph;
   std::string spec = "h200";
   std::vector<std::string> disable, tighten;
+  std::string feedback;      // file of a compiler report; empty: none
   uint64_t random_plan = 0;  // not 0: any legal plan by this seed
   std::string max_memory;        // "2GiB"; empty: no ceiling
   std::vector<std::string> set;  // numbers of the device: "max_registers=128"

@@ -34,6 +34,9 @@ void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::stri
                    "Plan as if a number of the device were another: max_registers=128; repeatable")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  command->add_option("--feedback", arguments->feedback,
+                      "What `retrograd kernels --compile --report` wrote: kernels that spill are "
+                      "planned again");
   command->add_option("--random-plan", arguments->random_plan,
                       "Any legal plan, drawn by this seed, instead of the best one");
 }

@@ -13,7 +13,7 @@ class App;
 namespace retrograd {
 
 // GRAPH, the spec under the given option name, --disable, --tighten, --max-memory, --set,
-// --random-plan.
+// --feedback, --random-plan.
 void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option);
 
 // --dtype and --scale-rows: another graph, which is there to be planned and not to be run.

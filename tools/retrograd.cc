@@ -16,6 +16,8 @@ constexpr char kExamples[] = R"(Examples:
   retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
   retrograd kernels golf_tiny --dialect cuda
   retrograd kernels golf_plain_b48 --dialect hip --compile --arch gfx90a
+  retrograd kernels golf_tiny --compile --report golf_tiny.report
+  retrograd dump golf_tiny --stage plan --feedback golf_tiny.report
   retrograd dump mlp:layers=2 --stage plan --stage memory
 
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
@@ -59,16 +61,20 @@ int main(int argc, char** argv) {
 
   retrograd::PlanArguments kernels;
   std::string dialect = "cuda";
-  std::string arch;
+  std::string arch, report;
   bool prelude = false, compile = false;
   CLI::App* kernels_command =
       app.add_subcommand("kernels", "Print the sources of a plan's kernels");
   AddPlanOptions(kernels_command, &kernels, "--spec");
   kernels_command->add_option("--dialect", dialect, "cuda, hip or host")->capture_default_str();
   kernels_command->add_flag("--prelude", prelude, "With the prelude that makes them compile");
-  kernels_command->add_flag("--compile", compile,
-                            "Compile them (NVRTC, HIPRTC) and print registers and spills instead");
+  CLI::Option* compile_flag =
+      kernels_command->add_flag("--compile", compile,
+                                "Compile them (NVRTC, HIPRTC) and print registers and spills instead");
   kernels_command->add_option("--arch", arch, "Target of --compile; default: the spec's");
+  kernels_command
+      ->add_option("--report", report, "Write what --compile found to this file, for --feedback")
+      ->needs(compile_flag);
 
   CLI::App* models_command = app.add_subcommand("models", "List the graphs that have a name");
 
@@ -83,7 +89,7 @@ int main(int argc, char** argv) {
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (run_command->parsed()) return retrograd::RunCommand(run);
   if (kernels_command->parsed()) {
-    return compile ? retrograd::CompileCommand(kernels, dialect, arch)
+    return compile ? retrograd::CompileCommand(kernels, dialect, arch, report)
                    : retrograd::KernelsCommand(kernels, dialect, prelude);
   }
   if (models_command->parsed()) return retrograd::ModelsCommand();

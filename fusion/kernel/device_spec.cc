@@ -53,6 +53,67 @@ class Reader {
   absl::Status status_;
 };
 
+// A coefficient of a register model: not negative, and nothing that could overflow a sum.
+absl::Status CheckRegisterNumbers(const v1::RegisterModelProto& p, absl::string_view where) {
+  const google::protobuf::Descriptor* type = p.GetDescriptor();
+  for (int f = 0; f < type->field_count(); ++f) {
+    const google::protobuf::FieldDescriptor* field = type->field(f);
+    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE) continue;
+    const double v = p.GetReflection()->GetDouble(p, field);
+    if (v >= 0 && v <= 1000) continue;
+    return absl::InvalidArgumentError(absl::StrCat(where, ": registers of ", p.launch(), ": ",
+                                                   field->name(), " is ", v,
+                                                   ": a number from 0 to 1000 is needed"));
+  }
+  return absl::OkStatus();
+}
+
+RegisterModel ToModel(const v1::RegisterModelProto& p) {
+  const double coefficients[kNumRegisterCounts] = {
+      p.one(),          p.buffers(),       p.loads(),       p.stores(),
+      p.instructions(), p.live_words(),    p.loaded_vector(), p.loaded_held(),
+      p.stored_vector(), p.carried_held(), p.column_sums(), p.column_loads(),
+      p.row_sums(),     p.guards(),        p.runs(),        p.split()};
+  RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
+                      .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
+                      .source = p.source()};
+  for (int i = 0; i < kNumRegisterCounts; ++i) model.milli[i] = std::llround(coefficients[i] * 1e3);
+  return model;
+}
+
+// One model for each kind of launch, in any order.
+absl::Status ReadRegisterModels(const v1::DeviceSpecProto& p, absl::string_view where,
+                                DeviceSpec& d) {
+  for (const v1::RegisterModelProto& model : p.registers()) {
+    const auto* kind = std::find(std::begin(kLaunchKindNames), std::end(kLaunchKindNames),
+                                 absl::string_view(model.launch()));
+    if (kind == std::end(kLaunchKindNames)) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": registers of '", model.launch(),
+                                                     "': the kinds of launches are ",
+                                                     absl::StrJoin(kLaunchKindNames, ", ")));
+    }
+    RegisterModel& slot = d.registers[kind - std::begin(kLaunchKindNames)];
+    if (!slot.source.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": registers of ", model.launch(), " are given twice"));
+    }
+    if (model.source().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": registers of ", model.launch(),
+                       " have no source: say where the numbers come from"));
+    }
+    RG_RETURN_IF_ERROR(CheckRegisterNumbers(model, where));
+    slot = ToModel(model);
+  }
+  for (int k = 0; k < kNumLaunchKinds; ++k) {
+    if (!d.registers[k].source.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": registers of ", kLaunchKindNames[k],
+                     " are missing: take them from a device with the same compiler"));
+  }
+  return absl::OkStatus();
+}
+
 // What schedules and prices take for granted: numbers that are positive and still make no device.
 absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
   struct Rule {
@@ -159,6 +220,7 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(margin_ppm, margin_fraction, 1e6);
 #undef RG_NUMBER
   RG_RETURN_IF_ERROR(r.status());
+  RG_RETURN_IF_ERROR(ReadRegisterModels(p, where, d));
   RG_RETURN_IF_ERROR(CheckSense(d, where));
   return d;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "fusion/kernel/register_model.h"
 #include "fusion/kernel/schedule.h"
 
 namespace retrograd {
@@ -20,6 +21,7 @@ struct DeviceSpec {
   int64_t max_threads_per_block = 0, max_threads_per_sm = 0, max_blocks_per_sm = 0;
   int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
+  RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
 
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
   int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;

@@ -46,22 +46,85 @@ std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int s
   return out;
 }
 
-// Largest number of words live while one element goes through a stage's instructions in order.
+// Largest number of words live at once while one element goes through a stage's instructions in
+// order. Backwards: an instruction's own value ends where it is made, its operands begin.
 int LiveWords(const KernelIr& ir, const std::vector<int>& order) {
-  std::vector<int> last_use(ir.instrs.size(), -1);
-  for (size_t k = 0; k < order.size(); ++k) {
-    for (int operand : ir.instrs[order[k]].operands) last_use[operand] = static_cast<int>(k);
-  }
+  std::vector<bool> outside(ir.instrs.size(), true), alive(ir.instrs.size(), false);
+  for (int i : order) outside[i] = false;
   int live = 0, most = 0;
-  for (size_t k = 0; k < order.size(); ++k) {
-    live += Words(ir.instrs[order[k]].dtype);
-    most = std::max(most, live);
-    for (size_t j = 0; j <= k; ++j) {
-      if (last_use[order[j]] == static_cast<int>(k)) live -= Words(ir.instrs[order[j]].dtype);
+  for (size_t k = order.size(); k-- > 0;) {
+    const int i = order[k];
+    const int own = Words(ir.instrs[i].dtype);
+    int here = alive[i] ? live : live + own;
+    if (alive[i]) live -= own;
+    for (int operand : ir.instrs[i].operands) {
+      if (outside[operand] || alive[operand]) continue;
+      alive[operand] = true;
+      live += Words(ir.instrs[operand].dtype);
+      here += Words(ir.instrs[operand].dtype);
     }
-    if (last_use[order[k]] < 0) live -= Words(ir.instrs[order[k]].dtype);
+    most = std::max(most, here);
   }
   return most;
+}
+
+AxisMask LongAxes(const KernelIr& ir, AxisMask mask) {
+  for (size_t a = 0; a < ir.extents.size(); ++a) {
+    if (ir.extents[a] == 1) mask &= ~(AxisMask{1} << a);
+  }
+  return mask;
+}
+
+int64_t& At(RegisterCounts& counts, RegisterCount count) {
+  return counts[static_cast<int>(count)];
+}
+
+void CountReductions(const KernelIr& ir, KernelProfile& p) {
+  for (const Instr& instr : ir.instrs) {
+    if (instr.kind != InstrKind::kReduce) continue;
+    const bool column = (instr.reduced & p.shape.shape.row_axes) != 0;
+    if (column && p.shape.kind != Template::kRowReduction) {
+      ++p.column_sums;
+      At(p.counts, RegisterCount::kColumnSums) += Words(instr.dtype);
+    } else {
+      ++p.row_sums;
+      At(p.counts, RegisterCount::kRowSums) += Words(instr.dtype);
+    }
+  }
+}
+
+void CountAccesses(const KernelIr& ir, KernelProfile& p) {
+  const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
+  const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    p.word_bytes = std::max(p.word_bytes, 4 * Words(instr.dtype));
+    At(p.counts, RegisterCount::kGuards) += static_cast<int64_t>(instr.guards.size());
+    if (instr.kind != InstrKind::kLoad) continue;
+    ++At(p.counts, RegisterCount::kLoads);
+    if (p.inner[i]) {
+      p.loaded_bytes += SizeBytes(instr.dtype);
+    } else if ((instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
+      At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
+    }
+  }
+  for (const Store& s : ir.stores) {
+    if (p.inner[s.instr]) p.stored_bytes += SizeBytes(ir.buffers[s.buffer].dtype);
+  }
+}
+
+// Carried across a stage: made in an earlier stage, used in a later one.
+void CountCarried(const KernelIr& ir, KernelProfile& p) {
+  std::vector<bool> carried(ir.instrs.size(), false);
+  for (size_t j = 0; j < ir.instrs.size(); ++j) {
+    if (ir.instrs[j].kind == InstrKind::kReduce || !p.inner[j]) continue;
+    for (int operand : ir.instrs[j].operands) {
+      if (!p.inner[operand] || carried[operand]) continue;
+      if (p.stages.stage[j] <= p.stages.stage[operand]) continue;
+      carried[operand] = true;
+      At(p.counts, RegisterCount::kCarriedHeld) += Words(ir.instrs[operand].dtype);
+    }
+  }
 }
 
 }  // namespace
@@ -74,43 +137,28 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     p.inner[i] = IsInner(ir, ir.instrs[i], shape) && !p.stages.finalize[i];
   }
+  int64_t& live = At(p.counts, RegisterCount::kLiveWords);
+  p.needed.reserve(p.stages.row_stages + 1);
   for (int s = 0; s <= p.stages.row_stages; ++s) {
     p.needed.push_back(NeededInStage(ir, p, s));
-    p.live_words = std::max(p.live_words, LiveWords(ir, p.needed.back()));
+    live = std::max<int64_t>(live, LiveWords(ir, p.needed.back()));
   }
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    if (instr.kind == InstrKind::kLoad && p.inner[i]) p.loaded_bytes += SizeBytes(instr.dtype);
-    if (instr.kind == InstrKind::kReduce) {
-      const bool column = (instr.reduced & shape.shape.row_axes) != 0;
-      if (column && shape.kind != Template::kRowReduction) {
-        ++p.column_sums;
-        p.column_sum_words += Words(instr.dtype);
-      } else {
-        ++p.row_sums;
-      }
-    }
-  }
-  for (int i : p.needed[0]) {
-    if (ir.instrs[i].kind == InstrKind::kLoad) p.loaded_words += Words(ir.instrs[i].dtype);
-  }
-  // Carried across a stage: made in an earlier stage, used in a later one.
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    if (!p.inner[i]) continue;
-    bool carried = false;
-    for (size_t j = i + 1; j < ir.instrs.size() && !carried; ++j) {
-      const Instr& user = ir.instrs[j];
-      if (user.kind == InstrKind::kReduce || !p.inner[j]) continue;
-      if (p.stages.stage[j] <= p.stages.stage[i]) continue;
-      carried = std::find(user.operands.begin(), user.operands.end(), static_cast<int>(i)) !=
-                user.operands.end();
-    }
-    if (carried) p.carried_words += Words(ir.instrs[i].dtype);
-  }
+  At(p.counts, RegisterCount::kOne) = 1;
+  At(p.counts, RegisterCount::kBuffers) = static_cast<int64_t>(ir.buffers.size());
+  At(p.counts, RegisterCount::kStores) = static_cast<int64_t>(ir.stores.size());
+  At(p.counts, RegisterCount::kInstructions) = static_cast<int64_t>(ir.instrs.size());
+  CountReductions(ir, p);
+  CountAccesses(ir, p);
+  CountCarried(ir, p);
   return p;
 }
 
 namespace {
+
+constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
+
+// From so many splits on, several threads of a finalize launch share a column.
+constexpr int64_t kSplitsSharedByThreads = 16;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -122,10 +170,15 @@ int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
   return CeilDiv(piece, lane) * s.vector_width;
 }
 
-int64_t SharedBytes(const KernelIr& ir, const Schedule& s,
-                    const DeviceSpec& device) {
-  int word = 4;
-  for (const Instr& i : ir.instrs) word = std::max(word, 4 * Words(i.dtype));
+// Whether a thread's runs of columns are one straight line of code.
+bool Unrolled(const Schedule& s) { return s.persistent || s.kind == Template::kRowColumn; }
+
+bool WalksRows(const Schedule& s) {
+  return s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
+}
+
+int64_t SharedBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& device) {
+  const int64_t word = p.word_bytes;
   switch (s.kind) {
     case Template::kRowReduction:
     case Template::kRowColumn: {
@@ -145,47 +198,37 @@ int64_t SharedBytes(const KernelIr& ir, const Schedule& s,
   }
 }
 
-}  // namespace
-
-Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                           const DeviceSpec& device) {
-  Footprint f;
-  const int64_t pointers = 2 * static_cast<int64_t>(ir.buffers.size());
-  int64_t words = device.base_registers + pointers;
-  switch (s.kind) {
-    case Template::kRowReduction:
-    case Template::kRowColumn: {
-      f.elements = s.persistent ? ElementsOfRow(p, s) * s.rows_per_thread
-                                : int64_t{s.vector_width} * s.rows_per_thread;
-      const int64_t temporaries =
-          int64_t{std::max(p.live_words - p.carried_words, 1)} * s.vector_width;
-      // A stage's loads are issued together, so that they are in flight together.
-      const int64_t kept = std::max(p.carried_words, p.loaded_words);
-      words += s.persistent ? kept * f.elements + temporaries
-                            : int64_t{p.live_words} * f.elements;
-      if (s.kind == Template::kRowColumn) words += p.column_sum_words * ElementsOfRow(p, s);
-      f.bytes_in_flight = p.loaded_bytes * f.elements;
-      break;
-    }
-    case Template::kColumnReduction:
-      f.elements = s.vector_width;
-      words += int64_t{p.live_words + p.column_sum_words} * s.vector_width;
-      f.bytes_in_flight = p.loaded_bytes * s.vector_width * 2;  // two rows under way
-      break;
-    default:
-      f.elements = s.vector_width;
-      words += int64_t{p.live_words} * s.vector_width;
-      f.bytes_in_flight = p.loaded_bytes * s.vector_width;
-      break;
+// Points that a thread evaluates at once, and the bytes that it asks for before it must wait.
+void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
+  f.elements = s.vector_width;
+  int64_t under_way = s.vector_width;
+  if (WalksRows(s)) {
+    f.elements = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
+    under_way = f.elements;
+  } else if (s.kind == Template::kColumnReduction) {
+    under_way = 2 * f.elements;  // two rows
   }
-  f.registers_wanted = static_cast<int>(std::min<int64_t>(words, 1 << 20));
-  const int64_t granule = device.register_granule / device.warp;
-  const int64_t cap = std::min(device.max_registers,
-                               device.registers_per_sm / std::max(s.threads, 1) / granule * granule);
-  f.registers = static_cast<int>(std::min<int64_t>(words, cap));
-  f.spill_bytes = 4 * std::max<int64_t>(words - cap, 0);
-  f.shared_bytes = SharedBytes(ir, s, device);
+  f.bytes_in_flight = p.loaded_bytes * under_way;
+}
 
+void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& device,
+                   Footprint& f) {
+  const LaunchKind launch = MainLaunch(s);
+  const int64_t cap = RegisterCap(s.threads, device);
+  const RegisterCounts counts = CountForRegisters(p, s, launch);
+  const RegisterModel& model = device.registers[static_cast<int>(launch)];
+  const int64_t expected = ExpectedRegisters(launch, counts, device);
+  const int64_t guards =
+      std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
+  const int64_t cautious = expected + expected * model.spill_margin_ppm / 1'000'000 +
+                           guards * model.spill_guards_milli / 1000;
+  const int64_t wanted = cautious > cap ? cautious : expected;
+  f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
+  f.registers = static_cast<int>(std::min(wanted, cap));
+  f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
+}
+
+void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
   const int64_t warps = CeilDiv(s.threads, device.warp);
   const int64_t warp_registers =
       CeilDiv(f.registers * device.warp, device.register_granule) * device.register_granule;
@@ -195,7 +238,78 @@ Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Sch
   if (f.shared_bytes > 0) {
     f.blocks_per_sm = std::min(f.blocks_per_sm, device.shared_bytes_per_sm / f.shared_bytes);
   }
+}
+
+}  // namespace
+
+LaunchKind MainLaunch(const Schedule& s) {
+  switch (s.kind) {
+    case Template::kPointwise: return LaunchKind::kPointwise;
+    case Template::kTranspose: return LaunchKind::kTranspose;
+    case Template::kColumnReduction: return LaunchKind::kColumnReduction;
+    case Template::kRowReduction:
+      return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
+    case Template::kRowColumn:
+      return s.persistent ? LaunchKind::kRowColumnPersistent : LaunchKind::kRowColumn;
+    case Template::kScatterAdd: return LaunchKind::kScatterSum;
+  }
+  return LaunchKind::kPointwise;
+}
+
+// The emitters keep column sums and what varies over columns alone for all columns of a thread;
+// persistent walks keep what several stages read for all elements; everything else lives for one
+// vector. Unrolled runs of columns let the compiler load ahead.
+RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, LaunchKind launch) {
+  RegisterCounts counts = p.counts;
+  const bool main = launch == MainLaunch(s);
+  const int64_t width = main ? s.vector_width : 1;
+  const int64_t rows = main ? s.rows_per_thread : 1;
+  const int64_t columns = main && WalksRows(s) ? ElementsOfRow(p, s) : width;
+  const int64_t held = columns * rows;
+  At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width, 4);
+  At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
+  At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
+  At(counts, RegisterCount::kCarriedHeld) *= held;
+  At(counts, RegisterCount::kColumnSums) *= columns;
+  At(counts, RegisterCount::kColumnLoads) *= columns;
+  At(counts, RegisterCount::kRowSums) *= rows;
+  At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
+  At(counts, RegisterCount::kRuns) = columns / width;
+  At(counts, RegisterCount::kSplit) = s.split >= (main ? 2 : kSplitsSharedByThreads) ? 1 : 0;
+  return counts;
+}
+
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+                          const DeviceSpec& device) {
+  const RegisterModel& model = device.registers[static_cast<int>(launch)];
+  int64_t milli = 0;
+  for (int i = 0; i < kNumRegisterCounts; ++i) milli += model.milli[i] * std::min(counts[i], kMostRegisters);
+  return std::clamp((milli + 500) / 1000, device.base_registers, kMostRegisters);
+}
+
+int64_t RegisterCap(int threads, const DeviceSpec& device) {
+  const int64_t granule = device.register_granule / device.warp;
+  return std::min(device.max_registers,
+                  device.registers_per_sm / std::max(threads, 1) / granule * granule);
+}
+
+Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedule& s,
+                           const DeviceSpec& device) {
+  Footprint f;
+  FillElements(p, s, f);
+  FillRegisters(p, s, device, f);
+  f.shared_bytes = SharedBytes(p, s, device);
+  FillResidency(s, device, f);
   return f;
+}
+
+void UseCompiled(const CompiledResources& compiled, const Schedule& s, const DeviceSpec& device,
+                 Footprint& f) {
+  f.registers = static_cast<int>(std::clamp<int64_t>(compiled.registers, 1, device.max_registers));
+  f.spill_bytes = compiled.spill_bytes;
+  f.registers_wanted = f.registers + static_cast<int>(CeilDiv(compiled.spill_bytes, 4));
+  f.shared_bytes = compiled.shared_bytes;
+  FillResidency(s, device, f);
 }
 
 }  // namespace retrograd

@@ -4,6 +4,7 @@
 
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/kernel_ir.h"
+#include "fusion/kernel/register_model.h"
 #include "fusion/kernel/schedule.h"
 
 namespace retrograd {
@@ -17,20 +18,22 @@ struct KernelProfile {
   // By row stage (0 .. row_stages): the inner instructions that the stage evaluates if nothing is
   // kept from earlier stages.
   std::vector<std::vector<int>> needed;
-  int carried_words = 0;      // 32-bit words an element that a later stage still needs
-  int live_words = 0;         // largest number of words live at once while one element is evaluated
-  int loaded_words = 0;       // words an element that the loads of the first stage bring in
-  int64_t loaded_bytes = 0;   // bytes an element that all inner loads bring in
-  int column_sums = 0;        // column reductions
-  int column_sum_words = 0;   // words of their accumulators, a column
+  int64_t loaded_bytes = 0;  // bytes an element that all inner loads bring in
+  int column_sums = 0;       // column reductions
   int row_sums = 0;
+  int word_bytes = 4;        // of the widest value in registers
+  // The counts of registers.h's model that do not depend on the schedule, each for one element (or
+  // one column, or one row): a prediction multiplies them by what a thread holds.
+  int64_t stored_bytes = 0;
+  RegisterCounts counts = {};
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
 
 struct Footprint {
   int registers = 0;             // of a thread, capped at what the device allows
-  int registers_wanted = 0;      // before the cap
-  int64_t spill_bytes = 0;       // of a thread: 4 x what is above the cap
+  // Before the cap. Where a thread may spill, with the margin of the device's register model.
+  int registers_wanted = 0;
+  int64_t spill_bytes = 0;       // of a thread: 4 x what registers_wanted is above the cap
   int64_t shared_bytes = 0;      // of a block
   int64_t blocks_per_sm = 0;     // resident at once; 0: a block does not fit
   int64_t bytes_in_flight = 0;   // of a thread before it waits
@@ -38,6 +41,30 @@ struct Footprint {
 };
 Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& profile,
                            const Schedule& schedule, const DeviceSpec& device);
+
+// What a compiler reported of a kernel, in place of a prediction.
+struct CompiledResources {
+  int64_t registers = 0;     // of a thread
+  int64_t spill_bytes = 0;   // of a thread
+  int64_t shared_bytes = 0;  // of a block
+  friend bool operator==(const CompiledResources&, const CompiledResources&) = default;
+};
+void UseCompiled(const CompiledResources& compiled, const Schedule& schedule,
+                 const DeviceSpec& device, Footprint& footprint);
+
+// The launch whose registers decide how many blocks are resident: the one that does the work.
+LaunchKind MainLaunch(const Schedule& schedule);
+
+// What the register model counts of a launch under this schedule.
+RegisterCounts CountForRegisters(const KernelProfile& profile, const Schedule& schedule,
+                                 LaunchKind launch);
+
+// Registers of a thread before any cap.
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+                          const DeviceSpec& device);
+
+// Registers that a thread of a block of so many threads may have.
+int64_t RegisterCap(int threads, const DeviceSpec& device);
 
 }  // namespace retrograd
 

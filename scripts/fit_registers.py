@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Fits the register models of device specs to a table that `register-table --json` wrote.
+
+    scripts/fit_registers.py bench/results/registers_nvrtc.json fusion/devices/h200.textproto ...
+
+For each kind of launch the counts that explain most of the relative error are chosen one after the
+other, each with a coefficient that is not negative; the error is weighed towards its median, so that
+few odd kernels do not bend the rest. The blocks `registers { ... }` of the device files are replaced.
+Needs numpy; the same table gives the same numbers.
+"""
+import argparse
+import json
+import re
+import sys
+
+import numpy as np
+
+MOST_TERMS = 6        # of a launch, beside the constant
+LEAST_GAIN = 0.985    # a term must lower the badness to this share
+LEAST_PER_TERM = 12   # kernels
+LEAST_MARGIN = 0.05   # of spills, where none was seen
+MARGIN_BEYOND = 0.03  # added to the margin that the spills seen need
+
+
+def nnls(a, b):
+    """min |a x - b|, x >= 0 (Lawson and Hanson's active sets)."""
+    n = a.shape[1]
+    ata, atb = a.T @ a, a.T @ b
+    x, passive = np.zeros(n), np.zeros(n, bool)
+    for _ in range(10 * n):
+        w = atb - ata @ x
+        if passive.all() or w[~passive].max() <= 1e-9:
+            break
+        passive[np.argmax(np.where(passive, -np.inf, w))] = True
+        while True:
+            s = np.zeros(n)
+            s[passive] = np.linalg.lstsq(ata[np.ix_(passive, passive)], atb[passive], rcond=None)[0]
+            if s[passive].min() > 0:
+                break
+            low = passive & (s <= 0)
+            step = np.min(x[low] / (x[low] - s[low] + 1e-30))
+            x = x + step * (s - x)
+            passive &= x > 1e-12
+        x = s
+    return x
+
+
+def robust(a, y, cap, rounds):
+    """Relative least absolute deviations, by reweighting. At the cap any larger value is right;
+    kernels that spill have an infinite cap."""
+    weight = 1 / y
+    x = None
+    for _ in range(rounds):
+        x = nnls(a * weight[:, None], y * weight)
+        value = a @ x
+        error = np.abs(value - y) / y
+        weight = 1 / y / np.sqrt(np.maximum(error, 0.02))
+        weight[(y >= cap * 0.97) & (value >= y)] *= 1e-3
+    return x
+
+
+def badness(a, x, y, cap):
+    """Mean relative error, and the mean square of its logarithm: being far off counts more."""
+    value = np.maximum(np.minimum(np.rint(a @ x), cap), 1)
+    return np.mean(np.abs(value - y) / y) + 2 * np.mean(np.log(value / y) ** 2)
+
+
+def fit(names, counts, y, cap):
+    """The chosen counts' columns and their coefficients."""
+    usable = [j for j in range(1, len(names)) if counts[:, j].std() > 0]
+    chosen, best = [0], None
+    while len(chosen) <= MOST_TERMS and LEAST_PER_TERM * len(chosen) < len(y):
+        trials = []
+        for j in usable:
+            if j in chosen:
+                continue
+            a = counts[:, chosen + [j]]
+            trials.append((badness(a, robust(a, y, cap, 8), y, cap), j))
+        if not trials:
+            break
+        mean, j = min(trials)
+        if best is not None and mean > best * LEAST_GAIN:
+            break
+        best = mean
+        chosen.append(j)
+    x = robust(counts[:, chosen], y, cap, 30)
+    return [(j, v) for j, v in zip(chosen, x) if v >= 5e-4]
+
+
+def spill_margins(value, cap, guards):
+    """The share and the registers a guard that lift all kernels that spilled above their caps. What
+    guarded kernels need is asked of their guards, so that others are not refused for them."""
+    short = cap * (1 + MARGIN_BEYOND) - value * (1 + LEAST_MARGIN)
+    guarded = (guards > 0) & (short > 0)
+    plain = (guards == 0) & (short > 0)
+    per_guard = np.max(short[guarded] / guards[guarded], initial=0)
+    margin = np.max(cap[plain] / value[plain] - 1 + MARGIN_BEYOND, initial=LEAST_MARGIN)
+    return np.ceil(margin * 100) / 100, np.ceil(per_guard * 100) / 100
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table")
+    parser.add_argument("devices", nargs="*")
+    arguments = parser.parse_args()
+    with open(arguments.table) as f:
+        table = json.load(f)
+    names = table["counts"]
+    column = {name: i for i, name in enumerate(table["columns"])}
+    launches = {}
+    for row in table["kernels"]:
+        launches.setdefault(row[column["launch"]], []).append(row)
+    blocks = []
+    for launch, rows in launches.items():
+        counts = np.array([r[column["counts"]] for r in rows], float)
+        y = np.array([r[column["registers"]] for r in rows], float)
+        cap = np.array([r[column["cap"]] for r in rows], float)
+        spill = np.array([r[column["spill_bytes"]] for r in rows], float)
+        spilled = spill > 0
+        # What spills wanted more than the cap: the fit sees how much.
+        wanted, limit = y + spill / 4, np.where(spilled, np.inf, cap)
+        terms = fit(names, counts, wanted, limit)
+        value = sum(round(v, 3) * counts[:, j] for j, v in terms)
+        e = np.sort(np.abs(np.minimum(np.rint(value), cap) - y) / y)
+        guards = counts[:, names.index("guards")]
+        margin, per_guard = spill_margins(value[spilled], cap[spilled], guards[spilled])
+        refused = value * (1 + margin) + per_guard * guards > cap
+        print(f"{launch:25s} {len(y):5d} kernels  median {np.median(e):6.1%}  "
+              f"90% {e[len(e) * 9 // 10]:6.1%}  worst {e[-1]:6.0%}  spill margin {margin:.2f} + {per_guard:.2f} a guard  "
+              f"spilled {spilled.sum()}  refused without need {(refused & ~spilled).sum()}",
+              file=sys.stderr)
+        source = (f"fitted to {table['compiler']}, {table['arch']}: {len(y)} kernels, "
+                  f"median error {np.median(e):.1%}, 90% within {e[len(e) * 9 // 10]:.1%}")
+        lines = [f'registers {{\n  launch: "{launch}"\n  source: "{source}"']
+        lines += [f"  {names[j]}: {v:.3f}" for j, v in terms]
+        lines.append(f"  spill_margin: {margin:.2f}")
+        if per_guard > 0:
+            lines.append(f"  spill_guards: {per_guard:.2f}")
+        lines.append("}")
+        blocks.append("\n".join(lines))
+    for path in arguments.devices:
+        with open(path) as f:
+            text = f.read()
+        text = re.sub(r"\n*^registers \{.*?^\}", "", text, flags=re.S | re.M).rstrip("\n")
+        with open(path, "w") as f:
+            f.write(text + "\n\n" + "\n".join(blocks) + "\n")
+
+
+if __name__ == "__main__":
+    main()
