@@ -10,7 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/catch.h"
+#include "tools/byte_size.h"
+#include "tools/explain_why.h"
 #include "tools/explanation.h"
+#include "tools/op_names.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
 #include "tools/plan_html.h"
@@ -305,6 +308,120 @@ TEST_CASE("diff exits with 0 for equal plans, 1 for different ones and 2 for non
   CHECK(status(absl::StrCat("diff ", plan, " /no/such.json")) == 2);
   CHECK(status(both + " --fail-if slower:much") == 2);
   std::filesystem::remove(plan);
+}
+
+std::string WhyText(const char* a, const char* b, bool flip = false) {
+  Progress progress;
+  const auto answer = AnswerWhy({.graph = "golf_tiny"}, a, b, flip, &progress);
+  return answer.ok() ? WhyAsText(*answer, "golf_tiny") : std::string(answer.status().message());
+}
+
+TEST_CASE("ops are named by number, by the original op and its call, by module, or refused with a list") {
+  const PlannedGraph planned = PlanOf({.graph = "golf_tiny"});
+  const BackwardGraph& graph = planned.planned.graph;
+  const auto ops = FindOps(graph, "aten.nll_loss_backward#335");
+  REQUIRE(ops.ok());
+  REQUIRE_FALSE(ops->empty());
+  CHECK(*FindOps(graph, "nll_loss_backward#335") == *ops);
+  CHECK(*FindOps(graph, "nll_loss_backward") == *ops);
+  CHECK(*FindOps(graph, "%7") == std::vector<NodeId>{NodeId{7}});
+  CHECK(*FindOps(graph, "7") == *FindOps(graph, "%7"));
+  const auto says = [&](const char* name) {
+    const auto found = FindOps(graph, name);
+    return found.ok() ? "found" : std::string(found.status().message());
+  };
+  CHECK_THAT(says("aten.mul"), ContainsSubstring("calls; say which"));
+  CHECK_THAT(says("norm"), ContainsSubstring("calls; say which"));
+  CHECK(says("norm:aten.mul#325") == "found");
+  for (const char* wrong : {"", "%", "#3", "aten.nothing", "nowhere:aten.mul#325", "%4294967295",
+                            "99999999999999999999", "-1", "a\"b", "\x1b[31m"}) {
+    INFO(wrong);
+    const std::string message = says(wrong);
+    CHECK(message != "found");
+    CHECK(message.find('\x1b') == std::string::npos);
+  }
+}
+
+TEST_CASE("why fits a screen, and as JSON holds both sides with every term") {
+  const PlannedGraph graph = PlanOf({.graph = "golf_tiny"});
+  int asked = 0;
+  for (const Decision& d : graph.planned.plan.decisions) {
+    if (d.b.empty() || asked == 6) continue;
+    ++asked;
+    Progress progress;
+    const std::string a = absl::StrCat(Index(d.a.back())), b = absl::StrCat("%", Index(d.b.back()));
+    const auto answer = AnswerWhy({.graph = "golf_tiny"}, a, b, asked == 1, &progress);
+    INFO(a << " " << b << " " << answer.status());
+    REQUIRE(answer.ok());
+    const std::string text = WhyAsText(*answer, "golf_tiny");
+    CHECK(std::count(text.begin(), text.end(), '\n') <= 60);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at);
+      CHECK(end - at <= 120);
+      at = end + 1;
+    }
+    const auto json = nlohmann::json::parse(WhyAsJson(*answer, "golf_tiny"));
+    CHECK(json["format"] == "retrograd.why");
+    CHECK(json.contains("flips") == (asked == 1));
+    for (const char* side : {"together", "apart"}) {
+      const auto& choice = json["sides"][side];
+      CHECK(choice.contains("cost_ps") == choice["feasible"].get<bool>());
+      CHECK(choice.contains("limit") != choice["feasible"].get<bool>());
+      for (const auto& kernel : choice.value("kernels", nlohmann::json::array())) {
+        CHECK_FALSE(kernel["terms"].empty());
+      }
+    }
+  }
+  CHECK(asked > 0);
+  CHECK_THAT(WhyText("3", "3"), ContainsSubstring("the same op"));
+  CHECK_THAT(WhyText("0", "1"), ContainsSubstring("can never share a kernel"));
+}
+
+TEST_CASE("whatif shows what a choice changes, and an impossible one is an error with its limit") {
+  const PlannedGraph graph = PlanOf({.graph = "golf_tiny"});
+  const auto ask = [&](PlanArguments changed, std::vector<NamedChoice> choices) {
+    changed.graph = "golf_tiny";
+    Progress progress;
+    const auto text = AnswerWhatIf({.graph = "golf_tiny"}, changed, choices, &progress);
+    return text.ok() ? *text : "refused: " + std::string(text.status().message());
+  };
+  const Decision* split = nullptr;
+  const Decision* limited = nullptr;
+  for (const Decision& d : graph.planned.plan.decisions) {
+    if (d.b.empty()) continue;
+    if (d.together && split == nullptr && d.apart_ps > 0) split = &d;
+    if (!d.together && limited == nullptr && !d.limit.empty() && d.limit != "horizontal") limited = &d;
+  }
+  const auto pair = [](const Decision& d) {
+    return absl::StrCat(Index(d.a.back()), ",%", Index(d.b.back()));
+  };
+  CHECK_THAT(ask({}, {}), ContainsSubstring("0 removed (-), 0 added (+), 0 changed (~)"));
+  if (split != nullptr) CHECK_THAT(ask({}, {{pair(*split), false}}), ContainsSubstring("apart "));
+  if (limited != nullptr) {
+    const std::string refusal = ask({}, {{pair(*limited), true}});
+    CHECK_THAT(refusal, ContainsSubstring("refused: "));
+    CHECK_THAT(refusal, ContainsSubstring(limited->limit));
+  }
+  CHECK_THAT(ask({.spec = "mi300x"}, {}), ContainsSubstring("golf_tiny on mi300x"));
+  CHECK_THAT(ask({.set = {"max_registers=64"}}, {}), ContainsSubstring("h200 with max_registers=64"));
+  CHECK_THAT(ask({.scale_rows = 2}, {}), ContainsSubstring("rows x 2"));
+  CHECK_THAT(ask({.max_memory = "1KB"}, {}), ContainsSubstring("the least was"));
+  CHECK_THAT(ask({.max_memory = "lots"}, {}), ContainsSubstring("'lots' is no size"));
+  CHECK_THAT(ask({.dtype = "int8"}, {}), ContainsSubstring("bf16, fp16, fp32 and fp64"));
+  CHECK_THAT(ask({.scale_rows = 0.3}, {}), ContainsSubstring("--scale-rows 0.3"));
+  CHECK_THAT(ask({}, {{"%3", true}}), ContainsSubstring("name two ops"));
+}
+
+TEST_CASE("sizes are read with their units") {
+  CHECK(*ParseByteSize("1048576") == 1048576);
+  CHECK(*ParseByteSize("2GiB") == int64_t{2} << 30);
+  CHECK(*ParseByteSize("1.5 GB") == 1'500'000'000);
+  CHECK(*ParseByteSize("3KiB") == 3072);
+  CHECK(*ParseByteSize("3MB") == 3'000'000);
+  for (const char* wrong : {"", "0", "-1", "GiB", "1 XB", "1..2MB", "1e9", "99999999TiB", "nan"}) {
+    INFO(wrong);
+    CHECK_FALSE(ParseByteSize(wrong).ok());
+  }
 }
 
 }  // namespace

@@ -36,18 +36,18 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
       s.recomputed_ops == 0 ? "" : absl::StrCat(" and ", s.recomputed_ops, " again"), s.kernels,
       PrintTime(s.price_ps), PrintTime(s.unfused_ps), Ratio(s.unfused_ps, s.price_ps)));
   lines->push_back(absl::StrFormat(
-      "traffic %s (unfused %s); memory %s (alive %s): inputs %s, outputs %s, arena %s (without reuse %s)",
+      "traffic %s (unfused %s); memory %s: inputs %s, outputs %s, arena %s (without reuse %s)",
       PrintBytes(s.bytes), PrintBytes(s.unfused_bytes), PrintBytes(memory.total()),
-      PrintBytes(s.peak_bytes),
       PrintBytes(memory.inputs_bytes), PrintBytes(memory.outputs_bytes),
       PrintBytes(memory.arena_bytes), PrintBytes(memory.without_reuse_bytes)));
   lines->push_back(absl::StrFormat(
       "lower bound %s (%.0f%%): unavoidable bytes at full bandwidth + one launch a kernel",
       PrintTime(s.bound_ps), 100 * Ratio(s.bound_ps, s.price_ps)));
   lines->push_back(absl::StrFormat(
-      "gap to the model's optimum %s; %d regions, %d distinct, at most %d atoms",
+      "gap to the model's optimum %s; %d regions, %d distinct, at most %d atoms; values alive at "
+      "once %s",
       s.gap_ps == 0 ? "0, proven" : absl::StrCat("<= ", PrintTime(s.gap_ps)), s.regions,
-      s.distinct_regions, s.largest_region_atoms));
+      s.distinct_regions, s.largest_region_atoms, PrintBytes(s.peak_bytes)));
   if (s.merged_launches == 0) return;
   lines->push_back(absl::StrFormat("independent kernels share launches: %d fewer, which wins %s",
                                    s.merged_launches, PrintTime(s.merged_ps)));

@@ -209,12 +209,14 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
   if (!why.never.empty()) {
     AddWrapped("", absl::StrCat("They can never share a kernel: ", why.never), &lines);
   } else {
-    lines.push_back(absl::StrFormat(
-        "The plan computes them in %s%s. Their region: %d ops, %d atoms, %s as planned.",
-        why.together ? "one kernel" : "two kernels",
-        why.one_atom ? " (one atom: contracted before the search; undone below)" : "", why.region_ops,
-        why.region_atoms, Us(why.planned_ps)));
-    AddWrapped("Decisive: ", why.decides, &lines);
+    AddWrapped("",
+               absl::StrFormat(
+                   "The plan computes them in %s. Their region: %d ops, %d atoms, %s as planned.",
+                   why.together ? "one kernel" : "two kernels", why.region_ops, why.region_atoms,
+                   Us(why.planned_ps)),
+               &lines);
+    if (why.one_atom) lines.push_back("They are one atom: joined before the search, undone to compare.");
+    AddWrapped("", absl::StrCat("Decisive: ", why.decides), &lines);
     ListTerms(why, &lines);
     ListKernels(answer.lowered, "Together:", why.share, &lines);
     ListKernels(answer.lowered, "Apart:", why.part, &lines);
