@@ -403,8 +403,8 @@ int main(int argc, char** argv) {
   app.add_option("--run-file", arguments.run_file, "Plan one file and print its figures as JSON");
   app.add_flag("--decisions", arguments.decisions, "With --run-file: record decisions too");
   if (const auto status = retrograd::ParseArguments(app, argc, argv)) return *status;
-  std::string command;
-  for (int i = 0; i < argc; ++i) absl::StrAppend(&command, i == 0 ? "" : " ", argv[i]);
+  std::string command = "bench-plan";
+  for (int i = 1; i < argc; ++i) absl::StrAppend(&command, " ", argv[i]);
   const absl::StatusOr<int> status = retrograd::Main(arguments, command);
   return status.ok() ? *status : retrograd::Report("bench-plan", status.status());
 }
