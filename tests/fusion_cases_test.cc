@@ -236,7 +236,7 @@ TEST_CASE("a norm of few thousand rows is not split so far that partial sums cos
     INFO(columns << " columns");
     REQUIRE(plan.groups().size() == 1);
     const KernelBody& kernel = plan.Kernel("dx");
-    CHECK(kernel.schedule.blocks >= H200().sms);
+    CHECK(kernel.schedule.blocks * 10 >= H200().sms * 9);  // hardly an SM stands idle
     // Partial sums are written and read back.
     CHECK(2 * plan.groups()[0].workspace_bytes < 3 * Matrix({4096, columns}) / 5);
   }
