@@ -62,7 +62,8 @@ class PlanExactEvaluator {
 
  private:
   bool In(const Group& group, NodeId id) const {
-    return std::binary_search(group.nodes.begin(), group.nodes.end(), id);
+    return std::binary_search(group.nodes.begin(), group.nodes.end(), id) ||
+           std::binary_search(group.recomputed.begin(), group.recomputed.end(), id);
   }
 
   const Values& At(ValueId v, const Group& group) {
