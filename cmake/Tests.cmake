@@ -26,7 +26,8 @@ foreach(source ${test_sources})
   retrograd_link_by_includes(${test} ${source})
   target_link_libraries(${test} PUBLIC Catch2::Catch2WithMain)
   # Tests run the binaries and find the repository's files by these two.
-  target_compile_definitions(${test} PRIVATE RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  target_compile_definitions(${test} PRIVATE RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+                             RETROGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()
