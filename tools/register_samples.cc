@@ -19,6 +19,8 @@ namespace {
 // Kernels compiled at once: few enough that a compiler's memory stays small.
 constexpr size_t kBatch = 24;
 
+constexpr absl::string_view kSharedLaunch = "shared";  // in the place of a kind of launch
+
 // Which of a group's launches this is.
 LaunchKind KindOf(const Schedule& s, size_t launch, size_t launches) {
   const LaunchKind main = MainLaunch(s);
@@ -47,10 +49,13 @@ class Collector {
       plan.random_schedules = seed;
       RG_ASSIGN_OR_RETURN(const Planned planned, PlanFusion(graph, device_, plan));
       for (const Group& group : planned.plan.groups) {
-        const auto* body = std::get_if<KernelBody>(&group.body);
-        if (body == nullptr) continue;
-        AddKernel(name, *body);
-        AddCandidates(name, *body);
+        for (const KernelBody* body : KernelsOf(group)) {
+          AddKernel(name, *body, /*best_plan=*/seed == 0);
+          AddCandidates(name, *body);
+        }
+        if (std::holds_alternative<MergedBody>(group.body)) {
+          AddSharedLaunch(name, group, /*best_plan=*/seed == 0);
+        }
       }
     }
     return absl::OkStatus();
@@ -87,7 +92,7 @@ class Collector {
     std::string source;
   };
 
-  void AddKernel(const std::string& graph, const KernelBody& body) {
+  void AddKernel(const std::string& graph, const KernelBody& body, bool best_plan) {
     const Schedule& s = body.schedule;
     const KernelProfile profile = ProfileKernel(body.ir, Classify(body.ir));
     const std::vector<Kernel> launches = EmitGroup(body, dialect_).launches;
@@ -105,8 +110,28 @@ class Collector {
         sample.predicted = footprint.registers;
         sample.spill_predicted = footprint.spill_bytes > 0;
       }
-      kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel.source});
+      const auto at =
+          kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel.source}).first;
+      at->second.sample.best_plan |= best_plan;
     }
+  }
+
+  void AddSharedLaunch(const std::string& graph, const Group& group, bool best_plan) {
+    const Kernel kernel = EmitGroup(group, dialect_).launches[0];
+    const std::vector<const KernelBody*> bodies = KernelsOf(group);
+    RegisterSample sample{.name = kernel.name, .graph = graph};
+    sample.schedule = absl::StrCat(bodies.size(), " kernels, the first ", bodies[0]->schedule.Print());
+    sample.launch = MainLaunch(bodies[0]->schedule);
+    sample.shared = true;
+    sample.best_plan = best_plan;
+    sample.threads = kernel.threads;
+    sample.cap = RegisterCap(kernel.threads, device_);
+    for (const KernelBody* body : bodies) {
+      sample.predicted = std::max<int64_t>(sample.predicted, body->registers);
+      sample.spill_predicted |= body->spill_bytes > 0;
+    }
+    sample.expected = sample.predicted;
+    kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel.source});
   }
 
   void AddCandidates(const std::string& graph, const KernelBody& body) {
@@ -116,7 +141,7 @@ class Collector {
          CandidateSchedules(body.ir, Classify(body.ir), device_.schedule_limits())) {
       if (candidates_++ % options_.every_candidate != 0) continue;
       other.schedule = s;
-      AddKernel(graph, other);
+      AddKernel(graph, other, /*best_plan=*/false);
     }
   }
 
@@ -171,13 +196,19 @@ std::vector<RegisterErrors> Summarise(const std::vector<RegisterSample>& samples
   for (int kind = 0; kind < kNumLaunchKinds; ++kind) {
     std::vector<const RegisterSample*> of_kind;
     for (const RegisterSample& s : samples) {
-      if (static_cast<int>(s.launch) == kind) of_kind.push_back(&s);
+      if (static_cast<int>(s.launch) == kind && !s.shared) of_kind.push_back(&s);
     }
     all.insert(all.end(), of_kind.begin(), of_kind.end());
     if (!of_kind.empty()) {
       errors.push_back(SummaryOf(std::string(kLaunchKindNames[kind]), std::move(of_kind)));
     }
   }
+  std::vector<const RegisterSample*> shared;
+  for (const RegisterSample& s : samples) {
+    if (s.shared) shared.push_back(&s);
+  }
+  all.insert(all.end(), shared.begin(), shared.end());
+  if (!shared.empty()) errors.push_back(SummaryOf(std::string(kSharedLaunch), std::move(shared)));
   if (!all.empty()) errors.push_back(SummaryOf("all", std::move(all)));
   return errors;
 }
@@ -225,7 +256,8 @@ std::string ToJson(const RegisterSamples& samples, const std::string& device,
   std::vector<std::string> counts(std::begin(kRegisterCountNames), std::end(kRegisterCountNames));
   json["counts"] = counts;
   json["columns"] = {"name",      "graph",      "launch",      "cap",         "expected",
-                     "predicted", "registers", "spill_bytes", "shared_bytes", "counts"};
+                     "predicted", "registers", "spill_bytes", "shared_bytes", "counts",
+                     "best_plan"};
   std::string out = json.dump(1);
   // One line a kernel.
   out.resize(out.size() - 2);
@@ -234,14 +266,16 @@ std::string ToJson(const RegisterSamples& samples, const std::string& device,
     const RegisterSample& s = samples.samples[n];
     const nlohmann::ordered_json line = {s.name,
                                          s.graph,
-                                         kLaunchKindNames[static_cast<int>(s.launch)],
+                                         s.shared ? kSharedLaunch
+                                                  : kLaunchKindNames[static_cast<int>(s.launch)],
                                          s.cap,
                                          s.expected,
                                          s.predicted,
                                          s.registers,
                                          s.spill_bytes,
                                          s.shared_bytes,
-                                         s.counts};
+                                         s.counts,
+                                         s.best_plan ? 1 : 0};
     absl::StrAppend(&out, "  ", line.dump(), n + 1 < samples.samples.size() ? "," : "", "\n");
   }
   return absl::StrCat(out, " ]\n}\n");

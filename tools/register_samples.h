@@ -17,6 +17,8 @@ namespace retrograd {
 struct RegisterSample {
   std::string name, graph, schedule;
   LaunchKind launch = LaunchKind::kPointwise;
+  bool shared = false;      // several kernels in one launch; predicted: what the widest one takes
+  bool best_plan = false;   // in a graph's best plan, not only in others or a candidate
   int threads = 0;          // of a block
   RegisterCounts counts = {};
   int64_t cap = 0;          // registers that a thread of such a block may have

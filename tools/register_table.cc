@@ -48,7 +48,13 @@ int main(int argc, char** argv) {
   std::fwrite(table.data(), 1, table.size(), stdout);
   if (!json.empty()) {
     std::string command = "register-table";
-    for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+    for (int i = 1; i < argc; ++i) {
+      if (argv[i] == std::string("--json") || argv[i] == std::string("--commit")) {
+        ++i;
+      } else {
+        command += std::string(" ") + argv[i];
+      }
+    }
     const absl::Status written = retrograd::WriteTextFile(
         json, retrograd::ToJson(*samples, device->name, command, commit));
     if (!written.ok()) return retrograd::Report("register-table", written);

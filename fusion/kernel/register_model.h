@@ -53,7 +53,7 @@ enum class RegisterCount : uint8_t {
   kRowSums,        // accumulators of row reductions, of all rows of a thread
   kGuards,         // guards of all elements that are evaluated in one straight line
   kRuns,           // runs of columns that a thread handles one after the other, unrolled
-  kSplit,          // 1 where partial results are parked (finalize: where threads share a column)
+  kSplit,          // 1: rows walked in a loop; columns in pieces; finalize: threads share a column
 };
 inline constexpr int kNumRegisterCounts = 16;
 inline constexpr absl::string_view kRegisterCountNames[kNumRegisterCounts] = {

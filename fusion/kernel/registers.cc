@@ -177,6 +177,26 @@ bool WalksRows(const Schedule& s) {
   return s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
 }
 
+// Rows that the blocks of a launch hold at once.
+int64_t RowsAtOnce(const Schedule& s) {
+  const int64_t row_blocks = s.kind == Template::kRowReduction ? s.blocks / s.split : s.blocks;
+  return row_blocks * s.rows_per_block * s.rows_per_thread;
+}
+
+bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
+  return RowsAtOnce(s) < p.shape.shape.rows;
+}
+
+// Whether what varies over columns alone stays in registers: where a thread needs it for several
+// rows. A walk that keeps nothing loads it again.
+bool KeepsColumns(const KernelProfile& p, const Schedule& s) {
+  return !s.persistent || s.rows_per_thread > 1 || LoopsOverRows(p, s);
+}
+
+bool IsCut(const KernelProfile& p, const Schedule& s) {
+  return WalksRows(s) ? LoopsOverRows(p, s) : s.split > 1;
+}
+
 int64_t SharedBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& device) {
   const int64_t word = p.word_bytes;
   switch (s.kind) {
@@ -271,11 +291,11 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
   At(counts, RegisterCount::kCarriedHeld) *= held;
   At(counts, RegisterCount::kColumnSums) *= columns;
-  At(counts, RegisterCount::kColumnLoads) *= columns;
+  At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
   At(counts, RegisterCount::kRowSums) *= rows;
   At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
   At(counts, RegisterCount::kRuns) = columns / width;
-  At(counts, RegisterCount::kSplit) = s.split >= (main ? 2 : kSplitsSharedByThreads) ? 1 : 0;
+  At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : s.split >= kSplitsSharedByThreads;
   return counts;
 }
 
