@@ -1,9 +1,11 @@
 // The search: that its bounds are bounds, that exact means optimal, that windows never lose.
 // RETROGRAD_SEARCH_GRAPHS=10000 compares that many random graphs with brute force (default 1,000).
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "fusion/atoms.h"
 #include "fusion/greedy_search.h"
 #include "fusion/layouts.h"
@@ -18,6 +20,9 @@
 
 namespace retrograd {
 namespace {
+
+// In one region of a graph of 12 ops, of which lowering may make more.
+constexpr size_t kMostAtoms = 24;
 
 uint32_t RandomGraphs() {
   const char* wanted = std::getenv("RETROGRAD_SEARCH_GRAPHS");
@@ -59,49 +64,84 @@ bool Connected(const RegionMasks& masks, AtomMask set) {
   return reached == set;
 }
 
-// The least cost over all sequences of legal groups, by brute force; nullopt if there is none.
-std::optional<int64_t> BruteForce(ExactSearch& prices, const GroupPricer& pricer,
-                                  const std::function<bool(AtomMask)>& allowed = {}) {
-  const RegionMasks& masks = prices.masks();
-  std::vector<std::optional<int64_t>> best(size_t{1} << masks.size());
-  best[0] = 0;
-  for (AtomMask done = 0; done < masks.all(); ++done) {
-    if (!best[done]) continue;
-    const AtomMask left = masks.all() & ~done;
-    for (AtomMask set = left; set != 0; set = (set - 1) & left) {
-      bool closed = true;
-      ForEachBit(set, [&](int i) {
-        closed = closed && (masks.predecessors(i) & ~(done | set)) == 0;
-      });
-      if (!closed || !Connected(masks, set) || (allowed && !allowed(set))) continue;
-      const GroupPrice& price = prices.PriceOf(set);
-      if (!price.feasible) continue;
-      const int64_t cost = *best[done] + pricer.Cost(price, (set & (set - 1)) != 0);
-      std::optional<int64_t>& slot = best[done | set];
-      if (!slot || cost < *slot) slot = cost;
+// The least cost over all sequences of legal groups; nullopt if there is none. Brute force: every
+// set of atoms that can come next is tried after every set that can be done, without a bound.
+class BruteForce {
+ public:
+  BruteForce(ExactSearch& prices, const GroupPricer& pricer,
+             std::function<bool(AtomMask)> allowed = {})
+      : prices_(prices), pricer_(pricer), allowed_(std::move(allowed)) {}
+
+  std::optional<int64_t> LeastCost() {
+    const RegionMasks& masks = prices_.masks();
+    best_.assign(size_t{1} << masks.size(), std::nullopt);
+    best_[0] = 0;
+    for (AtomMask done = 0; done < masks.all(); ++done) {
+      if (best_[done]) Extend(0, done, 0);
     }
+    return best_[masks.all()];
   }
-  return best[masks.all()];
-}
+
+ private:
+  // Every choice of atoms from `atom` on that can be computed together with the set after `done`;
+  // atoms stand in topological order.
+  void Extend(int atom, AtomMask done, AtomMask set) {
+    const RegionMasks& masks = prices_.masks();
+    if (atom == masks.size()) {
+      if (set != 0) Try(done, set);
+      return;
+    }
+    Extend(atom + 1, done, set);
+    const bool ready = (masks.predecessors(atom) & ~(done | set)) == 0;
+    if (ready && (done & Bit(atom)) == 0) Extend(atom + 1, done, set | Bit(atom));
+  }
+
+  void Try(AtomMask done, AtomMask set) {
+    const std::optional<int64_t> cost = CostOf(set);
+    if (!cost) return;
+    std::optional<int64_t>& slot = best_[done | set];
+    if (!slot || *best_[done] + *cost < *slot) slot = *best_[done] + *cost;
+  }
+
+  std::optional<int64_t> CostOf(AtomMask set) {
+    const auto [at, added] = costs_.try_emplace(set);
+    if (added && Connected(prices_.masks(), set) && (!allowed_ || allowed_(set))) {
+      const GroupPrice& price = prices_.PriceOf(set);
+      if (price.feasible) at->second = pricer_.Cost(price, (set & (set - 1)) != 0);
+    }
+    return at->second;
+  }
+
+  ExactSearch& prices_;
+  const GroupPricer& pricer_;
+  const std::function<bool(AtomMask)> allowed_;
+  std::vector<std::optional<int64_t>> best_;  // by what is done
+  absl::flat_hash_map<AtomMask, std::optional<int64_t>> costs_;
+};
 
 TEST_CASE("the search finds what brute force over all legal partitions finds") {
   int compared = 0, fused = 0;
+  std::vector<int> regions(kMostAtoms + 1);
   for (uint32_t seed = 1; seed <= RandomGraphs(); ++seed) {
     const BackwardGraph graph = RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20});
     Regions all(graph);
     for (const Region& region : all.regions()) {
       PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
-      if (atoms.size() > 10) continue;
+      INFO("seed " << seed << ", " << atoms.size() << " atoms\n" << Print(graph));
+      REQUIRE(atoms.size() <= kMostAtoms);
+      ++regions[atoms.size()];
       const Partition found = RegionSearch(atoms, book, {}).Solve();
       ExactSearch prices(atoms, book, {});
-      INFO("seed " << seed << ", " << atoms.size() << " atoms\n" << Print(graph));
       REQUIRE(found.exact);
-      CHECK(found.cost_ps == BruteForce(prices, all.pricer()));
+      CHECK(found.cost_ps == BruteForce(prices, all.pricer()).LeastCost());
       compared += atoms.size() > 2;
       fused += found.parts.size() < atoms.size();
     }
   }
+  std::printf("%u random graphs; regions of each number of atoms:", RandomGraphs());
+  for (size_t n = 1; n < regions.size(); ++n) std::printf(" %zu: %d", n, regions[n]);
+  std::printf("\n");
   CHECK(compared * 4 > static_cast<int>(RandomGraphs()));  // not all regions were trivial
   CHECK(fused > 0);
 }
@@ -125,7 +165,7 @@ TEST_CASE("under a constraint the search finds what brute force under it finds, 
                 BruteForce(prices, all.pricer(), [&](AtomMask set) {
                   const bool has_a = set & Bit(a), has_b = set & Bit(b);
                   return together ? has_a == has_b : !(has_a && has_b);
-                });
+                }).LeastCost();
             const Partition found = search.SolveWith({constraint});
             INFO("seed " << seed << ", atoms " << a << " and " << b << (together ? " together" : " apart"));
             REQUIRE(found.exact);

@@ -162,6 +162,30 @@ output %0
 )");
 }
 
+TEST_CASE("zeros of either sign stay apart: one divided by them is not the same") {
+  for (const char* signs : {"0.0 -0.0", "-0.0 0.0"}) {
+    const std::string first(signs, absl::string_view(signs).find(' '));
+    const std::string second(absl::string_view(signs).substr(first.size() + 1));
+    const BackwardGraph g = Parse("%a = input f32[2]\n%z = full dtype=f32 shape=[2] value=" + first +
+                                  "\n%y = full dtype=f32 shape=[2] value=" + second +
+                                  "\n%d = div %a %z\n%e = div %a %y\noutput %d\noutput %e");
+    INFO(Print(g));
+    auto s = Simplify(g);
+    REQUIRE(s.status().ToString() == "OK");
+    auto values = Evaluate(*s, {{1, 1}});
+    REQUIRE(values.ok());
+    const double d = (*values)[s->value_index(*s->outputs()[0].value)][0];
+    const double e = (*values)[s->value_index(*s->outputs()[1].value)][0];
+    CHECK(std::isinf(d));
+    CHECK(d == -e);
+    CHECK(std::signbit(d) == (first == "-0.0"));
+  }
+  // Fills of pads are constants, too.
+  CHECK_THAT(Simplified("%a = input f32[2]\n%b = pad %a low=[1] high=[0] value=0.0\n"
+                        "%c = pad %a low=[1] high=[0] value=-0.0\noutput %b\noutput %c"),
+             ContainsSubstring("%2 = pad"));
+}
+
 TEST_CASE("copies are never merged") {
   const std::string text =
       Simplified("%a = input f32[2]\n%b = copy %a\n%c = copy %a\noutput %b\noutput %c");
