@@ -30,21 +30,27 @@ class Liveness {
     }
   }
 
-  int64_t Peak() {
-    int64_t live = 0;
+  int64_t OfInputs() const {
+    int64_t bytes = 0;
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
-      if (g_.op(NodeId{i}) == Op::input) live += BytesOf({NodeId{i}, 0});
+      if (g_.op(NodeId{i}) == Op::input) bytes += BytesOf({NodeId{i}, 0});
     }
-    int64_t peak = live;
+    return bytes;
+  }
+
+  std::vector<int64_t> ByGroup() const {
+    std::vector<int64_t> by_group;
+    by_group.reserve(plan_.groups.size());
+    int64_t live = OfInputs();
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
       const int64_t taken_over = TakenOver(group, i);
       for (ValueId v : group.outputs) live += BytesOf(v);
       live -= taken_over;
-      peak = std::max(peak, live + group.workspace_bytes);
+      by_group.push_back(live + group.workspace_bytes);
       live += taken_over - Freed(group, i);
     }
-    return peak;
+    return by_group;
   }
 
  private:
@@ -92,8 +98,15 @@ class Liveness {
 
 }  // namespace
 
+std::vector<int64_t> LiveBytes(const BackwardGraph& graph, const FusionPlan& plan) {
+  return Liveness(graph, plan).ByGroup();
+}
+
 int64_t PeakBytes(const BackwardGraph& graph, const FusionPlan& plan) {
-  return Liveness(graph, plan).Peak();
+  const Liveness liveness(graph, plan);
+  int64_t peak = liveness.OfInputs();
+  for (int64_t bytes : liveness.ByGroup()) peak = std::max(peak, bytes);
+  return peak;
 }
 
 }  // namespace retrograd

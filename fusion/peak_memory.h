@@ -3,6 +3,7 @@
 #define RETROGRAD_FUSION_PEAK_MEMORY_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "fusion/plan.h"
 
@@ -12,6 +13,8 @@ namespace retrograd {
 // groups store for one another from its writer to its last reader, and of the workspace of the
 // group that runs; a permitted takeover of bytes counts once. What alignment and fragmentation add
 // is the runtime's.
+std::vector<int64_t> LiveBytes(const BackwardGraph& graph, const FusionPlan& plan);  // by group
+
 int64_t PeakBytes(const BackwardGraph& graph, const FusionPlan& plan);
 
 }  // namespace retrograd

@@ -97,6 +97,15 @@ TEST_CASE("mistakes on the command line are one line on stderr that says what to
   CHECK(RunTool("retrograd frobnicate").status != 0);
 }
 
+TEST_CASE("every tool tells its version") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const std::string tool : {"retrograd", "fusion-explain"}) {
+    const Output version = RunTool(tool + " --version");
+    CHECK(version.status == 0);
+    CHECK(version.out == tool + " 0.1.0\n");
+  }
+}
+
 TEST_CASE("help has examples and states the tolerance with its reason") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
   CHECK_THAT(RunTool("retrograd --help").out, ContainsSubstring("Examples:"));

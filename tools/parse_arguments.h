@@ -10,8 +10,8 @@ class App;
 
 namespace retrograd {
 
-// nullopt if the tool is to go on. Otherwise its exit status: 0 after printing help, 2 after a
-// mistake, which is one line on stderr.
+// nullopt if the tool is to go on. Otherwise its exit status: 0 after printing help or the
+// version, 2 after a mistake, which is one line on stderr.
 std::optional<int> ParseArguments(CLI::App& app, int argc, char** argv);
 
 }  // namespace retrograd

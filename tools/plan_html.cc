@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/kernel.h"
+#include "fusion/peak_memory.h"
 
 namespace retrograd {
 namespace {
@@ -123,6 +124,7 @@ Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTab
   const FusionPlan& plan = graph.planned.plan;
   std::vector<const Step*> step_of(plan.groups.size());
   for (const Step& step : schedule.steps) step_of[Index(step.group)] = &step;
+  const std::vector<int64_t> live = LiveBytes(lowered, plan);
   Json groups = Json::array();
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
@@ -132,6 +134,7 @@ Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTab
                       {"price", group.price_ps},
                       {"read", group.read_bytes},
                       {"written", group.written_bytes},
+                      {"live", live[g]},
                       {"terms", Terms(group.terms, strings)},
                       {"ops", Ops(lowered, group.nodes, strings)},
                       {"members", Members(lowered, group, strings)},
@@ -211,12 +214,14 @@ std::string ExplainAsHtml(const PlannedGraph& graph, const StreamSchedule& sched
                     {{"ops", s.ops},
                      {"kernels", s.kernels},
                      {"price", s.price_ps},
+                     {"cost", s.cost_ps},
                      {"unfused", s.unfused_ps},
                      {"bytes", s.bytes},
                      {"unfused_bytes", s.unfused_bytes},
                      {"bound", s.bound_ps},
                      {"gap", s.gap_ps},
-                     {"peak", memory.total()}}}};
+                     {"peak", memory.total()},
+                     {"live_peak", s.peak_bytes}}}};
   document["groups"] = Groups(graph, schedule, &strings, &sources);
   document["refusals"] = RefusalsJson(graph.planned.graph, plan, &strings);
   document["left_out"] = {
