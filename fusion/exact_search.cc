@@ -50,10 +50,18 @@ class ExactSearch::Run {
     }
   };
 
+  // Of one kernel.
   int64_t LeastOf(AtomMask set) {
-    if (set == 0) return 0;
     auto [at, added] = least_.try_emplace(set, 0);
     if (added) at->second = s_.pricer_.LeastPs(s_.masks_.LeastBytes(set));
+    return at->second;
+  }
+
+  // Of any kernels.
+  int64_t LeastOfAll(AtomMask set) {
+    if (set == 0) return 0;
+    auto [at, added] = least_of_all_.try_emplace(set, 0);
+    if (added) at->second = s_.pricer_.LeastPsOfAll(s_.masks_.LeastBytes(set));
     return at->second;
   }
 
@@ -63,7 +71,7 @@ class ExactSearch::Run {
       if (at->second.cost <= cost) return;
       at->second = {.cost = cost, .from = from};
     }
-    const int64_t bound = cost + LeastOf(s_.masks_.all() & ~done);
+    const int64_t bound = cost + LeastOfAll(s_.masks_.all() & ~done);
     if (bound < below_) open_.push({.bound = bound, .done = done, .set = 0, .cost = cost});
   }
 
@@ -96,7 +104,7 @@ class ExactSearch::Run {
         }
         continue;
       }
-      const int64_t bound = cost + LeastOf(set) + LeastOf(left & ~set);
+      const int64_t bound = cost + LeastOf(set) + LeastOfAll(left & ~set);
       if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
     }
     return true;
@@ -140,7 +148,7 @@ class ExactSearch::Run {
   const int64_t below_;
   const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
   absl::flat_hash_map<AtomMask, State> states_;
-  absl::flat_hash_map<AtomMask, int64_t> least_;
+  absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
   absl::flat_hash_set<AtomMask> seen_;
   std::vector<AtomMask> stack_;

@@ -243,6 +243,14 @@ int64_t GroupPricer::LeastPs(MovedBytes bytes) const {
                   TransferPs(cached, device_.cache_bytes_per_s));
 }
 
+// A kernel takes at least what its uncached bytes take, and at least all its bytes over both
+// bandwidths added: memory and cache work side by side.
+int64_t GroupPricer::LeastPsOfAll(MovedBytes bytes) const {
+  return device_.launch_graph_ps +
+         std::max(TransferPs(bytes.uncached, device_.hbm_bytes_per_s),
+                  TransferPs(bytes.all, device_.hbm_bytes_per_s + device_.cache_bytes_per_s));
+}
+
 int64_t GroupPricer::Cost(const GroupPrice& price, bool joins) const {
   return price.ps + (joins ? Margin(price.ps) : 0) +
          (price.passed_bytes >> 20) * options_.memory_ps_per_mib;

@@ -79,6 +79,9 @@ class GroupPricer {
 
   // Smallest possible T of a kernel that moves so many bytes: one launch, full bandwidth.
   int64_t LeastPs(MovedBytes bytes) const;
+  // Smallest possible sum of T of any number of kernels that together move so many bytes. Less than
+  // LeastPs: what one kernel moves may be too much for a cache that serves several well.
+  int64_t LeastPsOfAll(MovedBytes bytes) const;
 
   // What the search minimises: T, the margin if the kernel joins atoms, the price of memory.
   int64_t Cost(const GroupPrice& price, bool joins) const;

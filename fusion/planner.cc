@@ -187,7 +187,8 @@ class Planner {
       solved.parts.push_back(std::move(out));
     }
     for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
-    solved.bound_ps = ground_.pricer.LeastPs(ground_.pricer.traffic().LeastBytes(region.ops, {}));
+    solved.bound_ps = ground_.pricer.LeastPsOfAll(
+        ground_.pricer.traffic().LeastBytes(region.ops, ground_.device));
     PriceUnfused(region, solved);
     solved.first_decision = plan_.decisions.size();
     if (options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0) {

@@ -1,8 +1,10 @@
 #include "fusion/region_masks.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/container/flat_hash_map.h"
+#include "fusion/cost.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -24,6 +26,7 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
     ForEachBit(predecessors_[i], [&](int p) { descendants_[p] |= Bit(i) | descendants_[i]; });
   }
   CountBytes(atoms, pricer);
+  CountUncached(pricer.device());
 }
 
 void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
@@ -82,6 +85,27 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
   }
 }
 
+// A cache holds the less of a read the more its kernel moves. Whichever atom it reads for, that is at
+// least what this atom moves in any kernel: what it reads from outside the region and stores for it.
+void RegionMasks::CountUncached(const DeviceSpec& device) {
+  std::vector<int64_t> moved(size(), 0);  // by atom
+  for (const Read& r : reads_) {
+    if (r.producer == 0) ForEachBit(r.readers, [&](int i) { moved[i] += r.bytes; });
+  }
+  for (const Write& w : writes_) {
+    if (w.escapes) ForEachBit(w.producer, [&](int i) { moved[i] += w.bytes; });
+  }
+  for (Read& r : reads_) {
+    r.uncached = r.bytes;
+    if (!r.fresh) continue;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    ForEachBit(r.readers, [&](int i) {
+      least = std::min(least, moved[i] + (r.producer == 0 ? 0 : r.bytes));
+    });
+    r.uncached -= CachedBytes(r.bytes, least, device);
+  }
+}
+
 AtomMask RegionMasks::Closure(AtomMask set) const {
   AtomMask above = 0, below = 0;
   ForEachBit(set, [&](int i) {
@@ -96,10 +120,14 @@ MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
   for (const Read& r : reads_) {
     if ((r.readers & set) == 0 || (r.producer & set) != 0) continue;
     bytes.all += r.bytes;
+    bytes.uncached += r.uncached;
     if (r.fresh) bytes.fresh += r.bytes;
   }
   for (const Write& w : writes_) {
-    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) bytes.all += w.bytes;
+    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) {
+      bytes.all += w.bytes;
+      bytes.uncached += w.bytes;
+    }
   }
   return bytes;
 }

@@ -34,17 +34,19 @@ class RegionMasks {
 
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
-  // The least bytes that a kernel of these atoms moves.
+  // The least bytes that a kernel of these atoms, or several, move.
   MovedBytes LeastBytes(AtomMask set) const;
 
  private:
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
+  void CountUncached(const DeviceSpec& device);
 
   // Bytes read if a reader is in the set and the producer is not.
   struct Read {
     AtomMask producer = 0, readers = 0;
     int64_t bytes = 0;
     bool fresh = false;  // written earlier in this backward
+    int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does
   };
   // Bytes written if the producer is in the set and, unless it escapes, a reader is not.
   struct Write {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "fusion/cost.h"
 #include "fusion/kernel/build.h"
 #include "graph/tensor_type.h"
 
@@ -40,6 +41,13 @@ Seen SeenThroughViews(const BackwardGraph& g, ValueId v) {
   if (cuts && repeats) seen.elements = 0;
   seen.all = !cuts;
   return seen;
+}
+
+// Elements that lie apart: a dim of stride 0 repeats.
+int64_t Distinct(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  int64_t elements = 1;
+  for (size_t d = 0; d < shape.size(); ++d) elements *= strides[d] == 0 ? 1 : shape[d];
+  return elements;
 }
 
 }  // namespace
@@ -81,8 +89,8 @@ void Traffic::FindReads(absl::Span<const Layout> layouts) {
       if (IsConstant(graph_, seen.value.node)) continue;
       const TensorType& type = graph_.type(seen.value);
       const std::vector<int64_t>& strides = layouts[graph_.value_index(seen.value)].strides;
-      const int64_t span = SpanElements(type.shape, strides);  // smaller where strides are 0
-      reads_.push_back({seen.value, std::min(seen.elements, span) * SizeBytes(type.dtype)});
+      const int64_t stored = std::min(SpanElements(type.shape, strides), Distinct(type.shape, strides));
+      reads_.push_back({seen.value, std::min(seen.elements, stored) * SizeBytes(type.dtype)});
     }
     auto begin = reads_.begin() + first_.back();
     std::sort(begin, reads_.end(), [](const SureRead& a, const SureRead& b) {
@@ -95,29 +103,30 @@ void Traffic::FindReads(absl::Span<const Layout> layouts) {
   first_.push_back(static_cast<uint32_t>(reads_.size()));
 }
 
-MovedBytes Traffic::LeastBytes(absl::Span<const NodeId> ops,
-                               absl::Span<const NodeId> unstored) const {
+MovedBytes Traffic::LeastBytes(absl::Span<const NodeId> ops, const DeviceSpec& device) const {
   auto inside = [&](NodeId id) { return std::binary_search(ops.begin(), ops.end(), id); };
   MovedBytes bytes;
   std::vector<SureRead> reads;
   for (NodeId id : ops) {
-    if (!std::binary_search(unstored.begin(), unstored.end(), id)) {
-      absl::Span<const NodeId> users = consumers_.of(id);
-      const bool escapes = consumers_.is_output(id) ||
-                           std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
-      if (escapes) bytes.all += StoredBytes(id);
-    }
+    absl::Span<const NodeId> users = consumers_.of(id);
+    const bool escapes = consumers_.is_output(id) ||
+                         std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
+    if (escapes) bytes.all += StoredBytes(id);
     for (const SureRead& read : this->reads(id)) {
       if (!inside(read.value.node)) reads.push_back(read);
     }
   }
+  bytes.uncached = bytes.all;
   std::sort(reads.begin(), reads.end(), [](const SureRead& a, const SureRead& b) {
     return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
   });
   for (size_t i = 0; i < reads.size(); ++i) {
     if (i > 0 && reads[i].value == reads[i - 1].value) continue;
-    bytes.all += reads[i].bytes;
-    if (graph_.op(reads[i].value.node) != Op::input) bytes.fresh += reads[i].bytes;
+    const int64_t read = reads[i].bytes;
+    const bool fresh = graph_.op(reads[i].value.node) != Op::input;
+    bytes.all += read;
+    if (fresh) bytes.fresh += read;
+    bytes.uncached += read - (fresh ? CachedBytes(read, read, device) : 0);
   }
   return bytes;
 }

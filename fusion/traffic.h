@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fusion/consumers.h"
+#include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/layout.h"
 #include "graph/backward_graph.h"
 
@@ -16,10 +17,11 @@ struct SureRead {
   int64_t bytes = 0;
 };
 
-// Bytes that a kernel moves to and from memory.
+// Bytes that a kernel, or several, move to and from memory.
 struct MovedBytes {
   int64_t all = 0;
-  int64_t fresh = 0;  // of them, reads of what was written earlier in this backward
+  int64_t fresh = 0;     // of them, reads of what was written earlier in this backward
+  int64_t uncached = 0;  // of them, those that no cache holds, however many kernels share the work
 };
 
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
@@ -37,9 +39,8 @@ class Traffic {
   // What storing the op's result writes.
   int64_t StoredBytes(NodeId id) const { return graph_.type(id).size_bytes(); }
 
-  // The least that a kernel of these ops (ascending) moves; `unstored` (ascending) are not written,
-  // whoever reads them.
-  MovedBytes LeastBytes(absl::Span<const NodeId> ops, absl::Span<const NodeId> unstored) const;
+  // The least that kernels of these ops (ascending) move.
+  MovedBytes LeastBytes(absl::Span<const NodeId> ops, const DeviceSpec& device) const;
 
  private:
   void MarkWhole();

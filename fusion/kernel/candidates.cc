@@ -111,7 +111,7 @@ class Candidates {
     const int64_t slow = ir_.extents[*TransposedAxis(ir_)], fast = ir_.extents[FastestAxis(ir_)];
     const int64_t blocks = shape_.columns / std::max<int64_t>(slow * fast, 1) *
                            CeilDiv(slow, kTransposeTile) * CeilDiv(fast, kTransposeTile);
-    if (blocks <= kMaxBlocks) {
+    if (blocks > 0 && blocks <= kMaxBlocks) {  // nothing to walk has no tile
       Add({.kind = Template::kTranspose, .threads = kThreads, .blocks = blocks});
     }
   }
