@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build.h"
+#include "fusion/matmul_epilogue.h"
 
 namespace retrograd {
 namespace {
@@ -36,6 +37,7 @@ class AtomFinder {
       atom_[i] = static_cast<int>(i);
       members_[i] = {ops_[i]};
     }
+    FindFollowers();
     // From the last op back, so that a chain ends up in its last reader.
     if (contract) {
       for (size_t i = ops_.size(); i-- > 0;) Contract(static_cast<int>(i));
@@ -50,6 +52,34 @@ class AtomFinder {
   }
 
  private:
+  // Ops that an epilogue of an anchor could hold: pointwise from the product on.
+  void FindFollowers() {
+    follows_.assign(ops_.size(), false);
+    if (pricer_.anchors().empty()) return;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      for (ValueId v : StoredOperands(g_, ops_[i])) {
+        auto at = position_.find(v.node);
+        const bool product = pricer_.anchors().Find(v.node) != nullptr;
+        if (!product && (at == position_.end() || !follows_[at->second])) continue;
+        if (MayFollow(g_, ops_[i], g_.type(v))) follows_[i] = true;
+      }
+    }
+  }
+
+  // Near a product an op may be worth more in the multiplying kernel than in its reader's: it joins
+  // the reader only where the two fit one epilogue as easily as one of them.
+  bool KeepsEpilogues(NodeId id, NodeId reader) const {
+    const bool follows = follows_[position_.at(id)];
+    if (!follows && !follows_[position_.at(reader)]) return true;
+    if (follows && !MayFollow(g_, reader, g_.type(id))) return false;
+    const std::vector<ValueId> mine = StoredOperands(g_, id), theirs = StoredOperands(g_, reader);
+    size_t both = mine.size();
+    for (ValueId v : theirs) {
+      both += v.node != id && !std::binary_search(mine.begin(), mine.end(), v);
+    }
+    return both <= std::max(mine.size(), theirs.size() - 1);
+  }
+
   void Contract(int i) {
     const NodeId id = ops_[i];
     if (consumers_.is_output(id) || consumers_.of(id).size() != 1) return;
@@ -58,7 +88,7 @@ class AtomFinder {
     auto at = position_.find(reader);
     if (at == position_.end()) return;
     const int into = atom_[at->second];
-    if (into == atom_[i] || !NeverLoses(id, reader)) return;
+    if (into == atom_[i] || !NeverLoses(id, reader) || !KeepsEpilogues(id, reader)) return;
     std::vector<NodeId> merged = members_[into];
     merged.insert(merged.end(), members_[atom_[i]].begin(), members_[atom_[i]].end());
     std::sort(merged.begin(), merged.end());
@@ -104,6 +134,7 @@ class AtomFinder {
   const std::vector<NodeId>& ops_;
   absl::Span<const NodeId> split_;
   absl::flat_hash_map<NodeId, int> position_;
+  std::vector<bool> follows_;                 // by position
   std::vector<int> atom_;                     // by position: the atom's representative position
   std::vector<std::vector<NodeId>> members_;  // by representative
 };

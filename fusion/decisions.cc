@@ -41,13 +41,15 @@ std::vector<Decision::Alternative> Differing(const RegionPlan& plan, const Regio
     if (common) continue;
     auto group = pricer.Make(ops, part.schedule);
     if (!group.ok()) continue;
-    const KernelBody& body = std::get<KernelBody>(group->body);
-    differing.push_back({.nodes = group->nodes,
-                         .schedule = part.schedule,
-                         .registers = body.registers,
-                         .spill_bytes = body.spill_bytes,
-                         .price_ps = group->price_ps,
-                         .terms = group->terms});
+    Decision::Alternative alternative{.nodes = group->nodes,
+                                      .schedule = part.schedule,
+                                      .price_ps = group->price_ps,
+                                      .terms = group->terms};
+    if (const auto* body = std::get_if<KernelBody>(&group->body)) {
+      alternative.registers = body->registers;
+      alternative.spill_bytes = body->spill_bytes;
+    }
+    differing.push_back(std::move(alternative));
   }
   return differing;
 }

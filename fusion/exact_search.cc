@@ -53,7 +53,7 @@ class ExactSearch::Run {
   // Of one kernel.
   int64_t LeastOf(AtomMask set) {
     auto [at, added] = least_.try_emplace(set, 0);
-    if (added) at->second = s_.pricer_.LeastPs(s_.masks_.LeastBytes(set));
+    if (added) at->second = s_.masks_.LeastPs(set);
     return at->second;
   }
 
@@ -61,7 +61,7 @@ class ExactSearch::Run {
   int64_t LeastOfAll(AtomMask set) {
     if (set == 0) return 0;
     auto [at, added] = least_of_all_.try_emplace(set, 0);
-    if (added) at->second = s_.pricer_.LeastPsOfAll(s_.masks_.LeastBytes(set));
+    if (added) at->second = s_.masks_.LeastPsOfAll(set);
     return at->second;
   }
 

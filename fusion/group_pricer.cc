@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "fusion/matmul_epilogue.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -92,6 +93,7 @@ ScheduleLimits GroupPricer::schedule_limits() const {
 }
 
 GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
+  if (!anchors_.In(group.ops).empty()) return PriceAnchored(*this, group);
   GroupPrice best;
   const bool single = group.ops.size() == 1;
   auto refuse = [&](std::string limit, std::string reason) {
@@ -163,6 +165,7 @@ int64_t GroupPricer::PassedBytes(const KernelIr& ir) const {
 }
 
 absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& schedule) const {
+  if (!anchors_.In(ops.ops).empty()) return MakeAnchored(*this, ops, schedule);
   KernelOutcome kernel = Build(ops);
   if (!kernel.ir) {
     return absl::InternalError(absl::StrCat("a priced group cannot be built: ", kernel.reason));
@@ -249,6 +252,18 @@ int64_t GroupPricer::LeastPsOfAll(MovedBytes bytes) const {
   return device_.launch_graph_ps +
          std::max(TransferPs(bytes.uncached, device_.hbm_bytes_per_s),
                   TransferPs(bytes.all, device_.hbm_bytes_per_s + device_.cache_bytes_per_s));
+}
+
+int64_t GroupPricer::LeastPsOfAll(absl::Span<const NodeId> ops) const {
+  const std::vector<const Group*> products = anchors_.In(ops);
+  if (products.empty()) return LeastPsOfAll(traffic_.LeastBytes(ops, device_));
+  int64_t products_ps = 0;
+  std::vector<NodeId> rest(ops.begin(), ops.end());
+  for (const Group* product : products) {
+    products_ps += product->price_ps;
+    std::erase(rest, product->nodes[0]);
+  }
+  return LeastAnchoredPs(products_ps, LeastPsOfAll(traffic_.LeastBytes(rest, device_)), device_);
 }
 
 int64_t GroupPricer::Cost(const GroupPrice& price, bool joins) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/anchors.h"
 #include "fusion/compiler_report.h"
 #include "fusion/consumers.h"
 #include "fusion/cost.h"
@@ -58,6 +59,10 @@ class GroupPricer {
               const Consumers& consumers, const DeviceSpec& device, const Limits& limits,
               const PricerOptions& options);
 
+  // From now on groups may contain one of these matmuls, alone or with an epilogue.
+  void OfferAnchors(Anchors anchors) { anchors_ = std::move(anchors); }
+  const Anchors& anchors() const { return anchors_; }
+
   // A single op is always feasible.
   GroupPrice Evaluate(const GroupOps& group) const;
   GroupPrice Evaluate(absl::Span<const NodeId> ops) const { return Evaluate(Plain(ops)); }
@@ -82,6 +87,8 @@ class GroupPricer {
   // Smallest possible sum of T of any number of kernels that together move so many bytes. Less than
   // LeastPs: what one kernel moves may be too much for a cache that serves several well.
   int64_t LeastPsOfAll(MovedBytes bytes) const;
+  // The same of kernels that make these ops (ascending), anchors among them.
+  int64_t LeastPsOfAll(absl::Span<const NodeId> ops) const;
 
   // What the search minimises: T, the margin if the kernel joins atoms, the price of memory.
   int64_t Cost(const GroupPrice& price, bool joins) const;
@@ -110,6 +117,7 @@ class GroupPricer {
   const Limits& limits_;
   PricerOptions options_;
   Traffic traffic_;
+  Anchors anchors_;
 };
 
 }  // namespace retrograd

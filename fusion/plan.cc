@@ -34,6 +34,31 @@ Group GroupOf(const Group& merged, const MergedBody::Member& member) {
   return group;
 }
 
+std::pair<Group, Group> HalvesOf(const Group& fused) {
+  const auto& body = std::get<FusedMatMul>(fused.body);
+  const ValueId product = body.product.d.value;
+  Group multiply{.nodes = {product.node},
+                 .inputs = {body.product.a.value, body.product.b.value},
+                 .outputs = {product},
+                 .body = body.product,
+                 .price_ps = body.product_ps};
+  std::sort(multiply.inputs.begin(), multiply.inputs.end());
+  multiply.inputs.erase(std::unique(multiply.inputs.begin(), multiply.inputs.end()),
+                        multiply.inputs.end());
+  Group rest{.recomputed = fused.recomputed,
+             .outputs = fused.outputs,
+             .body = body.epilogue,
+             .price_ps = body.epilogue_ps,
+             .in_place = fused.in_place};
+  std::copy_if(fused.nodes.begin(), fused.nodes.end(), std::back_inserter(rest.nodes),
+               [&](NodeId id) { return id != product.node; });
+  for (const Buffer& b : body.epilogue.ir.buffers) {
+    if (!b.written) rest.inputs.push_back(b.value);
+  }
+  std::sort(rest.inputs.begin(), rest.inputs.end());
+  return {std::move(multiply), std::move(rest)};
+}
+
 std::vector<Group::InPlace> RequiredInPlace(const Group& group) {
   std::vector<Group::InPlace> required;
   if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {

@@ -11,11 +11,13 @@
 //   P6  every element that a kernel or call stores is made of the elements that the graph names
 //   P7  a schedule fits its kernel, covers it, and has the workspace that it writes
 //   P8  bytes are taken over only by the point that alone reads them, after it has
+//   P9  an epilogue finds each element of its product at the point where it stores what it makes
 #ifndef RETROGRAD_FUSION_PLAN_H_
 #define RETROGRAD_FUSION_PLAN_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -81,6 +83,16 @@ struct KernelBody {
   friend bool operator==(const KernelBody&, const KernelBody&) = default;
 };
 
+// A matmul whose result never leaves the multiplying kernel: an epilogue makes the stored values of
+// it, point by point.
+struct FusedMatMul {
+  MatMulCall product;          // adds to nothing; its result is the epilogue's to read alone
+  KernelBody epilogue;         // reads the product where it would lie
+  std::string implementation;  // of the device's matmul_epilogues
+  int64_t product_ps = 0, epilogue_ps = 0;  // as kernels of their own
+  friend bool operator==(const FusedMatMul&, const FusedMatMul&) = default;
+};
+
 // One named term of a price.
 struct Term {
   std::string name;      // "hbm", "compute", "launch", ...
@@ -122,7 +134,7 @@ struct Group {
   std::vector<NodeId> recomputed;   // cheap ops owned elsewhere and computed here again
   std::vector<ValueId> inputs;      // stored values read, ascending
   std::vector<ValueId> outputs;     // values stored, ascending
-  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin> body;
+  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin, FusedMatMul> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;      // scratch memory while it runs
@@ -136,13 +148,17 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// The fused kernels of a group, in the order of their blocks: none for a library call, several where
-// kernels share a launch.
+// The fused kernels of a group, in the order of their blocks: none for a library call (with an epilogue
+// or not), several where kernels share a launch.
 std::vector<const KernelBody*> KernelsOf(const Group& group);
 
 // What the member of a shared launch would be as a group of its own, with the take-overs that it
 // keeps beside the others.
 Group GroupOf(const Group& merged, const MergedBody::Member& member);
+
+// The two groups that do what a matmul with an epilogue does, with the product in memory between
+// them.
+std::pair<Group, Group> HalvesOf(const Group& fused);
 
 // The pairs of group.in_place that are no choice: an output is added to what `input` holds.
 std::vector<Group::InPlace> RequiredInPlace(const Group& group);

@@ -26,15 +26,20 @@ std::string PrintKernel(const KernelBody& kernel) {
       kernel.spill_bytes > 0 ? absl::StrCat(" spills=", kernel.spill_bytes, "B") : "");
 }
 
+std::string PrintMatMul(const MatMulCall& m) {
+  return absl::StrCat("matmul ", m.batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m.batch, "x"), " "),
+                      m.m, "x", m.n, "x", m.k, " ", Name(m.in_dtype), "->", Name(m.out_dtype),
+                      m.accumulate ? " beta=1" : "");
+}
+
 std::string PrintBody(const Group& group) {
   if (auto* k = std::get_if<KernelBody>(&group.body)) return PrintKernel(*k);
   if (auto* m = std::get_if<MergedBody>(&group.body)) {
     return absl::StrCat("merged kernels=", m->members.size());
   }
-  if (auto* m = std::get_if<MatMulCall>(&group.body)) {
-    return absl::StrCat("matmul ", m->batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m->batch, "x"), " "),
-                        m->m, "x", m->n, "x", m->k, " ", Name(m->in_dtype), "->", Name(m->out_dtype),
-                        m->accumulate ? " beta=1" : "");
+  if (auto* m = std::get_if<MatMulCall>(&group.body)) return PrintMatMul(*m);
+  if (auto* f = std::get_if<FusedMatMul>(&group.body)) {
+    return absl::StrCat(PrintMatMul(f->product), " epilogue=", f->implementation);
   }
   if (std::holds_alternative<PlacedJoin>(group.body)) return "placed join";
   const AttentionCall& a = std::get<AttentionCall>(group.body);

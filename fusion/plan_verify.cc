@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/element_meaning.h"
+#include "fusion/epilogue_check.h"
 #include "fusion/kernel_check.h"
 #include "fusion/library_check.h"
 #include "fusion/placed_joins.h"
 #include "fusion/plan.h"
+#include "fusion/split_epilogues.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -349,7 +351,19 @@ class Checker {
 }  // namespace
 
 absl::Status FusionPlan::Verify(const BackwardGraph& graph) const {
-  return Checker(graph, *this).Run();
+  if (!HasEpilogues(*this)) return Checker(graph, *this).Run();
+  // The halves of matmuls with epilogues are checked as any group is.
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto* body = std::get_if<FusedMatMul>(&groups[i].body);
+    if (body == nullptr) continue;
+    if (absl::Status s = CheckEpilogue(graph, groups[i], *body); !s.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat("group ", i, ": ", s.message()));
+    }
+  }
+  if (group_of.size() != graph.num_nodes()) {
+    return absl::FailedPreconditionError("P1: the plan numbers other ops than the graph has");
+  }
+  return Checker(graph, SplitEpilogues(*this)).Run();
 }
 
 }  // namespace retrograd

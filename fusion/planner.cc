@@ -69,6 +69,7 @@ class Planner {
     std::vector<Group> groups = ground_.library_calls;
     for (const Group& group : groups) {
       plan_.summary.bound_ps += group.price_ps;
+      plan_.summary.cost_ps += group.price_ps;
       plan_.summary.unfused_ps += group.price_ps;
       plan_.summary.unfused_bytes += group.read_bytes + group.written_bytes;
     }
@@ -187,8 +188,7 @@ class Planner {
       solved.parts.push_back(std::move(out));
     }
     for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
-    solved.bound_ps = ground_.pricer.LeastPsOfAll(
-        ground_.pricer.traffic().LeastBytes(region.ops, ground_.device));
+    solved.bound_ps = ground_.pricer.LeastPsOfAll(region.ops);
     PriceUnfused(region, solved);
     solved.first_decision = plan_.decisions.size();
     if (options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0) {
@@ -246,7 +246,6 @@ class Planner {
       s.price_ps += group.price_ps;
       s.bytes += group.read_bytes + group.written_bytes;
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
-      if (kernels.empty()) s.cost_ps += group.price_ps;
       if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
       s.kernels += scatter ? 3 : (group.workspace_bytes > 0 ? 2 : 1);

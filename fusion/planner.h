@@ -28,6 +28,7 @@ inline constexpr Feature kFeatures[] = {
     {"cast_pairs", "dropping a narrowing that is widened back"},
     {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
+    {"matmul_epilogues", "matmuls that make more of their product before storing it"},
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"recompute", "cheap producers computed again where they are read"},
     {"fusion", "more than one op in a kernel"},

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/cost.h"
+#include "fusion/matmul_epilogue.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -13,7 +14,9 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
     : predecessors_(atoms.size()),
       neighbours_(atoms.size()),
       ancestors_(atoms.size()),
-      descendants_(atoms.size()) {
+      descendants_(atoms.size()),
+      pricer_(pricer),
+      product_ps_(atoms.size(), 0) {
   RG_CHECK(atoms.size() <= kMaxMaskedAtoms);
   for (int i = 0; i < size(); ++i) {
     for (int p : atoms[i].predecessors) {
@@ -24,6 +27,12 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
   }
   for (int i = size(); i-- > 0;) {
     ForEachBit(predecessors_[i], [&](int p) { descendants_[p] |= Bit(i) | descendants_[i]; });
+  }
+  for (int i = 0; i < size(); ++i) {
+    for (const Group* product : pricer.anchors().In(atoms[i].ops)) {
+      anchors_ |= Bit(i);
+      product_ps_[i] += product->price_ps;
+    }
   }
   CountBytes(atoms, pricer);
   CountUncached(pricer.device());
@@ -46,6 +55,7 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
   };
   std::vector<Reader> readers;
   for (int i = 0; i < size(); ++i) {
+    if (anchors_ & Bit(i)) continue;
     for (const std::vector<NodeId>* ops : {&atoms[i].ops, &atoms[i].shared}) {
       for (NodeId id : *ops) {
         for (const SureRead& read : pricer.traffic().reads(id)) {
@@ -130,6 +140,24 @@ MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
     }
   }
   return bytes;
+}
+
+int64_t RegionMasks::ProductsPs(AtomMask set) const {
+  int64_t ps = 0;
+  ForEachBit(set & anchors_, [&](int i) { ps += product_ps_[i]; });
+  return ps;
+}
+
+int64_t RegionMasks::LeastPs(AtomMask set) const {
+  const int64_t rest = pricer_.LeastPs(LeastBytes(set));
+  if ((set & anchors_) == 0) return rest;
+  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
+}
+
+int64_t RegionMasks::LeastPsOfAll(AtomMask set) const {
+  const int64_t rest = pricer_.LeastPsOfAll(LeastBytes(set));
+  if ((set & anchors_) == 0) return rest;
+  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
 }
 
 }  // namespace retrograd

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "fusion/kernel/layout.h"
 #include "fusion/regions.h"
 
 namespace retrograd {

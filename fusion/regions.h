@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "fusion/group_pricer.h"
+#include "fusion/consumers.h"
 #include "graph/backward_graph.h"
 
 namespace retrograd {

@@ -33,7 +33,7 @@ class Separation {
 
  private:
   bool IsCall(NodeId id) const {
-    return Computes(g_, id) && ground_.region_of[Index(id)] < 0;
+    return IsBarrier(g_, id) || (Computes(g_, id) && ground_.region_of[Index(id)] < 0);
   }
 
   // Marks what the op depends on, itself included.

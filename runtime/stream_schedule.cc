@@ -253,6 +253,7 @@ bool FillsChip(const Group& group, int64_t chip_blocks) {
            chip_blocks;
   }
   if (std::holds_alternative<PlacedJoin>(group.body)) return false;
+  if (std::holds_alternative<FusedMatMul>(group.body)) return FillsChip(HalvesOf(group).first, chip_blocks);
   const auto& attention = std::get<AttentionCall>(group.body);
   const std::vector<int64_t>& q = attention.operands[1].shape;  // [batch, heads, tokens, dim]
   return q[0] * q[1] * CeilDiv(q[2], kTile) >= chip_blocks;

@@ -77,6 +77,18 @@ std::vector<Way> Ways(uint32_t seed) {
   ways.push_back({"mi300x, wavefronts of 64", Checked(seed)});
   ways.back().setup.device = "mi300x";
   ways.back().setup.host.compile.warp = 64;
+  ways.push_back({"epilogues, wherever a kernel could be one", Checked(seed)});
+  ways.back().setup.spec = *LoadDeviceSpec("h200");
+  ways.back().setup.spec->matmul_epilogues = {{.name = "any",
+                                               .product_ppm = 1'000'000,
+                                               .pass_ppm = 1,
+                                               .max_reads = 40,
+                                               .max_stores = 40,
+                                               .dtypes = {DType::kFp64}}};
+  ways.push_back(ways.back());
+  ways.back().name = "epilogues, random partition and schedules";
+  ways.back().setup.plan.search.random_seed = seed * 29 + 1;
+  ways.back().setup.plan.random_schedules = seed * 19 + 1;
   return ways;
 }
 

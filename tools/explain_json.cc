@@ -42,6 +42,17 @@ Json ScheduleJson(const Schedule& s) {
           {"blocks", s.blocks}};
 }
 
+Json MatMulJson(const MatMulCall& m) {
+  return {{"kind", "matmul"},
+          {"m", m.m},
+          {"n", m.n},
+          {"k", m.k},
+          {"batch", m.batch},
+          {"in_dtype", std::string(Name(m.in_dtype))},
+          {"out_dtype", std::string(Name(m.out_dtype))},
+          {"accumulate", m.accumulate}};
+}
+
 Json Body(const Group& group) {
   if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
     return {{"kind", "kernel"},
@@ -50,16 +61,7 @@ Json Body(const Group& group) {
             {"registers", kernel->registers},
             {"spill_bytes", kernel->spill_bytes}};
   }
-  if (const auto* m = std::get_if<MatMulCall>(&group.body)) {
-    return {{"kind", "matmul"},
-            {"m", m->m},
-            {"n", m->n},
-            {"k", m->k},
-            {"batch", m->batch},
-            {"in_dtype", std::string(Name(m->in_dtype))},
-            {"out_dtype", std::string(Name(m->out_dtype))},
-            {"accumulate", m->accumulate}};
-  }
+  if (const auto* m = std::get_if<MatMulCall>(&group.body)) return MatMulJson(*m);
   if (const auto* merged = std::get_if<MergedBody>(&group.body)) {
     Json members = Json::array();
     for (const MergedBody::Member& member : merged->members) {
@@ -77,6 +79,15 @@ Json Body(const Group& group) {
     Json offsets = Json::array();
     for (const PlacedJoin::Part& part : join->parts) offsets.push_back(part.offset);
     return {{"kind", "placed_join"}, {"offsets", std::move(offsets)}};
+  }
+  if (const auto* f = std::get_if<FusedMatMul>(&group.body)) {
+    Json body = MatMulJson(f->product);
+    body["kind"] = "fused_matmul";
+    body["implementation"] = f->implementation;
+    body["epilogue_extents"] = f->epilogue.ir.extents;
+    body["product_ps"] = f->product_ps;
+    body["epilogue_ps"] = f->epilogue_ps;
+    return body;
   }
   const auto& a = std::get<AttentionCall>(group.body);
   return {{"kind", "attention"},

@@ -84,13 +84,8 @@ void ListKernels(const BackwardGraph& graph, absl::string_view title, const WhyS
   lines->push_back(std::string(title));
   for (size_t i = 0; i < kernels.size() && i < kMostKernels; ++i) {
     const Group& group = kernels[i]->group;
-    const KernelBody& body = std::get<KernelBody>(group.body);
-    lines->push_back(absl::StrFormat("  %s: %s; %s, %d registers%s", Us(kernels[i]->cost_ps),
-                                     CountOps(graph, group.nodes), body.schedule.Print(),
-                                     body.registers,
-                                     body.spill_bytes > 0
-                                         ? absl::StrCat(", spills ", body.spill_bytes, " B")
-                                         : ""));
+    lines->push_back(absl::StrFormat("  %s: %s; %s", Us(kernels[i]->cost_ps),
+                                     CountOps(graph, group.nodes), DescribeBody(group)));
     lines->push_back(absl::StrCat("    ", TermsOf(group), kernels[i]->margin_ps > 0
                                                    ? absl::StrFormat(", margin %.3f",
                                                                      static_cast<double>(kernels[i]->margin_ps) / 1e6)

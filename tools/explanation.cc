@@ -61,29 +61,13 @@ std::string DescribeMerged(const MergedBody& merged) {
                          merged.members.size(), Name(first.kind), first.threads, blocks, registers);
 }
 
-std::string DescribeBody(const Group& group) {
-  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return DescribeMerged(*merged);
-  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
-    std::string text =
-        absl::StrFormat("%s, %d registers", kernel->schedule.Print(), kernel->registers);
-    if (kernel->spill_bytes > 0) absl::StrAppend(&text, ", spills ", kernel->spill_bytes, " B");
-    return text;
-  }
-  if (const auto* m = std::get_if<MatMulCall>(&group.body)) {
-    std::string text = "matmul ";
-    if (Elements(m->batch) != 1) absl::StrAppend(&text, Elements(m->batch), "x ");
-    absl::StrAppendFormat(&text, "%dx%dx%d %s", m->m, m->n, m->k, Name(m->in_dtype));
-    if (m->out_dtype != m->in_dtype) absl::StrAppend(&text, " into ", Name(m->out_dtype));
-    if (m->accumulate) text += ", adds";
-    return text;
-  }
-  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
-    return absl::StrCat("no kernel: ", join->parts.size(), " parts stored side by side");
-  }
-  const auto& attention = std::get<AttentionCall>(group.body);
-  const std::vector<int64_t>& q = attention.operands[1].shape;
-  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
-                         attention.operands[2].shape[2], q[3], attention.causal ? ", causal" : "");
+std::string DescribeMatMul(const MatMulCall& m) {
+  std::string text = "matmul ";
+  if (Elements(m.batch) != 1) absl::StrAppend(&text, Elements(m.batch), "x ");
+  absl::StrAppendFormat(&text, "%dx%dx%d %s", m.m, m.n, m.k, Name(m.in_dtype));
+  if (m.out_dtype != m.in_dtype) absl::StrAppend(&text, " into ", Name(m.out_dtype));
+  if (m.accumulate) text += ", adds";
+  return text;
 }
 
 std::string BindingTerm(const Group& group) {
@@ -108,6 +92,27 @@ std::string WithoutIds(absl::string_view text) {
 }
 
 }  // namespace
+
+std::string DescribeBody(const Group& group) {
+  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return DescribeMerged(*merged);
+  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
+    std::string text =
+        absl::StrFormat("%s, %d registers", kernel->schedule.Print(), kernel->registers);
+    if (kernel->spill_bytes > 0) absl::StrAppend(&text, ", spills ", kernel->spill_bytes, " B");
+    return text;
+  }
+  if (const auto* m = std::get_if<MatMulCall>(&group.body)) return DescribeMatMul(*m);
+  if (const auto* f = std::get_if<FusedMatMul>(&group.body)) {
+    return absl::StrCat(DescribeMatMul(f->product), " with an epilogue (", f->implementation, ")");
+  }
+  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+    return absl::StrCat("no kernel: ", join->parts.size(), " parts stored side by side");
+  }
+  const auto& attention = std::get<AttentionCall>(group.body);
+  const std::vector<int64_t>& q = attention.operands[1].shape;
+  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
+                         attention.operands[2].shape[2], q[3], attention.causal ? ", causal" : "");
+}
 
 std::string CountOps(const BackwardGraph& graph, absl::Span<const NodeId> nodes) {
   std::vector<std::string> names;

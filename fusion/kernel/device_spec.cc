@@ -114,6 +114,47 @@ absl::Status ReadRegisterModels(const v1::DeviceSpecProto& p, absl::string_view 
   return absl::OkStatus();
 }
 
+absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
+                                          absl::string_view where) {
+  auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": matmul epilogue '", p.name(), "': ", why));
+  };
+  if (p.name().empty() || p.source().empty()) return refuse("a name and a source are needed");
+  if (!(p.product_factor() >= 1 && p.product_factor() <= 100)) {
+    return refuse("product_factor must be from 1 to 100");
+  }
+  if (!(p.pass_share() > 0 && p.pass_share() <= 1)) return refuse("pass_share must be in (0, 1]");
+  if (p.max_reads() < 0 || p.max_stores() < 1) {
+    return refuse("max_reads must not be negative and max_stores at least 1");
+  }
+  MatMulEpilogue epilogue{.name = p.name(),
+                          .product_ppm = std::llround(p.product_factor() * 1e6),
+                          .pass_ppm = std::llround(p.pass_share() * 1e6),
+                          .max_reads = p.max_reads(),
+                          .max_stores = p.max_stores()};
+  for (const std::string& name : p.dtypes()) {
+    const std::optional<DType> dtype = DTypeByName(name);
+    if (!dtype) return refuse(absl::StrCat("'", name, "' is no dtype"));
+    epilogue.dtypes.push_back(*dtype);
+  }
+  return epilogue;
+}
+
+// All rows are checked; they count only where their kernels are built.
+absl::Status ReadEpilogues(const v1::DeviceSpecProto& p, absl::string_view where, DeviceSpec& d) {
+  const double built = p.epilogue_kernels().value();
+  if (built != 0 && built != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": epilogue_kernels is ", built, ": 0 (not built) or 1 is needed"));
+  }
+  for (const v1::MatMulEpilogueProto& row : p.matmul_epilogues()) {
+    RG_ASSIGN_OR_RETURN(MatMulEpilogue epilogue, ToEpilogue(row, where));
+    if (built == 1) d.matmul_epilogues.push_back(std::move(epilogue));
+  }
+  return absl::OkStatus();
+}
+
 // What schedules and prices take for granted: numbers that are positive and still make no device.
 absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
   struct Rule {
@@ -221,6 +262,7 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
 #undef RG_NUMBER
   RG_RETURN_IF_ERROR(r.status());
   RG_RETURN_IF_ERROR(ReadRegisterModels(p, where, d));
+  RG_RETURN_IF_ERROR(ReadEpilogues(p, where, d));
   RG_RETURN_IF_ERROR(CheckSense(d, where));
   return d;
 }

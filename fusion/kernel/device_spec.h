@@ -12,6 +12,14 @@
 
 namespace retrograd {
 
+// A multiplying kernel that takes an epilogue. Meanings: device_spec.proto.
+struct MatMulEpilogue {
+  std::string name;
+  int64_t product_ppm = 0, pass_ppm = 0;  // parts per million
+  int max_reads = 0, max_stores = 0;
+  std::vector<DType> dtypes;
+};
+
 // Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds.
 struct DeviceSpec {
   std::string name, vendor, arch;
@@ -40,6 +48,8 @@ struct DeviceSpec {
   int64_t matmul_split_ps = 0, matmul_split_bytes_per_s = 0;
 
   int64_t margin_ps = 0, margin_ppm = 0;
+
+  std::vector<MatMulEpilogue> matmul_epilogues;  // empty unless their kernels are built
 
   ScheduleLimits schedule_limits() const;
 };

@@ -102,6 +102,7 @@ absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vecto
                                     const RunSetup& setup) {
   RunResult result;
   RG_ASSIGN_OR_RETURN(DeviceSpec device, LoadDeviceSpec(setup.device));
+  if (setup.spec) device = *setup.spec;
   RG_ASSIGN_OR_RETURN(result.planned, PlanFusion(graph, device, setup.plan));
   RG_RETURN_IF_ERROR(result.planned.graph.Verify());
   RG_RETURN_IF_ERROR(result.planned.plan.Verify(result.planned.graph));

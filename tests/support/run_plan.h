@@ -4,6 +4,7 @@
 #define RETROGRAD_TESTS_SUPPORT_RUN_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fusion/planner.h"
@@ -16,6 +17,7 @@ namespace retrograd {
 
 struct RunSetup {
   std::string device = "h200";
+  std::optional<DeviceSpec> spec;  // in the device's place
   PlanOptions plan;
   CompileOptions compile;
   HostDeviceOptions host;

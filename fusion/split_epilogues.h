@@ -1,0 +1,17 @@
+// A plan for devices that multiply by libraries alone: what has an epilogue becomes two groups.
+#ifndef RETROGRAD_FUSION_SPLIT_EPILOGUES_H_
+#define RETROGRAD_FUSION_SPLIT_EPILOGUES_H_
+
+#include "fusion/plan.h"
+
+namespace retrograd {
+
+bool HasEpilogues(const FusionPlan& plan);
+
+// Every product that had an epilogue is stored and read by a kernel of its own, priced as that; the
+// plan computes the same values. Its summary stays that of the plan which was chosen.
+FusionPlan SplitEpilogues(const FusionPlan& plan);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_SPLIT_EPILOGUES_H_
