@@ -54,10 +54,29 @@ void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, Nod
   }
 }
 
+// Each pad that an access goes through is a guard of it. A stack of more is cut by copies, so that
+// no kernel has guards without end.
+constexpr int kMostStackedPads = 32;
+
+void CheckStackedPads(const BackwardGraph& g, Repairs& repairs) {
+  std::vector<int> pads(g.num_nodes(), 0);  // by view: pads from it to the stored value behind it
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (g.pattern(NodeId{i}) != Pattern::kView) continue;
+    pads[i] = pads[Index(g.operands(NodeId{i})[0].node)];
+    if (g.op(NodeId{i}) != Op::pad) continue;
+    if (pads[i] == kMostStackedPads) {
+      repairs.operands.insert({i, 0});
+      pads[i] = 0;
+    }
+    ++pads[i];
+  }
+}
+
 Repairs FindRepairs(const BackwardGraph& g) {
   const std::vector<Layout> layouts = AssignLayouts(g);
   Repairs repairs;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) CheckOperands(g, layouts, NodeId{i}, repairs);
+  CheckStackedPads(g, repairs);
   absl::flat_hash_set<ValueId> claimed;
   for (const GraphOutput& out : g.outputs()) {
     bool copy = false;

@@ -118,13 +118,24 @@ Json Members(const BackwardGraph& graph, const Group& group, StringTable* string
   return members;
 }
 
+// By group: bytes alive while it runs, if groups run one after the other as they are launched.
+std::vector<int64_t> LiveInLaunchOrder(const BackwardGraph& graph, const FusionPlan& plan,
+                                       const StreamSchedule& schedule) {
+  FusionPlan launched{.layouts = plan.layouts};
+  for (const Step& step : schedule.steps) launched.groups.push_back(plan.groups[Index(step.group)]);
+  const std::vector<int64_t> by_step = LiveBytes(graph, launched);
+  std::vector<int64_t> live(plan.groups.size(), 0);
+  for (size_t i = 0; i < by_step.size(); ++i) live[Index(schedule.steps[i].group)] = by_step[i];
+  return live;
+}
+
 Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTable* strings,
             SourceTable* sources) {
   const BackwardGraph& lowered = graph.planned.graph;
   const FusionPlan& plan = graph.planned.plan;
   std::vector<const Step*> step_of(plan.groups.size());
   for (const Step& step : schedule.steps) step_of[Index(step.group)] = &step;
-  const std::vector<int64_t> live = LiveBytes(lowered, plan);
+  const std::vector<int64_t> live = LiveInLaunchOrder(lowered, plan, schedule);
   Json groups = Json::array();
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
@@ -220,8 +231,7 @@ std::string ExplainAsHtml(const PlannedGraph& graph, const StreamSchedule& sched
                      {"unfused_bytes", s.unfused_bytes},
                      {"bound", s.bound_ps},
                      {"gap", s.gap_ps},
-                     {"peak", memory.total()},
-                     {"live_peak", s.peak_bytes}}}};
+                     {"peak", memory.total()}}}};
   document["groups"] = Groups(graph, schedule, &strings, &sources);
   document["refusals"] = RefusalsJson(graph.planned.graph, plan, &strings);
   document["left_out"] = {

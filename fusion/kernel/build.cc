@@ -19,6 +19,9 @@ namespace {
 // Axis number that stands for the looked-up index while a gather's source is traced; no real axis.
 constexpr int kLookupAxis = kMaxAxes;
 
+// Of one access. A single op stays below: stacked pads are cut before planning (legalize.cc).
+constexpr size_t kMostGuards = 512;
+
 class Builder {
  public:
   Builder(const KernelRequest& request, IterationSpace space)
@@ -148,12 +151,25 @@ class Builder {
   int Evaluate(ValueId v, AccessMap map) {
     if (!limit_.empty()) return 0;
     map.fill = 0;
+    SeeThroughViews(v, map);
     for (const Known& k : known_[v]) {
       if (k.map == map) return k.instr;
     }
     const int instr = EvaluateNew(v, map);
     known_[v].push_back({std::move(map), instr});
     return instr;
+  }
+
+  // To the value behind all views that pad nothing, without recursion: a file may stack as many as
+  // it likes.
+  void SeeThroughViews(ValueId& v, AccessMap& map) const {
+    while (g_.pattern(v.node) == Pattern::kView) {
+      AccessMap inner = ThroughView(g_, v.node, map, extents_);
+      if (inner.guards.size() > map.guards.size()) return;
+      inner.fill = 0;
+      v = g_.operands(v.node)[0];
+      map = std::move(inner);
+    }
   }
 
   int EvaluateNew(ValueId v, const AccessMap& map) {
@@ -205,6 +221,11 @@ class Builder {
     const size_t outer_guards = map.guards.size();
     const double fill = inner.fill;
     const bool padded = inner.guards.size() > outer_guards;
+    if (inner.guards.size() > kMostGuards) {
+      Refuse("guards", absl::StrCat("an access has more than ", kMostGuards,
+                                    " guards: pads through which it reads"));
+      return 0;
+    }
     std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
     const int instr = Evaluate(g_.operands(v.node)[0], inner);
     if (!limit_.empty()) return 0;
