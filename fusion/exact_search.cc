@@ -57,12 +57,22 @@ class ExactSearch::Run {
     return at->second;
   }
 
-  // Of any kernels.
+  // The least that a kernel of these atoms costs: more than its time if it joins several.
+  int64_t LeastTogether(AtomMask set) {
+    const int64_t least = LeastOf(set);
+    return (set & (set - 1)) == 0 ? least : least + s_.pricer_.Margin(least);
+  }
+
+  // Of any kernels: one of several atoms pays the margin, several are launched.
   int64_t LeastOfAll(AtomMask set) {
     if (set == 0) return 0;
     auto [at, added] = least_of_all_.try_emplace(set, 0);
-    if (added) at->second = s_.masks_.LeastPsOfAll(set);
-    return at->second;
+    if (!added) return at->second;
+    int64_t least = s_.masks_.LeastPsOfAll(set);
+    if ((set & (set - 1)) != 0 && (set & s_.calls_) == 0) {
+      least += std::min(s_.pricer_.Margin(least), s_.pricer_.device().launch_graph_ps);
+    }
+    return at->second = least;
   }
 
   void Enter(AtomMask done, int64_t cost, AtomMask from) {
@@ -104,7 +114,7 @@ class ExactSearch::Run {
         }
         continue;
       }
-      const int64_t bound = cost + LeastOf(set) + LeastOfAll(left & ~set);
+      const int64_t bound = cost + LeastTogether(set) + LeastOfAll(left & ~set);
       if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
     }
     return true;
@@ -114,7 +124,7 @@ class ExactSearch::Run {
     if (e.cost > states_.at(e.done).cost) return;
     const AtomMask next = e.done | e.set;
     auto known = states_.find(next);
-    if (known != states_.end() && known->second.cost <= e.cost + LeastOf(e.set)) return;
+    if (known != states_.end() && known->second.cost <= e.cost + LeastTogether(e.set)) return;
     const GroupPrice& price = s_.PriceOf(e.set);
     if (!price.feasible) return;
     Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
@@ -161,7 +171,13 @@ ExactSearch::ExactSearch(const std::vector<Atom>& atoms, PriceBook& book,
       book_(book),
       pricer_(book.pricer()),
       limits_(limits),
-      masks_(atoms, book.pricer()) {}
+      masks_(atoms, book.pricer()) {
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    const bool calls = std::any_of(atoms[i].ops.begin(), atoms[i].ops.end(),
+                                   [&](NodeId id) { return IsBarrier(pricer_.graph(), id); });
+    if (calls) calls_ |= Bit(static_cast<int>(i));
+  }
+}
 
 Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below) {
   return Run(*this, constraints, below).Solve();

@@ -54,6 +54,7 @@ class ExactSearch {
   const GroupPricer& pricer_;
   SearchLimits limits_;
   RegionMasks masks_;
+  AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
   absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book
 };
 
