@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/matmul_epilogue.h"
+#include "fusion/region_signature.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -80,7 +81,10 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
       traffic_(graph, layouts, consumers) {}
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
-  const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
+  return Build(group, consumers_.Stores(group.ops, group.unstored, group.kept));
+}
+
+KernelOutcome GroupPricer::Build(const GroupOps& group, absl::Span<const ValueId> stores) const {
   return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = group.ops, .stores = stores});
 }
 
@@ -94,18 +98,32 @@ ScheduleLimits GroupPricer::schedule_limits() const {
 
 GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
   if (!anchors_.In(group.ops).empty()) return PriceAnchored(*this, group);
-  GroupPrice best;
+  const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
+  if (options_.schedule_salt != 0) return EvaluateNew(group, stores).price;
+  std::string signature = KernelSignature(graph_, layouts_, consumers_, group.ops, stores);
+  auto known = known_.find(signature);
+  if (known != known_.end()) return known->second;
+  Evaluated evaluated = EvaluateNew(group, stores);
+  if (evaluated.built) known_.emplace(std::move(signature), evaluated.price);
+  return evaluated.price;
+}
+
+GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
+                                                absl::Span<const ValueId> stores) const {
+  Evaluated out;
+  GroupPrice& best = out.price;
   const bool single = group.ops.size() == 1;
   auto refuse = [&](std::string limit, std::string reason) {
     best.limit = std::move(limit);
     best.reason = std::move(reason);
-    return best;
+    return out;
   };
   if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size())); !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
-  KernelOutcome kernel = Build(group);
+  KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return refuse(std::move(kernel.limit), std::move(kernel.reason));
+  out.built = true;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
@@ -129,15 +147,15 @@ GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
     admissible.push_back(std::move(candidate));
   }
   if (admissible.empty()) {
-    if (single && spilling) return *spilling;
-    return best;
+    if (single && spilling) best = *spilling;
+  } else if (options_.schedule_salt != 0) {
+    best = admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
+  } else {
+    best = *std::min_element(
+        admissible.begin(), admissible.end(),
+        [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
   }
-  if (options_.schedule_salt != 0) {
-    return admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
-  }
-  return *std::min_element(
-      admissible.begin(), admissible.end(),
-      [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
+  return out;
 }
 
 bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
@@ -236,6 +254,7 @@ const CompiledResources* GroupPricer::Compiled(const GroupOps& group,
 GroupPricer GroupPricer::WithoutFeedback() const {
   GroupPricer without = *this;
   without.options_.feedback = {};
+  without.known_.clear();
   return without;
 }
 

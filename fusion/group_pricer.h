@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "fusion/anchors.h"
 #include "fusion/compiler_report.h"
 #include "fusion/consumers.h"
@@ -103,7 +104,13 @@ class GroupPricer {
 
  private:
   static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}, {}}; }
+  struct Evaluated {
+    GroupPrice price;
+    bool built = false;  // then nothing in it depends on which ops these are, but for what they do
+  };
+  Evaluated EvaluateNew(const GroupOps& group, absl::Span<const ValueId> stores) const;
   KernelOutcome Build(const GroupOps& group) const;
+  KernelOutcome Build(const GroupOps& group, absl::Span<const ValueId> stores) const;
   // 0 if there is no feedback to look the kernel up in.
   uint64_t FeedbackKey(const KernelIr& ir) const;
   const CompiledResources* FindCompiled(uint64_t key, const Schedule& schedule) const;
@@ -118,6 +125,8 @@ class GroupPricer {
   PricerOptions options_;
   Traffic traffic_;
   Anchors anchors_;
+  // By signature: equal kernels of other layers, or of other cuts of a region, cost the same.
+  mutable absl::flat_hash_map<std::string, GroupPrice> known_;
 };
 
 }  // namespace retrograd

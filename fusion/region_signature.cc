@@ -1,6 +1,8 @@
 #include "fusion/region_signature.h"
 
+#include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/build.h"
@@ -11,25 +13,45 @@ namespace {
 class Writer {
  public:
   Writer(const BackwardGraph& g, absl::Span<const Layout> layouts, const Consumers& consumers,
-         const Region& region)
-      : g_(g), layouts_(layouts), consumers_(consumers), region_(region) {
-    for (size_t i = 0; i < region.ops.size(); ++i) position_[region.ops[i]] = i;
-  }
+         absl::Span<const NodeId> ops)
+      : g_(g), layouts_(layouts), consumers_(consumers), ops_(ops) {}
 
-  std::string Run() {
-    for (NodeId id : region_.ops) {
-      Head(id);
-      const absl::Span<const ValueId> operands = g_.operands(id);
-      Put(static_cast<int64_t>(operands.size()));
-      for (ValueId v : operands) Operand(v);
+  std::string OfRegion() {
+    for (NodeId id : ops_) {
+      Computed(id);
       bool leaves = consumers_.is_output(id);
-      for (NodeId user : consumers_.of(id)) leaves = leaves || !position_.contains(user);
+      for (NodeId user : consumers_.of(id)) leaves = leaves || !Position(user);
       Put(leaves);
     }
     return std::move(out_);
   }
 
+  std::string OfKernel(absl::Span<const ValueId> stores) {
+    for (NodeId id : ops_) {
+      Computed(id);
+      // What is written for the host does not count as passed on to other kernels.
+      const bool stored = std::binary_search(stores.begin(), stores.end(), ValueId{id, 0});
+      Put(stored ? (consumers_.is_output(id) ? kForHost : kForOthers) : kNotStored);
+    }
+    return std::move(out_);
+  }
+
  private:
+  enum Storing : int64_t { kNotStored, kForOthers, kForHost };
+
+  void Computed(NodeId id) {
+    Head(id);
+    const absl::Span<const ValueId> operands = g_.operands(id);
+    Put(static_cast<int64_t>(operands.size()));
+    for (ValueId v : operands) Operand(v);
+  }
+
+  std::optional<size_t> Position(NodeId id) const {
+    auto at = std::lower_bound(ops_.begin(), ops_.end(), id);
+    if (at == ops_.end() || *at != id) return std::nullopt;
+    return at - ops_.begin();
+  }
+
   // What an operand is, before what describes it.
   enum Tag : int64_t { kInside, kView, kConstant, kSeen, kStored, kInput };
 
@@ -77,16 +99,14 @@ class Writer {
   void Strides(ValueId v) { Put(layouts_[g_.value_index(v)].strides); }
 
   void Operand(ValueId v) {
-    auto at = position_.find(v.node);
-    while (at == position_.end() && g_.pattern(v.node) == Pattern::kView) {
+    while (g_.pattern(v.node) == Pattern::kView) {
       Put(kView);
       Head(v.node);
       v = g_.operands(v.node)[0];
-      at = position_.find(v.node);
     }
-    if (at != position_.end()) {
+    if (std::optional<size_t> position = Position(v.node)) {
       Put(kInside);
-      Put(static_cast<int64_t>(at->second));
+      Put(static_cast<int64_t>(*position));
     } else if (IsConstant(g_, v.node)) {
       Put(kConstant);
       Head(v.node);
@@ -112,8 +132,7 @@ class Writer {
   const BackwardGraph& g_;
   absl::Span<const Layout> layouts_;
   const Consumers& consumers_;
-  const Region& region_;
-  absl::flat_hash_map<NodeId, size_t> position_;
+  absl::Span<const NodeId> ops_;
   absl::flat_hash_map<ValueId, size_t> external_;
   std::string out_;
 };
@@ -122,7 +141,13 @@ class Writer {
 
 std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                             const Consumers& consumers, const Region& region) {
-  return Writer(graph, layouts, consumers, region).Run();
+  return Writer(graph, layouts, consumers, region.ops).OfRegion();
+}
+
+std::string KernelSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                            const Consumers& consumers, absl::Span<const NodeId> ops,
+                            absl::Span<const ValueId> stores) {
+  return Writer(graph, layouts, consumers, ops).OfKernel(stores);
 }
 
 }  // namespace retrograd

@@ -1,4 +1,5 @@
-// A text that two regions share exactly if they are planned alike: the layers of a model.
+// Texts that two regions share exactly if they are planned alike (the layers of a model), and two
+// kernels if they cost the same.
 #ifndef RETROGRAD_FUSION_REGION_SIGNATURE_H_
 #define RETROGRAD_FUSION_REGION_SIGNATURE_H_
 
@@ -13,6 +14,12 @@ namespace retrograd {
 // and which results leave the region.
 std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                             const Consumers& consumers, const Region& region);
+
+// The same of a kernel that computes `ops` and stores `stores` (both ascending), with which of them
+// the host waits for.
+std::string KernelSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                            const Consumers& consumers, absl::Span<const NodeId> ops,
+                            absl::Span<const ValueId> stores);
 
 }  // namespace retrograd
 
