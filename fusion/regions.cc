@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/build.h"
+#include "fusion/region_cuts.h"
 
 namespace retrograd {
 namespace {
@@ -86,18 +87,22 @@ std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consume
       }
     }
   }
-  std::vector<Region> regions;
+  std::vector<std::vector<NodeId>> connected;
   absl::flat_hash_map<uint32_t, size_t> number;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {
     if (!fusible(i)) continue;
-    auto [at, added] = number.try_emplace(sets.Find(i), regions.size());
-    if (added) regions.emplace_back();
-    if (regions[at->second].ops.size() == kMaxRegionOps) {  // go on in a new run
-      at->second = regions.size();
-      regions.emplace_back();
-    }
-    regions[at->second].ops.push_back(NodeId{i});
+    auto [at, added] = number.try_emplace(sets.Find(i), connected.size());
+    if (added) connected.emplace_back();
+    connected[at->second].push_back(NodeId{i});
   }
+  std::vector<Region> regions;
+  for (const std::vector<NodeId>& ops : connected) {
+    for (std::vector<NodeId>& run : CutIntoRuns(g, ops, kMaxRegionOps)) {
+      regions.push_back({std::move(run)});
+    }
+  }
+  std::sort(regions.begin(), regions.end(),
+            [](const Region& a, const Region& b) { return a.ops[0] < b.ops[0]; });
   return regions;
 }
 
