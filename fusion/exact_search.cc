@@ -109,7 +109,7 @@ class ExactSearch::Run {
       if (!Allowed(set)) continue;
       auto priced = s_.prices_.find(set);
       if (priced != s_.prices_.end()) {
-        if (priced->second->feasible) {
+        if (priced->second != nullptr && priced->second->feasible) {
           Enter(done | set, cost + s_.pricer_.Cost(*priced->second, (set & (set - 1)) != 0), done);
         }
         continue;
@@ -125,6 +125,7 @@ class ExactSearch::Run {
     const AtomMask next = e.done | e.set;
     auto known = states_.find(next);
     if (known != states_.end() && known->second.cost <= e.cost + LeastTogether(e.set)) return;
+    if (!s_.MayShareKernel(e.set)) return;
     const GroupPrice& price = s_.PriceOf(e.set);
     if (!price.feasible) return;
     Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
@@ -187,6 +188,14 @@ const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
   const GroupPrice*& price = prices_[set];
   if (price == nullptr) price = &book_.Of(OpsOfAtoms(atoms_, AtomsOf(set)));
   return *price;
+}
+
+bool ExactSearch::MayShareKernel(AtomMask set) {
+  if ((set & (set - 1)) == 0) return true;
+  if (!links_) links_.emplace(atoms_, pricer_);
+  if (links_->MayShareKernel(set)) return true;
+  prices_.try_emplace(set, nullptr);
+  return false;
 }
 
 std::vector<int> ExactSearch::AtomsOf(AtomMask set) const {

@@ -10,11 +10,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/partition.h"
 #include "fusion/price_book.h"
+#include "fusion/region_links.h"
 #include "fusion/region_masks.h"
 
 namespace retrograd {
@@ -48,6 +50,8 @@ class ExactSearch {
  private:
   class Run;
   std::vector<int> AtomsOf(AtomMask set) const;
+  // False: no kernel computes the set, which is found out without building one.
+  bool MayShareKernel(AtomMask set);
 
   const std::vector<Atom>& atoms_;
   PriceBook& book_;
@@ -55,7 +59,8 @@ class ExactSearch {
   SearchLimits limits_;
   RegionMasks masks_;
   AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
-  absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book
+  absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book; nullptr: of no kernel
+  std::optional<RegionLinks> links_;                         // once asked for
 };
 
 }  // namespace retrograd
