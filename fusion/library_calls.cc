@@ -143,20 +143,13 @@ class CallMaker {
     return m;
   }
 
-  // Whether the matmul adds up what were several products: both operands are joined along k.
-  bool IsJoinedSum(NodeId id) const {
-    return g_.op(BehindViews(g_, g_.operands(id)[0]).node) == Op::cat &&
-           g_.op(BehindViews(g_, g_.operands(id)[1]).node) == Op::cat;
-  }
-
   void AbsorbCast(NodeId id, MatMulCall& call, Group& group) const {
     NodeId reader;
     if (!OnlyReader(id, reader) || g_.op(reader) != Op::cast) return;
     if (call.out_dtype != DType::kBf16 && call.out_dtype != DType::kFp16) return;
     if (g_.type(reader).dtype != DType::kFp32) return;
-    // Read by kernels, the narrow result is the cheaper one: they widen it for nothing. But a sum of
-    // products that the graph adds up in fp32 is not rounded as a whole.
-    if (!consumers_.is_output(reader) && !IsJoinedSum(id)) return;
+    // Read by kernels, the narrow result is the cheaper one: they widen it for nothing.
+    if (!consumers_.is_output(reader)) return;
     auto m = ThroughReader(id, reader, g_.operands(reader)[0]);
     if (!m) return;
     call.d = *m;

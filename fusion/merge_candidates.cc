@@ -15,6 +15,7 @@ constexpr uint32_t kNear = 512;
 
 bool IsPlainMatMul(const BackwardGraph& g, NodeId id) {
   return g.pattern(id) == Pattern::kContraction && g.type(id).shape.size() == 2 &&
+         g.type(id).dtype == g.type(g.operands(id)[0]).dtype &&
          g.type(id).elements() > 0 && g.type(g.operands(id)[0]).shape.size() == 2 &&
          g.type(g.operands(id)[1]).shape.size() == 2 && g.type(g.operands(id)[0]).elements() > 0;
 }

@@ -118,33 +118,54 @@ struct Family {
   int64_t join_ps = 0;
 };
 
-class Chooser {
- public:
-  Chooser(const BackwardGraph& g, const DeviceSpec& device, const MergeOptions& options)
-      : g_(g), consumers_(g), device_(device), options_(options),
-        candidates_(FindMergeCandidates(g, consumers_)) {}
+constexpr int kNoKind = -1;
 
-  absl::StatusOr<MergedMatMuls> Run() {
-    if (candidates_.empty()) return MergedMatMuls{g_, {}};
+}  // namespace
+
+// Finds the candidates, prices them, and merges those that are asked for.
+struct MatMulMerger::State {
+  State(const BackwardGraph& g, const DeviceSpec& device, const MergeOptions& options)
+      : g_(g), consumers_(g), device_(device), options_(options),
+        candidates_(FindMergeCandidates(g, consumers_)) {
     const Pricer pricer(g_, consumers_, device_);
     for (const MergeCandidate& c : candidates_) sides_.push_back(pricer.Price(c));
-    chosen_.assign(candidates_.size(), false);
-    cyclic_.assign(candidates_.size(), false);
+    join_ps_.assign(candidates_.size(), 0);
+    wins_.assign(candidates_.size(), false);
     for (const Family& family : Families()) Choose(family);
-    MergedMatMuls out;
-    std::vector<NodeId> matmul_of;
-    if (std::find(chosen_.begin(), chosen_.end(), true) == chosen_.end()) {
-      out.graph = g_;
-      for (uint32_t i = 0; i < g_.num_nodes(); ++i) matmul_of.push_back(NodeId{i});
-    } else {
-      RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen_));
-      for (size_t c = 0; c < chosen_.size(); ++c) cyclic_[c] = chosen_[c] && !rewritten.done[c];
-      chosen_ = rewritten.done;
-      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
-      matmul_of = Renumbered(rewritten, out.graph);
+    FindKinds();
+  }
+
+  int kinds() const { return kinds_; }
+
+  absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts) const {
+    std::vector<bool> chosen(candidates_.size(), false);
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      chosen[c] = wins_[c] && (verdicts.empty() || verdicts[kind_[c]].keep);
     }
-    Record(matmul_of, out.decisions);
+    MergedMatMuls out;
+    out.done = chosen;
+    if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) {
+      out.graph = g_;
+      for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
+    } else {
+      RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));
+      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
+      out.matmul_of = Renumbered(rewritten, out.graph);
+      out.done = std::move(rewritten.done);
+    }
+    out.decisions = Decisions(out, verdicts);
     return out;
+  }
+
+  std::vector<Decision> Decisions(const MergedMatMuls& merged,
+                                  absl::Span<const MergeVerdict> verdicts) const {
+    std::vector<Decision> decisions;
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      const MergeVerdict verdict =
+          verdicts.empty() || !wins_[c] ? MergeVerdict{} : verdicts[kind_[c]];
+      decisions.push_back(Decide(c, merged, verdict));
+    }
+    return decisions;
   }
 
  private:
@@ -188,12 +209,30 @@ class Chooser {
     const bool pays = !winners.empty() && gain - family.join_ps > Margin(family.join_ps);
     if (options_.regardless) winners = family.members;
     if (!pays && !options_.regardless) winners.clear();
-    for (size_t c : winners) chosen_[c] = true;
-    join_ps_.resize(candidates_.size(), 0);
+    for (size_t c : winners) wins_[c] = true;
     for (size_t c : family.members) {
       const size_t sharers = std::max<size_t>(winners.size(), 1);
       join_ps_[c] = family.join_ps / static_cast<int64_t>(sharers);
     }
+  }
+
+  // Equal matmuls at equal prices, with equal prices around them.
+  void FindKinds() {
+    absl::flat_hash_map<std::string, int> number;
+    kind_.assign(candidates_.size(), kNoKind);
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      if (!wins_[c]) continue;
+      const MergeCandidate& candidate = candidates_[c];
+      const Sides& s = sides_[c];
+      std::string key = absl::StrCat(candidate.kind, " ", candidate.shared, " ", candidate.cast, " ",
+                                     candidate.before.has_value(), " ", join_ps_[c], " ", s.apart_ps, " ",
+                                     s.together_ps, " ", s.around_ps);
+      for (NodeId id : candidate.matmuls) {
+        absl::StrAppend(&key, " ", g_.type(g_.operands(id)[0]).Print(), g_.type(id).Print());
+      }
+      kind_[c] = number.try_emplace(std::move(key), static_cast<int>(number.size())).first->second;
+    }
+    kinds_ = static_cast<int>(number.size());
   }
 
   // Legalizing adds copies and moves ids; matmuls keep their number and order.
@@ -212,64 +251,85 @@ class Chooser {
     return out;
   }
 
-  void Record(const std::vector<NodeId>& matmul_of, std::vector<Decision>& decisions) const {
-    for (size_t c = 0; c < candidates_.size(); ++c) {
-      const MergeCandidate& candidate = candidates_[c];
-      Decision d;
-      d.together = chosen_[c];
-      d.a = {matmul_of[Index(candidate.matmuls[0])]};
-      for (size_t i = 1; i < candidate.matmuls.size() && !d.together; ++i) {
-        d.b.push_back(matmul_of[Index(candidate.matmuls[i])]);
-      }
-      std::sort(d.b.begin(), d.b.end());
-      d.apart_ps = sides_[c].apart_ps;
-      d.together_ps = sides_[c].together_ps + join_ps_[c];
-      d.reason = Reason(c);
-      if (cyclic_[c]) {
-        d.limit = "cycle";
-        d.together_ps = 0;
-      }
-      decisions.push_back(std::move(d));
+  Decision Decide(size_t c, const MergedMatMuls& merged, const MergeVerdict& verdict) const {
+    const MergeCandidate& candidate = candidates_[c];
+    const std::vector<NodeId>& matmul_of = merged.matmul_of;
+    const bool together = merged.done[c];
+    Decision d;
+    d.together = together;
+    d.a = {matmul_of[Index(candidate.matmuls[0])]};
+    for (size_t i = 1; i < candidate.matmuls.size() && !together; ++i) {
+      d.b.push_back(matmul_of[Index(candidate.matmuls[i])]);
     }
+    std::sort(d.b.begin(), d.b.end());
+    d.apart_ps = sides_[c].apart_ps;
+    d.together_ps = sides_[c].together_ps + join_ps_[c];
+    d.reason = absl::StrCat(candidate.matmuls.size(),
+                            candidate.kind == MergeCandidate::kProducts ? " matmuls that share an operand"
+                                                                        : " matmuls that are added up");
+    if (wins_[c] && verdict.keep && !together) {
+      d.limit = "cycle";
+      d.together_ps = 0;
+      d.reason += " stay apart: what one of them reads depends on what another one makes";
+      return d;
+    }
+    const bool overruled = wins_[c] && !verdict.keep;
+    absl::StrAppend(&d.reason, together ? " are one" : " stay apart", ": one ",
+                    together ? "takes " : "would take ", Costs(c));
+    if (verdict.with_ps > 0) {
+      absl::StrAppend(&d.reason, overruled ? "; but " : "; ", "the whole plan takes ",
+                      Us(verdict.with_ps), " us with this and its like, ",
+                      verdict.at_least ? "at least " : "", Us(verdict.without_ps), " us without");
+    }
+    if (overruled) {
+      d.together_ps = verdict.with_ps;
+      d.apart_ps = verdict.without_ps;
+    }
+    return d;
   }
 
-  std::string Reason(size_t c) const {
-    const MergeCandidate& candidate = candidates_[c];
+  static std::string Us(int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); }
+
+  std::string Costs(size_t c) const {
     const Sides& s = sides_[c];
-    if (cyclic_[c]) {
-      return absl::StrCat(candidate.matmuls.size(), " matmuls stay apart: what one of them reads depends",
-                          " on what another one makes");
-    }
-    auto us = [](int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); };
     const std::string join =
         join_ps_[c] == 0 ? std::string("its operands stored side by side")
-                         : absl::StrCat(us(join_ps_[c]), " us to join ", s.left_bytes, " B");
-    return absl::StrCat(
-        candidate.matmuls.size(),
-        candidate.kind == MergeCandidate::kProducts ? " matmuls that share an operand"
-                                                    : " matmuls that are added up",
-        chosen_[c] ? " are one: " : " stay apart: one would take ",
-        us(s.together_ps - s.around_ps), " us, with ", join, " and ", us(s.around_ps),
-        " us for copies around it, against ", us(s.apart_ps), " us");
+                         : absl::StrCat(Us(join_ps_[c]), " us to join ", s.left_bytes, " B");
+    return absl::StrCat(Us(s.together_ps - s.around_ps), " us, with ", join, " and ", Us(s.around_ps),
+                        " us for copies around it, against ", Us(s.apart_ps), " us");
   }
 
   const BackwardGraph& g_;
   const Consumers consumers_;
   const DeviceSpec& device_;
-  const MergeOptions& options_;
+  const MergeOptions options_;
   const std::vector<MergeCandidate> candidates_;
-  std::vector<Sides> sides_;
-  std::vector<bool> chosen_;
-  std::vector<bool> cyclic_;      // by candidate: one matmul would wait for its own result
   std::vector<Layout> layouts_;
-  std::vector<int64_t> join_ps_;  // by candidate: its share of the family's join
+  // By candidate: both sides, its share of the family's join, whether it wins, its kind.
+  std::vector<Sides> sides_;
+  std::vector<int64_t> join_ps_;
+  std::vector<bool> wins_;
+  std::vector<int> kind_;
+  int kinds_ = 0;
 };
 
-}  // namespace
+MatMulMerger::MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device,
+                           const MergeOptions& options)
+    : state_(std::make_unique<State>(graph, device, options)) {}
+MatMulMerger::~MatMulMerger() = default;
+int MatMulMerger::kinds() const { return state_->kinds(); }
+absl::StatusOr<MergedMatMuls> MatMulMerger::Merge(absl::Span<const MergeVerdict> verdicts) const {
+  return state_->Merge(verdicts);
+}
+
+std::vector<Decision> MatMulMerger::Decisions(const MergedMatMuls& merged,
+                                              absl::Span<const MergeVerdict> verdicts) const {
+  return state_->Decisions(merged, verdicts);
+}
 
 absl::StatusOr<MergedMatMuls> MergeMatMuls(const BackwardGraph& graph, const DeviceSpec& device,
                                            const MergeOptions& options) {
-  return Chooser(graph, device, options).Run();
+  return MatMulMerger(graph, device, options).Merge();
 }
 
 }  // namespace retrograd

@@ -13,6 +13,9 @@ namespace {
 
 constexpr size_t kNone = ~size_t{0};
 
+// Cycles that are broken one by one, each by another walk over the graph.
+constexpr int kMostCycles = 16;
+
 // Nodes are emitted in the order of their ids, each after what it reads: a depth-first walk, in which
 // a merged matmul stands for the nodes that it replaces and reads what they read.
 class Rewriting {
@@ -131,9 +134,19 @@ class Rewriting {
     return found;
   }
 
+  // Inputs keep their order, whoever reads them first.
+  void EmitInputsUpTo(NodeId last) {
+    for (; next_input_ <= Index(last); ++next_input_) {
+      if (g_.pattern(NodeId{next_input_}) != Pattern::kInput) continue;
+      rewriter_.Copy(NodeId{next_input_});
+      state_[next_input_] = kDone;
+    }
+  }
+
   void Emit(size_t item) {
     if (item < g_.num_nodes()) {
       const NodeId id{static_cast<uint32_t>(item)};
+      if (g_.pattern(id) == Pattern::kInput) return EmitInputsUpTo(id);
       rewriter_.Copy(id);
       matmul_of_[item] = rewriter_.New({id, 0}).node;
       return;
@@ -180,8 +193,11 @@ class Rewriting {
     GraphBuilder& b = rewriter_.builder();
     const ValueId left = EmitJoin(c.left), right = EmitJoin(c.right);
     const TensorType& type = g_.type(c.last);
-    const ValueId product = b.MatMul(left, right);
-    ValueId sum = b.Reshape(b.Cast(product, type.dtype), type.shape);
+    // Products that the graph widens before it adds them are never rounded as a sum either.
+    const ValueId product =
+        c.cast ? b.Add(Op::matmul, {left, right}, {{"dtype", std::string(Name(type.dtype))}})
+               : b.MatMul(left, right);
+    ValueId sum = b.Reshape(product, type.shape);
     if (c.before) {
       rewriter_.UseOrigin(c.last);
       sum = b.Add(Op::accumulate, {rewriter_.New(*c.before), sum},
@@ -196,6 +212,7 @@ class Rewriting {
   Rewriter rewriter_;
   std::vector<size_t> merge_of_;  // by node: the candidate that stands for it
   std::vector<State> state_;      // by item
+  uint32_t next_input_ = 0;       // inputs before it are emitted
   std::vector<NodeId> matmul_of_;
   absl::flat_hash_map<std::pair<std::vector<ValueId>, int64_t>, ValueId> joins_;
 };
@@ -204,11 +221,14 @@ class Rewriting {
 
 absl::StatusOr<MergeRewrite> RewriteMerged(const BackwardGraph& graph,
                                            const std::vector<MergeCandidate>& candidates,
-                                           std::vector<bool> chosen) {
-  for (;;) {
+                                           std::vector<bool> chosen, const std::vector<int>& kind) {
+  for (int cycles = 0;; ++cycles) {
     Rewriting rewriting(graph, candidates, chosen);
     if (const size_t cycle = rewriting.Run(); cycle != kNone) {
       chosen[cycle] = false;
+      for (size_t c = 0; c < chosen.size() && cycles >= kMostCycles; ++c) {
+        if (kind[c] == kind[cycle]) chosen[c] = false;
+      }
       continue;
     }
     MergeRewrite result;

@@ -15,10 +15,11 @@ struct MergeRewrite {
   std::vector<NodeId> matmul_of;   // by old matmul: the new one that computes it
 };
 
-// Candidates that `chosen` marks are merged; nodes keep their order but for what must move.
+// Candidates that `chosen` marks are merged; nodes keep their order but for what must move. `kind`
+// numbers equal candidates alike: where many make cycles, their like is left apart as well.
 absl::StatusOr<MergeRewrite> RewriteMerged(const BackwardGraph& graph,
                                            const std::vector<MergeCandidate>& candidates,
-                                           std::vector<bool> chosen);
+                                           std::vector<bool> chosen, const std::vector<int>& kind);
 
 }  // namespace retrograd
 

@@ -93,8 +93,8 @@ bool LibrariesRead(const BackwardGraph& g, std::vector<Layout>& layouts, ValueId
 
 class Placer {
  public:
-  Placer(const BackwardGraph& g, const Consumers& consumers, absl::Span<const Layout> layouts)
-      : g_(g), consumers_(consumers), layouts_(layouts.begin(), layouts.end()) {}
+  Placer(const BackwardGraph& g, const Consumers& consumers, std::vector<Layout>& layouts)
+      : g_(g), consumers_(consumers), layouts_(layouts) {}
 
   std::optional<PlacedParts> Place(absl::Span<const ValueId> parts, int64_t axis,
                                    absl::Span<const int64_t> whole_shape) {
@@ -127,7 +127,7 @@ class Placer {
     return placed;
   }
 
-  std::vector<PlacedJoin> Run(std::vector<Layout>& layouts) {
+  std::vector<PlacedJoin> Run() {
     std::vector<PlacedJoin> joins;
     absl::flat_hash_set<ValueId> placed;
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
@@ -146,7 +146,6 @@ class Placer {
       }
       joins.push_back({{id, 0}, std::move(parts->parts)});
     }
-    layouts = std::move(layouts_);
     return joins;
   }
 
@@ -163,13 +162,13 @@ class Placer {
 
   const BackwardGraph& g_;
   const Consumers& consumers_;
-  std::vector<Layout> layouts_;
+  std::vector<Layout>& layouts_;
 };
 
 }  // namespace
 
 std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
-                                      absl::Span<const Layout> layouts,
+                                      std::vector<Layout>& layouts,
                                       absl::Span<const ValueId> parts, int64_t axis,
                                       absl::Span<const int64_t> whole_shape) {
   return Placer(graph, consumers, layouts).Place(parts, axis, whole_shape);
@@ -177,7 +176,7 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
 
 std::vector<PlacedJoin> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
                                    std::vector<Layout>& layouts) {
-  return Placer(graph, consumers, layouts).Run(layouts);
+  return Placer(graph, consumers, layouts).Run();
 }
 
 Group PlacedJoinGroup(const PlacedJoin& join) {

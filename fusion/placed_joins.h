@@ -16,12 +16,13 @@ namespace retrograd {
 // Where the parts of a row-major whole of this shape would be stored, and their strides there;
 // nullopt where one cannot be: it is not computed by an op that writes any strides, the host or
 // another reader needs it elsewhere, or it would start off the alignment that kernels count on.
+// `layouts` are changed while it looks, and back.
 struct PlacedParts {
   std::vector<PlacedJoin::Part> parts;
   std::vector<Layout> layouts;
 };
 std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
-                                      absl::Span<const Layout> layouts,
+                                      std::vector<Layout>& layouts,
                                       absl::Span<const ValueId> parts, int64_t axis,
                                       absl::Span<const int64_t> whole_shape);
 

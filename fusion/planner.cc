@@ -1,6 +1,11 @@
 #include "fusion/planner.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -11,7 +16,8 @@
 #include "fusion/groundwork.h"
 #include "fusion/horizontal.h"
 #include "fusion/kernel/build.h"
-#include "fusion/merge_matmuls.h"
+#include "fusion/merge_trials.h"
+#include "fusion/memory_ceiling.h"
 #include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
 #include "fusion/separation.h"
@@ -42,11 +48,17 @@ struct Solved {
     Schedule schedule;
   };
   std::vector<Part> parts;
+  int64_t price_ps = 0;  // of the parts
   int64_t cost_ps = 0, bound_ps = 0, unfused_ps = 0, unfused_bytes = 0;
   bool exact = false;
   int64_t atoms = 0;
-  int64_t times = 0;  // regions of the graph that are equal to it
-  size_t first_decision = 0, num_decisions = 0;
+};
+
+// Regions solved so far, by their signatures: plans of several versions of a graph on one device,
+// under equal options, share them.
+struct SolvedRegions {
+  absl::flat_hash_map<std::string, std::shared_ptr<const Solved>> by_signature;
+  absl::flat_hash_map<std::string, int64_t> alone_ps;  // T of a single op, by its signature
 };
 
 // The ops of a part that earlier parts own, and from now on its own ones are owned.
@@ -61,8 +73,33 @@ std::vector<size_t> TakeOwnership(const Solved::Part& part, std::vector<bool>& o
 
 class Planner {
  public:
-  Planner(const Groundwork& ground, const PlanOptions& options, GroupOrder order)
-      : ground_(ground), g_(ground.graph), options_(options), order_(order) {}
+  Planner(const Groundwork& ground, const PlanOptions& options, GroupOrder order,
+          SolvedRegions& solved)
+      : ground_(ground), g_(ground.graph), options_(options), order_(order), solved_(solved) {}
+
+  // What all kernels and calls take at least, one after the other, none of them sharing a launch:
+  // regions that no plan has solved at what they surely move.
+  int64_t AtLeast() const {
+    int64_t price_ps = 0;
+    for (const Group& group : ground_.library_calls) price_ps += group.price_ps;
+    for (const Region& region : ground_.regions) {
+      const auto known = solved_.by_signature.find(
+          RegionSignature(g_, ground_.layouts, ground_.consumers, region));
+      price_ps += known != solved_.by_signature.end() ? known->second->price_ps : LeastPs(region);
+    }
+    return price_ps;
+  }
+
+  // The same, exactly.
+  absl::StatusOr<int64_t> Price() {
+    int64_t price_ps = 0;
+    for (const Group& group : ground_.library_calls) price_ps += group.price_ps;
+    for (const Region& region : ground_.regions) {
+      RG_ASSIGN_OR_RETURN(const Place * place, PlaceOf(region, {}));
+      price_ps += place->solved->price_ps;
+    }
+    return price_ps;
+  }
 
   absl::StatusOr<FusionPlan> Run() {
     plan_.device = ground_.device.name;
@@ -121,22 +158,43 @@ class Planner {
     return pairs;
   }
 
+  // A solved region in this plan.
+  struct Place {
+    std::shared_ptr<const Solved> solved;
+    int64_t times = 0;  // regions of the graph that are equal to it
+    size_t first_decision = 0, num_decisions = 0;
+  };
+
+  bool Explains() const {
+    return options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0;
+  }
+
+  absl::StatusOr<Place*> PlaceOf(const Region& region, const std::vector<PairChoice>& pairs) {
+    std::string signature = RegionSignature(g_, ground_.layouts, ground_.consumers, region);
+    for (const PairChoice& pair : pairs) {
+      const auto place = [&](NodeId id) {
+        return std::lower_bound(region.ops.begin(), region.ops.end(), id) - region.ops.begin();
+      };
+      absl::StrAppend(&signature, pair.together ? "=" : "/", place(pair.a), ",", place(pair.b));
+    }
+    const auto at = place_of_.find(signature);
+    if (at != place_of_.end()) return at->second;
+    Place place;
+    const auto known = solved_.by_signature.find(signature);
+    if (known != solved_.by_signature.end() && !Explains()) {
+      place.solved = known->second;
+    } else {
+      RG_ASSIGN_OR_RETURN(place, SolveRegion(region, pairs));
+      solved_.by_signature[signature] = place.solved;
+    }
+    return place_of_[std::move(signature)] = &places_.emplace_back(std::move(place));
+  }
+
   absl::Status PlanRegion(int number, std::vector<Group>& groups) {
     const Region& region = ground_.regions[number];
-    const std::vector<PairChoice> pairs = PairsIn(number);
-    size_t index = solved_.size();
-    if (pairs.empty()) {
-      auto [at, added] = solved_by_signature_.try_emplace(
-          RegionSignature(g_, ground_.layouts, ground_.consumers, region), index);
-      index = at->second;
-    }
-    if (index == solved_.size()) {
-      RG_ASSIGN_OR_RETURN(Solved solved, SolveRegion(region, pairs));
-      solved_.push_back(std::move(solved));
-    }
-    Solved& solved = solved_[index];
-    ++solved.times;
-    for (const Solved::Part& part : solved.parts) {
+    RG_ASSIGN_OR_RETURN(Place * place, PlaceOf(region, PairsIn(number)));
+    ++place->times;
+    for (const Solved::Part& part : place->solved->parts) {
       RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
       groups.push_back(std::move(group));
     }
@@ -159,7 +217,7 @@ class Planner {
     return group;
   }
 
-  absl::StatusOr<Solved> SolveRegion(const Region& region, const std::vector<PairChoice>& pairs) {
+  absl::StatusOr<Place> SolveRegion(const Region& region, const std::vector<PairChoice>& pairs) {
     RegionPlanner planner(region, ground_.pricer, RegionOptionsOf(options_, ground_.limits), pairs);
     const RegionPlan chosen = planner.Solve(pairs);
     if (chosen.partition.parts.empty()) return Impossible(planner, chosen, pairs);
@@ -185,13 +243,14 @@ class Planner {
       for (int a : part.atoms) {
         for (size_t position : positions_of(chosen.atoms[a].ops)) owned[position] = true;
       }
+      solved.price_ps += part.ps;
       solved.parts.push_back(std::move(out));
     }
     for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
-    solved.bound_ps = ground_.pricer.LeastPsOfAll(region.ops);
+    solved.bound_ps = LeastPs(region);
     PriceUnfused(region, solved);
-    solved.first_decision = plan_.decisions.size();
-    if (options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0) {
+    Place place{.first_decision = plan_.decisions.size()};
+    if (Explains()) {
       for (Decision& d : ExplainFeedback(region, chosen, ground_.pricer,
                                          RegionOptionsOf(options_, ground_.limits), pairs)) {
         plan_.decisions.push_back(std::move(d));
@@ -200,8 +259,9 @@ class Planner {
         plan_.decisions.push_back(std::move(d));
       }
     }
-    solved.num_decisions = plan_.decisions.size() - solved.first_decision;
-    return solved;
+    place.num_decisions = plan_.decisions.size() - place.first_decision;
+    place.solved = std::make_shared<const Solved>(std::move(solved));
+    return place;
   }
 
   absl::Status Impossible(RegionPlanner& planner, const RegionPlan& found,
@@ -224,10 +284,12 @@ class Planner {
                      " choices at once"));
   }
 
+  int64_t LeastPs(const Region& region) const { return ground_.pricer.LeastPsOfAll(region.ops); }
+
   // Every op in a kernel of its own; equal ops are priced once.
   void PriceUnfused(const Region& region, Solved& solved) {
     for (NodeId id : region.ops) {
-      auto [at, added] = alone_ps_.try_emplace(
+      auto [at, added] = solved_.alone_ps.try_emplace(
           RegionSignature(g_, ground_.layouts, ground_.consumers, Region{{id}}), 0);
       if (added) at->second = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
       solved.unfused_ps += at->second;
@@ -250,15 +312,16 @@ class Planner {
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
       s.kernels += scatter ? 3 : (group.workspace_bytes > 0 ? 2 : 1);
     }
-    for (const Solved& solved : solved_) {
-      s.regions += solved.times;
+    for (const Place& place : places_) {
+      const Solved& solved = *place.solved;
+      s.regions += place.times;
       ++s.distinct_regions;
       s.largest_region_atoms = std::max(s.largest_region_atoms, solved.atoms);
-      s.cost_ps += solved.times * solved.cost_ps;
-      s.bound_ps += solved.times * solved.bound_ps;
-      s.unfused_ps += solved.times * solved.unfused_ps;
-      s.unfused_bytes += solved.times * solved.unfused_bytes;
-      if (!solved.exact) s.gap_ps += solved.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
+      s.cost_ps += place.times * solved.cost_ps;
+      s.bound_ps += place.times * solved.bound_ps;
+      s.unfused_ps += place.times * solved.unfused_ps;
+      s.unfused_bytes += place.times * solved.unfused_bytes;
+      if (!solved.exact) s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
     s.bound_ps -= s.merged_ps;  // it counts a launch for every region
     s.peak_bytes = PeakBytes(g_, plan_);
@@ -267,11 +330,11 @@ class Planner {
   // The most telling first: most time at stake, over all equal regions.
   void SortDecisions() {
     std::vector<int64_t> weight(plan_.decisions.size(), 0);
-    for (const Solved& s : solved_) {
-      for (size_t i = 0; i < s.num_decisions; ++i) {
-        const Decision& d = plan_.decisions[s.first_decision + i];
+    for (const Place& p : places_) {
+      for (size_t i = 0; i < p.num_decisions; ++i) {
+        const Decision& d = plan_.decisions[p.first_decision + i];
         const int64_t stake = d.together_ps == 0 ? 0 : std::abs(d.together_ps - d.apart_ps);
-        weight[s.first_decision + i] = stake * s.times;
+        weight[p.first_decision + i] = stake * p.times;
       }
     }
     std::vector<size_t> order(weight.size());
@@ -288,63 +351,174 @@ class Planner {
   const PlanOptions& options_;
   const GroupOrder order_;
   FusionPlan plan_;
-  absl::flat_hash_map<std::string, size_t> solved_by_signature_;
-  std::vector<Solved> solved_;
-  absl::flat_hash_map<std::string, int64_t> alone_ps_;  // T of a single op, by its signature
+  SolvedRegions& solved_;
+  std::deque<Place> places_;  // in the order of their first regions
+  absl::flat_hash_map<std::string, Place*> place_of_;  // by signature
 };
 
-absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& lowered, const DeviceSpec& device,
+absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& prepared, const DeviceSpec& device,
                                     const PlanOptions& options, int64_t memory_ps_per_mib,
-                                    GroupOrder order) {
-  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(lowered, device, options, memory_ps_per_mib));
-  return Planner(*ground, options, order).Run();
+                                    GroupOrder order, SolvedRegions& solved) {
+  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(prepared, device, options, memory_ps_per_mib));
+  return Planner(*ground, options, order, solved).Run();
 }
 
-// Plans under a ceiling: what kernels store for one another gets a price, raised until the ceiling
-// holds. A plan that costs no time is tried first: the order that keeps least alive.
+// A graph made ready to be planned, and what planning it both ways has found already.
+struct Preparation {
+  Prepared prepared;
+  SolvedRegions solved;            // without a price of memory
+  std::optional<FusionPlan> plan;  // of the prepared graph, if it was asked for and had to be made
+
+  static absl::StatusOr<Preparation> Make(const BackwardGraph& graph, const DeviceSpec& device,
+                                          const PlanOptions& options, bool with_plan);
+
+ private:
+  // The graph that is most likely the one.
+  absl::StatusOr<int64_t> PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
+                                    const PlanOptions& options, bool keep_plan);
+  absl::StatusOr<PlanPrice> Price(const BackwardGraph& graph, const DeviceSpec& device,
+                                  const PlanOptions& options, int64_t enough_ps);
+
+  int64_t sharing_ps_ = 0;  // what sharing launches wins the first plan
+};
+
+// Kernels that share launches are priced too, but in graphs so large that this would take as long as
+// all the rest.
+constexpr size_t kMostNodesForSharing = 20'000;
+
+// Sharing launches wins about as much in one version of a graph as in another. A plan that would need
+// more than so many times as much to catch up is beaten.
+constexpr int64_t kSharingWinsTimes = 3;
+
+absl::StatusOr<int64_t> Preparation::PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
+                                               const PlanOptions& options, bool keep_plan) {
+  RG_ASSIGN_OR_RETURN(FusionPlan whole,
+                      PlanOnce(graph, device, options, 0, GroupOrder::kProgram, solved));
+  sharing_ps_ = whole.summary.merged_ps;
+  const int64_t price_ps = whole.summary.price_ps;
+  if (keep_plan) plan = std::move(whole);
+  return graph.num_nodes() <= kMostNodesForSharing ? price_ps : price_ps + sharing_ps_;
+}
+
+absl::StatusOr<PlanPrice> Preparation::Price(const BackwardGraph& graph, const DeviceSpec& device,
+                                             const PlanOptions& options, int64_t enough_ps) {
+  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(graph, device, options, 0));
+  Planner planner(*ground, options, GroupOrder::kProgram, solved);
+  const bool sharing = graph.num_nodes() <= kMostNodesForSharing;
+  const int64_t at_least = planner.AtLeast() - (sharing ? kSharingWinsTimes * sharing_ps_ : 0);
+  if (at_least > enough_ps) return PlanPrice{.ps = at_least, .exact = false};
+  if (!sharing) {
+    RG_ASSIGN_OR_RETURN(const int64_t price_ps, planner.Price());
+    return PlanPrice{.ps = price_ps};
+  }
+  RG_ASSIGN_OR_RETURN(const FusionPlan whole, planner.Run());
+  return PlanPrice{.ps = whole.summary.price_ps};
+}
+
+absl::StatusOr<Preparation> Preparation::Make(const BackwardGraph& graph, const DeviceSpec& device,
+                                              const PlanOptions& options, bool with_plan) {
+  using Merging = PlanOptions::Merging;
+  Preparation made;
+  Prepared& prepared = made.prepared;
+  RG_ASSIGN_OR_RETURN(prepared.graph, Lower(graph, options));
+  if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
+  const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
+  if (options.merging == Merging::kAlways || random) {  // prices of random plans decide nothing
+    const MergeOptions merge{.regardless = options.merging == Merging::kAlways};
+    RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(prepared.graph, device, merge));
+    prepared = {std::move(merged.graph), std::move(merged.decisions)};
+    return made;
+  }
+  PlanOptions free = options;  // as Prepare promises, and without what only the final plan tells
+  free.pairs.clear();
+  free.max_memory_bytes = 0;
+  free.decisions = false;
+  bool first = true;
+  const auto price = [&](const BackwardGraph& tried,
+                         int64_t enough_ps) -> absl::StatusOr<PlanPrice> {
+    if (!std::exchange(first, false)) return made.Price(tried, device, free, enough_ps);
+    RG_ASSIGN_OR_RETURN(const int64_t price_ps,
+                        made.PlanFirst(tried, device, with_plan ? options : free, with_plan));
+    return PlanPrice{.ps = price_ps};
+  };
+  RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(prepared.graph, device, price));
+  if (!tried.all) made.plan.reset();
+  prepared = {std::move(tried.merged.graph), std::move(tried.merged.decisions)};
+  return made;
+}
+
+// A plan under options.max_memory_bytes, of the prepared graph.
 absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& options,
                               Planned& planned) {
-  // Picoseconds a MiB: the first is 2% of what writing and reading one takes at 4 TB/s, the last
-  // weighs more than any kernel's time.
-  constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'000'000};
-  int64_t least = -1;
-  for (const int64_t price : kPrices) {
-    for (const GroupOrder order : {GroupOrder::kProgram, GroupOrder::kLeastMemory}) {
-      RG_ASSIGN_OR_RETURN(planned.plan, PlanOnce(planned.graph, device, options, price, order));
-      planned.memory_ps_per_mib = price;
-      const int64_t peak = planned.plan.summary.peak_bytes;
-      if (peak <= options.max_memory_bytes) return absl::OkStatus();
-      if (least < 0 || peak < least) least = peak;
-    }
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("no plan found whose values take at most ", options.max_memory_bytes,
-                   " bytes at once; the least was ", least,
-                   ", of which the graph's own inputs and outputs take a fixed part"));
+  RG_ASSIGN_OR_RETURN(const auto ground, Groundwork::Lay(planned.graph, device, options, 0));
+  std::map<int64_t, SolvedRegions> solved;  // by the price of memory
+  const auto plan = [&](const CeilingChoice& choice, bool decisions) {
+    PlanOptions under = options;
+    under.decisions = decisions;
+    under.pairs.insert(under.pairs.end(), choice.parted.begin(), choice.parted.end());
+    return PlanOnce(planned.graph, device, under, choice.memory_ps_per_mib, choice.order,
+                    solved[choice.memory_ps_per_mib]);
+  };
+  RG_ASSIGN_OR_RETURN(const CeilingChoice choice,
+                      FindBelowCeiling(*ground, options.max_memory_bytes,
+                                       [&](const CeilingChoice& tried) { return plan(tried, false); }));
+  RG_ASSIGN_OR_RETURN(planned.plan, plan(choice, options.decisions));
+  planned.memory_ps_per_mib = choice.memory_ps_per_mib;
+  planned.parted = choice.parted;
+  if (!options.decisions) return absl::OkStatus();
+  std::vector<Decision> parted = ExplainParted(planned.graph, choice, options.max_memory_bytes);
+  planned.plan.decisions.insert(planned.plan.decisions.begin(), parted.begin(), parted.end());
+  return absl::OkStatus();
+}
+
+// The prepared graph under a ceiling; the lowered one where matmuls that are one keep too much alive.
+absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& device,
+                              const PlanOptions& options, Preparation& preparation,
+                              Planned& planned) {
+  const absl::Status merged = PlanBelowCeiling(device, options, planned);
+  const bool any = std::any_of(preparation.prepared.merges.begin(), preparation.prepared.merges.end(),
+                               [](const Decision& d) { return d.together; });
+  if (merged.ok() || !any || !options.pairs.empty()) return merged;
+  PlanOptions apart = options;
+  apart.merging = PlanOptions::Merging::kNever;
+  RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, apart));
+  preparation.prepared.merges.clear();
+  const absl::Status lowered = PlanBelowCeiling(device, apart, planned);
+  return lowered.ok() ? lowered : merged;
 }
 
 }  // namespace
+
+absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
+                                 const PlanOptions& options) {
+  RG_RETURN_IF_ERROR(CheckNames(options));
+  RG_ASSIGN_OR_RETURN(Preparation preparation,
+                      Preparation::Make(graph, device, options, /*with_plan=*/false));
+  return std::move(preparation.prepared);
+}
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
   Planned planned;
-  RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, options));
-  std::vector<Decision> merges;
-  if (Enabled(options, "merged_matmuls") && options.merging != PlanOptions::Merging::kNever) {
-    const MergeOptions merge{.regardless = options.merging == PlanOptions::Merging::kAlways};
-    RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(planned.graph, device, merge));
-    planned.graph = std::move(merged.graph);
-    merges = std::move(merged.decisions);
-  }
+  RG_ASSIGN_OR_RETURN(
+      Preparation preparation,
+      Preparation::Make(graph, device, options,
+                        options.max_memory_bytes == 0 && options.pairs.empty()));
+  planned.graph = std::move(preparation.prepared.graph);
   if (options.max_memory_bytes > 0) {
-    RG_RETURN_IF_ERROR(PlanBelowCeiling(device, options, planned));
+    RG_RETURN_IF_ERROR(PlanBelowCeiling(graph, device, options, preparation, planned));
+  } else if (preparation.plan) {
+    planned.plan = *std::move(preparation.plan);
   } else {
-    RG_ASSIGN_OR_RETURN(planned.plan,
-                        PlanOnce(planned.graph, device, options, 0, GroupOrder::kProgram));
+    RG_ASSIGN_OR_RETURN(planned.plan, PlanOnce(planned.graph, device, options, 0,
+                                               GroupOrder::kProgram, preparation.solved));
   }
   if (options.decisions) {
-    planned.plan.decisions.insert(planned.plan.decisions.begin(), merges.begin(), merges.end());
+    std::vector<Decision>& merges = preparation.prepared.merges;
+    planned.plan.decisions.insert(planned.plan.decisions.begin(),
+                                  std::make_move_iterator(merges.begin()),
+                                  std::make_move_iterator(merges.end()));
   }
   return planned;
 }

@@ -39,20 +39,21 @@ struct PlanOptions {
   absl::flat_hash_set<std::string> disable;  // names of kFeatures
   absl::flat_hash_set<std::string> tighten;  // names of kLimits
   bool decisions = true;                     // record why groups are as they are
-  std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
+  std::vector<PairChoice> pairs;  // ops of the prepared graph that must, or must not, share a kernel
   int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
   CompilerReport feedback;  // of kernels that an earlier plan chose: those that spill are not
                             // chosen again
-  // Matmuls become one where that is predicted to win; or wherever they can (for tests).
-  enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kNever;
+  // Matmuls become one where the whole plan wins by it; or wherever they can (for tests).
+  enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
   SearchOptions search;
   uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
 };
 
 struct Planned {
-  BackwardGraph graph;  // lowered: the plan's ids refer to it. Inputs and outputs keep their order
+  BackwardGraph graph;  // prepared: the plan's ids refer to it. Inputs and outputs keep their order
   FusionPlan plan;
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
+  std::vector<PairChoice> parted;  // ops that a ceiling keeps apart
 };
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
@@ -61,6 +62,15 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
 // The graph-to-graph part alone: composites expanded, simplified, sums collected and ordered,
 // everything that must lie in memory made storable.
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOptions& options = {});
+
+// The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
+// does not depend on the pairs, whose ids are of this graph, nor on a ceiling.
+struct Prepared {
+  BackwardGraph graph;
+  std::vector<Decision> merges;
+};
+absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
+                                 const PlanOptions& options = {});
 
 }  // namespace retrograd
 

@@ -68,6 +68,12 @@ class FlipSearch {
     return ShareAKernel(planner.Solve(), a, b);
   }
 
+  // Whether planning for the device has the same matmuls merged, and so is about the same ops.
+  bool MergesTheSame(const DeviceSpec& device) const {
+    const absl::StatusOr<Prepared> prepared = Prepare(q_.original, device, q_.options);
+    return prepared.ok() && prepared->graph == q_.lowered;
+  }
+
   // All numbers at one factor before any at the next.
   absl::Status TryDevice() {
     if (!q_.can_meet) return absl::OkStatus();
@@ -96,6 +102,7 @@ class FlipSearch {
     const absl::StatusOr<DeviceSpec> device = ParseDeviceSpec(*text, "device");
     if (!device.ok()) return;  // no device has such a number
     if (Together(q_.lowered, *device, q_.a, q_.b) != std::optional<bool>(!q_.together)) return;
+    if (!MergesTheSame(*device)) return;
     found_.flips.push_back({.name = number.name,
                             .change = absl::StrCat(number.name, " were ", PrintNumber(changed.value),
                                                    " (now ", PrintNumber(number.value), ")"),
@@ -109,13 +116,13 @@ class FlipSearch {
   // Whether the plan of another graph decides otherwise about the ops that stand for these two.
   absl::StatusOr<bool> TryGraph(const absl::StatusOr<BackwardGraph>& changed, Flip flip) {
     if (!changed.ok()) return false;
-    const absl::StatusOr<BackwardGraph> lowered = Lower(*changed, q_.options);
-    if (!lowered.ok()) return false;
-    const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, *lowered);
-    const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, *lowered);
-    if (!a.has_value() || !b.has_value() || *a == *b) return false;
     RG_ASSIGN_OR_RETURN(const DeviceSpec device, ParseDeviceSpec(q_.device_text, "device"));
-    if (Together(*lowered, device, *a, *b) != std::optional<bool>(!q_.together)) return false;
+    const absl::StatusOr<Prepared> prepared = Prepare(*changed, device, q_.options);
+    if (!prepared.ok()) return false;
+    const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, prepared->graph);
+    const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, prepared->graph);
+    if (!a.has_value() || !b.has_value() || *a == *b) return false;
+    if (Together(prepared->graph, device, *a, *b) != std::optional<bool>(!q_.together)) return false;
     flip.a = *a;
     flip.b = *b;
     found_.flips.push_back(std::move(flip));

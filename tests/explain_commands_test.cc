@@ -352,6 +352,7 @@ TEST_CASE("why fits a screen, and as JSON holds both sides with every term") {
   int asked = 0;
   for (const Decision& d : graph.planned.plan.decisions) {
     if (d.b.empty() || asked == 6) continue;
+    if (graph.planned.graph.pattern(d.a.back()) == Pattern::kContraction) continue;
     ++asked;
     Progress progress;
     const std::string a = absl::StrCat(Index(d.a.back())), b = absl::StrCat("%", Index(d.b.back()));
@@ -380,6 +381,41 @@ TEST_CASE("why fits a screen, and as JSON holds both sides with every term") {
   CHECK(asked > 0);
   CHECK_THAT(WhyText("3", "3"), ContainsSubstring("the same op"));
   CHECK_THAT(WhyText("0", "1"), ContainsSubstring("can never share a kernel"));
+}
+
+TEST_CASE("the plan and why tell which matmuls are one, what it wins, and why others are not") {
+  const PlannedGraph graph = PlanOf({.graph = "golf_tiny"});
+  const auto memory = PeakMemoryOf(graph);
+  REQUIRE(memory.ok());
+  const std::string text = ExplainAsText(graph, *memory, "golf_tiny");
+  CHECK_THAT(text, ContainsSubstring("Merged matmuls:"));
+  CHECK_THAT(text, ContainsSubstring("the whole plan takes"));
+  CHECK(std::count(text.begin(), text.end(), '\n') <= 60);
+  const auto whatif = [&](const Decision& d, NodeId b) {
+    Progress progress;
+    const auto answer = AnswerWhy({.graph = "golf_tiny"}, absl::StrCat(Index(d.a[0])),
+                                  absl::StrCat(Index(b)), false, &progress);
+    INFO(answer.status());
+    REQUIRE(answer.ok());
+    REQUIRE(answer->merge.has_value());
+    CHECK(answer->merge->reason == d.reason);
+    const auto json = nlohmann::json::parse(WhyAsJson(*answer, "golf_tiny"));
+    CHECK(json["one_matmul"]["reason"] == d.reason);
+  };
+  int one = 0, apart = 0;
+  for (const Decision& d : graph.planned.plan.decisions) {
+    if (graph.planned.graph.pattern(d.a[0]) != Pattern::kContraction) continue;
+    if (!d.together && apart++ == 0) whatif(d, d.b[0]);
+    if (!d.together || one++ > 0) continue;
+    for (const Use& use : graph.planned.graph.uses(d.a[0])) {
+      if (graph.planned.graph.op(use.user) == Op::slice) {
+        whatif(d, use.user);
+        break;
+      }
+    }
+  }
+  CHECK(one > 0);
+  CHECK(apart > 0);
 }
 
 TEST_CASE("whatif shows what a choice changes, and an impossible one is an error with its limit") {

@@ -2,7 +2,9 @@
 // planner that fuses whatever it can fails, and so does one that never fuses. What is right follows
 // from arithmetic on bytes, registers and launches that stands at each case; docs/fusion-cases.md
 // tells the cases. Sizes are real ones; nothing is executed.
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build.h"
@@ -368,6 +370,47 @@ TEST_CASE("branches that read one tensor are made by one kernel when memory is f
   CHECK(free.groups().size() == 7);  // six matmuls
 }
 
+TEST_CASE("under a ceiling branches that read one tensor are made in turns, a few more at a time if it is higher") {
+  const BackwardGraph graph = ScaledBranches({65536, 1024}, 6, BranchesRead::kOneTensor);
+  const CasePlan free(graph);
+  const int64_t t = Matrix({65536, 1024});
+  size_t kernels = free.groups().size();
+  int64_t price_ps = free.summary().price_ps;
+  // Six at once; then three, two and one of them may be alive, beside the small gradients that are
+  // there by then.
+  for (const int64_t fewer : {3, 4, 5}) {
+    const int64_t ceiling = free.summary().peak_bytes - fewer * t + (1 << 20);
+    INFO(fewer << " fewer");
+    const auto low = PlanFusion(graph, H200(), Ceiling(ceiling));
+    REQUIRE(low.status().ToString() == "OK");
+    CHECK(low->plan.Verify(low->graph).ToString() == "OK");
+    CHECK(low->plan.summary.peak_bytes <= ceiling);
+    CHECK(low->plan.groups.size() > kernels);
+    CHECK(low->plan.summary.price_ps > price_ps);
+    CHECK(PlanFusion(graph, H200(), Ceiling(ceiling))->plan == low->plan);
+    CHECK_FALSE(low->parted.empty());
+    kernels = low->plan.groups.size();
+    price_ps = low->plan.summary.price_ps;
+  }
+}
+
+TEST_CASE("a plan that a ceiling parted says so for each pair") {
+  const BackwardGraph graph = ScaledBranches({65536, 1024}, 6, BranchesRead::kOneTensor);
+  PlanOptions options = Ceiling(CasePlan(graph).summary().peak_bytes - 4 * Matrix({65536, 1024}));
+  options.decisions = true;
+  const auto low = PlanFusion(graph, H200(), options);
+  REQUIRE(low.status().ToString() == "OK");
+  for (const PairChoice& pair : low->parted) {
+    CHECK(low->plan.group_of[Index(pair.a)] != low->plan.group_of[Index(pair.b)]);
+    const auto says = [&](const Decision& d) {
+      return d.limit == "memory" && !d.together && d.a == std::vector{pair.a} &&
+             d.b == std::vector{pair.b};
+    };
+    const auto& decisions = low->plan.decisions;
+    CHECK(std::any_of(decisions.begin(), decisions.end(), says));
+  }
+}
+
 // --- every case ----------------------------------------------------------------------------------
 
 TEST_CASE("the plans of all cases verify and spill nowhere on every device") {
@@ -404,15 +447,6 @@ TEST_CASE("no choice about pairs is cheaper than the free plan: costly partial s
   device.cache_bytes_per_s /= 10;
   const BackwardGraph graph = RmsNormBackward({256, 4096});
   CHECK(CostOfForcing(graph, "dx", "dw", false, device).value_or(1) >= 1);
-}
-
-// --- known to be planned wrong: each fails today, and says so once it does not -------------------
-
-TEST_CASE("under a ceiling branches that read one tensor are made one by one", "[!shouldfail]") {
-  const BackwardGraph graph = ScaledBranches({65536, 1024}, 6, BranchesRead::kOneTensor);
-  const int64_t peak = CasePlan(graph).summary().peak_bytes;
-  const auto low = PlanFusion(graph, H200(), Ceiling(peak - 4 * Matrix({65536, 1024})));
-  CHECK(low.status().ToString() == "OK");
 }
 
 }  // namespace

@@ -284,6 +284,27 @@ TEST_CASE("matmuls that wait for each other are not merged") {
   CheckEqual(graph, merged->graph, 1e-12);
 }
 
+TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input first") {
+  for (const char* name : {"resnet:blocks1=1,blocks2=1,blocks3=1,blocks4=1,batch=2,image=32,width=4,classes=5,dtype=fp32",
+                           "golf_tiny", "llama_tiny", "bert_tiny", "vit:layers=1,batch=2"}) {
+    INFO(name);
+    const auto graph = BuildModel(name);
+    REQUIRE(graph.ok());
+    const auto lowered = Lower(*graph);
+    REQUIRE(lowered.ok());
+    const auto merged = MergeMatMuls(*lowered, H200(), {.regardless = true});
+    REQUIRE(merged.ok());
+    const auto names = [](const BackwardGraph& g) {
+      std::vector<std::string> names;
+      for (NodeId id : InputNodes(g)) names.push_back(g.node(id).input->name);
+      for (const GraphOutput& out : g.outputs()) names.push_back(out.name);
+      return names;
+    };
+    CHECK(names(merged->graph) == names(*lowered));
+    CHECK(names(merged->graph) == names(*graph));
+  }
+}
+
 TEST_CASE("merging is chosen where matmuls are small for the chip and refused where they fill it") {
   const DeviceSpec device = H200();
   Layer bert{.batch = 8, .tokens = 512, .width = 768, .head_dim = 64, .heads = {12, 12, 12},

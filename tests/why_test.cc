@@ -157,8 +157,8 @@ bool TogetherUnder(const Asked& asked, const Flip& flip) {
     text = *std::move(changed);
   }
   const DeviceSpec device = *ParseDeviceSpec(text, "flipped");
-  const BackwardGraph lowered = *Lower(graph, asked.options);
-  const auto why = ExplainWhy(lowered, device, asked.options, flip.a, flip.b);
+  const Prepared prepared = *Prepare(graph, device, asked.options);
+  const auto why = ExplainWhy(prepared.graph, device, asked.options, flip.a, flip.b);
   INFO(why.status());
   REQUIRE(why.ok());
   return why->together;

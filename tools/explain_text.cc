@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kLines = 60;
 constexpr size_t kColumns = 120;
 constexpr size_t kMostKernels = 13;   // two lines each
+constexpr size_t kMostMerged = 3;     // up to three lines each
 constexpr size_t kMostRefusals = 12;  // two or three lines each
 
 // Origins come from files: nothing but printing ASCII reaches the terminal.
@@ -71,16 +72,26 @@ void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string
   }
 }
 
-// The text in lines of at most kColumns, broken at spaces, at most two of them.
+// The text in lines of at most kColumns, broken at spaces, at most three of them.
 void AddWrapped(absl::string_view indent, absl::string_view text, std::vector<std::string>* lines) {
   const size_t room = kColumns - indent.size();
-  if (text.size() > room) {
+  for (int line = 1; line < 3 && text.size() > room; ++line) {
     const size_t space = text.rfind(' ', room);
     const size_t cut = space == absl::string_view::npos ? room : space;
     lines->push_back(absl::StrCat(indent, text.substr(0, cut)));
     text.remove_prefix(std::min(cut + 1, text.size()));
   }
   lines->push_back(absl::StrCat(indent, text));
+}
+
+void ListMerged(const PlannedGraph& graph, std::vector<std::string>* lines) {
+  const std::vector<MergedMatMul> merged =
+      MergedMatMulsOf(graph.planned.graph, graph.planned.plan);
+  if (!merged.empty()) lines->push_back("Merged matmuls:");
+  for (size_t i = 0; i < merged.size() && i < kMostMerged; ++i) {
+    const Decision& d = *merged[i].decision;
+    AddWrapped("  ", absl::StrCat(merged[i].times, "x, as %", Index(d.a[0]), ": ", d.reason), lines);
+  }
 }
 
 void ListRefusals(const PlannedGraph& graph, size_t most_lines, std::vector<std::string>* lines) {
@@ -107,6 +118,7 @@ std::string ExplainAsText(const PlannedGraph& graph, const PeakMemory& memory,
   std::vector<std::string> lines;
   Summarise(graph, memory, name, &lines);
   ListKernels(graph, kMostKernels, &lines);
+  ListMerged(graph, &lines);
   ListRefusals(graph, kLines, &lines);
   std::string text;
   for (const std::string& line : lines) absl::StrAppend(&text, Fit(line), "\n");

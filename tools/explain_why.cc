@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "fusion/kernel/build.h"
 #include "graph/status.h"
 #include "tools/explanation.h"
 #include "tools/op_names.h"
@@ -162,6 +163,24 @@ std::string Heading(const PlanArguments& changed, const std::vector<NamedChoice>
   return text;
 }
 
+// What was decided about making the two one matmul; they may be the matmuls or parts of its result.
+std::optional<Decision> MergeOf(const BackwardGraph& graph, const std::vector<Decision>& decisions,
+                                NodeId a, NodeId b) {
+  const NodeId one = BehindViews(graph, {a, 0}).node, other = BehindViews(graph, {b, 0}).node;
+  for (const Decision& d : decisions) {
+    std::vector<NodeId> matmuls = d.a;
+    matmuls.insert(matmuls.end(), d.b.begin(), d.b.end());
+    const bool about_matmuls = std::all_of(matmuls.begin(), matmuls.end(), [&](NodeId id) {
+      return graph.pattern(id) == Pattern::kContraction;
+    });
+    const auto about = [&](NodeId id) {
+      return std::find(matmuls.begin(), matmuls.end(), id) != matmuls.end();
+    };
+    if (about_matmuls && about(one) && about(other)) return d;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string_view a,
@@ -171,15 +190,23 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
   const PlanOptions& options = answer.opened.options;
   progress->Step(absl::StrCat("planning ", arguments.graph, " for ", answer.opened.spec.name));
   int64_t memory_ps_per_mib = 0;
+  std::vector<Decision> merges;
   if (options.max_memory_bytes > 0) {
-    RG_ASSIGN_OR_RETURN(const Planned planned,
+    RG_ASSIGN_OR_RETURN(Planned planned,
                         PlanFusion(answer.opened.original, answer.opened.spec, options));
     memory_ps_per_mib = planned.memory_ps_per_mib;
+    answer.lowered = std::move(planned.graph);
+    merges = std::move(planned.plan.decisions);
+  } else {
+    RG_ASSIGN_OR_RETURN(Prepared prepared,
+                        Prepare(answer.opened.original, answer.opened.spec, options));
+    answer.lowered = std::move(prepared.graph);
+    merges = std::move(prepared.merges);
   }
-  RG_ASSIGN_OR_RETURN(answer.lowered, Lower(answer.opened.original, options));
   RG_ASSIGN_OR_RETURN(const auto pair, FindPair(answer.lowered, a, b));
   RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, options, pair.first,
                                              pair.second, memory_ps_per_mib));
+  answer.merge = MergeOf(answer.lowered, merges, pair.first, pair.second);
   if (!look_for_flips) return answer;
   progress->Step("looking for what would flip it");
   const FlipQuestion question{.original = answer.opened.original,
@@ -201,6 +228,7 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
   lines.push_back(absl::StrCat(graph_name, " on ", answer.opened.spec.name, ":"));
   lines.push_back(absl::StrCat("  ", DescribeOp(answer.lowered, why.a)));
   lines.push_back(absl::StrCat("  ", DescribeOp(answer.lowered, why.b)));
+  if (answer.merge.has_value()) AddWrapped("", answer.merge->reason, &lines);
   if (!why.never.empty()) {
     AddWrapped("", absl::StrCat("They can never share a kernel: ", why.never), &lines);
   } else {
@@ -228,10 +256,11 @@ absl::StatusOr<std::string> AnswerWhatIf(const PlanArguments& given, const PlanA
   RG_ASSIGN_OR_RETURN(const PlannedGraph before, OpenAndPlan(given, progress));
   RG_ASSIGN_OR_RETURN(OpenedGraph opened, Open(changed, progress));
   if (!choices.empty()) {
-    RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(opened.original, opened.options));
+    RG_ASSIGN_OR_RETURN(const Prepared prepared,
+                        Prepare(opened.original, opened.spec, opened.options));
     for (const NamedChoice& choice : choices) {
       RG_ASSIGN_OR_RETURN(opened.options.pairs.emplace_back(),
-                          ChoiceThere(before.planned.graph, lowered, choice));
+                          ChoiceThere(before.planned.graph, prepared.graph, choice));
     }
   }
   RG_ASSIGN_OR_RETURN(const PlannedGraph after, Plan(std::move(opened), changed.graph, progress));

@@ -17,7 +17,8 @@ struct WhyAnswer {
   OpenedGraph opened;
   BackwardGraph lowered;
   Why why;
-  std::optional<Flips> flips;  // if they were looked for
+  std::optional<Decision> merge;  // both are matmuls, or parts of one, that could be one call
+  std::optional<Flips> flips;     // if they were looked for
 };
 
 // `a` and `b` as FindPair takes them.

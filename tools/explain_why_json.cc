@@ -82,6 +82,13 @@ std::string WhyAsJson(const WhyAnswer& answer, absl::string_view graph_name) {
                                    {"apart_ps", term.apart_ps}});
     }
   }
+  if (const auto& merge = answer.merge; merge.has_value()) {
+    document["one_matmul"] = {{"together", merge->together},
+                              {"together_ps", merge->together_ps},
+                              {"apart_ps", merge->apart_ps},
+                              {"limit", merge->limit},
+                              {"reason", merge->reason}};
+  }
   if (answer.flips.has_value()) document["flips"] = FlipsJson(*answer.flips);
   return document.dump(1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
 }

@@ -163,6 +163,24 @@ std::vector<Refusal> Refusals(const BackwardGraph& graph, const FusionPlan& plan
   return refusals;
 }
 
+std::vector<MergedMatMul> MergedMatMulsOf(const BackwardGraph& graph, const FusionPlan& plan) {
+  std::vector<MergedMatMul> merged;
+  for (const Decision& d : plan.decisions) {
+    const bool is_merge = d.together && d.limit.empty() && d.b.empty() && d.a.size() == 1 &&
+                          graph.pattern(d.a[0]) == Pattern::kContraction;
+    if (!is_merge) continue;
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const MergedMatMul& m) {
+      return WithoutIds(m.decision->reason) == WithoutIds(d.reason);
+    });
+    if (same == merged.end()) {
+      merged.push_back({&d});
+    } else {
+      ++same->times;
+    }
+  }
+  return merged;
+}
+
 std::vector<Refusal> MostTelling(std::vector<Refusal> refusals, size_t most) {
   const auto loss = [](const Refusal& r) {
     return std::abs(r.decision->together_ps - r.decision->apart_ps) * r.times;

@@ -32,6 +32,13 @@ struct Refusal {
 };
 std::vector<Refusal> Refusals(const BackwardGraph& graph, const FusionPlan& plan);
 
+// Matmuls of the plan that stand for several of the graph, and why; equal wording told once.
+struct MergedMatMul {
+  const Decision* decision = nullptr;
+  int64_t times = 1;
+};
+std::vector<MergedMatMul> MergedMatMulsOf(const BackwardGraph& graph, const FusionPlan& plan);
+
 // Schedules, prices and impossibilities in turn, each by what the other choice would lose.
 std::vector<Refusal> MostTelling(std::vector<Refusal> refusals, size_t most);
 
