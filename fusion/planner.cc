@@ -20,6 +20,7 @@
 #include "fusion/memory_ceiling.h"
 #include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
+#include "fusion/rename_group.h"
 #include "fusion/separation.h"
 #include "graph/status.h"
 
@@ -163,6 +164,8 @@ class Planner {
     std::shared_ptr<const Solved> solved;
     int64_t times = 0;  // regions of the graph that are equal to it
     size_t first_decision = 0, num_decisions = 0;
+    const Region* region = nullptr;  // the first of them
+    std::vector<Group> groups;       // as they are there
   };
 
   bool Explains() const {
@@ -193,11 +196,17 @@ class Planner {
   absl::Status PlanRegion(int number, std::vector<Group>& groups) {
     const Region& region = ground_.regions[number];
     RG_ASSIGN_OR_RETURN(Place * place, PlaceOf(region, PairsIn(number)));
-    ++place->times;
-    for (const Solved::Part& part : place->solved->parts) {
-      RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
-      groups.push_back(std::move(group));
+    if (++place->times == 1) {
+      place->region = &region;
+      for (const Solved::Part& part : place->solved->parts) {
+        RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
+        place->groups.push_back(std::move(group));
+      }
+      groups.insert(groups.end(), place->groups.begin(), place->groups.end());
+      return absl::OkStatus();
     }
+    const Renaming renaming(g_, *place->region, region);
+    for (const Group& group : place->groups) groups.push_back(renaming.Rename(group));
     return absl::OkStatus();
   }
 

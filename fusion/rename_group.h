@@ -1,0 +1,30 @@
+// The groups of a region told again for an equal region: other layers differ in names alone.
+#ifndef RETROGRAD_FUSION_RENAME_GROUP_H_
+#define RETROGRAD_FUSION_RENAME_GROUP_H_
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/plan.h"
+#include "fusion/regions.h"
+
+namespace retrograd {
+
+// What is called what in two regions of one signature (region_signature.h): their ops and whatever
+// these read, through views.
+class Renaming {
+ public:
+  Renaming(const BackwardGraph& graph, const Region& from, const Region& to);
+
+  Group Rename(Group group) const;
+
+ private:
+  NodeId Of(NodeId id) const { return to_.at(id); }
+  ValueId Of(ValueId v) const { return {to_.at(v.node), v.result}; }
+  void Rename(KernelBody& kernel) const;
+  void Rename(MatMulCall& call) const;
+
+  absl::flat_hash_map<NodeId, NodeId> to_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_RENAME_GROUP_H_
