@@ -8,15 +8,15 @@ namespace retrograd {
 
 Renaming::Renaming(const BackwardGraph& g, const Region& from, const Region& to) {
   RG_CHECK(from.ops.size() == to.ops.size());
-  for (size_t i = 0; i < from.ops.size(); ++i) to_.emplace(from.ops[i], to.ops[i]);
+  for (size_t i = 0; i < from.ops.size(); ++i) to_[{from.ops[i], 0}] = {to.ops[i], 0};
   for (size_t i = 0; i < from.ops.size(); ++i) {
     const absl::Span<const ValueId> here = g.operands(from.ops[i]), there = g.operands(to.ops[i]);
     RG_CHECK(here.size() == there.size());
     for (size_t k = 0; k < here.size(); ++k) {
-      NodeId a = here[k].node, b = there[k].node;
-      while (to_.emplace(a, b).second && g.pattern(a) == Pattern::kView) {
-        a = g.operands(a)[0].node;
-        b = g.operands(b)[0].node;
+      ValueId a = here[k], b = there[k];
+      while (to_.emplace(a, b).second && g.pattern(a.node) == Pattern::kView) {
+        a = g.operands(a.node)[0];
+        b = g.operands(b.node)[0];
       }
     }
   }
@@ -25,7 +25,7 @@ Renaming::Renaming(const BackwardGraph& g, const Region& from, const Region& to)
 void Renaming::Rename(KernelBody& kernel) const {
   for (Buffer& b : kernel.ir.buffers) b.value = Of(b.value);
   for (Instr& i : kernel.ir.instrs) {
-    if (const auto at = to_.find(i.value.node); at != to_.end()) i.value.node = at->second;
+    if (const auto at = to_.find(i.value); at != to_.end()) i.value = at->second;
   }
 }
 

@@ -17,12 +17,13 @@ class Renaming {
   Group Rename(Group group) const;
 
  private:
-  NodeId Of(NodeId id) const { return to_.at(id); }
-  ValueId Of(ValueId v) const { return {to_.at(v.node), v.result}; }
+  NodeId Of(NodeId op) const { return to_.at({op, 0}).node; }
+  ValueId Of(ValueId v) const { return to_.at(v); }
   void Rename(KernelBody& kernel) const;
   void Rename(MatMulCall& call) const;
 
-  absl::flat_hash_map<NodeId, NodeId> to_;
+  // By value: two regions may read different results of one library call.
+  absl::flat_hash_map<ValueId, ValueId> to_;
 };
 
 }  // namespace retrograd
