@@ -8,13 +8,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "graph/data_folder.h"
 
 namespace retrograd {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::string_view kFolder = RETROGRAD_SOURCE_DIR "/models/graphs";
 constexpr absl::string_view kGraphSuffix = ".bwd.pb";
 constexpr absl::string_view kBundleSuffix = ".safetensors";
 
@@ -66,7 +66,7 @@ std::string BundleBeside(absl::string_view graph_path) {
 std::vector<Model> CapturedGraphs() {
   std::vector<Model> models;
   std::error_code error;
-  for (fs::directory_iterator it(std::string(kFolder), error), end; !error && it != end;
+  for (fs::directory_iterator it(DataFolder("models/graphs"), error), end; !error && it != end;
        it.increment(error)) {
     const std::string file = it->path().filename().string();
     if (!absl::EndsWith(file, kGraphSuffix)) continue;

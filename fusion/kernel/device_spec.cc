@@ -13,12 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fusion/kernel/device_spec.pb.h"
+#include "graph/data_folder.h"
 #include "graph/status.h"
 
 namespace retrograd {
 namespace {
 
-constexpr char kFolder[] = RETROGRAD_SOURCE_DIR "/fusion/devices";
+constexpr char kFolder[] = "fusion/devices";
 
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
@@ -272,7 +273,7 @@ absl::StatusOr<std::string> ReadDeviceSpec(absl::string_view name_or_path) {
   const bool is_path = absl::StrContains(name_or_path, "/") ||
                        absl::EndsWith(name_or_path, ".textproto");
   const std::string path = is_path ? std::string(name_or_path)
-                                   : absl::StrCat(kFolder, "/", name_or_path, ".textproto");
+                                   : absl::StrCat(DataFolder(kFolder), "/", name_or_path, ".textproto");
   std::error_code ec;
   if (!fs::is_regular_file(path, ec)) {
     return absl::NotFoundError(absl::StrCat(
@@ -297,7 +298,7 @@ absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path) {
 std::vector<std::string> DeviceSpecNames() {
   std::vector<std::string> names;
   std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder, ec)) {
+  for (const auto& entry : std::filesystem::directory_iterator(DataFolder(kFolder), ec)) {
     if (entry.path().extension() == ".textproto") names.push_back(entry.path().stem());
   }
   std::sort(names.begin(), names.end());
