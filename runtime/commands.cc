@@ -1,6 +1,7 @@
 #include "runtime/commands.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "absl/strings/str_format.h"
@@ -54,12 +55,15 @@ class Builder {
     for (const Step& step : c_.schedule.steps) {
       for (uint32_t wait : step.waits) waited_for[wait] = true;
     }
+    ForkStreams();
     for (uint32_t s : DrawOrder(c_.schedule, order_seed)) {
       const Step& step = c_.schedule.steps[s];
+      group_ = step.group;
       for (uint32_t wait : step.waits) Add(Command::kWait, step.stream, wait);
       RG_RETURN_IF_ERROR(AddGroup(step));
       if (waited_for[s]) Add(Command::kRecord, step.stream, s);
     }
+    group_ = kNoGroup;
     JoinStreams();
     for (const OutputCopy& copy : c_.memory.copies) RG_RETURN_IF_ERROR(AddCopy(copy));
     return std::move(list_);
@@ -67,10 +71,17 @@ class Builder {
 
  private:
   void Add(Command::Kind kind, int stream, size_t number) {
-    list_.commands.push_back({kind, stream, static_cast<uint32_t>(number)});
+    list_.commands.push_back({kind, stream, static_cast<uint32_t>(number), group_});
   }
 
-  // Stream 0 is the one that the caller waits for: in the end it waits for all others.
+  // Stream 0 is the caller's: all others start after what it was given before, and in the end it
+  // waits for them. The events of both stand behind those of the steps.
+  void ForkStreams() {
+    const size_t events = c_.schedule.steps.size();
+    list_.events = static_cast<int>(events) + c_.schedule.streams;
+    if (c_.schedule.streams > 1) Add(Command::kRecord, 0, events);
+    for (int stream = 1; stream < c_.schedule.streams; ++stream) Add(Command::kWait, stream, events);
+  }
   void JoinStreams() {
     const size_t events = c_.schedule.steps.size();
     for (int stream = 1; stream < c_.schedule.streams; ++stream) {
@@ -89,7 +100,11 @@ class Builder {
       RG_ASSIGN_OR_RETURN(const uint32_t b, Slot(matmul->b.value));
       RG_ASSIGN_OR_RETURN(const uint32_t d, Slot(matmul->d.value));
       Add(Command::kMatMul, step.stream, list_.matmuls.size());
-      list_.matmuls.push_back({matmul, a, b, d});
+      const MatMulFacts facts = {.allow_tf32 = c_.graph.numerics().allow_tf32,
+                                 .a_alignment = KnownAlignment(a),
+                                 .b_alignment = KnownAlignment(b),
+                                 .d_alignment = KnownAlignment(d)};
+      list_.matmuls.push_back({matmul, facts, a, b, d});
       return absl::OkStatus();
     }
     if (std::holds_alternative<PlacedJoin>(group.body)) return absl::OkStatus();  // nothing runs
@@ -201,6 +216,17 @@ class Builder {
     return absl::OkStatus();
   }
 
+  // What divides the address of a stored value. A promise about an input's is made a demand.
+  int64_t KnownAlignment(uint32_t slot) {
+    const Placement& p = c_.memory.placements[slot];
+    if (p.place == Placement::kArena) return std::gcd(p.offset, kArenaAlignment);
+    const Node& node = c_.graph.node(p.value.node);
+    const int64_t promised = node.input && p.place == Placement::kInput ? node.input->alignment : 0;
+    const int64_t known = std::max(promised, SizeBytes(c_.graph.type(p.value).dtype));
+    list_.alignment[slot] = std::max(list_.alignment[slot], known);
+    return known;
+  }
+
   absl::StatusOr<uint32_t> Slot(ValueId value) const {
     const Placement* placement = c_.memory.Find(value);
     if (placement == nullptr) {
@@ -213,6 +239,7 @@ class Builder {
   const CompiledPlan& c_;
   std::vector<const Workspace*> workspace_;  // by group
   CommandList list_;
+  GroupId group_ = kNoGroup;  // whose commands are being added
 };
 
 }  // namespace

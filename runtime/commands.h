@@ -16,6 +16,7 @@ namespace retrograd {
 // workspace.
 struct MatMulCommand {
   const MatMulCall* call = nullptr;
+  MatMulFacts facts;
   uint32_t a = 0, b = 0, d = 0;  // slots
 };
 struct AttentionCommand {
@@ -38,6 +39,7 @@ struct Command {
   Kind kind = kLaunch;
   int stream = 0;
   uint32_t number = 0;  // kWait, kRecord: the event; else place in the list of its kind
+  GroupId group = kNoGroup;  // whose work it is, if it is a group's
 };
 
 struct CommandList {
@@ -47,6 +49,7 @@ struct CommandList {
   std::vector<AttentionCommand> attentions;
   std::vector<CopyCommand> copies;
   uint32_t slots = 0;
+  int events = 0;
   std::vector<int64_t> alignment;  // by slot: what its address must be a multiple of, in bytes
 };
 

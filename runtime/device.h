@@ -1,14 +1,16 @@
 // Device: what a program needs of a machine that runs kernels and library calls. Work is issued to
-// streams, numbered from 0; work of one stream runs in order. No call of the lower half allocates
-// device memory or waits, so that a program can be issued while the device works.
+// streams, numbered from 0; work of one stream runs in order. No work on a stream allocates or waits,
+// so that a program can be issued while the device works. Not for several threads at once.
 #ifndef RETROGRAD_RUNTIME_DEVICE_H_
 #define RETROGRAD_RUNTIME_DEVICE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -53,11 +55,32 @@ struct AttentionPointers {
   absl::Span<void* const> results;
 };
 
+// What a device may count on beyond what the call says.
+struct MatMulFacts {
+  bool allow_tf32 = false;                  // fp32 operands may be rounded to TF32
+  int64_t a_alignment = 1, b_alignment = 1;  // bytes known to divide the address of the stored value
+  int64_t d_alignment = 1;
+};
+
 // Kernels of one translation unit, loaded, with their launches.
 class LoadedKernels {
  public:
   virtual ~LoadedKernels() = default;
 };
+
+// A library call, ready to run: what could be decided has been.
+class LoadedCall {
+ public:
+  explicit LoadedCall(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
+  virtual ~LoadedCall() = default;
+  int64_t scratch_bytes() const { return scratch_bytes_; }  // memory that it wants while it runs
+
+ private:
+  int64_t scratch_bytes_;
+};
+
+// The device's own time of each repetition of some work, in microseconds.
+using TimeSamples = std::vector<double>;
 
 class Device {
  public:
@@ -71,19 +94,30 @@ class Device {
   virtual absl::Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
 
+  // Makes streams 0 to streams - 1 and events 0 to events - 1; those that exist stay.
+  virtual absl::Status Reserve(int streams, int events) = 0;
   // Compiles the source and prepares the launches, which Launch then names by number.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
       absl::string_view source, absl::Span<const Launch> launches) = 0;
-  // Scratch memory that a call wants, or why the device cannot make it.
-  virtual absl::StatusOr<int64_t> ScratchBytes(const MatMulCall& call) const = 0;
-  virtual absl::StatusOr<int64_t> ScratchBytes(const AttentionCall& call) const = 0;
+  // Prepares a library call, or says why the device cannot make it.
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
+                                                           const MatMulFacts& facts) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
+      const AttentionCall& call, absl::Span<const DType> operand_dtypes) = 0;
 
-  // Work on a stream. `table` holds the addresses by slot.
-  virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch,
-                              absl::Span<void* const> table) = 0;
-  virtual absl::Status MatMul(int stream, const MatMulCall& call, const MatMulPointers& pointers,
+  // Stream 0 is the caller's from now on: a CUstream of the device's own context, where a CUstream
+  // may be null; without a value it is one of the device's.
+  virtual absl::Status UseStream(std::optional<void*> native) = 0;
+
+  // Work on a stream.
+  // `table` holds, by slot, the addresses that the next launches of these kernels take. It stays
+  // where it is, unchanged, until the next Bind.
+  virtual absl::Status Bind(int stream, LoadedKernels& kernels,
+                            absl::Span<void* const> table) = 0;
+  virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
+  virtual absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
                               void* scratch) = 0;
-  virtual absl::Status AttentionBackward(int stream, const AttentionCall& call,
+  virtual absl::Status AttentionBackward(int stream, LoadedCall& call,
                                          const AttentionPointers& pointers, void* scratch) = 0;
   // Copies a tensor of at most kMaxRank dims; strides in elements.
   virtual absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
@@ -94,6 +128,12 @@ class Device {
   virtual absl::Status Wait(int stream, int event) = 0;
   // Returns when everything issued has finished.
   virtual absl::Status Synchronize() = 0;
+
+  // Issues the work, which starts and ends on stream 0, so often, and waits. The device is kept
+  // busy while each repetition is issued, so that only its own time counts; `cold` also drives
+  // what the caches hold out of them before each.
+  virtual absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                           bool cold) = 0;
 };
 
 }  // namespace retrograd

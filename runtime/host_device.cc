@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -30,7 +31,27 @@ class HostKernels : public LoadedKernels {
  public:
   std::shared_ptr<HostModule> module;
   std::vector<PreparedLaunch> launches;
+  absl::Span<void* const> table;  // the caller's
 };
+
+struct HostMatMulCall : LoadedCall {
+  HostMatMulCall(const MatMulCall& call, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), call(call) {}
+  MatMulCall call;
+};
+
+struct HostAttentionCall : LoadedCall {
+  HostAttentionCall(const AttentionCall& call, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), call(call) {}
+  AttentionCall call;
+};
+
+// Of the calling thread.
+double ProcessorSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 HostContents ToHost(Contents contents) {
   switch (contents) {
@@ -107,32 +128,46 @@ class HostDevice : public Device {
     return loaded;
   }
 
-  absl::StatusOr<int64_t> ScratchBytes(const MatMulCall& call) const override {
-    return HostMatMulScratchBytes(call);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
+                                                   const MatMulFacts&) override {
+    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostMatMulScratchBytes(call));
+    return std::make_unique<HostMatMulCall>(call, scratch_bytes);
   }
-  absl::StatusOr<int64_t> ScratchBytes(const AttentionCall& call) const override {
-    return HostAttentionScratchBytes(call);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
+      const AttentionCall& call, absl::Span<const DType>) override {
+    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(call));
+    return std::make_unique<HostAttentionCall>(call, scratch_bytes);
   }
 
-  absl::Status Launch(int, LoadedKernels& kernels, size_t launch,
-                      absl::Span<void* const> table) override {
-    PreparedLaunch& prepared = static_cast<HostKernels&>(kernels).launches[launch];
+  absl::Status Reserve(int, int) override { return absl::OkStatus(); }
+  absl::Status UseStream(std::optional<void*>) override { return absl::OkStatus(); }
+
+  absl::Status Bind(int, LoadedKernels& kernels, absl::Span<void* const> table) override {
+    static_cast<HostKernels&>(kernels).table = table;
+    return absl::OkStatus();
+  }
+
+  absl::Status Launch(int, LoadedKernels& kernels, size_t launch) override {
+    auto& loaded = static_cast<HostKernels&>(kernels);
+    PreparedLaunch& prepared = loaded.launches[launch];
     for (size_t i = 0; i < prepared.args.size(); ++i) {
-      prepared.args[i].data = table[prepared.slots[i]];
+      prepared.args[i].data = loaded.table[prepared.slots[i]];
     }
     return launcher_.Run(prepared.kernel, prepared.blocks, prepared.threads, prepared.args,
                          {.seed = options_.seed});
   }
 
-  absl::Status MatMul(int, const MatMulCall& call, const MatMulPointers& pointers,
+  absl::Status MatMul(int, LoadedCall& loaded, const MatMulPointers& pointers,
                       void* scratch) override {
+    const MatMulCall& call = static_cast<HostMatMulCall&>(loaded).call;
     HostMatMul(call, pointers, scratch);
     if (options_.compile.check) launcher_.MarkDefined(pointers.d, MatMulResultBytes(call));
     return absl::OkStatus();
   }
 
-  absl::Status AttentionBackward(int, const AttentionCall& call, const AttentionPointers& pointers,
+  absl::Status AttentionBackward(int, LoadedCall& loaded, const AttentionPointers& pointers,
                                  void* scratch) override {
+    const AttentionCall& call = static_cast<HostAttentionCall&>(loaded).call;
     HostAttentionBackward(call, pointers, scratch);
     if (!options_.compile.check) return absl::OkStatus();
     for (size_t i = 0; i < call.results.size(); ++i) {
@@ -171,6 +206,18 @@ class HostDevice : public Device {
   absl::Status Record(int, int) override { return absl::OkStatus(); }
   absl::Status Wait(int, int) override { return absl::OkStatus(); }
   absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  // Processor time; the caches stay as they are.
+  absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                   bool) override {
+    TimeSamples samples;
+    for (int i = 0; i < repetitions; ++i) {
+      const double start = ProcessorSeconds();
+      RG_RETURN_IF_ERROR(work());
+      samples.push_back(1e6 * (ProcessorSeconds() - start));
+    }
+    return samples;
+  }
 
  private:
   const HostDeviceOptions options_;

@@ -16,73 +16,14 @@
 #include "codegen/host_abi.h"
 #include "graph/status.h"
 #include "runtime/host_compiler.h"
+#include "runtime/kernel_texts.h"
 #include "runtime/module_cache.h"
 
 namespace retrograd {
 namespace {
 
-constexpr absl::string_view kKernelStart = "RG_KERNEL(";
-// Functions that a merged launch runs stand before it.
-constexpr absl::string_view kMemberStart = "RG_MEMBER(";
 // A second compiler starts to pay at about this many kernels.
 constexpr size_t kKernelsAFile = 8;
-
-struct KernelText {
-  std::string name;
-  absl::string_view members;  // from its first RG_MEMBER line to its RG_KERNEL line
-  absl::string_view text;     // from there to the next kernel
-};
-
-struct SplitSource {
-  absl::string_view prelude;
-  std::vector<KernelText> kernels;
-};
-
-bool IsIdentifier(absl::string_view name) {
-  if (name.empty() || absl::ascii_isdigit(name[0])) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
-}
-
-absl::StatusOr<SplitSource> Split(absl::string_view source) {
-  SplitSource split;
-  struct Start {
-    size_t members, kernel;
-  };
-  std::vector<Start> starts;
-  constexpr size_t kNone = absl::string_view::npos;
-  size_t members = kNone;  // those of the kernel that comes next
-  for (size_t at = 0; at < source.size();) {
-    if (absl::StartsWith(source.substr(at), kMemberStart)) members = std::min(members, at);
-    if (absl::StartsWith(source.substr(at), kKernelStart)) {
-      starts.push_back({std::min(members, at), at});
-      members = kNone;
-    }
-    const size_t end = source.find('\n', at);
-    at = end == kNone ? source.size() : end + 1;
-  }
-  split.prelude = source.substr(0, starts.empty() ? source.size() : starts[0].members);
-  for (size_t i = 0; i < starts.size(); ++i) {
-    const auto [first, kernel] = starts[i];
-    const size_t end = i + 1 < starts.size() ? starts[i + 1].members : source.size();
-    const absl::string_view text = source.substr(kernel, end - kernel);
-    const absl::string_view rest = text.substr(kKernelStart.size());
-    std::string name(rest.substr(0, rest.find(',')));
-    if (!IsIdentifier(name)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "host source, kernel ", i, ": \"", name.substr(0, 60), "\" is not a kernel's name"));
-    }
-    split.kernels.push_back({std::move(name), source.substr(first, kernel - first), text});
-  }
-  std::vector<absl::string_view> names;
-  for (const KernelText& kernel : split.kernels) names.push_back(kernel.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("host source: two kernels are named ", *twice));
-  }
-  return split;
-}
 
 // Kernels in which threads meet need fibers; the others run as plain loops.
 std::string WithItsKind(const KernelText& kernel) {
@@ -165,7 +106,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::string_vie
     return absl::InvalidArgumentError(
         absl::StrCat("a warp of ", options.warp, " threads: the host has 32 or 64"));
   }
-  RG_ASSIGN_OR_RETURN(const SplitSource split, Split(source));
+  RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
   if (split.kernels.empty()) return std::shared_ptr<HostModule>(new HostModule);
   std::vector<std::string> names;
   for (const KernelText& kernel : split.kernels) names.push_back(kernel.name);

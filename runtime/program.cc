@@ -1,6 +1,7 @@
 #include "runtime/program.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "graph/reference.h"
@@ -15,6 +16,7 @@ struct Program::State {
   Device* device = nullptr;
   CommandList list;
   std::unique_ptr<LoadedKernels> kernels;
+  std::vector<std::unique_ptr<LoadedCall>> matmuls, attentions;  // as in list
   void* arena = nullptr;
   void* scratch = nullptr;  // scratch_stride bytes for each stream
   int64_t scratch_stride = 0;
@@ -29,24 +31,12 @@ struct Program::State {
   void* ScratchOf(int stream) const {
     return static_cast<char*>(scratch) + stream * scratch_stride;
   }
+  absl::Status LoadCalls();
   absl::Status Bind(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
   absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
 };
 
 namespace {
-
-absl::StatusOr<int64_t> LargestScratch(const CommandList& list, const Device& device) {
-  int64_t largest = 0;
-  for (const MatMulCommand& matmul : list.matmuls) {
-    RG_ASSIGN_OR_RETURN(const int64_t bytes, device.ScratchBytes(*matmul.call));
-    largest = std::max(largest, bytes);
-  }
-  for (const AttentionCommand& attention : list.attentions) {
-    RG_ASSIGN_OR_RETURN(const int64_t bytes, device.ScratchBytes(*attention.call));
-    largest = std::max(largest, bytes);
-  }
-  return (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
 
 absl::Status CheckAddress(const void* address, int64_t alignment, absl::string_view what,
                           size_t number, absl::string_view name) {
@@ -77,7 +67,8 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   state->compiled = compiled;
   state->device = device;
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
-  RG_ASSIGN_OR_RETURN(state->scratch_stride, LargestScratch(state->list, *device));
+  RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
+  RG_RETURN_IF_ERROR(state->LoadCalls());
   RG_ASSIGN_OR_RETURN(state->kernels, device->Load(compiled.source, state->list.launches));
   RG_ASSIGN_OR_RETURN(state->arena, device->Allocate(compiled.memory.arena_bytes));
   RG_ASSIGN_OR_RETURN(state->scratch,
@@ -90,6 +81,21 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   for (const Workspace& w : memory.workspaces) state->table.push_back(arena + w.offset);
   state->num_inputs = InputNodes(compiled.graph).size();
   return std::unique_ptr<Program>(new Program(std::move(state)));
+}
+
+absl::Status Program::State::LoadCalls() {
+  for (const MatMulCommand& m : list.matmuls) {
+    RG_ASSIGN_OR_RETURN(matmuls.emplace_back(), device->Load(*m.call, m.facts));
+  }
+  for (const AttentionCommand& a : list.attentions) {
+    RG_ASSIGN_OR_RETURN(attentions.emplace_back(), device->Load(*a.call, a.operand_dtypes));
+  }
+  int64_t largest = 0;
+  for (const auto* calls : {&matmuls, &attentions}) {
+    for (const auto& call : *calls) largest = std::max(largest, call->scratch_bytes());
+  }
+  scratch_stride = (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  return absl::OkStatus();
 }
 
 // Puts the caller's addresses into the table.
@@ -131,17 +137,17 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
     case Command::kWait: return device->Wait(command.stream, static_cast<int>(command.number));
     case Command::kRecord: return device->Record(command.stream, static_cast<int>(command.number));
     case Command::kLaunch:
-      return device->Launch(command.stream, *kernels, command.number, absl::MakeSpan(table));
+      return device->Launch(command.stream, *kernels, command.number);
     case Command::kMatMul: {
       const MatMulCommand& m = list.matmuls[command.number];
-      return device->MatMul(command.stream, *m.call, {table[m.a], table[m.b], table[m.d]},
+      return device->MatMul(command.stream, *matmuls[command.number], {table[m.a], table[m.b], table[m.d]},
                             ScratchOf(command.stream));
     }
     case Command::kAttention: {
       AttentionCommand& a = list.attentions[command.number];
       for (size_t i = 0; i < a.operands.size(); ++i) a.operand_data[i] = table[a.operands[i]];
       for (size_t i = 0; i < a.results.size(); ++i) a.result_data[i] = table[a.results[i]];
-      return device->AttentionBackward(command.stream, *a.call,
+      return device->AttentionBackward(command.stream, *attentions[command.number],
                                        {a.operand_data, a.operand_dtypes, a.result_data},
                                        ScratchOf(command.stream));
     }
@@ -155,12 +161,44 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
   return absl::OkStatus();
 }
 
-absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
+absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                          std::optional<void*> stream) {
   RG_RETURN_IF_ERROR(state_->Bind(inputs, outputs));
+  RG_RETURN_IF_ERROR(state_->device->UseStream(stream));
+  RG_RETURN_IF_ERROR(state_->device->Bind(0, *state_->kernels, absl::MakeSpan(state_->table)));
   for (const Command& command : state_->list.commands) {
     RG_RETURN_IF_ERROR(state_->Issue(command, outputs));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(absl::Span<const void* const> inputs,
+                                                         absl::Span<void* const> outputs,
+                                                         int repetitions, bool cold) {
+  RG_RETURN_IF_ERROR(Run(inputs, outputs));
+  RG_RETURN_IF_ERROR(state_->device->Synchronize());
+  std::vector<StepTime> times;
+  const std::vector<Command>& commands = state_->list.commands;
+  for (size_t first = 0, end = 0; first < commands.size(); first = end) {
+    end = first + 1;
+    const Command::Kind kind = commands[first].kind;
+    if (kind != Command::kLaunch && kind != Command::kMatMul && kind != Command::kAttention) continue;
+    const GroupId group = commands[first].group;
+    while (end < commands.size() && commands[end].group == group && commands[end].kind == kind) {
+      ++end;
+    }
+    const auto work = [&]() -> absl::Status {
+      for (size_t i = first; i < end; ++i) {
+        Command alone = commands[i];
+        alone.stream = 0;
+        RG_RETURN_IF_ERROR(state_->Issue(alone, outputs));
+      }
+      return absl::OkStatus();
+    };
+    RG_ASSIGN_OR_RETURN(TimeSamples samples, state_->device->Time(work, repetitions, cold));
+    times.push_back({group, std::move(samples)});
+  }
+  return times;
 }
 
 }  // namespace retrograd

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -19,6 +21,12 @@ struct ProgramOptions {
   uint64_t order_seed = 0;
 };
 
+// A group's work, run alone.
+struct StepTime {
+  GroupId group{};
+  TimeSamples microseconds;
+};
+
 class Program {
  public:
   // The device must outlive the program.
@@ -31,8 +39,16 @@ class Program {
   // inputs[i] is the first element of the graph's i-th input node, with that input's strides;
   // outputs[i] receives its i-th output with the strides that it asks for (absent: ignored).
   // Addresses are checked: not null, and aligned as the graph promises. Allocates nothing and does
-  // not wait for the device.
-  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
+  // not wait for the device. On `stream`, a stream as the device's vendor has them (null: the
+  // vendor's default stream), or on one of the device's.
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream = std::nullopt);
+
+  // Runs the program, then each group alone, so often; see Device::Time. Waits for the device.
+  // Accumulating steps add again and again: the outputs are worth nothing afterwards.
+  absl::StatusOr<std::vector<StepTime>> TimeSteps(absl::Span<const void* const> inputs,
+                                                  absl::Span<void* const> outputs,
+                                                  int repetitions, bool cold);
 
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena

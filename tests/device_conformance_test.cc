@@ -112,11 +112,11 @@ void CheckMatMul(Device* device, const MatMulCall& call, int64_t a_size, int64_t
   const DeviceTensor b(device, call.in_dtype, RandomValues(2, b_size));
   const DeviceTensor d(device, call.out_dtype, RandomValues(3, d_size));
   const std::vector<double> av = a.Read(), bv = b.Read(), before = d.Read();
-  auto bytes = device->ScratchBytes(call);
-  INFO(bytes.status());
-  REQUIRE(bytes.ok());
-  Scratch scratch(device, *bytes);
-  REQUIRE(device->MatMul(0, call, {a.data(), b.data(), d.data()}, scratch.data).ok());
+  auto loaded = device->Load(call, {});
+  INFO(loaded.status());
+  REQUIRE(loaded.ok());
+  Scratch scratch(device, (*loaded)->scratch_bytes());
+  REQUIRE(device->MatMul(0, **loaded, {a.data(), b.data(), d.data()}, scratch.data).ok());
   const std::vector<double> after = d.Read();
 
   std::vector<double> expected = before;
@@ -206,18 +206,16 @@ TEST_CASE("a matmul takes batches, broadcast operands, extents of 1 and 0, and a
 
 TEST_CASE("a matmul of integers or beyond BLAS's range is refused before it runs") {
   auto device = TestDevice();
-  CHECK_THAT(
-      std::string(
-          device
-              ->ScratchBytes(MatMulCall{
-                  .m = 1, .n = 1, .k = 1, .in_dtype = DType::kInt32, .out_dtype = DType::kInt32})
-              .status()
-              .message()),
-      ContainsSubstring("floating"));
-  CHECK_THAT(std::string(device->ScratchBytes(MatMulCall{.m = int64_t{1} << 32, .n = 1, .k = 1})
-                             .status()
-                             .message()),
-             ContainsSubstring("4294967296"));
+  const auto refusal = [&](const MatMulCall& call) {
+    return std::string(device->Load(call, MatMulFacts{}).status().message());
+  };
+  CHECK_THAT(refusal({.m = 1,
+                      .n = 1,
+                      .k = 1,
+                      .in_dtype = DType::kInt32,
+                      .out_dtype = DType::kInt32}),
+             ContainsSubstring("floating"));
+  CHECK_THAT(refusal({.m = int64_t{1} << 32, .n = 1, .k = 1}), ContainsSubstring("4294967296"));
 }
 
 // An attention node's operands in row-major storage, or [B,T,H,D] storage seen as [B,H,T,D].
@@ -346,10 +344,10 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
         device.get(), dtype, std::vector<double>(static_cast<size_t>(Elements(shape)), 7.0)));
     results.push_back(tensors.back()->data());
   }
-  auto bytes = device->ScratchBytes(call);
-  REQUIRE(bytes.ok());
-  Scratch scratch(device.get(), *bytes);
-  REQUIRE(device->AttentionBackward(0, call, {operands, dtypes, results}, scratch.data).ok());
+  auto loaded = device->Load(call, dtypes);
+  REQUIRE(loaded.ok());
+  Scratch scratch(device.get(), (*loaded)->scratch_bytes());
+  REQUIRE(device->AttentionBackward(0, **loaded, {operands, dtypes, results}, scratch.data).ok());
   auto expected = EvaluateNode(*graph, result.node, reference_operands);
   INFO(expected.status());
   REQUIRE(expected.ok());
@@ -399,7 +397,8 @@ TEST_CASE("a loaded kernel runs at the addresses that the table holds at each la
   for (const DeviceTensor* in : {&in1, &in2}) {
     const DeviceTensor out(device.get(), DType::kFp32, std::vector<double>(100, 0));
     void* table[] = {out.data(), nullptr, in->data()};
-    REQUIRE(device->Launch(0, **kernels, 0, table).ok());
+    REQUIRE(device->Bind(0, **kernels, table).ok());
+    REQUIRE(device->Launch(0, **kernels, 0).ok());
     std::vector<double> expected = in->Read();
     for (double& v : expected) v *= 2;
     CHECK(out.Read() == expected);
@@ -420,8 +419,9 @@ TEST_CASE("a checking device reports an access beyond an argument and goes on") 
   const DeviceTensor in(device.get(), DType::kFp32, RandomValues(1, 101));
   const DeviceTensor out(device.get(), DType::kFp32, RandomValues(2, 101));
   void* table[] = {in.data(), out.data()};
-  CHECK(device->Launch(0, **kernels, 0, table).ok());
-  const absl::Status fault = device->Launch(0, **kernels, 1, table);
+  REQUIRE(device->Bind(0, **kernels, table).ok());
+  CHECK(device->Launch(0, **kernels, 0).ok());
+  const absl::Status fault = device->Launch(0, **kernels, 1);
   CHECK_THAT(std::string(fault.message()), ContainsSubstring("rg_beyond"));
 }
 

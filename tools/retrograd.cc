@@ -14,6 +14,7 @@ constexpr char kExamples[] = R"(Examples:
   retrograd run golf_tiny --check
   retrograd run step.bwd.pb --inputs step.safetensors --spec h200 --device host --check
   retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
+  retrograd run golf_tiny --device cuda --check --repeat 20 --kernels --json
   retrograd kernels golf_tiny --dialect cuda
   retrograd kernels golf_plain_b48 --dialect hip --compile --arch gfx90a
   retrograd kernels golf_tiny --compile --report golf_tiny.report
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
   AddPlanOptions(run_command, &run.plan, "--spec");
   run_command->add_option("--inputs", run.inputs,
                           "Bundle (.safetensors) of inputs; default: the one beside the graph");
-  run_command->add_option("--device", run.device, "Where to run: host")->capture_default_str();
+  run_command->add_option("--device", run.device, "Where to run: host, cuda or cuda:N")
+      ->capture_default_str();
   run_command->add_flag("--check", run.check, "Compare with the recorded gradients");
   run_command->add_flag("--sanitize", run.sanitize,
                         "Kernels built with checks of every access, barrier and shuffle (slow)");
@@ -57,6 +59,14 @@ int main(int argc, char** argv) {
   run_command->add_option("--seed", run.seed,
                           "Draws every order that is free: of blocks, threads and steps");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
+  CLI::Option* repeat = run_command->add_option(
+      "--repeat", run.repeat, "Time so many runs: the device's own time, the host's hidden");
+  repeat->check(CLI::Range(1, 100000));
+  run_command->add_flag("--kernels", run.kernels, "Time each kernel and library call alone, too")
+      ->needs(repeat);
+  run_command->add_flag("--cold", run.cold, "Drive the caches empty before each timed run")
+      ->needs(repeat);
+  run_command->add_flag("--json", run.json, "Print the figures of --repeat as JSON")->needs(repeat);
   run_command->footer(kRunNote);
 
   retrograd::PlanArguments kernels;

@@ -4,13 +4,19 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <variant>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "graph/reference.h"
 #include "graph/status.h"
 #include "models/models.h"
 #include "runtime/bundle.h"
+#include "runtime/cuda_device.h"
 #include "runtime/group_uses.h"
 #include "runtime/host_device.h"
 #include "runtime/program.h"
@@ -128,41 +134,44 @@ absl::Status SaveGradients(const BackwardGraph& graph, absl::Span<void* const> o
     const GraphOutput& output = graph.outputs()[o];
     if (!output.value) continue;
     const TensorType& type = graph.type(*output.value);
-    std::string dense(static_cast<size_t>(type.size_bytes()), '\0');
-    RG_RETURN_IF_ERROR(device->CopyStrided(0, type.dtype, type.shape, dense.data(),
+    Buffers buffers(device);
+    RG_ASSIGN_OR_RETURN(void* const packed, buffers.Allocate(type.size_bytes()));
+    RG_RETURN_IF_ERROR(device->CopyStrided(0, type.dtype, type.shape, packed,
                                            DenseStrides(type.shape), outputs[o],
                                            StridesOr(output.strides, type.shape)));
+    std::string dense(static_cast<size_t>(type.size_bytes()), '\0');
+    RG_RETURN_IF_ERROR(device->CopyOut(dense.data(), packed, type.size_bytes()));
     bundle.Add(absl::StrCat("gradient/", o), type, dense);
   }
   return SaveBundle(bundle, path);
 }
 
 // Prints the table; true if every gradient is within the tolerance.
-bool PrintErrors(const std::vector<Gradient>& gradients, double tolerance) {
+bool PrintErrors(const std::vector<Gradient>& gradients, double tolerance, std::FILE* out) {
   const std::vector<GradientError> errors = GradientErrors(gradients, tolerance);
-  std::printf("  error     gradient\n");
+  std::fprintf(out, "  error     gradient\n");
   double worst = 0;
   size_t below = 0, wrong = 0;
   for (const GradientError& e : errors) {
     if (e.below_floor) {
       ++below;
     } else {
-      std::printf("  %-8.2g  %s%s\n", e.error, e.name.c_str(),
+      std::fprintf(out, "  %-8.2g  %s%s\n", e.error, e.name.c_str(),
                   e.ok ? "" : "   <-- beyond the tolerance");
     }
     if (!e.ok) ++wrong;
     worst = std::isnan(e.error) ? e.error : std::max(worst, e.error);
   }
   if (below > 0) {
-    std::printf("  below the floor of %g x the norm of all gradients, error relative to it:\n",
+    std::fprintf(out, "  below the floor of %g x the norm of all gradients, error relative to it:\n",
                 kFloorShare);
     for (const GradientError& e : errors) {
       if (!e.below_floor) continue;
-      std::printf("  %-8.2g  %s (norm %.2g)%s\n", e.error, e.name.c_str(), e.norm,
+      std::fprintf(out, "  %-8.2g  %s (norm %.2g)%s\n", e.error, e.name.c_str(), e.norm,
                   e.ok ? "" : "   <-- beyond the tolerance");
     }
   }
-  std::printf("%zu gradients, largest error %.2g, tolerance %g (%s): %s\n", errors.size(), worst,
+  std::fprintf(out, "%zu gradients, largest error %.2g, tolerance %g (%s): %s\n", errors.size(), worst,
               tolerance, tolerance < 1e-3 ? "fp32 throughout" : "bf16 or fp16 values",
               wrong == 0 ? "ok" : absl::StrCat(wrong, " wrong").c_str());
   return wrong == 0;
@@ -178,11 +187,115 @@ absl::StatusOr<std::string> BundlePath(const RunArguments& arguments) {
       "one)"));
 }
 
-absl::StatusOr<int> Run(const RunArguments& arguments) {
-  if (arguments.device != "host") {
-    return absl::UnimplementedError(
-        absl::StrCat("--device ", arguments.device, ": this build runs on \"host\" only"));
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments) {
+  if (arguments.device == "host") {
+    HostDeviceOptions host{.seed = arguments.seed};
+    host.compile.check = arguments.sanitize;
+    host.compile.warp = arguments.warp;
+    return MakeHostDevice(host);
   }
+  absl::string_view rest = arguments.device;
+  CudaDeviceOptions cuda;
+  if (!absl::ConsumePrefix(&rest, "cuda") ||
+      (!rest.empty() &&
+       (!absl::ConsumePrefix(&rest, ":") || !absl::SimpleAtoi(rest, &cuda.ordinal)))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device ", arguments.device, ": there are host, cuda and cuda:N"));
+  }
+  if (arguments.sanitize) {
+    return absl::InvalidArgumentError("--sanitize is for --device host");
+  }
+  return MakeCudaDevice(cuda);
+}
+
+double Median(TimeSamples samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+std::string KindOf(const Group& group) {
+  if (std::holds_alternative<MatMulCall>(group.body)) return "matmul";
+  if (std::holds_alternative<AttentionCall>(group.body)) return "attention";
+  return "kernel";
+}
+
+// What a group computes, in one line of op names.
+std::string OpsOf(const BackwardGraph& graph, const Group& group) {
+  std::vector<std::string> names;
+  for (NodeId node : group.nodes) names.emplace_back(Name(graph.node(node).op));
+  return absl::StrJoin(names, " ");
+}
+
+nlohmann::ordered_json StepsJson(const CompiledPlan& compiled,
+                                 const std::vector<StepTime>& times) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const StepTime& time : times) {
+    const Group& group = compiled.plan.groups[Index(time.group)];
+    nlohmann::ordered_json step = {
+        {"group", Index(time.group)},
+        {"kind", KindOf(group)},
+        {"ops", OpsOf(compiled.graph, group)},
+        {"predicted_us", static_cast<double>(group.price_ps) / 1e6},
+        {"measured_us", Median(time.microseconds)},
+        {"least_us", *std::min_element(time.microseconds.begin(), time.microseconds.end())},
+        {"read_bytes", group.read_bytes},
+        {"written_bytes", group.written_bytes}};
+    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
+      step["m"] = matmul->m;
+      step["n"] = matmul->n;
+      step["k"] = matmul->k;
+      step["batch"] = Elements(matmul->batch);
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+// Times the program and, if asked, each of its kernels and calls.
+absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compiled,
+                        Program* program, Device* device, absl::Span<const void* const> inputs,
+                        absl::Span<void* const> outputs) {
+  RG_ASSIGN_OR_RETURN(const TimeSamples whole,
+                      device->Time([&] { return program->Run(inputs, outputs); }, arguments.repeat,
+                                   arguments.cold));
+  nlohmann::ordered_json json = {
+      {"graph", arguments.plan.graph},
+      {"device", arguments.device},
+      {"repeat", arguments.repeat},
+      {"cold", arguments.cold},
+      {"kernels", compiled.plan.summary.kernels},
+      {"arena_bytes", program->arena_bytes()},
+      {"scratch_bytes", program->scratch_bytes()},
+      {"predicted_us", static_cast<double>(compiled.plan.summary.price_ps) / 1e6},
+      {"measured_us", Median(whole)},
+      {"least_us", *std::min_element(whole.begin(), whole.end())},
+      {"most_us", *std::max_element(whole.begin(), whole.end())}};
+  std::vector<StepTime> times;
+  if (arguments.kernels) {
+    RG_ASSIGN_OR_RETURN(times, program->TimeSteps(inputs, outputs, arguments.repeat,
+                                                  arguments.cold));
+    json["steps"] = StepsJson(compiled, times);
+  }
+  if (arguments.json) {
+    std::printf("%s\n", json.dump(1).c_str());
+    return absl::OkStatus();
+  }
+  std::printf("median of %d runs: %.1f us on the device (predicted %.1f), least %.1f, most %.1f\n",
+              arguments.repeat, Median(whole), json["predicted_us"].get<double>(),
+              json["least_us"].get<double>(), json["most_us"].get<double>());
+  for (const StepTime& time : times) {
+    const Group& group = compiled.plan.groups[Index(time.group)];
+    std::printf("  group %-4d %9.1f us, predicted %9.1f  %s: %.80s\n",
+                static_cast<int>(Index(time.group)), Median(time.microseconds),
+                static_cast<double>(group.price_ps) / 1e6, KindOf(group).c_str(),
+                OpsOf(compiled.graph, group).c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Run(const RunArguments& arguments) {
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments));
   Progress progress;
   RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
   RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
@@ -190,14 +303,11 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
 
   progress.Step("compiling the kernels");
   CompileOptions options;
+  options.dialect = device->dialect();
   options.schedule = {.streams = arguments.streams, .chip_blocks = graph.spec.sms};
   options.memory.reuse = arguments.memory_reuse;
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
                       Compile(graph.planned.graph, graph.planned.plan, options));
-  HostDeviceOptions host{.seed = arguments.seed};
-  host.compile.check = arguments.sanitize;
-  host.compile.warp = arguments.warp;
-  const std::unique_ptr<Device> device = MakeHostDevice(host);
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                       Program::Load(compiled, device.get(), {.order_seed = arguments.seed}));
 
@@ -210,17 +320,27 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
   RG_RETURN_IF_ERROR(device->Synchronize());
 
   const PlanSummary& summary = graph.planned.plan.summary;
-  std::printf("%s: %d ops in %d kernels and calls planned for %s, run on %s; arena %.2f MiB\n",
-              arguments.plan.graph.c_str(), static_cast<int>(summary.ops),
-              static_cast<int>(summary.kernels), graph.spec.name.c_str(), arguments.device.c_str(),
-              static_cast<double>(program->arena_bytes()) / (1 << 20));
+  if (!arguments.json) {
+    std::printf("%s: %d ops in %d kernels and calls planned for %s, run on %s; arena %.2f MiB\n",
+                arguments.plan.graph.c_str(), static_cast<int>(summary.ops),
+                static_cast<int>(summary.kernels), graph.spec.name.c_str(),
+                arguments.device.c_str(), static_cast<double>(program->arena_bytes()) / (1 << 20));
+  }
   if (!arguments.save.empty()) {
     RG_RETURN_IF_ERROR(SaveGradients(graph.original, outputs, device.get(), arguments.save));
   }
-  if (!arguments.check) return 0;
-  RG_ASSIGN_OR_RETURN(const std::vector<Gradient> gradients,
-                      Compare(graph.original, bundle, outputs, device.get()));
-  return PrintErrors(gradients, ToleranceFor(graph.original)) ? 0 : 1;
+  int exit_status = 0;
+  if (arguments.check) {
+    RG_ASSIGN_OR_RETURN(const std::vector<Gradient> gradients,
+                        Compare(graph.original, bundle, outputs, device.get()));
+    std::FILE* const out = arguments.json ? stderr : stdout;
+    exit_status = PrintErrors(gradients, ToleranceFor(graph.original), out) ? 0 : 1;
+  }
+  if (arguments.repeat > 0) {
+    RG_RETURN_IF_ERROR(
+        PrintTimes(arguments, compiled, program.get(), device.get(), inputs, outputs));
+  }
+  return exit_status;
 }
 
 }  // namespace

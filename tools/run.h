@@ -12,11 +12,15 @@ namespace retrograd {
 struct RunArguments {
   PlanArguments plan;
   std::string inputs;  // a bundle; empty: the one recorded beside the graph
-  std::string device = "host";
+  std::string device = "host";  // or "cuda", "cuda:1"
   std::string save;       // where to write the computed gradients; empty: nowhere
   bool check = false;     // compare with the recorded gradients
   bool sanitize = false;  // the checking build of the host kernels
   bool memory_reuse = true;
+  int repeat = 0;        // time so many runs after the first
+  bool kernels = false;  // with repeat: time each kernel and call alone as well
+  bool cold = false;     // with nothing of before in the device's caches
+  bool json = false;     // print the figures as JSON
   int streams = 1;
   int warp = 32;
   uint64_t seed = 0;  // of every order that is free: blocks, threads, steps

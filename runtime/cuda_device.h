@@ -1,0 +1,29 @@
+// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, everything loaded when the
+// device is made.
+#ifndef RETROGRAD_RUNTIME_CUDA_DEVICE_H_
+#define RETROGRAD_RUNTIME_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/cuda_module.h"
+#include "runtime/device.h"
+
+namespace retrograd {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;             // among the devices that the driver shows
+  std::string driver_library;  // paths; empty: where they are usually found
+  std::string cublas_library;
+  CudaCompileOptions compile;
+  bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
+};
+
+// Unavailable, saying why, where there is no driver or no such device, or where the build had no
+// CUDA headers.
+absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions& options);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_CUDA_DEVICE_H_

@@ -1,0 +1,28 @@
+// CUDA sources to cubins: the translation unit in several parts, each compiled by a thread of its
+// own.
+#ifndef RETROGRAD_RUNTIME_CUDA_MODULE_H_
+#define RETROGRAD_RUNTIME_CUDA_MODULE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/rtc.h"
+
+namespace retrograd {
+
+struct CudaCompileOptions {
+  RtcOptions rtc;
+  int jobs = 0;  // compilers at once; 0: one a core, at most 8
+};
+
+// One object for each part. source: the prelude, then kernels, each beginning with a line
+// RG_KERNEL(name, threads, args).
+absl::StatusOr<std::vector<CompiledObject>> CompileCudaParts(absl::string_view source,
+                                                             absl::string_view arch,
+                                                             const CudaCompileOptions& options);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_CUDA_MODULE_H_
