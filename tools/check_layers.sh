@@ -62,8 +62,8 @@ raw != "" {  # inside R"x( ... )x"
   match($0, /[<"][^>"]*/)
   path = substr($0, RSTART + 1, RLENGTH - 1)
   if (path ~ /^(cuda|nvrtc|cublas|cudnn|nvml|hip|rocblas|hipblas|miopen)([_a-zA-Z0-9]*\.h|\/)/ &&
-      FILENAME !~ /^runtime\/([a-z0-9_]*_device\.cc|rtc\.cc|driver_symbols\.h)$/)
-    refuse("driver headers belong to runtime/*_device.cc, rtc.cc and driver_symbols.h")
+      FILENAME !~ /^(runtime\/(cuda|cublas|cudnn|hip)_[a-z0-9_]*|tests\/fake_[a-z0-9_\/]*)\.(h|cc)$/)
+    refuse("driver headers belong to runtime/{cuda,cublas,cudnn,hip}_* and the tests' fake drivers")
   if (path ~ /^boost\// && FILENAME ~ /\.h$/ && FILENAME != "graph/boost_graph.h" &&
       FILENAME !~ /^(codegen|runtime)\/host_/)
     refuse("Boost headers stay out of our headers, graph/boost_graph.h apart")

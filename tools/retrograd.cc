@@ -44,9 +44,12 @@ int main(int argc, char** argv) {
   AddPlanOptions(run_command, &run.plan, "--spec");
   run_command->add_option("--inputs", run.inputs,
                           "Bundle (.safetensors) of inputs; default: the one beside the graph");
+  run_command->add_option("--random-inputs", run.random,
+                          "Draw the inputs by this seed, not 0, instead: for times");
   run_command->add_option("--device", run.device, "Where to run: host, cuda or cuda:N")
       ->capture_default_str();
-  run_command->add_flag("--check", run.check, "Compare with the recorded gradients");
+  run_command->add_flag("--check", run.check, "Compare with the recorded gradients")
+      ->excludes("--random-inputs");
   run_command->add_flag("--sanitize", run.sanitize,
                         "Kernels built with checks of every access, barrier and shuffle (slow)");
   run_command->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16")

@@ -22,6 +22,7 @@
 #include "runtime/program.h"
 #include "tools/element_values.h"
 #include "tools/gradient_errors.h"
+#include "tools/random_inputs.h"
 
 namespace retrograd {
 namespace {
@@ -75,6 +76,27 @@ absl::StatusOr<std::vector<const void*>> UploadInputs(const BackwardGraph& graph
     const int64_t bytes = span * SizeBytes(type.dtype);
     RG_ASSIGN_OR_RETURN(void* data, buffers->Allocate(bytes));
     RG_RETURN_IF_ERROR(device->CopyIn(data, bundle.Bytes(*tensor).data(), bytes));
+    inputs.push_back(data);
+  }
+  return inputs;
+}
+
+// Device memory for each input, filled with something.
+absl::StatusOr<std::vector<const void*>> DrawInputs(const BackwardGraph& graph, uint64_t seed,
+                                                    Device* device, Buffers* buffers) {
+  std::vector<const void*> inputs;
+  for (NodeId id : InputNodes(graph)) {
+    const TensorType& type = graph.type(id);
+    const int64_t bytes =
+        SpanElements(type.shape, StridesOr(graph.node(id).input->strides, type.shape)) *
+        SizeBytes(type.dtype);
+    RG_ASSIGN_OR_RETURN(void* const data, buffers->Allocate(bytes));
+    const std::string pattern = RandomPattern(graph, id, seed);
+    const int64_t period = static_cast<int64_t>(pattern.size());
+    for (int64_t at = 0; at < bytes; at += period) {
+      RG_RETURN_IF_ERROR(device->CopyIn(static_cast<char*>(data) + at, pattern.data(),
+                                        std::min(period, bytes - at)));
+    }
     inputs.push_back(data);
   }
   return inputs;
@@ -184,7 +206,7 @@ absl::StatusOr<std::string> BundlePath(const RunArguments& arguments) {
   return absl::NotFoundError(absl::StrCat(
       "no inputs are recorded beside ", arguments.plan.graph,
       "; give a bundle with --inputs FILE.safetensors (export_backward(..., bundle=True) writes "
-      "one)"));
+      "one), or draw some with --random-inputs SEED to see times"));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments) {
@@ -298,8 +320,11 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments));
   Progress progress;
   RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
-  RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
-  RG_ASSIGN_OR_RETURN(const Bundle bundle, LoadBundle(bundle_path));
+  Bundle bundle;
+  if (arguments.random == 0) {
+    RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
+    RG_ASSIGN_OR_RETURN(bundle, LoadBundle(bundle_path));
+  }
 
   progress.Step("compiling the kernels");
   CompileOptions options;
@@ -312,8 +337,10 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
                       Program::Load(compiled, device.get(), {.order_seed = arguments.seed}));
 
   Buffers buffers(device.get());
-  RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
-                      UploadInputs(graph.original, bundle, device.get(), &buffers));
+  RG_ASSIGN_OR_RETURN(
+      const std::vector<const void*> inputs,
+      arguments.random != 0 ? DrawInputs(graph.original, arguments.random, device.get(), &buffers)
+                            : UploadInputs(graph.original, bundle, device.get(), &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph.original, &buffers));
   progress.Step(absl::StrCat("running ", arguments.plan.graph));
   RG_RETURN_IF_ERROR(program->Run(inputs, outputs));
