@@ -63,7 +63,7 @@ raw != "" {  # inside R"x( ... )x"
   path = substr($0, RSTART + 1, RLENGTH - 1)
   if (path ~ /^(cuda|nvrtc|cublas|cudnn|nvml|hip|rocblas|hipblas|miopen)([_a-zA-Z0-9]*\.h|\/)/ &&
       FILENAME !~ /^(runtime\/(cuda|cublas|cudnn|hip)_[a-z0-9_]*|tests\/fake_[a-z0-9_\/]*)\.(h|cc)$/)
-    refuse("driver headers belong to runtime/{cuda,cublas,cudnn,hip}_* and the tests' fake drivers")
+    refuse("driver headers belong to runtime/{cuda,cublas,cudnn,hip}_* and tests/fake_*")
   if (path ~ /^boost\// && FILENAME ~ /\.h$/ && FILENAME != "graph/boost_graph.h" &&
       FILENAME !~ /^(codegen|runtime)\/host_/)
     refuse("Boost headers stay out of our headers, graph/boost_graph.h apart")
