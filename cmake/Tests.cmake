@@ -32,6 +32,22 @@ foreach(source ${test_sources})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()
 
+# A driver, NVRTC and cuBLASLt for machines without a GPU. Tests load it by its path.
+if(CUDA_INCLUDE_DIR)
+  file(GLOB fake_cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fake_cuda/*.cc)
+  add_library(fake_cuda SHARED ${fake_cuda_sources})
+  set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(fake_cuda SYSTEM PRIVATE ${CUDA_INCLUDE_DIR})
+  target_link_libraries(fake_cuda PRIVATE retrograd_runtime)
+  # Its copy of our code is its own.
+  target_link_options(fake_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
+  foreach(test cuda_device_test device_conformance_test)
+    add_dependencies(${test} fake_cuda)
+    target_compile_definitions(
+      ${test} PRIVATE RETROGRAD_FAKE_CUDA="${CMAKE_BINARY_DIR}/tests/libfake_cuda.so")
+  endforeach()
+endif()
+
 # What determinism_test runs in many processes.
 add_executable(plan_digest tests/plan_digest.cc)
 set_target_properties(plan_digest PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
