@@ -1,0 +1,96 @@
+#include "runtime/fallback_attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codegen/emit_attention.h"
+#include "graph/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr size_t kLse = 5;
+constexpr int64_t kMostHeadSize = 1024;  // of which a block keeps two rows in shared memory
+
+absl::Status Refuse(const AttentionCall& call, absl::string_view why) {
+  return absl::UnimplementedError(
+      absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
+                   absl::StrJoin(call.operands[1].shape, ","), "] K[",
+                   absl::StrJoin(call.operands[2].shape, ","), "]: ", why));
+}
+
+// From the value's first byte to past the last that the call touches.
+int64_t SpanBytes(const AttentionOperand& t, DType dtype) {
+  int64_t last = t.offset;
+  for (size_t axis = 0; axis < t.shape.size(); ++axis) {
+    if (t.shape[axis] == 0) return 0;
+    last += (t.shape[axis] - 1) * t.strides[axis];
+  }
+  return (last + 1) * SizeBytes(dtype);
+}
+
+}  // namespace
+
+absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
+                                                        absl::Span<const DType> operand_dtypes,
+                                                        Dialect dialect) {
+  RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
+  if (call.operands.size() > kLse + 2 || call.results.size() != 3) {
+    return Refuse(call, "our kernels know no dropout");
+  }
+  for (const DType dtype : operand_dtypes) {
+    if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
+  }
+  const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
+  if (most > kMostHeadSize) {
+    return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
+  }
+  AttentionKernels kernels = EmitAttention(call, operand_dtypes, dialect);
+  FallbackAttention made{.source = Prelude(dialect), .scratch_bytes = kernels.workspace_bytes};
+  const size_t operands = call.operands.size();
+  for (const AttentionKernels::Launch& from : kernels.launches) {
+    if (from.kernel.blocks == 0) continue;
+    if (from.kernel.blocks > std::numeric_limits<int32_t>::max()) {
+      return Refuse(call, absl::StrCat("our kernels would need ", from.kernel.blocks,
+                                       " blocks, more than a launch can have"));
+    }
+    absl::StrAppend(&made.source, "\n", from.kernel.source);
+    Launch launch{.kernel = from.kernel.name,
+                  .blocks = from.kernel.blocks,
+                  .threads = from.kernel.threads};
+    for (size_t i = 0; i < from.args.size(); ++i) {
+      const size_t place = static_cast<size_t>(from.args[i]);
+      LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
+      if (place < operands) {
+        arg.bytes = SpanBytes(call.operands[place], operand_dtypes[place]);
+        arg.alignment = SizeBytes(operand_dtypes[place]);
+      } else if (place < operands + 3) {
+        arg.bytes = SpanBytes(call.results[place - operands], call.dtype);
+        arg.alignment = SizeBytes(call.dtype);
+        arg.contents = Contents::kFresh;
+      } else {
+        arg.bytes = kernels.workspace_bytes;
+        arg.alignment = SizeBytes(ComputeType(call.dtype));
+        arg.contents = arg.written ? Contents::kFresh : Contents::kWritten;
+      }
+      launch.args.push_back(arg);
+    }
+    made.launches.push_back(std::move(launch));
+  }
+  return made;
+}
+
+FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,
+                                                  void* scratch) {
+  FallbackAttentionTable table{};
+  RG_CHECK(pointers.operands.size() + pointers.results.size() < table.size());
+  size_t at = 0;
+  for (const void* operand : pointers.operands) table[at++] = const_cast<void*>(operand);
+  for (void* result : pointers.results) table[at++] = result;
+  table[at] = scratch;
+  return table;
+}
+
+}  // namespace retrograd

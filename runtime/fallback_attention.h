@@ -1,0 +1,34 @@
+// Attention through the kernels of codegen/emit_attention.h, on any device: what to load, and the
+// table of addresses that its launches read.
+#ifndef RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_
+#define RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device.h"
+
+namespace retrograd {
+
+struct FallbackAttention {
+  std::string source;            // with the dialect's prelude
+  std::vector<Launch> launches;  // in order; what each reads of the others comes from the same stream
+  int64_t scratch_bytes = 0;
+};
+
+// Unimplemented, with the call's shape, for dropout, for types that are no floats, and for shapes
+// beyond a launch.
+absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
+                                                        absl::Span<const DType> operand_dtypes,
+                                                        Dialect dialect);
+
+// The addresses by slot.
+using FallbackAttentionTable = std::array<void*, 11>;
+FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers, void* scratch);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_
