@@ -43,6 +43,7 @@ if(CUDA_INCLUDE_DIR)
   target_link_options(fake_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
   foreach(test cuda_device_test device_conformance_test)
     add_dependencies(${test} fake_cuda)
+    target_include_directories(${test} SYSTEM PRIVATE ${CUDA_INCLUDE_DIR})
     target_compile_definitions(
       ${test} PRIVATE RETROGRAD_FAKE_CUDA="${CMAKE_BINARY_DIR}/tests/libfake_cuda.so")
   endforeach()

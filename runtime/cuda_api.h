@@ -18,7 +18,6 @@ namespace retrograd {
 #define RG_CUDA_ENTRY_POINTS(X)                              \
   X(EventElapsedTime, cuEventElapsedTime)                    \
   X(Init, cuInit)                                            \
-  X(DriverGetVersion, cuDriverGetVersion)                    \
   X(GetErrorName, cuGetErrorName)                            \
   X(GetErrorString, cuGetErrorString)                        \
   X(DeviceGetCount, cuDeviceGetCount)                        \
@@ -57,9 +56,7 @@ namespace retrograd {
   X(GraphInstantiate, cuGraphInstantiate)                    \
   X(GraphExecUpdate, cuGraphExecUpdate)                      \
   X(GraphExecDestroy, cuGraphExecDestroy)                    \
-  X(GraphUpload, cuGraphUpload)                              \
-  X(GraphLaunch, cuGraphLaunch)                              \
-  X(PointerGetAttribute, cuPointerGetAttribute)
+  X(GraphLaunch, cuGraphLaunch)
 
 struct CudaDriver {
 #define RG_CUDA_FIELD(field, function) decltype(&function) field = nullptr;

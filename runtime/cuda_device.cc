@@ -168,6 +168,43 @@ struct CudaMatMul : LoadedCall {
   std::unique_ptr<CudaKernels> fallback;
 };
 
+// An executable graph.
+class CudaRecording : public Recording {
+ public:
+  CudaRecording(const CudaDriver& driver, CUcontext context)
+      : driver_(driver), context_(context) {}
+  ~CudaRecording() override {
+    const CurrentContext current(driver_, context_);
+    if (current.status().ok()) Destroy();
+  }
+
+  // Makes the executable what the graph says: an update where that is possible, else a new one.
+  absl::Status Become(CUgraph graph) {
+    if (exec_ != nullptr) {
+      CUgraphExecUpdateResultInfo info = {};
+      if (driver_.GraphExecUpdate(exec_, graph, &info) == CUDA_SUCCESS) return absl::OkStatus();
+      Destroy();
+    }
+    RG_CUDA(driver_, GraphInstantiate, &exec_, graph, 0);
+    return absl::OkStatus();
+  }
+
+  CUgraphExec exec() const { return exec_; }
+
+ private:
+  // In the current context.
+  void Destroy() {
+    if (exec_ == nullptr) return;
+    driver_.CtxSynchronize();  // it may still run
+    driver_.GraphExecDestroy(exec_);
+    exec_ = nullptr;
+  }
+
+  const CudaDriver& driver_;
+  CUcontext context_;
+  CUgraphExec exec_ = nullptr;
+};
+
 class CudaDevice : public Device {
  public:
   CudaDevice(const CudaDriver& driver, const CudaDeviceOptions& options)
@@ -204,6 +241,11 @@ class CudaDevice : public Device {
   absl::Status Record(int stream, int event) override;
   absl::Status Wait(int stream, int event) override;
   absl::Status Synchronize() override;
+  bool records() const override { return true; }
+  absl::Status BeginRecording() override;
+  absl::StatusOr<std::unique_ptr<Recording>> EndRecording(std::unique_ptr<Recording> old) override;
+  absl::Status Replay(Recording& recording) override;
+  absl::StatusOr<bool> CallerRecords() override;
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                    bool cold) override;
 
@@ -216,8 +258,9 @@ class CudaDevice : public Device {
   absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles,
                         CUdeviceptr flushed, size_t flushed_bytes, CUevent begin, CUevent end,
                         double* microseconds);
+  // A recording is made on streams of the device's own.
   CUstream Stream(int stream) const {
-    return stream == 0 && caller_ ? static_cast<CUstream>(*caller_) : streams_[stream];
+    return stream == 0 && caller_ && !recording_ ? static_cast<CUstream>(*caller_) : streams_[stream];
   }
 
   const CudaDriver& driver_;
@@ -229,6 +272,7 @@ class CudaDevice : public Device {
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
+  bool recording_ = false;
   std::unique_ptr<CudaKernels> support_;
   CUfunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr;
   const CublasLibrary* cublas_ = nullptr;  // both when the first matmul is loaded
@@ -508,6 +552,40 @@ absl::Status CudaDevice::Synchronize() {
   for (size_t i = 1; i < streams_.size(); ++i) RG_CUDA(driver_, StreamSynchronize, streams_[i]);
   RG_CUDA(driver_, StreamSynchronize, Stream(0));
   return absl::OkStatus();
+}
+
+absl::Status CudaDevice::BeginRecording() {
+  RG_WITH_CONTEXT();
+  RG_CUDA(driver_, StreamBeginCapture, streams_[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  recording_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::EndRecording(
+    std::unique_ptr<Recording> old) {
+  recording_ = false;
+  RG_WITH_CONTEXT();
+  CUgraph graph = nullptr;
+  RG_CUDA(driver_, StreamEndCapture, streams_[0], &graph);
+  std::unique_ptr<CudaRecording> recording(static_cast<CudaRecording*>(old.release()));
+  if (recording == nullptr) recording = std::make_unique<CudaRecording>(driver_, context_);
+  const absl::Status status = recording->Become(graph);
+  driver_.GraphDestroy(graph);
+  RG_RETURN_IF_ERROR(status);
+  return recording;
+}
+
+absl::Status CudaDevice::Replay(Recording& recording) {
+  RG_WITH_CONTEXT();
+  RG_CUDA(driver_, GraphLaunch, static_cast<CudaRecording&>(recording).exec(), Stream(0));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CudaDevice::CallerRecords() {
+  RG_WITH_CONTEXT();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  RG_CUDA(driver_, StreamIsCapturing, Stream(0), &status);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 // One repetition. The spinning kernel ends after everything behind it has been issued.

@@ -79,6 +79,12 @@ class LoadedCall {
   int64_t scratch_bytes_;
 };
 
+// Work that was recorded once, to be replayed by one call.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 // The device's own time of each repetition of some work, in microseconds.
 using TimeSamples = std::vector<double>;
 
@@ -128,6 +134,20 @@ class Device {
   virtual absl::Status Wait(int stream, int event) = 0;
   // Returns when everything issued has finished.
   virtual absl::Status Synchronize() = 0;
+
+  // A device that records keeps what is issued between BeginRecording and EndRecording instead of
+  // doing it, with the addresses that it is given. Record and Wait work as ever; all streams join
+  // stream 0 in the end. Table entries are no part of it: Bind before, outside.
+  virtual bool records() const { return false; }
+  virtual absl::Status BeginRecording() { return absl::UnimplementedError("no recordings"); }
+  // Ends a recording whatever happened meanwhile. `old`, if there is one, was of the same work with
+  // other addresses, and is updated where that is possible.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording(std::unique_ptr<Recording>) {
+    return absl::UnimplementedError("no recordings");
+  }
+  virtual absl::Status Replay(Recording&) { return absl::UnimplementedError("no recordings"); }
+  // Whether the caller is recording on stream 0: then work must be issued, not replayed.
+  virtual absl::StatusOr<bool> CallerRecords() { return false; }
 
   // Issues the work, which starts and ends on stream 0, so often, and waits. The device is kept
   // busy while each repetition is issued, so that only its own time counts; `cold` also drives

@@ -1,6 +1,7 @@
 #include "runtime/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -8,6 +9,7 @@
 #include "graph/status.h"
 #include "runtime/commands.h"
 #include "runtime/group_uses.h"
+#include "runtime/recording_cache.h"
 
 namespace retrograd {
 
@@ -15,6 +17,11 @@ struct Program::State {
   CompiledPlan compiled;
   Device* device = nullptr;
   CommandList list;
+  ProgramOptions options;
+  ProgramStats stats;
+  RecordingCache recordings;
+  std::vector<uint32_t> library_slots;     // that library calls read and write, outside the arena
+  std::vector<const void*> library_addresses;  // a run's, then those that copies write
   std::unique_ptr<LoadedKernels> kernels;
   std::vector<std::unique_ptr<LoadedCall>> matmuls, attentions;  // as in list
   void* arena = nullptr;
@@ -34,6 +41,10 @@ struct Program::State {
   absl::Status LoadCalls();
   absl::Status Bind(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
   absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
+  absl::Status IssueAll(absl::Span<void* const> outputs);
+  void FindLibrarySlots();
+  absl::Status Replay(absl::Span<void* const> outputs);
+  absl::StatusOr<Recording*> RecordAll(absl::Span<void* const> outputs);
 };
 
 namespace {
@@ -56,6 +67,7 @@ absl::Status CheckAddress(const void* address, int64_t alignment, absl::string_v
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Program::~Program() = default;
 
+const ProgramStats& Program::stats() const { return state_->stats; }
 int64_t Program::arena_bytes() const { return state_->compiled.memory.arena_bytes; }
 int64_t Program::scratch_bytes() const {
   return state_->scratch_stride * state_->compiled.schedule.streams;
@@ -66,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   auto state = std::make_unique<State>();
   state->compiled = compiled;
   state->device = device;
+  state->options = options;
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
   RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
   RG_RETURN_IF_ERROR(state->LoadCalls());
@@ -80,6 +93,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   }
   for (const Workspace& w : memory.workspaces) state->table.push_back(arena + w.offset);
   state->num_inputs = InputNodes(compiled.graph).size();
+  state->FindLibrarySlots();
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 
@@ -161,15 +175,67 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
   return absl::OkStatus();
 }
 
+absl::Status Program::State::IssueAll(absl::Span<void* const> outputs) {
+  for (const Command& command : list.commands) RG_RETURN_IF_ERROR(Issue(command, outputs));
+  return absl::OkStatus();
+}
+
+// Kernels find addresses in the table; library calls and copies are recorded with theirs.
+void Program::State::FindLibrarySlots() {
+  for (const MatMulCommand& m : list.matmuls) {
+    library_slots.insert(library_slots.end(), {m.a, m.b, m.d});
+  }
+  for (const AttentionCommand& a : list.attentions) {
+    library_slots.insert(library_slots.end(), a.operands.begin(), a.operands.end());
+    library_slots.insert(library_slots.end(), a.results.begin(), a.results.end());
+  }
+  for (const CopyCommand& copy : list.copies) library_slots.push_back(copy.from);
+  std::sort(library_slots.begin(), library_slots.end());
+  library_slots.erase(std::unique(library_slots.begin(), library_slots.end()),
+                      library_slots.end());
+  std::erase_if(library_slots, [this](uint32_t slot) {
+    const std::vector<Placement>& placements = compiled.memory.placements;
+    return slot >= placements.size() || placements[slot].place == Placement::kArena;
+  });
+  library_addresses.resize(library_slots.size() + list.copies.size());
+}
+
+absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
+  auto to = library_addresses.begin();
+  for (uint32_t slot : library_slots) *to++ = table[slot];
+  for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
+  Recording* recording = recordings.Find(library_addresses);
+  if (recording == nullptr) {
+    RG_ASSIGN_OR_RETURN(recording, RecordAll(outputs));
+  }
+  RG_RETURN_IF_ERROR(device->Replay(*recording));
+  ++stats.replays;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Recording*> Program::State::RecordAll(absl::Span<void* const> outputs) {
+  const auto start = std::chrono::steady_clock::now();
+  RG_RETURN_IF_ERROR(device->BeginRecording());
+  const absl::Status issued = IssueAll(outputs);
+  absl::StatusOr<std::unique_ptr<Recording>> recording =
+      device->EndRecording(issued.ok() ? recordings.MakeRoom() : nullptr);
+  RG_RETURN_IF_ERROR(issued);
+  RG_RETURN_IF_ERROR(recording.status());
+  stats.last_recording_ns = (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  stats.recording_ns += stats.last_recording_ns;
+  ++stats.recordings;
+  return recordings.Add(library_addresses, *std::move(recording));
+}
+
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                           std::optional<void*> stream) {
   RG_RETURN_IF_ERROR(state_->Bind(inputs, outputs));
   RG_RETURN_IF_ERROR(state_->device->UseStream(stream));
   RG_RETURN_IF_ERROR(state_->device->Bind(0, *state_->kernels, absl::MakeSpan(state_->table)));
-  for (const Command& command : state_->list.commands) {
-    RG_RETURN_IF_ERROR(state_->Issue(command, outputs));
-  }
-  return absl::OkStatus();
+  ++state_->stats.runs;
+  if (!state_->device->records() || !state_->options.record) return state_->IssueAll(outputs);
+  RG_ASSIGN_OR_RETURN(const bool caller_records, state_->device->CallerRecords());
+  return caller_records ? state_->IssueAll(outputs) : state_->Replay(outputs);
 }
 
 absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(absl::Span<const void* const> inputs,

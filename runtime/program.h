@@ -19,6 +19,17 @@ struct ProgramOptions {
   // 0: steps are issued in the schedule's order. Else in an order drawn from this seed among all
   // that its streams and waits allow; a device without real streams then executes in that order.
   uint64_t order_seed = 0;
+  // On a device that records: the first run with some addresses is recorded, later ones replay it.
+  bool record = true;
+};
+
+// What a program did so far.
+struct ProgramStats {
+  int64_t runs = 0;
+  int64_t replays = 0;     // of them by one call
+  int64_t recordings = 0;  // one for each new set of addresses of library calls' operands
+  int64_t recording_ns = 0;       // host time of all recordings
+  int64_t last_recording_ns = 0;  // and of the last
 };
 
 // A group's work, run alone.
@@ -39,8 +50,10 @@ class Program {
   // inputs[i] is the first element of the graph's i-th input node, with that input's strides;
   // outputs[i] receives its i-th output with the strides that it asks for (absent: ignored).
   // Addresses are checked: not null, and aligned as the graph promises. Allocates nothing and does
-  // not wait for the device. On `stream`, a stream as the device's vendor has them (null: the
-  // vendor's default stream), or on one of the device's.
+  // not wait for the device; a set of addresses that is new to the library calls is recorded first,
+  // which does allocate. On `stream`, a stream as the device's vendor has them (null: the
+  // vendor's default stream), or on one of the device's. Runs share the arena, so one on another
+  // stream than the last must be ordered after it by the caller.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream = std::nullopt);
 
@@ -50,6 +63,7 @@ class Program {
                                                   absl::Span<void* const> outputs,
                                                   int repetitions, bool cold);
 
+  const ProgramStats& stats() const;
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena
 

@@ -56,6 +56,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
                         "Give every stored value bytes of its own");
+  run_command->add_flag("!--no-recording", run.record,
+                        "Launch kernels one by one, instead of replaying a recorded run");
   run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")
       ->check(CLI::IsMember({32, 64}))
       ->capture_default_str();

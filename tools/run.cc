@@ -289,6 +289,8 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
       {"kernels", compiled.plan.summary.kernels},
       {"arena_bytes", program->arena_bytes()},
       {"scratch_bytes", program->scratch_bytes()},
+      {"recordings", program->stats().recordings},
+      {"recording_us", static_cast<double>(program->stats().recording_ns) / 1e3},
       {"predicted_us", static_cast<double>(compiled.plan.summary.price_ps) / 1e6},
       {"measured_us", Median(whole)},
       {"least_us", *std::min_element(whole.begin(), whole.end())},
@@ -334,7 +336,7 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
                       Compile(graph.planned.graph, graph.planned.plan, options));
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
-                      Program::Load(compiled, device.get(), {.order_seed = arguments.seed}));
+                      Program::Load(compiled, device.get(), {.order_seed = arguments.seed, .record = arguments.record}));
 
   Buffers buffers(device.get());
   RG_ASSIGN_OR_RETURN(

@@ -18,6 +18,7 @@ struct RunArguments {
   bool check = false;     // compare with the recorded gradients
   bool sanitize = false;  // the checking build of the host kernels
   bool memory_reuse = true;
+  bool record = true;  // replay a recorded run, where the device can
   int repeat = 0;        // time so many runs after the first
   bool kernels = false;  // with repeat: time each kernel and call alone as well
   bool cold = false;     // with nothing of before in the device's caches

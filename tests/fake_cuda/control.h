@@ -4,7 +4,8 @@
 
 extern "C" {
 
-// The call number `nth` (1: the next) of this entry point fails with `result`. One at a time.
+// The call number `nth` (1: the next) of this entry point fails with `result`. One at a time; the last
+// order stands.
 void fake_cuda_fail(const char* entry, int nth, int result);
 
 // Calls of the entry point since the last reset.

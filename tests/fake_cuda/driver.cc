@@ -109,11 +109,6 @@ CUresult cuInit(unsigned) {
   FAKE_ENTER(cuInit);
   return CUDA_SUCCESS;
 }
-CUresult cuDriverGetVersion(int* version) {
-  FAKE_ENTER(cuDriverGetVersion);
-  *version = 13000;
-  return CUDA_SUCCESS;
-}
 CUresult cuGetErrorName(CUresult, const char** name) {
   *name = "FAKE_ERROR";
   return CUDA_SUCCESS;
@@ -231,10 +226,6 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
     std::memset(reinterpret_cast<void*>(to), value, bytes);
     return CUDA_SUCCESS;
   });
-}
-CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr) {
-  FAKE_ENTER_WITH_CONTEXT(cuPointerGetAttribute);
-  return CUDA_ERROR_INVALID_VALUE;
 }
 
 // --- streams and events ---
@@ -376,10 +367,6 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRes
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   FAKE_ENTER_WITH_CONTEXT(cuGraphExecDestroy);
   delete reinterpret_cast<Graph*>(exec);
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphUpload(CUgraphExec, CUstream) {
-  FAKE_ENTER_WITH_CONTEXT(cuGraphUpload);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {

@@ -83,7 +83,7 @@ CUresult LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, 
       args.push_back({.data = table[slot], .bytes = INT64_MAX, .alignment = 1, .written = true});
       if (args.back().data == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
-    HostLauncher launcher;
+    thread_local HostLauncher launcher;
     return launcher.Run(kernel, blocks, threads, args).ok() ? CUDA_SUCCESS
                                                             : CUDA_ERROR_LAUNCH_FAILED;
   });
@@ -161,7 +161,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
 // --- NVRTC; its handles are pointers and its results are 0 for success ---
 
 const char* nvrtcGetErrorString(int error) {
-  return error == 6 ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR_ORDERED";
+  return error == 6 ? "NVRTC_ERROR_COMPILATION" : "a failure that was ordered";
 }
 int nvrtcVersion(int* major, int* minor) {
   *major = 13;

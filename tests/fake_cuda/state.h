@@ -64,11 +64,12 @@ int Property(const std::string& name);
 }  // namespace retrograd::fake
 
 // What every entry point begins with.
-#define FAKE_ENTER(entry)                                                             \
-  if (const int rg_ordered = ::retrograd::fake::Enter(#entry); rg_ordered != 0)       \
+#define FAKE_ENTER_NAMED(name)                                                 \
+  if (const int rg_ordered = ::retrograd::fake::Enter(name); rg_ordered != 0) \
     return static_cast<CUresult>(rg_ordered)
+#define FAKE_ENTER(entry) FAKE_ENTER_NAMED(#entry)  // the name before the header's macros
 #define FAKE_ENTER_WITH_CONTEXT(entry) \
-  FAKE_ENTER(entry);                   \
+  FAKE_ENTER_NAMED(#entry);            \
   if (!::retrograd::fake::HasContext()) return CUDA_ERROR_INVALID_CONTEXT
 
 #endif  // RETROGRAD_TESTS_FAKE_CUDA_STATE_H_
