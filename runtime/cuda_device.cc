@@ -16,6 +16,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -205,6 +206,20 @@ class CudaRecording : public Recording {
   CUgraphExec exec_ = nullptr;
 };
 
+// What was found to be fastest before. False if nothing was, or if it does not hold any more.
+bool ReadChoice(const ModuleCache& cache, absl::string_view key, CublasMatMul* matmul) {
+  const std::optional<std::string> entry = cache.Read(key);
+  CublasMatMul::Choice choice;
+  if (!entry.has_value() || entry->size() != sizeof choice) return false;
+  std::memcpy(&choice, entry->data(), sizeof choice);
+  return matmul->Choose(choice);
+}
+
+void WriteChoice(const ModuleCache& cache, absl::string_view key, const CublasMatMul& matmul) {
+  const CublasMatMul::Choice& choice = matmul.choice();
+  cache.Write(key, {reinterpret_cast<const char*>(&choice), sizeof choice}).IgnoreError();
+}
+
 class CudaDevice : public Device {
  public:
   CudaDevice(const CudaDriver& driver, const CudaDeviceOptions& options)
@@ -250,6 +265,7 @@ class CudaDevice : public Device {
                                    bool cold) override;
 
  private:
+  const ModuleCache* Cache() const { return cache_ ? &*cache_ : nullptr; }
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute) const;
   absl::StatusOr<std::unique_ptr<CudaKernels>> LoadKernels(
       absl::string_view source, absl::Span<const retrograd::Launch> launches);
@@ -265,6 +281,7 @@ class CudaDevice : public Device {
 
   const CudaDriver& driver_;
   const CudaDeviceOptions options_;
+  std::optional<ModuleCache> cache_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   std::string arch_;  // "sm_90"
@@ -319,11 +336,17 @@ absl::Status CudaDevice::Start() {
     return absl::UnimplementedError(absl::StrCat(
         "cuda:", options_.ordinal, " (", model_, ") is ", arch_, ": kernels want sm_80 or later"));
   }
+  if (options_.cache) {
+    absl::StatusOr<ModuleCache> opened = ModuleCache::Open(
+        options_.cache_dir.empty() ? ModuleCache::DefaultDirectory("cuda") : options_.cache_dir,
+        options_.cache_bytes);
+    if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
+  }
   RG_CUDA(driver_, DevicePrimaryCtxRetain, &context_, device_);
   RG_WITH_CONTEXT();
   RG_RETURN_IF_ERROR(Reserve(1, 0));
   RG_ASSIGN_OR_RETURN(const CompiledObject object,
-                      CompileCuda(kCudaSupportKernels, arch_, options_.compile.rtc));
+                      CompileCudaCached(kCudaSupportKernels, arch_, options_.compile.rtc, Cache()));
   support_ = std::make_unique<CudaKernels>(driver_, context_);
   RG_RETURN_IF_ERROR(support_->AddModule(object.code));
   RG_ASSIGN_OR_RETURN(set_table_, support_->Find("rg_set_table"));
@@ -392,7 +415,7 @@ absl::StatusOr<std::unique_ptr<CudaKernels>> CudaDevice::LoadKernels(
   auto loaded = std::make_unique<CudaKernels>(driver_, context_);
   if (!launches.empty()) {
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        CompileCudaParts(source, arch_, options_.compile));
+                        CompileCudaParts(source, arch_, options_.compile, Cache()));
     for (const CompiledObject& object : objects) RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
   }
   RG_RETURN_IF_ERROR(loaded->Prepare(launches));
@@ -418,10 +441,14 @@ absl::StatusOr<std::shared_ptr<const CublasMatMul>> CudaDevice::LibraryMatMul(
   }
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CublasMatMul> made,
                       CublasMatMul::Make(*cublas_, cublas_handle_, call, facts));
-  if (options_.time_matmuls) {
+  // A choice is the device's and the library's.
+  const std::string entry = absl::StrCat("retrograd cublaslt choice 1\n", model_, " ", arch_, "\n",
+                                         cublas_->GetVersion(), "\n", key);
+  if (options_.time_matmuls && !(Cache() != nullptr && ReadChoice(*Cache(), entry, made.get()))) {
     const absl::Status timed = ChooseByTiming(driver_, streams_[0], call, made.get());
     // Without the memory for a measurement the library's favourite does.
     if (!timed.ok() && !absl::IsResourceExhausted(timed)) return timed;
+    if (timed.ok() && Cache() != nullptr) WriteChoice(*Cache(), entry, *made);
   }
   matmuls_[key] = made;
   return made;

@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_RUNTIME_CUDA_DEVICE_H_
 #define RETROGRAD_RUNTIME_CUDA_DEVICE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,9 @@ struct CudaDeviceOptions {
   std::string driver_library;  // paths; empty: where they are usually found
   std::string cublas_library;
   CudaCompileOptions compile;
+  bool cache = true;      // keep compiled kernels and timed choices on disk
+  std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("cuda")
+  int64_t cache_bytes = int64_t{512} << 20;
   bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
 };
 

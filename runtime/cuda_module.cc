@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "graph/status.h"
 #include "runtime/kernel_texts.h"
 
@@ -34,11 +37,61 @@ std::vector<std::string> Parts(const SplitSource& split, size_t parts) {
   return sources;
 }
 
+// A cache entry: one line of resources for each kernel, an empty line, the code. Its digest was
+// checked, so it is what was written.
+std::string PrintObject(const CompiledObject& object) {
+  std::string text;
+  for (const KernelResources& k : object.kernels) {
+    absl::StrAppend(&text, k.name, " ", k.registers, " ", k.spill_bytes, " ", k.stack_bytes, " ",
+                    k.shared_bytes, "\n");
+  }
+  return absl::StrCat(text, "\n", object.code);
+}
+
+std::optional<CompiledObject> ParseObject(absl::string_view text) {
+  CompiledObject object;
+  while (true) {
+    const size_t end = text.find('\n');
+    if (end == absl::string_view::npos) return std::nullopt;
+    const std::vector<std::string> words = absl::StrSplit(text.substr(0, end), ' ');
+    text.remove_prefix(end + 1);
+    if (words.size() == 1) break;
+    KernelResources& k = object.kernels.emplace_back();
+    k.name = words[0];
+    if (words.size() != 5 || !absl::SimpleAtoi(words[1], &k.registers) ||
+        !absl::SimpleAtoi(words[2], &k.spill_bytes) || !absl::SimpleAtoi(words[3], &k.stack_bytes) ||
+        !absl::SimpleAtoi(words[4], &k.shared_bytes)) {
+      return std::nullopt;
+    }
+  }
+  object.code = std::string(text);
+  return object;
+}
+
 }  // namespace
+
+absl::StatusOr<CompiledObject> CompileCudaCached(absl::string_view source, absl::string_view arch,
+                                                 const RtcOptions& options,
+                                                 const ModuleCache* cache) {
+  if (cache == nullptr) return CompileCuda(source, arch, options);
+  RG_ASSIGN_OR_RETURN(const std::string compiler, CudaCompilerName(options));
+  // The flags and what is done about spills belong to this version of the format.
+  const std::string key = absl::StrCat("retrograd cubin 1\n", compiler, "\n", arch, "\n", source);
+  if (const std::optional<std::string> entry = cache->Read(key)) {
+    if (std::optional<CompiledObject> object = ParseObject(*entry)) {
+      object->compiler = compiler;
+      return *std::move(object);
+    }
+  }
+  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileCuda(source, arch, options));
+  cache->Write(key, PrintObject(object)).IgnoreError();  // a cache that cannot be written is no harm
+  return object;
+}
 
 absl::StatusOr<std::vector<CompiledObject>> CompileCudaParts(absl::string_view source,
                                                              absl::string_view arch,
-                                                             const CudaCompileOptions& options) {
+                                                             const CudaCompileOptions& options,
+                                                             const ModuleCache* cache) {
   RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
   if (split.kernels.empty()) return std::vector<CompiledObject>();
   RG_RETURN_IF_ERROR(CudaCompilerAvailable(options.rtc));
@@ -51,7 +104,7 @@ absl::StatusOr<std::vector<CompiledObject>> CompileCudaParts(absl::string_view s
   std::vector<std::thread> threads;
   for (size_t i = 0; i < parts; ++i) {
     threads.emplace_back(
-        [&, i] { compiled[i] = CompileCuda(sources[i], arch, options.rtc); });
+        [&, i] { compiled[i] = CompileCudaCached(sources[i], arch, options.rtc, cache); });
   }
   for (std::thread& thread : threads) thread.join();
 

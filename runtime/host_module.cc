@@ -117,7 +117,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::string_vie
   std::optional<ModuleCache> cache;
   if (options.cache) {
     absl::StatusOr<ModuleCache> opened = ModuleCache::Open(
-        options.cache_dir.empty() ? ModuleCache::DefaultDirectory() : options.cache_dir,
+        options.cache_dir.empty() ? ModuleCache::DefaultDirectory("host") : options.cache_dir,
         options.cache_bytes);
     if (opened.ok()) cache = *std::move(opened);
   }

@@ -24,7 +24,7 @@ struct HostCompileOptions {
   std::string optimization;  // empty: -O1; -O0 for the checking build, where checks cost most
   int jobs = 0;              // compilers at once; 0: one a core, at most 8
   bool cache = true;         // look for and keep the result on disk
-  std::string cache_dir;     // empty: ModuleCache::DefaultDirectory()
+  std::string cache_dir;     // empty: ModuleCache::DefaultDirectory("host")
   int64_t cache_bytes = int64_t{512} << 20;
 };
 

@@ -1,4 +1,4 @@
-// An entry is the shared object itself, which loaders read from its front, then the key's text,
+// An entry is what was stored, such as a shared object, which loaders read from its front, then the key's text,
 // then a trailer of fixed size that says how long both are.
 #include "runtime/module_cache.h"
 
@@ -99,15 +99,15 @@ WorkDirectory::~WorkDirectory() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-std::string ModuleCache::DefaultDirectory() {
+std::string ModuleCache::DefaultDirectory(absl::string_view kind) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/retrograd/host");
+  if (cache != nullptr && cache[0] == '/') return absl::StrCat(cache, "/retrograd/", kind);
   const char* home = std::getenv("HOME");
   if (home == nullptr || home[0] != '/') {
     const passwd* user = getpwuid(geteuid());
     home = user != nullptr ? user->pw_dir : nullptr;
   }
-  return home != nullptr && home[0] == '/' ? absl::StrCat(home, "/.cache/retrograd/host") : "";
+  return home != nullptr && home[0] == '/' ? absl::StrCat(home, "/.cache/retrograd/", kind) : "";
 }
 
 absl::StatusOr<ModuleCache> ModuleCache::Open(std::string directory, int64_t most_bytes) {
@@ -133,11 +133,32 @@ std::string ModuleCache::EntryPath(absl::string_view key) const {
   return absl::StrCat(directory_, "/", Digest(key), ".so");
 }
 
+// The whole file, if it is the key's.
+std::optional<std::string> ModuleCache::ReadEntry(absl::string_view key) const {
+  std::optional<std::string> content = ReadWhole(EntryPath(key));
+  if (content.has_value() && !IsEntryFor(*content, key)) content.reset();
+  return content;
+}
+
 std::optional<std::string> ModuleCache::Find(absl::string_view key) const {
-  std::string path = EntryPath(key);
-  const std::optional<std::string> content = ReadWhole(path);
-  if (!content.has_value() || !IsEntryFor(*content, key)) return std::nullopt;
-  return path;
+  if (!ReadEntry(key).has_value()) return std::nullopt;
+  return EntryPath(key);
+}
+
+std::optional<std::string> ModuleCache::Read(absl::string_view key) const {
+  std::optional<std::string> content = ReadEntry(key);
+  if (content.has_value()) content->resize(content->size() - key.size() - sizeof(Trailer));
+  return content;
+}
+
+absl::Status ModuleCache::Write(absl::string_view key, absl::string_view value) const {
+  RG_ASSIGN_OR_RETURN(const WorkDirectory work, WorkDirectory::MakeIn(directory_));
+  const std::string file = absl::StrCat(work.path(), "/value");
+  std::ofstream out(file, std::ios::binary);
+  out << value;
+  out.close();
+  if (!out) return SystemError("cannot write", file);
+  return Insert(key, file).status();
 }
 
 absl::StatusOr<std::string> ModuleCache::Insert(absl::string_view key,

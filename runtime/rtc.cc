@@ -251,6 +251,11 @@ absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string
   return object;
 }
 
+absl::StatusOr<std::string> CudaCompilerName(const RtcOptions& options) {
+  RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Nvidia(), options));
+  return compiler.display;
+}
+
 absl::Status CudaCompilerAvailable(const RtcOptions& options) {
   return CompilerOf(Nvidia(), options).status();
 }

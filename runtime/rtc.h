@@ -44,6 +44,9 @@ absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::strin
 absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string_view arch,
                                           const RtcOptions& options = {});
 
+// "NVRTC 13.0", or why there is none.
+absl::StatusOr<std::string> CudaCompilerName(const RtcOptions& options = {});
+
 // By dialect's compiler: OK, or why it cannot be used here.
 absl::Status CudaCompilerAvailable(const RtcOptions& options = {});
 absl::Status HipCompilerAvailable(const RtcOptions& options = {});

@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <fstream>
+#include <random>
+
 #include "models/models.h"
 #include "runtime/cuda_support_kernels.h"
 #include "runtime/fallback_matmul.h"
@@ -80,6 +84,7 @@ CudaDeviceOptions FakeOptions() {
   CudaDeviceOptions options{.driver_library = RETROGRAD_FAKE_CUDA,
                             .cublas_library = RETROGRAD_FAKE_CUDA};
   options.compile.rtc.library = RETROGRAD_FAKE_CUDA;
+  options.cache = false;
   return options;
 }
 
@@ -172,9 +177,10 @@ struct Loaded {
   absl::Status status;
 };
 
-Loaded Load(const CompiledPlan& compiled, const ProgramOptions& options = {}) {
+Loaded Load(const CompiledPlan& compiled, const ProgramOptions& options = {},
+            const CudaDeviceOptions& device_options = FakeOptions()) {
   Loaded loaded;
-  auto device = MakeCudaDevice(FakeOptions());
+  auto device = MakeCudaDevice(device_options);
   loaded.status = device.status();
   if (!device.ok()) return loaded;
   loaded.device = *std::move(device);
@@ -399,6 +405,61 @@ TEST_CASE("whichever call fails, the caller gets a status and the next attempt w
       if (entry != "cuMemFree" && entry != "cuCtxPushCurrent") CHECK(fake.allocated() == before);
     }
   }
+}
+
+TEST_CASE("a second load compiles nothing and times no matmul; damaged entries are made anew") {
+  const Fake fake;
+  const auto work = WorkDirectory::MakeIn("/tmp");
+  REQUIRE(work.ok());
+  CudaDeviceOptions options = FakeOptions();
+  options.cache = true;
+  options.cache_dir = work->path() + "/cache";
+  const BackwardGraph graph = Model(kMlp);
+  const std::vector<Values> values = RandomInputs(graph, 5);
+  const CompiledPlan compiled = CompiledFor(graph, 1);
+  const auto works = [&] {
+    fake.reset();
+    const Loaded loaded = Load(compiled, {}, options);
+    INFO(loaded.status);
+    REQUIRE(loaded.status.ok());
+    const int compilations = fake.calls("nvrtcCompileProgram");
+    const int timed = fake.calls("cuEventElapsedTime");
+    const Tensors tensors(loaded.device.get(), graph, values);
+    CHECK(RunOn(loaded, tensors, values) < 2e-5);
+    return std::pair(compilations, timed);
+  };
+  const auto cold = works();
+  CHECK(cold.first > 1);
+  CHECK(cold.second > 1);
+  CHECK(works() == std::pair(0, 0));
+
+  std::mt19937 random(7);
+  std::vector<std::filesystem::path> entries;
+  for (const auto& entry : std::filesystem::directory_iterator(options.cache_dir)) {
+    entries.push_back(entry.path());
+  }
+  CHECK(entries.size() > 2);
+  for (const std::filesystem::path& entry : entries) {
+    const auto bytes = std::filesystem::file_size(entry);
+    if (random() % 2 == 0) {
+      std::filesystem::resize_file(entry, random() % bytes);
+      continue;
+    }
+    std::fstream file(entry, std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = static_cast<std::streamoff>(random() % bytes);
+    file.seekg(at);
+    const char flipped = static_cast<char>(file.get() ^ 4);
+    file.seekp(at);
+    file.put(flipped);
+  }
+  CHECK(works() == cold);
+  CHECK(works() == std::pair(0, 0));
+
+  // Where nothing can be kept, or nothing of others be trusted, everything is made each time.
+  std::filesystem::permissions(options.cache_dir, std::filesystem::perms::all);
+  CHECK(works() == cold);
+  options.cache_dir = "/proc/nothing/here";
+  CHECK(works() == cold);
 }
 
 TEST_CASE("the device's own time of some work counts each repetition") {

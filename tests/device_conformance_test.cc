@@ -82,6 +82,7 @@ std::unique_ptr<Device> TestDevice(bool check = false) {
     CudaDeviceOptions options{.driver_library = RETROGRAD_FAKE_CUDA,
                               .cublas_library = RETROGRAD_FAKE_CUDA};
     options.compile.rtc.library = RETROGRAD_FAKE_CUDA;
+    options.cache = false;
     auto device = MakeCudaDevice(options);
     INFO(device.status());
     REQUIRE(device.ok());
