@@ -28,138 +28,16 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "graph/status.h"
 #include "runtime/cublas_matmul.h"
 #include "runtime/cuda_api.h"
+#include "runtime/cuda_kernels.h"
 #include "runtime/cuda_support_kernels.h"
 #include "runtime/fallback_matmul.h"
 
 namespace retrograd {
 namespace {
 
-// The device's context made current for the time of a call; what was current before is again.
-class CurrentContext {
- public:
-  CurrentContext(const CudaDriver& driver, CUcontext context)
-      : driver_(driver),
-        status_(CudaStatus(driver, driver.CtxPushCurrent(context), "cuCtxPushCurrent")) {}
-  ~CurrentContext() {
-    CUcontext popped = nullptr;
-    if (status_.ok()) driver_.CtxPopCurrent(&popped);
-  }
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-  const absl::Status& status() const { return status_; }
-
- private:
-  const CudaDriver& driver_;
-  absl::Status status_;
-};
-
 #define RG_WITH_CONTEXT()                             \
   const CurrentContext rg_current(driver_, context_); \
   RG_RETURN_IF_ERROR(rg_current.status())
-
-struct PreparedLaunch {
-  CUfunction function = nullptr;
-  unsigned blocks = 1, threads = 1;
-  std::vector<int32_t> slots;
-};
-
-// Modules with their launches and their table in device memory.
-class CudaKernels : public LoadedKernels {
- public:
-  CudaKernels(const CudaDriver& driver, CUcontext context) : driver_(driver), context_(context) {}
-  ~CudaKernels() override {
-    const CurrentContext current(driver_, context_);
-    if (!current.status().ok()) return;
-    driver_.CtxSynchronize();  // a kernel may still run
-    for (CUmodule module : modules_) driver_.ModuleUnload(module);
-    if (table_ != 0) driver_.MemFree(table_);
-  }
-
-  // In the current context.
-  absl::Status AddModule(const std::string& cubin) {
-    CUmodule module = nullptr;
-    RG_CUDA(driver_, ModuleLoadData, &module, cubin.data());
-    modules_.push_back(module);
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<CUfunction> Find(const std::string& kernel) const {
-    CUresult result = CUDA_ERROR_NOT_FOUND;
-    for (CUmodule module : modules_) {
-      CUfunction function = nullptr;
-      result = driver_.ModuleGetFunction(&function, module, kernel.c_str());
-      if (result == CUDA_SUCCESS) return function;
-      if (result != CUDA_ERROR_NOT_FOUND) break;
-    }
-    return CudaStatus(driver_, result, absl::StrCat("cuModuleGetFunction of ", kernel));
-  }
-
-  absl::Status Prepare(absl::Span<const Launch> launches) {
-    uint32_t slots = 0;
-    for (const Launch& launch : launches) {
-      PreparedLaunch prepared{.blocks = static_cast<unsigned>(launch.blocks),
-                              .threads = static_cast<unsigned>(launch.threads)};
-      RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
-      for (const LaunchArg& arg : launch.args) {
-        prepared.slots.push_back(static_cast<int32_t>(arg.slot));
-        slots = std::max(slots, arg.slot + 1);
-      }
-      launches_.push_back(std::move(prepared));
-    }
-    if (slots > 0) RG_CUDA(driver_, MemAlloc, &table_, slots * sizeof(void*));
-    known_.assign(slots, nullptr);
-    return absl::OkStatus();
-  }
-
-  // Writes the entries that changed. In a capture all are written and none counts as known
-  // afterwards, since nobody knows when the capture is replayed.
-  absl::Status Bind(CUstream stream, CUfunction set_table, absl::Span<void* const> table) {
-    if (table.size() < known_.size()) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "the table has %d addresses, the kernels read %d", table.size(), known_.size()));
-    }
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    RG_CUDA(driver_, StreamIsCapturing, stream, &capture);
-    const bool all = !certain_ || capture != CU_STREAM_CAPTURE_STATUS_NONE;
-    certain_ = false;  // until the last entry is on its way
-    TableEntries entries;
-    for (size_t i = 0; i < known_.size(); ++i) {
-      if (!all && known_[i] == table[i]) continue;
-      known_[i] = table[i];
-      entries.slot[entries.count] = static_cast<int32_t>(i);
-      entries.address[entries.count++] = reinterpret_cast<uint64_t>(table[i]);
-      if (entries.count == kTableEntries) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
-    }
-    if (entries.count > 0) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
-    certain_ = capture == CU_STREAM_CAPTURE_STATUS_NONE;
-    return absl::OkStatus();
-  }
-
-  absl::Status Run(CUstream stream, size_t launch) {
-    PreparedLaunch& l = launches_[launch];
-    void* parameters[] = {&table_, l.slots.data()};
-    RG_CUDA(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, 0, stream,
-            parameters, nullptr);
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Write(CUstream stream, CUfunction set_table, TableEntries* entries) {
-    void* parameters[] = {&table_, entries};
-    RG_CUDA(driver_, LaunchKernel, set_table, 1, 1, 1, kTableEntries, 1, 1, 0, stream, parameters,
-            nullptr);
-    entries->count = 0;
-    return absl::OkStatus();
-  }
-
-  const CudaDriver& driver_;
-  CUcontext context_;
-  std::vector<CUmodule> modules_;
-  std::vector<PreparedLaunch> launches_;
-  CUdeviceptr table_ = 0;
-  std::vector<void*> known_;  // what the table holds once the stream has come so far
-  bool certain_ = false;      // whether it holds that
-};
 
 // A matmul by the library or, where it refuses, by a kernel of ours.
 struct CudaMatMul : LoadedCall {
@@ -167,43 +45,6 @@ struct CudaMatMul : LoadedCall {
   std::shared_ptr<const CublasMatMul> library;
   int64_t offsets[3] = {};  // of a, b and d, in elements
   std::unique_ptr<CudaKernels> fallback;
-};
-
-// An executable graph.
-class CudaRecording : public Recording {
- public:
-  CudaRecording(const CudaDriver& driver, CUcontext context)
-      : driver_(driver), context_(context) {}
-  ~CudaRecording() override {
-    const CurrentContext current(driver_, context_);
-    if (current.status().ok()) Destroy();
-  }
-
-  // Makes the executable what the graph says: an update where that is possible, else a new one.
-  absl::Status Become(CUgraph graph) {
-    if (exec_ != nullptr) {
-      CUgraphExecUpdateResultInfo info = {};
-      if (driver_.GraphExecUpdate(exec_, graph, &info) == CUDA_SUCCESS) return absl::OkStatus();
-      Destroy();
-    }
-    RG_CUDA(driver_, GraphInstantiate, &exec_, graph, 0);
-    return absl::OkStatus();
-  }
-
-  CUgraphExec exec() const { return exec_; }
-
- private:
-  // In the current context.
-  void Destroy() {
-    if (exec_ == nullptr) return;
-    driver_.CtxSynchronize();  // it may still run
-    driver_.GraphExecDestroy(exec_);
-    exec_ = nullptr;
-  }
-
-  const CudaDriver& driver_;
-  CUcontext context_;
-  CUgraphExec exec_ = nullptr;
 };
 
 // What was found to be fastest before. False if nothing was, or if it does not hold any more.
