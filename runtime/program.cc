@@ -206,7 +206,13 @@ absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
   for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
   Recording* recording = recordings.Find(library_addresses);
   if (recording == nullptr) {
-    RG_ASSIGN_OR_RETURN(recording, RecordAll(outputs));
+    const absl::StatusOr<Recording*> recorded = RecordAll(outputs);
+    if (!recorded.ok()) {
+      // The work may go all the same; if not, the reason is the better message.
+      ++stats.failed_recordings;
+      return IssueAll(outputs);
+    }
+    recording = *recorded;
   }
   RG_RETURN_IF_ERROR(device->Replay(*recording));
   ++stats.replays;

@@ -265,6 +265,43 @@ TEST_CASE("a graph that cannot be updated is made anew") {
   CHECK(fake.calls("cuGraphExecDestroy") == 1);
 }
 
+TEST_CASE("where a recording fails the run's work is issued piece by piece, and later runs record") {
+  const Fake fake;
+  const BackwardGraph graph = Model(kMlp);
+  const std::vector<Values> values = RandomInputs(graph, 5);
+  const Loaded loaded = Load(CompiledFor(graph, 2));
+  REQUIRE(loaded.status.ok());
+  const Tensors tensors(loaded.device.get(), graph, values);
+  int failures = 0;
+  for (const char* entry : {"cuStreamBeginCapture", "cublasLtMatmul", "cuStreamEndCapture",
+                            "cuGraphInstantiate"}) {
+    INFO(entry);
+    fake.fail(entry, 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(RunOn(loaded, tensors, values) < 2e-5);
+    CHECK(loaded.program->stats().failed_recordings == ++failures);
+    CHECK(loaded.program->stats().replays == 0);
+  }
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+  CHECK(loaded.program->stats().replays == 1);
+}
+
+TEST_CASE("a misaligned address is refused before anything is issued") {
+  const Fake fake;
+  const BackwardGraph graph = Model(kMlp);
+  const std::vector<Values> values = RandomInputs(graph, 5);
+  const Loaded loaded = Load(CompiledFor(graph, 1));
+  REQUIRE(loaded.status.ok());
+  const Tensors tensors(loaded.device.get(), graph, values);
+  std::vector<const void*> inputs = tensors.inputs;
+  inputs[0] = static_cast<const char*>(inputs[0]) + 1;
+  fake.reset();
+  const absl::Status refused = loaded.program->Run(inputs, tensors.outputs);
+  CHECK(refused.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(refused.message()), ContainsSubstring("input 0"));
+  CHECK(fake.called(0) == nullptr);
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+}
+
 TEST_CASE("inside a caller's capture a run issues its launches, which the caller's graph replays") {
   const Fake fake;
   const BackwardGraph graph = Model(kMlp);

@@ -290,6 +290,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
       {"arena_bytes", program->arena_bytes()},
       {"scratch_bytes", program->scratch_bytes()},
       {"recordings", program->stats().recordings},
+      {"failed_recordings", program->stats().failed_recordings},
       {"recording_us", static_cast<double>(program->stats().recording_ns) / 1e3},
       {"predicted_us", static_cast<double>(compiled.plan.summary.price_ps) / 1e6},
       {"measured_us", Median(whole)},
