@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench-plan fuzz format lint clean
+.PHONY: demo test build debug asan bench-plan fuzz gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -33,6 +33,13 @@ SECONDS ?= 30
 fuzz:
 	@scripts/install.sh build test
 	@scripts/fuzz.sh $(SECONDS)
+
+# What a machine with an NVIDIA GPU needs to run all of this, in the folder gpu-bundle.
+gpu-bundle:
+	@scripts/install.sh build
+	@scripts/cudnn_headers.sh
+	@scripts/build.sh release retrograd fusion-explain cuda_attention_test device_conformance_test
+	@tools/gpu_bundle.sh gpu-bundle --test cuda_attention_test --test device_conformance_test
 
 format:
 	@scripts/install.sh lint

@@ -125,6 +125,7 @@ class CudaDevice : public Device {
   std::optional<ModuleCache> cache_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  int sm_ = 0;        // 90
   std::string arch_;  // "sm_90"
   std::string model_;  // "NVIDIA H200"
   std::vector<CUstream> streams_;
@@ -136,6 +137,7 @@ class CudaDevice : public Device {
   const CublasLibrary* cublas_ = nullptr;  // both when the first matmul is loaded
   cublasLtHandle_t cublas_handle_ = nullptr;
   std::map<std::string, std::shared_ptr<const CublasMatMul>> matmuls_;  // by key
+  std::unique_ptr<CudaAttention> attention_;
 };
 
 CudaDevice::~CudaDevice() {
@@ -145,6 +147,7 @@ CudaDevice::~CudaDevice() {
   {
     const CurrentContext current(driver_, context_);
     if (current.status().ok()) {
+      attention_.reset();
       if (cublas_handle_ != nullptr) cublas_->Destroy(cublas_handle_);
       for (CUevent event : events_) driver_.EventDestroy(event);
       for (CUstream stream : streams_) driver_.StreamDestroy(stream);
@@ -172,7 +175,8 @@ absl::Status CudaDevice::Start() {
   model_ = name;
   RG_ASSIGN_OR_RETURN(const int major, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
   RG_ASSIGN_OR_RETURN(const int minor, Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  arch_ = absl::StrCat("sm_", major, minor);
+  sm_ = 10 * major + minor;
+  arch_ = absl::StrCat("sm_", sm_);
   if (major < 8) {
     return absl::UnimplementedError(absl::StrCat(
         "cuda:", options_.ordinal, " (", model_, ") is ", arch_, ": kernels want sm_80 or later"));
@@ -186,6 +190,7 @@ absl::Status CudaDevice::Start() {
   RG_CUDA(driver_, DevicePrimaryCtxRetain, &context_, device_);
   RG_WITH_CONTEXT();
   RG_RETURN_IF_ERROR(Reserve(1, 0));
+  attention_ = std::make_unique<CudaAttention>(options_.attention);
   RG_ASSIGN_OR_RETURN(const CompiledObject object,
                       CompileCudaCached(kCudaSupportKernels, arch_, options_.compile.rtc, Cache()));
   support_ = std::make_unique<CudaKernels>(driver_, context_);
@@ -320,15 +325,17 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaDevice::Load(const MatMulCall& c
   return loaded;
 }
 
-// Attention through cuDNN, or through kernels of ours where it refuses, is prepared here.
-absl::StatusOr<std::unique_ptr<LoadedCall>> CudaDevice::Load(const AttentionCall& call,
-                                                             absl::Span<const DType>) {
-  return absl::UnimplementedError(absl::StrFormat(
-      "attention_backward %%%d: the cuda device has no attention yet", Index(call.node)));
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaDevice::Load(
+    const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+  RG_WITH_CONTEXT();
+  return attention_->Load({*this, sm_, model_, Stream(0), Cache()}, call, operand_dtypes);
 }
 
-absl::Status CudaDevice::AttentionBackward(int, LoadedCall&, const AttentionPointers&, void*) {
-  return absl::InternalError("no attention call was loaded");
+absl::Status CudaDevice::AttentionBackward(int stream, LoadedCall& call,
+                                           const AttentionPointers& pointers, void* scratch) {
+  RG_WITH_CONTEXT();
+  return static_cast<CudaAttentionCall&>(call).Run(*this, stream, Stream(stream), pointers,
+                                                   scratch);
 }
 
 absl::Status CudaDevice::UseStream(std::optional<void*> native) {

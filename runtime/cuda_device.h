@@ -1,4 +1,4 @@
-// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, everything loaded when the
+// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, attention by cuDNN, everything loaded when the
 // device is made.
 #ifndef RETROGRAD_RUNTIME_CUDA_DEVICE_H_
 #define RETROGRAD_RUNTIME_CUDA_DEVICE_H_
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/cuda_attention.h"
 #include "runtime/cuda_module.h"
 #include "runtime/device.h"
 
@@ -22,6 +23,7 @@ struct CudaDeviceOptions {
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("cuda")
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
+  CudaAttentionOptions attention;
 };
 
 // Unavailable, saying why, where there is no driver or no such device, or where the build had no

@@ -3,18 +3,82 @@
 // function of one is missing, so every use of them is guarded.
 #include "runtime/cudnn_attention.h"
 
+#include <algorithm>
+#include <array>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/status.h"
 
+namespace retrograd {
+namespace {
+
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
+
+constexpr int64_t kAlignment = 16;  // bytes, of every row of an operand
+
+// "attention_backward %13, bf16 Q[48,8,2048,64] K[48,4,2048,64], causal"
+std::string ShapeOf(const AttentionCall& call) {
+  return absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
+                      absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
+                      absl::StrJoin(call.operands[kK].shape, ","), "]",
+                      call.causal ? ", causal" : "");
+}
+
+}  // namespace
+
+absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::UnimplementedError(absl::StrCat(ShapeOf(call), ": cuDNN ", why));
+  };
+  if (call.operands.size() > kBias + 1) return refuse("is not asked for attention with dropout");
+  if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) {
+    return refuse("takes bf16 and fp16 only");
+  }
+  const int64_t dim = call.operands[kQ].shape[3], v_dim = call.operands[kV].shape[3];
+  if (dim % 8 != 0 || v_dim % 8 != 0) {
+    return refuse(absl::StrFormat("takes head sizes that 8 divides, not %d and %d", dim, v_dim));
+  }
+  if (dim > 256 || v_dim > 256) {
+    return refuse(absl::StrFormat("takes head sizes up to 256, not %d and %d", dim, v_dim));
+  }
+  if (operand_dtypes[kLse] != DType::kFp32) return refuse("takes an fp32 log-sum-exp only");
+  const auto unaligned = [](const AttentionOperand& t) {
+    const int64_t step = kAlignment / 2;  // in elements of 2 bytes
+    if (t.offset % step != 0 || (t.shape[3] != 1 && t.strides[3] != 1)) return true;
+    for (int axis = 0; axis < 3; ++axis) {
+      if (t.shape[axis] != 1 && (t.strides[axis] % step != 0 || t.strides[axis] == 0)) return true;
+    }
+    return false;
+  };
+  constexpr absl::string_view kNames[] = {"dO", "Q", "K", "V", "O", "dQ", "dK", "dV"};
+  for (int i = 0; i < 8; ++i) {
+    const AttentionOperand& t = i < kLse ? call.operands[i] : call.results[i - kLse];
+    if (unaligned(t)) {
+      return refuse(absl::StrCat("needs rows of packed elements at multiples of 16 bytes; ",
+                                 kNames[i], " has the strides ", absl::StrJoin(t.strides, ","),
+                                 " and the offset ", t.offset));
+    }
+  }
+  if (call.operands.size() > kBias) {
+    const AttentionOperand& bias = call.operands[kBias];
+    if (bias.shape.empty() || (bias.shape.back() != 1 && bias.strides.back() != 1)) {
+      return refuse("needs a bias whose last stride is 1");
+    }
+    if (operand_dtypes[kBias] == DType::kFp64 || !IsFloat(operand_dtypes[kBias])) {
+      return refuse(absl::StrCat("takes no bias in ", Name(operand_dtypes[kBias])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd
+
 #ifdef RETROGRAD_HAVE_CUDNN
 
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <array>
-#include <cstring>
 #include <exception>
 #include <mutex>
 
@@ -33,13 +97,9 @@ namespace {
 namespace fe = cudnn_frontend;
 using TensorRef = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
-
 // Ids of tensors in the graph, in the order in which a run passes the pointers.
 constexpr int64_t kFirstOperand = 1, kFirstResult = 16;
 constexpr size_t kMostPointers = 10;
-
-constexpr int64_t kAlignment = 16;  // bytes, of every row of an operand
 
 // What the library says, without the lines that name its own source files.
 std::string FirstLine(absl::string_view text) {
@@ -116,14 +176,6 @@ fe::DataType_t DataType(DType dtype) {
   }
 }
 
-// "attention_backward %13, bf16 Q[48,8,2048,64] K[48,4,2048,64], causal"
-std::string ShapeOf(const AttentionCall& call) {
-  return absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
-                      absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
-                      absl::StrJoin(call.operands[kK].shape, ","), "]",
-                      call.causal ? ", causal" : "");
-}
-
 // Dims and strides of rank 4: axes that an operand lacks (leading ones of a bias, the last of the
 // log-sum-exp) have extent 1. The stride of such an axis is read by nobody, but cuDNN wants it to
 // be that of a packed tensor.
@@ -141,52 +193,6 @@ Dims DimsOf(const AttentionOperand& t, bool append) {
     d.strides[axis] = axis == 3 ? 1 : d.shape[axis + 1] * d.strides[axis + 1];
   }
   return d;
-}
-
-// What is known to be refused, said better than by the library.
-absl::Status Refusal(const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
-  const auto refuse = [&](absl::string_view why) {
-    return absl::UnimplementedError(absl::StrCat(ShapeOf(call), ": cuDNN ", why));
-  };
-  if (call.operands.size() > kBias + 1) return refuse("is not asked for attention with dropout");
-  if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) {
-    return refuse("takes bf16 and fp16 only");
-  }
-  const int64_t dim = call.operands[kQ].shape[3], v_dim = call.operands[kV].shape[3];
-  if (dim % 8 != 0 || v_dim % 8 != 0) {
-    return refuse(absl::StrFormat("takes head sizes that 8 divides, not %d and %d", dim, v_dim));
-  }
-  if (dim > 256 || v_dim > 256) {
-    return refuse(absl::StrFormat("takes head sizes up to 256, not %d and %d", dim, v_dim));
-  }
-  if (operand_dtypes[kLse] != DType::kFp32) return refuse("takes an fp32 log-sum-exp only");
-  const auto unaligned = [](const AttentionOperand& t) {
-    const int64_t step = kAlignment / 2;  // in elements of 2 bytes
-    if (t.offset % step != 0 || (t.shape[3] != 1 && t.strides[3] != 1)) return true;
-    for (int axis = 0; axis < 3; ++axis) {
-      if (t.shape[axis] != 1 && (t.strides[axis] % step != 0 || t.strides[axis] == 0)) return true;
-    }
-    return false;
-  };
-  constexpr absl::string_view kNames[] = {"dO", "Q", "K", "V", "O", "dQ", "dK", "dV"};
-  for (int i = 0; i < 8; ++i) {
-    const AttentionOperand& t = i < kLse ? call.operands[i] : call.results[i - kLse];
-    if (unaligned(t)) {
-      return refuse(absl::StrCat("needs rows of packed elements at multiples of 16 bytes; ",
-                                 kNames[i], " has the strides ", absl::StrJoin(t.strides, ","),
-                                 " and the offset ", t.offset));
-    }
-  }
-  if (call.operands.size() > kBias) {
-    const AttentionOperand& bias = call.operands[kBias];
-    if (bias.shape.empty() || (bias.shape.back() != 1 && bias.strides.back() != 1)) {
-      return refuse("needs a bias whose last stride is 1");
-    }
-    if (DataType(operand_dtypes[kBias]) == fe::DataType_t::NOT_SET) {
-      return refuse(absl::StrCat("takes no bias in ", Name(operand_dtypes[kBias])));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -288,7 +294,7 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
     const CudnnAttentionOptions& options, CudnnHandle& handle) {
   RG_CHECK(call.operands.size() >= kBias && call.results.size() == 3);
   RG_CHECK(operand_dtypes.size() == call.operands.size());
-  RG_RETURN_IF_ERROR(Refusal(call, operand_dtypes));
+  RG_RETURN_IF_ERROR(CudnnRefusal(call, operand_dtypes));
   std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, handle));
   made->KeepOffsets(call, operand_dtypes);
   fe::graph::Graph& graph = made->graph_->graph;

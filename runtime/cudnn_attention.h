@@ -41,6 +41,10 @@ class CudnnHandle {
   int sm_ = 0;
 };
 
+// OK, or Unimplemented with the call's shape and the reason for what cuDNN is known to refuse. Asks
+// no library.
+absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> operand_dtypes);
+
 struct CudnnAttentionOptions {
   // Two runs give the same bits. Without it dQ is summed in the order in which blocks finish, which
   // is faster; with it cuDNN on Hopper keeps the scores' gradients, 2 bytes for each query, key and

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the headers that attention through cuDNN is built with into .cache/cudnn: cudnn-frontend's
-# and cuDNN's own, from PyPI. Nothing of them is needed to start what is built. A configured build
-# finds them when CMake runs again.
+# and cuDNN's own, from PyPI. Nothing of them is needed to start what is built. Builds that are
+# configured are configured again, so that they find them.
 set -eu
 cd "$(dirname "$0")/.."
 into=.cache/cudnn
@@ -54,3 +54,6 @@ for wheel in (into / "wheels").glob("*.whl"):
 PY
 rm -rf "$into/wheels"
 echo "$key" >"$into/fetched"
+for build in build/*/; do
+  [ ! -f "$build/build.ninja" ] || cmake "$build" >/dev/null
+done

@@ -85,6 +85,7 @@ CudaDeviceOptions FakeOptions() {
                             .cublas_library = RETROGRAD_FAKE_CUDA};
   options.compile.rtc.library = RETROGRAD_FAKE_CUDA;
   options.cache = false;
+  options.attention.allow_cudnn = false;  // a real one would take the fake streams
   return options;
 }
 

@@ -83,6 +83,7 @@ std::unique_ptr<Device> TestDevice(bool check = false) {
                               .cublas_library = RETROGRAD_FAKE_CUDA};
     options.compile.rtc.library = RETROGRAD_FAKE_CUDA;
     options.cache = false;
+    options.attention.allow_cudnn = false;  // a real one would take the fake streams
     auto device = MakeCudaDevice(options);
     INFO(device.status());
     REQUIRE(device.ok());

@@ -116,6 +116,12 @@ if [ ! -d "$libraries/lib" ]; then
   fi
 fi
 
+# The GPU's libraries, where Python packages brought them (PyTorch's do), before the system's.
+nvidia=$(python3 -c 'import glob, sys
+print(":".join(sorted(d for p in sys.path if p for d in glob.glob(p + "/nvidia/*/lib"))))' \
+  2>/dev/null || true)
+[ ! -d /usr/local/cuda/lib64 ] || nvidia=${nvidia:+$nvidia:}/usr/local/cuda/lib64
+
 # Python packages and system tools want their own libraries: ours reach only our programs.
 program=$1
 shift
@@ -130,7 +136,9 @@ export RETROGRAD_DATA="${RETROGRAD_DATA:-$here}"
 export RETROGRAD_BUNDLE="$here"
 export PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}"
 case "$program" in
-  "$here"/*) export LD_LIBRARY_PATH="$libraries/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" ;;
+  "$here"/*) 
+    export LD_LIBRARY_PATH="$libraries/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}${nvidia:+:$nvidia}"
+    ;;
 esac
 if [ "$libraries" = "$here" ]; then exec "$program" "$@"; fi
 status=0

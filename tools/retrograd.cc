@@ -63,6 +63,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_command->add_option("--seed", run.seed,
                           "Draws every order that is free: of blocks, threads and steps");
+  run_command->add_flag("!--nondeterministic", run.deterministic,
+                        "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
+                        "the last bits");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
   CLI::Option* repeat = run_command->add_option(
       "--repeat", run.repeat, "Time so many runs: the device's own time, the host's hidden");

@@ -218,6 +218,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   }
   absl::string_view rest = arguments.device;
   CudaDeviceOptions cuda;
+  cuda.attention.cudnn.deterministic = arguments.deterministic;
   if (!absl::ConsumePrefix(&rest, "cuda") ||
       (!rest.empty() &&
        (!absl::ConsumePrefix(&rest, ":") || !absl::SimpleAtoi(rest, &cuda.ordinal)))) {

@@ -21,6 +21,7 @@ struct RunArguments {
   bool record = true;  // replay a recorded run, where the device can
   int repeat = 0;        // time so many runs after the first
   bool kernels = false;  // with repeat: time each kernel and call alone as well
+  bool deterministic = true;  // two runs give the same bits
   bool cold = false;     // with nothing of before in the device's caches
   bool json = false;     // print the figures as JSON
   int streams = 1;

@@ -1,0 +1,77 @@
+// Attention on the cuda device: by cuDNN where it takes the call, else by kernels of ours.
+#ifndef RETROGRAD_RUNTIME_CUDA_ATTENTION_H_
+#define RETROGRAD_RUNTIME_CUDA_ATTENTION_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/cudnn_attention.h"
+#include "runtime/device.h"
+#include "runtime/module_cache.h"
+
+namespace retrograd {
+
+struct CudaAttentionOptions {
+  std::string cudnn_library;  // a path; empty: where it is usually found
+  CudnnAttentionOptions cudnn;
+  bool time_plans = true;     // try every plan of cuDNN for each call and keep the fastest
+  bool allow_cudnn = true;
+};
+
+// One call, loaded.
+class CudaAttentionCall : public LoadedCall {
+ public:
+  using LoadedCall::LoadedCall;
+
+  // On stream 0 of `device`, or another, which as a CUstream is `native`; in the device's context.
+  absl::Status Run(Device& device, int stream, void* native, const AttentionPointers& pointers,
+                   void* scratch);
+
+  // Null where cuDNN does not make this call, for the reason that refusal() gives.
+  const CudnnAttention* library() const { return library_.get(); }
+  const absl::Status& refusal() const { return refusal_; }
+  // "cuDNN, plan .. of 3" with the times and workspaces of all, or "our kernels, because ..".
+  std::string Describe() const;
+
+ private:
+  friend class CudaAttention;
+  std::shared_ptr<CudnnAttention> library_;  // or, where it refuses, the kernels
+  std::unique_ptr<LoadedKernels> kernels_;
+  size_t launches_ = 0;
+  absl::Status refusal_;
+};
+
+// What calls share: cuDNN's handle, and the plans chosen so far, since layers repeat their calls.
+// Made, used and destroyed in the device's context.
+class CudaAttention {
+ public:
+  explicit CudaAttention(const CudaAttentionOptions& options) : options_(options) {}
+
+  // Where calls are loaded.
+  struct Place {
+    Device& device;
+    int sm = 0;                  // 90 for compute capability 9.0
+    std::string model;           // "NVIDIA H200"
+    void* stream = nullptr;      // stream 0 of the device, as a CUstream
+    const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
+  };
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Place& place, const AttentionCall& call,
+                                                   absl::Span<const DType> operand_dtypes);
+
+ private:
+  absl::StatusOr<std::shared_ptr<CudnnAttention>> Library(const Place& place,
+                                                          const AttentionCall& call,
+                                                          absl::Span<const DType> operand_dtypes);
+
+  const CudaAttentionOptions options_;
+  std::unique_ptr<CudnnHandle> handle_;
+  absl::Status no_handle_;  // why there is none, once tried
+  std::map<std::string, std::shared_ptr<CudnnAttention>> known_;  // by all that the call says
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_CUDA_ATTENTION_H_
