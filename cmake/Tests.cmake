@@ -41,7 +41,7 @@ if(CUDA_INCLUDE_DIR)
   target_link_libraries(fake_cuda PRIVATE retrograd_runtime)
   # Its copy of our code is its own.
   target_link_options(fake_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic)
-  foreach(test cuda_device_test device_conformance_test)
+  foreach(test cuda_device_test device_conformance_test tools_test)
     add_dependencies(${test} fake_cuda)
     target_include_directories(${test} SYSTEM PRIVATE ${CUDA_INCLUDE_DIR})
     target_compile_definitions(

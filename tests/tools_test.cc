@@ -25,11 +25,11 @@ struct Output {
   std::string out, err;
 };
 
-// Runs one of our binaries through the shell; `arguments` are trusted text of this file.
-Output RunTool(const std::string& arguments) {
+// Trusted text of this file, through the shell.
+Output RunCommandLine(const std::string& line) {
   const std::string errors =
       (std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", getpid())).string();
-  const std::string command = absl::StrCat(RETROGRAD_BIN_DIR, "/", arguments, " 2>", errors);
+  const std::string command = absl::StrCat(line, " 2>", errors);
   FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   Output output;
@@ -45,6 +45,11 @@ Output RunTool(const std::string& arguments) {
   }
   std::filesystem::remove(errors);
   return output;
+}
+
+// Runs one of our binaries.
+Output RunTool(const std::string& arguments) {
+  return RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/", arguments));
 }
 
 bool HaveBinaries() {
@@ -76,7 +81,9 @@ TEST_CASE("mistakes on the command line are one line on stderr that says what to
       {"retrograd run /no/such/file.bwd.pb", "/no/such/file.bwd.pb"},
       {"retrograd run mlp --inputs /no/such.safetensors", "/no/such.safetensors"},
       {"retrograd run mlp", "--inputs"},
-      {"retrograd run golf_tiny --device cuda", "host"},
+      {"retrograd run golf_tiny --device tpu", "cuda"},
+      {"retrograd run golf_tiny --device cuda:x", "cuda:N"},
+      {"retrograd run golf_tiny --device cuda --sanitize", "host"},
       {"retrograd run golf_tiny --spec h2000", "h200"},
       {"retrograd run golf_tiny --disable vectorisation", "vectorization"},
       {"retrograd run golf_tiny --tighten register", "registers"},
@@ -217,6 +224,40 @@ TEST_CASE("the tolerance is wide only for graphs with narrow values") {
   CHECK(ToleranceFor(*wide.Build()) == 1e-5);
   CHECK(ToleranceFor(*narrow.Build()) == 2e-2);
 }
+
+#if defined(RETROGRAD_FAKE_CUDA)
+TEST_CASE("a run on a cuda device prints the device's own times, of each kernel too") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  // The tests' driver under the names that a real one has.
+  const auto folder =
+      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_cuda_", getpid());
+  std::filesystem::create_directory(folder);
+  for (const char* name : {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}) {
+    std::filesystem::create_symlink(RETROGRAD_FAKE_CUDA, folder / name);
+  }
+  const std::string fake = absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=",
+                                        folder.string(), "/cache ", RETROGRAD_BIN_DIR, "/");
+  const std::string run = absl::StrCat("retrograd run ", kSmall, " --device cuda --random-inputs 3");
+  const Output times =
+      RunCommandLine(absl::StrCat(fake, run, " --streams 2 --repeat 3 --kernels --cold --json"));
+  INFO(times.err);
+  REQUIRE(times.status == 0);
+  const nlohmann::json json = nlohmann::json::parse(times.out);
+  CHECK(json["recordings"] == 1);
+  CHECK(json["failed_recordings"] == 0);
+  CHECK(json["measured_us"] > 0);
+  CHECK(json["steps"].size() >= 4);
+  for (const auto& step : json["steps"]) CHECK(step["measured_us"] > 0);
+  CHECK(RunCommandLine(absl::StrCat(fake, run, " --no-recording --save ", folder.string(),
+                                    "/gradients.safetensors"))
+            .status == 0);
+  const Output third = RunCommandLine(absl::StrCat(fake, "retrograd run ", kSmall,
+                                                   " --device cuda:3 --random-inputs 3"));
+  CHECK(third.status == 1);
+  CHECK_THAT(third.err, ContainsSubstring("cuda:3"));
+  std::filesystem::remove_all(folder);
+}
+#endif
 
 }  // namespace
 }  // namespace retrograd
