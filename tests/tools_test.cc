@@ -251,6 +251,11 @@ TEST_CASE("a run on a cuda device prints the device's own times, of each kernel 
   CHECK(RunCommandLine(absl::StrCat(fake, run, " --no-recording --save ", folder.string(),
                                     "/gradients.safetensors"))
             .status == 0);
+  // Recorded inputs and gradients; attention, and kernels that several layers share.
+  const Output checked =
+      RunCommandLine(absl::StrCat(fake, "retrograd run golf_tiny --device cuda --check"));
+  INFO(checked.out << checked.err);
+  CHECK(checked.status == 0);
   const Output third = RunCommandLine(absl::StrCat(fake, "retrograd run ", kSmall,
                                                    " --device cuda:3 --random-inputs 3"));
   CHECK(third.status == 1);

@@ -3,7 +3,6 @@
 // of what is not finite.
 #include <cstring>
 #include <map>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -28,14 +27,15 @@ inline double __longlong_as_double(long long bits) {
 }
 )";
 
-struct Module {
-  std::shared_ptr<HostModule> host;
-  bool support = false;  // the device's own kernels, which are written out below
-};
-
 struct Function {
   std::string name;
   HostKernel kernel;  // no code: one of the device's own
+};
+
+struct Module {
+  std::shared_ptr<HostModule> host;
+  bool support = false;  // the device's own kernels, which are written out below
+  std::map<std::string, Function> functions;  // that were asked for
 };
 
 CUresult SetTable(uint64_t* table, const TableEntries& entries) {
@@ -126,9 +126,8 @@ CUresult cuModuleUnload(CUmodule module) {
 
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   FAKE_ENTER_WITH_CONTEXT(cuModuleGetFunction);
-  const Module& m = *reinterpret_cast<Module*>(module);
-  static auto& functions = *new std::map<std::string, std::unique_ptr<Function>>;
-  auto made = std::make_unique<Function>(Function{name, {}});
+  Module& m = *reinterpret_cast<Module*>(module);
+  Function made{name, {}};
   if (m.support) {
     if (!absl::StrContains(kCudaSupportKernels, absl::StrCat(" ", name, "("))) {
       return CUDA_ERROR_NOT_FOUND;
@@ -136,11 +135,10 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   } else {
     auto found = m.host->Find(name);
     if (!found.ok()) return CUDA_ERROR_NOT_FOUND;
-    made->kernel = *found;
+    made.kernel = *found;
   }
-  auto& kept = functions[absl::StrCat(name, " of ", reinterpret_cast<uintptr_t>(module))];
-  kept = std::move(made);
-  *function = reinterpret_cast<CUfunction>(kept.get());
+  // Whoever asks twice gets the same.
+  *function = reinterpret_cast<CUfunction>(&m.functions.emplace(name, made).first->second);
   return CUDA_SUCCESS;
 }
 
