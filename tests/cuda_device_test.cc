@@ -203,7 +203,8 @@ double RunOn(const Loaded& loaded, const Tensors& tensors, const std::vector<Val
 TEST_CASE("a model's gradients through driver calls are the reference's, on one stream and many") {
   const Fake fake;
   const std::string model =
-      GENERATE(as<std::string>{}, kMlp, "norm_stack:layers=2,rows=40,columns=24,dtype=fp32");
+      GENERATE(as<std::string>{}, kMlp, "norm_stack:layers=2,rows=40,columns=24,dtype=fp32",
+               "transformer:layers=1,d=16,tokens=24,seq=12,heads=4,kv_heads=2,dtype=fp32");
   const int streams = GENERATE(1, 3);
   const bool record = GENERATE(true, false);
   INFO(model << " on " << streams << " streams, recorded " << record);
