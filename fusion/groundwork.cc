@@ -20,7 +20,7 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
 }
 
 Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOptions& options,
-                       Limits bounds, int64_t memory_ps_per_mib)
+                       Limits bounds, int64_t memory_ps_per_mib, KernelPrices* known)
     : graph(g),
       device(d),
       limits(std::move(bounds)),
@@ -36,15 +36,17 @@ Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOp
               .persistent = Enabled(options, "persistent_reductions"),
               .memory_ps_per_mib = memory_ps_per_mib,
               .feedback = options.feedback,
-              .schedule_salt = static_cast<int64_t>(options.random_schedules)}) {}
+              .schedule_salt = static_cast<int64_t>(options.random_schedules)},
+             known) {}
 
 absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph& graph,
                                                             const DeviceSpec& device,
                                                             const PlanOptions& options,
-                                                            int64_t memory_ps_per_mib) {
+                                                            int64_t memory_ps_per_mib,
+                                                            KernelPrices* known) {
   RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
   std::unique_ptr<Groundwork> ground(
-      new Groundwork(graph, device, options, std::move(limits), memory_ps_per_mib));
+      new Groundwork(graph, device, options, std::move(limits), memory_ps_per_mib, known));
   // Library calls first: what they absorb is no longer in any region.
   RG_ASSIGN_OR_RETURN(ground->library_calls,
                       MakeLibraryGroups(graph, ground->layouts, ground->consumers, device,

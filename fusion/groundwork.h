@@ -13,11 +13,12 @@ namespace retrograd {
 
 struct Groundwork {
   // `graph` is lowered; it and the device must outlive the result. `memory_ps_per_mib` is the price
-  // of what kernels store for one another.
+  // of what kernels store for one another. `known`: see GroupPricer; must outlive the result.
   static absl::StatusOr<std::unique_ptr<Groundwork>> Lay(const BackwardGraph& graph,
                                                          const DeviceSpec& device,
                                                          const PlanOptions& options,
-                                                         int64_t memory_ps_per_mib = 0);
+                                                         int64_t memory_ps_per_mib = 0,
+                                                         KernelPrices* known = nullptr);
 
   const BackwardGraph& graph;
   const DeviceSpec& device;
@@ -32,7 +33,7 @@ struct Groundwork {
 
  private:
   Groundwork(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
-             Limits limits, int64_t memory_ps_per_mib);
+             Limits limits, int64_t memory_ps_per_mib, KernelPrices* known);
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);

@@ -71,14 +71,19 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
 
 GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                          const Consumers& consumers, const DeviceSpec& device,
-                         const Limits& limits, const PricerOptions& options)
+                         const Limits& limits, const PricerOptions& options, KernelPrices* known)
     : graph_(graph),
       layouts_(layouts),
       consumers_(consumers),
       device_(device),
       limits_(limits),
       options_(options),
-      traffic_(graph, layouts, consumers) {}
+      traffic_(graph, layouts, consumers),
+      known_(known) {
+  if (known_ != nullptr) return;
+  own_ = std::make_shared<KernelPrices>();
+  known_ = own_.get();
+}
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
   return Build(group, consumers_.Stores(group.ops, group.unstored, group.kept));
@@ -101,10 +106,10 @@ GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
   const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
   if (options_.schedule_salt != 0) return EvaluateNew(group, stores).price;
   std::string signature = KernelSignature(graph_, layouts_, consumers_, group.ops, stores);
-  auto known = known_.find(signature);
-  if (known != known_.end()) return known->second;
+  auto known = known_->of.find(signature);
+  if (known != known_->of.end()) return known->second;
   Evaluated evaluated = EvaluateNew(group, stores);
-  if (evaluated.built) known_.emplace(std::move(signature), evaluated.price);
+  if (evaluated.built) known_->of.emplace(std::move(signature), evaluated.price);
   return evaluated.price;
 }
 
@@ -161,7 +166,16 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
 bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
   if (ops.size() == 1) return true;
   if (!limits_.CheckOps(static_cast<int64_t>(ops.size())).ok()) return false;
-  const KernelOutcome kernel = Build(Plain(ops));
+  const GroupOps group = Plain(ops);
+  const std::vector<ValueId> stores = consumers_.Stores(ops);
+  std::string signature = KernelSignature(graph_, layouts_, consumers_, ops, stores);
+  const auto known = known_->fits.find(signature);
+  if (known != known_->fits.end()) return known->second;
+  return known_->fits[std::move(signature)] = FitsNew(group, stores);
+}
+
+bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> stores) const {
+  const KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return false;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return false;
@@ -254,7 +268,8 @@ const CompiledResources* GroupPricer::Compiled(const GroupOps& group,
 GroupPricer GroupPricer::WithoutFeedback() const {
   GroupPricer without = *this;
   without.options_.feedback = {};
-  without.known_.clear();
+  without.own_ = std::make_shared<KernelPrices>();
+  without.known_ = without.own_.get();
   return without;
 }
 

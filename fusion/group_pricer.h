@@ -2,6 +2,7 @@
 #ifndef RETROGRAD_FUSION_GROUP_PRICER_H_
 #define RETROGRAD_FUSION_GROUP_PRICER_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,14 @@ struct GroupPrice {
   int64_t passed_bytes = 0;   // stored for other kernels (and not as an output of the graph)
 };
 
+// What a kernel costs, and whether any schedule of it fits, by its signature: equal kernels of other
+// layers, of other cuts of a region and of other versions of the graph cost the same. Holds for one
+// device under equal limits and options.
+struct KernelPrices {
+  absl::flat_hash_map<std::string, GroupPrice> of;
+  absl::flat_hash_map<std::string, bool> fits;
+};
+
 struct PricerOptions {
   bool vectorize = true, split = true, persistent = true;
   int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
@@ -56,9 +65,10 @@ struct PricerOptions {
 
 class GroupPricer {
  public:
+  // `known`: where prices are looked up and added, by one thread at a time.
   GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
               const Consumers& consumers, const DeviceSpec& device, const Limits& limits,
-              const PricerOptions& options);
+              const PricerOptions& options, KernelPrices* known = nullptr);
 
   // From now on groups may contain one of these matmuls, alone or with an epilogue.
   void OfferAnchors(Anchors anchors) { anchors_ = std::move(anchors); }
@@ -108,6 +118,7 @@ class GroupPricer {
     GroupPrice price;
     bool built = false;  // then nothing in it depends on which ops these are, but for what they do
   };
+  bool FitsNew(const GroupOps& group, absl::Span<const ValueId> stores) const;
   Evaluated EvaluateNew(const GroupOps& group, absl::Span<const ValueId> stores) const;
   KernelOutcome Build(const GroupOps& group) const;
   KernelOutcome Build(const GroupOps& group, absl::Span<const ValueId> stores) const;
@@ -125,8 +136,8 @@ class GroupPricer {
   PricerOptions options_;
   Traffic traffic_;
   Anchors anchors_;
-  // By signature: equal kernels of other layers, or of other cuts of a region, cost the same.
-  mutable absl::flat_hash_map<std::string, GroupPrice> known_;
+  KernelPrices* known_;
+  std::shared_ptr<KernelPrices> own_;  // where nobody else's are given
 };
 
 }  // namespace retrograd

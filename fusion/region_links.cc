@@ -77,7 +77,7 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     }
     for (NodeId id : atoms[a].shared) places_[place_of_op_.at(id)].holders |= bit;
     for (const auto& [id, reader] : atoms[a].read_again) {
-      places_[place_of_op_.at(id)].readers.push_back(Bit(reader));
+      AddReaders(places_[place_of_op_.at(id)], Bit(reader));
     }
   }
   for (int i = 0; i < ops_; ++i) {
@@ -87,14 +87,26 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     const bool other = IsBarrier(g, ops[i]) || places_[i].points == 0 ||
                        g.type(ops[i]).elements() == 0;
     if (other) other_rules_ |= places_[i].holders;
-    if (pricer.consumers().is_output(ops[i])) places_[i].readers.push_back(0);
+    if (places_[i].scatters) scatters_ |= places_[i].holders;
+    if (pricer.consumers().is_output(ops[i])) places_[i].read_outside = true;
     for (NodeId user : pricer.consumers().of(ops[i])) {
       auto at = place_of_op_.find(user);
-      places_[i].readers.push_back(at == place_of_op_.end() ? 0 : places_[at->second].holders);
+      AddReaders(places_[i], at == place_of_op_.end() ? 0 : places_[at->second].holders);
     }
     Connect(g, ops[i]);
   }
   walks_.resize(places_.size(), kNone);
+  RankRoots();
+}
+
+void RegionLinks::AddReaders(Place& place, AtomMask holders) {
+  if (holders == 0) {
+    place.read_outside = true;
+  } else if ((holders & (holders - 1)) == 0) {
+    place.readers |= holders;
+  } else {
+    place.any_reader.push_back(holders);
+  }
 }
 
 int RegionLinks::PlaceOf(ValueId v) {
@@ -123,19 +135,30 @@ void RegionLinks::Connect(const BackwardGraph& g, NodeId id) {
   }
 }
 
-bool RegionLinks::Stored(const Place& place, AtomMask set) const {
+bool RegionLinks::Stored(const Place& place, AtomMask set) {
   if ((place.owner & set) == 0) return false;
-  return std::any_of(place.readers.begin(), place.readers.end(),
-                     [&](AtomMask reader) { return (reader & set) == 0; });
+  if (place.read_outside || (place.readers & ~set) != 0) return true;
+  return std::any_of(place.any_reader.begin(), place.any_reader.end(),
+                     [&](AtomMask readers) { return (readers & set) == 0; });
+}
+
+void RegionLinks::RankRoots() {
+  for (int i = 0; i < ops_; ++i) by_extent_.push_back(i);
+  auto key = [&](int i) { return std::tuple(places_[i].scatters, places_[i].points, i); };
+  std::sort(by_extent_.begin(), by_extent_.end(), [&](int a, int b) { return key(a) > key(b); });
 }
 
 int RegionLinks::Root(AtomMask set) const {
-  int best = -1;
-  auto key = [&](int i) {
-    return std::tuple(places_[i].scatters, places_[i].points, Stored(places_[i], set), i);
-  };
-  for (int i = 0; i < ops_; ++i) {
-    if ((places_[i].holders & set) != 0 && (best < 0 || key(i) > key(best))) best = i;
+  int best = -1;  // not stored; nor is anything of its extent that was seen so far
+  for (int i : by_extent_) {
+    const Place& place = places_[i];
+    if ((place.holders & set) == 0) continue;
+    if (best >= 0 && std::tuple(place.scatters, place.points) !=
+                         std::tuple(places_[best].scatters, places_[best].points)) {
+      break;
+    }
+    if (Stored(place, set)) return i;
+    if (best < 0) best = i;
   }
   return best;
 }
@@ -147,15 +170,19 @@ void RegionLinks::Visit(int place, Walks walks) {
   stack_.push_back({place, fresh});
 }
 
-bool RegionLinks::MayShareKernel(AtomMask set) {
-  if ((set & other_rules_) != 0) return true;
+bool RegionLinks::ScattersAlone(AtomMask set) const {
   int scatters = 0, stores = 0;
   for (int i = 0; i < ops_; ++i) {
     if ((places_[i].holders & set) == 0) continue;
     scatters += places_[i].scatters;
     stores += Stored(places_[i], set);
   }
-  if (scatters > 0 && (scatters > 1 || stores > 1)) return false;
+  return scatters == 0 || (scatters == 1 && stores <= 1);
+}
+
+bool RegionLinks::MayShareKernel(AtomMask set) {
+  if ((set & other_rules_) != 0) return true;
+  if ((set & scatters_) != 0 && !ScattersAlone(set)) return false;
   std::fill(walks_.begin(), walks_.end(), kNone);
   Visit(Root(set), kWhole);
   while (!stack_.empty()) {

@@ -44,7 +44,10 @@ class RegionLinks {
   struct Place {
     AtomMask holders = 0;           // atoms that compute it, as their own or again; 0: a value
     AtomMask owner = 0;             // the atom whose own op it is, if any
-    std::vector<AtomMask> readers;  // its owner stores it unless each of these meets the kernel
+    // Its owner stores it unless the kernel holds all of `readers` and one of each of `any_reader`.
+    AtomMask readers = 0;
+    std::vector<AtomMask> any_reader;
+    bool read_outside = false;      // by the host, a library call or another region
     std::vector<Link> reads;        // places that it reads, from where its walk leads
     std::vector<int> followers;     // readers that walk as it does
     int64_t points = 0;
@@ -53,16 +56,22 @@ class RegionLinks {
 
   int PlaceOf(ValueId v);
   void Connect(const BackwardGraph& g, NodeId id);
-  bool Stored(const Place& place, AtomMask set) const;
+  void AddReaders(Place& place, AtomMask holders);
+  void RankRoots();
+  // A kernel that scatters does so once and stores nothing else.
+  bool ScattersAlone(AtomMask set) const;
+  static bool Stored(const Place& place, AtomMask set);
   // The place where the iteration space begins, as kernel/iteration_space.cc chooses it.
   int Root(AtomMask set) const;
   void Visit(int place, Walks walks);
 
   std::vector<Place> places_;  // ops in ascending order, then other values
   int ops_ = 0;
+  AtomMask scatters_ = 0;     // atoms that hold a scatter
   AtomMask other_rules_ = 0;  // atoms with empty tensors or library calls
   absl::flat_hash_map<NodeId, int> place_of_op_;
   absl::flat_hash_map<ValueId, int> place_of_value_;
+  std::vector<int> by_extent_;  // ops: what may be a root before another, but for what is stored
   // Of one question:
   std::vector<Walks> walks_;     // by place
   std::vector<std::pair<int, Walks>> stack_;

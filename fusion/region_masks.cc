@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/cost.h"
@@ -36,6 +37,7 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
   }
   CountBytes(atoms, pricer);
   CountUncached(pricer.device());
+  JoinEqual();
 }
 
 void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
@@ -73,6 +75,7 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
         if (holders == 0) write.escapes = true;
         if (mask(sharers, id) == 0) write.readers |= holders & ~Bit(i);
       }
+      if (write.escapes) write.readers = 0;  // written whoever reads it here
       if (write.escapes || write.readers != 0) writes_.push_back(write);
     }
   }
@@ -114,6 +117,34 @@ void RegionMasks::CountUncached(const DeviceSpec& device) {
     });
     r.uncached -= CachedBytes(r.bytes, least, device);
   }
+}
+
+void RegionMasks::JoinEqual() {
+  const auto read = [](const Read& r) { return std::tuple(r.producer, r.readers, r.fresh); };
+  std::sort(reads_.begin(), reads_.end(),
+            [&](const Read& a, const Read& b) { return read(a) < read(b); });
+  const auto write = [](const Write& w) { return std::tuple(w.producer, w.readers, w.escapes); };
+  std::sort(writes_.begin(), writes_.end(),
+            [&](const Write& a, const Write& b) { return write(a) < write(b); });
+  std::vector<Read> reads;
+  for (const Read& r : reads_) {
+    if (reads.empty() || read(reads.back()) != read(r)) {
+      reads.push_back(r);
+    } else {
+      reads.back().bytes += r.bytes;
+      reads.back().uncached += r.uncached;
+    }
+  }
+  std::vector<Write> writes;
+  for (const Write& w : writes_) {
+    if (writes.empty() || write(writes.back()) != write(w)) {
+      writes.push_back(w);
+    } else {
+      writes.back().bytes += w.bytes;
+    }
+  }
+  reads_ = std::move(reads);
+  writes_ = std::move(writes);
 }
 
 AtomMask RegionMasks::Closure(AtomMask set) const {

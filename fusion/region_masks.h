@@ -45,6 +45,7 @@ class RegionMasks {
   int64_t ProductsPs(AtomMask set) const;  // of the anchors in the set
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
   void CountUncached(const DeviceSpec& device);
+  void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
 
   // Bytes read if a reader is in the set and the producer is not.
   struct Read {

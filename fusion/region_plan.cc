@@ -75,17 +75,22 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
     return plan;
   }
   plan.partition = choices.empty()
-                       ? plain_.search->Solve()
+                       ? Free()
                        : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
   const bool proven = plan.partition.exact && !plan.partition.parts.empty();
   if (options_.recompute && proven && options_.search.random_seed == 0) TryRecomputing(choices, plan);
   return plan;
 }
 
+const Partition& RegionPlanner::Free() {
+  if (!free_) free_ = plain_.search->Solve();
+  return *free_;
+}
+
 // The same for every choice, so that no choice can find a plan that the free search does not see.
 const std::vector<int>& RegionPlanner::Candidates() {
   if (!candidates_) {
-    candidates_ = RecomputeCandidates(plain_.atoms, plain_.search->Solve(), pricer_);
+    candidates_ = RecomputeCandidates(plain_.atoms, Free(), pricer_);
   }
   return *candidates_;
 }

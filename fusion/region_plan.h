@@ -56,12 +56,15 @@ class RegionPlanner {
   void TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best);
   Workplace& Recomputing(const std::vector<int>& producers);
   const std::vector<int>& Candidates();
+  // The best plan without a choice and without recomputing.
+  const Partition& Free();
 
   const GroupPricer& pricer_;
   PriceBook book_;
   RegionOptions options_;
   std::vector<int> kept_;  // atoms that are never recomputed
   Workplace plain_;
+  std::optional<Partition> free_;
   std::optional<std::vector<int>> candidates_;  // for recomputation, whatever is chosen
   std::map<std::vector<int>, Workplace> recomputing_;  // by the producers, atoms of plain_
 };

@@ -216,12 +216,14 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // What divides the address of a stored value. A promise about an input's is made a demand.
+  // What divides the address of a stored value. A promise about an input's is made a demand, and
+  // outputs lie as kernels want them: a library is several times slower where it can't be sure.
   int64_t KnownAlignment(uint32_t slot) {
     const Placement& p = c_.memory.placements[slot];
     if (p.place == Placement::kArena) return std::gcd(p.offset, kArenaAlignment);
     const Node& node = c_.graph.node(p.value.node);
-    const int64_t promised = node.input && p.place == Placement::kInput ? node.input->alignment : 0;
+    int64_t promised = p.place == Placement::kOutput ? kStoredAlignment : 0;
+    if (node.input && p.place == Placement::kInput) promised = node.input->alignment;
     const int64_t known = std::max(promised, SizeBytes(c_.graph.type(p.value).dtype));
     list_.alignment[slot] = std::max(list_.alignment[slot], known);
     return known;

@@ -409,7 +409,6 @@ class Builder {
                 .value = v});
   }
 
-  static constexpr int64_t kStoredAlignment = 16;
 
   struct Known {
     AccessMap map;

@@ -79,6 +79,9 @@ struct Store {
 };
 
 // A tensor in device memory: a kernel argument.
+// What divides the address of each stored value, in bytes: as much as the widest access wants.
+inline constexpr int64_t kStoredAlignment = 16;
+
 struct Buffer {
   ValueId value;
   DType dtype = DType::kFp32;
