@@ -1,0 +1,238 @@
+// Prints how well kernels are priced: the schedules that a plan's kernels could have, each timed
+// alone on a device, beside what was predicted.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/kernel.h"
+#include "fusion/cost.h"
+#include "fusion/limits.h"
+#include "graph/status.h"
+#include "runtime/cuda_device.h"
+#include "tools/parse_arguments.h"
+#include "tools/pipeline.h"
+#include "tools/text_file.h"
+
+namespace retrograd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kNote[] = R"(Examples:
+  schedule-times norm_stack
+  schedule-times golf_plain_b48 --most 12 --json times.json
+
+Of each distinct kernel the schedules that are predicted to be fastest are timed, all launches of one
+together, with operands that are not in the caches unless they fit there.)";
+
+struct Options {
+  std::vector<std::string> graphs;
+  std::string spec = "h200", json;
+  int device = 0, repeat = 20, most = 24;
+  bool cold = false;
+};
+
+// Buffers of one kernel's operands, filled with numbers between 1 and 2; integers are 0.
+class Operands {
+ public:
+  explicit Operands(Device& device) : device_(device) {}
+  ~Operands() {
+    for (void* data : table_) device_.Free(data);
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  absl::Status Add(int64_t bytes, DType dtype) {
+    RG_ASSIGN_OR_RETURN(void* data, device_.Allocate(std::max<int64_t>(bytes, 1)));
+    table_.push_back(data);
+    const std::string numbers = Numbers(dtype, std::min<int64_t>(bytes, int64_t{8} << 20));
+    for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(numbers.size())) {
+      const int64_t part = std::min<int64_t>(bytes - at, static_cast<int64_t>(numbers.size()));
+      RG_RETURN_IF_ERROR(device_.CopyIn(static_cast<char*>(data) + at, numbers.data(), part));
+    }
+    return absl::OkStatus();
+  }
+  absl::Span<void* const> table() const { return table_; }
+
+ private:
+  std::string Numbers(DType dtype, int64_t bytes) {
+    std::string numbers(static_cast<size_t>(bytes), '\0');
+    std::uniform_real_distribution<float> draw(1, 2);
+    for (int64_t i = 0; i + 4 <= bytes; i += 4) {
+      const float number = draw(random_);
+      uint32_t bits = 0;
+      std::memcpy(&bits, &number, 4);
+      if (dtype == DType::kBf16) bits = (bits & 0xffff0000) | bits >> 16;
+      if (dtype == DType::kFp16) bits = 0x3c003c00 | (bits & 0x03ff03ff);
+      if (dtype == DType::kFp64) bits = 0x3ff00000;
+      const bool floating = dtype == DType::kBf16 || dtype == DType::kFp16 ||
+                            dtype == DType::kFp32 || dtype == DType::kFp64;
+      if (floating) std::memcpy(&numbers[static_cast<size_t>(i)], &bits, 4);
+    }
+    return numbers;
+  }
+
+  Device& device_;
+  std::vector<void*> table_;  // by buffer of the kernel, the workspace last
+  std::mt19937 random_{1};
+};
+
+struct Candidate {
+  KernelBody body;
+  Price price;
+  std::vector<Kernel> kernels;
+};
+
+std::vector<Candidate> CandidatesOf(const KernelBody& planned, const DeviceSpec& spec,
+                                    const Limits& limits, size_t most) {
+  const Classification shape = Classify(planned.ir);
+  const KernelProfile profile = ProfileKernel(planned.ir, shape);
+  std::vector<Candidate> candidates;
+  for (const Schedule& s : CandidateSchedules(planned.ir, shape, spec.schedule_limits())) {
+    Candidate c{.body = planned, .price = PriceKernel(planned.ir, profile, s, spec)};
+    if (!limits.CheckSchedule(s, c.price.footprint).ok()) continue;
+    c.body.schedule = s;
+    candidates.push_back(std::move(c));
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.price.ps < b.price.ps;
+  });
+  if (candidates.size() > most) candidates.resize(most);
+  for (Candidate& c : candidates) c.kernels = EmitGroup(c.body, Dialect::kCuda).launches;
+  return candidates;
+}
+
+retrograd::Launch LaunchOf(const Kernel& kernel, const KernelIr& ir) {
+  retrograd::Launch launch{kernel.name, kernel.blocks, kernel.threads, {}};
+  for (const KernelArg& arg : kernel.args) {
+    uint32_t slot = static_cast<uint32_t>(ir.buffers.size());  // the workspace
+    for (size_t b = 0; b < ir.buffers.size() && arg.kind == KernelArg::kValue; ++b) {
+      if (ir.buffers[b].value == arg.value) slot = static_cast<uint32_t>(b);
+    }
+    launch.args.push_back({.slot = slot});
+  }
+  return launch;
+}
+
+double Median(TimeSamples samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples.empty() ? 0 : samples[samples.size() / 2];
+}
+
+absl::StatusOr<Json> TimeKernel(const std::vector<Candidate>& candidates, const Options& options,
+                                Device& device) {
+  const KernelIr& ir = candidates[0].body.ir;
+  Operands operands(device);
+  int64_t workspace = 0;
+  std::vector<GroupKernels> kernels;
+  std::vector<retrograd::Launch> launches;
+  for (const Candidate& c : candidates) {
+    workspace = std::max(workspace, WorkspaceBytes(ir, c.body.schedule));
+    kernels.push_back({c.kernels});
+    for (const Kernel& kernel : c.kernels) launches.push_back(LaunchOf(kernel, ir));
+  }
+  for (const Buffer& b : ir.buffers) {
+    RG_RETURN_IF_ERROR(operands.Add(b.elements * SizeBytes(b.dtype), b.dtype));
+  }
+  RG_RETURN_IF_ERROR(operands.Add(workspace, DType::kFp32));
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedKernels> loaded,
+                      device.Load(EmitTranslationUnit(kernels, Dialect::kCuda), launches));
+  RG_RETURN_IF_ERROR(device.Bind(0, *loaded, operands.table()));
+  Json rows = Json::array();
+  size_t first = 0;
+  for (const Candidate& c : candidates) {
+    const auto work = [&]() -> absl::Status {
+      for (size_t i = 0; i < c.kernels.size(); ++i) {
+        RG_RETURN_IF_ERROR(device.Launch(0, *loaded, first + i));
+      }
+      return absl::OkStatus();
+    };
+    RG_ASSIGN_OR_RETURN(const TimeSamples samples, device.Time(work, options.repeat, options.cold));
+    first += c.kernels.size();
+    const double predicted = 1e-6 * static_cast<double>(c.price.ps);
+    const std::string schedule = c.body.schedule.Print();
+    std::printf("  %9.1f us, predicted %9.1f  %s, %d registers\n", Median(samples), predicted,
+                schedule.c_str(), c.price.footprint.registers);
+    rows.push_back({{"schedule", schedule},
+                    {"measured_us", Median(samples)},
+                    {"predicted_us", predicted},
+                    {"registers", c.price.footprint.registers},
+                    {"blocks_per_sm", c.price.footprint.blocks_per_sm},
+                    {"bytes_in_flight", c.price.footprint.bytes_in_flight}});
+  }
+  return rows;
+}
+
+absl::Status TimeGraph(const std::string& name, const Options& options, Device& device, Json& out) {
+  Progress progress;
+  PlanArguments arguments{.graph = name, .spec = options.spec};
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(graph.spec, {}));
+  std::set<std::string> seen;
+  for (const Group& group : graph.planned.plan.groups) {
+    for (const KernelBody* body : KernelsOf(group)) {
+      if (body->ir.scatter || !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
+        continue;  // what a scatter takes depends on its indices
+      }
+      const std::vector<Candidate> candidates =
+          CandidatesOf(*body, graph.spec, limits, static_cast<size_t>(options.most));
+      if (candidates.empty()) continue;
+      std::string ops;
+      for (NodeId id : group.nodes) {
+        absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
+      }
+      std::printf("%s: %s, planned %s\n", name.c_str(), ops.c_str(), body->schedule.Print().c_str());
+      absl::StatusOr<Json> rows = TimeKernel(candidates, options, device);
+      RG_RETURN_IF_ERROR(rows.status());
+      out.push_back({{"graph", name},
+                     {"ops", ops},
+                     {"planned", body->schedule.Print()},
+                     {"schedules", *std::move(rows)}});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const Options& options, const std::string& command) {
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                      MakeCudaDevice({.ordinal = options.device}));
+  Json out = {{"command", command}, {"kernels", Json::array()}};
+  for (const std::string& graph : options.graphs) {
+    RG_RETURN_IF_ERROR(TimeGraph(graph, options, *device, out["kernels"]));
+  }
+  return options.json.empty() ? absl::OkStatus() : WriteTextFile(options.json, out.dump(1) + "\n");
+}
+
+}  // namespace
+}  // namespace retrograd
+
+int main(int argc, char** argv) {
+  CLI::App app("Predicted times of kernels against measured ones, schedule by schedule.",
+               "schedule-times");
+  app.footer(retrograd::kNote);
+  retrograd::Options options;
+  app.add_option("graph", options.graphs, "Graphs: files or names of models")->required();
+  app.add_option("--spec", options.spec, "Device to plan and predict for")->capture_default_str();
+  app.add_option("--device", options.device, "Number of the CUDA device")->capture_default_str();
+  app.add_option("--repeat", options.repeat, "Timed runs; figures are medians")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--most", options.most, "Schedules of a kernel")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--cold", options.cold, "Drive the caches empty before each timed run");
+  app.add_option("--json", options.json, "Write the times to this file");
+  if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
+  std::string command = "schedule-times";
+  for (int i = 1; i < argc; ++i) absl::StrAppend(&command, " ", argv[i]);
+  const absl::Status status = retrograd::Run(options, command);
+  return status.ok() ? 0 : retrograd::Report("schedule-times", status);
+}
