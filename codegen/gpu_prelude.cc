@@ -27,6 +27,21 @@ typedef long long int64_t;
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
 
+// bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction.
+struct rg_bf16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16*) {
+  rg_bf16 out;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
+  unsigned out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+
 struct rg_fp16 {
   unsigned short bits;
 };
@@ -89,6 +104,22 @@ __device__ __forceinline__ float rg_from_bits(unsigned v) {
   float out;
   __builtin_memcpy(&out, &v, 4);
   return out;
+}
+
+// To the nearest value, ties to even; NaN stays NaN.
+struct rg_bf16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16*) {
+  const unsigned bits = rg_bits(v);
+  rg_bf16 out;
+  out.bits = static_cast<unsigned short>(
+      v != v ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
+  return rg_narrow(low, static_cast<rg_bf16*>(nullptr)).bits |
+         static_cast<unsigned>(rg_narrow(high, static_cast<rg_bf16*>(nullptr)).bits) << 16;
 }
 
 struct rg_fp16 {
@@ -156,9 +187,6 @@ RG_INLINE T* rg_take(char*& pool, int count) {
 
 // --- storage and arithmetic types ---
 
-struct rg_bf16 {
-  unsigned short bits;
-};
 RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
 RG_INLINE bool rg_widen(bool v) { return v; }
 RG_INLINE int8_t rg_widen(int8_t v) { return v; }
@@ -168,14 +196,6 @@ RG_INLINE int64_t rg_widen(int64_t v) { return v; }
 RG_INLINE float rg_widen(float v) { return v; }
 RG_INLINE double rg_widen(double v) { return v; }
 
-// To the nearest value, ties to even; NaN stays NaN.
-RG_INLINE rg_bf16 rg_narrow(float v, rg_bf16*) {
-  const unsigned bits = rg_bits(v);
-  rg_bf16 out;
-  out.bits = static_cast<unsigned short>(
-      v != v ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-  return out;
-}
 template <typename V>
 RG_INLINE bool rg_narrow(V v, bool*) { return v != 0; }
 template <typename T, typename V>
@@ -229,11 +249,36 @@ RG_INLINE void rg_load_vec(T* p, int64_t i, typename rg_compute<T>::type* out) {
   for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
 }
 
+// Lanes that are kept as they lie in memory.
+template <typename T, int V>
+using rg_pack = rg_vector<T, V>;
+
+template <typename T, int V>
+RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
+  out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
+}
+
+template <typename T, int V>
+RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
+  return rg_widen(pack.element[lane]);
+}
+
+template <typename T, int V>
+RG_INLINE void rg_narrow_all(const typename rg_compute<T>::type* in, rg_vector<T, V>* out) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) out->element[k] = rg_narrow(in[k], static_cast<T*>(nullptr));
+}
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) {
+  unsigned* const words = reinterpret_cast<unsigned*>(&out->word);
+#pragma unroll
+  for (int k = 0; k < V / 2; ++k) words[k] = rg_narrow_two(in[2 * k], in[2 * k + 1]);
+}
+
 template <int V, typename T>
 RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type* in) {
   rg_vector<T, V> v;
-#pragma unroll
-  for (int k = 0; k < V; ++k) v.element[k] = rg_narrow(in[k], static_cast<T*>(nullptr));
+  rg_narrow_all(in, &v);
   *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
 }
 

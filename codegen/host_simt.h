@@ -124,6 +124,23 @@ inline void rg_load_vec(T* p, int64_t i, typename rg_storage<T>::compute* out) {
   for (int k = 0; k < V; ++k) out[k] = rg_storage<T>::widen(from[k]);
 }
 
+// Lanes that are kept as they lie in memory.
+template <typename T, int V>
+struct rg_pack {
+  T at[V];
+};
+
+template <typename T, int V>
+inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
+  const T* from = static_cast<const T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
+  for (int k = 0; k < V; ++k) out->at[k] = from[k];
+}
+
+template <typename T, int V>
+inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
+  return rg_storage<T>::widen(pack.at[lane]);
+}
+
 template <int V, typename T>
 inline void rg_store_vec(T* p, int64_t i, const typename rg_storage<T>::compute* in) {
   T* to = static_cast<T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
@@ -167,6 +184,13 @@ inline void rg_load_vec(rg_checked<T> p, int64_t i, typename rg_storage<T>::comp
                         int line = __builtin_LINE()) {
   const bool allowed = p.allowed(i, V, false, line);
   for (int k = 0; k < V; ++k) out[k] = allowed ? rg_load(p.data, p.first + i + k) : 0;
+}
+
+template <typename C, typename T, int V>
+inline void rg_load_pack(rg_checked<C> p, int64_t i, rg_pack<T, V>* out,
+                         int line = __builtin_LINE()) {
+  const bool allowed = p.allowed(i, V, false, line);
+  for (int k = 0; k < V; ++k) out->at[k] = allowed ? p.data[p.first + i + k] : T();
 }
 
 template <int V, typename T>

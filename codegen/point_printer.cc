@@ -226,9 +226,27 @@ void PointPrinter::Assign(int i, const std::string& value) {
   }
 }
 
+// A value that is only stored is rounded there.
+bool PointPrinter::OnlyStored(int i) const {
+  bool stored = false;
+  for (const Store& store : ir_.stores) {
+    if (store.instr != i) continue;
+    if (store.mode != StoreMode::kStore || ir_.buffers[store.buffer].dtype != ir_.instrs[i].dtype) {
+      return false;
+    }
+    stored = true;
+  }
+  if (ir_.scatter && ir_.scatter->src_instr == i) return false;
+  return stored && std::none_of(ir_.instrs.begin(), ir_.instrs.end(), [&](const Instr& user) {
+    return std::find(user.operands.begin(), user.operands.end(), i) != user.operands.end() ||
+           std::any_of(user.indirect.begin(), user.indirect.end(),
+                       [&](const Indirect& ind) { return ind.instr == i; });
+  });
+}
+
 void PointPrinter::Evaluate(int i) {
   PrintIndices(i);
-  Assign(i, Rounded(ir_.instrs[i], ValueText(i)));
+  Assign(i, OnlyStored(i) ? ValueText(i) : Rounded(ir_.instrs[i], ValueText(i)));
 }
 
 std::string PointPrinter::Folded(const Instr& reduction, absl::string_view acc,
@@ -264,8 +282,13 @@ void PointPrinter::LoadVector(int i) {
   PrintIndices(i);
   const std::string name = launch_.BufferName(load.buffer);
   for (int m = 0; m < width_; m += w) {
-    const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
     const std::string guards = AllGuards(i, m);
+    if (!homes_[i].pack.empty()) {
+      const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
+      out_.Line(If(guards, absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
+      continue;
+    }
+    const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
     const std::string access =
         absl::StrCat("rg_load_vec<", w, ">(", name, ", ", OffsetText(i, m), ", ", to, ");");
     if (guards.empty()) {
@@ -279,6 +302,12 @@ void PointPrinter::LoadVector(int i) {
               ")[j] = ", Literal(load.fill, load.dtype, launch_.dialect()), ";");
     out_.Close();
   }
+}
+
+int PointPrinter::PackWidth(int i) const {
+  const Instr& load = ir_.instrs[i];
+  if (!InLanes(i) || !VectorLoad(i) || !load.guards.empty() || !load.indirect.empty()) return 0;
+  return LoadWidth(ir_, i, fastest_, width_);
 }
 
 bool PointPrinter::VectorLoad(int i) const {

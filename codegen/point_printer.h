@@ -14,6 +14,8 @@ namespace retrograd {
 struct Home {
   std::string lane;  // the value of lane j: "v3[k * 8 + j]"; with one lane "v3[k]"
   std::string base;  // address of lane 0: "v3 + k * 8"; unused with one lane
+  std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first of
+                     // its packs, "v3 + k"; `lane` widens, there is no base
 };
 
 class PointPrinter {
@@ -52,6 +54,10 @@ class PointPrinter {
   };
   void Print(const Work& work);
 
+  // Elements that one access of a load brings in, if its lanes can be kept as they lie in memory; 0
+  // if they can't.
+  int PackWidth(int instr) const;
+
   // Whether the lanes of a vector may hold different values of it.
   bool InLanes(int instr) const { return width_ > 1 && lane_varies_[instr]; }
   std::string Ref(int instr) const;  // the value as an operand, in the current lane
@@ -63,6 +69,7 @@ class PointPrinter {
   void PrintLanes(const Work& work);
   void Assign(int instr, const std::string& value);
   void Evaluate(int instr);
+  bool OnlyStored(int instr) const;
   void Accumulate(int reduction);
   void PrintIndices(int instr);
   std::string ValueText(int instr) const;

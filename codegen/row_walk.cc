@@ -92,9 +92,11 @@ RowWalk::StageWork RowWalk::WorkOf(int stage) const {
 
 // --- values kept in registers --------------------------------------------------------------------
 
-Home RowWalk::HomeOf(int instr, bool by_row) const {
-  const std::string name = absl::StrCat("v", instr);
-  const int64_t width = printer_.InLanes(instr) ? schedule_.vector_width : 1;
+Home RowWalk::HomeOf(int instr, bool by_row, absl::string_view prefix) const {
+  const std::string name = absl::StrCat(prefix, instr);
+  const int pack = printer_.PackWidth(instr);
+  const int64_t lanes = printer_.InLanes(instr) ? schedule_.vector_width : 1;
+  const int64_t width = pack > 0 ? lanes / pack : lanes;  // elements of the array a run
   const int64_t run = ByColumn(instr) ? chunks_ * width : 1;
   const int64_t rows = by_row ? schedule_.rows_per_thread : 1;
   std::string at;
@@ -102,6 +104,13 @@ Home RowWalk::HomeOf(int instr, bool by_row) const {
   if (rows > 1) plus(run > 1 ? absl::StrCat("r * ", run) : "r");
   if (ByColumn(instr) && chunks_ > 1) plus(width > 1 ? absl::StrCat("k * ", width) : "k");
   Home home;
+  if (pack > 0) {
+    home.pack = at.empty() ? name : absl::StrCat(name, " + ", at);
+    if (width > 1) plus(absl::StrCat("j / ", pack));
+    home.lane = absl::StrCat("rg_lane(", name, "[", at.empty() ? "0" : at, "], ",
+                             width > 1 ? absl::StrCat("j % ", pack) : "j", ")");
+    return home;
+  }
   if (width > 1) {
     home.base = at.empty() ? name : absl::StrCat(name, " + ", at);
     plus("j");
@@ -110,8 +119,18 @@ Home RowWalk::HomeOf(int instr, bool by_row) const {
   return home;
 }
 
-void RowWalk::DeclareArray(int instr, int64_t elements) {
-  out_.Line(ComputeName(ir_.instrs[instr].dtype), " v", instr,
+void RowWalk::Declare(int instr, bool by_row, absl::string_view prefix) {
+  const int pack = printer_.PackWidth(instr);
+  int64_t elements = by_row ? schedule_.rows_per_thread : 1;
+  if (ByColumn(instr)) elements *= chunks_;
+  if (printer_.InLanes(instr)) elements *= schedule_.vector_width;
+  const std::string name = absl::StrCat(prefix, instr);
+  if (pack > 0) {
+    const DType stored = ir_.buffers[ir_.instrs[instr].buffer].dtype;
+    out_.Line("rg_pack<", StorageName(stored), ", ", pack, "> ", name, "[", elements / pack, "];");
+    return;
+  }
+  out_.Line(ComputeName(ir_.instrs[instr].dtype), " ", name,
             elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
 }
 
@@ -135,6 +154,7 @@ void RowWalk::ChooseKept() {
     const int i = static_cast<int>(n);
     if (uses[i] == 0) continue;
     const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
+    if (std::find(prefetched_.begin(), prefetched_.end(), i) != prefetched_.end()) continue;
     preloaded_[i] = many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty();
     if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
   }
@@ -147,7 +167,7 @@ void RowWalk::PrintPreloads() {
   }
   if (loads.empty()) return;
   for (int i : loads) {
-    DeclareArray(i, chunks_ * (printer_.InLanes(i) ? schedule_.vector_width : 1));
+    Declare(i, false);
     printer_.SetHome(i, HomeOf(i, false));
   }
   const bool loop = launch_.OpenUnrolled("k", chunks_);
@@ -161,13 +181,67 @@ void RowWalk::PrintPreloads() {
   for (int i : loads) printer_.SetKnown(i, true);
 }
 
+// --- the next rows -------------------------------------------------------------------------------
+
+// Every load of a row that asks nobody where to look.
+void RowWalk::ChoosePrefetched() {
+  std::vector<bool> used(ir_.instrs.size(), false);
+  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
+    const StageWork work = WorkOf(stage);
+    for (const std::vector<int>* list : {&work.row_instrs, &work.point_instrs}) {
+      for (int i : *list) used[i] = true;
+    }
+  }
+  for (size_t n = 0; n < used.size(); ++n) {
+    const int i = static_cast<int>(n);
+    const Instr& instr = ir_.instrs[i];
+    if (!used[i] || instr.kind != InstrKind::kLoad) continue;
+    if (!instr.indirect.empty() || !instr.guards.empty()) continue;
+    if ((instr.axes & shape_.shape.row_axes) == 0) continue;
+    if (ByColumn(i) && printer_.InLanes(i) && printer_.PackWidth(i) == 0) continue;
+    prefetched_.push_back(i);
+  }
+}
+
+// Asks for what the rows from first_row on need, if there are any.
+void RowWalk::PrintFetch(const std::string& first_row) {
+  std::vector<int> of_row, of_point;
+  for (int i : prefetched_) {
+    printer_.SetHome(i, HomeOf(i, true, "n"));
+    printer_.SetKnown(i, false);
+    (ByColumn(i) ? of_point : of_row).push_back(i);
+  }
+  const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
+  if (!loop) out_.OpenScope();
+  out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
+  out_.Open("if (row < ", shape_.shape.rows, ")");
+  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(prefetched_, {}, 0), "row");
+  printer_.Print({.instrs = of_row, .reductions = {}, .stores = {}});
+  PrintColumns({.point_instrs = of_point}, "");
+  out_.Close();
+  out_.Close();
+}
+
+void RowWalk::TakeFetched() {
+  for (int i : prefetched_) {
+    Declare(i, true, "v");
+    int64_t elements = schedule_.rows_per_thread * (ByColumn(i) ? chunks_ : 1);
+    const int pack = printer_.PackWidth(i);
+    if (printer_.InLanes(i)) elements *= schedule_.vector_width / std::max(pack, 1);
+    if (pack == 0 && elements == 1) {
+      out_.Line("v", i, " = n", i, ";");
+    } else {
+      out_.Pragma(SpellingOf(launch_.dialect()).unroll);
+      out_.Line("for (int n = 0; n < ", elements, "; ++n) v", i, "[n] = n", i, "[n];");
+    }
+  }
+}
+
 void RowWalk::DeclareKept(int stage) {
   for (size_t n = 0; n < kept_stage_.size(); ++n) {
     if (kept_stage_[n] != stage) continue;
     const int i = static_cast<int>(n);
-    const int64_t run =
-        ByColumn(i) ? chunks_ * (printer_.InLanes(i) ? schedule_.vector_width : 1) : 1;
-    DeclareArray(i, run * schedule_.rows_per_thread);
+    Declare(i, true);
     printer_.SetHome(i, HomeOf(i, true));
   }
 }
@@ -183,8 +257,8 @@ void RowWalk::PrintThreadNumbers() {
   }
 }
 
-std::string RowWalk::Row() const {
-  std::string row = first_row_;
+std::string RowWalk::RowFrom(const std::string& first_row) const {
+  std::string row = first_row;
   if (schedule_.rows_per_block > 1) absl::StrAppend(&row, " + thread_row");
   if (schedule_.rows_per_thread > 1) absl::StrAppend(&row, " + r * ", schedule_.rows_per_block);
   return row;
@@ -232,8 +306,10 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   if (lanes == 1 || reductions.empty()) return;
   const bool loop = launch_.OpenUnrolled("r", rows);
   const std::string half = NeedsShared() ? "RG_WARP / 2" : absl::StrCat(lanes / 2);
+  const int64_t words = int64_t{rows} * schedule_.threads / 32;  // of one turn
+  const std::string turn = turns_ ? absl::StrCat("turn * ", words, " + ") : "";
   const std::string slot =
-      absl::StrCat(rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
+      absl::StrCat(turn, rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
                    "RG_THREAD / RG_WARP");
   for (int r : reductions) {
     const Instr& reduction = ir_.instrs[r];
@@ -245,7 +321,7 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
     if (!NeedsShared()) continue;
     const std::string scratch =
         launch_.Shared(AccumulatorType(reduction.dtype), absl::StrCat("scratch", r),
-                       int64_t{rows} * schedule_.threads / 32);
+                       turns_ ? 2 * words : words);
     out_.Line("if (lane % RG_WARP == 0) ", scratch, "[", slot, "] = ", acc, ";");
   }
   if (loop) out_.Close();
@@ -253,7 +329,8 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   out_.Line("RG_BARRIER();");
   const bool again = launch_.OpenUnrolled("r", rows);
   const std::string warps = absl::StrCat("(", lanes, " / RG_WARP)");
-  std::string first = schedule_.rows_per_block > 1 ? absl::StrCat("thread_row * ", warps) : "0";
+  std::string first =
+      absl::StrCat(turn, schedule_.rows_per_block > 1 ? absl::StrCat("thread_row * ", warps) : "0");
   if (rows > 1) absl::StrAppend(&first, " + r * (", schedule_.threads, " / RG_WARP)");
   for (int r : reductions) {
     const std::string acc = RowAccumulator(r, rows), scratch = absl::StrCat("scratch", r);
@@ -317,6 +394,7 @@ void RowWalk::PrintStage(int stage) {
 }
 
 void RowWalk::PrintRows() {
+  if (schedule_.prefetch && row_blocks_ * rows_at_once_ < shape_.shape.rows) ChoosePrefetched();
   ChooseKept();
   const bool split = schedule_.kind == Template::kRowReduction && schedule_.split > 1;
   RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
@@ -336,18 +414,28 @@ void RowWalk::PrintRows() {
   const bool loop = stride < shape_.shape.rows;
   const std::string first = rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
   first_row_ = loop ? "row0" : first;
+  // One round of scratch a row: the threads that are ahead write the other turn's. After several
+  // rounds the last one's barrier keeps them from overtaking the readers of the first.
+  turns_ = loop && NeedsShared() && stages_.row_stages == 1;
+  if (turns_) out_.Line("int turn = 0;");
+  if (!prefetched_.empty()) {
+    for (int i : prefetched_) Declare(i, true, "n");
+    PrintFetch(first);
+  }
   if (loop) {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
               "; row0 += ", stride, ")");
   }
-  int shared_rounds = 0;
-  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
-    PrintStage(stage);
-    if (NeedsShared() && stage < stages_.row_stages) ++shared_rounds;
+  if (!prefetched_.empty()) {
+    TakeFetched();
+    PrintFetch(absl::StrCat("row0 + ", stride));
+    for (int i : prefetched_) {
+      printer_.SetHome(i, HomeOf(i, true));
+      printer_.SetKnown(i, true);
+    }
   }
-  // A second round's barrier already keeps the next row's scratch from overtaking this one's
-  // readers.
-  if (loop && shared_rounds == 1) out_.Line("RG_BARRIER();");
+  for (int stage = 0; stage <= stages_.row_stages; ++stage) PrintStage(stage);
+  if (turns_) out_.Line("turn = 1 - turn;");
   if (loop) out_.Close();
 }
 

@@ -25,7 +25,7 @@ class RowWalk {
 
   int64_t chunks() const { return chunks_; }  // runs of columns that one thread handles in a row
   std::string ChunkColumn() const;            // first column of run k
-  std::string Row() const;                    // number of the thread's row (row r of several)
+  std::string Row() const { return RowFrom(first_row_); }  // number of the thread's row (row r of several)
   std::vector<int> row_reductions() const;
   static std::string RowAccumulator(int reduction, int rows_per_thread);
 
@@ -36,11 +36,16 @@ class RowWalk {
     std::vector<int> row_stores, point_stores;
   };
   StageWork WorkOf(int stage) const;
+  std::string RowFrom(const std::string& first_row) const;
   bool ByColumn(int instr) const;  // varies over columns
   void ChooseKept();
+  void ChoosePrefetched();
+  void PrintFetch(const std::string& first_row);
+  void TakeFetched();
   void DeclareKept(int stage);
-  void DeclareArray(int instr, int64_t elements);
-  Home HomeOf(int instr, bool by_row) const;
+  // Room for the value, in all runs and rows of the thread where it varies over them.
+  void Declare(int instr, bool by_row, absl::string_view prefix = "v");
+  Home HomeOf(int instr, bool by_row, absl::string_view prefix = "v") const;
   void PrintPreloads();
   void PrintStage(int stage);
   void PrintColumns(const StageWork& work, const std::string& row_condition);
@@ -62,6 +67,8 @@ class RowWalk {
   std::vector<int> column_reductions_, left_out_;
   std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
   std::vector<bool> preloaded_;  // by instruction: loaded before the first row
+  std::vector<int> prefetched_;  // loads of the next rows while these are worked on
+  bool turns_ = false;           // scratch of one round of rows is not that of the next
 };
 
 }  // namespace retrograd

@@ -182,20 +182,24 @@ int64_t ComputePs(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
   return total;
 }
 
-// Bandwidth that the schedule can draw: bytes in flight against what an SM needs to be busy, and
-// the SMs that have a block at all.
+// What the SMs that have a block at all can draw.
+int64_t BandwidthOfBlocks(const Schedule& s, const DeviceSpec& d) {
+  const int64_t active = std::min(s.blocks, d.sms);
+  int64_t bandwidth = std::min(d.hbm_bytes_per_s, active * d.sm_bytes_per_s);
+  if (active < d.sms) bandwidth = std::min(bandwidth, MulDiv(d.hbm_bytes_per_s, 2 * active, d.sms));
+  return std::max<int64_t>(bandwidth, 1);
+}
+
+// Bandwidth that the schedule can draw: bytes in flight against what an SM needs to be busy, too.
 int64_t Bandwidth(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const int64_t blocks_here = std::max<int64_t>(f.blocks_per_sm, 1);
-  const int64_t active = std::min(s.blocks, d.sms);
   const int64_t resident = std::min(blocks_here, CeilDiv(s.blocks, d.sms));
   const int64_t in_flight = std::max<int64_t>(resident * s.threads * f.bytes_in_flight, 1);
   int64_t bandwidth = d.hbm_bytes_per_s;
   if (in_flight < d.bytes_in_flight_per_sm) {
     bandwidth = MulDiv(bandwidth, in_flight, d.bytes_in_flight_per_sm);
   }
-  bandwidth = std::min(bandwidth, active * d.sm_bytes_per_s);
-  if (active < d.sms) bandwidth = std::min(bandwidth, MulDiv(d.hbm_bytes_per_s, 2 * active, d.sms));
-  return std::max<int64_t>(bandwidth, 1);
+  return std::max<int64_t>(std::min(bandwidth, BandwidthOfBlocks(s, d)), 1);
 }
 
 // Share of the last wave that stands idle, as a factor in ppm.
@@ -235,6 +239,21 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
   const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, 4);
   const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
   return rounds * waves * d.barrier_ps / overlap;
+}
+
+// What blocks that walk rows wait for memory, batch after batch, beside what the bytes take: the loads
+// of a batch are under way together, and nothing else is unless the next batch's are, or another
+// block's.
+int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
+                     const DeviceSpec& d) {
+  if (s.kind != Template::kRowColumn || !s.persistent) return 0;
+  const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread * s.blocks;
+  const int64_t batches = CeilDiv(p.shape.shape.rows, rows_at_once);
+  const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
+  if (batches <= 1) return 0;
+  const int64_t resident = std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
+  const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps : d.row_batch_ps;
+  return batches * waves * wait * 10 / (10 + 4 * (resident - 1));
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -280,7 +299,12 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
 
   const int64_t bandwidth = Bandwidth(s, f, d);
   const int64_t launch = price.launches * d.launch_graph_ps;
-  const int64_t hbm = TransferPs(t.weighted, bandwidth);
+  // Waiting batch after batch is what few bytes in flight look like in a walk of rows.
+  const int64_t batches = RowBatchesPs(p, s, f, d);
+  const int64_t walked = TransferPs(t.weighted, BandwidthOfBlocks(s, d)) + batches;
+  const int64_t hbm = batches == 0 ? TransferPs(t.weighted, bandwidth)
+                      : s.prefetch ? std::max(TransferPs(t.weighted, bandwidth), walked)
+                                   : walked;
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written = TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
   const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s) + just_written;
@@ -306,9 +330,10 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   term("launch", launch, false, absl::StrCat(price.launches, " x ", Us(d.launch_graph_ps)));
   term("hbm", hbm, true,
        absl::StrFormat("%d B read + %d B written (%d B at this access width) / %.2f TB/s (%d "
-                       "threads x %d B in flight an SM)",
+                       "threads x %d B in flight an SM)%s",
                        t.read, t.written, t.weighted, static_cast<double>(bandwidth) / 1e12,
-                       std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight));
+                       std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight,
+                       batches > 0 ? absl::StrCat("; waits between batches of rows ", Us(batches)) : ""));
   term("cache", cache, true,
        absl::StrFormat("%d B%s / %.2f TB/s", t.cache + t.cached,
                        t.cached > 0 ? absl::StrCat(" (", t.cached, " B just written)") : "",

@@ -70,6 +70,9 @@ class ScheduleChecker {
         s_.rows_per_block < 1 || s_.rows_per_thread < 1) {
       return Broken("P7: its schedule has a number out of range: ", s_.Print());
     }
+    if (s_.prefetch && (s_.kind != Template::kRowColumn || !s_.persistent)) {
+      return Misfit("loads ahead where no rows are walked or nothing is kept");
+    }
     RG_RETURN_IF_ERROR(CheckWidth());
     RG_RETURN_IF_ERROR(CheckTemplate());
     const int64_t needed = WorkspaceNeeded();

@@ -79,7 +79,8 @@ class Candidates {
       return bytes;
     }
     int64_t bytes = 0;
-    if (s.threads_per_row > 32) bytes += reductions * s.rows_per_thread * s.threads / 32 * widest;
+    // Two turns of scratch, so that one barrier a round is enough.
+    if (s.threads_per_row > 32) bytes += 2 * reductions * s.rows_per_thread * s.threads / 32 * widest;
     if (s.kind != Template::kRowReduction && s.rows_per_block > 1) {
       bytes += int64_t{s.threads} * s.vector_width * (widest + 4);
     }
@@ -224,6 +225,14 @@ class Candidates {
     return s;
   }
 
+  // With and without the loads of the next rows ahead, where a block walks several.
+  void AddPersistent(Schedule s) {
+    Add(s);
+    if (s.blocks * s.rows_per_block * s.rows_per_thread >= shape_.rows) return;
+    s.prefetch = true;
+    Add(s);
+  }
+
   void RowColumns() {
     int plain = static_cast<int>(
         std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(shape_.columns, 8)), 256));
@@ -238,7 +247,7 @@ class Candidates {
           if (!limits_.split && waves > 1) continue;
           if (at_once > 1 && waves == 4) continue;
           const int64_t blocks = limits_.split ? int64_t{limits_.sms} * waves : 1;
-          if (limits_.persistent) Add(RowColumn(threads, widest_, at_once, true, blocks));
+          if (limits_.persistent) AddPersistent(RowColumn(threads, widest_, at_once, true, blocks));
           if (at_once == 1 && (waves == 2 || !limits_.persistent)) {
             Add(RowColumn(threads, widest_, at_once, false, blocks));
           }

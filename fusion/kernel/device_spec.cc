@@ -74,7 +74,8 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
       p.one(),          p.buffers(),       p.loads(),       p.stores(),
       p.instructions(), p.live_words(),    p.loaded_vector(), p.loaded_held(),
       p.stored_vector(), p.carried_held(), p.column_sums(), p.column_loads(),
-      p.row_sums(),     p.guards(),        p.runs(),        p.split()};
+      p.row_sums(),     p.guards(),        p.runs(),        p.prefetched(),
+      p.split()};
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
                       .source = p.source()};
@@ -241,6 +242,8 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(launch_graph_ps, launch_graph_us, 1e6);
   RG_NUMBER(launch_stream_ps, launch_stream_us, 1e6);
   RG_NUMBER(barrier_ps, barrier_us, 1e6);
+  RG_NUMBER(row_batch_ps, row_batch_us, 1e6);
+  RG_NUMBER(row_batch_prefetched_ps, row_batch_prefetched_us, 1e6);
   RG_NUMBER(library_call_ps, library_call_us, 1e6);
   RG_NUMBER(sort_pass_ps, sort_pass_ns, 1e3);
   RG_NUMBER(clock_hz, clock_hz, 1);

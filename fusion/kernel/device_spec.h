@@ -36,6 +36,7 @@ struct DeviceSpec {
   int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;  // parts per million
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
+  int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index
 
   int64_t clock_hz = 0;

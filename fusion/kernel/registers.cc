@@ -122,6 +122,11 @@ void CountCarried(const KernelIr& ir, KernelProfile& p) {
       if (!p.inner[operand] || carried[operand]) continue;
       if (p.stages.stage[j] <= p.stages.stage[operand]) continue;
       carried[operand] = true;
+      if (ir.instrs[operand].kind == InstrKind::kLoad && Words(ir.instrs[operand].dtype) == 1) {
+        ++p.carried_loads;
+        p.carried_load_bytes += SizeBytes(ir.instrs[operand].dtype);
+        continue;
+      }
       At(p.counts, RegisterCount::kCarriedHeld) += Words(ir.instrs[operand].dtype);
     }
   }
@@ -289,11 +294,16 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width, 4);
   At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
-  At(counts, RegisterCount::kCarriedHeld) *= held;
+  // Vectors that are kept are kept as they lie in memory.
+  At(counts, RegisterCount::kCarriedHeld) =
+      At(counts, RegisterCount::kCarriedHeld) * held +
+      (width > 1 ? CeilDiv(p.carried_load_bytes * held, 4) : p.carried_loads * held);
   At(counts, RegisterCount::kColumnSums) *= columns;
   At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
   At(counts, RegisterCount::kRowSums) *= rows;
   At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
+  At(counts, RegisterCount::kPrefetched) =
+      main && s.prefetch ? At(counts, RegisterCount::kLoadedHeld) : 0;
   At(counts, RegisterCount::kRuns) = columns / width;
   At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : s.split >= kSplitsSharedByThreads;
   return counts;

@@ -22,6 +22,7 @@ std::string Schedule::Print() const {
   if (split > 1) absl::StrAppend(&out, " split=", split);
   absl::StrAppend(&out, " blocks=", blocks);
   if (persistent) absl::StrAppend(&out, " persistent");
+  if (prefetch) absl::StrAppend(&out, " prefetch");
   return out;
 }
 

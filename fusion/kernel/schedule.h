@@ -40,6 +40,7 @@ struct Schedule {
                                // kColumnReduction: thread rows of a block that share the columns
   int rows_per_thread = 1;     // rows at once in the registers of the same threads
   bool persistent = false;     // inputs stay in registers between stages; else each stage re-reads
+  bool prefetch = false;       // kRowColumn, persistent: the next rows are loaded while these are worked on
   int64_t split = 1;           // kColumnReduction, kRowColumn: partial results a column;
                                // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;          // of the main launch
