@@ -42,6 +42,8 @@ __device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
   return out;
 }
 
+__device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+r"(word)); }
+
 struct rg_fp16 {
   unsigned short bits;
 };
@@ -121,6 +123,8 @@ __device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
   return rg_narrow(low, static_cast<rg_bf16*>(nullptr)).bits |
          static_cast<unsigned>(rg_narrow(high, static_cast<rg_bf16*>(nullptr)).bits) << 16;
 }
+
+__device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+v"(word)); }
 
 struct rg_fp16 {
   unsigned short bits;
@@ -261,6 +265,19 @@ RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
 template <typename T, int V>
 RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
   return rg_widen(pack.element[lane]);
+}
+
+// From here on the compiler does not know what the pack holds: it widens its lanes again where they are
+// used again, and does not keep them all in registers meanwhile.
+RG_INLINE void rg_hide(unsigned short&) {}
+RG_INLINE void rg_hide(uint2& words) { rg_hide(words.x), rg_hide(words.y); }
+RG_INLINE void rg_hide(uint4& words) {
+  rg_hide(words.x), rg_hide(words.y), rg_hide(words.z), rg_hide(words.w);
+}
+template <typename T, int V, int N>
+RG_INLINE void rg_forget(rg_vector<T, V> (&packs)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) rg_hide(packs[n].word);
 }
 
 template <typename T, int V>

@@ -141,6 +141,9 @@ inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int la
   return rg_storage<T>::widen(pack.at[lane]);
 }
 
+template <typename T, int V, int N>
+inline void rg_forget(rg_pack<T, V> (&)[N]) {}
+
 template <int V, typename T>
 inline void rg_store_vec(T* p, int64_t i, const typename rg_storage<T>::compute* in) {
   T* to = static_cast<T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));

@@ -343,6 +343,25 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   if (again) out_.Close();
 }
 
+// Of the packs that an earlier stage has read.
+void RowWalk::ForgetKept(int stage, const std::vector<int>& instrs, const std::vector<int>& stores,
+                         const std::vector<int>& reductions) {
+  if (stage == 0) return;
+  std::vector<bool> read(ir_.instrs.size(), false);
+  const auto reads = [&](int i) {
+    for (int operand : ir_.instrs[i].operands) read[operand] = true;
+  };
+  for (int i : instrs) reads(i);
+  for (int r : reductions) reads(r);
+  for (int s : stores) read[ir_.stores[s].instr] = true;
+  for (size_t n = 0; n < read.size(); ++n) {
+    const int i = static_cast<int>(n);
+    const bool kept = (kept_stage_[i] >= 0 && kept_stage_[i] < stage) ||
+                      std::find(prefetched_.begin(), prefetched_.end(), i) != prefetched_.end();
+    if (read[i] && kept && printer_.PackWidth(i) > 0) out_.Line("rg_forget(v", i, ");");
+  }
+}
+
 void RowWalk::PrintStage(int stage) {
   const StageWork work = WorkOf(stage);
   const int rows = schedule_.rows_per_thread;
@@ -368,6 +387,7 @@ void RowWalk::PrintStage(int stage) {
   instrs.insert(instrs.end(), work.point_instrs.begin(), work.point_instrs.end());
   stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
   if (instrs.empty() && stores.empty() && work.reductions.empty()) return;
+  ForgetKept(stage, instrs, stores, work.reductions);
   const AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
   const bool loop = launch_.OpenUnrolled("r", rows);
   if (!loop) out_.OpenScope();

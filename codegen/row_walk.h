@@ -48,6 +48,8 @@ class RowWalk {
   Home HomeOf(int instr, bool by_row, absl::string_view prefix = "v") const;
   void PrintPreloads();
   void PrintStage(int stage);
+  void ForgetKept(int stage, const std::vector<int>& instrs, const std::vector<int>& stores,
+                  const std::vector<int>& reductions);
   void PrintColumns(const StageWork& work, const std::string& row_condition);
   void CombineAcrossThreads(const std::vector<int>& reductions);
   bool NeedsShared() const { return schedule_.threads_per_row > 32; }
