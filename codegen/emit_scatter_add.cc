@@ -1,11 +1,15 @@
-// index_add into zeros, bitwise deterministic, in three launches:
-//   sort     one block: stable radix sort of the (wrapped) indices, and where each table row begins
+// index_add into zeros, bitwise deterministic, in several launches:
+//   count, scan, place   a pass of a stable radix sort of the (wrapped) indices: how many of each
+//            digit each piece of them has; where those go; and there they are put
+//   starts   where each table row begins
 //   sum      a thread sums one inner column over a fixed chunk of sorted positions; a segment that
 //            lies inside the chunk is stored, one that crosses its border leaves a partial
 //   combine  a thread stores one element of each row that crosses chunks (partials in order) or
 //            that no index names (zero)
 // A chunk's partial stands in slot 0 if its segment begins at the chunk's first position, else in
 // slot 1: a chunk has at most one of each that crosses a border.
+#include <utility>
+
 #include "codegen/index_text.h"
 #include "codegen/point_printer.h"
 #include "codegen/templates.h"
@@ -14,8 +18,8 @@
 namespace retrograd {
 namespace {
 
-constexpr int kSortThreads = 256;
 constexpr int kBins = 1 << kSortDigitBits;
+constexpr int kScanThreads = 256;
 constexpr int kSumThreads = 256;
 
 struct ScatterShape {
@@ -44,113 +48,153 @@ ScatterShape ShapeOf(const KernelIr& ir) {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Keys of this thread's positions: where the first pass reads.
-void PrintKeys(const ScatterShape& s, int64_t keys, int64_t order, LaunchText& launch,
-               PointPrinter& printer) {
-  const KernelIr& ir = launch.ir();
-  SourceWriter& out = launch.out;
-  const std::string w = launch.WorkspaceName("int32_t");
-  const std::vector<int> instrs = printer.Needed({ir.scatter->index_instr});
-  out.Open("for (int j = first; j < end; ++j)");
-  printer.DeclareAxes(s.rows, printer.UsedAxes(instrs, {}, s.rows), "j");
-  printer.Print({.instrs = instrs, .reductions = {}, .stores = {}, .level = s.rows, .keep = true});
-  out.Line("int64_t key = ", printer.Ref(ir.scatter->index_instr), ";");
-  out.Line("if (key < 0) key += ", s.table_rows, ";");
-  out.Line("if (key < 0 || key >= ", s.table_rows, ") key = ", s.table_rows, ";");
-  out.Line("rg_store(", w, ", ", keys, " + j, static_cast<int32_t>(key));");
-  out.Line("rg_store(", w, ", ", order, " + j, j);");
-  out.Close();
+// Where a pass of the sort reads and writes, in words of the workspace. The last one writes where the
+// sorted indices belong.
+struct Pass {
+  int number = 0;
+  int64_t from_keys = 0, from_order = 0, to_keys = 0, to_order = 0;
+};
+
+Pass PassOf(const ScatterWorkspace& ws, int number, int passes) {
+  Pass pass{number, ws.spare_keys / 4, ws.spare_order / 4, ws.keys / 4, ws.order / 4};
+  if ((passes - number) % 2 == 0) {
+    std::swap(pass.from_keys, pass.to_keys);
+    std::swap(pass.from_order, pass.to_order);
+  }
+  return pass;
 }
 
-// One stable pass: counts[digit][thread] become first places, then every thread moves its own.
-void PrintPasses(int passes, const std::string& w, SourceWriter& out) {
-  out.Open("for (int pass = 0; pass < ", passes, "; ++pass)");
-  out.Line("const int shift = pass * ", kSortDigitBits, ";");
-  out.Line("const bool back = pass % 2 != ", passes % 2 == 0 ? 0 : 1, ";");
-  out.Line("const int from_keys = back ? spare_keys : keys, to_keys = back ? keys : spare_keys;");
-  out.Line(
-      "const int from_order = back ? spare_order : order, to_order = back ? order : spare_order;");
-  out.Line("int mine[", kBins, "];");
-  out.Line("for (int d = 0; d < ", kBins, "; ++d) mine[d] = 0;");
-  out.Line("for (int j = first; j < end; ++j) ++mine[(rg_load(", w, ", from_keys + j) >> shift) & ",
-           kBins - 1, "];");
-  out.Line("for (int d = 0; d < ", kBins, "; ++d) counts[d * ", kSortThreads, " + t] = mine[d];");
+// "key": the wrapped index at position j; the number of table rows if it names none.
+void PrintKey(const ScatterShape& s, PointPrinter& printer, SourceWriter& out) {
+  const KernelIr& ir = printer.ir();
+  const std::vector<int> instrs = printer.Needed({ir.scatter->index_instr});
+  printer.DeclareAxes(s.rows, printer.UsedAxes(instrs, {}, s.rows), "j");
+  printer.Print({.instrs = instrs, .reductions = {}, .stores = {}, .level = s.rows, .keep = true});
+  out.Line("int64_t wrapped = ", printer.Ref(ir.scatter->index_instr), ";");
+  out.Line("if (wrapped < 0) wrapped += ", s.table_rows, ";");
+  out.Line("if (wrapped < 0 || wrapped >= ", s.table_rows, ") wrapped = ", s.table_rows, ";");
+  out.Line("const int key = static_cast<int>(wrapped);");
+}
+
+// The piece's digits into a shared array: -1 behind the last index.
+void OpenPiece(const ScatterShape& s, LaunchText& launch) {
+  SourceWriter& out = launch.out;
+  launch.Shared(DType::kInt32, "digits", kSortPiece);
+  out.Line("const int first = RG_BLOCK * ", kSortPiece, ";");
+  out.Open("for (int n = RG_THREAD; n < ", kSortPiece, "; n += ", kBins, ")");
+  out.Line("const int j = first + n;");
+  out.Line("digits[n] = -1;");
+  out.Open("if (j < ", s.workspace.rows, ")");
+}
+
+void ClosePiece(int pass, SourceWriter& out) {
+  out.Line("digits[n] = (key >> ", pass * kSortDigitBits, ") & ", kBins - 1, ";");
+  out.Close();
+  out.Close();
   out.Line("RG_BARRIER();");
+}
+
+// A thread counts one digit.
+Kernel EmitCount(const ScatterShape& s, const Pass& pass, const KernelBody& body, Dialect dialect) {
+  LaunchText launch(body, dialect, kBins, s.workspace.pieces);
+  PointPrinter printer(&launch, 1);
+  SourceWriter& out = launch.out;
+  const std::string w = launch.WorkspaceName("int32_t");
+  out.SetDepth(1);
+  OpenPiece(s, launch);
+  if (pass.number == 0) {
+    PrintKey(s, printer, out);
+    out.Line("rg_store(", w, ", ", pass.from_keys, " + j, key);");
+    out.Line("rg_store(", w, ", ", pass.from_order, " + j, j);");
+  } else {
+    out.Line("const int key = rg_load(", w, ", ", pass.from_keys, " + j);");
+  }
+  ClosePiece(pass.number, out);
+  out.Line("int count = 0;");
+  out.Line("for (int n = 0; n < ", kSortPiece, "; ++n) count += digits[n] == RG_THREAD ? 1 : 0;");
+  out.Line("rg_store(", w, ", ", s.workspace.counts / 4, " + RG_THREAD * ", s.workspace.pieces,
+           " + RG_BLOCK, count);");
+  return launch.Finish("count");
+}
+
+// Counts become first places, digit by digit and piece by piece.
+Kernel EmitScan(const ScatterShape& s, const KernelBody& body, Dialect dialect) {
+  LaunchText launch(body, dialect, kScanThreads, 1);
+  SourceWriter& out = launch.out;
+  const std::string w = launch.WorkspaceName("int32_t");
+  launch.Shared(DType::kInt32, "sums", kScanThreads);
+  const int64_t counts = s.workspace.counts / 4, all = kBins * s.workspace.pieces;
+  const int64_t run = CeilDiv(all, kScanThreads);
+  out.SetDepth(1);
+  out.Line("const int first = rg_min(RG_THREAD * ", run, ", ", all, ");");
+  out.Line("const int end = rg_min(first + ", run, ", ", all, ");");
   out.Line("int sum = 0;");
-  out.Line("for (int n = 0; n < ", kBins, "; ++n) sum += counts[t * ", kBins, " + n];");
-  out.Line("sums[t] = sum;");
+  out.Line("for (int n = first; n < end; ++n) sum += rg_load(", w, ", ", counts, " + n);");
+  out.Line("sums[RG_THREAD] = sum;");
   out.Line("RG_BARRIER();");
-  out.Open("if (t == 0)");
+  out.Open("if (RG_THREAD == 0)");
   out.Line("int total = 0;");
-  out.Open("for (int n = 0; n < ", kSortThreads, "; ++n)");
+  out.Open("for (int n = 0; n < ", kScanThreads, "; ++n)");
   out.Line("const int here = sums[n];");
   out.Line("sums[n] = total;");
   out.Line("total += here;");
   out.Close();
   out.Close();
   out.Line("RG_BARRIER();");
-  out.Line("int place = sums[t];");
-  out.Open("for (int n = 0; n < ", kBins, "; ++n)");
-  out.Line("const int here = counts[t * ", kBins, " + n];");
-  out.Line("counts[t * ", kBins, " + n] = place;");
+  out.Line("int place = sums[RG_THREAD];");
+  out.Open("for (int n = first; n < end; ++n)");
+  out.Line("const int here = rg_load(", w, ", ", counts, " + n);");
+  out.Line("rg_store(", w, ", ", counts, " + n, place);");
   out.Line("place += here;");
   out.Close();
-  out.Line("RG_BARRIER();");
-  out.Line("for (int d = 0; d < ", kBins, "; ++d) mine[d] = counts[d * ", kSortThreads, " + t];");
-  out.Open("for (int j = first; j < end; ++j)");
-  out.Line("const int key = rg_load(", w, ", from_keys + j);");
-  out.Line("const int to = mine[(key >> shift) & ", kBins - 1, "]++;");
-  out.Line("rg_store(", w, ", to_keys + to, key);");
-  out.Line("rg_store(", w, ", to_order + to, rg_load(", w, ", from_order + j));");
+  return launch.Finish("scan");
+}
+
+// A thread moves the indices of one digit, in their order.
+Kernel EmitPlace(const ScatterShape& s, const Pass& pass, const KernelBody& body, Dialect dialect) {
+  LaunchText launch(body, dialect, kBins, s.workspace.pieces);
+  SourceWriter& out = launch.out;
+  const std::string w = launch.WorkspaceName("int32_t");
+  launch.Shared(DType::kInt32, "held_keys", kSortPiece);
+  out.SetDepth(1);
+  OpenPiece(s, launch);
+  out.Line("const int key = rg_load(", w, ", ", pass.from_keys, " + j);");
+  out.Line("held_keys[n] = key;");
+  ClosePiece(pass.number, out);
+  out.Line("int to = rg_load(", w, ", ", s.workspace.counts / 4, " + RG_THREAD * ",
+           s.workspace.pieces, " + RG_BLOCK);");
+  out.Open("for (int n = 0; n < ", kSortPiece, "; ++n)");
+  out.Open("if (digits[n] == RG_THREAD)");
+  out.Line("rg_store(", w, ", ", pass.to_keys, " + to, static_cast<int>(held_keys[n]));");
+  out.Line("rg_store(", w, ", ", pass.to_order, " + to, rg_load(", w, ", ", pass.from_order,
+           " + first + n));");
+  out.Line("++to;");
   out.Close();
-  out.Line("RG_BARRIER();");
   out.Close();
+  return launch.Finish("place");
 }
 
 // starts[r]: the first sorted position whose key is at least r.
-void PrintStarts(const ScatterShape& s, const std::string& w, SourceWriter& out) {
-  const int64_t rows = s.workspace.rows;
-  out.Open("for (int k = first; k < end; ++k)");
-  out.Line("const int key = rg_load(", w, ", keys + k);");
-  out.Line("const int before = k == 0 ? -1 : rg_load(", w, ", keys + k - 1);");
-  out.Line("for (int r = before + 1; r <= key; ++r) rg_store(", w, ", starts + r, k);");
-  out.Close();
-  out.Open("if (t == 0)");
-  if (rows > 0) {
-    out.Line("const int last = rg_load(", w, ", keys + ", rows - 1, ");");
-  } else {
-    out.Line("const int last = -1;");
-  }
-  out.Line("for (int r = last + 1; r <= ", s.table_rows, "; ++r) rg_store(", w, ", starts + r, ",
-           rows, ");");
-  out.Close();
-}
-
-Kernel EmitSort(const ScatterShape& s, const KernelBody& body, Dialect dialect) {
-  LaunchText launch(body, dialect, kSortThreads, 1);
-  PointPrinter printer(&launch, 1);
-  SourceWriter& out = launch.out;
+Kernel EmitStarts(const ScatterShape& s, const KernelBody& body, Dialect dialect) {
   const ScatterWorkspace& ws = s.workspace;
-  const int passes = SortPasses(s.table_rows);
+  LaunchText launch(body, dialect, kSumThreads, CeilDiv(s.table_rows + 1, kSumThreads));
+  SourceWriter& out = launch.out;
   const std::string w = launch.WorkspaceName("int32_t");
-  launch.Shared(DType::kInt32, "counts", kBins * kSortThreads);
-  launch.Shared(DType::kInt32, "sums", kSortThreads);
   out.SetDepth(1);
-  out.Line("const int keys = ", ws.keys / 4, ", order = ", ws.order / 4, ";");
-  out.Line("const int spare_keys = ", ws.spare_keys / 4, ", spare_order = ", ws.spare_order / 4,
-           ";");
-  out.Line("const int starts = ", ws.starts / 4, ";");
-  out.Line("const int t = RG_THREAD;");
-  const int64_t piece = CeilDiv(ws.rows, kSortThreads);
-  out.Line("const int first = rg_min(t * ", piece, ", ", ws.rows, ");");
-  out.Line("const int end = rg_min(first + ", piece, ", ", ws.rows, ");");
-  // The last pass must arrive in keys and order.
-  const bool start_in_spare = passes % 2 != 0;
-  PrintKeys(s, (start_in_spare ? ws.spare_keys : ws.keys) / 4,
-            (start_in_spare ? ws.spare_order : ws.order) / 4, launch, printer);
-  PrintPasses(passes, w, out);
-  PrintStarts(s, w, out);
-  return launch.Finish("sort");
+  out.Line("const int r = RG_BLOCK * ", kSumThreads, " + RG_THREAD;");
+  out.Open("if (r <= ", s.table_rows, ")");
+  out.Line("int low = 0, high = ", ws.rows, ";");
+  out.Open("while (low < high)");
+  out.Line("const int middle = low + (high - low) / 2;");
+  out.Open("if (rg_load(", w, ", ", ws.keys / 4, " + middle) < r)");
+  out.Line("low = middle + 1;");
+  out.Else();
+  out.Line("high = middle;");
+  out.Close();
+  out.Close();
+  out.Line("rg_store(", w, ", ", ws.starts / 4, " + r, low);");
+  out.Close();
+  return launch.Finish("starts");
 }
 
 // The table's element for (o, key, i).
@@ -277,7 +321,14 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
 GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect) {
   const ScatterShape s = ShapeOf(body.ir);
   GroupKernels group;
-  group.launches.push_back(EmitSort(s, body, dialect));
+  const int passes = s.workspace.rows == 0 ? 0 : SortPasses(s.table_rows);
+  for (int number = 0; number < passes; ++number) {
+    const Pass pass = PassOf(s.workspace, number, passes);
+    group.launches.push_back(EmitCount(s, pass, body, dialect));
+    group.launches.push_back(EmitScan(s, body, dialect));
+    group.launches.push_back(EmitPlace(s, pass, body, dialect));
+  }
+  group.launches.push_back(EmitStarts(s, body, dialect));
   if (s.workspace.rows > 0 && s.workspace.outer * s.workspace.inner > 0) {
     group.launches.push_back(EmitSum(s, body, dialect));
   }

@@ -259,15 +259,15 @@ int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint&
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
 
-// A scatter's first launch sorts the indices in one block; the sums that follow have one block for
-// each fixed chunk of sorted positions.
+// A scatter's first launches sort the indices; the sums that follow have one block for each fixed
+// chunk of sorted positions.
 Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   Schedule sums = s;
   if (ir.scatter) sums.blocks = std::max<int64_t>(ir.Points(ir.scatter->row_axes) / kScatterChunk, 1);
   return sums;
 }
 
-// A stable radix sort, in one block.
+// A stable radix sort, beside its launches.
 int64_t SortPs(const KernelIr& ir, const DeviceSpec& d) {
   if (!ir.scatter) return 0;
   return SortPasses(ir.scatter->table_rows) * ir.Points(ir.scatter->row_axes) * d.sort_pass_ps;
@@ -296,7 +296,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   price.read_bytes = t.read;
   price.written_bytes = t.written;
   const int64_t workspace = WorkspaceBytes(ir, chosen);
-  price.launches = ir.scatter ? 3 : (workspace > 0 ? 2 : 1);
+  price.launches = ir.scatter ? ScatterLaunches(ir) : (workspace > 0 ? 2 : 1);
 
   const int64_t bandwidth = Bandwidth(s, f, d);
   const int64_t launch = price.launches * d.launch_graph_ps;
@@ -342,7 +342,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   term("wave", body - std::max({hbm, cache, compute}), false,
        absl::StrCat(s.blocks, " blocks in waves of ", d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
-  term("sort", sort, true, "indices sorted by one block");
+  term("sort", sort, true, absl::StrCat(SortPasses(ir.scatter ? ir.scatter->table_rows : 0), " passes over the indices"));
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false, absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
   return price;

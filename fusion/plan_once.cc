@@ -9,6 +9,7 @@
 #include "fusion/feedback_decisions.h"
 #include "fusion/horizontal.h"
 #include "fusion/kernel/build.h"
+#include "fusion/kernel/scatter_workspace.h"
 #include "fusion/peak_memory.h"
 #include "fusion/region_signature.h"
 #include "fusion/rename_group.h"
@@ -295,7 +296,7 @@ class Planner {
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
-      s.kernels += scatter ? 3 : (group.workspace_bytes > 0 ? 2 : 1);
+      s.kernels += scatter ? ScatterLaunches(kernels[0]->ir) : (group.workspace_bytes > 0 ? 2 : 1);
     }
     for (const Place& place : places_) {
       const Solved& solved = *place.solved;

@@ -25,8 +25,8 @@ constexpr absl::string_view kSharedLaunch = "shared";  // in the place of a kind
 LaunchKind KindOf(const Schedule& s, size_t launch, size_t launches) {
   const LaunchKind main = MainLaunch(s);
   if (s.kind == Template::kScatterAdd) {
-    if (launch == 0) return LaunchKind::kScatterSort;
-    return launch + 1 == launches ? LaunchKind::kScatterCombine : main;
+    if (launch + 1 == launches) return LaunchKind::kScatterCombine;
+    return launch + 2 == launches ? main : LaunchKind::kScatterSort;
   }
   if (launch == 0) return main;
   return s.kind == Template::kRowReduction ? LaunchKind::kRowFinalize

@@ -10,6 +10,12 @@ int SortPasses(int64_t table_rows) {
   return passes;
 }
 
+int ScatterLaunches(const KernelIr& ir) {
+  const int64_t rows = ir.Points(ir.scatter->row_axes);
+  const int sort = rows == 0 ? 0 : 3 * SortPasses(ir.scatter->table_rows);
+  return sort + (ir.Points(ir.all_axes()) == 0 ? 2 : 3);
+}
+
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   ScatterWorkspace w;
   const Scatter& scatter = *ir.scatter;
@@ -22,6 +28,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
       (before ? w.outer : w.inner) *= ir.extents[a];
     }
   }
+  w.pieces = (w.rows + kSortPiece - 1) / kSortPiece;
   w.chunks = (w.rows + kScatterChunk - 1) / kScatterChunk;
   auto place = [&](int64_t bytes) {
     const int64_t at = w.bytes;
@@ -33,6 +40,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   w.keys = place(4 * w.rows);
   w.spare_order = place(4 * w.rows);
   w.spare_keys = place(4 * w.rows);
+  w.counts = place((int64_t{4} << kSortDigitBits) * w.pieces);
   w.partials = place(w.outer * w.chunks * 2 * w.inner *
                      SizeBytes(AccumulatorType(ir.buffers[scatter.buffer].dtype)));
   return w;
