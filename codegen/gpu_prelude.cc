@@ -241,7 +241,13 @@ template <typename T, int V>
 union rg_vector {
   typename rg_word<V * sizeof(T)>::type word;
   T element[V];
-  __device__ rg_vector() {}  // a word may be of class type
+  // A word may be of class type.
+  __device__ rg_vector() {}
+  __device__ rg_vector(const rg_vector& other) : word(other.word) {}
+  __device__ rg_vector& operator=(const rg_vector& other) {
+    word = other.word;
+    return *this;
+  }
 };
 
 template <int V, typename T>

@@ -246,14 +246,16 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
 // block's.
 int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
                      const DeviceSpec& d) {
-  if (s.kind != Template::kRowColumn) return 0;
-  const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread * s.blocks;
-  const int64_t batches = CeilDiv(p.shape.shape.rows, rows_at_once);
+  const bool columns = s.kind == Template::kColumnReduction;
+  if (s.kind != Template::kRowColumn && !columns) return 0;
+  // A thread of a column reduction goes down its piece of the column row by row.
+  const int64_t at_once = int64_t{s.rows_per_block} * (columns ? 1 : s.rows_per_thread);
+  const int64_t batches = CeilDiv(p.shape.shape.rows, at_once * (columns ? s.split : s.blocks));
   const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
   if (batches <= 1) return 0;
   const int64_t resident = std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
   const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps : d.row_batch_ps;
-  const int64_t passes = s.persistent ? 1 : p.stages.row_stages + 1;
+  const int64_t passes = s.persistent || columns ? 1 : p.stages.row_stages + 1;
   return batches * waves * passes * wait * 10 / (10 + 4 * (resident - 1));
 }
 
@@ -303,7 +305,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   // Waiting batch after batch is what few bytes in flight look like in a walk of rows.
   const int64_t batches = RowBatchesPs(p, s, f, d);
   const int64_t walked = TransferPs(t.weighted, BandwidthOfBlocks(s, d)) + batches;
-  const bool batch_waits = batches > 0 && s.persistent && !s.prefetch;
+  const bool batch_waits = batches > 0 && !s.prefetch && (s.persistent || s.kind == Template::kColumnReduction);
   const int64_t hbm = batch_waits ? walked : std::max(TransferPs(t.weighted, bandwidth), walked);
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written = TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));

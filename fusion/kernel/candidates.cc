@@ -94,17 +94,14 @@ class Candidates {
 
   void Pointwise() {
     const int64_t points = shape_.rows * shape_.columns;
-    auto add = [&](int width, int64_t most_blocks) {
+    auto add = [&](int width) {
       Add({.kind = Template::kPointwise,
            .threads = kThreads,
            .vector_width = width,
-           .blocks = std::min(CeilDiv(points, int64_t{kThreads} * width), most_blocks)});
+           .blocks = std::min(CeilDiv(points, int64_t{kThreads} * width), kMaxBlocks)});
     };
-    add(1, kMaxBlocks);
-    for (int width : Widths()) {
-      add(width, kMaxBlocks);
-      add(width, int64_t{limits_.sms} * 16);
-    }
+    add(1);
+    for (int width : Widths()) add(width);
   }
 
   void Transposes() {
