@@ -256,7 +256,9 @@ int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint&
   const int64_t resident = std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
   const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps : d.row_batch_ps;
   const int64_t passes = s.persistent || columns ? 1 : p.stages.row_stages + 1;
-  return batches * waves * passes * wait * 10 / (10 + 4 * (resident - 1));
+  // Measured: two blocks on an SM wait 1.6 times less than one, four 3.4 times.
+  const int64_t others = resident - 1;
+  return batches * waves * passes * wait * 10 / (10 + 4 * others + resident * others);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
