@@ -19,6 +19,9 @@ fi
 echo "== Include directions"
 tools/check_layers.sh || failed="$failed layers"
 
+echo "== README's tables"
+python3 bench/readme_table.py --check || failed="$failed readme"
+
 wait "$venv" || {
   tail -n 30 build/venv.log >&2
   failed="$failed venv"
