@@ -254,7 +254,8 @@ int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint&
   const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
   if (batches <= 1) return 0;
   const int64_t resident = std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
-  const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps : d.row_batch_ps;
+  // What the loads ahead of a batch do not hide grows with them.
+  const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread : d.row_batch_ps;
   const int64_t passes = s.persistent || columns ? 1 : p.stages.row_stages + 1;
   // Measured: two blocks on an SM wait 1.6 times less than one, four 3.4 times.
   const int64_t others = resident - 1;
