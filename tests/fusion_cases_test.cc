@@ -204,7 +204,7 @@ TEST_CASE("two norms' backward of the same x share one pass") {
     const BackwardGraph graph = TwoRmsNorms(e, NormsShare::kInput);
     const CasePlan plan(graph);
     CHECK(plan.groups().size() == 1);
-    CHECK(plan.OverFloor(4 * Matrix(e)) < 1.3);
+    CHECK(plan.OverFloor(4 * Matrix(e)) < 1.25);
     CHECK(CostOfForcing(graph, "dw0", "dw1", false).value_or(2) > 1.15);
   }
 }
@@ -282,7 +282,7 @@ TEST_CASE("one kernel for dx and dw saves less where a cache holds x and dy, mor
   const int64_t cached = gain_ps(1024, NormOperands::kMadeHere);
   CHECK(cached < small);
   // What is won is a second read of x and dy: it grows with the area, launches do not.
-  CHECK(gain_ps(4096, NormOperands::kInputs) > 7 * small);
+  CHECK(gain_ps(4096, NormOperands::kInputs) > 8 * small);
   CHECK(gain_ps(8192, NormOperands::kMadeHere) > 8 * gain_ps(2048, NormOperands::kMadeHere));
 }
 
