@@ -2,185 +2,16 @@
 
 #include <algorithm>
 
-#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/scatter_workspace.h"
+#include "fusion/kernel/scale.h"
 
 namespace retrograd {
 namespace {
 
-constexpr int64_t kPpm = 1'000'000;
-
-// Far beyond any time or count that is ever compared; sums of many stay in range.
-constexpr int64_t kHuge = int64_t{1} << 56;
-
-int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c), at most kHuge
-  const absl::uint128 product = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
-  const absl::uint128 quotient = (product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c);
-  return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
-}
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Threads that a schedule launches in all (main launch).
 int64_t GridThreads(const Schedule& s) { return s.blocks * s.threads; }
-
-// Bytes that one access of the kernel moves per thread: decides how well it fills transactions.
-int64_t AccessBytes(const IndexExpr& offset, int last_axis, DType dtype, const Schedule& s) {
-  const int64_t size = SizeBytes(dtype);
-  if (last_axis < 0) return size;
-  const int64_t step = offset.axis_coef(last_axis);
-  return step == 1 || step == -1 ? size * s.vector_width : size;
-}
-
-int64_t EfficiencyPpm(int64_t bytes, const DeviceSpec& d) {
-  if (bytes >= 16) return kPpm;
-  if (bytes >= 8) return d.efficiency_8_ppm;
-  if (bytes >= 4) return d.efficiency_4_ppm;
-  return d.efficiency_2_ppm;
-}
-
-struct Traffic {
-  int64_t read = 0, written = 0;  // distinct bytes of device memory
-  int64_t weighted = 0;           // the same, over the efficiency of each access
-  int64_t cache = 0;              // bytes served by caches: re-reads and broadcasts
-  int64_t fresh = 0;              // of weighted: reads of what this backward wrote
-  int64_t cached = 0;             // of fresh: found in the last-level cache
-};
-
-// One access to `points` distinct places.
-void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
-                 const Schedule& s, const DeviceSpec& d, bool store, Traffic& t) {
-  const int64_t size = SizeBytes(dtype);
-  const int64_t distinct = std::min(ir.Points(offset.axes()), buffer.elements) * size;
-  const int last = static_cast<int>(ir.extents.size()) - 1;
-  int64_t waste_ppm = kPpm;
-  if (last >= 0 && s.kind != Template::kTranspose) {
-    const int64_t step = std::abs(offset.axis_coef(last));
-    if (step > 1) waste_ppm = kPpm * std::min(step, std::max<int64_t>(d.sector_bytes / size, 1));
-  }
-  const int64_t efficiency = EfficiencyPpm(AccessBytes(offset, last, dtype, s), d);
-  (store ? t.written : t.read) += distinct;
-  const int64_t weighted = MulDiv(MulDiv(distinct, waste_ppm, kPpm), kPpm, efficiency);
-  t.weighted += weighted;
-  if (!store && buffer.fresh) t.fresh += weighted;
-}
-
-Traffic CountTraffic(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                     const DeviceSpec& d) {
-  Traffic t;
-  std::vector<const Instr*> counted;
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    if (instr.kind != InstrKind::kLoad) continue;
-    // A second read of the same places comes from the cache.
-    const bool again = std::any_of(counted.begin(), counted.end(), [&](const Instr* other) {
-      return other->buffer == instr.buffer && other->offset == instr.offset;
-    });
-    const int64_t size = SizeBytes(instr.dtype);
-    const int64_t all = ir.Points(ir.all_axes());
-    if (again) {
-      t.cache += ir.Points(instr.axes) * size;
-      continue;
-    }
-    counted.push_back(&instr);
-    IndexExpr reach = instr.offset;
-    if (!instr.indirect.empty()) {  // rows picked by an index: at most the whole table
-      const int64_t bytes = std::min(ir.Points(instr.axes), ir.buffers[instr.buffer].elements) * size;
-      t.read += bytes;
-      t.weighted += bytes;
-      t.cache += (ir.Points(instr.axes) - std::min(ir.Points(instr.axes), ir.buffers[instr.buffer].elements)) * size;
-      continue;
-    }
-    CountAccess(ir, instr.offset, ir.buffers[instr.buffer], instr.dtype, s, d, false, t);
-    // Broadcast reads: each block fetches its own copy from the cache.
-    const int64_t distinct = ir.Points(instr.offset.axes());
-    if (distinct < all && distinct > 1) {
-      const bool hoisted = s.kind == Template::kRowColumn && s.persistent;
-      const int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
-      const int64_t copies = hoisted ? s.blocks
-                                     : std::max<int64_t>(all / distinct / rows_at_once, 1);
-      t.cache += std::min(distinct * copies, all) * size / 4;  // three of four come from L1
-    }
-    // Stages that keep nothing read their inputs again.
-    if (!s.persistent && p.inner[i]) {
-      int stages = 0;
-      for (const std::vector<int>& needed : p.needed) {
-        stages += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
-      }
-      if (stages > 1) t.cache += (stages - 1) * ir.Points(instr.axes) * size;
-    }
-  }
-  for (const Store& store : ir.stores) {
-    CountAccess(ir, store.offset, ir.buffers[store.buffer], ir.buffers[store.buffer].dtype, s, d,
-                true, t);
-  }
-  if (ir.scatter) {
-    const Buffer& table = ir.buffers[ir.scatter->buffer];
-    const int64_t bytes = table.elements * SizeBytes(table.dtype);
-    t.written += bytes;
-    t.weighted += bytes;
-  }
-  t.cached = CachedBytes(t.fresh, t.read + t.written, d);
-  t.weighted -= t.cached;
-  return t;
-}
-
-// How often an instruction is evaluated: wherever it stands in the code, even if its value is the
-// same at many points. What every element of a vector shares is evaluated once a vector.
-int64_t Evaluations(const KernelIr& ir, const KernelProfile& p, const Schedule& s, size_t i) {
-  const Instr& instr = ir.instrs[i];
-  const AxisMask axes =
-      instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
-  const RowsAndColumns& rc = p.shape.shape;
-  switch (s.kind) {
-    case Template::kPointwise:
-    case Template::kTranspose:
-    case Template::kScatterAdd: {
-      if (axes == 0) return 1;
-      const int64_t all = ir.Points(ir.all_axes());
-      const bool per_lane = axes >> (ir.extents.size() - 1) & 1;
-      return per_lane ? all : std::max<int64_t>(all / s.vector_width, 1);
-    }
-    default: {
-      if (p.stages.finalize[i] || axes == 0) return ir.Points(axes);
-      const bool rows = axes & rc.row_axes, columns = axes & rc.column_axes;
-      if (rows && columns) return rc.rows * rc.columns;
-      if (rows) return rc.rows * std::max(s.threads_per_row, 1);  // by each thread of the row
-      // A column's value: once a block where it stays in registers, else at each element.
-      const bool hoisted = s.kind == Template::kRowColumn && s.persistent;
-      return hoisted ? s.blocks * rc.columns : rc.rows * rc.columns;
-    }
-  }
-}
-
-// Cycles of all SMs together, times the clock: Σ evaluations / rate.
-int64_t ComputePs(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                  const DeviceSpec& d) {
-  int64_t total = 0;
-  for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    const Instr& instr = ir.instrs[i];
-    CostClass cost = CostClass::kSimple;
-    int64_t times = Evaluations(ir, p, s, i);
-    if (instr.kind == InstrKind::kConstant) continue;
-    if (instr.kind == InstrKind::kPointwise) cost = Info(instr.op).cost;
-    if (instr.kind == InstrKind::kLoad) {  // address arithmetic, once per vector
-      times = times / s.vector_width * (1 + static_cast<int64_t>(ir.extents.size()));
-    }
-    int64_t rate = d.rate[static_cast<int>(cost)];
-    if (rate == 0) continue;
-    if (!s.persistent && p.inner[i]) {
-      int64_t stages = 0;
-      for (const std::vector<int>& needed : p.needed) {
-        stages += std::binary_search(needed.begin(), needed.end(), static_cast<int>(i));
-      }
-      times *= std::max<int64_t>(stages, 1);
-    }
-    if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * d.fp64_ppm / kPpm, 1);
-    total += MulDiv(times, 1'000'000'000'000 / d.sms / rate, d.clock_hz);
-  }
-  return total;
-}
 
 // What the SMs that have a block at all can draw.
 int64_t BandwidthOfBlocks(const Schedule& s, const DeviceSpec& d) {
@@ -290,17 +121,22 @@ int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
   return bytes == 0 ? 0 : MulDiv(bytes, 1'000'000'000'000, bytes_per_s);
 }
 
-Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& chosen,
-                  const DeviceSpec& d, bool explain, const CompiledResources* compiled) {
+KernelPricer::KernelPricer(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
+    : ir_(ir), profile_(profile), device_(device), work_(ir, profile, device) {}
+
+Price KernelPricer::Of(const Schedule& chosen, bool explain, const CompiledResources* compiled) const {
+  const KernelIr& ir = ir_;
+  const KernelProfile& p = profile_;
+  const DeviceSpec& d = device_;
   const Schedule s = SummingLaunch(ir, chosen);
   Price price;
   price.footprint = PredictFootprint(ir, p, s, d);
   if (compiled != nullptr) UseCompiled(*compiled, s, d, price.footprint);
   const Footprint& f = price.footprint;
-  const Traffic t = CountTraffic(ir, p, s, d);
+  const KernelTraffic t = work_.Traffic(s);
   price.read_bytes = t.read;
   price.written_bytes = t.written;
-  const int64_t workspace = WorkspaceBytes(ir, chosen);
+  const int64_t workspace = work_.WorkspaceBytes(chosen);
   price.launches = ir.scatter ? ScatterLaunches(ir) : (workspace > 0 ? 2 : 1);
 
   const int64_t bandwidth = Bandwidth(s, f, d);
@@ -313,7 +149,7 @@ Price PriceKernel(const KernelIr& ir, const KernelProfile& p, const Schedule& ch
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written = TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
   const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s) + just_written;
-  const int64_t compute = ComputePs(ir, p, s, d);
+  const int64_t compute = work_.ComputePs(s);
   const int64_t wave = WavePpm(s, f, d);
   const int64_t body = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
   const int64_t latency = LatencyPs(p, s, f, d);

@@ -10,6 +10,7 @@
 
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/registers.h"
+#include "fusion/kernel_work.h"
 #include "fusion/plan.h"
 
 namespace retrograd {
@@ -22,11 +23,22 @@ struct Price {
   Footprint footprint;
 };
 
-// `explain` fills the terms' formulas; the figures are the same without. What a compiler reported
-// of the kernel takes the place of the predicted registers, if given.
-Price PriceKernel(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
-                  const DeviceSpec& device, bool explain = false,
-                  const CompiledResources* compiled = nullptr);
+// Prices of one kernel under its schedules. What it is made of outlives it.
+class KernelPricer {
+ public:
+  KernelPricer(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
+
+  // `explain` fills the terms' formulas; the figures are the same without. What a compiler reported
+  // of the kernel takes the place of the predicted registers, if given.
+  Price Of(const Schedule& schedule, bool explain = false,
+           const CompiledResources* compiled = nullptr) const;
+
+ private:
+  const KernelIr& ir_;
+  const KernelProfile& profile_;
+  const DeviceSpec& device_;
+  KernelWork work_;
+};
 
 // Of `fresh` bytes (written earlier in the same backward), those that a kernel finds in the last-level
 // cache. What was touched since is taken to be what the kernel itself moves, so that the price of a

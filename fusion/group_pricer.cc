@@ -137,11 +137,11 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   }
   const int64_t passed = PassedBytes(*kernel.ir);
   const uint64_t key = FeedbackKey(*kernel.ir);
+  const KernelPricer pricer(*kernel.ir, profile, device_);
   std::vector<GroupPrice> admissible;
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
-    const Price price =
-        PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/false, FindCompiled(key, s));
+    const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
     GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
     const Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (!v.ok()) {
@@ -204,8 +204,9 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   }
   const Classification shape = Classify(*kernel.ir);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  Price price = PriceKernel(*kernel.ir, profile, schedule, device_, /*explain=*/true,
-                            FindCompiled(FeedbackKey(*kernel.ir), schedule));
+  Price price = KernelPricer(*kernel.ir, profile, device_)
+                    .Of(schedule, /*explain=*/true,
+                        FindCompiled(FeedbackKey(*kernel.ir), schedule));
   Group group;
   group.nodes = ops.ops;
   for (const Buffer& b : kernel.ir->buffers) (b.written ? group.outputs : group.inputs).push_back(b.value);
@@ -232,9 +233,9 @@ std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   if (!shape.feasible) return refused;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   const uint64_t key = FeedbackKey(*kernel.ir);
+  const KernelPricer pricer(*kernel.ir, profile, device_);
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
-    Price price =
-        PriceKernel(*kernel.ir, profile, s, device_, /*explain=*/true, FindCompiled(key, s));
+    Price price = pricer.Of(s, /*explain=*/true, FindCompiled(key, s));
     Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (v.ok()) continue;
     refused.push_back({.schedule = s,

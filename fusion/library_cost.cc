@@ -2,28 +2,20 @@
 
 #include <algorithm>
 
-#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/scale.h"
 
 namespace retrograd {
 namespace {
 
-// Far beyond any time or count that is ever compared; sums of many stay in range.
-constexpr int64_t kHuge = int64_t{1} << 56;
 constexpr int64_t kPsPerSecond = 1'000'000'000'000;
 
-int64_t MulDiv(int64_t a, int64_t b, int64_t c) {  // ceil(a*b/c), at most kHuge
-  const absl::uint128 product = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
-  const absl::uint128 quotient = (product + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c);
-  return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
-}
 int64_t Product(std::initializer_list<int64_t> factors) {  // at most kHuge
   int64_t product = 1;
   for (int64_t f : factors) product = MulDiv(product, f, 1);
   return product;
 }
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   if (dtype == DType::kFp64) return d.matmul_fp64_flops;

@@ -5,11 +5,10 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/scale.h"
 
 namespace retrograd {
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t Scaled(int64_t value, int64_t by, int64_t of) {  // ceil(value * by / of)
   const absl::int128 product = absl::int128(value) * by;

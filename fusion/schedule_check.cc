@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/scale.h"
 #include "fusion/kernel_check.h"
 #include "graph/status.h"
 
@@ -13,8 +14,6 @@ template <typename... Args>
 absl::Status Broken(const Args&... args) {
   return absl::FailedPreconditionError(absl::StrCat(args...));
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t Round16(int64_t bytes) { return CeilDiv(bytes, 16) * 16; }
 
 // Sums are kept in the compute type; integers in at least 32 bits.

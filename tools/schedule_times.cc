@@ -95,9 +95,10 @@ std::vector<Candidate> CandidatesOf(const KernelBody& planned, const DeviceSpec&
                                     const Limits& limits, size_t most) {
   const Classification shape = Classify(planned.ir);
   const KernelProfile profile = ProfileKernel(planned.ir, shape);
+  const KernelPricer pricer(planned.ir, profile, spec);
   std::vector<Candidate> candidates;
   for (const Schedule& s : CandidateSchedules(planned.ir, shape, spec.schedule_limits())) {
-    Candidate c{.body = planned, .price = PriceKernel(planned.ir, profile, s, spec)};
+    Candidate c{.body = planned, .price = pricer.Of(s)};
     if (!limits.CheckSchedule(s, c.price.footprint).ok()) continue;
     c.body.schedule = s;
     candidates.push_back(std::move(c));
