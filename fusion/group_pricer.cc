@@ -143,9 +143,11 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
     const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
     GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
-    const Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
-    if (!v.ok()) {
-      if (best.limit.empty()) best.limit = v.limit, best.reason = v.reason;
+    if (!limits_.Allows(price.footprint)) {
+      if (best.limit.empty()) {
+        Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
+        best.limit = std::move(v.limit), best.reason = std::move(v.reason);
+      }
       if (!spilling || price.ps < spilling->ps) spilling = candidate;
       continue;
     }
@@ -184,7 +186,7 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   const std::vector<Schedule> schedules =
       CandidateSchedules(*kernel.ir, shape, schedule_limits());
   return std::any_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
-    return limits_.CheckSchedule(s, PredictFootprint(*kernel.ir, profile, s, device_)).ok();
+    return limits_.Allows(PredictFootprint(*kernel.ir, profile, s, device_));
   });
 }
 

@@ -15,6 +15,13 @@ Limits::Verdict AtMost(absl::string_view limit, int64_t value, int64_t bound,
   return {std::string(limit), absl::StrCat(value, " ", what, ", at most ", bound)};
 }
 
+constexpr size_t RowOf(absl::string_view name) {
+  size_t row = 0;
+  while (kLimits[row].name != name) ++row;
+  return row;
+}
+constexpr size_t kRegistersRow = RowOf("registers"), kSharedRow = RowOf("shared_memory");
+
 bool MixesReductions(const KernelProfile& p) {
   return p.shape.kind == Template::kRowColumn;
 }
@@ -69,8 +76,14 @@ Limits::Verdict Limits::CheckKernel(const KernelIr& ir, const KernelProfile& p) 
   return {};
 }
 
+bool Limits::Allows(const Footprint& f) const {
+  return f.spill_bytes == 0 && f.registers_wanted <= bounds_[kRegistersRow] &&
+         f.shared_bytes <= bounds_[kSharedRow] && f.blocks_per_sm >= 1;
+}
+
 Limits::Verdict Limits::CheckSchedule(const Schedule& s, const Footprint& f) const {
-  const int64_t bound = Bound("registers");
+  if (Allows(f)) return {};
+  const int64_t bound = bounds_[kRegistersRow];
   if (f.spill_bytes > 0 || f.registers_wanted > bound) {
     const int64_t cap = std::min<int64_t>(bound, f.spill_bytes > 0 ? f.registers : bound);
     return {"registers",
@@ -78,11 +91,8 @@ Limits::Verdict Limits::CheckSchedule(const Schedule& s, const Footprint& f) con
                          std::max<int64_t>(f.registers_wanted - cap, 0), " words spilled (",
                          s.Print(), ")")};
   }
-  if (f.shared_bytes > Bound("shared_memory") || f.blocks_per_sm < 1) {
-    return {"shared_memory", absl::StrCat(f.shared_bytes, " B of shared memory a block, at most ",
-                                          Bound("shared_memory"))};
-  }
-  return {};
+  return {"shared_memory", absl::StrCat(f.shared_bytes, " B of shared memory a block, at most ",
+                                        bounds_[kSharedRow])};
 }
 
 }  // namespace retrograd

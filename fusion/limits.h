@@ -49,6 +49,7 @@ class Limits {
   Verdict CheckOps(int64_t ops) const;
   Verdict CheckKernel(const KernelIr& ir, const KernelProfile& profile) const;
   Verdict CheckSchedule(const Schedule& schedule, const Footprint& footprint) const;
+  bool Allows(const Footprint& footprint) const;  // CheckSchedule without the sentence
   int64_t Bound(absl::string_view name) const;  // in force, of a row of kLimits
   bool any_tightened() const { return any_tightened_; }
 

@@ -49,9 +49,15 @@ std::vector<IndexExpr> ReshapeCoords(absl::Span<const IndexExpr> from,
       i_end = from_shape.size();
       j_end = to_shape.size();
     }
+    if (i_end == i + 1 && j_end == j + 1) {  // the dim as it was
+      if (to_shape[j] > 1) to[j] = from[i];
+      i = i_end;
+      j = j_end;
+      continue;
+    }
     IndexExpr flat = Flatten(from.subspan(i, i_end - i), from_shape.subspan(i, i_end - i));
     std::vector<IndexExpr> part = Unflatten(flat, to_shape.subspan(j, j_end - j), extents);
-    std::copy(part.begin(), part.end(), to.begin() + j);
+    std::move(part.begin(), part.end(), to.begin() + j);
     i = i_end;
     j = j_end;
   }
@@ -69,7 +75,7 @@ void AddGuard(AccessMap& map, IndexExpr expr, int64_t begin, int64_t end,
 
 IndexExpr Linearize(absl::Span<const IndexExpr> coords, absl::Span<const int64_t> strides) {
   IndexExpr sum;
-  for (size_t i = 0; i < coords.size(); ++i) sum = sum + coords[i] * strides[i];
+  for (size_t i = 0; i < coords.size(); ++i) sum.AddScaled(coords[i], strides[i]);
   return sum;
 }
 

@@ -142,10 +142,19 @@ void IndexExpr::AddTerm(IndexTerm term) {
 
 IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
   IndexExpr sum = a;
-  sum.offset_ += b.offset_;
-  for (const IndexTerm& t : b.terms_) sum.AddTerm(t);
-  sum.Recombine();
+  sum.AddScaled(b, 1);
   return sum;
+}
+
+void IndexExpr::AddScaled(const IndexExpr& e, int64_t factor) {
+  if (factor == 0) return;
+  offset_ += e.offset_ * factor;
+  for (const IndexTerm& t : e.terms_) {
+    IndexTerm scaled = t;
+    scaled.coef *= factor;
+    AddTerm(std::move(scaled));
+  }
+  Recombine();
 }
 
 void IndexExpr::Recombine() {

@@ -40,6 +40,7 @@ class IndexExpr {
   int64_t Evaluate(absl::Span<const int64_t> axis_values) const;
   std::string Print() const;              // "512*a0 + a1", "(a1 / 64)", "(a1 % 64)"
 
+  void AddScaled(const IndexExpr& e, int64_t factor);  // *this = *this + e * factor
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b);
   friend IndexExpr operator*(const IndexExpr& a, int64_t factor);
   friend bool operator==(const IndexExpr& a, const IndexExpr& b);

@@ -164,6 +164,7 @@ class Finder {
   // Places one op that nothing placed leads to, but that reads a stored value which a placed op
   // reads: where that one reads it.
   bool PlaceBySharedRead() {
+    if (space_.walks.size() == r_.nodes.size()) return false;
     for (NodeId id : r_.nodes) {
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end()) continue;
