@@ -83,6 +83,7 @@ AccessMap ThroughBroadcast(absl::Span<const int64_t> operand_shape,
                            absl::Span<const int64_t> result_shape, const AccessMap& result) {
   AccessMap map{.guards = result.guards, .fill = result.fill};
   const size_t skip = result_shape.size() - operand_shape.size();
+  map.coords.reserve(operand_shape.size());
   for (size_t i = 0; i < operand_shape.size(); ++i) {
     map.coords.push_back(operand_shape[i] == 1 ? IndexExpr() : result.coords[skip + i]);
   }

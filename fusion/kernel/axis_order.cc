@@ -1,14 +1,14 @@
 #include "fusion/kernel/axis_order.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 namespace retrograd {
 namespace {
 
 // Every index expression of the kernel, for reading or rewriting.
-void ForEachExpr(KernelIr& ir, const std::function<void(IndexExpr&)>& fn) {
+template <typename Fn>
+void ForEachExpr(KernelIr& ir, Fn fn) {
   for (Instr& i : ir.instrs) {
     fn(i.offset);
     for (Guard& g : i.guards) fn(g.expr);
@@ -16,7 +16,8 @@ void ForEachExpr(KernelIr& ir, const std::function<void(IndexExpr&)>& fn) {
   for (Store& s : ir.stores) fn(s.offset);
 }
 
-void ForEachMask(KernelIr& ir, const std::function<void(AxisMask&)>& fn) {
+template <typename Fn>
+void ForEachMask(KernelIr& ir, Fn fn) {
   for (Instr& i : ir.instrs) {
     fn(i.axes);
     fn(i.reduced);
@@ -28,8 +29,12 @@ void ForEachMask(KernelIr& ir, const std::function<void(AxisMask&)>& fn) {
 void Renumber(KernelIr& ir, const std::vector<int>& new_number, std::vector<int64_t> new_extents) {
   std::vector<IndexExpr> replacement;
   for (int n : new_number) replacement.push_back(n < 0 ? IndexExpr() : IndexExpr::Axis(n));
+  AxisMask changed = 0;
+  for (size_t a = 0; a < new_number.size(); ++a) {
+    if (new_number[a] != static_cast<int>(a)) changed |= AxisMask{1} << a;
+  }
   ForEachExpr(ir, [&](IndexExpr& e) {
-    if (e.axes() != 0) e = Substitute(e, replacement, new_extents);
+    if ((e.axes() & changed) != 0 || !e.is_affine()) e = Substitute(e, replacement, new_extents);
   });
   ForEachMask(ir, [&](AxisMask& mask) {
     AxisMask renumbered = 0;

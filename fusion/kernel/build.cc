@@ -1,6 +1,7 @@
 #include "fusion/kernel/build.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -148,28 +149,31 @@ class Builder {
 
   // --- evaluation --------------------------------------------------------------------------------
 
-  int Evaluate(ValueId v, AccessMap map) {
+  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  int Evaluate(ValueId v, const AccessMap& at) {
     if (!limit_.empty()) return 0;
-    map.fill = 0;
-    SeeThroughViews(v, map);
+    std::optional<AccessMap> behind = SeeThroughViews(v, at);
+    const AccessMap& map = behind ? *behind : at;
     for (const Known& k : known_[v]) {
-      if (k.map == map) return k.instr;
+      if (k.coords == map.coords && k.guards == map.guards) return k.instr;
     }
     const int instr = EvaluateNew(v, map);
-    known_[v].push_back({std::move(map), instr});
+    known_[v].push_back({map.coords, map.guards, instr});
     return instr;
   }
 
   // To the value behind all views that pad nothing, without recursion: a file may stack as many as
-  // it likes.
-  void SeeThroughViews(ValueId& v, AccessMap& map) const {
+  // it likes. The map there; nullopt where v is behind none.
+  std::optional<AccessMap> SeeThroughViews(ValueId& v, const AccessMap& at) const {
+    std::optional<AccessMap> map;
     while (g_.pattern(v.node) == Pattern::kView) {
-      AccessMap inner = ThroughView(g_, v.node, map, extents_);
-      if (inner.guards.size() > map.guards.size()) return;
-      inner.fill = 0;
+      const AccessMap& outer = map ? *map : at;
+      AccessMap inner = ThroughView(g_, v.node, outer, extents_);
+      if (inner.guards.size() > outer.guards.size()) break;
       v = g_.operands(v.node)[0];
       map = std::move(inner);
     }
+    return map;
   }
 
   int EvaluateNew(ValueId v, const AccessMap& map) {
@@ -255,8 +259,10 @@ class Builder {
                 .value = v};
     absl::Span<const ValueId> operands = g_.operands(id);
     for (size_t i = 0; i < operands.size(); ++i) {
-      int operand = Evaluate(operands[i], ThroughBroadcast(g_.type(operands[i]).shape,
-                                                           node.results[0].shape, map));
+      const Shape& mine = g_.type(operands[i]).shape;
+      int operand = mine == node.results[0].shape
+                        ? Evaluate(operands[i], map)
+                        : Evaluate(operands[i], ThroughBroadcast(mine, node.results[0].shape, map));
       if (TakesRounded(node.op)) operand = Rounded(operand);
       instr.operands.push_back(operand);
     }
@@ -409,9 +415,9 @@ class Builder {
                 .value = v});
   }
 
-
   struct Known {
-    AccessMap map;
+    std::vector<IndexExpr> coords;
+    std::vector<Guard> guards;
     int instr;
   };
 

@@ -169,59 +169,62 @@ class Finder {
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end()) continue;
       bool placed = false;
-      ForEachRead(id, Walk(walk->second), [&](ValueId value, AccessMap map) {
-        while (g_.pattern(value.node) == Pattern::kView) {
-          map = ThroughView(g_, value.node, map, space_.extents);
-          value = g_.operands(value.node)[0];
-        }
-        if (placed || inside_.contains(value.node) || !map.guards.empty()) return;
-        if (IsConstant(g_, value.node)) return;
-        const size_t before = queue_.size();
-        VisitUsersOf(value, map);
-        placed = queue_.size() > before;
+      ForEachRead(id, Walk(walk->second), [&](ValueId read, const AccessMap& at) {
+        if (placed) return;
+        BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
+          if (inside_.contains(value.node) || !map.guards.empty()) return;
+          if (IsConstant(g_, value.node)) return;
+          const size_t before = queue_.size();
+          VisitUsersOf(value, map);
+          placed = queue_.size() > before;
+        });
       });
       if (placed) return true;
     }
     return false;
   }
 
-  // Follows a value back through views to its op and places that.
-  void PlaceProducer(ValueId value, AccessMap map) {
+  // fn(what lies behind the views of a value, the map of its access).
+  template <typename Fn>
+  void BehindViews(ValueId value, const AccessMap& at, Fn fn) const {
+    if (g_.pattern(value.node) != Pattern::kView) return fn(value, at);
+    AccessMap map = ThroughView(g_, value.node, at, space_.extents);
+    value = g_.operands(value.node)[0];
     while (g_.pattern(value.node) == Pattern::kView) {
       map = ThroughView(g_, value.node, map, space_.extents);
       value = g_.operands(value.node)[0];
     }
-    if (inside_.contains(value.node)) SetResult(value.node, map);
+    fn(value, map);
   }
 
+  // Places the ops that make what an op reads.
   void VisitOperands(NodeId id) {
-    ForEachRead(id, Walk(space_.walks.at(id)),
-                [&](ValueId v, AccessMap map) { PlaceProducer(v, std::move(map)); });
+    ForEachRead(id, Walk(space_.walks.at(id)), [&](ValueId read, const AccessMap& at) {
+      BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
+        if (inside_.contains(value.node)) SetResult(value.node, map);
+      });
+    });
   }
 
   // Each operand that is read at places known before the data, with the map of its access.
   template <typename Fn>
   void ForEachRead(NodeId id, const Walk& walk, Fn fn) const {
     absl::Span<const ValueId> operands = g_.operands(id);
+    const bool folds = g_.pattern(id) == Pattern::kReduction || g_.pattern(id) == Pattern::kScatter;
+    const AccessMap here{.coords = folds ? walk.operand : walk.result, .guards = {}, .fill = 0};
     switch (g_.pattern(id)) {
-      case Pattern::kReduction:
-        fn(operands[0], {.coords = walk.operand, .guards = {}, .fill = 0});
-        break;
-      case Pattern::kScatter:
-        fn(operands[2], {.coords = walk.operand, .guards = {}, .fill = 0});
-        break;
+      case Pattern::kReduction: fn(operands[0], here); break;
+      case Pattern::kScatter: fn(operands[2], here); break;
       case Pattern::kPointwise:
         for (ValueId v : operands) {
-          fn(v, ThroughBroadcast(g_.type(v).shape, g_.type(id).shape,
-                                 {.coords = walk.result, .guards = {}, .fill = 0}));
+          const Shape &from = g_.type(v).shape, &to = g_.type(id).shape;
+          from == to ? fn(v, here) : fn(v, ThroughBroadcast(from, to, here));
         }
         break;
       case Pattern::kJoin:
       case Pattern::kAccumulate:
         for (size_t i = 0; i < operands.size(); ++i) {
-          fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i),
-                                      {.coords = walk.result, .guards = {}, .fill = 0},
-                                      space_.extents));
+          fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i), here, space_.extents));
         }
         break;
       default:
@@ -297,12 +300,11 @@ class Finder {
   // Views in front of stored values may cut an axis too.
   std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
     std::optional<std::pair<int, int64_t>> cut;
-    ForEachRead(id, walk, [&](ValueId v, AccessMap map) {
-      while (!cut && g_.pattern(v.node) == Pattern::kView) {
-        map = ThroughView(g_, v.node, map, space_.extents);
-        v = g_.operands(v.node)[0];
-      }
-      for (size_t i = 0; i < map.coords.size() && !cut; ++i) cut = CutIn(map.coords[i]);
+    ForEachRead(id, walk, [&](ValueId read, const AccessMap& at) {
+      if (cut) return;
+      BehindViews(read, at, [&](ValueId, const AccessMap& map) {
+        for (size_t i = 0; i < map.coords.size() && !cut; ++i) cut = CutIn(map.coords[i]);
+      });
     });
     return cut;
   }
