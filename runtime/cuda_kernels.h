@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -64,6 +65,7 @@ class CudaKernels : public LoadedKernels {
   const CudaDriver& driver_;
   CUcontext context_;
   std::vector<CUmodule> modules_;
+  absl::flat_hash_map<std::string, CUmodule> homes_;  // by a name in a module's table of strings
   std::vector<Prepared> launches_;
   CUdeviceptr table_ = 0;
   std::vector<void*> known_;  // what the table holds once the stream has come so far

@@ -140,8 +140,14 @@ void* OpenFirst(absl::Span<const std::string> names) {
 // Loads cuDNN, and the CUDA runtime that the headers ask for by its bare name.
 absl::Status LoadLibraries(const std::string& library) {
   static std::mutex mutex;
+  static std::string loaded;  // as it was asked for
   const std::lock_guard<std::mutex> lock(mutex);
-  if (fe::cudnn_dlhandle != nullptr) return absl::OkStatus();
+  if (fe::cudnn_dlhandle != nullptr) {
+    if (library.empty() || library == loaded) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(
+        "cuDNN cannot be loaded from ", library, ": this process has loaded it from ",
+        loaded.empty() ? "where it is usually found" : loaded, ", and there is one for all"));
+  }
   std::vector<std::string> names = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9",
                                     "/usr/local/cuda/lib/libcudnn.so.9"};
   if (!library.empty()) names = {library};
@@ -164,6 +170,7 @@ absl::Status LoadLibraries(const std::string& library) {
         absl::StrCat("no cuDNN found (", absl::StrJoin(names, ", "),
                      "): install cuDNN 9 (PyPI: nvidia-cudnn-cu13) or put it on LD_LIBRARY_PATH"));
   }
+  loaded = library;
   return absl::OkStatus();
 }
 

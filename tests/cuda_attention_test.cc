@@ -1,5 +1,6 @@
 // Attention on a real GPU; every case is skipped where there is none. "[.times]" prints what each
-// plan of cuDNN takes for the shapes of a few models:  cuda_attention_test "[.times]"
+// plan of cuDNN takes for the shapes of a few models, "[.layouts]" what it takes for one of them with
+// operands and results in other orders, and for parts of its batch:  cuda_attention_test "[.times]"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -362,6 +363,50 @@ TEST_CASE("times of attention's backward pass", "[.times]") {
       std::printf("%s%s, %s: %.1f us, %s\n%s\n", Print(shape).c_str(), causal ? ", causal" : "",
                   deterministic ? "deterministic" : "free", (*samples)[samples->size() / 2],
                   equal ? "equal bits" : "bits differ", loaded.Describe().c_str());
+      std::fflush(stdout);
+    }
+  }
+}
+
+// The same [B,H,T,D], in memory as well.
+AttentionOperand Heads(const AttentionOperand& t) {
+  return {.shape = t.shape,
+          .strides = {t.shape[1] * t.shape[2] * t.shape[3], t.shape[2] * t.shape[3], t.shape[3], 1}};
+}
+
+TEST_CASE("times of attention's backward pass by the layout of what it reads and writes",
+          "[.layouts]") {
+  const Shape4 grouped{32, 8, 4, 2048, 2048, 64, 64}, full{32, 8, 8, 2048, 2048, 64, 64};
+  const struct {
+    const char* what;
+    Shape4 shape;
+    std::vector<int> operands, results;  // stored head by head; the rest token by token
+  } kCases[] = {
+      {"all by tokens", grouped, {}, {}},
+      {"O and dO by heads", grouped, {kDO, kO}, {}},
+      {"Q, K and V by heads", grouped, {kQ, kK, kV}, {}},
+      {"dQ by heads", grouped, {}, {0}},
+      {"dK and dV by heads", grouped, {}, {1, 2}},
+      {"all by heads", grouped, {kDO, kQ, kK, kV, kO}, {0, 1, 2}},
+      {"as many heads of keys as of queries", full, {}, {}},
+      {"16 of 32", {16, 8, 4, 2048, 2048, 64, 64}, {}, {}},
+      {"8 of 32", {8, 8, 4, 2048, 2048, 64, 64}, {}, {}},
+      {"4 of 32", {4, 8, 4, 2048, 2048, 64, 64}, {}, {}},
+      {"2 of 32", {2, 8, 4, 2048, 2048, 64, 64}, {}, {}},
+      {"1 of 32", {1, 8, 4, 2048, 2048, 64, 64}, {}, {}},
+  };
+  for (const bool deterministic : {true, false}) {
+    for (const auto& c : kCases) {
+      const std::unique_ptr<Device> device = Gpu(deterministic);
+      if (device == nullptr) return;
+      AttentionCall call = CallOf(c.shape, DType::kBf16, /*causal=*/true, /*bias=*/false);
+      for (const int i : c.operands) call.operands[i] = Heads(call.operands[i]);
+      for (const int i : c.results) call.results[i] = Heads(call.results[i]);
+      auto loaded = device->Load(call, DTypes(call));
+      INFO(loaded.status());
+      REQUIRE(loaded.ok());
+      std::printf("%s, %s: %s\n", c.what, deterministic ? "deterministic" : "free",
+                  static_cast<CudaAttentionCall&>(**loaded).Describe().c_str());
       std::fflush(stdout);
     }
   }
