@@ -132,6 +132,10 @@ esac
 case "$program" in
   tests/*) [ -x "$program" ] || program=$here/$program ;;
 esac
+# However a program of the bundle is named, from wherever: it gets the bundle's libraries.
+case "$program" in
+  */*) [ ! -x "$program" ] || program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program") ;;
+esac
 export RETROGRAD_DATA="${RETROGRAD_DATA:-$here}"
 export RETROGRAD_BUNDLE="$here"
 export PYTHONPATH="$here/python${PYTHONPATH:+:$PYTHONPATH}"
@@ -149,6 +153,7 @@ RUN
 chmod +x "$dir/run"
 for program in "$dir"/bin/*; do
   name=$(basename "$program")
+  case "$name" in *.so) continue ;; esac
   printf '#!/bin/sh\nexec "$(dirname "$0")/run" %s "$@"\n' "$name" >"$dir/$name"
   chmod +x "$dir/$name"
 done

@@ -67,6 +67,10 @@ int main(int argc, char** argv) {
                         "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
                         "the last bits");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
+  run_command
+      ->add_option("--repeat-check", run.repeat_check,
+                   "Run so often again: each gradient must be equal to the first run's, bit by bit")
+      ->check(CLI::Range(1, 1000));
   CLI::Option* repeat = run_command->add_option(
       "--repeat", run.repeat, "Time so many runs: the device's own time, the host's hidden");
   repeat->check(CLI::Range(1, 100000));

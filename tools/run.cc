@@ -5,12 +5,10 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "graph/reference.h"
 #include "graph/status.h"
@@ -23,6 +21,7 @@
 #include "tools/element_values.h"
 #include "tools/gradient_errors.h"
 #include "tools/random_inputs.h"
+#include "tools/step_times.h"
 
 namespace retrograd {
 namespace {
@@ -231,48 +230,51 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   return MakeCudaDevice(cuda);
 }
 
-double Median(TimeSamples samples) {
-  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
-}
-
-std::string KindOf(const Group& group) {
-  if (std::holds_alternative<MatMulCall>(group.body)) return "matmul";
-  if (std::holds_alternative<AttentionCall>(group.body)) return "attention";
-  return "kernel";
-}
-
-// What a group computes, in one line of op names.
-std::string OpsOf(const BackwardGraph& graph, const Group& group) {
-  std::vector<std::string> names;
-  for (NodeId node : group.nodes) names.emplace_back(Name(graph.node(node).op));
-  return absl::StrJoin(names, " ");
-}
-
-nlohmann::ordered_json StepsJson(const CompiledPlan& compiled,
-                                 const std::vector<StepTime>& times) {
-  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-  for (const StepTime& time : times) {
-    const Group& group = compiled.plan.groups[Index(time.group)];
-    nlohmann::ordered_json step = {
-        {"group", Index(time.group)},
-        {"kind", KindOf(group)},
-        {"ops", OpsOf(compiled.graph, group)},
-        {"predicted_us", static_cast<double>(group.price_ps) / 1e6},
-        {"measured_us", Median(time.microseconds)},
-        {"least_us", *std::min_element(time.microseconds.begin(), time.microseconds.end())},
-        {"read_bytes", group.read_bytes},
-        {"written_bytes", group.written_bytes}};
-    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-      step["m"] = matmul->m;
-      step["n"] = matmul->n;
-      step["k"] = matmul->k;
-      step["batch"] = Elements(matmul->batch);
-    }
-    steps.push_back(std::move(step));
+// The bytes of each gradient; empty where the host expects none.
+absl::StatusOr<std::vector<std::string>> OutputBytes(const BackwardGraph& graph,
+                                                     absl::Span<void* const> outputs,
+                                                     Device* device) {
+  std::vector<std::string> bytes(outputs.size());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const GraphOutput& output = graph.outputs()[o];
+    if (!output.value) continue;
+    const TensorType& type = graph.type(*output.value);
+    bytes[o].resize(SpanElements(type.shape, StridesOr(output.strides, type.shape)) *
+                    SizeBytes(type.dtype));
+    RG_RETURN_IF_ERROR(
+        device->CopyOut(bytes[o].data(), outputs[o], static_cast<int64_t>(bytes[o].size())));
   }
-  return steps;
+  return bytes;
+}
+
+// Runs the program again and compares with what the first run left in the outputs, which are
+// overwritten before each run with bytes of no gradient. True if all runs gave the same bits.
+absl::StatusOr<bool> CheckRepeats(const RunArguments& arguments, const BackwardGraph& graph,
+                                  Program* program, Device* device,
+                                  absl::Span<const void* const> inputs,
+                                  absl::Span<void* const> outputs) {
+  RG_ASSIGN_OR_RETURN(const std::vector<std::string> first, OutputBytes(graph, outputs, device));
+  int unequal = 0;
+  for (int run = 0; run < arguments.repeat_check; ++run) {
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      const std::string filler(first[o].size(), '\x7b');
+      RG_RETURN_IF_ERROR(
+          device->CopyIn(outputs[o], filler.data(), static_cast<int64_t>(filler.size())));
+    }
+    RG_RETURN_IF_ERROR(program->Run(inputs, outputs));
+    RG_RETURN_IF_ERROR(device->Synchronize());
+    RG_ASSIGN_OR_RETURN(const std::vector<std::string> again, OutputBytes(graph, outputs, device));
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (again[o] == first[o]) continue;
+      ++unequal;
+      std::fprintf(stderr, "  run %d differs in %s\n", run + 2, graph.outputs()[o].name.c_str());
+    }
+  }
+  std::FILE* const out = arguments.json ? stderr : stdout;
+  std::fprintf(out, "%d more runs: %s\n", arguments.repeat_check,
+               unequal == 0 ? "the same bits in every gradient"
+                            : absl::StrCat(unequal, " gradients differ").c_str());
+  return unequal == 0;
 }
 
 // Times the program and, if asked, each of its kernels and calls.
@@ -314,7 +316,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
     const Group& group = compiled.plan.groups[Index(time.group)];
     std::printf("  group %-4d %9.1f us, predicted %9.1f  %s: %.80s\n",
                 static_cast<int>(Index(time.group)), Median(time.microseconds),
-                static_cast<double>(group.price_ps) / 1e6, KindOf(group).c_str(),
+                static_cast<double>(group.price_ps) / 1e6, KindOf(group),
                 OpsOf(compiled.graph, group).c_str());
   }
   return absl::OkStatus();
@@ -366,6 +368,11 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
                         Compare(graph.original, bundle, outputs, device.get()));
     std::FILE* const out = arguments.json ? stderr : stdout;
     exit_status = PrintErrors(gradients, ToleranceFor(graph.original), out) ? 0 : 1;
+  }
+  if (arguments.repeat_check > 0) {
+    RG_ASSIGN_OR_RETURN(const bool same, CheckRepeats(arguments, graph.original, program.get(),
+                                                      device.get(), inputs, outputs));
+    if (!same) exit_status = 1;
   }
   if (arguments.repeat > 0) {
     RG_RETURN_IF_ERROR(

@@ -19,6 +19,7 @@ struct RunArguments {
   bool sanitize = false;  // the checking build of the host kernels
   bool memory_reuse = true;
   bool record = true;  // replay a recorded run, where the device can
+  int repeat_check = 0;  // so many more runs must give the bits of the first
   int repeat = 0;        // time so many runs after the first
   bool kernels = false;  // with repeat: time each kernel and call alone as well
   bool deterministic = true;  // two runs give the same bits

@@ -1,0 +1,53 @@
+#include "tools/step_times.h"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_join.h"
+
+namespace retrograd {
+
+double Median(TimeSamples samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+const char* KindOf(const Group& group) {
+  if (std::holds_alternative<MatMulCall>(group.body)) return "matmul";
+  if (std::holds_alternative<AttentionCall>(group.body)) return "attention";
+  return "kernel";
+}
+
+std::string OpsOf(const BackwardGraph& graph, const Group& group) {
+  std::vector<std::string> names;
+  for (NodeId node : group.nodes) names.emplace_back(Name(graph.node(node).op));
+  return absl::StrJoin(names, " ");
+}
+
+nlohmann::ordered_json StepsJson(const CompiledPlan& compiled, const std::vector<StepTime>& times) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const StepTime& time : times) {
+    const Group& group = compiled.plan.groups[Index(time.group)];
+    nlohmann::ordered_json step = {
+        {"group", Index(time.group)},
+        {"kind", KindOf(group)},
+        {"ops", OpsOf(compiled.graph, group)},
+        {"predicted_us", static_cast<double>(group.price_ps) / 1e6},
+        {"measured_us", Median(time.microseconds)},
+        {"least_us", *std::min_element(time.microseconds.begin(), time.microseconds.end())},
+        {"read_bytes", group.read_bytes},
+        {"written_bytes", group.written_bytes}};
+    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
+      step["m"] = matmul->m;
+      step["n"] = matmul->n;
+      step["k"] = matmul->k;
+      step["batch"] = Elements(matmul->batch);
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+}  // namespace retrograd
