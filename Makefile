@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench-plan fuzz gpu-bundle format lint clean
+.PHONY: demo test build debug asan bench bench-plan fuzz gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -21,6 +21,11 @@ debug asan:
 	@scripts/build.sh $@
 	@ctest --preset $@
 
+# Backward passes beside PyTorch's, on this machine's GPU: docs/benchmarks.md.
+bench:
+	@scripts/install.sh build
+	@scripts/bench.sh
+
 # How long planning takes, against the targets; the figures go to bench/results.
 bench-plan:
 	@scripts/install.sh build
@@ -38,8 +43,8 @@ fuzz:
 gpu-bundle:
 	@scripts/install.sh build
 	@scripts/cudnn_headers.sh
-	@scripts/build.sh release retrograd fusion-explain cuda_attention_test device_conformance_test
-	@tools/gpu_bundle.sh gpu-bundle --test cuda_attention_test --test device_conformance_test
+	@scripts/build.sh release retrograd retrograd_backward fusion-explain cuda_attention_test device_conformance_test
+	@tools/gpu_bundle.sh gpu-bundle --keep bench --keep models/zoo.py --test cuda_attention_test --test device_conformance_test
 
 format:
 	@scripts/install.sh lint

@@ -4,7 +4,8 @@
   bench/readme_table.py            rewrites README.md
   bench/readme_table.py --check    exit status 1 if it would change
 
-A table stands between two comments, <!-- NAME --> and <!-- /NAME -->, with the name of its file.
+A table stands between two comments, <!-- NAME --> and <!-- /NAME -->, with the name of its folder,
+which bench/run.py filled.
 """
 
 import argparse
@@ -14,41 +15,138 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODES = {
+    "eager": "eager",
+    "inductor": "Inductor",
+    "mix_order_reduction_off": "mix-order reductions off",
+    "reduce_overhead": "CUDA graphs",
+}
+LIMIT = 1.18  # of the bytes that a norm must move
 
 
-def backward_table(result):
-    """Milliseconds of whole backwards, and of single norms in microseconds."""
-    lines = [
-        f"{result['gpu']}, driver {result['driver']}, PyTorch {result['pytorch']}, commit {result['commit']}; "
-        "medians of one run of `bench/compare_backward.py`.",
-        "",
-        "| backward | ours | ours, `--nondeterministic` | Inductor | Inductor, mix-order reductions off | ours / its best |",
-        "|---|---|---|---|---|---|",
+def _gb(figures):
+    return f"{figures['peak_bytes'] / 1e9:.1f}" if "peak_bytes" in figures else "-"
+
+
+def _best(row):
+    return min(row["pytorch"].items(), key=lambda item: item[1]["gpu_ms"]["median"])
+
+
+def _times(row):
+    """A line of milliseconds and ratios."""
+    if row["status"] != "measured":
+        return f"| {row['model']} | {row['status']}: {row['reason']} | | | | | | | |"
+    ours = {choice: o["gpu_ms"]["median"] for choice, o in row["ours"].items()}
+    theirs = [row["pytorch"].get(mode) for mode in MODES]
+    columns = [f"{m['gpu_ms']['median']:.1f}" if m else "-" for m in theirs]
+    best = _best(row)[1]["gpu_ms"]["median"]
+    default = row["pytorch"].get("inductor", {}).get("gpu_ms", {}).get("median")
+    name = row["model"]
+    if any(m.get("saved", {}).get("equal") is False for m in row["pytorch"].values()):
+        name += " (other saved bytes)"
+    against = [f"{ours['deterministic'] / default:.2f}" if default else "-"]
+    against.append(f"{ours['deterministic'] / best:.2f}, {ours['nondeterministic'] / best:.2f}")
+    cells = [f"{ours['deterministic']:.1f}", f"{ours['nondeterministic']:.1f}", *columns, *against]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _details(row):
+    """A line of what there is beside time, ours / PyTorch's best mode."""
+    ours = row["ours"]["deterministic"]
+    mode, best = _best(row)
+    memory = best
+    if "peak_bytes" not in best:  # a pool of CUDA graphs has none of its own
+        memory = row["pytorch"].get("inductor", best)
+
+    def both(key, form):
+        found = [s["kernels"] for s in (ours, best)]
+        return " / ".join(form(k[key]) if k else "-" for k in found)
+
+    errors = " / ".join(
+        f"{e['worst']:.1e}" if e else "-" for e in (ours.get("errors"), row.get("op_by_op_errors"))
+    )
+    cells = [
+        row["model"],
+        both("count", str),
+        both("idle", lambda share: f"{100 * share:.1f}%"),
+        f"{ours['wall_ms']['median']:.1f} / {best['wall_ms']['median']:.1f}",
+        f"{ours['host_us']['median']:.0f}",
+        f"{_gb(ours)} / {_gb(memory)}",
+        errors,
+        "yes" if ours["unequal_gradients_of_4_runs"] == 0 else "NO",
+        f"{ours['cold']['total_s']:.1f}, {ours['warm']['total_s']:.2f} / "
+        f"{row['pytorch'].get('inductor', best)['first_step_s']:.0f}",
+        MODES[mode],
     ]
-    for row in result["models"]:
-        torch = row["pytorch"]
-        free = row["ours_nondeterministic"]
-        lines.append(
-            f"| {row['model']} | {row['ours']['median_ms']:.1f} ms | {free['median_ms']:.1f} ms | "
-            f"{torch['default']['median_ms']:.1f} ms | {torch['mix_order_reduction_off']['median_ms']:.1f} ms | "
-            f"{row['ours']['ratio_to_best']:.2f}, {free['ratio_to_best']:.2f} |"
-        )
-    lines += ["", "| norm, dx and dweight, bf16 | measured | predicted |", "|---|---|---|"]
-    for name, norm in result["norms"].items():
-        lines.append(f"| {name} | {norm['measured_us']:.1f} us | {norm['predicted_us']:.1f} us |")
-    return "\n".join(lines)
+    return f"| {' | '.join(cells)} |"
 
 
-TABLES = {"backward_h200": backward_table}
+def _norms(rows):
+    lines = []
+    for row in rows:
+        for name, norm in row.get("norms", {}).items():
+            lines.append(
+                f"| {name} | {norm['measured_us']:.1f} us | {norm['predicted_us']:.1f} us | "
+                f"{LIMIT * norm['floor_us']:.1f} us |"
+            )
+    if not lines:
+        return []
+    head = f"| norm, dx and dweight, bf16 | measured | predicted | {LIMIT} x its bytes |"
+    return ["", head, "|---|---|---|---|", *lines]
+
+
+def backward_table(rows):
+    """The tables of a list of bench/run.py's rows."""
+    machine = rows[0]["machine"]
+    models = [r for r in rows if "norms" not in r]
+    commits = ", ".join(sorted({r["key"]["commit"] for r in rows if r["key"]["commit"]}))
+    lines = [
+        f"{machine['device']}, driver {machine.get('driver', '-')}, PyTorch "
+        f"{machine.get('pytorch', '-')}, commit {commits or 'unknown'}; `make bench`, medians of "
+        f"{rows[0]['key']['repeat']}. GPU time of the backward in ms, the host hidden on both sides:",
+        "",
+        "| backward | ours | ours, `--nondeterministic` | "
+        + " | ".join(MODES.values())
+        + " | ours / Inductor | ours / PyTorch's best |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *[_times(r) for r in models],
+    ]
+    measured = [r for r in models if r["status"] == "measured" and r["pytorch"]]
+    if measured:
+        lines += [
+            "",
+            "Ours (deterministic) / PyTorch's best mode; what each column is: [docs/benchmarks.md](docs/benchmarks.md).",
+            "",
+            "| backward | kernels | GPU idle | wall ms | our host us | peak GB | worst gradient error | "
+            "equal bits | plan + compile s: cold, warm / Inductor's first step | best mode |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+            *[_details(r) for r in measured],
+        ]
+    return "\n".join(lines + _norms(rows))
+
+
+def rows_of(folder):
+    """The rows of a folder, in the order in which bench/run.py measures."""
+    rows = [json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))]
+    order = {"measured": 0, "refused": 1, "skipped": 2}
+    return sorted(rows, key=lambda r: (order[r["status"]], -_weight(r), r["model"]))
+
+
+def _weight(row):
+    return row["ours"]["deterministic"]["gpu_ms"]["median"] if "ours" in row else 0
+
+
+TABLES = ("backward_nvidia_h200",)
 
 
 def rewritten(text):
-    for name, table in TABLES.items():
-        result = json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text())
+    for name in TABLES:
+        rows = rows_of(ROOT / "bench" / "results" / name)
         pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if not pattern.search(text):
             sys.exit(f"README.md has no <!-- {name} --> ... <!-- /{name} --> for the table")
-        text = pattern.sub(lambda m: f"{m.group(1)}{table(result)}\n{m.group(2)}", text)
+        table = backward_table(rows)
+        text = pattern.sub(lambda m: f"{m.group(1)}{table}\n{m.group(2)}", text)
     return text
 
 

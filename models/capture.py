@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "models" / "graphs")
     options = parser.parse_args()
-    names = options.names or list(zoo.TINY if options.device == "cpu" else zoo.MODELS)
+    names = options.names or list(zoo.TINY if options.device == "cpu" else zoo.KEPT)
     unknown = [n for n in names if n not in zoo.MODELS]
     if unknown:
         parser.error(f"unknown model {unknown[0]!r}; there are {', '.join(zoo.MODELS)}")

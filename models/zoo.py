@@ -129,8 +129,8 @@ def golf(batch, **sizes):
     return make
 
 
-def language_model(model_class, config_class, sizes, length):
-    """A model of the transformers package on `length` random tokens that are their own labels."""
+def language_model(model_class, config_class, sizes, length, batch=1):
+    """A model of the transformers package on random tokens that are their own labels."""
 
     def make(device):
         import transformers
@@ -139,8 +139,35 @@ def language_model(model_class, config_class, sizes, length):
         model = getattr(transformers, model_class)(config).to(device).train()
         if model_class == "GPT2LMHeadModel":
             model.loss_type = "ForCausalLM"  # unset, it logs a warning, which breaks the graph
-        ids = torch.randint(0, config.vocab_size, (1, length), device=device)
+        ids = torch.randint(0, config.vocab_size, (batch, length), device=device)
         return model, (), {"input_ids": ids, "labels": ids.clone()}
+
+    return make
+
+
+class Classifier(nn.Module):
+    """(images, classes) -> the mean cross entropy of a network's logits."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, images, classes):
+        return F.cross_entropy(self.network(images).float(), classes)
+
+
+def image_model(name, batch, channels_last=True):
+    """A network of the timm package on random images of 224 x 224."""
+
+    def make(device):
+        import timm
+
+        network = timm.create_model(name, pretrained=False)
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        network = network.to(device, memory_format=layout).train()
+        images = torch.randn(batch, 3, 224, 224, device=device).to(memory_format=layout)
+        classes = torch.randint(0, 1000, (batch,), device=device)
+        return Classifier(network), (images, classes), {}
 
     return make
 
@@ -158,6 +185,10 @@ _LLAMA = dict(
     vocab_size=384, hidden_size=64, intermediate_size=192, num_hidden_layers=2,
     num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
 )  # fmt: skip
+_LLAMA_SMALL = dict(
+    vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=12,
+    num_attention_heads=16, num_key_value_heads=8,
+)  # fmt: skip
 
 TINY = {
     "golf_tiny": golf(
@@ -171,7 +202,19 @@ FULL_SIZE = {
     "golf_plain_b48": golf(48, plain=True),
     "golf_gpt_34m_b32": golf(32),
 }
-MODELS = {**TINY, **FULL_SIZE}
+# Whose graphs are not kept in the repository: bench/run.py captures them where it runs. BERT drops
+# out, attention included, as its configuration says by itself.
+BENCHED = {
+    "llama_small": language_model("LlamaForCausalLM", "LlamaConfig", _LLAMA_SMALL, 2048, batch=4),
+    "bert_base": language_model("BertForMaskedLM", "BertConfig", {}, 512, batch=8),
+    "resnet50_b2": image_model("resnet50", 2),
+    "resnet18_b1": image_model("resnet18", 1),
+    "convnext_tiny_b2": image_model("convnext_tiny", 2),
+    "vit_small_b8": image_model("vit_small_patch16_224", 8, channels_last=False),
+    "mobilenetv3_b2": image_model("mobilenetv3_large_100", 2),
+}
+KEPT = {**TINY, **FULL_SIZE}
+MODELS = {**KEPT, **BENCHED}
 
 
 def make(name, device):

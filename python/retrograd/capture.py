@@ -24,7 +24,7 @@ _ALIGNMENT = 16  # bytes; the widest vector access of a GPU
 @dataclasses.dataclass
 class CapturedInput:
     """A placeholder of the backward's fx graph. `recorded`: the raw 1-D span of its storage from
-    its first element, on the CPU, or None without a run."""
+    its first element, or None without a run."""
 
     node: torch.fx.Node
     name: str
@@ -40,7 +40,7 @@ class CapturedInput:
 
 @dataclasses.dataclass
 class CapturedOutput:
-    """A gradient. `node` is None where the host expects none; `recorded`: dense, on the CPU."""
+    """A gradient. `node` is None where the host expects none; `recorded`: dense, or None."""
 
     node: torch.fx.Node | None
     name: str
@@ -66,9 +66,10 @@ class _Stop(Exception):
 class _Recorder:
     """The two compilers of one forward/backward pair."""
 
-    def __init__(self, example_inputs, names):
+    def __init__(self, example_inputs, names, keep_on_device):
         self.example_inputs = example_inputs
         self.names = names
+        self.keep_on_device = keep_on_device
         self.backward = None  # GraphModule
         self.donated = ()
         self.arguments = None  # list of (shape, strides, offset, data_ptr, span) or None
@@ -85,14 +86,13 @@ class _Recorder:
 
         def run(args):
             if self.arguments is None:
-                self.arguments = [_record(a) for a in args]
+                self.arguments = [_record(a, self.keep_on_device) for a in args]
             results = torch.fx.Interpreter(module).run(*args)
             if self.results is None:
                 self.results = [
-                    r.detach().cpu().clone(memory_format=torch.contiguous_format)
-                    if isinstance(r, torch.Tensor) else None
+                    _dense(r, self.keep_on_device) if isinstance(r, torch.Tensor) else None
                     for r in results
-                ]  # fmt: skip
+                ]
                 self.result_strides = [
                     r.stride() if isinstance(r, torch.Tensor) else None for r in results
                 ]
@@ -117,36 +117,47 @@ class _Recorded:
     span: torch.Tensor
 
 
-def _record(value):
+def _dense(result, keep_on_device):
+    result = result.detach() if keep_on_device else result.detach().cpu()
+    return result.clone(memory_format=torch.contiguous_format)
+
+
+def _record(value, keep_on_device):
+    """The span is a copy on the CPU, or the very memory that the backward was given."""
     if not isinstance(value, torch.Tensor):
         return None
     value = value.detach()
     elements = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride()))
     elements = elements if value.numel() else 0
     span = value.as_strided((elements,), (1,), value.storage_offset())
-    return _Recorded(
-        value.dtype, tuple(value.shape), value.stride(), value.data_ptr(), span.cpu().clone()
-    )
+    span = span if keep_on_device else span.cpu().clone()
+    return _Recorded(value.dtype, tuple(value.shape), value.stride(), value.data_ptr(), span)
 
 
-def capture_backward(function, args, kwargs, names, *, run=True, composites="decomposed"):
+def capture_backward(
+    function, args, kwargs, names, *, run=True, composites="decomposed", keep_on_device=False,
+    joint_passes=False,
+):  # fmt: skip
     """Captures the backward graphs of `function(*args, **kwargs)`, which returns a scalar.
 
-    names: the names.TensorNames of the call; the `grad` of its leaves is left as it was. Returns
-    CapturedBackwards in the order of their forwards. ExportError if nothing needs a gradient, or,
+    names: the names.TensorNames of the call; the `grad` of its leaves is left as it was.
+    keep_on_device: what is recorded stays where it is, uncopied, and as long as the result lives.
+    joint_passes: with the passes that Inductor makes over forward and backward before it parts them,
+    after which it may save other tensors.
+    Returns CapturedBackwards in the order of their forwards. ExportError if nothing needs a gradient, or,
     with run=False, if the function does not compile to one graph.
     """
     recorders, decomposition_table = [], decompositions.table(composites)
 
     def backend(module, example_inputs):
-        recorder = _Recorder(list(example_inputs), names)
+        recorder = _Recorder(list(example_inputs), names, keep_on_device)
         recorders.append(recorder)
         with torch._functorch.config.patch(force_non_lazy_backward_lowering=not run):
             compiled = aot_autograd(
                 fw_compiler=recorder.forward_compiler,
                 bw_compiler=recorder.backward_compiler,
                 decompositions=decomposition_table,
-                partition_fn=min_cut_rematerialization_partition,
+                partition_fn=_partition(joint_passes),
             )(module, example_inputs)
         if not run:
             raise _Stop
@@ -170,6 +181,19 @@ def capture_backward(function, args, kwargs, names, *, run=True, composites="dec
     if not captured:
         raise ExportError("the function has no backward graph: nothing in it requires a gradient")
     return captured
+
+
+def _partition(joint_passes):
+    if not joint_passes:
+        return min_cut_rematerialization_partition
+    from torch._inductor.compile_fx import partition_fn
+    from torch._inductor.virtualized import V
+
+    def partition(joint, inputs, **kwargs):
+        with V.set_fake_mode(torch._guards.detect_fake_mode(inputs)):
+            return partition_fn(joint, inputs, **kwargs)
+
+    return partition
 
 
 def _capture_only(compiled, args, kwargs, recorders):

@@ -45,6 +45,20 @@ def export_backward(
         raise ExportError("export_backward needs a path to write to")
     if bundle and not run:
         raise ExportError("a bundle holds recorded tensors: it needs run=True")
+    captured = captured_backwards(
+        fn_or_model, args, kwargs, composites=composites, run=run, loss_fn=loss_fn
+    )
+    stem = pathlib.Path(str(path).removesuffix(SUFFIX))
+    if len(captured) > 1 and isinstance(bundle, (str, pathlib.Path)):
+        raise ExportError("the model has graph breaks: pass bundle=True for one bundle a graph")
+    stems = [stem]
+    if len(captured) > 1:
+        stems = [stem.with_name(f"{stem.name}.{i}") for i in range(len(captured))]
+    return [_write(c, s, bundle) for c, s in zip(captured, stems)]
+
+
+def captured_backwards(fn_or_model, args=(), kwargs=None, *, loss_fn=None, **options):
+    """The capture.CapturedBackwards that export_backward writes; options as capture_backward's."""
     kwargs = dict(kwargs or {})
     args = tuple(args)
     names = TensorNames(fn_or_model, args, kwargs)
@@ -54,14 +68,7 @@ def export_backward(
         result = fn_or_model(*a, **k)
         return loss_of(result if loss_fn is None else loss_fn(result))
 
-    captured = capture_backward(scalar_loss, args, kwargs, names, run=run, composites=composites)
-    stem = pathlib.Path(str(path).removesuffix(SUFFIX))
-    if len(captured) > 1 and isinstance(bundle, (str, pathlib.Path)):
-        raise ExportError("the model has graph breaks: pass bundle=True for one bundle a graph")
-    stems = [stem]
-    if len(captured) > 1:
-        stems = [stem.with_name(f"{stem.name}.{i}") for i in range(len(captured))]
-    return [_write(c, s, bundle) for c, s in zip(captured, stems)]
+    return capture_backward(scalar_loss, args, kwargs, names, **options)
 
 
 def loss_of(result):

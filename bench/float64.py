@@ -1,0 +1,120 @@
+"""The float64 reference: a captured backward, op by op, with every floating value in float64.
+
+It reads the very tensors that both sides read, rounded as the forward saved them, and rounds nothing
+after that: what a backward's own arithmetic adds is all that a comparison with it shows.
+"""
+
+import math
+
+import torch
+from torch.utils._pytree import tree_map
+
+# Where each attention op of PyTorch has its operands: dO, Q, K, V, O, log-sum-exp, bias, dropout,
+# causal, scale.
+_ATTENTION = {
+    "cudnn": (0, 1, 2, 3, 4, 5, 8, 13, 14, 15),
+    "flash": (0, 1, 2, 3, 4, 5, None, 10, 11, 14),
+    "flash_for_cpu": (0, 1, 2, 3, 4, 5, 8, 6, 7, 9),
+    "efficient": (0, 1, 2, 3, 5, 6, 4, 9, 11, 12),
+}
+_NAMES = {
+    "aten._scaled_dot_product_cudnn_attention_backward.default": "cudnn",
+    "aten._scaled_dot_product_flash_attention_backward.default": "flash",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "flash_for_cpu",
+    "aten._scaled_dot_product_efficient_attention_backward.default": "efficient",
+}
+
+
+class NoReference(Exception):
+    """The backward holds something that only its own implementation can repeat."""
+
+
+def gradients(captured):
+    """The gradients of a captured backward with recorded inputs, in float64; None for absent ones."""
+    arguments = [
+        torch.as_strided(i.recorded, i.shape, i.strides or _dense_strides(i.shape), i.recorded.storage_offset())
+        for i in captured.inputs
+    ]  # fmt: skip
+    module = captured.fx_graph.owning_module
+    results = _Float64(module).run(*arguments)
+    return [r if isinstance(r, torch.Tensor) else None for r in results]
+
+
+def errors(gradients, references):
+    """The error of each gradient, ||g - ref|| / max(||ref||, 1e-5 x the norm of all)."""
+    norms = [None if r is None else r.double().norm().item() for r in references]
+    floor = 1e-5 * math.sqrt(sum(n * n for n in norms if n is not None))
+    return [
+        (g.double() - r.double()).norm().item() / max(n, floor, 1e-300)
+        for g, r, n in zip(gradients, references, norms)
+        if r is not None
+    ]
+
+
+def _dense_strides(shape):
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(extent, 1))
+    return strides[: len(shape)]
+
+
+def _widen(value):
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    if isinstance(value, torch.dtype) and value.is_floating_point:
+        return torch.float64
+    return value
+
+
+class _Float64(torch.fx.Interpreter):
+    def call_function(self, target, args, kwargs):
+        args, kwargs = tree_map(_widen, args), tree_map(_widen, kwargs)
+        name = str(target)
+        if name in _NAMES:
+            return _attention(_NAMES[name], args, kwargs)
+        if name == "aten.mm.dtype":
+            return torch.mm(args[0], args[1])
+        if name in ("aten.view.default", "aten._unsafe_view.default"):
+            return args[0].reshape(args[1])  # strides may differ from those that the graph knows
+        return tree_map(_widen, super().call_function(target, args, kwargs))
+
+
+def _attention(variant, args, kwargs):
+    places = _ATTENTION[variant]
+    do, q, k, v, o, lse, bias, dropout, causal, scale = (
+        args[p] if p is not None and p < len(args) else None for p in places
+    )
+    scale, bias = kwargs.get("scale", scale), kwargs.get("attn_mask", bias)
+    if dropout:
+        raise NoReference(f"attention drops out with p = {dropout}: its mask is {variant}'s own")
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    lse = lse.reshape(*lse.shape[:3])[:, :, : q.shape[2]]
+    parts = [
+        _attention_of_one(
+            *(t[b] for t in (do, q, k, v, o, lse)),
+            None if bias is None else bias.expand(q.shape[0], *bias.shape[1:])[b],
+            causal,
+            scale,
+        )
+        for b in range(q.shape[0])
+    ]
+    return tuple(torch.stack(g) for g in zip(*parts)) + (None,)
+
+
+def _attention_of_one(do, q, k, v, o, lse, bias, causal, scale):
+    """dQ, dK, dV of one item of the batch; [heads, length, width], fewer heads in k and v."""
+    groups = q.shape[0] // k.shape[0]
+    kk, vv = k.repeat_interleave(groups, 0), v.repeat_interleave(groups, 0)
+    scores = scale * (q @ kk.mT)
+    if bias is not None:
+        scores = scores.masked_fill(~bias, -math.inf) if bias.dtype == torch.bool else scores + bias
+    p = torch.exp(scores - lse[..., None])
+    if causal:
+        p = p.tril()
+    ds = p * (do @ vv.mT - (do * o).sum(-1, keepdim=True))
+    dk, dv = scale * (ds.mT @ q), p.mT @ do
+
+    def per_group(x):
+        return x.view(-1, groups, *x.shape[1:]).sum(1)
+
+    return scale * (ds @ kk), per_group(dk), per_group(dv)

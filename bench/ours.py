@@ -1,0 +1,112 @@
+"""Our side in the framework's process: libretrograd_backward.so through ctypes."""
+
+import ctypes
+import json
+import pathlib
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NAME = "libretrograd_backward.so"
+PLACES = [ROOT / "build/release/bin" / NAME, ROOT / "bin" / NAME]  # a build tree, a bundle
+
+
+class Refused(Exception):
+    """The graph cannot be planned, compiled or loaded; says why."""
+
+
+def find_library(path=None):
+    """The library at `path`, or where builds and bundles have it; FileNotFoundError if nowhere."""
+    for place in [pathlib.Path(path)] if path else PLACES:
+        if place.exists():
+            return place
+    raise FileNotFoundError(
+        f"no {NAME} at {path or ' or '.join(map(str, PLACES))}: make build, or ninja -C "
+        "build/release retrograd_backward"
+    )
+
+
+def _load(path):
+    library = ctypes.CDLL(str(path))
+    pointers = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t] * 2
+    for name, result, arguments in (
+        ("open", ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]),
+        ("close", None, [ctypes.c_void_p]),
+        ("run", ctypes.c_int, [ctypes.c_void_p, *pointers, ctypes.c_void_p]),
+        ("describe", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("time_steps", ctypes.c_char_p, [ctypes.c_void_p, *pointers, ctypes.c_int]),
+        ("error", ctypes.c_char_p, []),
+    ):
+        function = getattr(library, f"rg_backward_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _addresses(tensors):
+    """An array of data pointers; null for None."""
+    values = [None if t is None else t.data_ptr() for t in tensors]
+    return (ctypes.c_void_p * max(len(values), 1))(*values), len(values)
+
+
+class Backward:
+    """A compiled backward on a device ("cuda", "host").
+
+    Bind it to tensors before it runs. Refused if it cannot be made.
+    """
+
+    def __init__(self, library, graph, device, **options):
+        self._library = _load(library)
+        self._handle = self._library.rg_backward_open(
+            str(graph).encode(), json.dumps({"device": device, **options}).encode()
+        )
+        if not self._handle:
+            raise Refused(self._library.rg_backward_error().decode())
+        self.on_gpu = device != "host"
+
+    def bind(self, inputs, gradients):
+        """inputs: the raw spans of the graph's inputs in their order. gradients: tensors for its
+        outputs; None for absent ones."""
+        self.inputs, self.gradients = inputs, gradients
+        self._in, self._out = _addresses(inputs), _addresses(gradients)
+
+    def run(self):
+        """Issues the backward on torch's current stream."""
+        stream = torch.cuda.current_stream().cuda_stream if self.on_gpu else None
+        if self._library.rg_backward_run(self._handle, *self._in, *self._out, stream):
+            raise RuntimeError(self._library.rg_backward_error().decode())
+
+    def describe(self):
+        return json.loads(self._library.rg_backward_describe(self._handle))
+
+    def time_steps(self, repeat):
+        """Each kernel and call alone; the gradients are worth nothing afterwards."""
+        text = self._library.rg_backward_time_steps(self._handle, *self._in, *self._out, repeat)
+        if text is None:
+            raise RuntimeError(self._library.rg_backward_error().decode())
+        return json.loads(text)
+
+    def close(self):
+        if self._handle:
+            self._library.rg_backward_close(self._handle)
+        self._handle = None
+        self.inputs = self.gradients = ()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def room_for(outputs, device):
+    """Unwritten tensors for capture.CapturedOutputs, in the strides that they ask for."""
+    return [_room(output, device) for output in outputs]
+
+
+def _room(output, device):
+    if output.node is None:
+        return None
+    shape = tuple(output.node.meta["val"].shape)
+    if not output.strides:
+        return torch.empty(shape, dtype=output.dtype, device=device)
+    return torch.empty_strided(shape, output.strides, dtype=output.dtype, device=device)

@@ -1,0 +1,256 @@
+"""bench/: what can be tried without a GPU."""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+import conftest
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(conftest.ROOT / "bench"))
+
+import float64  # noqa: E402
+import ours  # noqa: E402
+import pytorch  # noqa: E402
+import readme_table  # noqa: E402
+import run  # noqa: E402
+import watch  # noqa: E402
+from retrograd.export import captured_backwards  # noqa: E402
+
+KEY = {"format": 1, "commit": "abc", "repeat": 3, "modes": []}
+RUN = conftest.ROOT / "bench" / "run.py"
+
+
+def row(name, **more):
+    return {"key": KEY, "model": name, "status": "refused", "reason": "a test", **more}
+
+
+def options(folder, again=False):
+    return argparse.Namespace(out=folder, again=again)
+
+
+def test_a_stopped_run_goes_on_with_the_models_that_have_no_figures(tmp_path):
+    started = []
+
+    def start(name, path):
+        started.append(name)
+        if name == "second" and len(started) == 2:
+            raise KeyboardInterrupt
+        run.write_row(path, row(name))
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run_all(["first", "second", "third"], options(tmp_path), KEY, start)
+    assert run.run_all(["first", "second", "third"], options(tmp_path), KEY, start) == []
+    assert started == ["first", "second", "second", "third"]
+    run.run_all(["first"], options(tmp_path, again=True), KEY, start)
+    assert started[-1] == "first"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", json.dumps({"model": "x"}), json.dumps({"key": {**KEY, "commit": "b"}})]
+)
+def test_a_file_that_is_damaged_or_of_something_else_is_measured_again(tmp_path, text):
+    path = run.path_of("model", tmp_path)
+    path.write_text(text)
+    started = []
+
+    def start(name, path):
+        started.append(name)
+        run.write_row(path, row(name))
+
+    assert run.run_all(["model"], options(tmp_path), KEY, start) == []
+    assert started == ["model"]
+
+
+def test_a_model_that_fails_stops_no_other(tmp_path, capsys):
+    def start(name, path):
+        if name == "bad":
+            return "exit status 7"
+        run.write_row(path, row(name))
+        return None
+
+    assert run.run_all(["bad", "good"], options(tmp_path), KEY, start) == ["bad"]
+    assert "bad: FAILED: exit status 7" in capsys.readouterr().out
+    assert run.finished(run.path_of("good", tmp_path), KEY)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_and_measures_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, RUN, "golf_tiny", "--out", tmp_path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "PyTorch sees no GPU" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["golf_tinny"], "golf_tinny"), (["golf_tiny", "--modes", "fast"], "eager")],
+)
+def test_what_it_does_not_know_is_refused_by_name(arguments, says):
+    done = subprocess.run(
+        [sys.executable, RUN, "--device", "cpu", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_idle_time_is_what_no_kernel_covers():
+    events = [
+        (0, 5, "a kernel of before"), (5, 100, "spin_kernel"),
+        (110, 120, "k"), (115, 130, "m"), (150, 160, "k"), (110, 160, "## Call CompiledFxGraph ##"),
+    ]  # fmt: skip
+    figures = watch.of_events(events)
+    assert figures["count"] == 3
+    assert figures["busy_ms"] == pytest.approx(0.030)
+    assert figures["span_ms"] == pytest.approx(0.050)
+    assert figures["idle"] == pytest.approx(0.4)
+    assert figures["largest"][0] == {"name": "k", "count": 2, "ms": pytest.approx(0.020)}
+
+
+class Small(nn.Module):
+    """A norm, attention with fewer heads of keys than of queries, a table that is looked up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm = nn.Embedding(7, 32), nn.LayerNorm(32)
+        self.qkv = nn.Linear(32, 64)
+
+    def forward(self, ids):
+        x = self.norm(self.table(ids))
+        q, k, v = self.qkv(x).split((32, 16, 16), -1)
+        q, k, v = (t.view(2, 5, -1, 8).transpose(1, 2) for t in (q, k, v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return (torch.tanh(y) ** 2).sum()
+
+
+def captured(model, *args):
+    (result,) = captured_backwards(model, args, keep_on_device=True, joint_passes=True)
+    return result
+
+
+def test_the_float64_reference_is_what_autograd_gives_in_float64():
+    torch.manual_seed(3)
+    model, ids = Small(), torch.randint(0, 7, (2, 5))
+    references = float64.gradients(captured(model, ids))
+    wide = Small().double()
+    wide.load_state_dict(model.state_dict())
+    wide(ids).backward()
+    expected = [p.grad for p in wide.parameters()]
+    found = [r for r in references if r is not None]
+    assert all(r.dtype == torch.float64 for r in found)
+    # What the forward saved is fp32.
+    assert max(float64.errors(found, expected)) < 1e-5
+
+
+def test_errors_of_gradients_that_are_zero_are_relative_to_all():
+    references = [torch.tensor([3.0, 4.0]), torch.zeros(2)]
+    found = float64.errors([torch.tensor([3.0, 4.5]), torch.tensor([0.0, 5e-6])], references)
+    assert found == pytest.approx([0.1, 0.1])
+
+
+def test_what_a_backward_is_given_is_counted_without_its_tangents():
+    module = captured(Small(), torch.zeros(2, 5, dtype=torch.int64)).fx_graph.owning_module
+    figures = pytorch.inputs_of(module)
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    assert figures["tensors"] == len(placeholders) - 1 == len(figures["lines"])
+    assert figures["bytes"] >= 2 * 5 * 64 * 4
+
+
+LIBRARY = conftest.ROOT / "build/release/bin" / ours.NAME
+
+
+def small_backward():
+    torch.manual_seed(5)
+    result = captured(Small(), torch.randint(0, 7, (2, 5)))
+    return result, [i.recorded for i in result.inputs]
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+def test_ours_runs_in_this_process_on_the_captured_tensors(tmp_path):
+    from retrograd import bundle
+    from retrograd.translate import translate
+
+    result, inputs = small_backward()
+    graph, constants = translate(result, "small")
+    bundle.write_atomically(tmp_path / "small.bwd.pb", graph.SerializeToString())
+    with ours.Backward(LIBRARY, tmp_path / "small.bwd.pb", "host") as backward:
+        gradients = ours.room_for(result.outputs, torch.device("cpu"))
+        backward.bind([*inputs, *constants.values()], gradients)
+        backward.run()
+        assert max(float64.errors(gradients, float64.gradients(result))) < 1e-5
+        said = backward.describe()
+        assert said["runs"] == 1
+        assert len(said["inputs"]) == len(inputs) + len(constants)
+        assert said["peak_bytes"] > 0
+        assert {s["kind"] for s in backward.time_steps(1)} >= {"kernel", "matmul", "attention"}
+        backward.bind(inputs[:-1], gradients)
+        with pytest.raises(RuntimeError, match="given were"):
+            backward.run()
+
+
+@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@pytest.mark.parametrize(
+    ("graph", "options", "says"),
+    [
+        ("golf_tinny", {"device": "host"}, "golf_tiny"),
+        ("golf_tiny", {"device": "rocm"}, "host, cuda"),
+        ("golf_tiny", {"device": "host", "spec": "h300"}, "h300"),
+    ],
+)
+def test_what_ours_cannot_open_is_refused_with_the_reason(graph, options, says):
+    with pytest.raises(ours.Refused, match=says):
+        ours.Backward(LIBRARY, graph, **options)
+
+
+def example_row(name, median, saved_equal=True):
+    mode = {
+        "gpu_ms": {"median": 2 * median}, "wall_ms": {"median": 3 * median}, "first_step_s": 20.0,
+        "kernels": {"count": 30, "idle": 0.05}, "peak_bytes": 4 << 30,
+        "saved": {"equal": saved_equal, "captured_bytes": 10, "inductor_bytes": 12},
+    }  # fmt: skip
+    mine = {
+        "gpu_ms": {"median": median}, "wall_ms": {"median": median}, "host_us": {"median": 9.0},
+        "kernels": {"count": 20, "idle": 0.01}, "peak_bytes": 2 << 30,
+        "errors": {"worst": 0.004}, "unequal_gradients_of_4_runs": 0,
+        "cold": {"total_s": 3.0}, "warm": {"total_s": 0.5},
+    }  # fmt: skip
+    return {
+        "key": KEY, "model": name, "status": "measured", "op_by_op_errors": {"worst": 0.006},
+        "machine": {"device": "A GPU", "driver": "1.2", "pytorch": "2.11.0"},
+        "ours": {"deterministic": mine, "nondeterministic": mine},
+        "pytorch": {"eager": mode, "inductor": mode},
+    }  # fmt: skip
+
+
+def test_the_table_shows_each_model_and_marks_what_is_not_comparable():
+    rows = [
+        example_row("one", 10.0),
+        example_row("two", 5.0, saved_equal=False),
+        row("three", machine={"device": "A GPU"}),
+    ]
+    table = readme_table.backward_table(rows)
+    assert "| one | 10.0 | 10.0 | 20.0 | 20.0 | - | - | 0.50 | 0.50, 0.50 |" in table
+    assert "| one | 20 / 30 | 1.0% / 5.0% | 10.0 / 30.0 | 9 | 2.1 / 4.3 | 4.0e-03 / 6.0e-03 |" in table
+    assert "| two (other saved bytes) | 5.0 |" in table
+    assert "| three | refused: a test |" in table
+
+
+def test_readme_shows_the_tables_of_the_results():
+    readme = (conftest.ROOT / "README.md").read_text()
+    assert readme_table.rewritten(readme) == readme
+
+
+def test_the_summary_of_a_row_is_one_line():
+    assert run.summary(example_row("one", 10.0)).count("\n") == 0
+    assert "0.500 of" in run.summary(example_row("one", 10.0))
+    assert "OTHER SAVED BYTES" in run.summary(example_row("one", 10.0, saved_equal=False))
+    assert run.summary(row("three")) == "three: refused: a test"
+    assert isinstance(run.path_of("x", pathlib.Path("y")), pathlib.Path)

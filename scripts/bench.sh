@@ -1,0 +1,21 @@
+#!/bin/sh
+# Builds what bench/run.py loads and runs it, with a Python that has torch; then README's table.
+set -eu
+cd "$(dirname "$0")/.."
+python=""
+for candidate in .venv/bin/python python3; do
+  if "$candidate" -c 'import torch' >/dev/null 2>&1; then
+    python=$candidate
+    break
+  fi
+done
+if [ -z "$python" ]; then
+  scripts/venv.sh
+  python=.venv/bin/python
+fi
+"$python" -c 'import sys, torch
+sys.exit(None if torch.cuda.is_available() else "make bench: PyTorch sees no GPU; it measures on one")'
+scripts/cudnn_headers.sh
+scripts/build.sh release retrograd_backward
+"$python" bench/run.py "$@"
+"$python" bench/readme_table.py
