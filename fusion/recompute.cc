@@ -55,15 +55,15 @@ int64_t BytesSaved(const std::vector<Atom>& atoms, int producer, const Partition
     crosses = true;
     saved += result;
     const GroupOps here = OpsOfAtoms(atoms, part.atoms);
-    absl::flat_hash_set<ValueId> read;
+    absl::flat_hash_set<std::pair<ValueId, int>> read;
     for (NodeId id : here.ops) {
-      for (const SureRead& r : pricer.traffic().reads(id)) read.insert(r.value);
+      for (const SureRead& r : pricer.traffic().reads(id)) read.insert(r.what());
     }
     for (NodeId id : atom.ops) {
       for (const SureRead& r : pricer.traffic().reads(id)) {
         const bool own = std::binary_search(atom.ops.begin(), atom.ops.end(), r.value.node) ||
                          std::binary_search(here.ops.begin(), here.ops.end(), r.value.node);
-        if (!own && read.insert(r.value).second) saved -= r.bytes;
+        if (!own && read.insert(r.what()).second) saved -= r.bytes;
       }
     }
   }

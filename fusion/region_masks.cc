@@ -51,7 +51,7 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
     return at == of.end() ? AtomMask{0} : at->second;
   };
   struct Reader {
-    ValueId value;
+    std::pair<ValueId, int> what;  // a value's piece
     int64_t bytes;
     int atom;
   };
@@ -63,7 +63,7 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
         for (const SureRead& read : pricer.traffic().reads(id)) {
           const NodeId producer = read.value.node;
           const bool own = ((mask(owner, producer) | mask(sharers, producer)) & Bit(i)) != 0;
-          if (!own) readers.push_back({read.value, read.bytes, i});
+          if (!own) readers.push_back({read.what(), read.bytes, i});
         }
       }
     }
@@ -79,19 +79,19 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
       if (write.escapes || write.readers != 0) writes_.push_back(write);
     }
   }
-  // Of several reads of one value the largest counts: as steps from one size to the next.
+  // Of several reads of one piece the largest counts: as steps from one size to the next.
   std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) {
-    return std::tuple(a.value, a.bytes) < std::tuple(b.value, b.bytes);
+    return std::tuple(a.what, a.bytes) < std::tuple(b.what, b.bytes);
   });
   for (size_t i = 0; i < readers.size(); ++i) {
-    const bool same_value = i > 0 && readers[i].value == readers[i - 1].value;
-    const int64_t before = same_value ? readers[i - 1].bytes : 0;
+    const bool same = i > 0 && readers[i].what == readers[i - 1].what;
+    const int64_t before = same ? readers[i - 1].bytes : 0;
     if (readers[i].bytes == before) continue;
-    Read read{.producer = mask(owner, readers[i].value.node),
+    Read read{.producer = mask(owner, readers[i].what.first.node),
               .readers = 0,
               .bytes = readers[i].bytes - before,
-              .fresh = pricer.graph().op(readers[i].value.node) != Op::input};
-    for (size_t j = i; j < readers.size() && readers[j].value == readers[i].value; ++j) {
+              .fresh = pricer.graph().op(readers[i].what.first.node) != Op::input};
+    for (size_t j = i; j < readers.size() && readers[j].what == readers[i].what; ++j) {
       read.readers |= Bit(readers[j].atom);
     }
     reads_.push_back(read);

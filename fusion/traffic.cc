@@ -50,22 +50,50 @@ int64_t Distinct(absl::Span<const int64_t> shape, absl::Span<const int64_t> stri
   return elements;
 }
 
+// Of one value.
+constexpr size_t kMostSlices = 16;
+
+int64_t Elements(absl::Span<const ViewBox> boxes) {
+  int64_t sum = 0;
+  for (const ViewBox& b : boxes) sum += b.elements;
+  return sum;
+}
+
+bool AllApart(absl::Span<const ViewBox> boxes) {
+  for (size_t i = 0; i < boxes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!LieApart(boxes[i], boxes[j])) return false;
+    }
+  }
+  return true;
+}
+
+bool LargestOfEachFirst(const SureRead& a, const SureRead& b) {
+  return a.what() != b.what() ? a.what() < b.what() : a.bytes > b.bytes;
+}
+
 }  // namespace
 
 Traffic::Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                  const Consumers& consumers)
     : graph_(graph), consumers_(consumers), whole_(graph.num_nodes(), false) {
-  MarkWhole();
-  FindReads(layouts);
+  Slices slices;
+  MarkWhole(slices);
+  // Slices that may overlap are not told apart.
+  absl::erase_if(slices, [](const auto& of) { return !AllApart(of.second); });
+  FindReads(layouts, slices);
 }
 
-void Traffic::MarkWhole() {
+void Traffic::MarkWhole(Slices& slices) {
   for (uint32_t i = static_cast<uint32_t>(graph_.num_nodes()); i-- > 0;) {
     const NodeId id{i};
     if (!Computes(graph_, id)) continue;
     const bool library = graph_.pattern(id) == Pattern::kContraction ||
                          graph_.pattern(id) == Pattern::kAttention;
     if (library || consumers_.is_output(id)) whole_[i] = true;
+    if (auto sliced = slices.find({id, 0}); !whole_[i] && sliced != slices.end()) {
+      whole_[i] = Elements(sliced->second) == graph_.type(id).elements() && AllApart(sliced->second);
+    }
     if (!whole_[i]) continue;
     absl::Span<const ValueId> operands = graph_.operands(id);
     for (size_t k = 0; k < operands.size(); ++k) {
@@ -73,11 +101,16 @@ void Traffic::MarkWhole() {
       const bool stored = library || graph_.pattern(id) == Pattern::kGather;
       const Seen seen = SeenThroughViews(graph_, operands[k]);
       if (stored || (seen.all && ReadsWhole(graph_, id, k))) whole_[Index(seen.value.node)] = true;
+      if (seen.all || !ReadsWhole(graph_, id, k)) continue;
+      std::vector<ViewBox>& known = slices[seen.value];
+      if (known.size() >= kMostSlices) continue;
+      const std::optional<ViewBox> box = BoxBehindViews(graph_, operands[k]);
+      if (box && std::find(known.begin(), known.end(), *box) == known.end()) known.push_back(*box);
     }
   }
 }
 
-void Traffic::FindReads(absl::Span<const Layout> layouts) {
+void Traffic::FindReads(absl::Span<const Layout> layouts, const Slices& slices) {
   first_.reserve(graph_.num_nodes() + 1);
   for (uint32_t i = 0; i < graph_.num_nodes(); ++i) {
     first_.push_back(static_cast<uint32_t>(reads_.size()));
@@ -90,14 +123,27 @@ void Traffic::FindReads(absl::Span<const Layout> layouts) {
       const TensorType& type = graph_.type(seen.value);
       const std::vector<int64_t>& strides = layouts[graph_.value_index(seen.value)].strides;
       const int64_t stored = std::min(SpanElements(type.shape, strides), Distinct(type.shape, strides));
-      reads_.push_back({seen.value, std::min(seen.elements, stored) * SizeBytes(type.dtype)});
+      const int64_t size = SizeBytes(type.dtype);
+      const auto sliced = slices.find(seen.value);
+      if (sliced == slices.end() || stored < type.elements()) {
+        reads_.push_back({seen.value, 0, std::min(seen.elements, stored) * size});
+        continue;
+      }
+      // Piece 0 is what no slice shows.
+      const std::vector<ViewBox>& pieces = sliced->second;
+      const std::optional<ViewBox> box =
+          seen.all ? std::nullopt : BoxBehindViews(graph_, operands[k]);
+      for (size_t p = 0; p < pieces.size(); ++p) {
+        if (!seen.all && box != pieces[p]) continue;
+        reads_.push_back({seen.value, static_cast<int>(p) + 1, pieces[p].elements * size});
+      }
+      const int64_t rest = type.elements() - Elements(pieces);
+      if (seen.all && rest > 0) reads_.push_back({seen.value, 0, rest * size});
     }
     auto begin = reads_.begin() + first_.back();
-    std::sort(begin, reads_.end(), [](const SureRead& a, const SureRead& b) {
-      return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
-    });
+    std::sort(begin, reads_.end(), LargestOfEachFirst);
     reads_.erase(std::unique(begin, reads_.end(),
-                             [](const SureRead& a, const SureRead& b) { return a.value == b.value; }),
+                             [](const SureRead& a, const SureRead& b) { return a.what() == b.what(); }),
                  reads_.end());
   }
   first_.push_back(static_cast<uint32_t>(reads_.size()));
@@ -117,11 +163,9 @@ MovedBytes Traffic::LeastBytes(absl::Span<const NodeId> ops, const DeviceSpec& d
     }
   }
   bytes.uncached = bytes.all;
-  std::sort(reads.begin(), reads.end(), [](const SureRead& a, const SureRead& b) {
-    return a.value != b.value ? a.value < b.value : a.bytes > b.bytes;
-  });
+  std::sort(reads.begin(), reads.end(), LargestOfEachFirst);
   for (size_t i = 0; i < reads.size(); ++i) {
-    if (i > 0 && reads[i].value == reads[i - 1].value) continue;
+    if (i > 0 && reads[i].what() == reads[i - 1].what()) continue;
     const int64_t read = reads[i].bytes;
     const bool fresh = graph_.op(reads[i].value.node) != Op::input;
     bytes.all += read;

@@ -2,19 +2,25 @@
 #ifndef RETROGRAD_FUSION_TRAFFIC_H_
 #define RETROGRAD_FUSION_TRAFFIC_H_
 
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "fusion/consumers.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/layout.h"
+#include "fusion/view_box.h"
 #include "graph/backward_graph.h"
 
 namespace retrograd {
 
-// What an op surely reads of a stored value if the value comes from outside its kernel.
+// What an op surely reads of a stored value if the value comes from outside its kernel. Pieces of a
+// value share no element; of several reads of one piece the largest counts.
 struct SureRead {
   ValueId value;      // stored: no view, no constant
+  int piece = 0;
   int64_t bytes = 0;
+  std::pair<ValueId, int> what() const { return {value, piece}; }
 };
 
 // Bytes that a kernel, or several, move to and from memory.
@@ -25,13 +31,14 @@ struct MovedBytes {
 };
 
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
-// a library call, or an op that is needed whole reads it whole), and as much of it as the views in
-// between let through. Gathered rows and the base under a slice do not count.
+// a library call, or ops that are needed whole read it whole, perhaps slice by slice), and as much of
+// it as the views in between let through. Slices that lie apart are pieces of their own. Gathered rows
+// and the base under a slice_scatter do not count.
 class Traffic {
  public:
   Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers);
 
-  // Each value once, ascending.
+  // Each piece of each value once, ascending.
   absl::Span<const SureRead> reads(NodeId id) const {
     return absl::MakeSpan(reads_).subspan(first_[Index(id)],
                                           first_[Index(id) + 1] - first_[Index(id)]);
@@ -43,8 +50,11 @@ class Traffic {
   MovedBytes LeastBytes(absl::Span<const NodeId> ops, const DeviceSpec& device) const;
 
  private:
-  void MarkWhole();
-  void FindReads(absl::Span<const Layout> layouts);
+  // Slices through which a value is read by ops that are needed whole.
+  using Slices = absl::flat_hash_map<ValueId, std::vector<ViewBox>>;
+
+  void MarkWhole(Slices& slices);
+  void FindReads(absl::Span<const Layout> layouts, const Slices& slices);
 
   const BackwardGraph& graph_;
   const Consumers& consumers_;
