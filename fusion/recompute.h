@@ -8,7 +8,7 @@
 
 namespace retrograd {
 
-// Producers tried at most: each alone, each two and all together.
+// Producers of a region that are tried at most.
 inline constexpr size_t kMostRecomputed = 4;
 
 // Pointwise atoms whose readers in other kernels would rather read what the atom reads, by bytes:

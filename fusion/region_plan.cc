@@ -1,7 +1,6 @@
 #include "fusion/region_plan.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "fusion/recompute.h"
 #include "graph/status.h"
@@ -87,40 +86,63 @@ const Partition& RegionPlanner::Free() {
   return *free_;
 }
 
-// The same for every choice, so that no choice can find a plan that the free search does not see.
-const std::vector<int>& RegionPlanner::Candidates() {
-  if (!candidates_) {
-    candidates_ = RecomputeCandidates(plain_.atoms, Free(), pricer_);
-  }
-  return *candidates_;
-}
-
 void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best) {
-  std::vector<int> keep = kept_;
+  if (choices.empty()) return Climb(best);
+  if (!tried_) {
+    RegionPlan free{.atoms = plain_.atoms, .partition = Free()};
+    Climb(free);
+  }
+  std::vector<int> keep;
   for (const PairChoice& choice : choices) {
     keep.push_back(AtomOf(choice.a));
     keep.push_back(AtomOf(choice.b));
   }
-  std::vector<int> candidates;
-  for (int a : Candidates()) {
-    if (std::find(keep.begin(), keep.end(), a) == keep.end()) candidates.push_back(a);
+  // The sets that the free search tried and no other, so that no choice finds a plan that it missed.
+  for (const std::vector<int>& producers : *tried_) {
+    const bool kept = std::any_of(producers.begin(), producers.end(), [&](int a) {
+      return std::find(keep.begin(), keep.end(), a) != keep.end();
+    });
+    if (!kept) TryRecomputing(producers, choices, best);
   }
-  for (uint32_t subset = 1; subset < uint32_t{1} << candidates.size(); ++subset) {
-    const int size = std::popcount(subset);
-    if (size > 2 && size < static_cast<int>(candidates.size())) continue;
-    std::vector<int> producers;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      if (subset >> i & 1) producers.push_back(candidates[i]);
-    }
-    Workplace& workplace = Recomputing(producers);
-    Partition partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
-                                                      best.partition.cost_ps);
-    if (partition.parts.empty()) {
-      best.partition.exact = best.partition.exact && partition.exact;
-      continue;
-    }
-    best = {.atoms = workplace.atoms, .partition = std::move(partition)};
+}
+
+// Adds one producer after the other to those that are recomputed, as long as one makes the plan
+// cheaper: one that does not pay alone may pay beside another.
+void RegionPlanner::Climb(RegionPlan& best) {
+  tried_.emplace();
+  std::vector<int> left;
+  for (int a : RecomputeCandidates(plain_.atoms, Free(), pricer_)) {
+    if (std::find(kept_.begin(), kept_.end(), a) == kept_.end()) left.push_back(a);
   }
+  std::vector<int> chosen;
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t i = 0; i < left.size();) {
+      std::vector<int> producers = chosen;
+      producers.insert(std::lower_bound(producers.begin(), producers.end(), left[i]), left[i]);
+      const bool known = std::find(tried_->begin(), tried_->end(), producers) != tried_->end();
+      if (known || !TryRecomputing(tried_->emplace_back(producers), {}, best)) {
+        ++i;
+        continue;
+      }
+      chosen = std::move(producers);
+      left.erase(left.begin() + i);
+      better = true;
+    }
+  }
+}
+
+bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
+                                   absl::Span<const PairChoice> choices, RegionPlan& best) {
+  Workplace& workplace = Recomputing(producers);
+  Partition partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
+                                                    best.partition.cost_ps);
+  if (partition.parts.empty()) {
+    best.partition.exact = best.partition.exact && partition.exact;
+    return false;
+  }
+  best = {.atoms = workplace.atoms, .partition = std::move(partition)};
+  return true;
 }
 
 RegionPlanner::Workplace& RegionPlanner::Recomputing(const std::vector<int>& producers) {

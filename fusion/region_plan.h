@@ -53,9 +53,12 @@ class RegionPlanner {
     std::unique_ptr<RegionSearch> search;
   };
   void Furnish(Workplace& workplace);
+  // `best` becomes the plan that recomputes producers, if one is cheaper.
   void TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best);
+  void Climb(RegionPlan& best);
+  bool TryRecomputing(const std::vector<int>& producers, absl::Span<const PairChoice> choices,
+                      RegionPlan& best);
   Workplace& Recomputing(const std::vector<int>& producers);
-  const std::vector<int>& Candidates();
   // The best plan without a choice and without recomputing.
   const Partition& Free();
 
@@ -65,8 +68,9 @@ class RegionPlanner {
   std::vector<int> kept_;  // atoms that are never recomputed
   Workplace plain_;
   std::optional<Partition> free_;
-  std::optional<std::vector<int>> candidates_;  // for recomputation, whatever is chosen
-  std::map<std::vector<int>, Workplace> recomputing_;  // by the producers, atoms of plain_
+  // By the producers, atoms of plain_, ascending: what the free search tried to recompute.
+  std::optional<std::vector<std::vector<int>>> tried_;
+  std::map<std::vector<int>, Workplace> recomputing_;
 };
 
 }  // namespace retrograd
