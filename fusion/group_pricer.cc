@@ -5,7 +5,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/matmul_epilogue.h"
-#include "fusion/region_signature.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -80,9 +79,11 @@ GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> la
       options_(options),
       traffic_(graph, layouts, consumers),
       known_(known) {
-  if (known_ != nullptr) return;
-  own_ = std::make_shared<KernelPrices>();
-  known_ = own_.get();
+  if (known_ == nullptr) {
+    own_ = std::make_shared<KernelPrices>();
+    known_ = own_.get();
+  }
+  numbers_ = std::make_shared<NodeNumbers>(graph, layouts, known_->nodes);
 }
 
 KernelOutcome GroupPricer::Build(const GroupOps& group) const {
@@ -105,7 +106,7 @@ GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
   if (!anchors_.In(group.ops).empty()) return PriceAnchored(*this, group);
   const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
   if (options_.schedule_salt != 0) return EvaluateNew(group, stores).price;
-  std::string signature = KernelSignature(graph_, layouts_, consumers_, group.ops, stores);
+  std::string signature = KernelSignature(graph_, consumers_, group.ops, stores, *numbers_);
   auto known = known_->of.find(signature);
   if (known != known_->of.end()) return known->second;
   Evaluated evaluated = EvaluateNew(group, stores);
@@ -170,7 +171,7 @@ bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
   if (!limits_.CheckOps(static_cast<int64_t>(ops.size())).ok()) return false;
   const GroupOps group = Plain(ops);
   const std::vector<ValueId> stores = consumers_.Stores(ops);
-  std::string signature = KernelSignature(graph_, layouts_, consumers_, ops, stores);
+  std::string signature = KernelSignature(graph_, consumers_, ops, stores, *numbers_);
   const auto known = known_->fits.find(signature);
   if (known != known_->fits.end()) return known->second;
   return known_->fits[std::move(signature)] = FitsNew(group, stores);
@@ -273,6 +274,7 @@ GroupPricer GroupPricer::WithoutFeedback() const {
   without.options_.feedback = {};
   without.own_ = std::make_shared<KernelPrices>();
   without.known_ = without.own_.get();
+  without.numbers_ = std::make_shared<NodeNumbers>(graph_, layouts_, without.known_->nodes);
   return without;
 }
 

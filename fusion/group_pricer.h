@@ -15,6 +15,7 @@
 #include "fusion/kernel/build.h"
 #include "fusion/limits.h"
 #include "fusion/plan.h"
+#include "fusion/region_signature.h"
 #include "fusion/traffic.h"
 
 namespace retrograd {
@@ -54,6 +55,7 @@ struct GroupPrice {
 struct KernelPrices {
   absl::flat_hash_map<std::string, GroupPrice> of;
   absl::flat_hash_map<std::string, bool> fits;
+  NodeNumbers::Table nodes;
 };
 
 struct PricerOptions {
@@ -138,6 +140,7 @@ class GroupPricer {
   Anchors anchors_;
   KernelPrices* known_;
   std::shared_ptr<KernelPrices> own_;  // where nobody else's are given
+  std::shared_ptr<NodeNumbers> numbers_;
 };
 
 }  // namespace retrograd

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/container/inlined_vector.h"
 #include "fusion/kernel/access_map.h"
 #include "fusion/kernel/build.h"
 #include "graph/status.h"
@@ -26,12 +27,19 @@ std::optional<std::vector<int64_t>> AffineStrides(const IndexExpr& address, size
 
 // Whether strides run through a dense block once: a permutation of row-major.
 bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
-  std::vector<std::pair<int64_t, int64_t>> dims;
+  int64_t span = 1;
+  bool row_major = true;
+  for (size_t i = shape.size(); i-- > 0 && row_major;) {
+    row_major = shape[i] == 1 || strides[i] == span;
+    span *= shape[i];
+  }
+  if (row_major) return true;
+  absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
   }
   std::sort(dims.begin(), dims.end());
-  int64_t span = 1;
+  span = 1;
   for (auto [stride, extent] : dims) {
     if (stride != span) return false;
     span *= extent;

@@ -10,53 +10,10 @@
 namespace retrograd {
 namespace {
 
-class Writer {
+// Numbers by seven bits a byte, small ones of either sign in one. Whatever varies in length comes
+// after its length, so that different things never write the same.
+class Text {
  public:
-  Writer(const BackwardGraph& g, absl::Span<const Layout> layouts, const Consumers& consumers,
-         absl::Span<const NodeId> ops)
-      : g_(g), layouts_(layouts), consumers_(consumers), ops_(ops) {}
-
-  std::string OfRegion() {
-    for (NodeId id : ops_) {
-      Computed(id);
-      bool leaves = consumers_.is_output(id);
-      for (NodeId user : consumers_.of(id)) leaves = leaves || !Position(user);
-      Put(leaves);
-    }
-    return std::move(out_);
-  }
-
-  std::string OfKernel(absl::Span<const ValueId> stores) {
-    for (NodeId id : ops_) {
-      Computed(id);
-      // What is written for the host does not count as passed on to other kernels.
-      const bool stored = std::binary_search(stores.begin(), stores.end(), ValueId{id, 0});
-      Put(stored ? (consumers_.is_output(id) ? kForHost : kForOthers) : kNotStored);
-    }
-    return std::move(out_);
-  }
-
- private:
-  enum Storing : int64_t { kNotStored, kForOthers, kForHost };
-
-  void Computed(NodeId id) {
-    Head(id);
-    const absl::Span<const ValueId> operands = g_.operands(id);
-    Put(static_cast<int64_t>(operands.size()));
-    for (ValueId v : operands) Operand(v);
-  }
-
-  std::optional<size_t> Position(NodeId id) const {
-    auto at = std::lower_bound(ops_.begin(), ops_.end(), id);
-    if (at == ops_.end() || *at != id) return std::nullopt;
-    return at - ops_.begin();
-  }
-
-  // What an operand is, before what describes it.
-  enum Tag : int64_t { kInside, kView, kConstant, kSeen, kStored, kInput };
-
-  // Numbers by seven bits a byte, small ones of either sign in one. Whatever varies in length
-  // comes after its length, so that different regions never write the same.
   void Put(int64_t number) {
     uint64_t rest = static_cast<uint64_t>(number) << 1 ^ static_cast<uint64_t>(number >> 63);
     for (; rest >= 0x80; rest >>= 7) out_ += static_cast<char>(rest | 0x80);
@@ -74,42 +31,112 @@ class Writer {
     Put(static_cast<int64_t>(type.dtype));
     Put(type.shape);
   }
-
-  void PutValue(const AttrValue& value) {
+  void PutAttr(const AttrValue& value) {
     Put(static_cast<int64_t>(value.index()));
     if (auto* i = std::get_if<int64_t>(&value)) Put(*i);
     if (auto* f = std::get_if<double>(&value)) Put(std::bit_cast<int64_t>(*f));
-    if (auto* s = std::get_if<std::string>(&value)) Put(*s);
-    if (auto* v = std::get_if<std::vector<int64_t>>(&value)) Put(*v);
+    if (auto* s = std::get_if<std::string>(&value)) Put(absl::string_view(*s));
+    if (auto* v = std::get_if<std::vector<int64_t>>(&value)) Put(absl::MakeConstSpan(*v));
   }
+  std::string Take() { return std::move(out_); }
 
-  // A node but for its operands.
-  void Head(NodeId id) {
-    const Node& node = g_.node(id);
-    Put(static_cast<int64_t>(node.op));
-    Put(node.results[0]);
-    Put(static_cast<int64_t>(node.attrs.all().size()));
-    for (const auto& [name, value] : node.attrs.all()) {
-      Put(name);
-      PutValue(value);
+ private:
+  std::string out_;
+};
+
+// A node but for its operands.
+void PutComputed(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id, Text& out) {
+  const Node& node = g.node(id);
+  out.Put(static_cast<int64_t>(node.op));
+  out.Put(node.results[0]);
+  out.Put(static_cast<int64_t>(node.attrs.all().size()));
+  for (const auto& [name, value] : node.attrs.all()) {
+    out.Put(absl::string_view(name));
+    out.PutAttr(value);
+  }
+  out.Put(layouts[g.value_index({id, 0})].strides);
+}
+
+// A value from outside.
+void PutRead(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId v, Text& out) {
+  const Node& node = g.node(v.node);
+  out.Put(static_cast<int64_t>(node.op == Op::input));
+  out.Put(g.type(v));
+  out.Put(layouts[g.value_index(v)].strides);
+  if (node.op == Op::input) out.Put(node.input->alignment);
+}
+
+// Writes out in full what a node or a value is; NodeNumbers' number of it does as well.
+struct InFull {
+  const BackwardGraph& graph;
+  absl::Span<const Layout> layouts;
+  void Computed(NodeId id, Text& out) { PutComputed(graph, layouts, id, out); }
+  void Read(ValueId v, Text& out) { PutRead(graph, layouts, v, out); }
+};
+struct ByNumber {
+  NodeNumbers& numbers;
+  void Computed(NodeId id, Text& out) { out.Put(numbers.OfComputed(id)); }
+  void Read(ValueId v, Text& out) { out.Put(numbers.OfRead(v)); }
+};
+
+template <typename Describe>
+class Writer {
+ public:
+  Writer(const BackwardGraph& g, const Consumers& consumers, absl::Span<const NodeId> ops,
+         Describe describe)
+      : g_(g), consumers_(consumers), ops_(ops), describe_(describe) {}
+
+  std::string OfRegion() {
+    for (NodeId id : ops_) {
+      Computed(id);
+      bool leaves = consumers_.is_output(id);
+      for (NodeId user : consumers_.of(id)) leaves = leaves || !Position(user);
+      out_.Put(static_cast<int64_t>(leaves));
     }
-    Strides({id, 0});
+    return out_.Take();
   }
 
-  void Strides(ValueId v) { Put(layouts_[g_.value_index(v)].strides); }
+  std::string OfKernel(absl::Span<const ValueId> stores) {
+    for (NodeId id : ops_) {
+      Computed(id);
+      // What is written for the host does not count as passed on to other kernels.
+      const bool stored = std::binary_search(stores.begin(), stores.end(), ValueId{id, 0});
+      out_.Put(int64_t{stored ? (consumers_.is_output(id) ? kForHost : kForOthers) : kNotStored});
+    }
+    return out_.Take();
+  }
+
+ private:
+  enum Storing : int64_t { kNotStored, kForOthers, kForHost };
+
+  void Computed(NodeId id) {
+    describe_.Computed(id, out_);
+    const absl::Span<const ValueId> operands = g_.operands(id);
+    out_.Put(static_cast<int64_t>(operands.size()));
+    for (ValueId v : operands) Operand(v);
+  }
+
+  std::optional<size_t> Position(NodeId id) const {
+    auto at = std::lower_bound(ops_.begin(), ops_.end(), id);
+    if (at == ops_.end() || *at != id) return std::nullopt;
+    return at - ops_.begin();
+  }
+
+  // What an operand is, before what describes it.
+  enum Tag : int64_t { kInside, kView, kConstant, kSeen, kOutside };
 
   void Operand(ValueId v) {
     while (g_.pattern(v.node) == Pattern::kView) {
-      Put(kView);
-      Head(v.node);
+      out_.Put(int64_t{kView});
+      describe_.Computed(v.node, out_);
       v = g_.operands(v.node)[0];
     }
     if (std::optional<size_t> position = Position(v.node)) {
-      Put(kInside);
-      Put(static_cast<int64_t>(*position));
+      out_.Put(int64_t{kInside});
+      out_.Put(static_cast<int64_t>(*position));
     } else if (IsConstant(g_, v.node)) {
-      Put(kConstant);
-      Head(v.node);
+      out_.Put(int64_t{kConstant});
+      describe_.Computed(v.node, out_);
     } else {
       External(v);
     }
@@ -117,37 +144,51 @@ class Writer {
 
   void External(ValueId v) {
     auto [at, added] = external_.try_emplace(v, external_.size());
-    if (!added) {
-      Put(kSeen);
-      Put(static_cast<int64_t>(at->second));
-      return;
+    out_.Put(int64_t{added ? kOutside : kSeen});
+    if (added) {
+      describe_.Read(v, out_);
+    } else {
+      out_.Put(static_cast<int64_t>(at->second));
     }
-    const Node& node = g_.node(v.node);
-    Put(node.op == Op::input ? kInput : kStored);
-    Put(g_.type(v));
-    Strides(v);
-    if (node.op == Op::input) Put(node.input->alignment);
   }
 
   const BackwardGraph& g_;
-  absl::Span<const Layout> layouts_;
   const Consumers& consumers_;
   absl::Span<const NodeId> ops_;
+  Describe describe_;
   absl::flat_hash_map<ValueId, size_t> external_;
-  std::string out_;
+  Text out_;
 };
 
 }  // namespace
 
-std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                            const Consumers& consumers, const Region& region) {
-  return Writer(graph, layouts, consumers, region.ops).OfRegion();
+int64_t NodeNumbers::OfComputed(NodeId id) {
+  int64_t& number = computed_[Index(id)];
+  if (number >= 0) return number;
+  Text text;
+  text.Put(int64_t{0});
+  PutComputed(graph_, layouts_, id, text);
+  return number = table_.try_emplace(text.Take(), table_.size()).first->second;
 }
 
-std::string KernelSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                            const Consumers& consumers, absl::Span<const NodeId> ops,
-                            absl::Span<const ValueId> stores) {
-  return Writer(graph, layouts, consumers, ops).OfKernel(stores);
+int64_t NodeNumbers::OfRead(ValueId value) {
+  auto [at, added] = read_.try_emplace(value, 0);
+  if (!added) return at->second;
+  Text text;
+  text.Put(int64_t{1});
+  PutRead(graph_, layouts_, value, text);
+  return at->second = table_.try_emplace(text.Take(), table_.size()).first->second;
+}
+
+std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                            const Consumers& consumers, const Region& region) {
+  return Writer(graph, consumers, region.ops, InFull{graph, layouts}).OfRegion();
+}
+
+std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,
+                            absl::Span<const NodeId> ops, absl::Span<const ValueId> stores,
+                            NodeNumbers& numbers) {
+  return Writer(graph, consumers, ops, ByNumber{numbers}).OfKernel(stores);
 }
 
 }  // namespace retrograd
