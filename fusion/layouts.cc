@@ -110,22 +110,18 @@ std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layou
   const Shape& shape = g.type(v).shape;
   for (ValueId operand : g.operands(v.node)) {
     if (g.type(operand).shape != shape) continue;
+    if (g.pattern(operand.node) != Pattern::kView && !IsConstant(g, operand.node)) {
+      const Layout& layout = layouts[g.value_index(operand)];
+      if (layout.strides.size() == shape.size() && IsDensePermutation(shape, layout.strides)) {
+        return layout;
+      }
+      continue;
+    }
     auto view = AsStrided(g, layouts, operand);
     if (!view || !IsDensePermutation(shape, view->strides)) continue;
     return Layout{view->strides};
   }
   return std::nullopt;
-}
-
-// A stored value itself, without any view.
-std::optional<StridedView> AsItLies(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                    ValueId v) {
-  const std::vector<int64_t>& strides = layouts[g.value_index(v)].strides;
-  if (IsConstant(g, v.node) || strides.size() != g.type(v).shape.size() ||
-      std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; })) {
-    return std::nullopt;
-  }
-  return StridedView{.stored = v, .offset = 0, .strides = strides};
 }
 
 class Assigner {
@@ -210,27 +206,6 @@ class Assigner {
 
 std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(graph).Run(); }
 
-std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                     ValueId value) {
-  const Shape& extents = g.type(value).shape;
-  if (g.pattern(value.node) != Pattern::kView) return AsItLies(g, layouts, value);
-  AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
-  ValueId v = value;
-  while (g.pattern(v.node) == Pattern::kView) {
-    map = ThroughView(g, v.node, map, extents);
-    v = g.operands(v.node)[0];
-  }
-  if (!map.guards.empty() || IsConstant(g, v.node)) return std::nullopt;
-  const std::vector<int64_t>& strides = layouts[g.value_index(v)].strides;
-  if (strides.size() != map.coords.size()) return std::nullopt;
-  const IndexExpr address = Linearize(map.coords, strides);
-  auto out = AffineStrides(address, extents.size());
-  if (!out || std::any_of(out->begin(), out->end(), [](int64_t s) { return s < 0; })) {
-    return std::nullopt;
-  }
-  return StridedView{.stored = v, .offset = address.offset(), .strides = std::move(*out)};
-}
-
 std::optional<MatrixOperand> AsMatrix(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                       ValueId value) {
   auto view = AsStrided(g, layouts, value);
@@ -265,18 +240,19 @@ std::optional<Layout> LayoutForOutput(const BackwardGraph& g, const GraphOutput&
   const std::vector<NodeId> chain = ViewChain(g, *output.value);
   const ValueId stored = BehindViews(g, *output.value);
   const Shape& extents = g.type(stored).shape;
-  const Shape& out_shape = g.type(*output.value).shape;
-  AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
-  for (size_t i = chain.size(); i-- > 0;) {
-    auto next = ThroughViewForward(g, chain[i], map, extents);
-    if (!next) return std::nullopt;
-    map = std::move(*next);
+  std::optional<std::vector<int64_t>> strides =
+      output.strides.empty() ? DenseStrides(g.type(*output.value).shape) : output.strides;
+  if (!chain.empty()) {
+    AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
+    for (size_t i = chain.size(); i-- > 0;) {
+      auto next = ThroughViewForward(g, chain[i], map, extents);
+      if (!next) return std::nullopt;
+      map = std::move(*next);
+    }
+    const IndexExpr address = Linearize(map.coords, *strides);
+    strides = AffineStrides(address, extents.size());
+    if (!strides || address.offset() != 0) return std::nullopt;
   }
-  const std::vector<int64_t> wanted =
-      output.strides.empty() ? DenseStrides(out_shape) : output.strides;
-  const IndexExpr address = Linearize(map.coords, wanted);
-  auto strides = AffineStrides(address, extents.size());
-  if (!strides || address.offset() != 0) return std::nullopt;
   for (size_t i = 0; i < extents.size(); ++i) {
     if (extents[i] > 1 && (*strides)[i] <= 0) return std::nullopt;
     if (extents[i] <= 1) (*strides)[i] = std::max<int64_t>((*strides)[i], 1);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fusion/plan.h"
+#include "fusion/strided_view.h"
 #include "graph/backward_graph.h"
 
 namespace retrograd {
@@ -19,16 +20,6 @@ std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
 // nullopt if its layout does not allow it.
 std::optional<MatrixOperand> AsMatrix(const BackwardGraph& graph,
                                       absl::Span<const Layout> layouts, ValueId value);
-
-// A value, through its views, as strides of the view's own dims over one stored value; nullopt if
-// no strides say it.
-struct StridedView {
-  ValueId stored;
-  int64_t offset = 0;
-  std::vector<int64_t> strides;
-};
-std::optional<StridedView> AsStrided(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                                     ValueId value);
 
 // Whether a matmul or attention call can read `value` as its operand.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,

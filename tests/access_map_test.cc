@@ -5,6 +5,7 @@
 
 #include "fusion/kernel/build.h"
 #include "fusion/kernel/iteration_space.h"
+#include "fusion/layouts.h"
 #include "tests/catch.h"
 
 namespace retrograd {
@@ -163,6 +164,51 @@ TEST_CASE("a view chain composes to the element that each step shows") {
       if (inside && shown >= 0) CHECK(address.Evaluate(point) == shown);
     });
   }
+}
+
+TEST_CASE("strides stand for a view chain wherever affine addresses do, and say the same") {
+  int strided = 0;
+  for (uint32_t seed = 1; seed <= 2000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    GraphBuilder b("views");
+    // Permuted, with gaps, or repeating: any layout of an input.
+    const std::vector<std::vector<int64_t>> layouts = {{18, 6, 1}, {1, 4, 12}, {40, 12, 2}, {6, 0, 1}};
+    const std::vector<int64_t> base = layouts[rng() % layouts.size()];
+    ValueId v = b.Input({DType::kFp32, {4, 3, 6}}, {.name = "x", .strides = base});
+    const int steps = 1 + static_cast<int>(rng() % 5);
+    for (int i = 0; i < steps; ++i) v = RandomView(b, v, rng);
+    b.Output(v, "y");
+    auto graph = b.Build();
+    REQUIRE(graph.ok());
+    const BackwardGraph& g = *graph;
+    const ValueId result = *g.outputs()[0].value;
+    const Shape extents = g.type(result).shape;
+    AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
+    ValueId stored = result;
+    for (; g.pattern(stored.node) == Pattern::kView; stored = g.operands(stored.node)[0]) {
+      map = ThroughView(g, stored.node, map, extents);
+    }
+    const IndexExpr address = Linearize(map.coords, base);
+    const auto view = AsStrided(g, AssignLayouts(g), result);
+    if (view) {
+      ++strided;
+      CHECK(view->stored == stored);
+      REQUIRE(map.guards.empty());
+      ForEachPoint(extents, [&](const std::vector<int64_t>& point) {
+        int64_t at = view->offset;
+        for (size_t d = 0; d < point.size(); ++d) at += point[d] * view->strides[d];
+        CHECK(at == address.Evaluate(point));
+      });
+    } else {
+      bool backwards = false;
+      for (size_t d = 0; d < extents.size(); ++d) {
+        backwards = backwards || address.axis_coef(static_cast<int>(d)) < 0;
+      }
+      CHECK((backwards || !map.guards.empty() || !address.is_affine()));
+    }
+  }
+  CHECK(strided > 400);
 }
 
 TEST_CASE("a bijective view followed forward and back is where it began") {
