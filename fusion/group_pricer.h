@@ -113,6 +113,7 @@ class GroupPricer {
   const DeviceSpec& device() const { return device_; }
   const Limits& limits() const { return limits_; }
   const Traffic& traffic() const { return traffic_; }
+  NodeNumbers& numbers() const { return *numbers_; }
 
  private:
   static GroupOps Plain(absl::Span<const NodeId> ops) { return {{ops.begin(), ops.end()}, {}, {}}; }

@@ -162,13 +162,13 @@ class Assigner {
 
   Layout Choose(ValueId v) {
     const NodeId id = v.node;
-    Layout natural{DenseStrides(g_.type(v).shape)};
-    if (g_.pattern(id) == Pattern::kScatter) return natural;
+    const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
+    if (g_.pattern(id) == Pattern::kScatter) return natural();
     if (g_.pattern(id) == Pattern::kAttention) {
       // dQ like Q, dK like K, dV like V: the host's own order of heads and tokens.
       auto view = AsStrided(g_, layouts_, g_.operands(id)[1 + v.result]);
       if (view && IsDensePermutation(g_.type(v).shape, view->strides)) return {view->strides};
-      return natural;
+      return natural();
     }
     LibraryUsers(g_, v, stack_, library_users_);
     for (auto [call, as] : library_users_) {
@@ -177,7 +177,7 @@ class Assigner {
     if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
       if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
     }
-    return natural;
+    return natural();
   }
 
   // A layout of v that the call reads without a copy: row-major if that will do, else row-major as

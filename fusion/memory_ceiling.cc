@@ -65,7 +65,7 @@ class Mirror {
     absl::flat_hash_map<std::string, size_t> number;
     for (size_t r = 0; r < ground_.regions.size(); ++r) {
       auto [at, added] = number.try_emplace(
-          RegionSignature(ground_.graph, ground_.layouts, ground_.consumers, ground_.regions[r]),
+          RegionSignature(ground_.graph, ground_.consumers, ground_.regions[r], ground_.pricer.numbers()),
           equals_.size());
       if (added) equals_.emplace_back();
       class_of_.push_back(at->second);

@@ -58,20 +58,20 @@ class Rewriting {
     return merge == kNone ? Index(id) : g_.num_nodes() + merge;
   }
 
-  std::vector<ValueId> Reads(size_t item) const {
+  template <typename Fn>
+  void ForEachRead(size_t item, Fn fn) const {
     if (item < g_.num_nodes()) {
-      const auto operands = g_.operands(NodeId{static_cast<uint32_t>(item)});
-      return {operands.begin(), operands.end()};
+      for (ValueId v : g_.operands(NodeId{static_cast<uint32_t>(item)})) fn(v);
+      return;
     }
     const MergeCandidate& c = candidates_[item - g_.num_nodes()];
-    std::vector<ValueId> reads = c.left.parts;
+    for (ValueId v : c.left.parts) fn(v);
     if (c.kind == MergeCandidate::kProducts) {
-      reads.push_back(g_.operands(c.matmuls[0])[c.shared]);
+      fn(g_.operands(c.matmuls[0])[c.shared]);
     } else {
-      reads.insert(reads.end(), c.right.parts.begin(), c.right.parts.end());
-      if (c.before) reads.push_back(*c.before);
+      for (ValueId v : c.right.parts) fn(v);
+      if (c.before) fn(*c.before);
     }
-    return reads;
   }
 
   // What outputs need once the merged matmuls have replaced their members.
@@ -92,13 +92,14 @@ class Rewriting {
       const size_t item = ItemOf(id);
       if (seen[item]) continue;
       seen[item] = true;
-      for (ValueId v : Reads(item)) stack.push_back(v.node);
+      ForEachRead(item, [&](ValueId v) { stack.push_back(v.node); });
     }
     return needed;
   }
 
   size_t Walk(size_t root) {
-    std::vector<size_t> stack = {root};
+    if (state_[root] == kDone) return kNone;
+    std::vector<size_t> stack = {root}, waits;
     while (!stack.empty()) {
       const size_t item = stack.back();
       if (state_[item] == kDone) {
@@ -112,8 +113,10 @@ class Rewriting {
         continue;
       }
       state_[item] = kOpen;
-      std::vector<size_t> waits;
-      for (ValueId v : Reads(item)) waits.push_back(ItemOf(v.node));
+      waits.clear();
+      ForEachRead(item, [&](ValueId v) {
+        if (const size_t w = ItemOf(v.node); state_[w] != kDone) waits.push_back(w);
+      });
       std::sort(waits.begin(), waits.end(), std::greater<>());
       for (size_t w : waits) {
         if (state_[w] == kOpen) return MergeOnCycle(stack, w);

@@ -124,7 +124,8 @@ class Planner {
     if (signatures_.empty()) signatures_.resize(ground_.regions.size());
     std::string& signature = signatures_[region];
     if (signature.empty()) {
-      signature = RegionSignature(g_, ground_.layouts, ground_.consumers, ground_.regions[region]);
+      signature = RegionSignature(g_, ground_.consumers, ground_.regions[region],
+                                  ground_.pricer.numbers());
     }
     return signature;
   }
@@ -276,7 +277,7 @@ class Planner {
   void PriceUnfused(const Region& region, Solved& solved) {
     for (NodeId id : region.ops) {
       auto [at, added] = solved_.alone_ps.try_emplace(
-          RegionSignature(g_, ground_.layouts, ground_.consumers, Region{{id}}), 0);
+          RegionSignature(g_, ground_.consumers, Region{{id}}, ground_.pricer.numbers()), 0);
       if (added) at->second = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
       solved.unfused_ps += at->second;
       solved.unfused_bytes += g_.type(id).size_bytes();

@@ -66,25 +66,11 @@ void PutRead(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId v
   if (node.op == Op::input) out.Put(node.input->alignment);
 }
 
-// Writes out in full what a node or a value is; NodeNumbers' number of it does as well.
-struct InFull {
-  const BackwardGraph& graph;
-  absl::Span<const Layout> layouts;
-  void Computed(NodeId id, Text& out) { PutComputed(graph, layouts, id, out); }
-  void Read(ValueId v, Text& out) { PutRead(graph, layouts, v, out); }
-};
-struct ByNumber {
-  NodeNumbers& numbers;
-  void Computed(NodeId id, Text& out) { out.Put(numbers.OfComputed(id)); }
-  void Read(ValueId v, Text& out) { out.Put(numbers.OfRead(v)); }
-};
-
-template <typename Describe>
 class Writer {
  public:
   Writer(const BackwardGraph& g, const Consumers& consumers, absl::Span<const NodeId> ops,
-         Describe describe)
-      : g_(g), consumers_(consumers), ops_(ops), describe_(describe) {}
+         NodeNumbers& numbers)
+      : g_(g), consumers_(consumers), ops_(ops), numbers_(numbers) {}
 
   std::string OfRegion() {
     for (NodeId id : ops_) {
@@ -110,7 +96,7 @@ class Writer {
   enum Storing : int64_t { kNotStored, kForOthers, kForHost };
 
   void Computed(NodeId id) {
-    describe_.Computed(id, out_);
+    out_.Put(numbers_.OfComputed(id));
     const absl::Span<const ValueId> operands = g_.operands(id);
     out_.Put(static_cast<int64_t>(operands.size()));
     for (ValueId v : operands) Operand(v);
@@ -128,7 +114,7 @@ class Writer {
   void Operand(ValueId v) {
     while (g_.pattern(v.node) == Pattern::kView) {
       out_.Put(int64_t{kView});
-      describe_.Computed(v.node, out_);
+      out_.Put(numbers_.OfComputed(v.node));
       v = g_.operands(v.node)[0];
     }
     if (std::optional<size_t> position = Position(v.node)) {
@@ -136,7 +122,7 @@ class Writer {
       out_.Put(static_cast<int64_t>(*position));
     } else if (IsConstant(g_, v.node)) {
       out_.Put(int64_t{kConstant});
-      describe_.Computed(v.node, out_);
+      out_.Put(numbers_.OfComputed(v.node));
     } else {
       External(v);
     }
@@ -146,7 +132,7 @@ class Writer {
     auto [at, added] = external_.try_emplace(v, external_.size());
     out_.Put(int64_t{added ? kOutside : kSeen});
     if (added) {
-      describe_.Read(v, out_);
+      out_.Put(numbers_.OfRead(v));
     } else {
       out_.Put(static_cast<int64_t>(at->second));
     }
@@ -155,7 +141,7 @@ class Writer {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   absl::Span<const NodeId> ops_;
-  Describe describe_;
+  NodeNumbers& numbers_;
   absl::flat_hash_map<ValueId, size_t> external_;
   Text out_;
 };
@@ -180,15 +166,15 @@ int64_t NodeNumbers::OfRead(ValueId value) {
   return at->second = table_.try_emplace(text.Take(), table_.size()).first->second;
 }
 
-std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                            const Consumers& consumers, const Region& region) {
-  return Writer(graph, consumers, region.ops, InFull{graph, layouts}).OfRegion();
+std::string RegionSignature(const BackwardGraph& graph, const Consumers& consumers,
+                            const Region& region, NodeNumbers& numbers) {
+  return Writer(graph, consumers, region.ops, numbers).OfRegion();
 }
 
 std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,
                             absl::Span<const NodeId> ops, absl::Span<const ValueId> stores,
                             NodeNumbers& numbers) {
-  return Writer(graph, consumers, ops, ByNumber{numbers}).OfKernel(stores);
+  return Writer(graph, consumers, ops, numbers).OfKernel(stores);
 }
 
 }  // namespace retrograd

@@ -32,12 +32,12 @@ class NodeNumbers {
 };
 
 // Ops by position, operands by position or by order of first mention, types, layouts, attributes,
-// and which results leave the region.
-std::string RegionSignature(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                            const Consumers& consumers, const Region& region);
+// and which results leave the region. Comparable where the numbers are of one table.
+std::string RegionSignature(const BackwardGraph& graph, const Consumers& consumers,
+                            const Region& region, NodeNumbers& numbers);
 
 // The same of a kernel that computes `ops` and stores `stores` (both ascending), with which of them
-// the host waits for. Comparable where the numbers are of one table.
+// the host waits for.
 std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,
                             absl::Span<const NodeId> ops,
                             absl::Span<const ValueId> stores, NodeNumbers& numbers);

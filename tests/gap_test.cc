@@ -68,7 +68,7 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
   const Groundwork& g = **ground;
   std::set<std::string> seen;
   for (const Region& region : g.regions) {
-    if (!seen.insert(RegionSignature(g.graph, g.layouts, g.consumers, region)).second) continue;
+    if (!seen.insert(RegionSignature(g.graph, g.consumers, region, g.pricer.numbers())).second) continue;
     // Recomputation solves the region again and again, each time with the same limits.
     RegionOptions options = RegionOptionsOf({}, g.limits);
     options.recompute = false;
