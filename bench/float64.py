@@ -1,7 +1,7 @@
 """The float64 reference: a captured backward, op by op, with every floating value in float64.
 
-It reads the very tensors that both sides read, rounded as the forward saved them, and rounds nothing
-after that: what a backward's own arithmetic adds is all that a comparison with it shows.
+It reads the very tensors that both sides read, rounded as the forward saved them, and rounds
+nothing after that: what a backward's own arithmetic adds is all that a comparison with it shows.
 """
 
 import math
@@ -30,11 +30,8 @@ class NoReference(Exception):
 
 
 def gradients(captured):
-    """The gradients of a captured backward with recorded inputs, in float64; None for absent ones."""
-    arguments = [
-        torch.as_strided(i.recorded, i.shape, i.strides or _dense_strides(i.shape), i.recorded.storage_offset())
-        for i in captured.inputs
-    ]  # fmt: skip
+    """The gradients of a captured backward with recorded inputs, in float64; None where absent."""
+    arguments = [_as_recorded(i) for i in captured.inputs]
     module = captured.fx_graph.owning_module
     results = _Float64(module).run(*arguments)
     return [r if isinstance(r, torch.Tensor) else None for r in results]
@@ -49,6 +46,12 @@ def errors(gradients, references):
         for g, r, n in zip(gradients, references, norms)
         if r is not None
     ]
+
+
+def _as_recorded(item):
+    """An input's tensor, of its raw span."""
+    span, strides = item.recorded, item.strides or _dense_strides(item.shape)
+    return torch.as_strided(span, item.shape, strides, span.storage_offset())
 
 
 def _dense_strides(shape):

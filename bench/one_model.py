@@ -1,10 +1,10 @@
 """What bench/run.py does with one model, in a process of its own: both sides on the same backward.
 
-1. The model's forward runs once and its backward graph is captured as PyTorch partitions it, with the
-   very tensors that the forward saved.
+1. The model's forward runs once and its backward graph is captured as PyTorch partitions it, with
+   the very tensors that the forward saved.
 2. The gradients of that graph in float64, on these tensors.
-3. Ours: the captured graph, planned and compiled, on these tensors, where they lie. Twice, for equal
-   bits; its times; its kernels, as the framework's profiler sees them.
+3. Ours: the captured graph, planned and compiled, on these tensors, where they lie. Four times, for
+   equal bits; its times; its kernels, as the framework's profiler sees them.
 4. PyTorch's: the same model, each mode, its own backward() behind its own forward.
 """
 
@@ -107,7 +107,8 @@ def _our_side(captured, name, library, repeat, scratch, say):
         row["op_by_op_errors"] = _worst(theirs, references, captured)
     except float64.NoReference as error:
         row["no_reference"], references = str(error), None
-    say(f"captured: {row['graph']['nodes']} nodes, {row['graph']['input_bytes'] / 1e9:.2f} GB of inputs")
+    gigabytes = row["graph"]["input_bytes"] / 1e9
+    say(f"captured: {row['graph']['nodes']} nodes, {gigabytes:.2f} GB of inputs")
     row["ours"] = {}
     for choice, deterministic in (("deterministic", True), ("nondeterministic", False)):
         options = {"deterministic": deterministic, "cache_dir": str(scratch / f"cache_{choice}")}
@@ -216,7 +217,7 @@ def _describe(graph, name):
 
 
 def _compare_saved(captured, inductors):
-    """Whether Inductor's own partition gives its backward the same tensors; if not, which differ."""
+    """Whether Inductor's own partition gives its backward as many bytes; what differs."""
     if inductors is None:
         return {"equal": None}
     mine = collections.Counter(captured["lines"])

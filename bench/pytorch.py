@@ -17,7 +17,7 @@ MODES = {
 
 
 def measure(name, device, mode, repeat, from_before):
-    """One mode's figures, mixed precision and all as its users run it. from_before: bytes of the backward's inputs that are there before the
+    """One mode's figures. from_before: bytes of the backward's inputs that are there before the
     forward (parameters, the batch), which count as its inputs on both sides."""
     torch._dynamo.reset()
     model, args, kwargs = zoo.make(name, device)

@@ -6,10 +6,10 @@
   bench/run.py norms               single norms, ours alone
   bench/run.py --again --out DIR   measured already or not
 
-Each model has a process and a file of its own, DIR/NAME.json: a run that was stopped goes on with the
-models that have none yet, and a model that fails stops no other. Both sides keep the GPU busy while
-the host issues the work, so that only the GPU's time counts; ratios are within a process. What is
-measured and how: docs/benchmarks.md. bench/readme_table.py makes README's table of the files.
+Each model has a process and a file of its own, DIR/NAME.json: a run that was stopped goes on with
+the models that have none yet, and a model that fails stops no other. Both sides keep the GPU busy
+while the host issues the work, so that only the GPU's time counts; ratios are within a process. What
+is measured and how: docs/benchmarks.md. bench/readme_table.py makes README's table of the files.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
@@ -197,7 +197,7 @@ def main():
     options = parser.parse_args()
     why = missing(options.device)
     if why:
-        sys.exit(f"bench/run.py: {why}; it measures on a machine with an NVIDIA GPU and PyTorch 2.11")
+        sys.exit(f"bench/run.py: {why}; it measures with PyTorch 2.11 on an NVIDIA GPU")
     import ours
     import pytorch
     import zoo
@@ -215,7 +215,8 @@ def main():
         options.library = ours.find_library(options.library)
     except FileNotFoundError as error:
         sys.exit(f"bench/run.py: {error}")
-    options.out = options.out or ROOT / "bench/results" / f"backward_{slug_of_device(options.device)}"
+    if options.out is None:
+        options.out = ROOT / "bench/results" / f"backward_{slug_of_device(options.device)}"
     key = {
         "format": FORMAT,
         "commit": commit() if options.commit is None else options.commit,

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-HIDING_CYCLES = 200_000_000  # about 0.1 s of a GPU's: longer than the host takes to issue a backward
+HIDING_CYCLES = 200_000_000  # about 0.1 s: longer than the host takes to issue a backward
 
 
 def _summary(samples):
@@ -67,7 +67,8 @@ def host_us(prepare, work, repeat):
 
 def kernels(prepare, work, most=10):
     """What ran on the GPU during one `work` with the host hidden, as its profiler saw it: how many
-    kernels, copies and fills, for how long, how much of the time nothing ran. None without a GPU."""
+    kernels, copies and fills, for how long, and what share of the time none ran. None without a
+    GPU."""
     if not torch.cuda.is_available():
         return None
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]

@@ -85,8 +85,8 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
   retrograd::CompileOptions compile;
   compile.dialect = made->device->dialect();
   compile.schedule.chip_blocks = planned.spec.sms;
-  RG_ASSIGN_OR_RETURN(made->compiled, retrograd::Compile(planned.planned.graph,
-                                                         planned.planned.plan, compile));
+  RG_ASSIGN_OR_RETURN(made->compiled,
+                      retrograd::Compile(planned.planned.graph, planned.planned.plan, compile));
   laps.Lap("generate");
   RG_ASSIGN_OR_RETURN(made->program, Program::Load(made->compiled, made->device.get()));
   laps.Lap("load");
@@ -162,8 +162,8 @@ void rg_backward_close(rg_backward* backward) { delete backward; }
 
 int rg_backward_run(rg_backward* backward, const void* const* inputs, size_t num_inputs,
                     void* const* outputs, size_t num_outputs, void* stream) {
-  const absl::Status status = backward->program->Run(
-      {inputs, num_inputs}, {outputs, num_outputs}, std::optional<void*>(stream));
+  const absl::Status status = backward->program->Run({inputs, num_inputs}, {outputs, num_outputs},
+                                                     std::optional<void*>(stream));
   if (status.ok()) return 0;
   last_error = std::string(status.message());
   return 1;

@@ -1,6 +1,6 @@
-// One compiled backward behind C functions, for bench/run.py: loaded into the framework's process, so
-// that both sides work on the same tensors, on the same stream, under the same profiler. Made for that
-// script and changed with it; nothing to build on.
+// One compiled backward behind C functions, for bench/run.py: loaded into the framework's process,
+// so that both sides work on the same tensors, on the same stream, under the same profiler. Made
+// for that script and changed with it; nothing to build on.
 #ifndef RETROGRAD_TOOLS_BACKWARD_LIBRARY_H_
 #define RETROGRAD_TOOLS_BACKWARD_LIBRARY_H_
 
@@ -25,7 +25,8 @@ RG_EXPORT int rg_backward_run(rg_backward* backward, const void* const* inputs, 
                               void* const* outputs, size_t num_outputs, void* stream);
 
 // A JSON object with what is known by now: dtype and elements of each input and output, kernels,
-// predicted time, bytes, seconds of each step of rg_backward_open, recordings. Valid until the next call for this backward.
+// predicted time, bytes, seconds of each step of rg_backward_open, recordings. Valid until the next
+// call for this backward.
 RG_EXPORT const char* rg_backward_describe(rg_backward* backward);
 
 // A JSON array with the time of each kernel and library call, run alone so often. The outputs are
