@@ -49,8 +49,9 @@ def machine(device):
     return found
 
 
-def measure(name, device, library, repeat, modes, say):
-    """The row of one model. `say` is handed a line now and then."""
+def measure(name, device, library, repeat, modes, say, graphs=None):
+    """The row of one model. `say` is handed a line now and then. graphs: a folder that the captured
+    graph is left in."""
     torch.set_float32_matmul_precision("high")
     row = {"model": name, "machine": machine(device)}
     with tempfile.TemporaryDirectory(prefix="retrograd_bench_") as scratch:
@@ -60,7 +61,8 @@ def measure(name, device, library, repeat, modes, say):
         except ImportError as error:
             return row | {"status": "skipped", "reason": f"{error.name} is not installed"}
         try:
-            row |= _our_side(captured, name, library, repeat, pathlib.Path(scratch), say)
+            folder = pathlib.Path(scratch)
+            row |= _our_side(captured, name, library, repeat, folder, graphs or folder, say)
         except (ours.Refused, ExportError) as error:
             return row | {"status": "refused", "reason": str(error)}
         captured_saved = pytorch.inputs_of(captured.fx_graph.owning_module)
@@ -93,8 +95,8 @@ def _capture(name, device):
     return captured[0]
 
 
-def _our_side(captured, name, library, repeat, scratch, say):
-    path = scratch / f"{name}.bwd.pb"
+def _our_side(captured, name, library, repeat, scratch, graphs, say):
+    path = graphs / f"{name}.bwd.pb"
     graph, constants = translate(captured, name)
     bundle.write_atomically(path, graph.SerializeToString(deterministic=True))
     inputs = [i.recorded for i in captured.inputs]

@@ -90,6 +90,7 @@ def start_process(options, key):
         command = [sys.executable, __file__, "--one", name, "--out", str(options.out)]
         command += ["--device", options.device, "--key", json.dumps(key)]
         command += ["--library", str(options.library)]
+        command += ["--graphs", str(options.graphs)] if options.graphs else []
         try:
             done = subprocess.run(
                 command, env=environment(), timeout=60 * options.minutes, check=False
@@ -116,8 +117,9 @@ def measure_one(options, key):
         row["norms"] = norms.measure(options.library, say)
     else:
         row = one_model.measure(
-            options.one, options.device, options.library, key["repeat"], key["modes"], say
-        )
+            options.one, options.device, options.library, key["repeat"], key["modes"], say,
+            options.graphs,
+        )  # fmt: skip
     write_row(
         path_of(options.one, options.out),
         {"key": key, "seconds": round(time.monotonic() - begin, 1), **row},
@@ -185,6 +187,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
                         help="default: bench/results/backward_ and the GPU's name")  # fmt: skip
     parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
+    parser.add_argument("--graphs", type=pathlib.Path, metavar="DIR",
+                        help="leave the captured graphs there, NAME.bwd.pb")  # fmt: skip
     parser.add_argument("--modes", default="eager,inductor,mix_order_reduction_off,reduce_overhead")
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for one model at most")

@@ -15,6 +15,7 @@ from torch import nn
 sys.path.insert(0, str(conftest.ROOT / "bench"))
 
 import float64  # noqa: E402
+import largest  # noqa: E402
 import ours  # noqa: E402
 import pytorch  # noqa: E402
 import readme_table  # noqa: E402
@@ -244,6 +245,22 @@ def test_the_table_shows_each_model_and_marks_what_is_not_comparable():
     assert "| one | 20 / 30 | 1.0% / 5.0% | 10.0 / 30.0 | 9 | 2.1 / 4.3 | 4.0e-03 /" in table
     assert "| two (other saved bytes) | 5.0 |" in table
     assert "| three | refused: a test |" in table
+
+
+def test_equal_steps_of_ours_stand_together_beside_the_largest_kernels_of_the_best_mode():
+    steps = [
+        {"kind": "kernel", "ops": "mul add", "measured_us": 30.0, "predicted_us": 20.0},
+        {"kind": "matmul", "ops": "matmul", "measured_us": 50.0, "predicted_us": 40.0,
+         "m": 2, "n": 3, "k": 4, "batch": 1},
+        {"kind": "kernel", "ops": "mul add", "measured_us": 30.0, "predicted_us": 20.0},
+    ]  # fmt: skip
+    measured = example_row("one", 10.0)
+    measured["ours"]["deterministic"]["steps"] = steps
+    kernel = {"name": "triton_per_fused", "count": 7, "ms": 1.5}
+    measured["pytorch"]["eager"]["kernels"]["largest"] = [kernel]
+    table = largest.table(measured).splitlines()
+    assert table[2] == "| 0.06 (0.04), 2 | mul add | 1.50, 7 | triton_per_fused |"
+    assert table[3] == "| 0.05 (0.04), 1 | matmul 2x3x4 | |  |"
 
 
 def test_readme_shows_the_tables_of_the_results():
