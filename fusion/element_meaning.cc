@@ -75,6 +75,10 @@ Meaning PointwiseMeaning(Op op, DType dtype, absl::Span<const Meaning> operands)
   if (op == Op::add && operands[0].zero) return operands[1];
   if (op == Op::add && operands[1].zero) return operands[0];
   uint64_t hash = Mix(kPointwise, op, dtype);
+  if (op == Op::add || op == Op::mul) {  // either way round
+    return {Mix(hash, std::min(operands[0].hash, operands[1].hash),
+                std::max(operands[0].hash, operands[1].hash))};
+  }
   for (const Meaning& m : operands) hash = Mix(hash, m.hash);
   return {hash};
 }

@@ -5,6 +5,7 @@
 #include "fusion/cost.h"
 #include "fusion/kernel/scatter_workspace.h"
 #include "fusion/kernel/scale.h"
+#include "fusion/kernel/vector_access.h"
 
 namespace retrograd {
 namespace {
@@ -14,6 +15,13 @@ int64_t EfficiencyPpm(int64_t bytes, const DeviceSpec& d) {  // of an access of 
   if (bytes >= 8) return d.efficiency_8_ppm;
   if (bytes >= 4) return d.efficiency_4_ppm;
   return d.efficiency_2_ppm;
+}
+
+// Neighbours side by side, up to where a remainder starts again.
+bool InVectors(const IndexExpr& offset, int axis) {
+  if (std::abs(offset.axis_coef(axis)) == 1) return true;
+  if (offset.is_affine()) return false;
+  return LaneStride(offset, axis, 8) == 1 || LaneStride(offset, axis, 4) == 1;
 }
 
 bool HoldsColumns(const Schedule& s) { return s.kind == Template::kRowColumn && s.persistent; }
@@ -43,6 +51,9 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
 
 void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   std::vector<const Instr*> counted;
+  // Several loads of one buffer bring in no more than all of it: the halves that rotary positions swap.
+  std::vector<int64_t> left;
+  for (const Buffer& b : ir.buffers) left.push_back(b.elements * SizeBytes(b.dtype));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind != InstrKind::kLoad) continue;
@@ -65,7 +76,7 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       reread_ += (picked - distinct) * size;
       continue;
     }
-    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false);
+    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer]);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
@@ -75,7 +86,8 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
 void KernelWork::CountStores(const KernelIr& ir) {
   for (const Store& store : ir.stores) {
     const Buffer& buffer = ir.buffers[store.buffer];
-    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true);
+    int64_t all = buffer.elements * SizeBytes(buffer.dtype);
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all);
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -85,15 +97,18 @@ void KernelWork::CountStores(const KernelIr& ir) {
 }
 
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
-                             DType dtype, bool store) {
+                             DType dtype, bool store, int64_t& left) {
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
-  Access access{.element_bytes = size, .vectors = step == 1, .fresh = !store && buffer.fresh};
+  Access access{.element_bytes = size, .vectors = last >= 0 && InVectors(offset, last), .fresh = !store && buffer.fresh};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
-  access.bytes = std::min(ir.Points(offset.axes()), buffer.elements) * size;
+  const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
+  access.bytes = std::min(reached, left);
+  left -= access.bytes;
+  reread_ += reached - access.bytes;
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&

@@ -61,7 +61,9 @@ class KernelWork {
 
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
   void CountStores(const KernelIr& ir);
-  void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype, bool store);
+  // `left`: bytes of the buffer that no access was counted for.
+  void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
+                   bool store, int64_t& left);
   void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
   void CountPartials(const KernelIr& ir, const KernelProfile& profile);
   int64_t Times(const Evaluations& e, const Schedule& schedule) const;

@@ -68,7 +68,10 @@ void AddGuard(AccessMap& map, IndexExpr expr, int64_t begin, int64_t end,
               absl::Span<const int64_t> extents) {
   const IndexRange r = Range(expr, extents);
   if (begin <= r.min && r.max < end) return;  // always holds
-  map.guards.push_back({std::move(expr), begin, end});
+  Guard guard{std::move(expr), begin, end};
+  // What is cut out of a part that is put back where it was holds there already.
+  if (std::find(map.guards.begin(), map.guards.end(), guard) != map.guards.end()) return;
+  map.guards.push_back(std::move(guard));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/axis_order.h"
 #include "fusion/kernel/iteration_space.h"
+#include "fusion/kernel/merge_branches.h"
 #include "graph/status.h"
 
 // Values are pulled from the stores: Evaluate(value, where) yields the instruction for a value at
@@ -42,6 +43,7 @@ class Builder {
       }
       if (!limit_.empty()) return {.ir = {}, .limit = limit_, .reason = reason_};
     }
+    if (merged_) RemoveUnused(ir_);
     OrderAndMergeAxes(ir_);
     FillAlignment();
     return {.ir = std::move(ir_), .limit = "", .reason = ""};
@@ -334,9 +336,19 @@ class Builder {
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
       const int instr = Evaluate(operands[order[k]], part);
       if (!limit_.empty()) return 0;
-      result = result < 0 || own.empty() ? instr : Select(std::move(own), instr, result, v);
+      result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
     }
     return result;
+  }
+
+  // Of two parts that are made alike one is made, from the elements of either.
+  int Joined(std::vector<Guard> guards, int inside, int outside, ValueId v) {
+    if (guards.size() == 1) {
+      const int merged = MergeBranches(guards[0], inside, outside, extents_, ir_);
+      merged_ = merged_ || merged >= 0;
+      if (merged >= 0) return merged;
+    }
+    return Select(std::move(guards), inside, outside, v);
   }
 
   int EvaluateAccumulate(ValueId v, const AccessMap& map) {
@@ -429,6 +441,7 @@ class Builder {
   absl::flat_hash_map<ValueId, std::vector<Known>> known_;
   KernelIr ir_;
   std::string limit_, reason_;
+  bool merged_ = false;  // some instructions may be left unused
 };
 
 }  // namespace
