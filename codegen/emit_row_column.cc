@@ -14,7 +14,7 @@ GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect) {
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
   const int64_t threads = int64_t{schedule.threads} * schedule.rows_per_thread;
   launch.UseWideIndexAbove(
-      std::max(shape.shape.rows + 2 * schedule.blocks * threads,
+      std::max(shape.shape.rows + (2 + schedule.staged) * schedule.blocks * threads,
                (shape.shape.columns + 2 * threads * schedule.vector_width) *
                    static_cast<int64_t>(schedule.blocks * (body.ir.instrs.size() + 1))));
   PointPrinter printer(&launch, schedule.vector_width);

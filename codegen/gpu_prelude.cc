@@ -44,6 +44,20 @@ __device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
 
 __device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+r"(word)); }
 
+// From device into shared memory without passing through registers; a batch of copies is sent off, and
+// RG_COPIES_WAIT(n) waits until no more than the last n batches are under way.
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(bytes) : "memory");
+  }
+}
+#define RG_COPIES_SENT() asm volatile("cp.async.commit_group;" ::: "memory")
+#define RG_COPIES_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
 struct rg_fp16 {
   unsigned short bits;
 };
@@ -126,6 +140,14 @@ __device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
 
 __device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+v"(word)); }
 
+// No such copies: done at once.
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
+  __builtin_memcpy(__builtin_assume_aligned(to, bytes), __builtin_assume_aligned(from, bytes), bytes);
+}
+#define RG_COPIES_SENT()
+#define RG_COPIES_WAIT(n)
+
 struct rg_fp16 {
   unsigned short bits;
 };
@@ -163,6 +185,10 @@ struct rg_slots {
 #define RG_ARG(type, name, index) \
   type* const name = static_cast<type*>(rg_table[rg_slot.at[rg_first_argument + index]])
 #define RG_SHARED(type, name, count) __shared__ type name[count]
+// Memory of the block that the launch asks for.
+extern __shared__ int4 rg_staged_memory[];
+#define RG_STAGED(type, name, first_byte, count) \
+  type* const name = reinterpret_cast<type*>(reinterpret_cast<char*>(rg_staged_memory) + (first_byte))
 #define RG_THREAD static_cast<int>(threadIdx.x)
 #define RG_BLOCK (static_cast<int>(blockIdx.x) - rg_first_block)
 #define RG_BARRIER() __syncthreads()
@@ -266,6 +292,11 @@ using rg_pack = rg_vector<T, V>;
 template <typename T, int V>
 RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
   out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
+}
+
+template <int V, typename T>
+RG_INLINE void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
+  rg_copy_bytes<V * static_cast<int>(sizeof(T))>(to + at, from + i);
 }
 
 template <typename T, int V>

@@ -136,6 +136,14 @@ inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
   for (int k = 0; k < V; ++k) out->at[k] = from[k];
 }
 
+// Here at once; on a GPU only after RG_COPIES_WAIT.
+template <int V, typename T>
+inline void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
+  for (int k = 0; k < V; ++k) to[at + k] = from[i + k];
+}
+#define RG_COPIES_SENT()
+#define RG_COPIES_WAIT(n)
+
 template <typename T, int V>
 inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
   return rg_storage<T>::widen(pack.at[lane]);
@@ -238,6 +246,16 @@ template <typename T>
 inline typename rg_storage<T>::compute rg_load(rg_checked_shared<T> p, int64_t i) {
   return rg_storage<T>::widen(p[i]);
 }
+template <int V, typename T, typename C>
+inline void rg_copy_ahead(rg_checked_shared<T> to, int64_t at, rg_checked<C> from, int64_t i,
+                          int line = __builtin_LINE()) {
+  const bool allowed = from.allowed(i, V, false, line);
+  for (int k = 0; k < V; ++k) to[at + k] = allowed ? from.data[from.first + i + k] : T();
+}
+template <typename T, int V>
+inline void rg_load_pack(rg_checked_shared<T> p, int64_t i, rg_pack<T, V>* out) {
+  for (int k = 0; k < V; ++k) out->at[k] = p[i + k];
+}
 template <typename T, typename V>
 inline void rg_store(rg_checked_shared<T> p, int64_t i, V v) {
   p[i] = rg_storage<T>::narrow(v);
@@ -283,6 +301,7 @@ constexpr int rg_first_argument = 0;
   type* const name = rg_shared<type>(rg_self, &rg_key_##name, #name, count)
 #endif
 
+#define RG_STAGED(type, name, first_byte, count) RG_SHARED(type, name, count)
 #define RG_THREAD rg_thread
 #define RG_BLOCK rg_block
 #define RG_BARRIER() rg_self.block->calls->barrier(&rg_self, __LINE__)

@@ -32,6 +32,7 @@ struct Kernel {
   int64_t blocks = 1;
   int threads = 1;
   int64_t shared_bytes = 0;         // static shared memory
+  int64_t staged_bytes = 0;         // dynamic shared memory, which a launch asks for
   std::vector<KernelArg> args;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

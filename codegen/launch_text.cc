@@ -90,6 +90,13 @@ std::string LaunchText::Shared(DType type, absl::string_view name, int64_t count
   return full;
 }
 
+std::string LaunchText::Staged(DType type, absl::string_view name, int64_t count) {
+  lines_.push_back(absl::StrCat("RG_STAGED(", StorageName(type), ", ", name, ", ", staged_bytes_, ", ",
+                                count, ");"));
+  staged_bytes_ += (count * SizeBytes(type) + 15) / 16 * 16;
+  return std::string(name);
+}
+
 bool LaunchText::OpenUnrolled(absl::string_view variable, int64_t trips) {
   if (trips == 1) return false;
   out.Pragma(SpellingOf(dialect_).unroll);
@@ -122,6 +129,7 @@ Kernel LaunchText::Finish(absl::string_view phase) {
   kernel.blocks = blocks_;
   kernel.threads = threads_;
   kernel.shared_bytes = shared_bytes_;
+  kernel.staged_bytes = staged_bytes_;
   kernel.args = args_;
   return kernel;
 }

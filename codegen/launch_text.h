@@ -38,6 +38,9 @@ class LaunchText {
   // A shared array of this many elements; returns its name.
   std::string Shared(DType type, absl::string_view name, int64_t count);
 
+  // The same, of memory that the launch asks for: rows that are loaded ahead. In bytes of 16 a time.
+  std::string Staged(DType type, absl::string_view name, int64_t count);
+
   // Opens a loop whose trip count is a constant; nothing is opened for a single trip.
   bool OpenUnrolled(absl::string_view variable, int64_t trips);
 
@@ -58,7 +61,7 @@ class LaunchText {
   std::vector<std::string> declared_;  // names already declared, and their lines
   std::vector<std::string> lines_;
   std::vector<int> buffers_;  // in order of first use, for the header comment
-  int64_t shared_bytes_ = 0;
+  int64_t shared_bytes_ = 0, staged_bytes_ = 0;
 };
 
 }  // namespace retrograd

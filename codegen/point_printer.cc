@@ -41,6 +41,7 @@ PointPrinter::PointPrinter(LaunchText* launch, int width)
       lane_varies_(LaneVaries(ir_, fastest_, width)),
       axis_names_(ir_.extents.size()),
       homes_(ir_.instrs.size()),
+      staged_(ir_.instrs.size()),
       known_(ir_.instrs.size(), false),
       array_(ir_.instrs.size(), false),
       accumulators_(ir_.instrs.size()) {
@@ -270,8 +271,39 @@ void PointPrinter::Accumulate(int r) {
 
 // --- loads and stores of several lanes -----------------------------------------------------------
 
+// Packs on their way into shared memory, or out of it.
+void PointPrinter::LoadStaged(int i) {
+  const Instr& load = ir_.instrs[i];
+  const StagedLoad& stage = staged_[i];
+  const int w = LoadWidth(ir_, i, fastest_, width_);
+  const auto place = [&](int m) {
+    return m == 0 ? stage.place : absl::StrCat(stage.place, " + ", m / w * stage.step);
+  };
+  if (stage.filling) {
+    const std::string name = launch_.BufferName(load.buffer);
+    for (int m = 0; m < width_; m += w) {
+      out_.Line("rg_copy_ahead<", w, ">(", stage.array, ", ", place(m), ", ", name, ", ",
+                OffsetText(i, m), ");");
+    }
+    return;
+  }
+  const std::string name = Local(i);
+  out_.Line("rg_pack<", StorageName(ir_.buffers[load.buffer].dtype), ", ", w, "> ", name, "[",
+            width_ / w, "];");
+  for (int m = 0; m < width_; m += w) {
+    out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
+              m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
+  }
+  homes_[i] = {.lane = absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
+                                    "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
+}
+
 void PointPrinter::LoadVector(int i) {
   const Instr& load = ir_.instrs[i];
+  if (!staged_[i].array.empty()) {
+    LoadStaged(i);
+    return;
+  }
   const int w = LoadWidth(ir_, i, fastest_, width_);
   std::string base = homes_[i].base;
   if (homes_[i].lane.empty()) {

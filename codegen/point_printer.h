@@ -18,6 +18,14 @@ struct Home {
                      // its packs, "v3 + k"; `lane` widens, there is no base
 };
 
+// A load whose lanes pass through shared memory.
+struct StagedLoad {
+  std::string array;        // of the load's element type; empty: none
+  std::string place;        // where the first of its packs lies
+  int64_t step = 0;         // from one pack to the next
+  bool filling = false;     // ask for the packs; else take them
+};
+
 class PointPrinter {
  public:
   PointPrinter(LaunchText* launch, int width);
@@ -32,6 +40,7 @@ class PointPrinter {
 
   // The value of an instruction is computed into its home, or stands there if it is known.
   void SetHome(int instr, Home home) { homes_[instr] = std::move(home); }
+  void SetStaged(int instr, StagedLoad load) { staged_[instr] = std::move(load); }
   void SetKnown(int instr, bool known) { known_[instr] = known; }
   bool known(int instr) const { return known_[instr]; }
   // Where lane j adds to a reduction.
@@ -80,6 +89,7 @@ class PointPrinter {
   std::string AllGuards(int instr, int plus) const;
   std::string Rounded(const Instr& instr, std::string value) const;
   void LoadVector(int instr);
+  void LoadStaged(int instr);
   void StoreVector(int store, const Work& work);
   void StoreLane(int store, const Work& work);
   std::string StoreCondition(int store, const Work& work) const;
@@ -95,6 +105,7 @@ class PointPrinter {
   std::vector<bool> lane_varies_;
   std::vector<std::string> axis_names_;
   std::vector<Home> homes_;
+  std::vector<StagedLoad> staged_;
   std::vector<bool> known_;
   std::vector<bool> array_;  // lanes stand in an array v<n>
   std::vector<std::string> accumulators_;

@@ -155,6 +155,7 @@ void RowWalk::ChooseKept() {
     if (uses[i] == 0) continue;
     const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
     if (std::find(prefetched_.begin(), prefetched_.end(), i) != prefetched_.end()) continue;
+    if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
     preloaded_[i] = many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty();
     if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
   }
@@ -199,8 +200,57 @@ void RowWalk::ChoosePrefetched() {
     if (!instr.indirect.empty() || !instr.guards.empty()) continue;
     if ((instr.axes & shape_.shape.row_axes) == 0) continue;
     if (ByColumn(i) && printer_.InLanes(i) && printer_.PackWidth(i) == 0) continue;
+    if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
+    if (schedule_.staged > 0 && ByColumn(i)) continue;
     prefetched_.push_back(i);
   }
+}
+
+void RowWalk::ChooseStaged() {
+  for (size_t n = 0; n < ir_.instrs.size(); ++n) {
+    const int i = static_cast<int>(n);
+    if (CanStage(ir_, shape_.shape, i, schedule_.vector_width)) staged_.push_back(i);
+  }
+}
+
+// Each thread has places of its own in each array: nobody waits for another's loads. By batch, run of
+// columns and pack; neighbouring threads lie side by side.
+void RowWalk::DeclareStaged() {
+  for (int i : staged_) {
+    const DType type = ir_.buffers[ir_.instrs[i].buffer].dtype;
+    launch_.Staged(type, absl::StrCat("s", i),
+                   schedule_.staged * schedule_.rows_per_thread * chunks_ * schedule_.vector_width *
+                       schedule_.threads);
+  }
+}
+
+void RowWalk::PlaceStaged(bool filling) {
+  const int64_t rows = schedule_.rows_per_thread;
+  for (int i : staged_) {
+    const int width = printer_.PackWidth(i);
+    const int64_t step = int64_t{schedule_.threads} * width;
+    const int64_t packs = schedule_.vector_width / width;  // of a run
+    std::string place = absl::StrCat("batch * ", rows * chunks_ * packs * step);
+    if (rows > 1) absl::StrAppend(&place, " + r * ", chunks_ * packs * step);
+    if (chunks_ > 1) absl::StrAppend(&place, " + k * ", packs * step);
+    absl::StrAppend(&place, " + RG_THREAD * ", width);
+    printer_.SetStaged(i, {.array = absl::StrCat("s", i), .place = place, .step = step, .filling = filling});
+  }
+}
+
+// Asks for the batch of rows from first_row on, if there are any, in place of the batch that was used.
+void RowWalk::PrintStaging(const std::string& first_row) {
+  PlaceStaged(/*filling=*/true);
+  const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
+  if (!loop) out_.OpenScope();
+  out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
+  out_.Open("if (row < ", shape_.shape.rows, ")");
+  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(staged_, {}, 0), "row");
+  PrintColumns({.point_instrs = staged_}, "");
+  out_.Close();
+  out_.Close();
+  out_.Line("RG_COPIES_SENT();");
+  PlaceStaged(/*filling=*/false);
 }
 
 // Asks for what the rows from first_row on need, if there are any.
@@ -414,7 +464,9 @@ void RowWalk::PrintStage(int stage) {
 }
 
 void RowWalk::PrintRows() {
-  if (schedule_.prefetch && row_blocks_ * rows_at_once_ < shape_.shape.rows) ChoosePrefetched();
+  const bool walks = row_blocks_ * rows_at_once_ < shape_.shape.rows;
+  if (schedule_.staged > 0 && walks) ChooseStaged();
+  if ((schedule_.prefetch || !staged_.empty()) && walks) ChoosePrefetched();
   ChooseKept();
   const bool split = schedule_.kind == Template::kRowReduction && schedule_.split > 1;
   RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
@@ -442,6 +494,13 @@ void RowWalk::PrintRows() {
     for (int i : prefetched_) Declare(i, true, "n");
     PrintFetch(first);
   }
+  if (!staged_.empty()) {
+    DeclareStaged();
+    out_.Open("for (int batch = 0; batch < ", schedule_.staged, "; ++batch)");
+    PrintStaging(absl::StrCat(first, " + batch * ", stride));
+    out_.Close();
+    out_.Line("int batch = 0;");
+  }
   if (loop) {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
               "; row0 += ", stride, ")");
@@ -454,7 +513,12 @@ void RowWalk::PrintRows() {
       printer_.SetKnown(i, true);
     }
   }
+  if (!staged_.empty()) out_.Line("RG_COPIES_WAIT(", schedule_.staged - 1, ");");
   for (int stage = 0; stage <= stages_.row_stages; ++stage) PrintStage(stage);
+  if (!staged_.empty()) {
+    PrintStaging(absl::StrCat("row0 + ", schedule_.staged * stride));
+    out_.Line("batch = batch + 1 == ", schedule_.staged, " ? 0 : batch + 1;");
+  }
   if (turns_) out_.Line("turn = 1 - turn;");
   if (loop) out_.Close();
 }

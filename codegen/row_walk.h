@@ -40,6 +40,10 @@ class RowWalk {
   bool ByColumn(int instr) const;  // varies over columns
   void ChooseKept();
   void ChoosePrefetched();
+  void ChooseStaged();
+  void DeclareStaged();
+  void PlaceStaged(bool filling);
+  void PrintStaging(const std::string& first_row);
   void PrintFetch(const std::string& first_row);
   void TakeFetched();
   void DeclareKept(int stage);
@@ -70,6 +74,7 @@ class RowWalk {
   std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
   std::vector<bool> preloaded_;  // by instruction: loaded before the first row
   std::vector<int> prefetched_;  // loads of the next rows while these are worked on
+  std::vector<int> staged_;      // loads that pass through shared memory, batches ahead
   bool turns_ = false;           // scratch of one round of rows is not that of the next
 };
 

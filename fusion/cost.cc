@@ -86,7 +86,13 @@ int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint&
   if (batches <= 1) return 0;
   const int64_t resident = std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
   // What the loads ahead of a batch do not hide grows with them.
-  const int64_t wait = s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread : d.row_batch_ps;
+  // Threads that hold more than 32 elements take so long over a batch that its successors wait, and so
+  // does the only batch that is under way meanwhile.
+  const int64_t staged = d.row_batch_staged_ps * (s.staged == 2 ? 2 : 1) *
+                         std::max<int64_t>(2 * f.elements - 32, 32) / 32;
+  const int64_t wait = s.staged > 0 ? staged
+                       : s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread
+                                    : d.row_batch_ps;
   const int64_t passes = s.persistent || columns ? 1 : p.stages.row_stages + 1;
   // Measured: two blocks on an SM wait 1.6 times less than one, four 3.4 times.
   const int64_t others = resident - 1;
@@ -144,7 +150,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain, const CompiledResou
   // Waiting batch after batch is what few bytes in flight look like in a walk of rows.
   const int64_t batches = RowBatchesPs(p, s, f, d);
   const int64_t walked = TransferPs(t.weighted, BandwidthOfBlocks(s, d)) + batches;
-  const bool batch_waits = batches > 0 && !s.prefetch && (s.persistent || s.kind == Template::kColumnReduction);
+  const bool batch_waits = batches > 0 && !s.prefetch && s.staged == 0 && (s.persistent || s.kind == Template::kColumnReduction);
   const int64_t hbm = batch_waits ? walked : std::max(TransferPs(t.weighted, bandwidth), walked);
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written = TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));

@@ -69,7 +69,10 @@ class ScheduleChecker {
         s_.rows_per_block < 1 || s_.rows_per_thread < 1) {
       return Broken("P7: its schedule has a number out of range: ", s_.Print());
     }
-    if (s_.prefetch && (s_.kind != Template::kRowColumn || !s_.persistent)) {
+    if (s_.staged < 0 || (s_.staged > 0 && s_.prefetch)) {
+      return Misfit("loads ahead to two places");
+    }
+    if ((s_.prefetch || s_.staged > 0) && (s_.kind != Template::kRowColumn || !s_.persistent)) {
       return Misfit("loads ahead where no rows are walked or nothing is kept");
     }
     RG_RETURN_IF_ERROR(CheckWidth());

@@ -140,7 +140,7 @@ class Builder {
   absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies) {
     std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
-      Launch launch{kernel.name, kernel.blocks, kernel.threads, {}};
+      Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
       for (const KernelArg& arg : kernel.args) {
         RG_ASSIGN_OR_RETURN(LaunchArg bound, arg.kind == KernelArg::kWorkspace
                                                  ? WorkspaceArg(step.group)

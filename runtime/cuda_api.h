@@ -39,6 +39,7 @@ namespace retrograd {
   X(ModuleLoadData, cuModuleLoadData)                        \
   X(ModuleUnload, cuModuleUnload)                            \
   X(ModuleGetFunction, cuModuleGetFunction)                  \
+  X(FuncSetAttribute, cuFuncSetAttribute)                    \
   X(LaunchKernel, cuLaunchKernel)                            \
   X(StreamCreate, cuStreamCreate)                            \
   X(StreamDestroy, cuStreamDestroy)                          \

@@ -59,6 +59,11 @@ absl::Status CudaKernels::Prepare(absl::Span<const Launch> launches) {
     Prepared prepared{.blocks = static_cast<unsigned>(launch.blocks),
                       .threads = static_cast<unsigned>(launch.threads)};
     RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
+    if (launch.staged_bytes > 0) {
+      prepared.staged_bytes = static_cast<unsigned>(launch.staged_bytes);
+      RG_CUDA(driver_, FuncSetAttribute, prepared.function,
+              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch.staged_bytes));
+    }
     for (const LaunchArg& arg : launch.args) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
       slots = std::max(slots, arg.slot + 1);
@@ -96,8 +101,8 @@ absl::Status CudaKernels::Bind(CUstream stream, CUfunction set_table,
 absl::Status CudaKernels::Run(CUstream stream, size_t launch) {
   Prepared& l = launches_[launch];
   void* parameters[] = {&table_, l.slots.data()};
-  RG_CUDA(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, 0, stream,
-          parameters, nullptr);
+  RG_CUDA(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes,
+          stream, parameters, nullptr);
   return absl::OkStatus();
 }
 

@@ -56,7 +56,7 @@ class CudaKernels : public LoadedKernels {
  private:
   struct Prepared {
     CUfunction function = nullptr;
-    unsigned blocks = 1, threads = 1;
+    unsigned blocks = 1, threads = 1, staged_bytes = 0;
     std::vector<int32_t> slots;
   };
 

@@ -76,7 +76,7 @@ absl::StatusOr<CompiledObject> CompileCudaCached(absl::string_view source, absl:
   if (cache == nullptr) return CompileCuda(source, arch, options);
   RG_ASSIGN_OR_RETURN(const std::string compiler, CudaCompilerName(options));
   // The flags and what is done about spills belong to this version of the format.
-  const std::string key = absl::StrCat("retrograd cubin 1\n", compiler, "\n", arch, "\n", source);
+  const std::string key = absl::StrCat("retrograd cubin 2\n", compiler, "\n", arch, "\n", source);
   if (const std::optional<std::string> entry = cache->Read(key)) {
     if (std::optional<CompiledObject> object = ParseObject(*entry)) {
       object->compiler = compiler;

@@ -41,6 +41,7 @@ struct Launch {
   int64_t blocks = 1;
   int threads = 1;
   std::vector<LaunchArg> args;
+  int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
 };
 
 // Addresses of a library call's operands, of their stored values' first elements.

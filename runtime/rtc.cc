@@ -235,7 +235,9 @@ absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::strin
     RG_ASSIGN_OR_RETURN(CompiledObject object,
                         CompileWith(compiler, text,
                                     {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
-                                     "--ptxas-options=-v"}));
+                                     // Quotients within two units in the last place, as
+                                     // Triton's are: a third of the instructions.
+                                     "--prec-div=false", "--ptxas-options=-v"}));
     object.kernels = ResourcesFromPtxasLog(object.log);
     if (round == kMostResidencyRounds || !GiveUpBlocks(object.kernels, &text)) return object;
   }

@@ -112,7 +112,7 @@ std::vector<Candidate> CandidatesOf(const KernelBody& planned, const DeviceSpec&
 }
 
 retrograd::Launch LaunchOf(const Kernel& kernel, const KernelIr& ir) {
-  retrograd::Launch launch{kernel.name, kernel.blocks, kernel.threads, {}};
+  retrograd::Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
   for (const KernelArg& arg : kernel.args) {
     uint32_t slot = static_cast<uint32_t>(ir.buffers.size());  // the workspace
     for (size_t b = 0; b < ir.buffers.size() && arg.kind == KernelArg::kValue; ++b) {

@@ -75,7 +75,7 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
       p.instructions(), p.live_words(),    p.loaded_vector(), p.loaded_held(),
       p.stored_vector(), p.carried_held(), p.column_sums(), p.column_loads(),
       p.row_sums(),     p.guards(),        p.runs(),        p.prefetched(),
-      p.split()};
+      p.split(),        p.staged()};
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
                       .source = p.source()};
@@ -173,6 +173,8 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
       {d.max_registers < 32, "max_registers must be at least 32"},
       {d.shared_bytes_per_block < 16384, "shared_bytes_per_block must be at least 16384"},
       {d.shared_bytes_per_sm < d.shared_bytes_per_block, "shared_bytes_per_sm must be at least shared_bytes_per_block"},
+      {d.staged_bytes_per_block != 0 && d.staged_bytes_per_block < d.shared_bytes_per_block, "staged_bytes_per_block must be at least shared_bytes_per_block"},
+      {d.shared_bytes_per_sm < d.staged_bytes_per_block, "shared_bytes_per_sm must be at least staged_bytes_per_block"},
       {std::min({d.hbm_bytes_per_s, d.cache_bytes_per_s, d.sm_bytes_per_s, d.spill_bytes_per_s}) < 1'000'000'000,
        "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least 1e9"},
       {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops, d.attention_flops}) < 1'000'000'000,
@@ -195,6 +197,8 @@ ScheduleLimits DeviceSpec::schedule_limits() const {
   limits.sms = static_cast<int>(sms);
   limits.max_threads = static_cast<int>(max_threads_per_block);
   limits.shared_bytes = shared_bytes_per_block;
+  limits.staged_bytes = staged_bytes_per_block;
+  limits.shared_bytes_per_sm = shared_bytes_per_sm;
   limits.max_registers = static_cast<int>(max_registers);
   return limits;
 }
@@ -244,6 +248,10 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(barrier_ps, barrier_us, 1e6);
   RG_NUMBER(row_batch_ps, row_batch_us, 1e6);
   RG_NUMBER(row_batch_prefetched_ps, row_batch_prefetched_us, 1e6);
+  if (p.has_staged_bytes_per_block()) {
+    RG_NUMBER(staged_bytes_per_block, staged_bytes_per_block, 1);
+    RG_NUMBER(row_batch_staged_ps, row_batch_staged_us, 1e6);
+  }
   RG_NUMBER(library_call_ps, library_call_us, 1e6);
   RG_NUMBER(sort_pass_ps, sort_pass_ns, 1e3);
   RG_NUMBER(clock_hz, clock_hz, 1);

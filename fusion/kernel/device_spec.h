@@ -29,6 +29,7 @@ struct DeviceSpec {
   int64_t max_threads_per_block = 0, max_threads_per_sm = 0, max_blocks_per_sm = 0;
   int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
+  int64_t staged_bytes_per_block = 0;  // 0: no loads into shared memory
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
 
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
@@ -36,7 +37,7 @@ struct DeviceSpec {
   int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;  // parts per million
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
-  int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0;
+  int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index
 
   int64_t clock_hz = 0;

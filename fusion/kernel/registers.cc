@@ -162,6 +162,8 @@ namespace {
 
 constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
 
+constexpr int64_t kSharedOfDriver = 1 << 10;  // of each block that has shared memory
+
 // From so many splits on, several threads of a finalize launch share a column.
 constexpr int64_t kSplitsSharedByThreads = 16;
 
@@ -229,7 +231,7 @@ void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
   int64_t under_way = s.vector_width;
   if (WalksRows(s)) {
     f.elements = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
-    under_way = f.elements;
+    under_way = f.elements * std::max(s.staged - 1, 1);
   } else if (s.kind == Template::kColumnReduction) {
     under_way = 2 * f.elements;  // two rows
   }
@@ -245,12 +247,21 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
   const int64_t expected = ExpectedRegisters(launch, counts, device);
   const int64_t guards =
       std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
-  const int64_t cautious = expected + expected * model.spill_margin_ppm / 1'000'000 +
+  // With rows in shared memory the compiler has no loads to move together: nothing needed more than 8%
+  // above what was expected.
+  const int64_t margin = s.staged > 0 ? model.spill_margin_ppm / 3 : model.spill_margin_ppm;
+  const int64_t cautious = expected + expected * margin / 1'000'000 +
                            guards * model.spill_guards_milli / 1000;
   const int64_t wanted = cautious > cap ? cautious : expected;
   f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
   f.registers = static_cast<int>(std::min(wanted, cap));
   f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
+}
+
+// Loads under guards are not staged: at most this.
+int64_t StagedBytes(const KernelProfile& p, const Schedule& s) {
+  if (s.staged == 0) return 0;
+  return s.staged * p.loaded_bytes * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
 }
 
 void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
@@ -259,9 +270,12 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
       CeilDiv(f.registers * device.warp, device.register_granule) * device.register_granule;
   f.blocks_per_sm = std::min({device.max_blocks_per_sm, device.max_threads_per_sm / s.threads,
                               device.registers_per_sm / (warp_registers * warps)});
-  if (f.shared_bytes > device.shared_bytes_per_block) f.blocks_per_sm = 0;
-  if (f.shared_bytes > 0) {
-    f.blocks_per_sm = std::min(f.blocks_per_sm, device.shared_bytes_per_sm / f.shared_bytes);
+  const int64_t shared = f.shared_bytes + f.staged_bytes;
+  if (shared > (f.staged_bytes > 0 ? device.staged_bytes_per_block : device.shared_bytes_per_block)) {
+    f.blocks_per_sm = 0;
+  }
+  if (shared > 0) {
+    f.blocks_per_sm = std::min(f.blocks_per_sm, device.shared_bytes_per_sm / (shared + kSharedOfDriver));
   }
 }
 
@@ -294,16 +308,18 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width, 4);
   At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
-  // Vectors that are kept are kept as they lie in memory.
+  // Vectors that are kept are kept as they lie in memory; of rows in shared memory none are.
   At(counts, RegisterCount::kCarriedHeld) =
       At(counts, RegisterCount::kCarriedHeld) * held +
       (width > 1 ? CeilDiv(p.carried_load_bytes * held, 4) : p.carried_loads * held);
+  if (main && s.staged > 0) At(counts, RegisterCount::kCarriedHeld) = 0;
   At(counts, RegisterCount::kColumnSums) *= columns;
   At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
   At(counts, RegisterCount::kRowSums) *= rows;
   At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
   At(counts, RegisterCount::kPrefetched) =
       main && s.prefetch ? At(counts, RegisterCount::kLoadedHeld) : 0;
+  At(counts, RegisterCount::kStaged) = main && s.staged > 0;
   At(counts, RegisterCount::kRuns) = columns / width;
   At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : s.split >= kSplitsSharedByThreads;
   return counts;
@@ -329,6 +345,7 @@ Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedu
   FillElements(p, s, f);
   FillRegisters(p, s, device, f);
   f.shared_bytes = SharedBytes(p, s, device);
+  f.staged_bytes = StagedBytes(p, s);
   FillResidency(s, device, f);
   return f;
 }

@@ -36,7 +36,8 @@ struct Footprint {
   // Before the cap. Where a thread may spill, with the margin of the device's register model.
   int registers_wanted = 0;
   int64_t spill_bytes = 0;       // of a thread: 4 x what registers_wanted is above the cap
-  int64_t shared_bytes = 0;      // of a block
+  int64_t shared_bytes = 0;      // of a block, declared in its text
+  int64_t staged_bytes = 0;      // of a block, for rows that are loaded ahead
   int64_t blocks_per_sm = 0;     // resident at once; 0: a block does not fit
   int64_t bytes_in_flight = 0;   // of a thread before it waits
   int64_t elements = 1;          // points a thread holds at once

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/scatter_workspace.h"
+#include "fusion/kernel/vector_access.h"
 
 namespace retrograd {
 
@@ -23,7 +24,30 @@ std::string Schedule::Print() const {
   absl::StrAppend(&out, " blocks=", blocks);
   if (persistent) absl::StrAppend(&out, " persistent");
   if (prefetch) absl::StrAppend(&out, " prefetch");
+  if (staged > 0) absl::StrAppend(&out, " staged=", staged);
   return out;
+}
+
+bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int width) {
+  const Instr& load = ir.instrs[instr];
+  if (load.kind != InstrKind::kLoad || width <= 1) return false;
+  if (!load.guards.empty() || !load.indirect.empty()) return false;
+  if ((load.axes & shape.row_axes) == 0) return false;
+  const Buffer& buffer = ir.buffers[load.buffer];
+  if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) return false;
+  const int axis = FastestAxis(ir);
+  if ((load.axes >> axis & 1) == 0 || LaneStride(load.offset, axis, width) == 0) return false;
+  const int together = LoadWidth(ir, instr, axis, width);
+  return together > 1 && together * SizeBytes(buffer.dtype) >= 4;
+}
+
+int64_t StagedBytesOfElement(const KernelIr& ir, const RowsAndColumns& shape, int width) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    if (!CanStage(ir, shape, static_cast<int>(i), width)) continue;
+    bytes += SizeBytes(ir.buffers[ir.instrs[i].buffer].dtype);
+  }
+  return bytes;
 }
 
 AxisMask FoldedAxes(const KernelIr& ir, const Instr& instr) {

@@ -41,6 +41,8 @@ struct Schedule {
   int rows_per_thread = 1;     // rows at once in the registers of the same threads
   bool persistent = false;     // inputs stay in registers between stages; else each stage re-reads
   bool prefetch = false;       // kRowColumn, persistent: the next rows are loaded while these are worked on
+  int staged = 0;              // kRowColumn, persistent: rows lie in shared memory, so many batches of
+                               // them at once, the later ones still under way. 0: in registers
   int64_t split = 1;           // kColumnReduction, kRowColumn: partial results a column;
                                // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;          // of the main launch
@@ -90,6 +92,8 @@ struct ScheduleLimits {
   int sms = 132;
   int max_threads = 1024;
   int64_t shared_bytes = 0;      // of a block
+  int64_t staged_bytes = 0;      // of a block with rows staged in shared memory; 0: no such loads
+  int64_t shared_bytes_per_sm = 0;
   int max_registers = 255;       // of a thread
   bool vectorize = true;         // each of these can be switched off by name
   bool split = true;
@@ -99,6 +103,12 @@ struct ScheduleLimits {
 // Every schedule worth pricing, in a fixed order. Never empty for a feasible classification.
 std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
                                          const ScheduleLimits& limits);
+
+// Whether the rows of a walk can be staged in shared memory by this load: as whole words of its vectors.
+bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int width);
+
+// What the loads that can be staged bring in for one element.
+int64_t StagedBytesOfElement(const KernelIr& ir, const RowsAndColumns& shape, int width);
 
 // Reductions of more elements than this per thread are not unrolled into registers.
 inline constexpr int kMaxPersistentElements = 64;

@@ -30,6 +30,7 @@ inline double __longlong_as_double(long long bits) {
 struct Function {
   std::string name;
   HostKernel kernel;  // no code: one of the device's own
+  int staged_bytes = 0;  // the most dynamic shared memory that a launch may ask for
 };
 
 struct Module {
@@ -127,7 +128,7 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   FAKE_ENTER_WITH_CONTEXT(cuModuleGetFunction);
   Module& m = *reinterpret_cast<Module*>(module);
-  Function made{name, {}};
+  Function made{name, {}, 0};
   if (m.support) {
     if (!absl::StrContains(kCudaSupportKernels, absl::StrCat(" ", name, "("))) {
       return CUDA_ERROR_NOT_FOUND;
@@ -142,15 +143,25 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return CUDA_SUCCESS;
 }
 
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  FAKE_ENTER_WITH_CONTEXT(cuFuncSetAttribute);
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > 232448) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  reinterpret_cast<Function*>(function)->staged_bytes = value;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void** parameters, void** extra) {
   FAKE_ENTER_WITH_CONTEXT(cuLaunchKernel);
   const Function& f = *reinterpret_cast<Function*>(function);
   if (grid_x == 0 || grid_x > 0x7fffffffu || grid_y * grid_z * block_y * block_z != 1 ||
-      block_x == 0 || block_x > 1024 || shared_bytes != 0 || extra != nullptr) {
+      block_x == 0 || block_x > 1024 || extra != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (static_cast<int>(shared_bytes) > f.staged_bytes) return CUDA_ERROR_INVALID_VALUE;
   if (f.kernel.code == nullptr) return LaunchOwn(f.name, parameters, stream);
   if (static_cast<int>(block_x) != f.kernel.code->threads) return CUDA_ERROR_INVALID_VALUE;
   return LaunchGenerated(f.kernel, grid_x, static_cast<int>(block_x), parameters, stream);
