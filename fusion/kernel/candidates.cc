@@ -18,6 +18,7 @@ constexpr int kWidthBesideWide = 4;
 // needs, so that it is there when a batch is done.
 constexpr int64_t kBytesUnderWay = 64 << 10;
 constexpr int64_t kMostBatches = 4;
+constexpr int64_t kMuchHeld = 32;  // elements of a thread: with their column sums 130 registers
 constexpr int64_t kSharedOfOthers = 2 << 10;  // what a driver keeps of each block's
 // Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose schedules
 // were timed on an H200: mostly a third slower than one row with the next loaded ahead.
@@ -243,13 +244,22 @@ class Candidates {
   }
 
   // With and without the loads of the next rows ahead, where a block walks several: into shared memory
-  // where the device can, else into registers. Rows at once in shared memory were never faster than one.
+  // where the device can, else into registers.
   void AddPersistent(Schedule s) {
     Add(s);
     if (s.blocks * s.rows_per_block * s.rows_per_thread >= shape_.rows) return;
-    if (s.rows_per_thread == 1) s.staged = Batches(s);
+    s.staged = Batches(s);
     if (s.staged == 0) s.prefetch = true;
     Add(s);
+  }
+
+  // Whether loads ahead into shared memory take the place of rows at once: those were faster for none of
+  // the kernels of a transformer whose schedules were timed. Blocks whose threads hold much have an SM
+  // for themselves.
+  bool StagesInstead(int threads_per_row, int64_t elements, int at_once, int waves) {
+    if (at_once == 1 && (elements < kMuchHeld || waves == 1)) return false;
+    const int64_t blocks = int64_t{limits_.sms};
+    return Batches(RowColumn(threads_per_row, widest_, 1, true, blocks)) > 0;
   }
 
   // Batches of rows in shared memory at once: enough to keep the bytes under way that saturate memory
@@ -281,7 +291,9 @@ class Candidates {
           if (!limits_.split && waves > 1) continue;
           if (at_once > 1 && waves == 4) continue;
           const int64_t blocks = limits_.split ? int64_t{limits_.sms} * waves : 1;
-          if (limits_.persistent) AddPersistent(RowColumn(threads, widest_, at_once, true, blocks));
+          if (limits_.persistent && !StagesInstead(threads, elements, at_once, waves)) {
+            AddPersistent(RowColumn(threads, widest_, at_once, true, blocks));
+          }
           if (at_once == 1 && (waves == 2 || !limits_.persistent)) {
             Add(RowColumn(threads, widest_, at_once, false, blocks));
           }
