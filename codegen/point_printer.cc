@@ -89,6 +89,7 @@ AxisMask PointPrinter::UsedAxes(const std::vector<int>& instrs, const std::vecto
   AxisMask used = 0;
   for (int i : instrs) {
     const Instr& instr = ir_.instrs[i];
+    if (!staged_[i].array.empty() && !staged_[i].filling) continue;  // lies where the thread put it
     used |= instr.offset.axes();
     for (const Guard& g : instr.guards) used |= g.expr.axes();
   }
