@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench bench-plan fuzz gpu-bundle format lint clean
+.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -24,7 +24,12 @@ debug asan:
 # Backward passes beside PyTorch's, on this machine's GPU: docs/benchmarks.md.
 bench:
 	@scripts/install.sh build
-	@scripts/bench.sh
+	@scripts/bench.sh run
+
+# What each part of the planner is worth there: docs/benchmarks.md.
+bench-ablate:
+	@scripts/install.sh build
+	@scripts/bench.sh ablate
 
 # How long planning takes, against the targets; the figures go to bench/results.
 bench-plan:

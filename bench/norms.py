@@ -1,7 +1,6 @@
 """Backwards of single norms, ours alone, beside the bytes that they must move."""
 
 import ours
-import torch
 import watch
 
 # name: (graph, rows, columns)
@@ -23,10 +22,7 @@ def measure(library, say):
     for name, (graph, rows, columns) in NORMS.items():
         with ours.Backward(library, graph, "cuda") as backward:
             plan = backward.describe()
-            backward.bind(
-                [_drawn(dtype, span) for dtype, span in plan["inputs"]],
-                [None if o is None else _empty(*o) for o in plan["outputs"]],
-            )
+            backward.bind(ours.drawn_inputs(plan), ours.empty_outputs(plan))
             backward.run()
             time = watch.gpu_ms(lambda: None, backward.run, REPEAT)
         floor = 1e6 * BYTES_AN_ELEMENT * rows * columns / BANDWIDTH
@@ -39,14 +35,3 @@ def measure(library, say):
         measured = figures[name]["measured_us"]
         say(f"{name}: {measured:.1f} us, {measured / floor:.2f} x its bytes")
     return figures
-
-
-_DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-
-
-def _drawn(dtype, elements):
-    return torch.randn(elements, device="cuda").to(_DTYPES[dtype])
-
-
-def _empty(dtype, elements):
-    return torch.empty(elements, device="cuda", dtype=_DTYPES[dtype])

@@ -98,6 +98,32 @@ class Backward:
         self.close()
 
 
+_DTYPES = {
+    "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64,
+    "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
+}  # fmt: skip
+
+
+def drawn_inputs(plan, device="cuda"):
+    """Random tensors for what describe() says of a backward: normal floats, integers that index."""
+    tensors = []
+    for name, elements, below in plan["inputs"]:
+        dtype = _DTYPES[name]
+        if dtype.is_floating_point:
+            tensors.append(torch.randn(elements, device=device, dtype=dtype))
+        else:
+            tensors.append(torch.randint(below, (elements,), device=device).to(dtype))
+    return tensors
+
+
+def empty_outputs(plan, device="cuda"):
+    """Unwritten tensors for the gradients; None for absent ones."""
+    return [
+        None if room is None else torch.empty(room[1], device=device, dtype=_DTYPES[room[0]])
+        for room in plan["outputs"]
+    ]
+
+
 def room_for(outputs, device):
     """Unwritten tensors for capture.CapturedOutputs, in the strides that they ask for."""
     return [_room(output, device) for output in outputs]

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds what bench/run.py loads and runs it, with a Python that has torch; then README's table.
+# Builds what the scripts of bench/ load and runs one, by its name (run, ablate), with a Python that has
+# torch; then the tables that show what was measured.
 set -eu
 cd "$(dirname "$0")/.."
 python=""
@@ -17,5 +18,8 @@ fi
 sys.exit(None if torch.cuda.is_available() else "make bench: PyTorch sees no GPU; it measures on one")'
 scripts/cudnn_headers.sh
 scripts/build.sh release retrograd_backward
-"$python" bench/run.py "$@"
+script=${1:-run}
+[ $# -eq 0 ] || shift
+"$python" "bench/$script.py" "$@"
 "$python" bench/readme_table.py
+"$python" bench/ablation_table.py

@@ -21,6 +21,7 @@ tools/check_layers.sh || failed="$failed layers"
 
 echo "== README's tables"
 python3 bench/readme_table.py --check || failed="$failed readme"
+python3 bench/ablation_table.py --check || failed="$failed benchmarks"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2

@@ -17,6 +17,7 @@
 #include "runtime/host_device.h"
 #include "runtime/program.h"
 #include "tools/pipeline.h"
+#include "tools/random_inputs.h"
 #include "tools/step_times.h"
 
 using retrograd::CompiledPlan;
@@ -77,6 +78,9 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
   retrograd::PlanArguments arguments;
   arguments.graph = graph;
   arguments.spec = options.value("spec", "h200");
+  for (auto [name, list] : {std::pair("disable", &arguments.disable), {"set", &arguments.set}}) {
+    if (options.contains(name)) *list = options[name].get<std::vector<std::string>>();
+  }
   RG_ASSIGN_OR_RETURN(retrograd::OpenedGraph opened, retrograd::Open(arguments, &progress));
   laps.Lap("read");
   RG_ASSIGN_OR_RETURN(retrograd::PlannedGraph planned,
@@ -125,6 +129,7 @@ Json Describe(const rg_backward& backward) {
   Json inputs = Json::array(), outputs = Json::array();
   for (retrograd::NodeId id : retrograd::InputNodes(graph)) {
     inputs.push_back(Room(graph.type(id), graph.node(id).input->strides));
+    inputs.back().push_back(retrograd::IntegerLimit(graph, id));
   }
   for (const retrograd::GraphOutput& output : graph.outputs()) {
     outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());

@@ -36,6 +36,10 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
 
 }  // namespace
 
+int64_t IntegerLimit(const BackwardGraph& graph, NodeId input) {
+  return SizeBytes(graph.type(input).dtype) == 1 ? kNoIndex : IndexLimit(graph, input);
+}
+
 std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t seed) {
   const TensorType& type = graph.type(input);
   const int64_t count = std::clamp<int64_t>(type.elements(), 1, kElements);
@@ -48,7 +52,7 @@ std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t see
   });
   if (floating) return bytes;
   const int64_t size = SizeBytes(type.dtype);
-  const int64_t most = size == 1 ? 2 : IndexLimit(graph, input);
+  const int64_t most = IntegerLimit(graph, input);
   for (int64_t i = 0; i < count; ++i) {
     // Little-endian, as every host is.
     const uint64_t value = random() % static_cast<uint64_t>(most);

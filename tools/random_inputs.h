@@ -13,6 +13,9 @@ namespace retrograd {
 // are indices of whatever the input indexes.
 std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t seed);
 
+// The integers of such an input are at least 0 and below this: the extent that they index, or 2.
+int64_t IntegerLimit(const BackwardGraph& graph, NodeId input);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_TOOLS_RANDOM_INPUTS_H_

@@ -14,6 +14,8 @@ from torch import nn
 
 sys.path.insert(0, str(conftest.ROOT / "bench"))
 
+import ablate  # noqa: E402
+import ablation_table  # noqa: E402
 import float64  # noqa: E402
 import largest  # noqa: E402
 import ours  # noqa: E402
@@ -274,3 +276,39 @@ def test_the_summary_of_a_row_is_one_line():
     assert "OTHER SAVED BYTES" in run.summary(example_row("one", 10.0, saved_equal=False))
     assert run.summary(row("three")) == "three: refused: a test"
     assert isinstance(run.path_of("x", pathlib.Path("y")), pathlib.Path)
+
+
+def test_an_ablation_switches_off_each_part_alone_and_all_together():
+    variants = ablate.variants()
+    assert variants["whole"] == {}
+    assert list(variants)[1:-1] == list(ablate.PARTS)
+    for options in ablate.PARTS.values():
+        for key, values in options.items():
+            assert set(values) <= set(variants[ablate.ALL][key])
+
+
+def test_the_library_knows_what_an_ablation_switches_off():
+    for options in ablate.variants().values():
+        with ours.Backward(ours.find_library(), "golf_tiny", "host", **options) as backward:
+            assert backward.describe()["kernels"] > 0
+
+
+def test_an_ablation_table_shows_ratios_their_means_and_what_was_refused():
+    def row(model, whole, single, together):
+        figures = {"whole": whole, "registers in the price": single, "all of them": together}
+        return {
+            "model": model,
+            "variants": {
+                n: {"gpu_ms": {"median": v}} if v else {"refused": "no"} for n, v in figures.items()
+            },
+        }
+
+    result = {
+        "commit": "abc", "machine": {"device": "A GPU"}, "repeat": 3,
+        "parts": {"registers in the price": {}},
+        "models": [row("a", 2.0, 4.0, 8.0), row("b", 1.0, 8.0, None)],
+    }  # fmt: skip
+    lines = ablation_table.table(result)
+    assert "| registers in the price | 2.000 | 8.000 | 4.000 |" in lines
+    assert "| all of them | 4.000 | refused | 4.000 |" in lines
+    assert "| with all, ms | 2.00 | 1.00 | |" in lines
