@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/build.h"
 #include "fusion/region_cuts.h"
+#include "fusion/widening_casts.h"
 
 namespace retrograd {
 namespace {
@@ -27,6 +28,12 @@ class UnionFind {
   std::vector<uint32_t> parent_;
 };
 
+}  // namespace
+
+bool IsBarrier(const BackwardGraph& graph, NodeId id) {
+  return graph.pattern(id) == Pattern::kContraction || graph.pattern(id) == Pattern::kAttention;
+}
+
 // Ops that a library call has taken over count as barriers of their own.
 std::vector<int> BarrierDepths(const BackwardGraph& g, const Consumers& consumers,
                                const std::vector<bool>& taken) {
@@ -36,24 +43,19 @@ std::vector<int> BarrierDepths(const BackwardGraph& g, const Consumers& consumer
     for (ValueId v : g.operands(NodeId{i})) depth[i] = std::max(depth[i], depth[Index(v.node)]);
     if (IsBarrier(g, NodeId{i}) || taken[i]) ++depth[i];
   }
-  // Later is better for what depends on no barrier: beside its first user.
+  // Later is better for what depends on no barrier and for what only grows: beside its first user.
   for (uint32_t i = static_cast<uint32_t>(n); i-- > 0;) {
     const NodeId id{i};
-    if (depth[i] != 0 || IsBarrier(g, id) || taken[i] || !Computes(g, id)) continue;
+    if (IsBarrier(g, id) || taken[i] || !Computes(g, id)) continue;
+    if (depth[i] != 0 && !IsWideningCast(g, id)) continue;
     int latest = -1;
     for (NodeId user : consumers.of(id)) {
       const int d = depth[Index(user)] - (IsBarrier(g, user) || taken[Index(user)] ? 1 : 0);
       latest = latest < 0 ? d : std::min(latest, d);
     }
-    if (latest > 0) depth[i] = latest;
+    depth[i] = std::max(depth[i], latest);
   }
   return depth;
-}
-
-}  // namespace
-
-bool IsBarrier(const BackwardGraph& graph, NodeId id) {
-  return graph.pattern(id) == Pattern::kContraction || graph.pattern(id) == Pattern::kAttention;
 }
 
 std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
