@@ -104,24 +104,44 @@ void LibraryUsers(const BackwardGraph& g, ValueId v, std::vector<std::pair<Value
   }
 }
 
-// Memory order of the largest operand, where the result is walked like it.
+// How an operand lies, if that is a memory order for a result of this shape.
+std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                              ValueId operand, const Shape& shape) {
+  if (g.type(operand).shape != shape || IsConstant(g, BehindViews(g, operand).node)) {
+    return std::nullopt;
+  }
+  if (g.pattern(operand.node) != Pattern::kView) {
+    const Layout& layout = layouts[g.value_index(operand)];
+    const bool dense = layout.strides.size() == shape.size() &&
+                       IsDensePermutation(shape, layout.strides);
+    return dense ? std::optional(layout) : std::nullopt;
+  }
+  auto view = AsStrided(g, layouts, operand);
+  if (!view || !IsDensePermutation(shape, view->strides)) return std::nullopt;
+  return Layout{std::move(view->strides)};
+}
+
+// Memory order of the first operand that has one, where the result is walked like it.
 std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                   ValueId v) {
-  const Shape& shape = g.type(v).shape;
   for (ValueId operand : g.operands(v.node)) {
-    if (g.type(operand).shape != shape) continue;
-    if (g.pattern(operand.node) != Pattern::kView && !IsConstant(g, operand.node)) {
-      const Layout& layout = layouts[g.value_index(operand)];
-      if (layout.strides.size() == shape.size() && IsDensePermutation(shape, layout.strides)) {
-        return layout;
-      }
-      continue;
-    }
-    auto view = AsStrided(g, layouts, operand);
-    if (!view || !IsDensePermutation(shape, view->strides)) continue;
-    return Layout{view->strides};
+    if (auto order = OrderOf(g, layouts, operand, g.type(v).shape)) return order;
   }
   return std::nullopt;
+}
+
+// The same, if all operands of the result's shape lie alike: in any other order its kernel transposes.
+std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                      ValueId v) {
+  std::optional<Layout> common;
+  for (ValueId operand : g.operands(v.node)) {
+    if (g.type(operand).shape != g.type(v).shape) continue;
+    if (IsConstant(g, BehindViews(g, operand).node)) continue;
+    auto order = OrderOf(g, layouts, operand, g.type(v).shape);
+    if (!order || (common && common->strides != order->strides)) return std::nullopt;
+    common = std::move(order);
+  }
+  return common;
 }
 
 class Assigner {
@@ -171,6 +191,9 @@ class Assigner {
       return natural();
     }
     LibraryUsers(g_, v, stack_, library_users_);
+    if (!library_users_.empty() && g_.pattern(id) == Pattern::kPointwise) {
+      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout)) return *layout;
+    }
     for (auto [call, as] : library_users_) {
       if (auto layout = ReadableBy(v, call, as)) return *layout;
     }
@@ -178,6 +201,17 @@ class Assigner {
       if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
     }
     return natural();
+  }
+
+  // Whether every library call reads v without a copy if it lies so.
+  bool AllRead(ValueId v, const Layout& layout) {
+    Layout& slot = layouts_[g_.value_index(v)];
+    slot = layout;
+    const bool all = std::all_of(library_users_.begin(), library_users_.end(), [&](const auto& user) {
+      return LibraryReads(g_, layouts_, user.first, user.second);
+    });
+    slot = {};
+    return all;
   }
 
   // A layout of v that the call reads without a copy: row-major if that will do, else row-major as
