@@ -144,6 +144,26 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
   return common;
 }
 
+// Bytes that divide the pitch of a matmul's operand, or the library takes a kernel of a third of the
+// speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 236 us with rows of 30528).
+constexpr int64_t kPitchBytes = 16;
+
+// A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned; nullopt
+// where they do.
+std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
+  const int64_t unit = std::max<int64_t>(kPitchBytes / SizeBytes(type.dtype), 1);
+  int64_t run = 1;  // extent of the innermost dim
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    if (layout.strides[d] == 1 && type.shape[d] > 1) run = type.shape[d];
+  }
+  if (run == 1 || run % unit == 0 || run == type.elements()) return std::nullopt;
+  const int64_t pitch = (run + unit - 1) / unit * unit;
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    if (type.shape[d] > 1 && layout.strides[d] > 1) layout.strides[d] = layout.strides[d] / run * pitch;
+  }
+  return layout;
+}
+
 class Assigner {
  public:
   explicit Assigner(const BackwardGraph& g) : g_(g), layouts_(g.num_values()) {}
@@ -191,16 +211,27 @@ class Assigner {
       return natural();
     }
     LibraryUsers(g_, v, stack_, library_users_);
-    if (!library_users_.empty() && g_.pattern(id) == Pattern::kPointwise) {
-      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout)) return *layout;
-    }
-    for (auto [call, as] : library_users_) {
-      if (auto layout = ReadableBy(v, call, as)) return *layout;
+    if (!library_users_.empty()) {
+      if (auto layout = ForLibrary(v)) {
+        const auto pitched = IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout);
+        return pitched && AllRead(v, *pitched) ? *pitched : *layout;
+      }
     }
     if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
       if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
     }
     return natural();
+  }
+
+  // What library calls read, in an order that they take as it is.
+  std::optional<Layout> ForLibrary(ValueId v) {
+    if (g_.pattern(v.node) == Pattern::kPointwise) {
+      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout)) return layout;
+    }
+    for (auto [call, as] : library_users_) {
+      if (auto layout = ReadableBy(v, call, as)) return layout;
+    }
+    return std::nullopt;
   }
 
   // Whether every library call reads v without a copy if it lies so.
