@@ -1,0 +1,131 @@
+// What lies in memory between kernels and matmuls: as narrow as it is, in the order in which it was made,
+// with rows that a matmul library can read at full speed.
+#include <algorithm>
+
+#include "fusion/planner.h"
+#include "fusion/widening_casts.h"
+#include "graph/status.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+Planned PlanOf(const absl::StatusOr<BackwardGraph>& graph) {
+  REQUIRE(graph.ok());
+  const auto spec = LoadDeviceSpec("h200");
+  REQUIRE(spec.ok());
+  auto planned = PlanFusion(*graph, *spec, {});
+  REQUIRE(planned.ok());
+  REQUIRE(planned->plan.Verify(planned->graph).ok());
+  return *std::move(planned);
+}
+
+// Bytes that fused kernels read and write.
+int64_t KernelBytes(const FusionPlan& plan) {
+  int64_t bytes = 0;
+  for (const Group& group : plan.groups) {
+    if (!KernelsOf(group).empty()) bytes += group.read_bytes + group.written_bytes;
+  }
+  return bytes;
+}
+
+const MatMulCall& OnlyMatMul(const FusionPlan& plan) {
+  const MatMulCall* found = nullptr;
+  for (const Group& group : plan.groups) {
+    if (const auto* call = std::get_if<MatMulCall>(&group.body)) {
+      CHECK(found == nullptr);
+      found = call;
+    }
+  }
+  REQUIRE(found != nullptr);
+  return *found;
+}
+
+// Probabilities that dropout masks, a matmul of them, and the masked gradient of what it made: the mask
+// is read before and after a barrier.
+absl::StatusOr<BackwardGraph> Dropout(int64_t n) {
+  GraphBuilder b("dropout");
+  const ValueId mask = b.Input({DType::kBool, {n, n}}, {.name = "mask"});
+  const ValueId p = b.Input({DType::kFp32, {n, n}}, {.name = "p"});
+  const ValueId grad = b.Input({DType::kBf16, {n, n}}, {.name = "grad"});
+  const ValueId scale = b.Cast(mask, DType::kFp32);
+  const ValueId kept = b.Cast(b.Add(Op::mul, {p, scale}), DType::kBf16);
+  const ValueId made = b.Cast(b.MatMul(kept, grad), DType::kFp32);
+  b.Output(b.Add(Op::mul, {made, scale}), "dp");
+  return b.Build();
+}
+
+TEST_CASE("a mask that is read on both sides of a matmul is never stored as fp32") {
+  const int64_t n = 1024;
+  const Planned planned = PlanOf(Dropout(n));
+  // mask, p -> bf16; mask, the product in bf16 -> fp32.
+  CHECK(KernelBytes(planned.plan) == n * n * (1 + 4 + 2 + 1 + 2 + 4));
+}
+
+TEST_CASE("a widening cast is parted by the barrier depths of its readers, views and all") {
+  GraphBuilder b("parted");
+  const int64_t n = 256;
+  const ValueId x = b.Input({DType::kBf16, {n, n}}, {.name = "x"});
+  const ValueId wide = b.Permute(b.Cast(x, DType::kFp32), {1, 0});
+  const ValueId before = b.Add(Op::exp, {wide});
+  const ValueId after = b.Add(Op::mul, {b.MatMul(before, before), wide});
+  b.Output(after, "after");
+  b.Output(b.Add(Op::neg, {wide}), "beside");
+  const auto graph = b.Build();
+  REQUIRE(graph.ok());
+  const auto parted = PartWideningCasts(*graph);
+  REQUIRE(parted.ok());
+  int casts = 0;
+  for (uint32_t i = 0; i < parted->num_nodes(); ++i) casts += IsWideningCast(*parted, NodeId{i});
+  CHECK(casts == 2);
+  const auto again = PartWideningCasts(*parted);
+  REQUIRE(again.ok());
+  CHECK(again->num_nodes() == parted->num_nodes());
+}
+
+TEST_CASE("a cast that the host receives or that is small stays one") {
+  for (const bool small : {false, true}) {
+    GraphBuilder b("one");
+    const int64_t n = small ? 8 : 256;
+    const ValueId x = b.Input({DType::kBf16, {n, n}}, {.name = "x"});
+    const ValueId wide = b.Cast(x, DType::kFp32);
+    b.Output(b.Add(Op::mul, {b.MatMul(wide, wide), wide}), "y");
+    b.Output(small ? b.Add(Op::exp, {wide}) : wide, "z");
+    const auto graph = b.Build();
+    REQUIRE(graph.ok());
+    const auto parted = PartWideningCasts(*graph);
+    REQUIRE(parted.ok());
+    CHECK(parted->num_nodes() == graph->num_nodes());
+  }
+}
+
+TEST_CASE("a kernel does not transpose what a matmul reads in either order") {
+  GraphBuilder b("transposed");
+  const ValueId p = b.Input({DType::kFp32, {16, 512, 512}}, {.name = "p"});
+  const ValueId g = b.Input({DType::kBf16, {16, 512, 64}}, {.name = "g"});
+  const ValueId turned = b.Cast(b.Permute(p, {0, 2, 1}), DType::kBf16);
+  b.Output(b.MatMul(turned, g), "dv");
+  const Planned planned = PlanOf(b.Build());
+  for (const Group& group : planned.plan.groups) {
+    const auto* kernel = std::get_if<KernelBody>(&group.body);
+    if (kernel != nullptr) CHECK(kernel->schedule.kind == Template::kPointwise);
+  }
+  const MatMulCall& call = OnlyMatMul(planned.plan);
+  CHECK(call.a.row_stride == 1);
+  CHECK(call.a.col_stride == 512);
+}
+
+TEST_CASE("rows that a kernel stores for a matmul begin at multiples of 16 bytes") {
+  GraphBuilder b("vocabulary");
+  const ValueId logits = b.Input({DType::kBf16, {256, 1021}}, {.name = "logits"});
+  const ValueId x = b.Input({DType::kBf16, {256, 64}}, {.name = "x"});
+  const ValueId grad = b.Add(Op::exp, {logits});
+  b.Output(b.MatMul(b.Permute(grad, {1, 0}), x), "dw");
+  const Planned planned = PlanOf(b.Build());
+  const MatMulCall& call = OnlyMatMul(planned.plan);
+  CHECK(call.a.row_stride == 1);
+  CHECK(call.a.col_stride == 1024);
+}
+
+}  // namespace
+}  // namespace retrograd
