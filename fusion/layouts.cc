@@ -144,8 +144,8 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
   return common;
 }
 
-// Bytes that divide the pitch of a matmul's operand, or the library takes a kernel of a third of the
-// speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 236 us with rows of 30528).
+// Bytes that divide the pitch of a matmul's operand, or the library takes a kernel of half the
+// speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 409 us with rows of 30528).
 constexpr int64_t kPitchBytes = 16;
 
 // A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned; nullopt
