@@ -370,7 +370,11 @@ bool CublasMatMul::Choose(const Choice& choice) {
   return true;
 }
 
-absl::Status CublasMatMul::Run(CUstream stream, const MatMulPointers& pointers,
+int64_t CublasMatMul::workspace_bytes() const {
+  return static_cast<int64_t>(state_->choice.workspace_bytes);
+}
+
+absl::Status CublasMatMul::Run(GpuStream stream, const MatMulPointers& pointers,
                                const int64_t offsets[3], void* workspace) const {
   const State& s = *state_;
   const CublasLibrary& lib = s.lib;
@@ -398,50 +402,50 @@ namespace {
 // Device memory and events for the time of a measurement.
 class Bench {
  public:
-  Bench(const CudaDriver& driver, CUstream stream) : driver_(driver), stream_(stream) {}
+  Bench(const GpuDriver& driver, GpuStream stream) : driver_(driver), stream_(stream) {}
   ~Bench() {
-    for (CUdeviceptr p : memory_) driver_.MemFree(p);
-    for (CUevent e : events_) {
+    for (void* p : memory_) driver_.MemFree(p);
+    for (GpuEvent e : events_) {
       if (e != nullptr) driver_.EventDestroy(e);
     }
   }
 
   // Filled with small numbers, whatever the type.
   absl::StatusOr<void*> Allocate(int64_t bytes) {
-    CUdeviceptr p = 0;
-    RG_CUDA(driver_, MemAlloc, &p, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    void* p = nullptr;
+    RG_GPU(driver_, MemAlloc, &p, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
     memory_.push_back(p);
-    RG_CUDA(driver_, MemsetD8Async, p, 0x2c, static_cast<size_t>(bytes), stream_);
-    return reinterpret_cast<void*>(p);
+    RG_GPU(driver_, MemsetD8Async, p, 0x2c, static_cast<size_t>(bytes), stream_);
+    return p;
   }
 
   absl::Status MakeEvents() {
-    for (CUevent& e : events_) RG_CUDA(driver_, EventCreate, &e, CU_EVENT_DEFAULT);
+    for (GpuEvent& e : events_) RG_GPU(driver_, EventCreate, &e, kGpuTimedEvent);
     return absl::OkStatus();
   }
 
   // Of one run, in milliseconds, after one that does not count.
   absl::StatusOr<float> Time(absl::FunctionRef<absl::Status()> run, int repetitions) {
     RG_RETURN_IF_ERROR(run());
-    RG_CUDA(driver_, EventRecord, events_[0], stream_);
+    RG_GPU(driver_, EventRecord, events_[0], stream_);
     for (int i = 0; i < repetitions; ++i) RG_RETURN_IF_ERROR(run());
-    RG_CUDA(driver_, EventRecord, events_[1], stream_);
-    RG_CUDA(driver_, EventSynchronize, events_[1]);
+    RG_GPU(driver_, EventRecord, events_[1], stream_);
+    RG_GPU(driver_, EventSynchronize, events_[1]);
     float ms = 0;
-    RG_CUDA(driver_, EventElapsedTime, &ms, events_[0], events_[1]);
+    RG_GPU(driver_, EventElapsedTime, &ms, events_[0], events_[1]);
     return ms / static_cast<float>(repetitions);
   }
 
  private:
-  const CudaDriver& driver_;
-  CUstream stream_;
-  std::vector<CUdeviceptr> memory_;
-  CUevent events_[2] = {};
+  const GpuDriver& driver_;
+  GpuStream stream_;
+  std::vector<void*> memory_;
+  GpuEvent events_[2] = {};
 };
 
 }  // namespace
 
-absl::Status ChooseByTiming(const CudaDriver& driver, CUstream stream, const MatMulCall& call,
+absl::Status ChooseByTiming(const GpuDriver& driver, GpuStream stream, const MatMulCall& call,
                             CublasMatMul* matmul) {
   const std::vector<CublasMatMul::Choice> candidates = matmul->candidates();
   if (candidates.size() < 2) return absl::OkStatus();

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda_api.h"
+#include "runtime/gpu_device.h"
 #include "runtime/device.h"
 
 namespace retrograd {
@@ -51,7 +51,7 @@ absl::Status CublasStatus(const CublasLibrary& library, cublasStatus_t result,
 std::string MatMulKey(const MatMulCall& call, const MatMulFacts& facts);
 
 // A matmul as the library was told of it, with the algorithm that it runs by.
-class CublasMatMul {
+class CublasMatMul : public LibraryMatMul {
  public:
   // An algorithm, and the workspace that it wants.
   struct Choice {
@@ -64,7 +64,7 @@ class CublasMatMul {
                                                             cublasLtHandle_t handle,
                                                             const MatMulCall& call,
                                                             const MatMulFacts& facts);
-  ~CublasMatMul();
+  ~CublasMatMul() override;
   CublasMatMul(const CublasMatMul&) = delete;
   CublasMatMul& operator=(const CublasMatMul&) = delete;
 
@@ -74,9 +74,9 @@ class CublasMatMul {
   bool Choose(const Choice& choice);
   const Choice& choice() const;
 
-  // Pointers to the stored values' first elements, and the operands' offsets in elements.
-  absl::Status Run(CUstream stream, const MatMulPointers& pointers, const int64_t offsets[3],
-                   void* workspace) const;
+  int64_t workspace_bytes() const override;
+  absl::Status Run(GpuStream stream, const MatMulPointers& pointers, const int64_t offsets[3],
+                   void* workspace) const override;
 
  private:
   struct State;
@@ -85,7 +85,7 @@ class CublasMatMul {
 };
 
 // Runs every candidate on memory of its own and chooses the fastest. Waits for the device.
-absl::Status ChooseByTiming(const CudaDriver& driver, CUstream stream, const MatMulCall& call,
+absl::Status ChooseByTiming(const GpuDriver& driver, GpuStream stream, const MatMulCall& call,
                             CublasMatMul* matmul);
 
 }  // namespace retrograd

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/cuda_attention.h"
-#include "runtime/cuda_module.h"
+#include "runtime/gpu_module.h"
 #include "runtime/device.h"
 
 namespace retrograd {
@@ -18,7 +18,7 @@ struct CudaDeviceOptions {
   int ordinal = 0;             // among the devices that the driver shows
   std::string driver_library;  // paths; empty: where they are usually found
   std::string cublas_library;
-  CudaCompileOptions compile;
+  GpuCompileOptions compile;
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("cuda")
   int64_t cache_bytes = int64_t{512} << 20;

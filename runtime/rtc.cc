@@ -253,8 +253,17 @@ absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string
   return object;
 }
 
-absl::StatusOr<std::string> CudaCompilerName(const RtcOptions& options) {
-  RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Nvidia(), options));
+absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
+                                          absl::string_view arch, const RtcOptions& options) {
+  RG_CHECK(dialect != Dialect::kHost);
+  return dialect == Dialect::kCuda ? CompileCuda(source, arch, options)
+                                   : CompileHip(source, arch, options);
+}
+
+absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options) {
+  RG_CHECK(dialect != Dialect::kHost);
+  RG_ASSIGN_OR_RETURN(const Compiler compiler,
+                      CompilerOf(dialect == Dialect::kCuda ? Nvidia() : Amd(), options));
   return compiler.display;
 }
 

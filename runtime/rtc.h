@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "codegen/kernel.h"
 
 namespace retrograd {
 
@@ -44,8 +45,12 @@ absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::strin
 absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string_view arch,
                                           const RtcOptions& options = {});
 
-// "NVRTC 13.0", or why there is none.
-absl::StatusOr<std::string> CudaCompilerName(const RtcOptions& options = {});
+// By dialect, which is not the host's.
+absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
+                                          absl::string_view arch, const RtcOptions& options = {});
+
+// "NVRTC 13.0", "HIPRTC 5.2", or why there is none.
+absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options = {});
 
 // By dialect's compiler: OK, or why it cannot be used here.
 absl::Status CudaCompilerAvailable(const RtcOptions& options = {});

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "models/models.h"
-#include "runtime/cuda_support_kernels.h"
+#include "runtime/gpu_support_kernels.h"
 #include "runtime/fallback_matmul.h"
 #include "runtime/program.h"
 #include "runtime/rtc.h"
@@ -25,7 +25,7 @@ TEST_CASE("the device's own kernels and the fallback of matmuls compile for a GP
     WARN("[SKIP] no NVRTC");
     return;
   }
-  auto support = CompileCuda(kCudaSupportKernels, "sm_90");
+  auto support = CompileCuda(kGpuSupportKernels, "sm_90");
   INFO(support.status());
   REQUIRE(support.ok());
   MatMulCall call{.m = 4,
@@ -55,9 +55,13 @@ TEST_CASE("a build without CUDA headers says so when a cuda device is asked for"
 #else
 
 #include "runtime/cublas_matmul.h"
+#include "runtime/cuda_driver.h"
 
 namespace retrograd {
 namespace {
+
+// Failures that the fake driver is told to return, as CUresult numbers them.
+constexpr int kLaunchFailed = 719, kCaptureUnsupported = 900, kUpdateFailure = 910;
 
 // What the fake driver exports, see control.h.
 struct Fake {
@@ -257,7 +261,7 @@ TEST_CASE("a graph that cannot be updated is made anew") {
   const std::vector<Values> values = RandomInputs(graph, 5);
   const Loaded loaded = Load(CompiledFor(graph, 1));
   REQUIRE(loaded.status.ok());
-  fake.fail("cuGraphExecUpdate", 1, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  fake.fail("cuGraphExecUpdate", 1, kUpdateFailure);
   std::vector<std::unique_ptr<Tensors>> sets;
   for (int i = 0; i < 5; ++i) {
     sets.push_back(std::make_unique<Tensors>(loaded.device.get(), graph, values));
@@ -278,7 +282,7 @@ TEST_CASE("where a recording fails the run's work is issued piece by piece, and 
   for (const char* entry : {"cuStreamBeginCapture", "cublasLtMatmul", "cuStreamEndCapture",
                             "cuGraphInstantiate"}) {
     INFO(entry);
-    fake.fail(entry, 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    fake.fail(entry, 1, kCaptureUnsupported);
     CHECK(RunOn(loaded, tensors, values) < 2e-5);
     CHECK(loaded.program->stats().failed_recordings == ++failures);
     CHECK(loaded.program->stats().replays == 0);
@@ -315,32 +319,31 @@ TEST_CASE("inside a caller's capture a run issues its launches, which the caller
 
   auto driver = LoadCudaDriver(RETROGRAD_FAKE_CUDA);
   REQUIRE(driver.ok());
-  const CudaDriver& d = **driver;
-  CUcontext context = nullptr;
-  REQUIRE(d.DevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-  REQUIRE(d.CtxPushCurrent(context) == CUDA_SUCCESS);
-  CUstream stream = nullptr;
-  REQUIRE(d.StreamCreate(&stream, 0) == CUDA_SUCCESS);
-  REQUIRE(d.StreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  const GpuDriver& d = **driver;
+  const auto context = d.Open(0);
+  REQUIRE(context.ok());
+  auto current = std::make_unique<CurrentContext>(d, *context);
+  REQUIRE(current->status().ok());
+  GpuStream stream = nullptr;
+  REQUIRE(d.StreamCreate(&stream, 0) == kGpuSuccess);
+  REQUIRE(d.StreamBeginCapture(stream, kGpuCaptureThreadLocal) == kGpuSuccess);
   const absl::Status ran = loaded.program->Run(captured.inputs, captured.outputs, stream);
   INFO(ran);
   CHECK(ran.ok());
-  CUgraph recorded = nullptr;
-  CUgraphExec exec = nullptr;
-  REQUIRE(d.StreamEndCapture(stream, &recorded) == CUDA_SUCCESS);
-  REQUIRE(d.GraphInstantiate(&exec, recorded, 0) == CUDA_SUCCESS);
+  GpuGraph recorded = nullptr;
+  GpuGraphExec exec = nullptr;
+  REQUIRE(d.StreamEndCapture(stream, &recorded) == kGpuSuccess);
+  REQUIRE(d.GraphInstantiate(&exec, recorded, 0) == kGpuSuccess);
   CHECK(loaded.program->stats().recordings == 0);
 
   // Its addresses hold whatever the program ran on in between.
   CHECK(RunOn(loaded, other, values) < 2e-5);
-  REQUIRE(d.GraphLaunch(exec, stream) == CUDA_SUCCESS);
+  REQUIRE(d.GraphLaunch(exec, stream) == kGpuSuccess);
   CHECK(captured.Error(values) < 2e-5);
   CHECK(RunOn(loaded, other, values) < 2e-5);
   d.GraphExecDestroy(exec);
   d.GraphDestroy(recorded);
-  CUcontext popped = nullptr;
-  d.CtxPopCurrent(&popped);
-  CHECK(popped == context);
+  current.reset();
   // The program lets go of the stream before it ends.
   REQUIRE(loaded.device->UseStream(std::nullopt).ok());
 }
@@ -422,7 +425,7 @@ TEST_CASE("whichever call fails, the caller gets a status and the next attempt w
       INFO("call " << nth << " of " << entry << " fails");
       const bool cublas = entry.rfind("cublas", 0) == 0;
       const int failure = cublas ? static_cast<int>(CUBLAS_STATUS_EXECUTION_FAILED)
-                                 : static_cast<int>(CUDA_ERROR_LAUNCH_FAILED);
+                                 : kLaunchFailed;
       const long long before = fake.allocated();
       fake.reset();
       fake.fail(entry.c_str(), nth, failure);

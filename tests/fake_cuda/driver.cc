@@ -331,6 +331,7 @@ CUresult cuEventSynchronize(CUevent event) {
   if (reinterpret_cast<Event*>(event)->capture == nullptr) return CUDA_SUCCESS;
   return CUDA_ERROR_CAPTURED_EVENT;
 }
+#undef cuEventElapsedTime  // every driver has the plain one
 CUresult cuEventElapsedTime(float* ms, CUevent begin, CUevent end) {
   FAKE_ENTER_WITH_CONTEXT(cuEventElapsedTime);
   const Event& b = *reinterpret_cast<Event*>(begin);

@@ -9,7 +9,7 @@
 #include "absl/strings/strip.h"
 #include "codegen/host_abi.h"
 #include "codegen/kernel.h"
-#include "runtime/cuda_support_kernels.h"
+#include "runtime/gpu_support_kernels.h"
 #include "runtime/host_launch.h"
 #include "runtime/host_module.h"
 #include "tests/fake_cuda/state.h"
@@ -111,7 +111,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   const std::string arch = absl::StrCat("sm_", Property("major"), Property("minor"), "\n");
   if (!absl::ConsumePrefix(&text, arch)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   auto loaded = std::make_unique<Module>();
-  loaded->support = text == kCudaSupportKernels;
+  loaded->support = text == kGpuSupportKernels;
   auto host = HostModule::Compile(loaded->support ? "" : text, {});
   if (!host.ok()) return CUDA_ERROR_INVALID_PTX;
   loaded->host = *host;
@@ -130,7 +130,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   Module& m = *reinterpret_cast<Module*>(module);
   Function made{name, {}, 0};
   if (m.support) {
-    if (!absl::StrContains(kCudaSupportKernels, absl::StrCat(" ", name, "("))) {
+    if (!absl::StrContains(kGpuSupportKernels, absl::StrCat(" ", name, "("))) {
       return CUDA_ERROR_NOT_FOUND;
     }
   } else {
@@ -198,7 +198,7 @@ int nvrtcCompileProgram(void* program, int count, const char* const* options) {
   std::string host;
   if (absl::ConsumePrefix(&text, Prelude(Dialect::kCuda))) {
     host = absl::StrCat(Prelude(Dialect::kHost), kSpellings);
-  } else if (text != kCudaSupportKernels) {
+  } else if (text != kGpuSupportKernels) {
     c.log = "kernels(1): error: not the prelude of the CUDA dialect";
     return 6;
   }

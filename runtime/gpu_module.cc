@@ -1,4 +1,4 @@
-#include "runtime/cuda_module.h"
+#include "runtime/gpu_module.h"
 
 #include <algorithm>
 #include <numeric>
@@ -70,11 +70,11 @@ std::optional<CompiledObject> ParseObject(absl::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<CompiledObject> CompileCudaCached(absl::string_view source, absl::string_view arch,
-                                                 const RtcOptions& options,
-                                                 const ModuleCache* cache) {
-  if (cache == nullptr) return CompileCuda(source, arch, options);
-  RG_ASSIGN_OR_RETURN(const std::string compiler, CudaCompilerName(options));
+absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view source,
+                                             absl::string_view arch, const RtcOptions& options,
+                                             const ModuleCache* cache) {
+  if (cache == nullptr) return CompileFor(dialect, source, arch, options);
+  RG_ASSIGN_OR_RETURN(const std::string compiler, CompilerName(dialect, options));
   // The flags and what is done about spills belong to this version of the format.
   const std::string key = absl::StrCat("retrograd cubin 2\n", compiler, "\n", arch, "\n", source);
   if (const std::optional<std::string> entry = cache->Read(key)) {
@@ -83,18 +83,18 @@ absl::StatusOr<CompiledObject> CompileCudaCached(absl::string_view source, absl:
       return *std::move(object);
     }
   }
-  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileCuda(source, arch, options));
+  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileFor(dialect, source, arch, options));
   cache->Write(key, PrintObject(object)).IgnoreError();  // a cache that cannot be written is no harm
   return object;
 }
 
-absl::StatusOr<std::vector<CompiledObject>> CompileCudaParts(absl::string_view source,
-                                                             absl::string_view arch,
-                                                             const CudaCompileOptions& options,
-                                                             const ModuleCache* cache) {
+absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect, absl::string_view source,
+                                                         absl::string_view arch,
+                                                         const GpuCompileOptions& options,
+                                                         const ModuleCache* cache) {
   RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
   if (split.kernels.empty()) return std::vector<CompiledObject>();
-  RG_RETURN_IF_ERROR(CudaCompilerAvailable(options.rtc));
+  RG_RETURN_IF_ERROR(CompilerName(dialect, options.rtc).status());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int jobs = options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
   const size_t parts = std::clamp<size_t>(split.kernels.size() / kKernelsAPart, 1, jobs);
@@ -104,7 +104,7 @@ absl::StatusOr<std::vector<CompiledObject>> CompileCudaParts(absl::string_view s
   std::vector<std::thread> threads;
   for (size_t i = 0; i < parts; ++i) {
     threads.emplace_back(
-        [&, i] { compiled[i] = CompileCudaCached(sources[i], arch, options.rtc, cache); });
+        [&, i] { compiled[i] = CompileCached(dialect, sources[i], arch, options.rtc, cache); });
   }
   for (std::thread& thread : threads) thread.join();
 

@@ -1,6 +1,4 @@
-#if defined(RETROGRAD_HAVE_CUDA)
-
-#include "runtime/cuda_kernels.h"
+#include "runtime/gpu_kernels.h"
 
 #include <algorithm>
 #include <limits>
@@ -13,43 +11,43 @@
 
 namespace retrograd {
 
-CudaKernels::~CudaKernels() {
+GpuKernels::~GpuKernels() {
   const CurrentContext current(driver_, context_);
   if (!current.status().ok()) return;
-  driver_.CtxSynchronize();  // a kernel may still run
-  for (CUmodule module : modules_) driver_.ModuleUnload(module);
-  if (table_ != 0) driver_.MemFree(table_);
+  driver_.Synchronize();  // a kernel may still run
+  for (GpuModule module : modules_) driver_.ModuleUnload(module);
+  if (table_ != nullptr) driver_.MemFree(table_);
 }
 
-absl::Status CudaKernels::AddModule(const std::string& cubin) {
-  CUmodule module = nullptr;
-  RG_CUDA(driver_, ModuleLoadData, &module, cubin.data());
+absl::Status GpuKernels::AddModule(const std::string& code) {
+  GpuModule module = nullptr;
+  RG_GPU(driver_, ModuleLoadData, &module, code.data());
   modules_.push_back(module);
   const std::string start("\0rg_", 4);
-  for (size_t at = cubin.find(start); at != std::string::npos; at = cubin.find(start, at + 1)) {
-    homes_.try_emplace(cubin.data() + at + 1, module);  // strings end with a zero, as the file does
+  for (size_t at = code.find(start); at != std::string::npos; at = code.find(start, at + 1)) {
+    homes_.try_emplace(code.data() + at + 1, module);  // strings end with a zero, as the file does
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<CUfunction> CudaKernels::Find(const std::string& kernel) const {
-  CUresult result = CUDA_ERROR_NOT_FOUND;
+absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
+  int result = kGpuNotFound;
   // A question that a module answers with an error is shown as one by the tools that watch calls.
   if (const auto home = homes_.find(kernel); home != homes_.end()) {
-    CUfunction function = nullptr;
+    GpuFunction function = nullptr;
     result = driver_.ModuleGetFunction(&function, home->second, kernel.c_str());
-    if (result == CUDA_SUCCESS) return function;
+    if (result == kGpuSuccess) return function;
   }
-  for (CUmodule module : modules_) {
-    CUfunction function = nullptr;
+  for (GpuModule module : modules_) {
+    GpuFunction function = nullptr;
     result = driver_.ModuleGetFunction(&function, module, kernel.c_str());
-    if (result == CUDA_SUCCESS) return function;
-    if (result != CUDA_ERROR_NOT_FOUND) break;
+    if (result == kGpuSuccess) return function;
+    if (result != kGpuNotFound) break;
   }
-  return CudaStatus(driver_, result, absl::StrCat("cuModuleGetFunction of ", kernel));
+  return driver_.StatusOf(result, absl::StrCat(driver_.ModuleGetFunction.name, " of ", kernel));
 }
 
-absl::Status CudaKernels::Prepare(absl::Span<const Launch> launches) {
+absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches) {
   uint32_t slots = 0;
   for (const Launch& launch : launches) {
     if (launch.blocks < 1 || launch.blocks > std::numeric_limits<int32_t>::max()) {
@@ -61,8 +59,7 @@ absl::Status CudaKernels::Prepare(absl::Span<const Launch> launches) {
     RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
     if (launch.staged_bytes > 0) {
       prepared.staged_bytes = static_cast<unsigned>(launch.staged_bytes);
-      RG_CUDA(driver_, FuncSetAttribute, prepared.function,
-              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch.staged_bytes));
+      RG_RETURN_IF_ERROR(driver_.AllowStaged(prepared.function, launch.staged_bytes));
     }
     for (const LaunchArg& arg : launch.args) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
@@ -70,20 +67,20 @@ absl::Status CudaKernels::Prepare(absl::Span<const Launch> launches) {
     }
     launches_.push_back(std::move(prepared));
   }
-  if (slots > 0) RG_CUDA(driver_, MemAlloc, &table_, slots * sizeof(void*));
+  if (slots > 0) RG_GPU(driver_, MemAlloc, &table_, slots * sizeof(void*));
   known_.assign(slots, nullptr);
   return absl::OkStatus();
 }
 
-absl::Status CudaKernels::Bind(CUstream stream, CUfunction set_table,
+absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
                                absl::Span<void* const> table) {
   if (table.size() < known_.size()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the table has %d addresses, the kernels read %d", table.size(), known_.size()));
   }
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  RG_CUDA(driver_, StreamIsCapturing, stream, &capture);
-  const bool all = !certain_ || capture != CU_STREAM_CAPTURE_STATUS_NONE;
+  int capture = kGpuNoCapture;
+  RG_GPU(driver_, StreamIsCapturing, stream, &capture);
+  const bool all = !certain_ || capture != kGpuNoCapture;
   certain_ = false;  // until the last entry is on its way
   TableEntries entries;
   for (size_t i = 0; i < known_.size(); ++i) {
@@ -94,48 +91,45 @@ absl::Status CudaKernels::Bind(CUstream stream, CUfunction set_table,
     if (entries.count == kTableEntries) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
   }
   if (entries.count > 0) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
-  certain_ = capture == CU_STREAM_CAPTURE_STATUS_NONE;
+  certain_ = capture == kGpuNoCapture;
   return absl::OkStatus();
 }
 
-absl::Status CudaKernels::Run(CUstream stream, size_t launch) {
+absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
   Prepared& l = launches_[launch];
   void* parameters[] = {&table_, l.slots.data()};
-  RG_CUDA(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes,
+  RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes,
           stream, parameters, nullptr);
   return absl::OkStatus();
 }
 
-absl::Status CudaKernels::Write(CUstream stream, CUfunction set_table, TableEntries* entries) {
+absl::Status GpuKernels::Write(GpuStream stream, GpuFunction set_table, TableEntries* entries) {
   void* parameters[] = {&table_, entries};
-  RG_CUDA(driver_, LaunchKernel, set_table, 1, 1, 1, kTableEntries, 1, 1, 0, stream, parameters,
+  RG_GPU(driver_, LaunchKernel, set_table, 1, 1, 1, kTableEntries, 1, 1, 0, stream, parameters,
           nullptr);
   entries->count = 0;
   return absl::OkStatus();
 }
 
-CudaRecording::~CudaRecording() {
+GpuRecording::~GpuRecording() {
   const CurrentContext current(driver_, context_);
   if (current.status().ok()) Destroy();
 }
 
-absl::Status CudaRecording::Become(CUgraph graph) {
+absl::Status GpuRecording::Become(GpuGraph graph) {
   if (exec_ != nullptr) {
-    CUgraphExecUpdateResultInfo info = {};
-    if (driver_.GraphExecUpdate(exec_, graph, &info) == CUDA_SUCCESS) return absl::OkStatus();
+    if (driver_.Update(exec_, graph)) return absl::OkStatus();
     Destroy();
   }
-  RG_CUDA(driver_, GraphInstantiate, &exec_, graph, 0);
+  RG_GPU(driver_, GraphInstantiate, &exec_, graph, 0);
   return absl::OkStatus();
 }
 
-void CudaRecording::Destroy() {
+void GpuRecording::Destroy() {
   if (exec_ == nullptr) return;
-  driver_.CtxSynchronize();  // it may still run
+  driver_.Synchronize();  // it may still run
   driver_.GraphExecDestroy(exec_);
   exec_ = nullptr;
 }
 
 }  // namespace retrograd
-
-#endif  // RETROGRAD_HAVE_CUDA

@@ -1,7 +1,7 @@
-// The kernels that the cuda device itself needs, as source text, and the C++ sides of their
+// The kernels that the device of a GPU itself needs, as source text for either vendor, and the C++ sides of their
 // parameters.
-#ifndef RETROGRAD_RUNTIME_CUDA_SUPPORT_KERNELS_H_
-#define RETROGRAD_RUNTIME_CUDA_SUPPORT_KERNELS_H_
+#ifndef RETROGRAD_RUNTIME_GPU_SUPPORT_KERNELS_H_
+#define RETROGRAD_RUNTIME_GPU_SUPPORT_KERNELS_H_
 
 #include <cstdint>
 
@@ -32,7 +32,10 @@ static_assert(kMaxRank == 12, "the text below says so too");
 
 inline constexpr int kCopyThreads = 256;
 
-inline constexpr char kCudaSupportKernels[] = R"(
+inline constexpr char kGpuSupportKernels[] = R"(
+#if defined(__HIPCC_RTC__)
+#define __grid_constant__
+#endif
 typedef unsigned long long u64;
 typedef long long i64;
 struct TableEntries {
@@ -86,4 +89,4 @@ extern "C" __global__ void rg_spin(i64 cycles) {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_CUDA_SUPPORT_KERNELS_H_
+#endif  // RETROGRAD_RUNTIME_GPU_SUPPORT_KERNELS_H_
