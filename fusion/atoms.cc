@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "fusion/barrier_depths.h"
 #include "fusion/kernel/build.h"
 #include "fusion/matmul_epilogue.h"
 

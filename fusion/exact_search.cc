@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_set.h"
+#include "fusion/barrier_depths.h"
 
 namespace retrograd {
 

@@ -1,7 +1,7 @@
 // The graph-to-graph steps before the search, in order, each with why it stands there.
 #include "fusion/legalize.h"
 #include "fusion/planner.h"
-#include "fusion/widening_casts.h"
+#include "fusion/rematerialize.h"
 #include "graph/accumulate.h"
 #include "graph/expand.h"
 #include "graph/simplify.h"
@@ -20,9 +20,10 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOption
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
   RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, !options.disable.contains("first_writer")));
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
-  // After equal casts were merged: each part of the graph between barriers has its own again.
+  // After equal ops were merged: each part of the graph between barriers has its own again of those
+  // that cost nothing.
   if (!options.disable.contains("recompute")) {
-    RG_ASSIGN_OR_RETURN(g, PartWideningCasts(g));
+    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g));
   }
   // Last, because every step before may move what lies in memory.
   return Legalize(g);

@@ -91,7 +91,6 @@ class Pricer {
     Sides sides;
     MatMulCall merged = CallOf(c.matmuls[0]);
     merged.k = 0;
-    const DType sum_dtype = g_.type(c.last).dtype;
     for (size_t i = 0; i < c.matmuls.size(); ++i) {
       MatMulCall call = CallOf(c.matmuls[i]);
       merged.k += call.k;
@@ -99,10 +98,9 @@ class Pricer {
       sides.apart_ps += Ps(call);
       if (c.cast) sides.apart_ps += MovePs(g_.type(c.matmuls[i]).size_bytes());
     }
-    merged.out_dtype = sum_dtype;
     merged.accumulate = !c.cast && c.before.has_value();
     sides.together_ps = Ps(merged);
-    if (c.cast) sides.together_ps += MovePs(g_.type(c.last).size_bytes());
+    if (c.cast) sides.together_ps += MovePs(g_.type(c.matmuls[0]).size_bytes());
     sides.around_ps = CopyPs(BytesOf(c.right.parts), d_);
     return sides;
   }

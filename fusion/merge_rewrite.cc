@@ -196,11 +196,11 @@ class Rewriting {
     GraphBuilder& b = rewriter_.builder();
     const ValueId left = EmitJoin(c.left), right = EmitJoin(c.right);
     const TensorType& type = g_.type(c.last);
-    // Products that the graph widens before it adds them are never rounded as a sum either.
-    const ValueId product =
-        c.cast ? b.Add(Op::matmul, {left, right}, {{"dtype", std::string(Name(type.dtype))}})
-               : b.MatMul(left, right);
+    // Where the graph rounds each product before it widens and adds them, their sum is rounded once:
+    // its error of half a unit of |p + q| is within the graph's of half a unit of |p| + |q|.
+    const ValueId product = b.MatMul(left, right);
     ValueId sum = b.Reshape(product, type.shape);
+    if (c.cast) sum = b.Cast(sum, type.dtype);
     if (c.before) {
       rewriter_.UseOrigin(c.last);
       sum = b.Add(Op::accumulate, {rewriter_.New(*c.before), sum},

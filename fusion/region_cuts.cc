@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "fusion/regions.h"
+#include "fusion/barrier_depths.h"
 
 namespace retrograd {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "fusion/barrier_depths.h"
 #include "fusion/kernel/build.h"
-#include "fusion/regions.h"
 
 namespace retrograd {
 namespace {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/barrier_depths.h"
 #include "fusion/kernel/build.h"
 
 namespace retrograd {

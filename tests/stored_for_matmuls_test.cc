@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fusion/planner.h"
-#include "fusion/widening_casts.h"
+#include "fusion/rematerialize.h"
 #include "graph/status.h"
 #include "tests/catch.h"
 
@@ -73,14 +73,68 @@ TEST_CASE("a widening cast is parted by the barrier depths of its readers, views
   b.Output(b.Add(Op::neg, {wide}), "beside");
   const auto graph = b.Build();
   REQUIRE(graph.ok());
-  const auto parted = PartWideningCasts(*graph);
+  const auto parted = RematerializeAtBarriers(*graph);
   REQUIRE(parted.ok());
   int casts = 0;
   for (uint32_t i = 0; i < parted->num_nodes(); ++i) casts += IsWideningCast(*parted, NodeId{i});
   CHECK(casts == 2);
-  const auto again = PartWideningCasts(*parted);
+  const auto again = RematerializeAtBarriers(*parted);
   REQUIRE(again.ok());
   CHECK(again->num_nodes() == parted->num_nodes());
+}
+
+// Reads `scaled` before and after a matmul.
+absl::StatusOr<BackwardGraph> OnBothSides(GraphBuilder& b, ValueId scaled, ValueId grad) {
+  const ValueId before = b.Cast(b.Add(Op::exp, {scaled}), DType::kBf16);
+  b.Output(b.Add(Op::mul, {b.Cast(b.MatMul(before, grad), DType::kFp32), scaled}), "after");
+  return b.Build();
+}
+
+TEST_CASE("what is made of one saved tensor at no more than the cost of reading it is made again") {
+  GraphBuilder b("again");
+  const int64_t n = 1024;
+  const ValueId x = b.Input({DType::kFp32, {n, n}}, {.name = "x"});
+  const ValueId row = b.Input({DType::kFp32, {n, 1}}, {.name = "row"});
+  const ValueId grad = b.Input({DType::kBf16, {n, n}}, {.name = "grad"});
+  const ValueId scaled = b.Add(Op::mul, {b.Add(Op::div, {x, b.Full(512, DType::kFp32)}), row});
+  const Planned planned = PlanOf(OnBothSides(b, scaled, grad));
+  // x -> bf16; x, the product in bf16 -> fp32; the row twice.
+  CHECK(KernelBytes(planned.plan) == n * n * (4 + 2 + 4 + 2 + 4) + 2 * 4 * n);
+}
+
+TEST_CASE("what takes a special function, or two saved tensors, is stored") {
+  for (const bool special : {false, true}) {
+    GraphBuilder b("stored");
+    const int64_t n = 1024;
+    const ValueId x = b.Input({DType::kFp32, {n, n}}, {.name = "x"});
+    const ValueId y = b.Input({DType::kFp32, {n, n}}, {.name = "y"});
+    const ValueId grad = b.Input({DType::kBf16, {n, n}}, {.name = "grad"});
+    const ValueId scaled = special ? b.Add(Op::sin, {x}) : b.Add(Op::add, {x, y});
+    const Planned planned = PlanOf(OnBothSides(b, scaled, grad));
+    CHECK(KernelBytes(planned.plan) == n * n * ((special ? 4 : 8) + 4 + 2 + 4 + 2 + 4));
+  }
+}
+
+// g1 = r + cast(a·b) feeds nothing but g2 = g1 + cast(c·d), where c is made from another matmul: g1
+// could be computed before that matmul or beside g2.
+TEST_CASE("a gradient that only a later kernel adds to is made there and never stored") {
+  for (const bool read_between : {false, true}) {
+    GraphBuilder b("sums");
+    const int64_t n = 1024;
+    const TensorType bf16{DType::kBf16, {n, n}};
+    const ValueId r = b.Input({DType::kFp32, {n, n}}, {.name = "r"});
+    const ValueId a = b.Input(bf16, {.name = "a"}), w = b.Input(bf16, {.name = "w"});
+    const ValueId first = b.Cast(b.MatMul(a, w), DType::kFp32);
+    const ValueId g1 = b.Add(Op::add, {r, first});
+    const ValueId c = b.Add(Op::exp, {read_between ? b.Cast(g1, DType::kBf16) : b.MatMul(w, a)});
+    const ValueId second = b.Cast(b.MatMul(b.MatMul(c, w), a), DType::kFp32);
+    b.Output(b.Add(Op::add, {g1, second}), "g2");
+    const Planned planned = PlanOf(b.Build());
+    // Apart, g1 is written and read; together, only what it is made of is read.
+    const int64_t exp = 2 + 2, sum = 4 + 2 + 4;
+    CHECK(KernelBytes(planned.plan) ==
+          n * n * (read_between ? 4 + 2 + 4 + 2 + sum : exp + 4 + 2 + 2 + 4));
+  }
 }
 
 TEST_CASE("a cast that the host receives or that is small stays one") {
@@ -93,7 +147,7 @@ TEST_CASE("a cast that the host receives or that is small stays one") {
     b.Output(small ? b.Add(Op::exp, {wide}) : wide, "z");
     const auto graph = b.Build();
     REQUIRE(graph.ok());
-    const auto parted = PartWideningCasts(*graph);
+    const auto parted = RematerializeAtBarriers(*graph);
     REQUIRE(parted.ok());
     CHECK(parted->num_nodes() == graph->num_nodes());
   }

@@ -12,8 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "fusion/barrier_depths.h"
 #include "fusion/kernel/build.h"
-#include "fusion/regions.h"
 #include "fusion/why_flip.h"
 #include "graph/expand.h"
 #include "graph/rescale.h"

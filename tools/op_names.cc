@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "fusion/barrier_depths.h"
 #include "fusion/kernel/build.h"
-#include "fusion/regions.h"
 #include "graph/status.h"
 #include "graph/text.h"
 
