@@ -71,6 +71,7 @@ absl::Status GpuDevice::Start() {
   RG_ASSIGN_OR_RETURN(set_table_, support_->Find("rg_set_table"));
   RG_ASSIGN_OR_RETURN(copy_strided_, support_->Find("rg_copy_strided"));
   RG_ASSIGN_OR_RETURN(spin_, support_->Find("rg_spin"));
+  RG_ASSIGN_OR_RETURN(fill_, support_->Find("rg_fill"));
   return absl::OkStatus();
 }
 
@@ -275,7 +276,8 @@ absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndRecording(
   RG_GPU(driver_, StreamEndCapture, streams_[0], &graph);
   std::unique_ptr<GpuRecording> recording(static_cast<GpuRecording*>(old.release()));
   if (recording == nullptr) recording = std::make_unique<GpuRecording>(driver_, context());
-  const absl::Status status = recording->Become(graph);
+  absl::Status status = driver_.FillByKernel(graph, fill_);
+  if (status.ok()) status = recording->Become(graph);
   driver_.GraphDestroy(graph);
   RG_RETURN_IF_ERROR(status);
   return recording;

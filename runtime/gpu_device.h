@@ -112,7 +112,7 @@ class GpuDevice : public Device {
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
   std::unique_ptr<GpuKernels> support_;
-  GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr;
+  GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
 };
 
 }  // namespace retrograd

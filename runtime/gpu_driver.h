@@ -128,6 +128,9 @@ class GpuDriver {
   virtual absl::Status AllowStaged(GpuFunction function, int64_t bytes) const = 0;
   // Whether a caller's stream is of this context, as far as the driver can tell.
   virtual absl::StatusOr<bool> IsOf(const GpuContext& context, GpuStream stream) const = 0;
+  // Makes fills of memory in a captured graph launches of `fill` (gpu_support_kernels.h), where that
+  // makes launching the graph cheaper. A driver that cannot edit a graph leaves it as it is.
+  virtual absl::Status FillByKernel(GpuGraph, GpuFunction /*fill*/) const { return absl::OkStatus(); }
   // False where the executable cannot become what the graph says.
   virtual bool Update(GpuGraphExec exec, GpuGraph graph) const = 0;
 

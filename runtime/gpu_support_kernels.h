@@ -1,5 +1,5 @@
-// The kernels that the device of a GPU itself needs, as source text for either vendor, and the C++ sides of their
-// parameters.
+// The kernels that the device of a GPU itself needs, as source text for either vendor, and the C++
+// sides of their parameters.
 #ifndef RETROGRAD_RUNTIME_GPU_SUPPORT_KERNELS_H_
 #define RETROGRAD_RUNTIME_GPU_SUPPORT_KERNELS_H_
 
@@ -31,6 +31,14 @@ struct StridedCopy {
 static_assert(kMaxRank == 12, "the text below says so too");
 
 inline constexpr int kCopyThreads = 256;
+
+// Elements of 1, 2 or 4 bytes that get one value.
+struct MemoryFill {
+  uint64_t to = 0, elements = 0;
+  uint32_t value = 0, element_bytes = 0;
+};
+
+inline constexpr int kFillThreads = 256;
 
 inline constexpr char kGpuSupportKernels[] = R"(
 #if defined(__HIPCC_RTC__)
@@ -77,6 +85,20 @@ extern "C" __global__ void __launch_bounds__(256) rg_copy_strided(
     case 2: copy_elements<unsigned short>(c); break;
     case 4: copy_elements<unsigned>(c); break;
     default: copy_elements<u64>(c); break;
+  }
+}
+
+struct MemoryFill {
+  u64 to, elements;
+  unsigned value, element_bytes;
+};
+extern "C" __global__ void __launch_bounds__(256) rg_fill(const __grid_constant__ MemoryFill f) {
+  for (u64 i = blockIdx.x * u64{256} + threadIdx.x; i < f.elements; i += u64{256} * gridDim.x) {
+    switch (f.element_bytes) {
+      case 1: reinterpret_cast<unsigned char*>(f.to)[i] = f.value; break;
+      case 2: reinterpret_cast<unsigned short*>(f.to)[i] = f.value; break;
+      default: reinterpret_cast<unsigned*>(f.to)[i] = f.value; break;
+    }
   }
 }
 
