@@ -158,7 +158,11 @@ class Rebuilder {
                          {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
   }
 
+  // Behind a transpose: one copy serves those who read rows and those who read columns.
   ValueId CopyOf(ValueId old) {
+    if (g_.op(old.node) == Op::permute && g_.type(old).rank() == 2) {
+      return builder_.Add(Op::permute, {CopyOf(g_.operands(old.node)[0])}, g_.node(old.node).attrs);
+    }
     auto [at, added] = copies_.try_emplace(old);
     if (added) at->second = builder_.Add(Op::copy, {rewriter_.New(old)});
     return at->second;

@@ -2,6 +2,7 @@
 #include "fusion/legalize.h"
 #include "fusion/planner.h"
 #include "fusion/rematerialize.h"
+#include "fusion/shared_pads.h"
 #include "graph/accumulate.h"
 #include "graph/expand.h"
 #include "graph/simplify.h"
@@ -15,6 +16,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOption
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = !options.disable.contains("cast_pairs")};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  RG_ASSIGN_OR_RETURN(g, SharePads(g));
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));

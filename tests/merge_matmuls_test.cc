@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_plan.h"
+#include "tests/support/same_outputs.h"
 
 namespace retrograd {
 namespace {
@@ -93,28 +94,6 @@ int MatMuls(const BackwardGraph& g) {
 
 DeviceSpec H200() { return *LoadDeviceSpec("h200"); }
 
-// Both graphs' outputs by the reference evaluator.
-void CheckEqual(const BackwardGraph& a, const BackwardGraph& b, double tolerance) {
-  const std::vector<Values> inputs = RandomInputs(a, 7);
-  const auto va = Evaluate(a, inputs), vb = Evaluate(b, inputs);
-  REQUIRE(va.ok());
-  REQUIRE(vb.ok());
-  REQUIRE(a.outputs().size() == b.outputs().size());
-  for (size_t o = 0; o < a.outputs().size(); ++o) {
-    if (!a.outputs()[o].value) continue;
-    const Values& x = (*va)[a.value_index(*a.outputs()[o].value)];
-    const Values& y = (*vb)[b.value_index(*b.outputs()[o].value)];
-    double largest = 1e-30, error = 0;
-    for (size_t i = 0; i < x.size(); ++i) {
-      largest = std::max(largest, std::abs(x[i]));
-      const double difference = std::abs(x[i] - y[i]);
-      error = difference <= error ? error : difference;
-    }
-    INFO("output " << o);
-    CHECK(error <= tolerance * largest);
-  }
-}
-
 int PlacedJoins(const FusionPlan& plan) {
   int count = 0;
   for (const Group& group : plan.groups) count += std::holds_alternative<PlacedJoin>(group.body);
@@ -171,7 +150,7 @@ TEST_CASE("projections of one input become one weight gradient and one input gra
     REQUIRE(merged->graph.Verify().ok());
     CHECK(MatMuls(*lowered) == 2 * static_cast<int>(projections));
     CHECK(MatMuls(merged->graph) == 2);
-    CheckEqual(graph, merged->graph, 1e-10);
+    CHECK(LargestDifference(graph, merged->graph) <= 1e-10);
     REQUIRE(merged->decisions.size() == 2);
     for (const Decision& d : merged->decisions) {
       CHECK(d.together);
@@ -279,7 +258,7 @@ TEST_CASE("matmuls that wait for each other are not merged") {
   CHECK_FALSE(merged->decisions[0].together);
   CHECK(merged->decisions[0].limit == "cycle");
   CHECK(merged->decisions[0].a.size() + merged->decisions[0].b.size() == 2);
-  CheckEqual(graph, merged->graph, 1e-12);
+  CHECK(LargestDifference(graph, merged->graph) <= 1e-12);
 }
 
 TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input first") {
@@ -346,7 +325,7 @@ TEST_CASE("captured steps keep their gradients when matmuls merge wherever they 
   INFO(merged.status());
   REQUIRE(merged.ok());
   if (name != "gpt2_tiny") CHECK(MatMuls(merged->graph) < MatMuls(*lowered));
-  CheckEqual(*graph, merged->graph, 1e-9);
+  CHECK(LargestDifference(*graph, merged->graph) <= 1e-9);
 }
 
 }  // namespace

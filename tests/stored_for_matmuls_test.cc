@@ -6,6 +6,7 @@
 #include "fusion/rematerialize.h"
 #include "graph/status.h"
 #include "tests/catch.h"
+#include "tests/support/same_outputs.h"
 
 namespace retrograd {
 namespace {
@@ -179,6 +180,33 @@ TEST_CASE("rows that a kernel stores for a matmul begin at multiples of 16 bytes
   const MatMulCall& call = OnlyMatMul(planned.plan);
   CHECK(call.a.row_stride == 1);
   CHECK(call.a.col_stride == 1024);
+}
+
+// dx = pad(y) · pad(w) with 1021 terms made 1024, and dw = yᵀ · x with its 1021 rows.
+TEST_CASE("a matmul beside one that reads zeros appended to its operand reads them too") {
+  for (const bool aligned : {false, true}) {
+    GraphBuilder b("padded");
+    const int64_t v = aligned ? 1016 : 1021;
+    const ValueId logits = b.Input({DType::kBf16, {256, v}}, {.name = "logits"});
+    const ValueId w = b.Input({DType::kBf16, {v, 64}}, {.name = "w"});
+    const ValueId x = b.Input({DType::kBf16, {256, 64}}, {.name = "x"});
+    const ValueId y = b.Add(Op::tanh, {logits});
+    const auto pad = [&](ValueId value, int64_t rows, int64_t columns) {
+      return b.Add(Op::pad, {value}, {{"high", std::vector<int64_t>{rows, columns}},
+                                      {"low", std::vector<int64_t>{0, 0}}, {"value", 0.0}});
+    };
+    b.Output(b.MatMul(pad(y, 0, 1024 - v), pad(w, 1024 - v, 0)), "dx");
+    b.Output(b.MatMul(b.Permute(y, {1, 0}), x), "dw");
+    const auto graph = b.Build();
+    const Planned planned = PlanOf(graph);
+    std::vector<int64_t> rows;
+    for (const Group& group : planned.plan.groups) {
+      if (const auto* call = std::get_if<MatMulCall>(&group.body)) rows.push_back(call->m);
+    }
+    std::sort(rows.begin(), rows.end());
+    CHECK(rows == std::vector<int64_t>{256, aligned ? v : 1024});
+    CHECK(LargestDifference(*graph, planned.graph) <= 1e-10);
+  }
 }
 
 }  // namespace
