@@ -1,5 +1,6 @@
 // The graph-to-graph steps before the search, in order, each with why it stands there.
 #include "fusion/legalize.h"
+#include "fusion/padded_rows.h"
 #include "fusion/planner.h"
 #include "fusion/rematerialize.h"
 #include "fusion/shared_pads.h"
@@ -17,6 +18,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOption
   const SimplifyOptions simplify{.cast_pairs = !options.disable.contains("cast_pairs")};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
   RG_ASSIGN_OR_RETURN(g, SharePads(g));
+  RG_ASSIGN_OR_RETURN(g, PadRows(g));
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));

@@ -1,6 +1,7 @@
 #include "fusion/shared_pads.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/rewriter.h"
@@ -34,24 +35,12 @@ bool MatMulReads(const BackwardGraph& g, ValueId v) {
   });
 }
 
-// The one axis that zeros are appended to so that it becomes aligned; none: -1.
-int64_t AxisPadded(const BackwardGraph& g, NodeId id) {
-  if (g.op(id) != Op::pad || !IsMatrix(g, {id, 0})) return -1;
-  const Attrs& attrs = g.node(id).attrs;
-  const auto low = attrs.Ints("low"), high = attrs.Ints("high");
-  if (attrs.Float("value") != 0 || low[0] != 0 || low[1] != 0) return -1;
-  if ((high[0] > 0) == (high[1] > 0)) return -1;
-  const int64_t axis = high[0] > 0 ? 0 : 1;
-  const bool aligns = !Aligned(g.type(g.operands(id)[0]), axis) && Aligned(g.type(id), axis);
-  return aligns && MatMulReads(g, {id, 0}) ? axis : -1;
-}
-
 class Sharing {
  public:
   explicit Sharing(const BackwardGraph& g) : g_(g), rewriter_(g) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       const NodeId id{i};
-      const int64_t axis = AxisPadded(g, id);
+      const int64_t axis = AxisPaddedForMatMul(g, id);
       if (axis >= 0) pads_.try_emplace({g.operands(id)[0], axis}, id);
     }
   }
@@ -109,6 +98,17 @@ class Sharing {
 };
 
 }  // namespace
+
+int64_t AxisPaddedForMatMul(const BackwardGraph& g, NodeId id) {
+  if (g.op(id) != Op::pad || !IsMatrix(g, {id, 0})) return -1;
+  const Attrs& attrs = g.node(id).attrs;
+  const auto low = attrs.Ints("low"), high = attrs.Ints("high");
+  if (attrs.Float("value") != 0 || low[0] != 0 || low[1] != 0) return -1;
+  if ((high[0] > 0) == (high[1] > 0)) return -1;
+  const int64_t axis = high[0] > 0 ? 0 : 1;
+  const bool aligns = !Aligned(g.type(g.operands(id)[0]), axis) && Aligned(g.type(id), axis);
+  return aligns && MatMulReads(g, {id, 0}) ? axis : -1;
+}
 
 absl::StatusOr<BackwardGraph> SharePads(const BackwardGraph& graph) { return Sharing(graph).Run(); }
 

@@ -16,6 +16,10 @@ namespace retrograd {
 // 257 us of 30,528 rows, 422 of 30,522 at the same pitch, 774 densely stored.
 absl::StatusOr<BackwardGraph> SharePads(const BackwardGraph& graph);
 
+// The one axis of a matrix that the node appends zeros to, so that its length becomes a multiple of 16
+// bytes, for a matmul that reads it; -1 of any other node.
+int64_t AxisPaddedForMatMul(const BackwardGraph& graph, NodeId id);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_SHARED_PADS_H_

@@ -2,6 +2,7 @@
 // with rows that a matmul library can read at full speed.
 #include <algorithm>
 
+#include "fusion/padded_rows.h"
 #include "fusion/planner.h"
 #include "fusion/rematerialize.h"
 #include "graph/status.h"
@@ -206,6 +207,57 @@ TEST_CASE("a matmul beside one that reads zeros appended to its operand reads th
     std::sort(rows.begin(), rows.end());
     CHECK(rows == std::vector<int64_t>{256, aligned ? v : 1024});
     CHECK(LargestDifference(*graph, planned.graph) <= 1e-10);
+  }
+}
+
+// A softmax's gradient of `v` classes from logits that were padded to 1024, padded again for a matmul,
+// beside a sum of its columns. `shifted`: the rows' other order, which no row of the padded length has.
+absl::StatusOr<BackwardGraph> PaddedSoftmax(int64_t v, bool shifted) {
+  GraphBuilder b("softmax");
+  const ValueId logits = b.Input({DType::kBf16, {256, 1024}}, {.name = "logits"});
+  const ValueId row = b.Input({DType::kFp32, {256, 1}}, {.name = "row"});
+  const ValueId w = b.Input({DType::kBf16, {v, 64}}, {.name = "w"});
+  ValueId x = b.Add(Op::slice, {logits}, {{"axis", int64_t{1}}, {"start", int64_t{0}},
+                                          {"step", int64_t{1}}, {"stop", v}});
+  if (shifted) x = b.Add(Op::flip, {x}, {{"axes", std::vector<int64_t>{1}}});
+  const ValueId e = b.Add(Op::exp, {b.Add(Op::sub, {b.Cast(x, DType::kFp32), row})});
+  const ValueId total = b.Sum(e, {1}, /*keep=*/true);
+  const ValueId y = b.Cast(b.Add(Op::div, {e, total}), DType::kBf16);
+  const auto pad = [&](ValueId value, int64_t rows, int64_t columns) {
+    return b.Add(Op::pad, {value}, {{"high", std::vector<int64_t>{rows, columns}},
+                                    {"low", std::vector<int64_t>{0, 0}}, {"value", 0.0}});
+  };
+  b.Output(b.MatMul(pad(y, 0, 1024 - v), pad(w, 1024 - v, 0)), "dx");
+  b.Output(b.Sum(b.Cast(y, DType::kFp32), {0}), "db");
+  return b.Build();
+}
+
+TEST_CASE("rows that are padded for a matmul are computed at the padded length, and mean the same") {
+  const auto graph = PaddedSoftmax(1021, false);
+  REQUIRE(graph.ok());
+  const auto padded = PadRows(*graph);
+  REQUIRE(padded.ok());
+  CHECK(LargestDifference(*graph, *padded) == 0);
+  const Planned planned = PlanOf(graph);
+  CHECK(LargestDifference(*graph, planned.graph) <= 1e-10);
+  for (const Group& group : planned.plan.groups) {
+    const auto* kernel = std::get_if<KernelBody>(&group.body);
+    const bool rows = kernel != nullptr && kernel->schedule.kind == Template::kRowReduction;
+    if (rows) CHECK(kernel->schedule.vector_width == 8);
+  }
+}
+
+TEST_CASE("rows stay as long as they are where a pad has another reason or other ops lead to it") {
+  for (const auto& graph : {PaddedSoftmax(1016, false), PaddedSoftmax(1021, true)}) {
+    REQUIRE(graph.ok());
+    const auto padded = PadRows(*graph);
+    REQUIRE(padded.ok());
+    const auto pads = [](const BackwardGraph& g) {
+      int count = 0;
+      for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.op(NodeId{i}) == Op::pad;
+      return count;
+    };
+    CHECK(pads(*padded) == pads(*graph));
   }
 }
 
