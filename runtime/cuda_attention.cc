@@ -87,12 +87,7 @@ absl::Status ChooseByTiming(Device& device, void* stream, const AttentionCall& c
 absl::Status CudaAttentionCall::Run(Device& device, int stream, void* native,
                                     const AttentionPointers& pointers, void* scratch) {
   if (library_ != nullptr) return library_->Run(native, pointers, scratch);
-  const FallbackAttentionTable table = FallbackAttentionAddresses(pointers, scratch);
-  RG_RETURN_IF_ERROR(device.Bind(stream, *kernels_, table));
-  for (size_t launch = 0; launch < launches_; ++launch) {
-    RG_RETURN_IF_ERROR(device.Launch(stream, *kernels_, launch));
-  }
-  return absl::OkStatus();
+  return RunFallbackAttention(device, stream, *kernels_, launches_, pointers, scratch);
 }
 
 std::string CudaAttentionCall::Describe() const {

@@ -93,4 +93,15 @@ FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& point
   return table;
 }
 
+absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& kernels,
+                                  size_t launches, const AttentionPointers& pointers,
+                                  void* scratch) {
+  const FallbackAttentionTable table = FallbackAttentionAddresses(pointers, scratch);
+  RG_RETURN_IF_ERROR(device.Bind(stream, kernels, table));
+  for (size_t launch = 0; launch < launches; ++launch) {
+    RG_RETURN_IF_ERROR(device.Launch(stream, kernels, launch));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace retrograd

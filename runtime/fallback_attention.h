@@ -29,6 +29,11 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
 using FallbackAttentionTable = std::array<void*, 11>;
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers, void* scratch);
 
+// The launches, in order, with their addresses.
+absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& kernels,
+                                  size_t launches, const AttentionPointers& pointers,
+                                  void* scratch);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_

@@ -225,19 +225,26 @@ TEST_CASE("the tolerance is wide only for graphs with narrow values") {
   CHECK(ToleranceFor(*narrow.Build()) == 2e-2);
 }
 
-#if defined(RETROGRAD_FAKE_CUDA)
-TEST_CASE("a run on a cuda device prints the device's own times, of each kernel too") {
+TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
-  // The tests' driver under the names that a real one has.
+  const std::string device = GENERATE(as<std::string>{}, "hip", "cuda");
+  // The tests' drivers under the names that real ones have.
   const auto folder =
-      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_cuda_", getpid());
+      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", device, getpid());
   std::filesystem::create_directory(folder);
+#if defined(RETROGRAD_FAKE_CUDA)
   for (const char* name : {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}) {
     std::filesystem::create_symlink(RETROGRAD_FAKE_CUDA, folder / name);
   }
+#else
+  if (device == "cuda") return;
+#endif
+  for (const char* name : {"libamdhip64.so.7", "libhiprtc.so.7", "libhipblaslt.so.1"}) {
+    std::filesystem::create_symlink(RETROGRAD_FAKE_HIP, folder / name);
+  }
   const std::string fake = absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=",
                                         folder.string(), "/cache ", RETROGRAD_BIN_DIR, "/");
-  const std::string run = absl::StrCat("retrograd run ", kSmall, " --device cuda --random-inputs 3");
+  const std::string run = absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
   const Output times =
       RunCommandLine(absl::StrCat(fake, run, " --streams 2 --repeat 3 --kernels --cold --json"));
   INFO(times.err);
@@ -253,16 +260,25 @@ TEST_CASE("a run on a cuda device prints the device's own times, of each kernel 
             .status == 0);
   // Recorded inputs and gradients; attention, and kernels that several layers share.
   const Output checked =
-      RunCommandLine(absl::StrCat(fake, "retrograd run golf_tiny --device cuda --check"));
+      RunCommandLine(absl::StrCat(fake, "retrograd run golf_tiny --check --device ", device));
   INFO(checked.out << checked.err);
   CHECK(checked.status == 0);
   const Output third = RunCommandLine(absl::StrCat(fake, "retrograd run ", kSmall,
-                                                   " --device cuda:3 --random-inputs 3"));
+                                                   " --random-inputs 3 --device ", device, ":3"));
   CHECK(third.status == 1);
-  CHECK_THAT(third.err, ContainsSubstring("cuda:3"));
+  CHECK_THAT(third.err, ContainsSubstring(device + ":3"));
   std::filesystem::remove_all(folder);
 }
-#endif
+
+TEST_CASE("a device that nobody knows is refused with the names of those that there are") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const char* name : {"hipp", "cuda:", "hip:x", "gpu", ""}) {
+    const Output refused = RunCommandLine(
+        absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall, " --random-inputs 1 --device '", name, "'"));
+    CHECK(refused.status == 1);
+    CHECK_THAT(refused.err, ContainsSubstring("host, cuda, cuda:N, hip and hip:N"));
+  }
+}
 
 }  // namespace
 }  // namespace retrograd

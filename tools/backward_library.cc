@@ -7,15 +7,12 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "fusion/peak_memory.h"
 #include "graph/reference.h"
 #include "graph/status.h"
-#include "runtime/cuda_device.h"
-#include "runtime/host_device.h"
 #include "runtime/program.h"
+#include "tools/make_device.h"
 #include "tools/pipeline.h"
 #include "tools/random_inputs.h"
 #include "tools/step_times.h"
@@ -54,19 +51,10 @@ class Laps {
 };
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const Json& options) {
-  const std::string name = options.value("device", "cuda");
-  if (name == "host") return retrograd::MakeHostDevice({});
-  retrograd::CudaDeviceOptions cuda;
-  cuda.cache_dir = options.value("cache_dir", "");
-  cuda.attention.cudnn.deterministic = options.value("deterministic", true);
-  absl::string_view rest = name;
-  if (!absl::ConsumePrefix(&rest, "cuda") ||
-      (!rest.empty() &&
-       (!absl::ConsumePrefix(&rest, ":") || !absl::SimpleAtoi(rest, &cuda.ordinal)))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device \"", name, "\": there are host, cuda and cuda:N"));
-  }
-  return retrograd::MakeCudaDevice(cuda);
+  retrograd::DeviceChoices choices;
+  choices.cuda.cache_dir = choices.hip.cache_dir = options.value("cache_dir", "");
+  choices.cuda.attention.cudnn.deterministic = options.value("deterministic", true);
+  return retrograd::MakeDevice(options.value("device", "cuda"), choices);
 }
 
 absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json& options) {

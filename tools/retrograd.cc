@@ -46,7 +46,10 @@ int main(int argc, char** argv) {
                           "Bundle (.safetensors) of inputs; default: the one beside the graph");
   run_command->add_option("--random-inputs", run.random,
                           "Draw the inputs by this seed, not 0, instead: for times");
-  run_command->add_option("--device", run.device, "Where to run: host, cuda or cuda:N")
+  run_command
+      ->add_option("--device", run.device,
+                   "Where to run: host, cuda, cuda:N, hip or hip:N, of which hip has never run on "
+                   "AMD hardware; without --spec, hip plans for mi250x")
       ->capture_default_str();
   run_command->add_flag("--check", run.check, "Compare with the recorded gradients")
       ->excludes("--random-inputs");
@@ -109,7 +112,11 @@ int main(int argc, char** argv) {
   dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
 
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
-  if (run_command->parsed()) return retrograd::RunCommand(run);
+  if (run_command->parsed()) {
+    const bool hip = run.device.rfind("hip", 0) == 0;
+    if (hip && run_command->count("--spec") == 0) run.plan.spec = "mi250x";
+    return retrograd::RunCommand(run);
+  }
   if (kernels_command->parsed()) {
     return compile ? retrograd::CompileCommand(kernels, dialect, arch, report)
                    : retrograd::KernelsCommand(kernels, dialect, prelude);

@@ -6,20 +6,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "graph/reference.h"
 #include "graph/status.h"
 #include "models/models.h"
 #include "runtime/bundle.h"
-#include "runtime/cuda_device.h"
 #include "runtime/group_uses.h"
-#include "runtime/host_device.h"
 #include "runtime/program.h"
 #include "tools/element_values.h"
 #include "tools/gradient_errors.h"
+#include "tools/make_device.h"
 #include "tools/random_inputs.h"
 #include "tools/step_times.h"
 
@@ -209,25 +206,14 @@ absl::StatusOr<std::string> BundlePath(const RunArguments& arguments) {
 }
 
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments) {
-  if (arguments.device == "host") {
-    HostDeviceOptions host{.seed = arguments.seed};
-    host.compile.check = arguments.sanitize;
-    host.compile.warp = arguments.warp;
-    return MakeHostDevice(host);
-  }
-  absl::string_view rest = arguments.device;
-  CudaDeviceOptions cuda;
-  cuda.attention.cudnn.deterministic = arguments.deterministic;
-  if (!absl::ConsumePrefix(&rest, "cuda") ||
-      (!rest.empty() &&
-       (!absl::ConsumePrefix(&rest, ":") || !absl::SimpleAtoi(rest, &cuda.ordinal)))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device ", arguments.device, ": there are host, cuda and cuda:N"));
-  }
-  if (arguments.sanitize) {
+  if (arguments.sanitize && arguments.device != "host") {
     return absl::InvalidArgumentError("--sanitize is for --device host");
   }
-  return MakeCudaDevice(cuda);
+  DeviceChoices choices{.host = {.seed = arguments.seed}};
+  choices.host.compile.check = arguments.sanitize;
+  choices.host.compile.warp = arguments.warp;
+  choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
+  return MakeDevice(arguments.device, choices);
 }
 
 // The bytes of each gradient; empty where the host expects none.

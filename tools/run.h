@@ -13,7 +13,7 @@ struct RunArguments {
   PlanArguments plan;
   std::string inputs;  // a bundle; empty: the one recorded beside the graph
   uint64_t random = 0;  // not 0: inputs drawn by this seed, in place of a bundle
-  std::string device = "host";  // or "cuda", "cuda:1"
+  std::string device = "host";  // or "cuda", "cuda:1", "hip"
   std::string save;       // where to write the computed gradients; empty: nowhere
   bool check = false;     // compare with the recorded gradients
   bool sanitize = false;  // the checking build of the host kernels

@@ -1,4 +1,4 @@
-// NVRTC and modules: a "cubin" is the source in the host dialect, which is compiled when it is
+// NVRTC, HIPRTC and modules: a code object is the source in the host dialect, which is compiled when it is
 // loaded. Generated kernels are the same text in both dialects but for the prelude and the spelling
 // of what is not finite.
 #include <cstring>
@@ -6,18 +6,31 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "codegen/host_abi.h"
 #include "codegen/kernel.h"
 #include "runtime/gpu_support_kernels.h"
 #include "runtime/host_launch.h"
 #include "runtime/host_module.h"
-#include "tests/fake_cuda/state.h"
+#include "tests/fake_gpu/state.h"
 
 namespace retrograd::fake {
 namespace {
 
-constexpr char kCubinStart[] = "fake cubin for ";
+constexpr char kObjectStart[] = "fake object for ";
+
+#if defined(RETROGRAD_FAKE_HIP_LIBRARY)
+constexpr Dialect kDialect = Dialect::kHip;
+constexpr char kArchOption[] = "--offload-arch=", kWarp[] = "#define RG_WARP 64\n";
+constexpr int kFreelyStaged = 65536;  // what a block may have without asking
+std::string Arch() { return absl::StrFormat("gfx%x", Property("gfx")); }
+#else
+constexpr Dialect kDialect = Dialect::kCuda;
+constexpr char kArchOption[] = "--gpu-architecture=", kWarp[] = "";
+constexpr int kFreelyStaged = 0;
+std::string Arch() { return absl::StrCat("sm_", Property("major"), Property("minor")); }
+#endif
 constexpr char kSpellings[] = R"(
 #define __int_as_float(bits) rg_float_of(bits)
 inline double __longlong_as_double(long long bits) {
@@ -39,12 +52,12 @@ struct Module {
   std::map<std::string, Function> functions;  // that were asked for
 };
 
-CUresult SetTable(uint64_t* table, const TableEntries& entries) {
+int SetTable(uint64_t* table, const TableEntries& entries) {
   for (int i = 0; i < entries.count; ++i) table[entries.slot[i]] = entries.address[i];
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
-CUresult CopyElements(const StridedCopy& c) {
+int CopyElements(const StridedCopy& c) {
   for (int64_t i = 0; i < c.elements; ++i) {
     int64_t rest = i, to = 0, from = 0;
     for (int d = c.rank - 1; d >= 0; --d) {
@@ -56,11 +69,11 @@ CUresult CopyElements(const StridedCopy& c) {
                 reinterpret_cast<const char*>(c.from) + from * c.element_bytes,
                 static_cast<size_t>(c.element_bytes));
   }
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
 // The parameters are read when the kernel is launched, the table when it runs.
-CUresult LaunchOwn(const std::string& name, void** parameters, CUstream stream) {
+int LaunchOwn(const std::string& name, void** parameters, GpuStream stream) {
   if (name == "rg_set_table") {
     auto* const table = *static_cast<uint64_t**>(parameters[0]);
     const auto entries = *static_cast<const TableEntries*>(parameters[1]);
@@ -70,11 +83,11 @@ CUresult LaunchOwn(const std::string& name, void** parameters, CUstream stream) 
     const auto copy = *static_cast<const StridedCopy*>(parameters[0]);
     return Issue(stream, name, [copy] { return CopyElements(copy); });
   }
-  return Issue(stream, name, [] { return CUDA_SUCCESS; });  // rg_spin
+  return Issue(stream, name, [] { return kSuccess; });  // rg_spin
 }
 
-CUresult LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, void** parameters,
-                         CUstream stream) {
+int LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, void** parameters,
+                         GpuStream stream) {
   auto* const table = *static_cast<void***>(parameters[0]);
   const auto* const slots = static_cast<const int32_t*>(parameters[1]);
   const std::vector<int32_t> at(slots, slots + kernel.code->arguments);
@@ -82,20 +95,25 @@ CUresult LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, 
     std::vector<HostArg> args;
     for (int32_t slot : at) {
       args.push_back({.data = table[slot], .bytes = INT64_MAX, .alignment = 1, .written = true});
-      if (args.back().data == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
+      if (args.back().data == nullptr) return kIllegalAddress;
     }
     thread_local HostLauncher launcher;
-    return launcher.Run(kernel, blocks, threads, args).ok() ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_LAUNCH_FAILED;
+    return launcher.Run(kernel, blocks, threads, args).ok() ? kSuccess
+                                                            : kLaunchFailed;
   });
 }
 
-// What the fake NVRTC makes of a source.
+// What the fake compiler makes of a source.
 struct Compilation {
   std::string source, code, log;
 };
 
 }  // namespace
+
+void AllowStagedBytes(GpuFunction function, int bytes) {
+  reinterpret_cast<Function*>(function)->staged_bytes = bytes;
+}
+
 }  // namespace retrograd::fake
 
 using namespace retrograd;        // NOLINT: the vendor's functions are global
@@ -103,127 +121,117 @@ using namespace retrograd::fake;  // NOLINT
 
 extern "C" {
 
-CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  FAKE_ENTER_WITH_CONTEXT(cuModuleLoadData);
-  if (RefusedByCapture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+int FAKE_NAME(cuModuleLoadData, hipModuleLoadData)(GpuModule* module, const void* image) {
+  FAKE_ENTER_WITH_CONTEXT();
+  if (RefusedByCapture()) return kCaptureUnsupported;
   absl::string_view text(static_cast<const char*>(image));
-  if (!absl::ConsumePrefix(&text, kCubinStart)) return CUDA_ERROR_INVALID_IMAGE;
-  const std::string arch = absl::StrCat("sm_", Property("major"), Property("minor"), "\n");
-  if (!absl::ConsumePrefix(&text, arch)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (!absl::ConsumePrefix(&text, kObjectStart)) return kInvalidImage;
+  if (!absl::ConsumePrefix(&text, Arch() + "\n")) return kNoBinary;
   auto loaded = std::make_unique<Module>();
   loaded->support = text == kGpuSupportKernels;
   auto host = HostModule::Compile(loaded->support ? "" : text, {});
-  if (!host.ok()) return CUDA_ERROR_INVALID_PTX;
+  if (!host.ok()) return kInvalidKernel;
   loaded->host = *host;
-  *module = reinterpret_cast<CUmodule>(loaded.release());
-  return CUDA_SUCCESS;
+  *module = reinterpret_cast<GpuModule>(loaded.release());
+  return kSuccess;
 }
 
-CUresult cuModuleUnload(CUmodule module) {
-  FAKE_ENTER_WITH_CONTEXT(cuModuleUnload);
+int FAKE_NAME(cuModuleUnload, hipModuleUnload)(GpuModule module) {
+  FAKE_ENTER_WITH_CONTEXT();
   delete reinterpret_cast<Module*>(module);
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  FAKE_ENTER_WITH_CONTEXT(cuModuleGetFunction);
+int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, GpuModule module, const char* name) {
+  FAKE_ENTER_WITH_CONTEXT();
   Module& m = *reinterpret_cast<Module*>(module);
-  Function made{name, {}, 0};
+  Function made{name, {}, kFreelyStaged};
   if (m.support) {
     if (!absl::StrContains(kGpuSupportKernels, absl::StrCat(" ", name, "("))) {
-      return CUDA_ERROR_NOT_FOUND;
+      return kNotFound;
     }
   } else {
     auto found = m.host->Find(name);
-    if (!found.ok()) return CUDA_ERROR_NOT_FOUND;
+    if (!found.ok()) return kNotFound;
     made.kernel = *found;
   }
   // Whoever asks twice gets the same.
-  *function = reinterpret_cast<CUfunction>(&m.functions.emplace(name, made).first->second);
-  return CUDA_SUCCESS;
+  *function = reinterpret_cast<GpuFunction>(&m.functions.emplace(name, made).first->second);
+  return kSuccess;
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
-  FAKE_ENTER_WITH_CONTEXT(cuFuncSetAttribute);
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > 232448) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  reinterpret_cast<Function*>(function)->staged_bytes = value;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+int FAKE_NAME(cuLaunchKernel, hipModuleLaunchKernel)(GpuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream stream, void** parameters, void** extra) {
-  FAKE_ENTER_WITH_CONTEXT(cuLaunchKernel);
+                        GpuStream stream, void** parameters, void** extra) {
+  FAKE_ENTER_WITH_CONTEXT();
   const Function& f = *reinterpret_cast<Function*>(function);
   if (grid_x == 0 || grid_x > 0x7fffffffu || grid_y * grid_z * block_y * block_z != 1 ||
       block_x == 0 || block_x > 1024 || extra != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
+    return kInvalidValue;
   }
-  if (static_cast<int>(shared_bytes) > f.staged_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (static_cast<int>(shared_bytes) > f.staged_bytes) return kInvalidValue;
   if (f.kernel.code == nullptr) return LaunchOwn(f.name, parameters, stream);
-  if (static_cast<int>(block_x) != f.kernel.code->threads) return CUDA_ERROR_INVALID_VALUE;
+  if (static_cast<int>(block_x) != f.kernel.code->threads) return kInvalidValue;
   return LaunchGenerated(f.kernel, grid_x, static_cast<int>(block_x), parameters, stream);
 }
 
-// --- NVRTC; its handles are pointers and its results are 0 for success ---
+// --- the compiler; its handles are pointers and its results are 0 for success ---
 
-const char* nvrtcGetErrorString(int error) {
-  return error == 6 ? "NVRTC_ERROR_COMPILATION" : "a failure that was ordered";
+const char* FAKE_NAME(nvrtcGetErrorString, hiprtcGetErrorString)(int error) {
+  return error == 6 ? "ERROR_COMPILATION" : "a failure that was ordered";
 }
-int nvrtcVersion(int* major, int* minor) {
+int FAKE_NAME(nvrtcVersion, hiprtcVersion)(int* major, int* minor) {
   *major = 99;  // like no real one's, so that caches know them apart
   *minor = 0;
   return 0;
 }
-int nvrtcCreateProgram(void** program, const char* source, const char*, int, const char* const*,
+int FAKE_NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void** program, const char* source, const char*, int, const char* const*,
                        const char* const*) {
-  if (const int ordered = Enter("nvrtcCreateProgram")) return ordered;
+  if (const int ordered = Enter(__func__)) return ordered;
   *program = new Compilation{.source = source};
   return 0;
 }
-int nvrtcCompileProgram(void* program, int count, const char* const* options) {
+int FAKE_NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void* program, int count, const char* const* options) {
   auto& c = *static_cast<Compilation*>(program);
-  if (const int ordered = Enter("nvrtcCompileProgram")) {
+  if (const int ordered = Enter(__func__)) {
     c.log = "kernels(1): error: ordered";
     return ordered;
   }
   std::string arch;
   for (int i = 0; i < count; ++i) {
     absl::string_view option = options[i];
-    if (absl::ConsumePrefix(&option, "--gpu-architecture=")) arch = std::string(option);
+    if (absl::ConsumePrefix(&option, kArchOption)) arch = std::string(option);
   }
   absl::string_view text = c.source;
   std::string host;
-  if (absl::ConsumePrefix(&text, Prelude(Dialect::kCuda))) {
-    host = absl::StrCat(Prelude(Dialect::kHost), kSpellings);
+  if (absl::ConsumePrefix(&text, Prelude(kDialect))) {
+    host = absl::StrCat(kWarp, Prelude(Dialect::kHost), kSpellings);
   } else if (text != kGpuSupportKernels) {
-    c.log = "kernels(1): error: not the prelude of the CUDA dialect";
+    c.log = "kernels(1): error: not the prelude of the dialect";
     return 6;
   }
-  c.code = absl::StrCat(kCubinStart, arch, "\n", host, text);
+  c.code = absl::StrCat(kObjectStart, arch, "\n", host, text);
   return 0;
 }
-int nvrtcGetProgramLogSize(void* program, size_t* size) {
+int FAKE_NAME(nvrtcGetProgramLogSize, hiprtcGetProgramLogSize)(void* program, size_t* size) {
   *size = static_cast<Compilation*>(program)->log.size() + 1;
   return 0;
 }
-int nvrtcGetProgramLog(void* program, char* log) {
+int FAKE_NAME(nvrtcGetProgramLog, hiprtcGetProgramLog)(void* program, char* log) {
   std::strcpy(log, static_cast<Compilation*>(program)->log.c_str());
   return 0;
 }
-int nvrtcGetCUBINSize(void* program, size_t* size) {
-  if (const int ordered = Enter("nvrtcGetCUBINSize")) return ordered;
+int FAKE_NAME(nvrtcGetCUBINSize, hiprtcGetCodeSize)(void* program, size_t* size) {
+  if (const int ordered = Enter(__func__)) return ordered;
   *size = static_cast<Compilation*>(program)->code.size() + 1;
   return 0;
 }
-int nvrtcGetCUBIN(void* program, char* code) {
-  if (const int ordered = Enter("nvrtcGetCUBIN")) return ordered;
+int FAKE_NAME(nvrtcGetCUBIN, hiprtcGetCode)(void* program, char* code) {
+  if (const int ordered = Enter(__func__)) return ordered;
   std::strcpy(code, static_cast<Compilation*>(program)->code.c_str());
   return 0;
 }
-int nvrtcDestroyProgram(void** program) {
+int FAKE_NAME(nvrtcDestroyProgram, hiprtcDestroyProgram)(void** program) {
   delete static_cast<Compilation*>(*program);
   return 0;
 }

@@ -1,3 +1,5 @@
+#if defined(RETROGRAD_FAKE_CUDA_LIBRARY)
+
 // cuBLASLt: columns first, through the host's matmul.
 #include <cublasLt.h>
 
@@ -5,7 +7,7 @@
 #include <vector>
 
 #include "runtime/host_matmul.h"
-#include "tests/fake_cuda/state.h"
+#include "tests/fake_gpu/state.h"
 
 namespace retrograd::fake {
 namespace {
@@ -204,12 +206,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               : *static_cast<const float*>(beta) != 0;
   const MatMulCall call = CallOf(described, As<FakeLayout>(a_layout), As<FakeLayout>(b_layout),
                                  As<FakeLayout>(d_layout), accumulate);
-  const CUresult result = Issue(reinterpret_cast<CUstream>(stream), "matmul", [=] {
+  const int result = Issue(reinterpret_cast<GpuStream>(stream), "matmul", [=] {
     std::vector<double> scratch(static_cast<size_t>(*HostMatMulScratchBytes(call)) / 8 + 8);
     HostMatMul(call, {a, b, d}, scratch.data());
-    return CUDA_SUCCESS;
+    return kSuccess;
   });
-  return result == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+  return result == kSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // extern "C"
+
+#endif  // RETROGRAD_FAKE_CUDA_LIBRARY

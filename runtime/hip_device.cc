@@ -1,0 +1,71 @@
+#include "runtime/hip_device.h"
+
+#include <utility>
+
+#include "graph/status.h"
+#include "runtime/fallback_attention.h"
+#include "runtime/gpu_device.h"
+#include "runtime/hip_driver.h"
+
+namespace retrograd {
+namespace {
+
+struct HipAttention : LoadedCall {
+  using LoadedCall::LoadedCall;
+  std::unique_ptr<LoadedKernels> kernels;
+  size_t launches = 0;
+};
+
+class HipDevice : public GpuDevice {
+ public:
+  HipDevice(const GpuDriver& driver, const HipDeviceOptions& options)
+      : GpuDevice(driver, {.ordinal = options.ordinal,
+                           .compile = options.compile,
+                           .cache = options.cache,
+                           .cache_dir = options.cache_dir,
+                           .cache_bytes = options.cache_bytes}) {}
+  absl::Status Start() { return GpuDevice::Start(); }
+
+  absl::string_view name() const override { return "hip"; }
+  Dialect dialect() const override { return Dialect::kHip; }
+
+  using GpuDevice::Load;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
+      const AttentionCall& call, absl::Span<const DType> operand_dtypes) override;
+  absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
+                                 void* scratch) override;
+
+ protected:
+  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(const MatMulCall&,
+                                                                     const MatMulFacts&) override {
+    return absl::UnimplementedError("no library for matmuls");
+  }
+};
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> HipDevice::Load(
+    const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+  RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
+                      MakeFallbackAttention(call, operand_dtypes, dialect()));
+  auto loaded = std::make_unique<HipAttention>(fallback.scratch_bytes);
+  RG_ASSIGN_OR_RETURN(loaded->kernels, Load(fallback.source, fallback.launches));
+  loaded->launches = fallback.launches.size();
+  return loaded;
+}
+
+absl::Status HipDevice::AttentionBackward(int stream, LoadedCall& call,
+                                          const AttentionPointers& pointers, void* scratch) {
+  auto& attention = static_cast<HipAttention&>(call);
+  return RunFallbackAttention(*this, stream, *attention.kernels, attention.launches, pointers,
+                              scratch);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> MakeHipDevice(const HipDeviceOptions& options) {
+  RG_ASSIGN_OR_RETURN(const GpuDriver* const driver, LoadHipDriver(options.driver_library));
+  auto device = std::make_unique<HipDevice>(*driver, options);
+  RG_RETURN_IF_ERROR(device->Start());
+  return device;
+}
+
+}  // namespace retrograd
