@@ -324,6 +324,24 @@ TEST_CASE("a run with known addresses is one launch; new ones cost a recording, 
   CHECK(loaded.program->stats().runs == 15);
 }
 
+#if defined(RETROGRAD_FAKE_CUDA)
+TEST_CASE("fills that a library records become kernels, and each replay still fills") {
+  const Vendor& vendor = kVendors[std::size(kVendors) - 1];
+  const Fake fake(vendor);
+  const BackwardGraph graph = Model(kMlp);
+  const std::vector<Values> values = RandomInputs(graph, 5);
+  const Loaded loaded = Load(FakeOptions(vendor), CompiledFor(vendor, graph, 1));
+  REQUIRE(loaded.status.ok());
+  const Tensors tensors(loaded.device.get(), graph, values);
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+  fake.reset();
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+  CHECK(fake.calls("GraphLaunch") == 1);
+  CHECK(fake.calls("a fill in a launched graph") == 0);
+  CHECK(fake.calls("rg_fill in a launched graph") > 0);
+}
+#endif
+
 TEST_CASE("a graph that cannot be updated is made anew") {
   const Vendor& vendor = RG_EACH_VENDOR();
   INFO(vendor.device);

@@ -206,7 +206,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               : *static_cast<const float*>(beta) != 0;
   const MatMulCall call = CallOf(described, As<FakeLayout>(a_layout), As<FakeLayout>(b_layout),
                                  As<FakeLayout>(d_layout), accumulate);
+  // An algorithm with a workspace counts in it what its blocks have added up, from the zero that a fill
+  // leaves there, and leaves the count.
+  auto* const count = i > 0 ? static_cast<int*>(workspace) : nullptr;
+  if (count != nullptr) {
+    IssueFill(reinterpret_cast<GpuStream>(stream),
+              {.to = reinterpret_cast<uint64_t>(count), .elements = 1, .value = 0, .element_bytes = 4});
+  }
   const int result = Issue(reinterpret_cast<GpuStream>(stream), "matmul", [=] {
+    if (count != nullptr && ++*count != 1) return kLaunchFailed;
     std::vector<double> scratch(static_cast<size_t>(*HostMatMulScratchBytes(call)) / 8 + 8);
     HostMatMul(call, {a, b, d}, scratch.data());
     return kSuccess;

@@ -62,6 +62,20 @@ int Issue(GpuStream stream, std::string kind, std::function<int()> run) {
   return kSuccess;
 }
 
+int RunFill(const MemoryFill& fill) {
+  for (uint64_t i = 0; i < fill.elements; ++i) {
+    std::memcpy(reinterpret_cast<char*>(fill.to) + i * fill.element_bytes, &fill.value,
+                fill.element_bytes);
+  }
+  return kSuccess;
+}
+
+int IssueFill(GpuStream stream, const MemoryFill& fill) {
+  const int result = Issue(stream, "memset", [fill] { return RunFill(fill); });
+  if (const auto& capture = Of(stream).capture) capture->work.back().fill = fill;
+  return result;
+}
+
 bool UpdateGraph(GpuGraphExec exec, GpuGraph graph) {
   Graph& old = *reinterpret_cast<Graph*>(exec);
   const Graph& now = *reinterpret_cast<Graph*>(graph);
@@ -185,10 +199,8 @@ int FAKE_NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, const void* fr
 }
 int FAKE_NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char value, size_t bytes, GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
-  return Issue(stream, "memset", [=] {
-    std::memset(to, value, bytes);
-    return kSuccess;
-  });
+  return IssueFill(stream, {.to = reinterpret_cast<uint64_t>(to), .elements = bytes, .value = value,
+                            .element_bytes = 1});
 }
 
 // --- streams and events ---
@@ -317,6 +329,10 @@ int FAKE_NAME(cuGraphExecDestroy, hipGraphExecDestroy)(GpuGraphExec exec) {
 int FAKE_NAME(cuGraphLaunch, hipGraphLaunch)(GpuGraphExec exec, GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
   const std::vector<Work> work = reinterpret_cast<Graph*>(exec)->work;
+  for (const Work& w : work) {
+    if (w.fill) Enter("a fill in a launched graph");
+    if (w.kind == "rg_fill") Enter("rg_fill in a launched graph");
+  }
   return Issue(stream, "graph", [work] {
     for (const Work& w : work) {
       if (const int result = w.run(); result != kSuccess) return result;

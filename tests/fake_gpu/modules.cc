@@ -83,6 +83,10 @@ int LaunchOwn(const std::string& name, void** parameters, GpuStream stream) {
     const auto copy = *static_cast<const StridedCopy*>(parameters[0]);
     return Issue(stream, name, [copy] { return CopyElements(copy); });
   }
+  if (name == "rg_fill") {
+    const auto fill = *static_cast<const MemoryFill*>(parameters[0]);
+    return Issue(stream, name, [fill] { return RunFill(fill); });
+  }
   return Issue(stream, name, [] { return kSuccess; });  // rg_spin
 }
 
@@ -112,6 +116,10 @@ struct Compilation {
 
 void AllowStagedBytes(GpuFunction function, int bytes) {
   reinterpret_cast<Function*>(function)->staged_bytes = bytes;
+}
+
+const std::string& NameOf(GpuFunction function) {
+  return reinterpret_cast<Function*>(function)->name;
 }
 
 }  // namespace retrograd::fake

@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/gpu_driver.h"
+#include "runtime/gpu_support_kernels.h"
 
 namespace retrograd::fake {
 
@@ -40,6 +42,8 @@ inline constexpr int kUpdateFailure = 910;
 struct Work {
   std::string kind;
   std::function<int()> run;
+  std::optional<MemoryFill> fill;  // of a fill that was captured as one
+  uintptr_t node = 0;              // its handle, once a graph's nodes were asked for
 };
 
 using Clock = std::map<const void*, int>;  // work seen, by stream
@@ -86,6 +90,13 @@ bool RefusedByCapture();
 
 // Does the work, or adds it to the stream's capture.
 int Issue(GpuStream stream, std::string kind, std::function<int()> run);
+
+// A fill of memory: captured as one.
+int IssueFill(GpuStream stream, const MemoryFill& fill);
+int RunFill(const MemoryFill& fill);
+
+// The name that a function was found by.
+const std::string& NameOf(GpuFunction function);
 
 // Device properties by name.
 int Property(const std::string& name);

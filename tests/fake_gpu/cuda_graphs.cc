@@ -1,0 +1,107 @@
+#if defined(RETROGRAD_FAKE_CUDA_LIBRARY)
+
+// The nodes of a captured graph, which CUDA's driver lets edit. With the vendor's own types, unlike the
+// other files.
+#include <cuda.h>
+
+#include <algorithm>
+
+#include "tests/fake_gpu/state.h"
+
+namespace retrograd::fake {
+namespace {
+
+Graph* edited = nullptr;  // whose nodes were asked for last
+uintptr_t last_node = 0;
+
+// The place of a node in the order of the edited graph's work.
+size_t PlaceOf(CUgraphNode node) {
+  const auto at = std::find_if(edited->work.begin(), edited->work.end(), [&](const Work& w) {
+    return w.node == reinterpret_cast<uintptr_t>(node);
+  });
+  return static_cast<size_t>(at - edited->work.begin());
+}
+
+// Work is done in order: each node depends on the one before it.
+CUresult Neighbour(CUgraphNode node, int step, CUgraphNode* neighbour, size_t* count) {
+  const size_t place = PlaceOf(node) + static_cast<size_t>(step);
+  *count = place < edited->work.size() ? 1 : 0;
+  if (*count == 1 && neighbour != nullptr) {
+    *neighbour = reinterpret_cast<CUgraphNode>(edited->work[place].node);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace retrograd::fake
+
+using namespace retrograd;        // NOLINT: the vendor's functions are global
+using namespace retrograd::fake;  // NOLINT
+
+#define FAKE_ENTER_NODE()                                                               \
+  if (const int rg_ordered = Enter(__func__)) return static_cast<CUresult>(rg_ordered); \
+  if (!HasContext()) return CUDA_ERROR_INVALID_CONTEXT
+
+extern "C" {
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  FAKE_ENTER_NODE();
+  edited = reinterpret_cast<Graph*>(graph);
+  *count = edited->work.size();
+  for (size_t i = 0; nodes != nullptr && i < *count; ++i) {
+    edited->work[i].node = ++last_node;
+    nodes[i] = reinterpret_cast<CUgraphNode>(last_node);
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+  FAKE_ENTER_NODE();
+  const bool fill = edited->work[PlaceOf(node)].fill.has_value();
+  *type = fill ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_KERNEL;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* parameters) {
+  FAKE_ENTER_NODE();
+  const MemoryFill& fill = *edited->work[PlaceOf(node)].fill;
+  *parameters = {.dst = fill.to, .pitch = 0, .value = fill.value, .elementSize = fill.element_bytes,
+                 .width = fill.elements, .height = 1};
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode* before, CUgraphEdgeData*,
+                                  size_t* count) {
+  FAKE_ENTER_NODE();
+  return Neighbour(node, -1, before, count);
+}
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode* after, CUgraphEdgeData*,
+                                    size_t* count) {
+  FAKE_ENTER_NODE();
+  return Neighbour(node, 1, after, count);
+}
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph, const CUgraphNode* before, size_t count,
+                            const CUDA_KERNEL_NODE_PARAMS* parameters) {
+  FAKE_ENTER_NODE();
+  if (NameOf(reinterpret_cast<GpuFunction>(parameters->func)) != "rg_fill") return CUDA_ERROR_INVALID_VALUE;
+  const auto fill = *static_cast<const MemoryFill*>(parameters->kernelParams[0]);
+  Work work{.kind = "rg_fill", .run = [fill] { return RunFill(fill); }, .fill = {}, .node = ++last_node};
+  const size_t place = count == 0 ? 0 : PlaceOf(before[0]) + 1;
+  edited->work.insert(edited->work.begin() + static_cast<ptrdiff_t>(place), std::move(work));
+  *node = reinterpret_cast<CUgraphNode>(last_node);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgraphNode* to,
+                              const CUgraphEdgeData*, size_t count) {
+  FAKE_ENTER_NODE();
+  for (size_t i = 0; i < count; ++i) {
+    if (PlaceOf(from[i]) >= PlaceOf(to[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroyNode(CUgraphNode node) {
+  FAKE_ENTER_NODE();
+  edited->work.erase(edited->work.begin() + static_cast<ptrdiff_t>(PlaceOf(node)));
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"
+
+#endif  // RETROGRAD_FAKE_CUDA_LIBRARY
