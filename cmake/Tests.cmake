@@ -32,7 +32,7 @@ foreach(source ${test_sources})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()
 
-# Drivers, run-time compilers and cuBLASLt for machines without a GPU. Tests load them by their paths.
+# Drivers, run-time compilers and libraries for matmuls for machines without a GPU. Tests load them by their paths.
 file(GLOB fake_gpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fake_gpu/*.cc)
 set(fake_gpus fake_hip)
 if(CUDA_INCLUDE_DIR)
@@ -52,6 +52,8 @@ foreach(fake ${fake_gpus})
       ${test} PRIVATE RETROGRAD_${name}="${CMAKE_BINARY_DIR}/tests/lib${fake}.so")
   endforeach()
 endforeach()
+
+# The nodes of graphs are shown with the vendor's own types.
 if(CUDA_INCLUDE_DIR)
   target_include_directories(fake_cuda SYSTEM PRIVATE ${CUDA_INCLUDE_DIR})
 endif()

@@ -1,6 +1,3 @@
-// The library thinks in columns: a matrix is stored column after column, or is the transpose of one
-// that is. A product stored row after row is its transpose stored column after column, so
-// d = a·b becomes dᵀ = bᵀ·aᵀ there.
 #if defined(RETROGRAD_HAVE_CUDA)
 
 #include "runtime/cublas_matmul.h"
@@ -19,14 +16,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/status.h"
+#include "runtime/fastest_matmul.h"
 
 namespace retrograd {
 namespace {
 
 constexpr int kMostCandidates = 16;
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;  // what frameworks grant on Hopper
-// Beyond so many separate matrices a kernel that takes any strides is better.
-constexpr int64_t kMostParts = 64;
 
 template <typename Function>
 bool FindEntry(void* library, const char* name, Function* function) {
@@ -65,98 +61,6 @@ std::optional<cudaDataType_t> CudaType(DType dtype) {
   }
 }
 
-// A matrix as the library takes it: stored by columns, or the transpose of one that is.
-struct ColumnMatrix {
-  bool transposed = false;
-  int64_t rows = 0, cols = 0;  // as stored
-  int64_t distance = 0;        // of columns, in elements
-};
-
-// Without a value: neither rows nor columns are consecutive.
-std::optional<ColumnMatrix> AsColumns(int64_t rows, int64_t cols, int64_t row_stride,
-                                      int64_t col_stride) {
-  if ((rows <= 1 || row_stride == 1) && (cols <= 1 || col_stride >= std::max<int64_t>(rows, 1))) {
-    return ColumnMatrix{false, rows, cols, cols <= 1 ? rows : col_stride};
-  }
-  if ((cols <= 1 || col_stride == 1) && (rows <= 1 || row_stride >= std::max<int64_t>(cols, 1))) {
-    return ColumnMatrix{true, cols, rows, rows <= 1 ? cols : row_stride};
-  }
-  return std::nullopt;
-}
-
-// The batch as one strided axis of the library's, repeated at some places.
-struct Batch {
-  int64_t count = 1;
-  int64_t strides[3] = {};                    // of a, b and d, in elements
-  std::vector<std::array<int64_t, 3>> parts;  // offsets of a, b and d
-};
-
-Batch SplitBatch(const MatMulCall& call) {
-  struct Axis {
-    int64_t extent;
-    std::array<int64_t, 3> strides;
-  };
-  std::vector<Axis> axes;  // outermost first, those that are one walk joined
-  for (size_t i = 0; i < call.batch.size(); ++i) {
-    if (call.batch[i] == 1) continue;
-    const Axis axis = {call.batch[i],
-                       {call.a.batch_strides[i], call.b.batch_strides[i], call.d.batch_strides[i]}};
-    bool joined = !axes.empty();
-    for (int o = 0; joined && o < 3; ++o) {
-      joined = axes.back().strides[o] == axis.strides[o] * axis.extent;
-    }
-    if (joined) {
-      axes.back() = {axes.back().extent * axis.extent, axis.strides};
-    } else {
-      axes.push_back(axis);
-    }
-  }
-  Batch batch;
-  batch.parts = {{0, 0, 0}};
-  if (axes.empty()) return batch;
-  // The longest axis is the library's.
-  const auto longest = std::max_element(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
-    return a.extent < b.extent;
-  });
-  batch.count = longest->extent;
-  std::copy(longest->strides.begin(), longest->strides.end(), batch.strides);
-  axes.erase(longest);
-  for (const Axis& axis : axes) {
-    std::vector<std::array<int64_t, 3>> all;
-    for (const auto& part : batch.parts) {
-      for (int64_t i = 0; i < axis.extent && static_cast<int64_t>(all.size()) <= kMostParts; ++i) {
-        all.push_back({part[0] + i * axis.strides[0], part[1] + i * axis.strides[1],
-                       part[2] + i * axis.strides[2]});
-      }
-    }
-    batch.parts = std::move(all);
-  }
-  return batch;
-}
-
-std::string Describe(const MatMulCall& call) {
-  return absl::StrFormat("matmul %dx%dx%d%s, %s to %s", call.m, call.n, call.k,
-                         call.batch.empty()
-                             ? ""
-                             : absl::StrCat(", batch ", absl::StrJoin(call.batch, "x")),
-                         Name(call.in_dtype), Name(call.out_dtype));
-}
-
-int64_t Span(const MatrixOperand& operand, const std::vector<int64_t>& batch, int64_t rows,
-             int64_t cols) {
-  int64_t span = 1 + (rows - 1) * operand.row_stride + (cols - 1) * operand.col_stride;
-  for (size_t i = 0; i < batch.size(); ++i) span += (batch[i] - 1) * operand.batch_strides[i];
-  return std::max<int64_t>(span, 1);
-}
-
-// What divides the addresses of all of an operand's matrices.
-uint32_t AlignmentOf(const MatrixOperand& operand, int64_t alignment, DType dtype,
-                     const Batch& batch, int which) {
-  int64_t known = std::gcd(alignment, operand.offset * SizeBytes(dtype));
-  for (const auto& part : batch.parts) known = std::gcd(known, part[which] * SizeBytes(dtype));
-  return static_cast<uint32_t>(std::clamp<int64_t>(known & -known, 1, 256));
-}
-
 }  // namespace
 
 absl::StatusOr<const CublasLibrary*> LoadCublas(const std::string& library) {
@@ -184,22 +88,6 @@ absl::Status CublasStatus(const CublasLibrary& library, cublasStatus_t result,
   }
 }
 
-std::string MatMulKey(const MatMulCall& call, const MatMulFacts& facts) {
-  const Batch batch = SplitBatch(call);
-  std::string key = absl::StrCat(Describe(call), call.accumulate ? " +=" : "",
-                                 facts.allow_tf32 ? " tf32" : "");
-  const MatrixOperand* operands[] = {&call.a, &call.b, &call.d};
-  const int64_t alignments[] = {facts.a_alignment, facts.b_alignment, facts.d_alignment};
-  for (int i = 0; i < 3; ++i) {
-    const MatrixOperand& o = *operands[i];
-    const DType dtype = i == 2 ? call.out_dtype : call.in_dtype;
-    absl::StrAppend(&key, " [", o.row_stride, " ", o.col_stride, " ",
-                    absl::StrJoin(o.batch_strides, " "), " /",
-                    AlignmentOf(o, alignments[i], dtype, batch, i), "]");
-  }
-  return key;
-}
-
 struct CublasMatMul::State {
   const CublasLibrary& lib;
   cublasLtHandle_t handle;
@@ -222,8 +110,8 @@ struct CublasMatMul::State {
   }
 
   absl::Status MakeDescriptors(const MatMulCall& call, const MatMulFacts& facts);
-  absl::Status DescribeMatrix(const ColumnMatrix& matrix, cudaDataType_t type, const Batch& batch,
-                              int64_t stride, cublasLtMatrixLayout_t* layout);
+  absl::Status DescribeMatrix(const ColumnMatrix& matrix, cudaDataType_t type, int64_t batch,
+                              cublasLtMatrixLayout_t* layout);
   absl::Status AskForCandidates(const MatMulCall& call, const MatMulFacts& facts);
 };
 
@@ -236,16 +124,15 @@ struct CublasMatMul::State {
   } while (false)
 
 absl::Status CublasMatMul::State::DescribeMatrix(const ColumnMatrix& matrix, cudaDataType_t type,
-                                                 const Batch& batch, int64_t stride,
-                                                 cublasLtMatrixLayout_t* layout) {
+                                                 int64_t batch, cublasLtMatrixLayout_t* layout) {
   RG_CUBLAS(MatrixLayoutCreate, layout, type, static_cast<uint64_t>(matrix.rows),
             static_cast<uint64_t>(matrix.cols), matrix.distance);
-  if (batch.count == 1) return absl::OkStatus();
-  const int32_t count = static_cast<int32_t>(batch.count);
+  if (batch == 1) return absl::OkStatus();
+  const int32_t count = static_cast<int32_t>(batch);
   RG_CUBLAS(MatrixLayoutSetAttribute, *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
             sizeof count);
   RG_CUBLAS(MatrixLayoutSetAttribute, *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-            &stride, sizeof stride);
+            &matrix.stride, sizeof matrix.stride);
   return absl::OkStatus();
 }
 
@@ -257,39 +144,21 @@ absl::Status CublasMatMul::State::MakeDescriptors(const MatMulCall& call, const 
   if (!in_type || !out_type) return refused("cuBLASLt multiplies floating matrices only");
   fp64 = call.in_dtype == DType::kFp64;
   if (fp64 != (call.out_dtype == DType::kFp64)) return refused("fp64 does not mix with others");
-  const Batch batch = SplitBatch(call);
-  if (static_cast<int64_t>(batch.parts.size()) > kMostParts ||
-      batch.count > std::numeric_limits<int32_t>::max()) {
-    return refused("the batch is no single walk through memory");
-  }
-  parts = batch.parts;
-
-  const std::optional<ColumnMatrix> d_columns =
-      AsColumns(call.m, call.n, call.d.row_stride, call.d.col_stride);
-  if (!d_columns) return refused("the result has neither rows nor columns together");
-  swapped = d_columns->transposed;
-  const std::optional<ColumnMatrix> left =
-      swapped ? AsColumns(call.n, call.k, call.b.col_stride, call.b.row_stride)
-              : AsColumns(call.m, call.k, call.a.row_stride, call.a.col_stride);
-  const std::optional<ColumnMatrix> right =
-      swapped ? AsColumns(call.k, call.m, call.a.col_stride, call.a.row_stride)
-              : AsColumns(call.k, call.n, call.b.row_stride, call.b.col_stride);
-  if (!left || !right) return refused("an operand has neither rows nor columns together");
+  RG_ASSIGN_OR_RETURN(const ColumnMatMul columns, InColumns(call));
+  swapped = columns.swapped;
+  parts = columns.parts;
 
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   if (fp64) compute = CUBLAS_COMPUTE_64F;
   if (call.in_dtype == DType::kFp32 && facts.allow_tf32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
   RG_CUBLAS(MatmulDescCreate, &desc, compute, fp64 ? CUDA_R_64F : CUDA_R_32F);
-  const cublasOperation_t left_op = left->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t right_op = right->transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t left_op = columns.left.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t right_op = columns.right.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   RG_CUBLAS(MatmulDescSetAttribute, desc, CUBLASLT_MATMUL_DESC_TRANSA, &left_op, sizeof left_op);
   RG_CUBLAS(MatmulDescSetAttribute, desc, CUBLASLT_MATMUL_DESC_TRANSB, &right_op, sizeof right_op);
-  RG_RETURN_IF_ERROR(DescribeMatrix(*left, *in_type, batch, batch.strides[swapped ? 1 : 0], &first));
-  RG_RETURN_IF_ERROR(
-      DescribeMatrix(*right, *in_type, batch, batch.strides[swapped ? 0 : 1], &second));
-  ColumnMatrix d = *d_columns;
-  d.transposed = false;
-  RG_RETURN_IF_ERROR(DescribeMatrix(d, *out_type, batch, batch.strides[2], &result));
+  RG_RETURN_IF_ERROR(DescribeMatrix(columns.left, *in_type, columns.batch, &first));
+  RG_RETURN_IF_ERROR(DescribeMatrix(columns.right, *in_type, columns.batch, &second));
+  RG_RETURN_IF_ERROR(DescribeMatrix(columns.result, *out_type, columns.batch, &result));
   accumulate = call.accumulate;
   sizes[0] = sizes[1] = SizeBytes(call.in_dtype);
   sizes[2] = SizeBytes(call.out_dtype);
@@ -303,10 +172,9 @@ absl::Status CublasMatMul::State::AskForCandidates(const MatMulCall& call,
   const auto destroy = [this](cublasLtMatmulPreference_t p) { lib.MatmulPreferenceDestroy(p); };
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(destroy)> owner(
       preference, destroy);
-  const Batch batch = SplitBatch(call);
-  const uint32_t a = AlignmentOf(call.a, facts.a_alignment, call.in_dtype, batch, 0);
-  const uint32_t b = AlignmentOf(call.b, facts.b_alignment, call.in_dtype, batch, 1);
-  const uint32_t d = AlignmentOf(call.d, facts.d_alignment, call.out_dtype, batch, 2);
+  const uint32_t a = OperandAlignment(call, 0, facts.a_alignment);
+  const uint32_t b = OperandAlignment(call, 1, facts.b_alignment);
+  const uint32_t d = OperandAlignment(call, 2, facts.d_alignment);
   // Partial sums of a split K are added up in their own type and in a fixed order, so that two runs
   // give the same bits.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -397,86 +265,22 @@ absl::Status CublasMatMul::Run(GpuStream stream, const MatMulPointers& pointers,
   return absl::OkStatus();
 }
 
-namespace {
-
-// Device memory and events for the time of a measurement.
-class Bench {
- public:
-  Bench(const GpuDriver& driver, GpuStream stream) : driver_(driver), stream_(stream) {}
-  ~Bench() {
-    for (void* p : memory_) driver_.MemFree(p);
-    for (GpuEvent e : events_) {
-      if (e != nullptr) driver_.EventDestroy(e);
-    }
-  }
-
-  // Filled with small numbers, whatever the type.
-  absl::StatusOr<void*> Allocate(int64_t bytes) {
-    void* p = nullptr;
-    RG_GPU(driver_, MemAlloc, &p, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
-    memory_.push_back(p);
-    RG_GPU(driver_, MemsetD8Async, p, 0x2c, static_cast<size_t>(bytes), stream_);
-    return p;
-  }
-
-  absl::Status MakeEvents() {
-    for (GpuEvent& e : events_) RG_GPU(driver_, EventCreate, &e, kGpuTimedEvent);
-    return absl::OkStatus();
-  }
-
-  // Of one run, in milliseconds, after one that does not count.
-  absl::StatusOr<float> Time(absl::FunctionRef<absl::Status()> run, int repetitions) {
-    RG_RETURN_IF_ERROR(run());
-    RG_GPU(driver_, EventRecord, events_[0], stream_);
-    for (int i = 0; i < repetitions; ++i) RG_RETURN_IF_ERROR(run());
-    RG_GPU(driver_, EventRecord, events_[1], stream_);
-    RG_GPU(driver_, EventSynchronize, events_[1]);
-    float ms = 0;
-    RG_GPU(driver_, EventElapsedTime, &ms, events_[0], events_[1]);
-    return ms / static_cast<float>(repetitions);
-  }
-
- private:
-  const GpuDriver& driver_;
-  GpuStream stream_;
-  std::vector<void*> memory_;
-  GpuEvent events_[2] = {};
-};
-
-}  // namespace
-
 absl::Status ChooseByTiming(const GpuDriver& driver, GpuStream stream, const MatMulCall& call,
                             CublasMatMul* matmul) {
   const std::vector<CublasMatMul::Choice> candidates = matmul->candidates();
   if (candidates.size() < 2) return absl::OkStatus();
-  Bench bench(driver, stream);
-  MatMulPointers pointers;
-  RG_ASSIGN_OR_RETURN(pointers.a, bench.Allocate(Span(call.a, call.batch, call.m, call.k) *
-                                                 SizeBytes(call.in_dtype)));
-  RG_ASSIGN_OR_RETURN(pointers.b, bench.Allocate(Span(call.b, call.batch, call.k, call.n) *
-                                                 SizeBytes(call.in_dtype)));
-  RG_ASSIGN_OR_RETURN(pointers.d, bench.Allocate(Span(call.d, call.batch, call.m, call.n) *
-                                                 SizeBytes(call.out_dtype)));
-  RG_ASSIGN_OR_RETURN(void* const workspace,
-                      bench.Allocate(static_cast<int64_t>(kMostWorkspaceBytes)));
-  RG_RETURN_IF_ERROR(bench.MakeEvents());
   constexpr int64_t kNoOffsets[3] = {};
-  std::optional<CublasMatMul::Choice> best;
-  float least = 0;
-  for (const CublasMatMul::Choice& candidate : candidates) {
-    if (!matmul->Choose(candidate)) continue;
-    const absl::StatusOr<float> ms = bench.Time(
-        [&] { return matmul->Run(stream, pointers, kNoOffsets, workspace); }, 3);
-    if (!ms.ok()) continue;  // an algorithm that fails here is not the one
-    if (!best || *ms < least) {
-      best = matmul->choice();
-      least = *ms;
-    }
-  }
-  if (!best || !matmul->Choose(*best)) {
-    return absl::InternalError(
-        absl::StrCat(Describe(call), ": none of cuBLASLt's algorithms for it runs"));
-  }
+  const auto choose = [&](int i) { return matmul->Choose(candidates[i]); };
+  const auto run = [&](const MatMulPointers& pointers, void* workspace) {
+    return matmul->Run(stream, pointers, kNoOffsets, workspace);
+  };
+  RG_ASSIGN_OR_RETURN(const int fastest,
+                      FastestMatMul(driver, stream, call,
+                                    {.count = static_cast<int>(candidates.size()),
+                                     .workspace_bytes = kMostWorkspaceBytes,
+                                     .choose = choose,
+                                     .run = run}));
+  matmul->Choose(candidates[fastest]);
   return absl::OkStatus();
 }
 

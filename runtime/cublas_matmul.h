@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/column_matmul.h"
 #include "runtime/gpu_device.h"
 #include "runtime/device.h"
 
@@ -45,10 +46,6 @@ absl::StatusOr<const CublasLibrary*> LoadCublas(const std::string& library);
 // What the library says about a failed call. OK for success.
 absl::Status CublasStatus(const CublasLibrary& library, cublasStatus_t result,
                           absl::string_view call);
-
-// All that the library's choice for a call depends on, as text; two calls of one key differ in
-// their operands' offsets alone.
-std::string MatMulKey(const MatMulCall& call, const MatMulFacts& facts);
 
 // A matmul as the library was told of it, with the algorithm that it runs by.
 class CublasMatMul : public LibraryMatMul {

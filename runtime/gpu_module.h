@@ -1,5 +1,5 @@
-// CUDA and HIP sources to code objects: the translation unit in several parts, each compiled by a thread of its
-// own unless the cache knows it.
+// CUDA and HIP sources to code objects: the translation unit in several parts, each compiled by a
+// thread of its own unless the cache knows it.
 #ifndef RETROGRAD_RUNTIME_GPU_MODULE_H_
 #define RETROGRAD_RUNTIME_GPU_MODULE_H_
 

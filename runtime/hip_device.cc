@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "graph/status.h"
 #include "runtime/fallback_attention.h"
 #include "runtime/gpu_device.h"
 #include "runtime/hip_driver.h"
+#include "runtime/hipblaslt_matmul.h"
 
 namespace retrograd {
 namespace {
@@ -23,7 +25,9 @@ class HipDevice : public GpuDevice {
                            .compile = options.compile,
                            .cache = options.cache,
                            .cache_dir = options.cache_dir,
-                           .cache_bytes = options.cache_bytes}) {}
+                           .cache_bytes = options.cache_bytes}),
+        options_(options) {}
+  ~HipDevice() override;
   absl::Status Start() { return GpuDevice::Start(); }
 
   absl::string_view name() const override { return "hip"; }
@@ -36,11 +40,42 @@ class HipDevice : public GpuDevice {
                                  void* scratch) override;
 
  protected:
-  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(const MatMulCall&,
-                                                                     const MatMulFacts&) override {
-    return absl::UnimplementedError("no library for matmuls");
-  }
+  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(
+      const MatMulCall& call, const MatMulFacts& facts) override;
+
+ private:
+  const HipDeviceOptions options_;
+  std::unique_ptr<HipblasltMatMuls> matmuls_;  // when the first matmul is loaded
+  absl::Status no_matmuls_;                    // why there are none, once tried
 };
+
+HipDevice::~HipDevice() {
+  if (!open()) return;
+  const CurrentContext current(driver(), context());
+  if (current.status().ok()) matmuls_.reset();
+}
+
+// Without the library matmuls run through a kernel of ours: correct, and slow.
+absl::StatusOr<std::shared_ptr<const LibraryMatMul>> HipDevice::PrepareMatMul(
+    const MatMulCall& call, const MatMulFacts& facts) {
+  if (matmuls_ == nullptr) {
+    RG_RETURN_IF_ERROR(no_matmuls_);
+    absl::StatusOr<std::unique_ptr<HipblasltMatMuls>> made =
+        HipblasltMatMuls::Create(options_.hipblaslt_library);
+    if (absl::IsUnavailable(made.status())) {
+      return no_matmuls_ = absl::UnimplementedError(made.status().message());
+    }
+    RG_RETURN_IF_ERROR(made.status());
+    matmuls_ = *std::move(made);
+  }
+  return matmuls_->Prepare({.driver = driver(),
+                            .stream = OwnStream(),
+                            .device = absl::StrCat(GpuDevice::facts().model, " ",
+                                                   GpuDevice::facts().arch),
+                            .cache = Cache(),
+                            .time = options_.time_matmuls},
+                           call, facts);
+}
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> HipDevice::Load(
     const AttentionCall& call, absl::Span<const DType> operand_dtypes) {

@@ -80,7 +80,8 @@ class DeviceTensor {
 std::unique_ptr<Device> TestDevice(bool check = false) {
   const std::string name = check ? "host" : GENERATE(as<std::string>{}, "host", "cuda", "hip");
   if (name == "hip") {
-    HipDeviceOptions options{.driver_library = RETROGRAD_FAKE_HIP};
+    HipDeviceOptions options{.driver_library = RETROGRAD_FAKE_HIP,
+                             .hipblaslt_library = RETROGRAD_FAKE_HIP};
     options.compile.rtc.library = RETROGRAD_FAKE_HIP;
     options.cache = false;
     auto device = MakeHipDevice(options);

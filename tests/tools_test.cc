@@ -244,7 +244,8 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
   }
   const std::string fake = absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=",
                                         folder.string(), "/cache ", RETROGRAD_BIN_DIR, "/");
-  const std::string run = absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
+  const std::string run =
+      absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
   const Output times =
       RunCommandLine(absl::StrCat(fake, run, " --streams 2 --repeat 3 --kernels --cold --json"));
   INFO(times.err);
@@ -273,8 +274,9 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
 TEST_CASE("a device that nobody knows is refused with the names of those that there are") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
   for (const char* name : {"hipp", "cuda:", "hip:x", "gpu", ""}) {
-    const Output refused = RunCommandLine(
-        absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall, " --random-inputs 1 --device '", name, "'"));
+    const Output refused =
+        RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall,
+                                    " --random-inputs 1 --device '", name, "'"));
     CHECK(refused.status == 1);
     CHECK_THAT(refused.err, ContainsSubstring("host, cuda, cuda:N, hip and hip:N"));
   }

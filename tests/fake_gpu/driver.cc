@@ -185,19 +185,23 @@ static int Copy(GpuStream stream, void* to, const void* from, size_t bytes) {
     return kSuccess;
   });
 }
-int FAKE_NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void* to, const void* from, size_t bytes, GpuStream stream) {
+int FAKE_NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void* to, const void* from, size_t bytes,
+                                                        GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
   return Copy(stream, to, from, bytes);
 }
-int FAKE_NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void* to, const void* from, size_t bytes, GpuStream stream) {
+int FAKE_NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void* to, const void* from, size_t bytes,
+                                                        GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
   return Copy(stream, to, from, bytes);
 }
-int FAKE_NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, const void* from, size_t bytes, GpuStream stream) {
+int FAKE_NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, const void* from, size_t bytes,
+                                                        GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
   return Copy(stream, to, from, bytes);
 }
-int FAKE_NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char value, size_t bytes, GpuStream stream) {
+int FAKE_NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char value, size_t bytes,
+                                                 GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
   return IssueFill(stream, {.to = reinterpret_cast<uint64_t>(to), .elements = bytes, .value = value,
                             .element_bytes = 1});
@@ -316,7 +320,8 @@ int FAKE_NAME(cuGraphDestroy, hipGraphDestroy)(GpuGraph graph) {
   delete reinterpret_cast<Graph*>(graph);
   return kSuccess;
 }
-int FAKE_NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(GpuGraphExec* exec, GpuGraph graph, unsigned long long) {
+int FAKE_NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(
+    GpuGraphExec* exec, GpuGraph graph, unsigned long long) {
   FAKE_ENTER_WITH_CONTEXT();
   *exec = reinterpret_cast<GpuGraphExec>(new Graph(*reinterpret_cast<Graph*>(graph)));
   return kSuccess;

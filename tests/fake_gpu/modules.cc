@@ -150,7 +150,8 @@ int FAKE_NAME(cuModuleUnload, hipModuleUnload)(GpuModule module) {
   return kSuccess;
 }
 
-int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, GpuModule module, const char* name) {
+int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, GpuModule module,
+                                                         const char* name) {
   FAKE_ENTER_WITH_CONTEXT();
   Module& m = *reinterpret_cast<Module*>(module);
   Function made{name, {}, kFreelyStaged};
@@ -168,9 +169,10 @@ int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, 
   return kSuccess;
 }
 
-int FAKE_NAME(cuLaunchKernel, hipModuleLaunchKernel)(GpuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        GpuStream stream, void** parameters, void** extra) {
+int FAKE_NAME(cuLaunchKernel, hipModuleLaunchKernel)(
+    GpuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+    unsigned block_y, unsigned block_z, unsigned shared_bytes, GpuStream stream, void** parameters,
+    void** extra) {
   FAKE_ENTER_WITH_CONTEXT();
   const Function& f = *reinterpret_cast<Function*>(function);
   if (grid_x == 0 || grid_x > 0x7fffffffu || grid_y * grid_z * block_y * block_z != 1 ||
@@ -193,13 +195,15 @@ int FAKE_NAME(nvrtcVersion, hiprtcVersion)(int* major, int* minor) {
   *minor = 0;
   return 0;
 }
-int FAKE_NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void** program, const char* source, const char*, int, const char* const*,
-                       const char* const*) {
+int FAKE_NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void** program, const char* source,
+                                                       const char*, int, const char* const*,
+                                                       const char* const*) {
   if (const int ordered = Enter(__func__)) return ordered;
   *program = new Compilation{.source = source};
   return 0;
 }
-int FAKE_NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void* program, int count, const char* const* options) {
+int FAKE_NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void* program, int count,
+                                                         const char* const* options) {
   auto& c = *static_cast<Compilation*>(program);
   if (const int ordered = Enter(__func__)) {
     c.log = "kernels(1): error: ordered";

@@ -1,6 +1,6 @@
-// What the parts of the fake drivers share. The files of this folder are compiled once for each vendor:
-// the functions that both have are written once, and get their names here. Device memory is host memory, work is done when it is
-// issued, and captured work when its graph is launched.
+// What the parts of the fake drivers share. The files of this folder are compiled once for each
+// vendor: the functions that both have are written once, and get their names here. Device memory is
+// host memory, work is done when it is issued, and captured work when its graph is launched.
 #ifndef RETROGRAD_TESTS_FAKE_GPU_STATE_H_
 #define RETROGRAD_TESTS_FAKE_GPU_STATE_H_
 
