@@ -13,6 +13,38 @@ std::string TileIndex(const ColumnTotals& totals, absl::string_view thread_row) 
   return absl::StrCat("(", thread_row, " * ", totals.width, " + j) * ", totals.lanes, " + lane");
 }
 
+// Thread rows that one thread adds up: with more of them, all threads of the block share the work first.
+constexpr int kRowsInTurn = 8;
+
+// Each `kRowsInTurn` rows of the tile become one, until so few are left; returns how many.
+int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::string& tile,
+             LaunchText* launch, PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const int slots = totals.lanes * totals.width;  // of a row
+  const auto at = [&](absl::string_view row) {
+    return absl::StrCat(tile, "[RG_THREAD / ", slots, " * ", kRowsInTurn * slots, " + RG_THREAD % ", slots,
+                        row, "]");
+  };
+  int rows = totals.thread_rows;
+  while (rows > kRowsInTurn && rows % kRowsInTurn == 0) {
+    rows /= kRowsInTurn;
+    const std::string busy = absl::StrCat("RG_THREAD < ", rows * slots);
+    out.OpenScope();
+    out.Line(AccumulatorName(reduction.dtype), " part = ", printer->Identity(reduction), ";");
+    out.Open("if (", busy, ")");
+    out.Line("part = ", at(""), ";");
+    out.Pragma(SpellingOf(launch->dialect()).unroll);
+    out.Line("for (int i = 1; i < ", kRowsInTurn, "; ++i) part = ",
+             printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", slots))), ";");
+    out.Close();
+    out.Line("RG_BARRIER();");
+    out.Line("if (", busy, ") ", tile, "[RG_THREAD] = part;");
+    out.Line("RG_BARRIER();");
+    out.Close();
+  }
+  return rows;
+}
+
 void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrinter* printer) {
   SourceWriter& out = launch->out;
   bool first = totals.chunks == 1;
@@ -29,8 +61,14 @@ void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrin
     out.Line(tile, "[", TileIndex(totals, "thread_row"), "] = ", acc, ";");
     if (loop) out.Close();
     out.Line("RG_BARRIER();");
+    const int rows = FoldTile(totals, reduction, tile, launch, printer);
     out.Open("if (thread_row == 0)");
-    out.Open("for (int i = 1; i < ", totals.thread_rows, "; ++i)");
+    if (rows < totals.thread_rows) {
+      loop = launch->OpenUnrolled("j", totals.width);
+      out.Line(acc, " = ", tile, "[", TileIndex(totals, "0"), "];");
+      if (loop) out.Close();
+    }
+    out.Open("for (int i = 1; i < ", rows, "; ++i)");
     loop = launch->OpenUnrolled("j", totals.width);
     out.Line(acc, " = ",
              printer->Folded(reduction, acc, absl::StrCat(tile, "[", TileIndex(totals, "i"), "]")),
@@ -64,6 +102,51 @@ void StorePartials(const ColumnTotals& totals, const std::vector<int64_t>& offse
                from, ");");
     }
   }
+}
+
+// Partial results that a thread has under way at once.
+constexpr int64_t kPartialsAtOnce = 16;
+
+// Adds up a thread's share of the `splits` partial results of column c: every n-th, in order.
+void AddPartials(const ColumnTotals& totals, int64_t splits, const std::vector<int64_t>& offsets,
+                 LaunchText* launch, PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const absl::string_view index = launch->index_type();
+  const int64_t count = static_cast<int64_t>(totals.reductions.size());
+  const int64_t share = (splits + totals.thread_rows - 1) / totals.thread_rows;
+  const int64_t most = std::clamp<int64_t>(kPartialsAtOnce / count, 1, share);
+  const int64_t turns = (share + most - 1) / most, at_once = (share + turns - 1) / turns;
+  const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
+  if (turns > 1) {
+    out.Open("for (int s0 = ", first, "; s0 < ", splits, "; s0 += ", at_once * totals.thread_rows, ")");
+  } else {
+    out.Line("const int s0 = ", first, ";");
+  }
+  for (int r : totals.reductions) {
+    out.Line(AccumulatorName(launch->ir().instrs[r].dtype), " w", r, "[", at_once, "];");
+  }
+  for (const bool loads : {true, false}) {
+    out.Pragma(SpellingOf(launch->dialect()).unroll);
+    out.Open("for (int n = 0; n < ", at_once, "; ++n)");
+    out.Line("const int s = s0 + n * ", totals.thread_rows, ";");
+    out.Open("if (s < ", splits, ")");
+    if (loads) out.Line("const ", index, " at = static_cast<", index, ">(s) * ", totals.columns, " + c;");
+    for (int r : totals.reductions) {
+      const Instr& reduction = launch->ir().instrs[r];
+      const DType type = AccumulatorType(reduction.dtype);
+      const int64_t base = offsets[r] / SizeBytes(type);
+      const std::string acc = absl::StrCat("v", r), part = absl::StrCat("w", r, "[n]");
+      if (loads) {
+        out.Line(part, " = rg_load(", launch->WorkspaceName(StorageName(type)), ", ",
+                 base > 0 ? absl::StrCat(base, " + ") : "", "at);");
+      } else {
+        out.Line(acc, " = ", printer->Folded(reduction, acc, part), ";");
+      }
+    }
+    out.Close();
+    out.Close();
+  }
+  if (turns > 1) out.Close();
 }
 
 // Evaluates what follows the totals at the columns from c on.
@@ -194,22 +277,8 @@ Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Cl
            ">(RG_BLOCK) * ", totals.lanes, " + lane;");
   totals.column = "";
   DeclareColumnAccumulators(totals, &launch, &printer);
-  const std::vector<int64_t> offsets = WorkspaceOffsets(body.ir, shape, body.schedule);
   out.Open("if (c < ", totals.columns, ")");
-  out.Open("for (int s = ", totals.thread_rows > 1 ? "thread_row" : "0", "; s < ", main.split,
-           "; s += ", totals.thread_rows, ")");
-  out.Line("const ", launch.index_type(), " at = static_cast<", launch.index_type(), ">(s) * ",
-           totals.columns, " + c;");
-  for (int r : totals.reductions) {
-    const Instr& reduction = body.ir.instrs[r];
-    const DType type = AccumulatorType(reduction.dtype);
-    const int64_t base = offsets[r] / SizeBytes(type);
-    const std::string acc = absl::StrCat("v", r);
-    const std::string value = absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)),
-                                           ", ", base > 0 ? absl::StrCat(base, " + ") : "", "at)");
-    out.Line(acc, " = ", printer.Folded(reduction, acc, value), ";");
-  }
-  out.Close();
+  AddPartials(totals, main.split, WorkspaceOffsets(body.ir, shape, body.schedule), &launch, &printer);
   out.Close();
   PrintColumnTotals(totals, shape, &launch, &printer);
   return launch.Finish("finalize");

@@ -27,19 +27,30 @@ typedef long long int64_t;
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
 
-// bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction.
+// An address that the driver gave: of device memory, which the compiler cannot know of a pointer that is
+// read from a table. Accesses that could be of shared memory as well take longer and keep an order with those.
+__device__ __forceinline__ void* rg_device_pointer(void* p) {
+  return __cvta_global_to_generic(reinterpret_cast<size_t>(p));
+}
+
+// bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction, and so does one
+// beside a zero: the conversion of one alone is an eighth as fast.
 struct rg_bf16 {
   unsigned short bits;
 };
-__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16*) {
-  rg_bf16 out;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
-  return out;
-}
-__device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_bf16*) {
   unsigned out;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
+}
+__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16* type) {
+  rg_bf16 out;
+  out.bits = static_cast<unsigned short>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+// As the upper half of a word it is the rounded fp32.
+__device__ __forceinline__ float rg_rounded(float v, rg_bf16* type) {
+  return rg_from_bits(rg_narrow_two(0.0f, v, type));
 }
 
 __device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+r"(word)); }
@@ -66,10 +77,41 @@ __device__ __forceinline__ float rg_widen(rg_fp16 v) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(v.bits));
   return out;
 }
-__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
-  rg_fp16 out;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_fp16*) {
+  unsigned out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
   return out;
+}
+__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16* type) {
+  rg_fp16 out;
+  out.bits = static_cast<unsigned short>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
+  return rg_widen(rg_narrow(v, type));
+}
+
+// x P(x^2) / Q(x^2) on [-3.9, 3.9], past which erf is 1 in fp32: coefficients fitted to the least relative
+// error, 3.3e-7 with the rounding of fp32. A third of the library's instructions. NaN stays NaN.
+__device__ __forceinline__ float rg_erf(float v) {
+  float x, over_q;
+  asm("min.NaN.f32 %0, %1, 0f4079999A;" : "=f"(x) : "f"(v));   // 3.9
+  asm("max.NaN.f32 %0, %1, 0fC079999A;" : "=f"(x) : "f"(x));
+  const float t = x * x;
+  float p = 2.06649383e-06f;
+  p = fmaf(p, t, 0.000285058923f);
+  p = fmaf(p, t, 0.0037382138f);
+  p = fmaf(p, t, 0.0526676774f);
+  p = fmaf(p, t, 0.189663783f);
+  p = fmaf(p, t, 1.12837911f);
+  float q = 3.827006e-05f;
+  q = fmaf(q, t, 0.00115734339f);
+  q = fmaf(q, t, 0.0149140144f);
+  q = fmaf(q, t, 0.113817699f);
+  q = fmaf(q, t, 0.501417935f);
+  q = fmaf(q, t, 1.0f);
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(over_q) : "f"(q));
+  return x * p * over_q;
 }
 )";
 
@@ -87,6 +129,8 @@ typedef long long rg_int64;
 #endif
 
 #define RG_GRID_CONSTANT
+
+__device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 
 #define RG_WARP 64
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
@@ -133,9 +177,11 @@ __device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16*) {
       v != v ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
   return out;
 }
-__device__ __forceinline__ unsigned rg_narrow_two(float low, float high) {
-  return rg_narrow(low, static_cast<rg_bf16*>(nullptr)).bits |
-         static_cast<unsigned>(rg_narrow(high, static_cast<rg_bf16*>(nullptr)).bits) << 16;
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_bf16* type) {
+  return rg_narrow(low, type).bits | static_cast<unsigned>(rg_narrow(high, type).bits) << 16;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_bf16* type) {
+  return rg_from_bits(static_cast<unsigned>(rg_narrow(v, type).bits) << 16);
 }
 
 __device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+v"(word)); }
@@ -162,6 +208,14 @@ __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
   __builtin_memcpy(&out.bits, &h, 2);
   return out;
 }
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_fp16* type) {
+  return rg_narrow(low, type).bits | static_cast<unsigned>(rg_narrow(high, type).bits) << 16;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
+  return rg_widen(rg_narrow(v, type));
+}
+
+__device__ __forceinline__ float rg_erf(float v) { return erff(v); }
 )";
 
 // --- what is the same ----------------------------------------------------------------------------
@@ -183,7 +237,7 @@ struct rg_slots {
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(  \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
 #define RG_ARG(type, name, index) \
-  type* const name = static_cast<type*>(rg_table[rg_slot.at[rg_first_argument + index]])
+  type* const name = static_cast<type*>(rg_device_pointer(rg_table[rg_slot.at[rg_first_argument + index]]))
 #define RG_SHARED(type, name, count) __shared__ type name[count]
 // Memory of the block that the launch asks for.
 extern __shared__ int4 rg_staged_memory[];
@@ -247,7 +301,7 @@ struct rg_plain<const T> { typedef T type; };
 
 template <typename T>
 RG_INLINE typename rg_compute<T>::type rg_round(typename rg_compute<T>::type v) {
-  return rg_widen(rg_narrow(v, static_cast<T*>(nullptr)));
+  return rg_rounded(v, static_cast<T*>(nullptr));
 }
 
 // --- memory ---
@@ -322,12 +376,18 @@ RG_INLINE void rg_narrow_all(const typename rg_compute<T>::type* in, rg_vector<T
 #pragma unroll
   for (int k = 0; k < V; ++k) out->element[k] = rg_narrow(in[k], static_cast<T*>(nullptr));
 }
-template <int V>
-RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) {
+template <typename T, int V>
+RG_INLINE void rg_narrow_pairs(const float* in, rg_vector<T, V>* out) {
   unsigned* const words = reinterpret_cast<unsigned*>(&out->word);
 #pragma unroll
-  for (int k = 0; k < V / 2; ++k) words[k] = rg_narrow_two(in[2 * k], in[2 * k + 1]);
+  for (int k = 0; k < V / 2; ++k) {
+    words[k] = rg_narrow_two(in[2 * k], in[2 * k + 1], static_cast<T*>(nullptr));
+  }
 }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) { rg_narrow_pairs(in, out); }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_fp16, V>* out) { rg_narrow_pairs(in, out); }
 
 template <int V, typename T>
 RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type* in) {
@@ -336,7 +396,7 @@ RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type*
   *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
 }
 
-// --- arithmetic: the accurate functions of the device library ---
+// --- arithmetic: the accurate functions of the device library, but for erf ---
 
 RG_INLINE float rg_abs(float v) { return fabsf(v); }
 RG_INLINE double rg_abs(double v) { return fabs(v); }
@@ -368,7 +428,7 @@ RG_MATH(log1p, log1p)
 RG_MATH(tanh, tanh)
 RG_MATH(sin, sin)
 RG_MATH(cos, cos)
-RG_MATH(erf, erf)
+RG_INLINE double rg_erf(double v) { return erf(v); }
 RG_INLINE float rg_pow(float a, float b) { return powf(a, b); }
 RG_INLINE double rg_pow(double a, double b) { return pow(a, b); }
 RG_INLINE float rg_fmod(float a, float b) { return fmodf(a, b); }

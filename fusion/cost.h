@@ -46,6 +46,9 @@ class KernelPricer {
 // in between (caches keep recent lines approximately, and something else always runs).
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
 
+// What any kernel of ours takes, however little it does: its launch, and its first block.
+int64_t LeastKernelPs(const DeviceSpec& device);
+
 // bytes / (bytes per second), in picoseconds, rounded up.
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s);
 

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "fusion/barrier_depths.h"
+#include "fusion/cost.h"
 
 namespace retrograd {
 
@@ -71,7 +72,7 @@ class ExactSearch::Run {
     if (!added) return at->second;
     int64_t least = s_.masks_.LeastPsOfAll(set);
     if ((set & (set - 1)) != 0 && (set & s_.calls_) == 0) {
-      least += std::min(s_.pricer_.Margin(least), s_.pricer_.device().launch_graph_ps);
+      least += std::min(s_.pricer_.Margin(least), LeastKernelPs(s_.pricer_.device()));
     }
     return at->second = least;
   }

@@ -280,7 +280,7 @@ GroupPricer GroupPricer::WithoutFeedback() const {
 
 int64_t GroupPricer::LeastPs(MovedBytes bytes) const {
   const int64_t cached = CachedBytes(bytes.fresh, bytes.all, device_);
-  return device_.launch_graph_ps +
+  return LeastKernelPs(device_) +
          std::max(TransferPs(bytes.all - cached, device_.hbm_bytes_per_s),
                   TransferPs(cached, device_.cache_bytes_per_s));
 }
@@ -288,7 +288,7 @@ int64_t GroupPricer::LeastPs(MovedBytes bytes) const {
 // A kernel takes at least what its uncached bytes take, and at least all its bytes over both
 // bandwidths added: memory and cache work side by side.
 int64_t GroupPricer::LeastPsOfAll(MovedBytes bytes) const {
-  return device_.launch_graph_ps +
+  return LeastKernelPs(device_) +
          std::max(TransferPs(bytes.uncached, device_.hbm_bytes_per_s),
                   TransferPs(bytes.all, device_.hbm_bytes_per_s + device_.cache_bytes_per_s));
 }

@@ -26,6 +26,16 @@ bool InVectors(const IndexExpr& offset, int axis) {
 
 bool HoldsColumns(const Schedule& s) { return s.kind == Template::kRowColumn && s.persistent; }
 
+// Integers of 64 bits are worked on in halves.
+constexpr int64_t kWideIntegerSteps = 3;
+
+bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
+  if (instr.kind == InstrKind::kLoad) return false;
+  return instr.dtype == DType::kInt64 ||
+         std::any_of(instr.operands.begin(), instr.operands.end(),
+                     [&](int o) { return ir.instrs[o].dtype == DType::kInt64; });
+}
+
 // Stages that evaluate an inner instruction, if none keeps anything.
 int64_t StagesOf(const KernelProfile& p, size_t instr) {
   if (!p.inner[instr]) return 1;
@@ -150,10 +160,12 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind == InstrKind::kConstant) continue;
-    const CostClass cost =
-        instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
+    CostClass cost = instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
+    // A division by a constant is a multiplication.
+    if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant) cost = CostClass::kSimple;
     int64_t rate = device_.rate[static_cast<int>(cost)];
     if (rate == 0) continue;
+    if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / kWideIntegerSteps, 1);
     if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * device_.fp64_ppm / kPpm, 1);
     const AxisMask axes =
         instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
@@ -201,8 +213,18 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
 }
 
+// Instructions of a thread that adds up a row's sum with the others of its warp, and then with other warps.
+constexpr int64_t kStepsOfWarp = 25, kStepsOfWarps = 12;
+
 int64_t KernelWork::ComputePs(const Schedule& s) const {
   int64_t total = 0;
+  if (s.threads_per_row > 1) {
+    const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
+    const int64_t steps = kStepsOfWarp + (s.threads_per_row > device_.warp ? kStepsOfWarps : 0);
+    const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
+    total += MulDiv(times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],
+                    device_.clock_hz);
+  }
   for (const Evaluations& e : evaluations_) {
     total += MulDiv(Times(e, s), 1'000'000'000'000 / device_.sms / e.rate, device_.clock_hz);
   }

@@ -161,6 +161,24 @@ TEST_CASE("few rows are split until the device is full; many are not") {
   CHECK(widest_split(100000, 4096) == 1);
 }
 
+TEST_CASE("a column reduction has no thread rows without a row, and loads several rows at once") {
+  const auto schedules = [](int64_t rows) {
+    KernelIrBuilder b({rows, 4096});
+    const int x = b.In(kF32, rows * 4096), y = b.Out(kF32, 4096);
+    b.Store(b.Reduce(Op::sum, b.Load(x, A(0) * 4096 + A(1)), kA0), y, A(1));
+    const KernelIr ir = b.Build();
+    return CandidateSchedules(ir, Classify(ir), {});
+  };
+  for (const Schedule& s : schedules(2)) {
+    INFO(s.Print());
+    CHECK(s.rows_per_block <= 2);
+    CHECK(s.rows_per_thread <= 2);
+  }
+  int at_once = 0;
+  for (const Schedule& s : schedules(4096)) at_once = std::max(at_once, s.rows_per_thread);
+  CHECK(at_once > 1);
+}
+
 TEST_CASE("the workspace holds one accumulator a sum, split and column") {
   const KernelIr ir = Sums({kA0 | kA1});
   Schedule s{.kind = Template::kColumnReduction, .threads = 256};

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/kernel.h"
 #include "fusion/cost.h"
@@ -35,7 +36,7 @@ together, with operands that are not in the caches unless they fit there.)";
 
 struct Options {
   std::vector<std::string> graphs;
-  std::string spec = "h200", json;
+  std::string spec = "h200", json, only;
   int device = 0, repeat = 20, most = 24;
   bool cold = false;
 };
@@ -180,16 +181,17 @@ absl::Status TimeGraph(const std::string& name, const Options& options, Device& 
   std::set<std::string> seen;
   for (const Group& group : graph.planned.plan.groups) {
     for (const KernelBody* body : KernelsOf(group)) {
+      std::string ops;
+      for (NodeId id : group.nodes) {
+        absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
+      }
+      if (!absl::StrContains(absl::StrCat(ops, " ", body->schedule.Print()), options.only)) continue;
       if (body->ir.scatter || !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
         continue;  // what a scatter takes depends on its indices
       }
       const std::vector<Candidate> candidates =
           CandidatesOf(*body, graph.spec, limits, static_cast<size_t>(options.most));
       if (candidates.empty()) continue;
-      std::string ops;
-      for (NodeId id : group.nodes) {
-        absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
-      }
       std::printf("%s: %s, planned %s\n", name.c_str(), ops.c_str(), body->schedule.Print().c_str());
       absl::StatusOr<Json> rows = TimeKernel(candidates, options, device);
       RG_RETURN_IF_ERROR(rows.status());
@@ -229,6 +231,7 @@ int main(int argc, char** argv) {
   app.add_option("--most", options.most, "Schedules of a kernel")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--only", options.only, "Kernels whose ops or planned schedule hold this text");
   app.add_flag("--cold", options.cold, "Drive the caches empty before each timed run");
   app.add_option("--json", options.json, "Write the times to this file");
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;

@@ -1,6 +1,7 @@
 // The schedules worth pricing. Each list begins with the plain one (no vectors, no split, nothing
 // kept in registers), which exists on every device and with every optimisation switched off.
 #include <algorithm>
+#include <array>
 
 #include "fusion/kernel/schedule.h"
 #include "fusion/kernel/transposed.h"
@@ -13,6 +14,9 @@ namespace {
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 constexpr int kThreads = 256;  // of a block, where nothing else decides
 constexpr int kMaxWidth = 8;
+// Of a thread of a column reduction, loaded before it works on the first: half of its registers.
+constexpr int kMostRowsAtOnce = 8;
+constexpr int64_t kBytesAtOnce = 128;
 constexpr int kWidthBesideWide = 4;
 // Of an SM, of rows that are staged in shared memory: twice and more what its share of an H200's bandwidth
 // needs, so that it is there when a batch is done.
@@ -61,7 +65,17 @@ int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
 class Candidates {
  public:
   Candidates(const KernelIr& ir, const Classification& shape, const ScheduleLimits& limits)
-      : ir_(ir), shape_(shape.shape), limits_(limits), widest_(WidestVector(ir, limits)) {}
+      : ir_(ir), shape_(shape.shape), limits_(limits), widest_(WidestVector(ir, limits)) {
+    std::array<bool, static_cast<size_t>(DType::kFp64) + 1> types = {};
+    for (const Instr& i : ir_.instrs) {
+      if (FoldedAxes(ir_, i) == 0) continue;
+      const DType type = AccumulatorType(i.dtype);
+      ++reductions_;
+      widest_sum_ = std::max(widest_sum_, SizeBytes(type));
+      if (!types[static_cast<size_t>(type)]) tile_element_ += SizeBytes(type);
+      types[static_cast<size_t>(type)] = true;
+    }
+  }
 
   std::vector<Schedule> List(Template kind) {
     switch (kind) {
@@ -85,12 +99,6 @@ class Candidates {
 
   // Upper bound of what the emitters declare.
   int64_t SharedBytes(const Schedule& s) const {
-    int64_t reductions = 0, widest = 4;
-    for (const Instr& i : ir_.instrs) {
-      if (FoldedAxes(ir_, i) == 0) continue;
-      ++reductions;
-      widest = std::max(widest, SizeBytes(AccumulatorType(i.dtype)));
-    }
     if (s.kind == Template::kTranspose) {
       int64_t bytes = 0;
       for (int i : TransposedLoads(ir_, *TransposedAxis(ir_))) {
@@ -101,9 +109,9 @@ class Candidates {
     }
     int64_t bytes = 0;
     // Two turns of scratch, so that one barrier a round is enough.
-    if (s.threads_per_row > 32) bytes += 2 * reductions * s.rows_per_thread * s.threads / 32 * widest;
+    if (s.threads_per_row > 32) bytes += 2 * reductions_ * s.rows_per_thread * s.threads / 32 * widest_sum_;
     if (s.kind != Template::kRowReduction && s.rows_per_block > 1) {
-      bytes += int64_t{s.threads} * s.vector_width * (widest + 4);
+      bytes += int64_t{s.threads} * s.vector_width * tile_element_;
     }
     return bytes;
   }
@@ -203,32 +211,50 @@ class Candidates {
     }
   }
 
-  Schedule Column(int thread_rows, int width, int at_once, int64_t split) const {
-    Schedule s{.kind = Template::kColumnReduction, .threads = kThreads, .vector_width = width};
+  Schedule Column(int threads, int thread_rows, int width, int64_t split) {
+    Schedule s{.kind = Template::kColumnReduction, .threads = threads, .vector_width = width};
     s.rows_per_block = thread_rows;
-    s.rows_per_thread = at_once;
     s.split = split;
-    s.blocks = CeilDiv(shape_.columns, int64_t{kThreads / thread_rows} * width) * split;
+    s.blocks = CeilDiv(shape_.columns, int64_t{threads / thread_rows} * width) * split;
     return s;
   }
 
+  // So many rows of a thread at once as it has, and as its registers take.
+  Schedule WithRowsAtOnce(Schedule s) {
+    if (row_bytes_ < 0) row_bytes_ = LoadedBytesOfElement();
+    const int64_t rows = CeilDiv(CeilDiv(shape_.rows, s.split), s.rows_per_block);
+    const int64_t bytes = std::max<int64_t>(row_bytes_ * s.vector_width, 1);
+    while (s.rows_per_thread * 2 <= kMostRowsAtOnce && s.rows_per_thread < rows &&
+           s.rows_per_thread * 2 * bytes <= kBytesAtOnce) {
+      s.rows_per_thread *= 2;
+    }
+    return s;
+  }
+
+  int64_t LoadedBytesOfElement() const {
+    int64_t bytes = 0;
+    for (const Instr& i : ir_.instrs) {
+      if (i.kind == InstrKind::kLoad && (i.axes & shape_.row_axes) != 0) bytes += SizeBytes(i.dtype);
+    }
+    return bytes;
+  }
+
   void ColumnReductions() {
-    Add(Column(1, 1, 1, 1));
+    Add(Column(kThreads, 1, 1, 1));
     for (int thread_rows : {1, 4, 8, 16, 32}) {
       const int lanes = kThreads / thread_rows;
       if (thread_rows > 1 && int64_t{lanes} * widest_ >= 8 * std::max<int64_t>(shape_.columns, 1)) {
         continue;  // most lanes would have no column
       }
-      for (int at_once : {1, 4}) {
-        const Schedule whole = Column(thread_rows, widest_, at_once, 1);
-        if (whole.blocks > kMaxBlocks) continue;
-        if (at_once == 1 || thread_rows > 1) Add(whole);
-        const int64_t most = CeilDiv(shape_.rows, int64_t{thread_rows} * at_once);
-        for (int waves : {1, 2, 4, 8}) {
-          if (!limits_.split || (at_once > 1 && waves != 2)) continue;
-          const int64_t split = std::min(most, CeilDiv(int64_t{limits_.sms} * waves, whole.blocks));
-          if (split > 1) Add(Column(thread_rows, widest_, at_once, split));
-        }
+      if (thread_rows > 1 && thread_rows / 2 >= shape_.rows) continue;  // or no row
+      const Schedule whole = Column(kThreads, thread_rows, widest_, 1);
+      if (whole.blocks > kMaxBlocks) continue;
+      Add(WithRowsAtOnce(whole));
+      for (int waves : {1, 2, 4, 8}) {
+        if (!limits_.split) continue;
+        const int64_t split = std::min(CeilDiv(shape_.rows, thread_rows),
+                                       CeilDiv(int64_t{limits_.sms} * waves, whole.blocks));
+        if (split > 1) Add(WithRowsAtOnce(Column(kThreads, thread_rows, widest_, split)));
       }
     }
   }
@@ -306,6 +332,9 @@ class Candidates {
   const RowsAndColumns& shape_;
   const ScheduleLimits& limits_;
   const int widest_;
+  int64_t reductions_ = 0, widest_sum_ = 4;  // of the accumulators, in bytes
+  int64_t tile_element_ = 0;     // bytes of an element in the tiles of all accumulators' types
+  int64_t row_bytes_ = -1;       // of an element that a column reduction loads; -1: not counted yet
   int64_t staged_element_ = -1;  // bytes of an element that staged loads bring in; -1: not counted yet
   std::vector<Schedule> list_;
 };

@@ -233,7 +233,7 @@ void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
     f.elements = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
     under_way = f.elements * std::max(s.staged - 1, 1);
   } else if (s.kind == Template::kColumnReduction) {
-    under_way = 2 * f.elements;  // two rows
+    under_way = std::max(2, s.rows_per_thread) * f.elements;
   }
   f.bytes_in_flight = p.loaded_bytes * under_way;
 }
@@ -305,7 +305,8 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   const int64_t rows = main ? s.rows_per_thread : 1;
   const int64_t columns = main && WalksRows(s) ? ElementsOfRow(p, s) : width;
   const int64_t held = columns * rows;
-  At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width, 4);
+  const int64_t ahead = s.kind == Template::kColumnReduction ? rows : 1;
+  At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
   At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
   // Vectors that are kept are kept as they lie in memory; of rows in shared memory none are.
