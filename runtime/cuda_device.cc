@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "graph/status.h"
 #include "runtime/cublas_matmul.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_trace.h"
 #include "runtime/gpu_device.h"
 
 namespace retrograd {
@@ -64,6 +65,9 @@ class CudaDevice : public GpuDevice {
       const AttentionCall& call, absl::Span<const DType> operand_dtypes) override;
   absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
                                  void* scratch) override;
+  absl::Status BeginTrace() override;
+  absl::StatusOr<std::vector<TracedWork>> TakeTrace() override;
+  void EndTrace() override { trace_.reset(); }
 
  protected:
   absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(
@@ -76,6 +80,7 @@ class CudaDevice : public GpuDevice {
   cublasLtHandle_t cublas_handle_ = nullptr;
   std::map<std::string, std::shared_ptr<const CublasMatMul>> matmuls_;  // by key
   std::unique_ptr<CudaAttention> attention_;
+  std::unique_ptr<CudaTrace> trace_;
 };
 
 CudaDevice::~CudaDevice() {
@@ -131,6 +136,18 @@ absl::Status CudaDevice::AttentionBackward(int stream, LoadedCall& call,
   RG_WITH_CONTEXT();
   return static_cast<CudaAttentionCall&>(call).Run(*this, stream, Stream(stream), pointers,
                                                    scratch);
+}
+
+absl::Status CudaDevice::BeginTrace() {
+  RG_WITH_CONTEXT();
+  RG_ASSIGN_OR_RETURN(trace_, CudaTrace::Start(options_.cupti_library));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TracedWork>> CudaDevice::TakeTrace() {
+  if (trace_ == nullptr) return absl::FailedPreconditionError("BeginTrace comes before TakeTrace");
+  RG_RETURN_IF_ERROR(Synchronize());
+  return trace_->Take();
 }
 
 }  // namespace

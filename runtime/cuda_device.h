@@ -18,6 +18,7 @@ struct CudaDeviceOptions {
   int ordinal = 0;             // among the devices that the driver shows
   std::string driver_library;  // paths; empty: where they are usually found
   std::string cublas_library;
+  std::string cupti_library;
   GpuCompileOptions compile;
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("cuda")

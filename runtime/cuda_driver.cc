@@ -30,6 +30,7 @@ constexpr size_t kMostFillBlocks = 1024;
   X(CtxPopCurrent, cuCtxPopCurrent_v2, void**)                                    \
   X(FuncSetAttribute, cuFuncSetAttribute, GpuFunction, int, int)                  \
   X(StreamGetCtx, cuStreamGetCtx, GpuStream, void**)                              \
+  X(EventRecordWithFlags, cuEventRecordWithFlags, GpuEvent, GpuStream, unsigned)  \
   X(GraphExecUpdate, cuGraphExecUpdate_v2, GpuGraphExec, GpuGraph, CUgraphExecUpdateResultInfo*)
 
 // What edits a captured graph; drivers before CUDA 12.3 lack some of them and do without.
@@ -95,6 +96,7 @@ class CudaDriver : public GpuDriver {
   absl::Status AllowStaged(GpuFunction function, int64_t bytes) const override;
   absl::StatusOr<bool> IsOf(const GpuContext& context, GpuStream stream) const override;
   absl::Status FillByKernel(GpuGraph graph, GpuFunction fill) const override;
+  absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const override;
   bool Update(GpuGraphExec exec, GpuGraph graph) const override;
 
  protected:
@@ -148,6 +150,7 @@ absl::StatusOr<GpuFacts> CudaDriver::Describe(int device) const {
   }
   RG_ASSIGN_OR_RETURN(facts.clock_khz, Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   RG_ASSIGN_OR_RETURN(facts.cache_bytes, Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device));
+  RG_ASSIGN_OR_RETURN(facts.sms, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   return facts;
 }
 
@@ -215,6 +218,12 @@ absl::Status CudaDriver::FillByKernel(CUgraph graph, CUgraphNode node, GpuFuncti
     RG_GPU(*this, GraphAddDependencies, graph, from.data(), dependents.data(), nullptr, after);
   }
   RG_GPU(*this, GraphDestroyNode, node);
+  return absl::OkStatus();
+}
+
+absl::Status CudaDriver::Mark(GpuEvent event, GpuStream stream, bool capturing) const {
+  RG_GPU(*this, EventRecordWithFlags, event, stream,
+         capturing ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT);
   return absl::OkStatus();
 }
 

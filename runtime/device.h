@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "codegen/kernel.h"
 #include "fusion/plan.h"
+#include "runtime/rtc.h"
 
 namespace retrograd {
 
@@ -67,6 +68,8 @@ struct MatMulFacts {
 class LoadedKernels {
  public:
   virtual ~LoadedKernels() = default;
+  // What the compiler made of them; empty where it does not tell.
+  virtual absl::Span<const KernelResources> resources() const { return {}; }
 };
 
 // A library call, ready to run: what could be decided has been.
@@ -89,10 +92,26 @@ class Recording {
 // The device's own time of each repetition of some work, in microseconds.
 using TimeSamples = std::vector<double>;
 
+// A kernel, copy or fill that a device saw itself run.
+struct TracedWork {
+  std::string name;   // of the kernel; "copy", "fill"
+  uint64_t node = 0;  // of a recording: ascending as the work was recorded; 0 outside of one
+  double begin_us = 0, end_us = 0;  // by a clock of the device's
+};
+
+// What a device says of itself.
+struct DeviceFacts {
+  std::string model;        // "NVIDIA H200"
+  std::string arch;         // what the compiler is given: "sm_90"; empty: nothing
+  int64_t sms = 1;          // multiprocessors, compute units, or cores that are used
+  int64_t cache_bytes = 0;  // of the caches; 0: not told
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual absl::string_view name() const = 0;  // "host"
+  virtual DeviceFacts Describe() const { return {.model = std::string(name())}; }
   virtual Dialect dialect() const = 0;         // in which its kernels are written
 
   // Aligned to 256 bytes. Allocate(0) is nullptr.
@@ -155,6 +174,24 @@ class Device {
   // what the caches hold out of them before each.
   virtual absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                            bool cold) = 0;
+
+  // Work on a stream: notes the time when everything before it on the stream has finished, also in a
+  // recording, then at each replay. Marks are numbered from 0.
+  virtual absl::Status ReserveMarks(int) { return absl::UnimplementedError("no marks"); }
+  virtual absl::Status Mark(int, int) { return absl::UnimplementedError("no marks"); }
+  // Waits for the first so many marks; microseconds of each since mark 0. All must have been set.
+  virtual absl::StatusOr<std::vector<double>> MarkTimes(int) {
+    return absl::UnimplementedError("no marks");
+  }
+
+  // A device that watches itself notes every kernel, copy and fill from BeginTrace to EndTrace, of
+  // recordings those that were made meanwhile. TakeTrace waits, and hands over what was noted since
+  // the last time, by begin.
+  virtual absl::Status BeginTrace() { return absl::UnimplementedError("no traces"); }
+  virtual absl::StatusOr<std::vector<TracedWork>> TakeTrace() {
+    return absl::UnimplementedError("no traces");
+  }
+  virtual void EndTrace() {}
 };
 
 }  // namespace retrograd

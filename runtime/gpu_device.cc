@@ -33,6 +33,7 @@ void GpuDevice::Stop() {
     const CurrentContext current(driver_, context());
     if (current.status().ok()) {
       for (GpuEvent event : events_) driver_.EventDestroy(event);
+      for (GpuEvent event : marks_) driver_.EventDestroy(event);
       for (GpuStream stream : streams_) driver_.StreamDestroy(stream);
     }
   }
@@ -134,7 +135,10 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
   if (!launches.empty()) {
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
                         CompileParts(dialect(), source, facts_.arch, options_.compile, Cache()));
-    for (const CompiledObject& object : objects) RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
+    for (const CompiledObject& object : objects) {
+      RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
+      loaded->AddResources(object.kernels);
+    }
   }
   RG_RETURN_IF_ERROR(loaded->Prepare(launches));
   return loaded;
@@ -349,6 +353,33 @@ absl::StatusOr<TimeSamples> GpuDevice::Time(absl::FunctionRef<absl::Status()> wo
   Free(flushed);
   RG_RETURN_IF_ERROR(status);
   return samples;
+}
+
+absl::Status GpuDevice::ReserveMarks(int marks) {
+  RG_WITH_CONTEXT();
+  while (static_cast<int>(marks_.size()) < marks) {
+    GpuEvent event = nullptr;
+    RG_GPU(driver_, EventCreate, &event, kGpuTimedEvent);
+    marks_.push_back(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Mark(int stream, int mark) {
+  RG_WITH_CONTEXT();
+  return driver_.Mark(marks_[mark], Stream(stream), recording_);
+}
+
+absl::StatusOr<std::vector<double>> GpuDevice::MarkTimes(int marks) {
+  RG_WITH_CONTEXT();
+  RG_RETURN_IF_ERROR(Synchronize());
+  std::vector<double> times;
+  for (int i = 0; i < marks; ++i) {
+    float ms = 0;
+    if (i > 0) RG_GPU(driver_, EventElapsedTime, &ms, marks_[0], marks_[i]);
+    times.push_back(1e3 * static_cast<double>(ms));
+  }
+  return times;
 }
 
 }  // namespace retrograd

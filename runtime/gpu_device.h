@@ -42,6 +42,9 @@ class GpuDevice : public Device {
       : driver_(driver), options_(options) {}
   ~GpuDevice() override;
 
+  DeviceFacts Describe() const override {
+    return {facts_.model, facts_.arch, facts_.sms, facts_.cache_bytes};
+  }
   absl::StatusOr<void*> Allocate(int64_t bytes) override;
   void Free(void* data) override;
   absl::Status CopyIn(void* device, const void* host, int64_t bytes) override;
@@ -72,6 +75,9 @@ class GpuDevice : public Device {
   absl::StatusOr<bool> CallerRecords() override;
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                    bool cold) override;
+  absl::Status ReserveMarks(int marks) override;
+  absl::Status Mark(int stream, int mark) override;
+  absl::StatusOr<std::vector<double>> MarkTimes(int marks) override;
 
  protected:
   // Before anything else is asked of the device.
@@ -109,6 +115,7 @@ class GpuDevice : public Device {
   GpuFacts facts_;
   std::vector<GpuStream> streams_;
   std::vector<GpuEvent> events_;
+  std::vector<GpuEvent> marks_;
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
   std::unique_ptr<GpuKernels> support_;

@@ -101,6 +101,7 @@ struct GpuFacts {
   std::string arch;         // as the compiler wants it: "sm_90", "gfx90a"
   int64_t cache_bytes = 0;  // of all caches, at least
   int64_t clock_khz = 0;    // of the cores, at most
+  int64_t sms = 1;          // multiprocessors or compute units
 };
 
 class GpuDriver {
@@ -131,6 +132,9 @@ class GpuDriver {
   // Makes fills of memory in a captured graph launches of `fill` (gpu_support_kernels.h), where that
   // makes launching the graph cheaper. A driver that cannot edit a graph leaves it as it is.
   virtual absl::Status FillByKernel(GpuGraph, GpuFunction /*fill*/) const { return absl::OkStatus(); }
+  // Records a timed event. In a capture it becomes a node that does so at each replay, and is no mere
+  // dependency; Unimplemented where the driver has none.
+  virtual absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const;
   // False where the executable cannot become what the graph says.
   virtual bool Update(GpuGraphExec exec, GpuGraph graph) const = 0;
 

@@ -25,6 +25,10 @@ class GpuKernels : public LoadedKernels {
   ~GpuKernels() override;
 
   absl::Status AddModule(const std::string& code);
+  void AddResources(absl::Span<const KernelResources> resources) {
+    resources_.insert(resources_.end(), resources.begin(), resources.end());
+  }
+  absl::Span<const KernelResources> resources() const override { return resources_; }
   absl::StatusOr<GpuFunction> Find(const std::string& kernel) const;
   absl::Status Prepare(absl::Span<const Launch> launches);
 
@@ -46,6 +50,7 @@ class GpuKernels : public LoadedKernels {
   const GpuDriver& driver_;
   GpuContext context_;
   std::vector<GpuModule> modules_;
+  std::vector<KernelResources> resources_;
   absl::flat_hash_map<std::string, GpuModule> homes_;  // by a name in a module's table of strings
   std::vector<Prepared> launches_;
   void* table_ = nullptr;

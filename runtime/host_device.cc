@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -219,9 +220,27 @@ class HostDevice : public Device {
     return samples;
   }
 
+  absl::Status ReserveMarks(int marks) override {
+    if (marks > static_cast<int>(marks_.size())) marks_.resize(static_cast<size_t>(marks));
+    return absl::OkStatus();
+  }
+  absl::Status Mark(int, int mark) override {
+    marks_[static_cast<size_t>(mark)] = std::chrono::steady_clock::now();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<double>> MarkTimes(int marks) override {
+    std::vector<double> times;
+    for (int i = 0; i < marks; ++i) {
+      times.push_back(std::chrono::duration<double, std::micro>(
+                          marks_[static_cast<size_t>(i)] - marks_[0]).count());
+    }
+    return times;
+  }
+
  private:
   const HostDeviceOptions options_;
   HostLauncher launcher_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
 };
 
 }  // namespace

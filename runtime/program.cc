@@ -244,9 +244,9 @@ absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void*
   return caller_records ? state_->IssueAll(outputs) : state_->Replay(outputs);
 }
 
-absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(absl::Span<const void* const> inputs,
-                                                         absl::Span<void* const> outputs,
-                                                         int repetitions, bool cold) {
+absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs, int repetitions,
+    bool cold, std::optional<absl::Span<const GroupId>> only) {
   RG_RETURN_IF_ERROR(Run(inputs, outputs));
   RG_RETURN_IF_ERROR(state_->device->Synchronize());
   std::vector<StepTime> times;
@@ -259,6 +259,7 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(absl::Span<const void* 
     while (end < commands.size() && commands[end].group == group && commands[end].kind == kind) {
       ++end;
     }
+    if (only && std::find(only->begin(), only->end(), group) == only->end()) continue;
     const auto work = [&]() -> absl::Status {
       for (size_t i = first; i < end; ++i) {
         Command alone = commands[i];
@@ -271,6 +272,18 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(absl::Span<const void* 
     times.push_back({group, std::move(samples)});
   }
   return times;
+}
+
+absl::StatusOr<StepTrace> Program::Trace(absl::Span<const void* const> inputs,
+                                         absl::Span<void* const> outputs, int repetitions) {
+  RG_RETURN_IF_ERROR(Run(inputs, outputs));
+  RG_RETURN_IF_ERROR(state_->device->Synchronize());
+  const auto issue = [&](const Command& command) { return state_->Issue(command, outputs); };
+  return TraceSteps(state_->list, state_->options.record, repetitions, issue, state_->device);
+}
+
+absl::Span<const KernelResources> Program::resources() const {
+  return state_->kernels->resources();
 }
 
 }  // namespace retrograd

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "runtime/compile.h"
 #include "runtime/device.h"
+#include "runtime/step_trace.h"
 
 namespace retrograd {
 
@@ -59,10 +60,19 @@ class Program {
                    std::optional<void*> stream = std::nullopt);
 
   // Runs the program, then each group alone, so often; see Device::Time. Waits for the device.
-  // Accumulating steps add again and again: the outputs are worth nothing afterwards.
-  absl::StatusOr<std::vector<StepTime>> TimeSteps(absl::Span<const void* const> inputs,
-                                                  absl::Span<void* const> outputs,
-                                                  int repetitions, bool cold);
+  // Accumulating steps add again and again: the outputs are worth nothing afterwards. `only`: these
+  // groups and no others.
+  absl::StatusOr<std::vector<StepTime>> TimeSteps(
+      absl::Span<const void* const> inputs, absl::Span<void* const> outputs, int repetitions,
+      bool cold, std::optional<absl::Span<const GroupId>> only = std::nullopt);
+
+  // When each step runs within a run, of the median run of so many; see step_trace.h. Waits for the
+  // device, and leaves the outputs as TimeSteps does.
+  absl::StatusOr<StepTrace> Trace(absl::Span<const void* const> inputs,
+                                  absl::Span<void* const> outputs, int repetitions);
+
+  // What the compiler made of each kernel; empty where it does not tell.
+  absl::Span<const KernelResources> resources() const;
 
   const ProgramStats& stats() const;
   int64_t arena_bytes() const;

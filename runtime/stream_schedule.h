@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "fusion/kernel/interference.h"
 #include "fusion/plan.h"
 #include "graph/backward_graph.h"
 
@@ -58,6 +59,9 @@ struct ScheduleOptions {
   // Blocks that fill the chip: its SMs or CUs. Two such kernels side by side measured slower than
   // one after the other (up to 3.6 times on an H200), so only smaller ones share the chip.
   int64_t chip_blocks = 132;
+  // What may run side by side, by measurement: then this says which groups count as filling the chip,
+  // too. Empty: all that are smaller than that may.
+  InterferenceTable interference;
 };
 
 absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const FusionPlan& plan,
@@ -66,7 +70,10 @@ absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const
 // The inverse of Print(). Fails with the line and what was expected there.
 absl::StatusOr<StreamSchedule> ParseStreamSchedule(absl::string_view text);
 
-// Whether the group's launches have at least this many blocks (a library call: tiles of 128x128).
+// Blocks of the group's launches (a library call: tiles of 128x128).
+int64_t BlocksOf(const Group& group);
+
+// Whether these are at least so many.
 bool FillsChip(const Group& group, int64_t chip_blocks);
 
 }  // namespace retrograd

@@ -151,7 +151,8 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& fake) {
     return MakeHipDevice(options);
   }
   CudaDeviceOptions options{
-      .ordinal = fake.ordinal, .driver_library = fake.driver, .cublas_library = fake.blas};
+      .ordinal = fake.ordinal, .driver_library = fake.driver, .cublas_library = fake.blas,
+      .cupti_library = "/no/libcupti.so"};
   options.compile.rtc.library = fake.rtc;
   options.cache = !fake.cache_dir.empty();
   options.cache_dir = fake.cache_dir;
@@ -344,6 +345,43 @@ TEST_CASE("fills that a library records become kernels, and each replay still fi
   CHECK(fake.calls("rg_fill in a launched graph") > 0);
 }
 #endif
+
+TEST_CASE("without CUPTI a run is traced by events, where the driver can in a recording of the trace's own") {
+  const Vendor& vendor = RG_EACH_VENDOR();
+  const int streams = GENERATE(1, 3);
+  const bool record = GENERATE(true, false);
+  INFO(vendor.device << ", " << streams << " streams, recorded " << record);
+  const Fake fake(vendor);
+  const BackwardGraph graph = Model(kMlp);
+  const std::vector<Values> values = RandomInputs(graph, 5);
+  const CompiledPlan compiled = CompiledFor(vendor, graph, streams);
+  const Loaded loaded = Load(FakeOptions(vendor), compiled, {.record = record});
+  REQUIRE(loaded.status.ok());
+  const Tensors tensors(loaded.device.get(), graph, values);
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+  if (record && IsCuda(vendor)) {
+    fake.fail("cuEventRecordWithFlags", 2, kLaunchFailed);
+    CHECK(!loaded.program->Trace(tensors.inputs, tensors.outputs, 2).ok());
+  }
+  const auto trace = loaded.program->Trace(tensors.inputs, tensors.outputs, 2);
+  INFO(trace.status());
+  REQUIRE(trace.ok());
+  CHECK(trace->source == (record && IsCuda(vendor) ? "events between the steps of a recording"
+                                                   : "events between the steps"));
+  if (IsCuda(vendor)) CHECK_THAT(trace->without, ContainsSubstring("/no/libcupti.so"));
+  std::vector<int> times(compiled.plan.groups.size(), 0);
+  for (const StepSpan& step : trace->steps) {
+    CHECK(step.begin_us <= step.end_us);
+    if (step.group != kNoGroup) ++times[Index(step.group)];
+  }
+  for (size_t g = 0; g < times.size(); ++g) {
+    const bool joined = std::holds_alternative<PlacedJoin>(compiled.plan.groups[g].body);
+    CHECK(times[g] == (joined ? 0 : 1));
+  }
+  const int64_t recordings = loaded.program->stats().recordings;
+  CHECK(RunOn(loaded, tensors, values) < 2e-5);
+  CHECK(loaded.program->stats().recordings == recordings);
+}
 
 TEST_CASE("a graph that cannot be updated is made anew") {
   const Vendor& vendor = RG_EACH_VENDOR();

@@ -79,6 +79,48 @@ TEST_CASE("small weight gradients run beside the chain, large ones wait for the 
   CHECK(Scheduled(large.graph, large.plan, {.streams = 2}).makespan_ps == 6'000'000);
 }
 
+InterferenceTable Kernels(double factor) {
+  return InterferenceTable({{WorkKind::kKernel, WorkKind::kKernel, 0.25, 0.25, factor}});
+}
+
+TEST_CASE("small groups run side by side only where the device's table says that it gains") {
+  const RandomPlan small = Chain(8);  // of 132 SMs: a quarter covers it
+  const RandomPlan half = Chain(60);
+  const auto makespan = [](const RandomPlan& plan, const InterferenceTable& table) {
+    const StreamSchedule schedule =
+        Scheduled(plan.graph, plan.plan, {.streams = 2, .interference = table});
+    CHECK(schedule.Verify(plan.graph, plan.plan).ok());
+    return schedule.makespan_ps;
+  };
+  CHECK(makespan(small, Kernels(1.02)) == 6'000'000);
+  CHECK(makespan(small, Kernels(0.5)) == 3'000'000);
+  // A pair that takes 0.75 of the time of one after the other is longer than either alone.
+  const int64_t between = makespan(small, Kernels(0.75));
+  CHECK(between > 3'000'000);
+  CHECK(between < 6'000'000);
+  CHECK(makespan(half, Kernels(0.5)) == 6'000'000);  // no row is of kernels that large
+  // Blocks for every SM fill the chip only where no measurement says otherwise.
+  const RandomPlan large = Chain(300);
+  CHECK(makespan(large, {}) == 6'000'000);
+  const InterferenceTable gains({{WorkKind::kKernel, WorkKind::kKernel, 4, 4, 0.5}});
+  CHECK(makespan(large, gains) == 3'000'000);
+  RandomPlan longer = large;  // than what such rows are measured with
+  for (Group& group : longer.plan.groups) group.price_ps *= 50;
+  CHECK(makespan(longer, gains) == 300'000'000);
+}
+
+TEST_CASE("random plans under an interference table keep S1 to S5") {
+  const uint64_t seed = GENERATE(range(1, 30));
+  const double factor = GENERATE(0.5, 0.8, 1.2);
+  INFO("seed " << seed << ", factor " << factor);
+  const RandomPlan random = MakeRandomPlan(seed, {.ops = 60});
+  const StreamSchedule schedule =
+      Scheduled(random.graph, random.plan, {.streams = 3, .interference = Kernels(factor)});
+  const absl::Status verified = schedule.Verify(random.graph, random.plan);
+  INFO(schedule.Print() << verified);
+  CHECK(verified.ok());
+}
+
 TEST_CASE("a removed wait, a moved step and a stretched time are found and named") {
   const RandomPlan small = Chain(8);
   const StreamSchedule good = Scheduled(small.graph, small.plan, {.streams = 2});

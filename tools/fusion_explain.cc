@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/status.h"
+#include "tools/analyze.h"
 #include "tools/explain_why.h"
 #include "tools/explanation.h"
 #include "tools/plan_diff.h"
@@ -28,6 +29,7 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain export golf_tiny --to dot | dot -Tsvg > golf.svg
   fusion-explain why golf_tiny %57 %58 --device h200
   fusion-explain whatif golf_tiny --forbid %57,%58 --set max_registers=128
+  fusion-explain analyze golf_gpt_34m_b32 --device cuda --counterfactual 8
 
 Text is at most 60 lines: four of summary, then the kernels that cost most with what bounds them,
 then the refusals that tell most. JSON is complete; times are picoseconds.
@@ -178,6 +180,23 @@ absl::Status ExplainWhatIf(const PlanArguments& arguments, const WhatIfArguments
   return WriteTextFile("-", text);
 }
 
+constexpr char kAnalyzeNote[] =
+    R"(Inputs are drawn at random. Each kernel and library call is timed alone, again and again, and
+within a run of the whole. The error counts steps of more than 10 us, the order pairs of them that
+differ by more than 5%. --counterfactual N forces the N refused fusions that are predicted to lose
+least, one at a time, and times the kernels that differ.)";
+
+absl::Status ExplainAnalysis(const AnalyzeArguments& arguments, const std::string& file) {
+  std::string text;
+  {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(const Analysis analysis, Analyze(arguments, &progress));
+    text = arguments.json ? AnalysisAsJson(analysis).dump(1, ' ', true) + "\n"
+                          : AnalysisAsText(analysis);
+  }
+  return WriteTextFile(file, text);
+}
+
 void AddOutputOptions(CLI::App* command, OutputArguments* output) {
   command->add_option("--streams", output->streams, "Streams of the timeline, 1 to 16")
       ->capture_default_str();
@@ -251,6 +270,26 @@ int main(int argc, char** argv) {
   whatif->add_option("--to-device", whatif_choices.other_spec, "Another device");
   whatif->footer(retrograd::kWhatIfNote);
 
+  retrograd::AnalyzeArguments analyze_arguments;
+  std::string analyze_file;
+  CLI::App* analyze =
+      app.add_subcommand("analyze", "Run a plan's kernels and compare with what was predicted");
+  retrograd::AddPlanOptions(analyze, &analyze_arguments.plan, "--spec");
+  analyze->add_option("--device", analyze_arguments.device, "Where to run: host, cuda or cuda:N")
+      ->capture_default_str();
+  analyze->add_option("--repeat", analyze_arguments.repeat, "Runs; figures are medians")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  analyze
+      ->add_option("--counterfactual", analyze_arguments.counterfactual,
+                   "Refused fusions to build and time")
+      ->check(CLI::Range(0, 1000));
+  analyze->add_flag("--cold", analyze_arguments.cold,
+                    "Drive the caches empty before each step that is timed alone");
+  analyze->add_flag("--json", analyze_arguments.json, "Every step, as JSON");
+  analyze->add_option("-o,--output", analyze_file, "File to write; default: stdout");
+  analyze->footer(retrograd::kAnalyzeNote);
+
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (diff->parsed()) {
     const absl::StatusOr<bool> differs = retrograd::ExplainDiff(diff_arguments, other, fail_if);
@@ -262,6 +301,7 @@ int main(int argc, char** argv) {
       export_command->parsed() ? retrograd::ExportPlan(export_arguments, export_output)
       : why->parsed()          ? retrograd::ExplainPairOf(why_arguments, why_ops, why_output)
       : whatif->parsed()       ? retrograd::ExplainWhatIf(whatif_arguments, whatif_choices)
+      : analyze->parsed()      ? retrograd::ExplainAnalysis(analyze_arguments, analyze_file)
                                : retrograd::ExplainPlan(arguments, plan_output);
   return status.ok() ? 0 : retrograd::Report("fusion-explain", status);
 }

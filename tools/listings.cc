@@ -11,6 +11,7 @@
 #include "models/models.h"
 #include "runtime/compile.h"
 #include "runtime/rtc.h"
+#include "tools/compiled_kernels.h"
 #include "tools/text_file.h"
 
 namespace retrograd {
@@ -40,11 +41,6 @@ absl::Status PrintKernels(const PlanArguments& arguments, absl::string_view dial
   return absl::OkStatus();
 }
 
-// The launch that does a group's work: a scatter sorts first.
-size_t MainLaunchOf(const KernelBody& body, const std::vector<Kernel>& launches) {
-  return body.ir.scatter.has_value() && launches.size() > 2 ? 1 : 0;
-}
-
 // What the plan predicts of a kernel: of the group's main launch, by the kernel's name.
 absl::flat_hash_map<std::string, const KernelBody*> Predictions(const CompiledPlan& compiled) {
   absl::flat_hash_map<std::string, const KernelBody*> predicted;
@@ -55,32 +51,6 @@ absl::flat_hash_map<std::string, const KernelBody*> Predictions(const CompiledPl
     predicted.emplace(launches[MainLaunchOf(*body, launches)].name, body);
   }
   return predicted;
-}
-
-// Each group's kernel by what it computes and how: the resources of the launch that does the work;
-// spills of any of its launches.
-CompilerReport ReportOf(const CompiledPlan& compiled, const CompiledObject& object,
-                        const std::string& arch) {
-  CompilerReport report{.compiler = object.compiler, .arch = arch};
-  absl::flat_hash_map<std::string, const KernelResources*> by_name;
-  for (const KernelResources& r : object.kernels) by_name.emplace(r.name, &r);
-  for (size_t g = 0; g < compiled.kernels.size(); ++g) {
-    const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[g].body);
-    const std::vector<Kernel>& launches = compiled.kernels[g].launches;
-    if (body == nullptr || launches.empty()) continue;
-    const size_t main = MainLaunchOf(*body, launches);
-    if (!by_name.contains(launches[main].name)) continue;  // part of a shared launch
-    CompiledResources resources;
-    for (size_t n = 0; n < launches.size(); ++n) {
-      const auto it = by_name.find(launches[n].name);
-      if (it == by_name.end()) continue;
-      if (n == main) resources.registers = it->second->registers;
-      if (n == main) resources.shared_bytes = it->second->shared_bytes;
-      resources.spill_bytes += it->second->spill_bytes;
-    }
-    report.kernels.emplace(FingerprintOf(FingerprintOf(body->ir), body->schedule), resources);
-  }
-  return report;
 }
 
 absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view dialect_name,
@@ -113,7 +83,7 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
                 known ? absl::StrCat("  ", it->second->schedule.Print()).c_str() : "");
   }
   if (report.empty()) return absl::OkStatus();
-  return WriteTextFile(report, ReportOf(compiled, object, arch).Print());
+  return WriteTextFile(report, ReportOf(compiled, object.kernels, object.compiler, arch).Print());
 }
 
 absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::string>& stages,

@@ -1,7 +1,8 @@
-// The command line: run, kernels, models, dump.
+// The command line: run, kernels, models, dump, calibrate.
 
 #include <CLI/CLI.hpp>
 
+#include "tools/calibrate.h"
 #include "tools/listings.h"
 #include "tools/parse_arguments.h"
 #include "tools/plan_options.h"
@@ -15,11 +16,13 @@ constexpr char kExamples[] = R"(Examples:
   retrograd run step.bwd.pb --inputs step.safetensors --spec h200 --device host --check
   retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
   retrograd run golf_tiny --device cuda --check --repeat 20 --kernels --json
+  retrograd run golf_tiny --device cuda --timeline golf.trace.json
   retrograd kernels golf_tiny --dialect cuda
   retrograd kernels golf_plain_b48 --dialect hip --compile --arch gfx90a
   retrograd kernels golf_tiny --compile --report golf_tiny.report
   retrograd dump golf_tiny --stage plan --feedback golf_tiny.report
   retrograd dump mlp:layers=2 --stage plan --stage memory
+  retrograd calibrate --device cuda --base h200 --name mine -o mine.textproto
 
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
 
@@ -82,6 +85,9 @@ int main(int argc, char** argv) {
   run_command->add_flag("--cold", run.cold, "Drive the caches empty before each timed run")
       ->needs(repeat);
   run_command->add_flag("--json", run.json, "Print the figures of --repeat as JSON")->needs(repeat);
+  run_command->add_option("--timeline", run.timeline,
+                          "Write when each step ran in a run, beside when it was predicted to, as a "
+                          "trace for Perfetto");
   run_command->footer(kRunNote);
 
   retrograd::PlanArguments kernels;
@@ -111,6 +117,20 @@ int main(int argc, char** argv) {
   dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");
   dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
 
+  retrograd::CalibrateArguments calibrate;
+  CLI::App* calibrate_command =
+      app.add_subcommand("calibrate", "Measure a device's numbers and write its spec");
+  calibrate_command
+      ->add_option("--device", calibrate.device, "What to measure: cuda, cuda:N or host (roughly)")
+      ->capture_default_str();
+  calibrate_command
+      ->add_option("--base", calibrate.base, "Spec whose numbers stand where none is measured")
+      ->capture_default_str();
+  calibrate_command->add_option("--name", calibrate.name, "Of the new spec; default: the base's");
+  calibrate_command
+      ->add_option("-o,--output", calibrate.output, "File to write: spec.textproto")
+      ->required();
+
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (run_command->parsed()) {
     const bool hip = run.device.rfind("hip", 0) == 0;
@@ -122,5 +142,6 @@ int main(int argc, char** argv) {
                    : retrograd::KernelsCommand(kernels, dialect, prelude);
   }
   if (models_command->parsed()) return retrograd::ModelsCommand();
+  if (calibrate_command->parsed()) return retrograd::CalibrateCommand(calibrate);
   return retrograd::DumpCommand(dump, stages, dump_streams);
 }

@@ -8,107 +8,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/interference.h"
 #include "graph/reference.h"
 #include "graph/status.h"
 #include "models/models.h"
 #include "runtime/bundle.h"
 #include "runtime/group_uses.h"
 #include "runtime/program.h"
+#include "tools/device_tensors.h"
 #include "tools/element_values.h"
 #include "tools/gradient_errors.h"
+#include "tools/load_plan.h"
 #include "tools/make_device.h"
-#include "tools/random_inputs.h"
 #include "tools/step_times.h"
+#include "tools/text_file.h"
+#include "tools/timeline.h"
 
 namespace retrograd {
 namespace {
-
-// Device memory for the graph's inputs and outputs.
-class Buffers {
- public:
-  explicit Buffers(Device* device) : device_(device) {}
-  ~Buffers() {
-    for (void* p : all_) device_->Free(p);
-  }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-
-  absl::StatusOr<void*> Allocate(int64_t bytes) {
-    RG_ASSIGN_OR_RETURN(void* p, device_->Allocate(std::max<int64_t>(bytes, 1)));
-    all_.push_back(p);
-    return p;
-  }
-
- private:
-  Device* device_;
-  std::vector<void*> all_;
-};
-
-std::vector<int64_t> StridesOr(const std::vector<int64_t>& strides, const Shape& shape) {
-  return strides.empty() ? DenseStrides(shape) : strides;
-}
-
-// Each input's bytes from the bundle, in device memory.
-absl::StatusOr<std::vector<const void*>> UploadInputs(const BackwardGraph& graph,
-                                                      const Bundle& bundle, Device* device,
-                                                      Buffers* buffers) {
-  std::vector<const void*> inputs;
-  for (NodeId id : InputNodes(graph)) {
-    const Node& node = graph.node(id);
-    const TensorType& type = node.results[0];
-    const std::string name = absl::StrCat("input/", Index(id));
-    const BundleTensor* tensor = bundle.Find(name);
-    const int64_t span = SpanElements(type.shape, StridesOr(node.input->strides, type.shape));
-    if (tensor == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("the bundle has no \"%s\" (%s); was it recorded for this graph?", name,
-                          node.input->name));
-    }
-    if (tensor->type.elements() != span || tensor->type.dtype != type.dtype) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "\"%s\" of the bundle is %s, but the graph's input %s spans %d elements of %s", name,
-          tensor->type.Print(), node.input->name, span, Name(type.dtype)));
-    }
-    const int64_t bytes = span * SizeBytes(type.dtype);
-    RG_ASSIGN_OR_RETURN(void* data, buffers->Allocate(bytes));
-    RG_RETURN_IF_ERROR(device->CopyIn(data, bundle.Bytes(*tensor).data(), bytes));
-    inputs.push_back(data);
-  }
-  return inputs;
-}
-
-// Device memory for each input, filled with something.
-absl::StatusOr<std::vector<const void*>> DrawInputs(const BackwardGraph& graph, uint64_t seed,
-                                                    Device* device, Buffers* buffers) {
-  std::vector<const void*> inputs;
-  for (NodeId id : InputNodes(graph)) {
-    const TensorType& type = graph.type(id);
-    const int64_t bytes =
-        SpanElements(type.shape, StridesOr(graph.node(id).input->strides, type.shape)) *
-        SizeBytes(type.dtype);
-    RG_ASSIGN_OR_RETURN(void* const data, buffers->Allocate(bytes));
-    const std::string pattern = RandomPattern(graph, id, seed);
-    const int64_t period = static_cast<int64_t>(pattern.size());
-    for (int64_t at = 0; at < bytes; at += period) {
-      RG_RETURN_IF_ERROR(device->CopyIn(static_cast<char*>(data) + at, pattern.data(),
-                                        std::min(period, bytes - at)));
-    }
-    inputs.push_back(data);
-  }
-  return inputs;
-}
-
-absl::StatusOr<std::vector<void*>> AllocateOutputs(const BackwardGraph& graph, Buffers* buffers) {
-  std::vector<void*> outputs;
-  for (const GraphOutput& output : graph.outputs()) {
-    outputs.push_back(nullptr);
-    if (!output.value) continue;
-    const TensorType& type = graph.type(*output.value);
-    const int64_t span = SpanElements(type.shape, StridesOr(output.strides, type.shape));
-    RG_ASSIGN_OR_RETURN(outputs.back(), buffers->Allocate(span * SizeBytes(type.dtype)));
-  }
-  return outputs;
-}
 
 // Output number o, row-major, as doubles.
 absl::StatusOr<std::vector<double>> ReadOutput(const BackwardGraph& graph, size_t o,
@@ -264,9 +181,11 @@ absl::StatusOr<bool> CheckRepeats(const RunArguments& arguments, const BackwardG
 }
 
 // Times the program and, if asked, each of its kernels and calls.
-absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compiled,
-                        Program* program, Device* device, absl::Span<const void* const> inputs,
+absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
+                        const LoadedPlan& loaded, Device* device, absl::Span<const void* const> inputs,
                         absl::Span<void* const> outputs) {
+  const CompiledPlan& compiled = loaded.compiled;
+  Program* const program = loaded.program.get();
   RG_ASSIGN_OR_RETURN(const TimeSamples whole,
                       device->Time([&] { return program->Run(inputs, outputs); }, arguments.repeat,
                                    arguments.cold));
@@ -276,6 +195,8 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
       {"repeat", arguments.repeat},
       {"cold", arguments.cold},
       {"kernels", compiled.plan.summary.kernels},
+      {"plans", loaded.plans},
+      {"spilling_kernels", loaded.spilling},
       {"arena_bytes", program->arena_bytes()},
       {"scratch_bytes", program->scratch_bytes()},
       {"recordings", program->stats().recordings},
@@ -290,6 +211,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
     RG_ASSIGN_OR_RETURN(times, program->TimeSteps(inputs, outputs, arguments.repeat,
                                                   arguments.cold));
     json["steps"] = StepsJson(compiled, times);
+    AddResources(compiled, program->resources(), spec, &json["steps"]);
   }
   if (arguments.json) {
     std::printf("%s\n", json.dump(1).c_str());
@@ -298,18 +220,38 @@ absl::Status PrintTimes(const RunArguments& arguments, const CompiledPlan& compi
   std::printf("median of %d runs: %.1f us on the device (predicted %.1f), least %.1f, most %.1f\n",
               arguments.repeat, Median(whole), json["predicted_us"].get<double>(),
               json["least_us"].get<double>(), json["most_us"].get<double>());
-  for (const StepTime& time : times) {
-    const Group& group = compiled.plan.groups[Index(time.group)];
-    std::printf("  group %-4d %9.1f us, predicted %9.1f  %s: %.80s\n",
-                static_cast<int>(Index(time.group)), Median(time.microseconds),
+  if (loaded.plans > 1 || loaded.spilling > 0) {
+    std::printf("planned %d times, because kernels spilled; %d still do\n", loaded.plans,
+                static_cast<int>(loaded.spilling));
+  }
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Group& group = compiled.plan.groups[Index(times[i].group)];
+    std::printf("  group %-4d %9.1f us, predicted %9.1f  %s: %.80s%s\n",
+                static_cast<int>(Index(times[i].group)), Median(times[i].microseconds),
                 static_cast<double>(group.price_ps) / 1e6, KindOf(group),
-                OpsOf(compiled.graph, group).c_str());
+                OpsOf(compiled.graph, group).c_str(), PrintResources(json["steps"][i]).c_str());
   }
   return absl::OkStatus();
 }
 
+// Writes both timelines of a run, and says how they compare.
+absl::Status WriteTimeline(const RunArguments& arguments, const CompiledPlan& compiled,
+                           Program* program, Device* device, absl::Span<const void* const> inputs,
+                           absl::Span<void* const> outputs) {
+  const int repetitions = arguments.repeat > 0 ? arguments.repeat : kTimelineRuns;
+  RG_ASSIGN_OR_RETURN(const TimeSamples untraced,
+                      device->Time([&] { return program->Run(inputs, outputs); }, repetitions,
+                                   /*cold=*/false));
+  RG_ASSIGN_OR_RETURN(StepTrace trace, program->Trace(inputs, outputs, repetitions));
+  const Timeline timeline = MakeTimeline(compiled, std::move(trace), Median(untraced));
+  RG_RETURN_IF_ERROR(WriteTextFile(arguments.timeline, timeline.ChromeTrace(compiled)));
+  std::fputs(timeline.Print().c_str(), arguments.json ? stderr : stdout);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Run(const RunArguments& arguments) {
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments));
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                      MakeDevice(arguments));
   Progress progress;
   RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
   Bundle bundle;
@@ -318,15 +260,18 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
     RG_ASSIGN_OR_RETURN(bundle, LoadBundle(bundle_path));
   }
 
-  progress.Step("compiling the kernels");
   CompileOptions options;
   options.dialect = device->dialect();
   options.schedule = {.streams = arguments.streams, .chip_blocks = graph.spec.sms};
+  RG_ASSIGN_OR_RETURN(options.schedule.interference,
+                      ParseInterference(graph.spec_text, graph.spec.name));
   options.memory.reuse = arguments.memory_reuse;
-  RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
-                      Compile(graph.planned.graph, graph.planned.plan, options));
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
-                      Program::Load(compiled, device.get(), {.order_seed = arguments.seed, .record = arguments.record}));
+  RG_ASSIGN_OR_RETURN(
+      const LoadedPlan loaded,
+      LoadPlan(&graph, arguments.plan.graph, options,
+               {.order_seed = arguments.seed, .record = arguments.record}, device.get(), &progress));
+  const CompiledPlan& compiled = loaded.compiled;
+  Program* const program = loaded.program.get();
 
   Buffers buffers(device.get());
   RG_ASSIGN_OR_RETURN(
@@ -356,13 +301,17 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
     exit_status = PrintErrors(gradients, ToleranceFor(graph.original), out) ? 0 : 1;
   }
   if (arguments.repeat_check > 0) {
-    RG_ASSIGN_OR_RETURN(const bool same, CheckRepeats(arguments, graph.original, program.get(),
+    RG_ASSIGN_OR_RETURN(const bool same, CheckRepeats(arguments, graph.original, program,
                                                       device.get(), inputs, outputs));
     if (!same) exit_status = 1;
   }
   if (arguments.repeat > 0) {
     RG_RETURN_IF_ERROR(
-        PrintTimes(arguments, compiled, program.get(), device.get(), inputs, outputs));
+        PrintTimes(arguments, graph.spec, loaded, device.get(), inputs, outputs));
+  }
+  if (!arguments.timeline.empty()) {
+    RG_RETURN_IF_ERROR(
+        WriteTimeline(arguments, compiled, program, device.get(), inputs, outputs));
   }
   return exit_status;
 }

@@ -4,7 +4,10 @@
 #include <string>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/compiled_kernels.h"
 
 namespace retrograd {
 
@@ -48,6 +51,32 @@ nlohmann::ordered_json StepsJson(const CompiledPlan& compiled, const std::vector
     steps.push_back(std::move(step));
   }
   return steps;
+}
+
+void AddResources(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
+                  const DeviceSpec& device, nlohmann::ordered_json* steps) {
+  if (kernels.empty()) return;
+  for (auto& step : *steps) {
+    const GroupId id{step["group"].get<uint32_t>()};
+    const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[Index(id)].body);
+    const auto resources = ResourcesOf(compiled, id, kernels);
+    if (body == nullptr || !resources) continue;
+    const Footprint footprint = FootprintOf(*body, *resources, device);
+    step["registers"] = resources->registers;
+    step["predicted_registers"] = body->registers;
+    step["spill_bytes"] = resources->spill_bytes;
+    step["blocks_per_sm"] = footprint.blocks_per_sm;
+    step["occupancy"] = static_cast<double>(footprint.blocks_per_sm * body->schedule.threads) /
+                        static_cast<double>(device.max_threads_per_sm);
+  }
+}
+
+std::string PrintResources(const nlohmann::ordered_json& step) {
+  if (!step.contains("registers")) return "";
+  const int64_t spilled = step["spill_bytes"].get<int64_t>();
+  return absl::StrFormat(", %d registers%s, %.0f%% occupied", step["registers"].get<int64_t>(),
+                         spilled > 0 ? absl::StrCat(" and ", spilled, " B spilled") : "",
+                         100 * step["occupancy"].get<double>());
 }
 
 }  // namespace retrograd

@@ -299,6 +299,20 @@ int FAKE_NAME(cuEventRecord, hipEventRecord)(GpuEvent event, GpuStream stream) {
   e.clock = Of(stream).clock;
   return kSuccess;
 }
+#if !defined(RETROGRAD_FAKE_HIP_LIBRARY)
+int cuEventRecordWithFlags(GpuEvent event, GpuStream stream, unsigned flags) {
+  FAKE_ENTER_WITH_CONTEXT();
+  constexpr unsigned kExternal = 1;  // a node that records, at each launch of the graph
+  if (flags != kExternal) return cuEventRecord(event, stream);
+  if (Of(stream).capture == nullptr) return kInvalidValue;
+  return Issue(stream, "event", [event] {
+    Event& e = *reinterpret_cast<Event*>(event);
+    e.recorded = true;
+    e.us = NowUs();
+    return kSuccess;
+  });
+}
+#endif
 int FAKE_NAME(cuEventSynchronize, hipEventSynchronize)(GpuEvent event) {
   FAKE_ENTER_WITH_CONTEXT();
   if (reinterpret_cast<Event*>(event)->capture == nullptr) return kSuccess;

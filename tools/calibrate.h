@@ -1,0 +1,62 @@
+// `retrograd calibrate`: the numbers of a device spec, measured on the device itself.
+#ifndef RETROGRAD_TOOLS_CALIBRATE_H_
+#define RETROGRAD_TOOLS_CALIBRATE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/device.h"
+#include "tools/pipeline.h"
+#include "tools/spec_text.h"
+
+namespace retrograd {
+
+struct CalibrateArguments {
+  std::string device = "cuda";  // or "host": a rough spec, to see that it works
+  std::string base = "h200";    // the numbers that are not measured come from this spec
+  std::string name;             // of the new spec; empty: the base's
+  std::string output;           // file to write
+  std::string date;             // in the sources; empty: today
+};
+
+// How much is measured: a GPU's sizes, or such that a processor takes seconds.
+struct BenchSizes {
+  bool small = false;
+  int repeat = 20;
+  int64_t Of(int64_t large, int64_t little) const { return small ? little : large; }
+};
+
+// What measures some numbers of the spec. `text` is the spec as it stands with all numbers that were
+// measured before: later ones build on them.
+using Calibration = absl::StatusOr<std::vector<SpecNumber>> (*)(const std::string& text,
+                                                                const BenchSizes& sizes,
+                                                                Device* device);
+
+absl::StatusOr<std::vector<SpecNumber>> CalibrateLaunches(const std::string& text,
+                                                          const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& text,
+                                                           const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateRates(const std::string& text,
+                                                       const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& text,
+                                                          const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text,
+                                                         const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text,
+                                                         const BenchSizes& sizes, Device* device);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& text,
+                                                           const BenchSizes& sizes, Device* device);
+
+// Rows of the spec's table of what may run side by side; `source` begins what they say of themselves.
+absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& text,
+                                                             const std::string& source,
+                                                             const BenchSizes& sizes,
+                                                             Device* device);
+
+// Measures, prints each number beside the base's, and writes the spec. The exit status.
+int CalibrateCommand(const CalibrateArguments& arguments);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_CALIBRATE_H_
