@@ -1,9 +1,13 @@
 // The pieces of `retrograd calibrate`: fits, the spec's text, and the parts that a processor can do.
 #include "tools/calibrate.h"
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/interference.h"
 #include "runtime/host_device.h"
@@ -108,6 +112,14 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
   const auto spec = ParseDeviceSpec(*text, "measured");
   INFO(spec.status());
   CHECK(spec.ok());
+}
+
+TEST_CASE("a device that is not there is refused, and no spec is written") {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / absl::StrCat("calibrate_test_", getpid())).string();
+  CHECK(CalibrateCommand({.device = "cuda:99", .output = path}) == 1);
+  CHECK(CalibrateCommand({.device = "tpu", .output = path}) == 1);
+  CHECK(!std::filesystem::exists(path));
 }
 
 TEST_CASE("the interference table is measured, read back, and asked by what is no smaller") {
