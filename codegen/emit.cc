@@ -1,8 +1,12 @@
 // From a planned group to its launches, and from launches to a translation unit.
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/gpu_prelude.h"
 #include "codegen/host_prelude.h"
+#include "codegen/multiplier_prelude.h"
 #include "codegen/templates.h"
 #include "graph/status.h"
 
@@ -23,6 +27,7 @@ GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
 GroupKernels EmitGroup(const Group& group, Dialect dialect) {
   if (const auto* kernel = std::get_if<KernelBody>(&group.body)) return EmitGroup(*kernel, dialect);
   if (const auto* merged = std::get_if<MergedBody>(&group.body)) return EmitMerged(*merged, dialect);
+  if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) return EmitFusedMatMul(*fused, dialect);
   return {};  // a library call
 }
 
@@ -37,6 +42,12 @@ std::string Prelude(Dialect dialect) {
 
 std::string EmitTranslationUnit(const std::vector<GroupKernels>& kernels, Dialect dialect) {
   std::string text = Prelude(dialect);
+  const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const GroupKernels& group) {
+    return std::any_of(group.launches.begin(), group.launches.end(), [](const Kernel& kernel) {
+      return absl::StrContains(kernel.source, kMultiplierStart);
+    });
+  });
+  if (multiplies) absl::StrAppend(&text, MultiplierPrelude());
   absl::flat_hash_set<absl::string_view> printed;
   for (const GroupKernels& group : kernels) {
     for (const Kernel& kernel : group.launches) {

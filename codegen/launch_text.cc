@@ -72,6 +72,11 @@ std::string LaunchText::BufferName(int buffer) {
   return name;
 }
 
+void LaunchText::Operand(absl::string_view name, DType dtype, ValueId value) {
+  const int arg = Argument({.kind = KernelArg::kValue, .value = value});
+  lines_.push_back(absl::StrCat("RG_ARG(const ", StorageName(dtype), ", ", name, ", ", arg, ");"));
+}
+
 std::string LaunchText::WorkspaceName(absl::string_view type) {
   std::string name = absl::StrCat("w_", type);
   if (std::find(declared_.begin(), declared_.end(), name) != declared_.end()) return name;
@@ -122,7 +127,7 @@ Kernel LaunchText::Finish(absl::string_view phase) {
   SourceWriter decls;
   decls.SetDepth(1);
   for (const std::string& line : lines_) decls.Line(line);
-  const std::string text = absl::StrCat(head, "RG_KERNEL(", kNameOfThisKernel, ", ", threads_, ", ",
+  const std::string text = absl::StrCat(head, start_, kNameOfThisKernel, ", ", threads_, ", ",
                                         args_.size(), ") {\n", decls.text(), out.text(), "}\n");
   Kernel kernel;
   NameKernel(text, &kernel);

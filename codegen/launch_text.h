@@ -34,6 +34,8 @@ class LaunchText {
   void UseWideIndexAbove(int64_t largest_number);
 
   std::string BufferName(int buffer);                 // "p3"; an argument from now on
+  // The same for a value that is no buffer of the IR: the operand of a product.
+  void Operand(absl::string_view name, DType dtype, ValueId value);
   std::string WorkspaceName(absl::string_view type);  // "w_float"; the workspace as this type
   // A shared array of this many elements; returns its name.
   std::string Shared(DType type, absl::string_view name, int64_t count);
@@ -45,6 +47,9 @@ class LaunchText {
   bool OpenUnrolled(absl::string_view variable, int64_t trips);
 
   SourceWriter out;
+
+  // What the kernel's declaration begins with, instead of "RG_KERNEL(".
+  void SetStart(absl::string_view start) { start_ = std::string(start); }
 
   // The finished kernel; phase says which of the group's launches it is ("", "finalize").
   Kernel Finish(absl::string_view phase);
@@ -62,6 +67,7 @@ class LaunchText {
   std::vector<std::string> lines_;
   std::vector<int> buffers_;  // in order of first use, for the header comment
   int64_t shared_bytes_ = 0, staged_bytes_ = 0;
+  std::string start_ = "RG_KERNEL(";
 };
 
 }  // namespace retrograd

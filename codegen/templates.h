@@ -14,6 +14,7 @@ GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect);
 GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect);
 GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect);
 GroupKernels EmitMerged(const MergedBody& body, Dialect dialect);
+GroupKernels EmitFusedMatMul(const FusedMatMul& body, Dialect dialect);
 
 }  // namespace retrograd
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/matmul_epilogue.h"
+#include "fusion/product_tiles.h"
 
 namespace retrograd {
 namespace {
@@ -26,6 +27,7 @@ class Taker {
     if (matmul == nullptr || call.nodes.size() != 1 || matmul->accumulate) return false;
     const NodeId id = call.nodes[0];
     if (consumers_.is_output(id) || !TakenByAny(*matmul)) return false;
+    if (SizeBytes(matmul->in_dtype) == 2 && !WhyNoTiles(g_, *matmul).empty()) return false;
     const absl::Span<const NodeId> users = consumers_.of(id);
     if (users.empty() || region_of_[Index(users[0])] < 0) return false;
     // What is read by other kernels as well has to be stored: no use for an epilogue.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/product_tiles.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -103,7 +104,8 @@ std::vector<Term> FusedTerms(const MatMulEpilogue& row, const FusedMatMul& body,
 
 bool TakesProduct(const MatMulEpilogue& row, const MatMulCall& call) {
   const bool known = std::find(row.dtypes.begin(), row.dtypes.end(), call.in_dtype) != row.dtypes.end();
-  return known && call.out_dtype == call.in_dtype && !call.accumulate;
+  const bool tiled = SizeBytes(call.in_dtype) != 2 || WhyNoTiles(call).empty();
+  return known && call.out_dtype == call.in_dtype && !call.accumulate && tiled;
 }
 
 bool MayFollow(const BackwardGraph& graph, NodeId id, const TensorType& product) {
@@ -139,6 +141,11 @@ std::string WhyNoEpilogue(const KernelIr& ir, ValueId product, const MatMulEpilo
     }
     if (i.kind == InstrKind::kLoad && i.buffer == product_buffer && !NumbersThePoints(i.offset, ir)) {
       return "the epilogue reads the product elsewhere than at its own point";
+    }
+  }
+  if (SizeBytes(ir.buffers[product_buffer].dtype) == 2) {
+    if (std::string why = WhyNotByTiles(ir, product); !why.empty()) {
+      return absl::StrCat("the epilogue follows no tiles: ", why);
     }
   }
   return "";

@@ -11,7 +11,8 @@
 
 namespace retrograd {
 
-// Whether the implementation multiplies so: dtypes, and a plain product.
+// Whether the implementation multiplies so: dtypes, a plain product, and of 16-bit elements one that is
+// made of tiles (product_tiles.h).
 bool TakesProduct(const MatMulEpilogue& row, const MatMulCall& call);
 
 // Whether the op could be part of the epilogue of a product of this type: pointwise, at its points.

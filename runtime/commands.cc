@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "fusion/layouts.h"
@@ -95,6 +96,9 @@ class Builder {
     if (const std::vector<const KernelBody*> kernels = KernelsOf(group); !kernels.empty()) {
       return AddLaunches(step, kernels);
     }
+    if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) {
+      return AddLaunches(step, {&fused->epilogue}, &fused->product);
+    }
     if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
       RG_ASSIGN_OR_RETURN(const uint32_t a, Slot(matmul->a.value));
       RG_ASSIGN_OR_RETURN(const uint32_t b, Slot(matmul->b.value));
@@ -137,24 +141,42 @@ class Builder {
     return absl::OkStatus();
   }
 
-  absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies) {
+  // `product`: of a kernel that multiplies first.
+  absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies,
+                           const MatMulCall* product = nullptr) {
     std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
       Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
       for (const KernelArg& arg : kernel.args) {
         RG_ASSIGN_OR_RETURN(LaunchArg bound, arg.kind == KernelArg::kWorkspace
                                                  ? WorkspaceArg(step.group)
-                                                 : ValueArg(arg.value, bodies[arg.member]->ir));
+                                                 : ValueArg(arg.value, bodies[arg.member]->ir, product));
         const bool known = std::find(touched.begin(), touched.end(), bound.slot) != touched.end();
         if (known && bound.contents == Contents::kFresh) bound.contents = Contents::kWritten;
         if (!known) touched.push_back(bound.slot);
         list_.alignment[bound.slot] = std::max(list_.alignment[bound.slot], bound.alignment);
         launch.args.push_back(bound);
       }
+      if (product != nullptr) {  // its operands are the first arguments
+        const auto& [m, n, k] = std::tie(product->m, product->n, product->k);
+        launch.maps = {MapOf(product->a, product->in_dtype, launch.args[0].slot, m, k),
+                       MapOf(product->b, product->in_dtype, launch.args[1].slot, k, n)};
+      }
       Add(Command::kLaunch, step.stream, list_.launches.size());
       list_.launches.push_back(std::move(launch));
     }
     return absl::OkStatus();
+  }
+
+  static OperandMap MapOf(const MatrixOperand& operand, DType dtype, uint32_t slot, int64_t rows,
+                          int64_t cols) {
+    const bool by_rows = operand.col_stride == 1;
+    return {.slot = slot,
+            .dtype = dtype,
+            .offset = operand.offset,
+            .inner = by_rows ? cols : rows,
+            .outer = by_rows ? rows : cols,
+            .pitch = by_rows ? operand.row_stride : operand.col_stride};
   }
 
   absl::StatusOr<LaunchArg> WorkspaceArg(GroupId group) const {
@@ -172,7 +194,8 @@ class Builder {
                      .contents = Contents::kFresh};
   }
 
-  absl::StatusOr<LaunchArg> ValueArg(ValueId value, const KernelIr& ir) const {
+  absl::StatusOr<LaunchArg> ValueArg(ValueId value, const KernelIr& ir,
+                                     const MatMulCall* product) const {
     RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(value));
     LaunchArg arg{.slot = slot};
     const Buffer* found = nullptr;
@@ -183,7 +206,13 @@ class Builder {
       arg.bytes = std::max(arg.bytes, buffer.elements * SizeBytes(buffer.dtype));
       arg.alignment = std::max(arg.alignment, buffer.alignment);
     }
-    if (found == nullptr || arg.bytes > c_.memory.placements[slot].bytes) {
+    const bool multiplied =
+        product != nullptr && (product->a.value == value || product->b.value == value);
+    if (multiplied) {
+      arg.bytes = c_.memory.placements[slot].bytes;
+      arg.alignment = std::max(arg.alignment, kStoredAlignment);
+    }
+    if ((found == nullptr && !multiplied) || arg.bytes > c_.memory.placements[slot].bytes) {
       return absl::InternalError(absl::StrFormat(
           "a kernel's argument %s is no buffer of its IR, or larger than what is stored",
           PrintValue(value)));

@@ -1,5 +1,6 @@
 #include "runtime/compile.h"
 
+#include "fusion/product_tiles.h"
 #include "fusion/split_epilogues.h"
 #include "graph/status.h"
 
@@ -7,8 +8,12 @@ namespace retrograd {
 
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
                                      const CompileOptions& options) {
-  // No device multiplies with an epilogue yet: products go through memory.
-  CompiledPlan compiled{.graph = graph, .plan = SplitEpilogues(plan)};
+  // Products go through memory where the device does not make epilogues, or not this one.
+  const auto stays = [&](const FusedMatMul& fused) {
+    return options.epilogue_kernels && WhyNoTiles(graph, fused.product).empty() &&
+           WhyNotByTiles(fused.epilogue.ir, fused.product.d.value).empty();
+  };
+  CompiledPlan compiled{.graph = graph, .plan = SplitEpilogues(plan, stays)};
 
   // Source first: it depends on the plan alone.
   for (const Group& group : compiled.plan.groups) {

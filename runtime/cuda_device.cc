@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_trace.h"
 #include "runtime/gpu_device.h"
+#include "runtime/operand_maps.h"
 
 namespace retrograd {
 namespace {
@@ -59,6 +60,7 @@ class CudaDevice : public GpuDevice {
 
   absl::string_view name() const override { return "cuda"; }
   Dialect dialect() const override { return Dialect::kCuda; }
+  bool multiplies_with_epilogues() const override { return sm_ == 90 && DescribesOperands(); }
 
   using GpuDevice::Load;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(

@@ -36,6 +36,14 @@ struct LaunchArg {
   Contents contents = Contents::kDefined;
 };
 
+// A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours, `pitch`
+// apart, from `offset` on; all in elements.
+struct OperandMap {
+  uint32_t slot = 0;
+  DType dtype = DType::kBf16;
+  int64_t offset = 0, inner = 0, outer = 0, pitch = 0;
+};
+
 // One launch of a program; everything but the addresses is known when it is loaded.
 struct Launch {
   std::string kernel;
@@ -43,6 +51,9 @@ struct Launch {
   int threads = 1;
   std::vector<LaunchArg> args;
   int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
+  // Of kernels that multiply: further parameters, made of addresses. Then any even number of blocks does
+  // the work, and the device takes as many as it holds at once.
+  std::vector<OperandMap> maps;
 };
 
 // Addresses of a library call's operands, of their stored values' first elements.
@@ -113,6 +124,8 @@ class Device {
   virtual absl::string_view name() const = 0;  // "host"
   virtual DeviceFacts Describe() const { return {.model = std::string(name())}; }
   virtual Dialect dialect() const = 0;         // in which its kernels are written
+  // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
+  virtual bool multiplies_with_epilogues() const { return false; }
 
   // Aligned to 256 bytes. Allocate(0) is nullptr.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;

@@ -133,14 +133,18 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
     absl::string_view source, absl::Span<const retrograd::Launch> launches) {
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
+    // Multiplying takes instructions that one architecture alone has.
+    const bool multiplies = std::any_of(launches.begin(), launches.end(),
+                                        [](const auto& launch) { return !launch.maps.empty(); });
+    const std::string arch = multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        CompileParts(dialect(), source, facts_.arch, options_.compile, Cache()));
+                        CompileParts(dialect(), source, arch, options_.compile, Cache()));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);
     }
   }
-  RG_RETURN_IF_ERROR(loaded->Prepare(launches));
+  RG_RETURN_IF_ERROR(loaded->Prepare(launches, facts_.sms));
   return loaded;
 }
 

@@ -8,8 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/status.h"
+#include "runtime/operand_maps.h"
 
 namespace retrograd {
+namespace {
+
+constexpr size_t kMostMaps = 2;  // of a launch: the operands of a product
+
+}  // namespace
 
 GpuKernels::~GpuKernels() {
   const CurrentContext current(driver_, context_);
@@ -47,7 +53,7 @@ absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
   return driver_.StatusOf(result, absl::StrCat(driver_.ModuleGetFunction.name, " of ", kernel));
 }
 
-absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches) {
+absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
   uint32_t slots = 0;
   for (const Launch& launch : launches) {
     if (launch.blocks < 1 || launch.blocks > std::numeric_limits<int32_t>::max()) {
@@ -64,6 +70,17 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches) {
     for (const LaunchArg& arg : launch.args) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
       slots = std::max(slots, arg.slot + 1);
+    }
+    if (!launch.maps.empty()) {
+      // Each fills an SM, and they come in pairs.
+      prepared.blocks = std::min(prepared.blocks, static_cast<unsigned>(std::max(sms, 2)) / 2 * 2);
+      prepared.maps = launch.maps;
+      RG_CHECK(prepared.maps.size() <= kMostMaps);
+      // What cannot be described is said now; any address does.
+      const void* const somewhere = reinterpret_cast<const void*>(uintptr_t{1} << 20);
+      for (const OperandMap& map : launch.maps) {
+        RG_RETURN_IF_ERROR(DescribeOperand(map, somewhere).status());
+      }
     }
     launches_.push_back(std::move(prepared));
   }
@@ -97,7 +114,12 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
 
 absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
   Prepared& l = launches_[launch];
-  void* parameters[] = {&table_, l.slots.data()};
+  OperandDescriptor descriptors[kMostMaps];
+  void* parameters[2 + kMostMaps] = {&table_, l.slots.data()};
+  for (size_t i = 0; i < l.maps.size(); ++i) {
+    RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
+    parameters[2 + i] = &descriptors[i];
+  }
   RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes,
           stream, parameters, nullptr);
   return absl::OkStatus();

@@ -30,7 +30,8 @@ class GpuKernels : public LoadedKernels {
   }
   absl::Span<const KernelResources> resources() const override { return resources_; }
   absl::StatusOr<GpuFunction> Find(const std::string& kernel) const;
-  absl::Status Prepare(absl::Span<const Launch> launches);
+  // `sms`: of the device, for launches that take as many blocks as it holds at once.
+  absl::Status Prepare(absl::Span<const Launch> launches, int sms);
 
   // Writes the entries that changed, by the kernel of that purpose. In a capture all are written and
   // none counts as known afterwards, since nobody knows when the capture is replayed.
@@ -43,6 +44,7 @@ class GpuKernels : public LoadedKernels {
     GpuFunction function = nullptr;
     unsigned blocks = 1, threads = 1, staged_bytes = 0;
     std::vector<int32_t> slots;
+    std::vector<OperandMap> maps;
   };
 
   absl::Status Write(GpuStream stream, GpuFunction set_table, TableEntries* entries);

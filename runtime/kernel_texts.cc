@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/multiplier_prelude.h"
 
 namespace retrograd {
 namespace {
@@ -30,7 +31,8 @@ absl::StatusOr<SplitSource> SplitKernels(absl::string_view source) {
   size_t members = kNone;  // those of the kernel that comes next
   for (size_t at = 0; at < source.size();) {
     if (absl::StartsWith(source.substr(at), kMemberStart)) members = std::min(members, at);
-    if (absl::StartsWith(source.substr(at), kKernelStart)) {
+    if (absl::StartsWith(source.substr(at), kKernelStart) ||
+        absl::StartsWith(source.substr(at), kMultiplierStart)) {
       starts.push_back({std::min(members, at), at});
       members = kNone;
     }
@@ -42,7 +44,7 @@ absl::StatusOr<SplitSource> SplitKernels(absl::string_view source) {
     const auto [first, kernel] = starts[i];
     const size_t end = i + 1 < starts.size() ? starts[i + 1].members : source.size();
     const absl::string_view text = source.substr(kernel, end - kernel);
-    const absl::string_view rest = text.substr(kKernelStart.size());
+    const absl::string_view rest = text.substr(text.find('(') + 1);
     std::string name(rest.substr(0, rest.find(',')));
     if (!IsIdentifier(name)) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -180,7 +180,8 @@ absl::Status Program::State::IssueAll(absl::Span<void* const> outputs) {
   return absl::OkStatus();
 }
 
-// Kernels find addresses in the table; library calls and copies are recorded with theirs.
+// Kernels find addresses in the table; library calls, copies and descriptions of what the copy engine reads are
+// recorded with theirs.
 void Program::State::FindLibrarySlots() {
   for (const MatMulCommand& m : list.matmuls) {
     library_slots.insert(library_slots.end(), {m.a, m.b, m.d});
@@ -190,6 +191,9 @@ void Program::State::FindLibrarySlots() {
     library_slots.insert(library_slots.end(), a.results.begin(), a.results.end());
   }
   for (const CopyCommand& copy : list.copies) library_slots.push_back(copy.from);
+  for (const Launch& launch : list.launches) {
+    for (const OperandMap& map : launch.maps) library_slots.push_back(map.slot);
+  }
   std::sort(library_slots.begin(), library_slots.end());
   library_slots.erase(std::unique(library_slots.begin(), library_slots.end()),
                       library_slots.end());

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
   laps.Lap("plan");
   retrograd::CompileOptions compile;
   compile.dialect = made->device->dialect();
+  compile.epilogue_kernels = made->device->multiplies_with_epilogues();
   compile.schedule.chip_blocks = planned.spec.sms;
   RG_ASSIGN_OR_RETURN(made->compiled,
                       retrograd::Compile(planned.planned.graph, planned.planned.plan, compile));

@@ -262,6 +262,7 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
 
   CompileOptions options;
   options.dialect = device->dialect();
+  options.epilogue_kernels = device->multiplies_with_epilogues();
   options.schedule = {.streams = arguments.streams, .chip_blocks = graph.spec.sms};
   RG_ASSIGN_OR_RETURN(options.schedule.interference,
                       ParseInterference(graph.spec_text, graph.spec.name));

@@ -20,6 +20,7 @@ double Median(TimeSamples samples) {
 const char* KindOf(const Group& group) {
   if (std::holds_alternative<MatMulCall>(group.body)) return "matmul";
   if (std::holds_alternative<AttentionCall>(group.body)) return "attention";
+  if (std::holds_alternative<FusedMatMul>(group.body)) return "matmul with an epilogue";
   return "kernel";
 }
 

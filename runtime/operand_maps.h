@@ -1,0 +1,24 @@
+// How the copy engine of an NVIDIA GPU is told where a product's operand lies. Only for the files
+// that make up the cuda device.
+#ifndef RETROGRAD_RUNTIME_OPERAND_MAPS_H_
+#define RETROGRAD_RUNTIME_OPERAND_MAPS_H_
+
+#include "absl/status/statusor.h"
+#include "runtime/device.h"
+
+namespace retrograd {
+
+// The vendor's descriptor, as a kernel's parameter.
+struct alignas(64) OperandDescriptor {
+  char opaque[128];
+};
+
+// Whether the driver that this process has loaded can describe operands.
+bool DescribesOperands();
+
+// Of boxes of 64 x 64 elements, swizzled by 128 bytes, with zeros outside of the operand.
+absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const void* data);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_OPERAND_MAPS_H_
