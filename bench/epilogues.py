@@ -88,7 +88,9 @@ def run(program, graph, repeat, disable, save):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"epilogues.py: {' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
-    return json.loads(done.stdout[done.stdout.index("{"):])
+    figures = json.loads(done.stdout[done.stdout.index("{"):])
+    del figures["graph"]  # a name for the time of the run
+    return figures
 
 
 def largest_difference(first, second):

@@ -34,12 +34,13 @@ struct Case {
   bool a_across = false, b_across = true;  // the operand's rows lie across the sum
   bool column = false;                     // the epilogue also reads a row of column weights
   bool two = false;                        // and two tensors of the product's shape, and stores two
+  bool wide = false;                       // and one in fp32
 };
 
 std::string Print(const Case& c) {
   return absl::StrCat(c.m, " x ", c.n, " x ", c.k, " ", Name(c.dtype),
                       c.a_across ? " a across" : "", c.b_across ? " b across" : "",
-                      c.column ? " column" : "", c.two ? " two" : "");
+                      c.column ? " column" : "", c.two ? " two" : "", c.wide ? " wide" : "");
 }
 
 // dU = (dY W) * u * (1 - u) and the like, kept by the host.
@@ -57,6 +58,12 @@ BackwardGraph Graph(const Case& c) {
   const ValueId product = b.MatMul(dy, w);
   ValueId du = b.Add(Op::mul, {product, b.Add(Op::relu, {u})});
   if (c.column) du = b.Add(Op::mul, {du, input("scale", {c.n})});
+  if (c.wide) {
+    const ValueId weights =
+        b.Input({DType::kFp32, {c.m, c.n}},
+                {.name = "weights", .kind = InputKind::kSaved, .alignment = 16});
+    du = b.Cast(b.Add(Op::mul, {b.Cast(du, DType::kFp32), weights}), c.dtype);
+  }
   if (c.two) {
     const ValueId gate = input("gate", {c.m, c.n});
     b.Output(b.Add(Op::mul, {product, b.Add(Op::sub, {gate, u})}), "dgate");
@@ -98,6 +105,7 @@ TEST_CASE(
         Case{.m = 130, .n = 264, .k = 16, .b_across = false},
         Case{.m = 130, .n = 264, .k = 16, .dtype = DType::kFp16, .column = true},
         Case{.m = 128, .n = 128, .k = 32, .column = true, .two = true},
+        Case{.m = 256, .n = 264, .k = 48, .wide = true},
         Case{.m = 264, .n = 136, .k = 32, .b_across = false, .column = true, .two = true}}) {
     INFO(Print(c));
     const BackwardGraph graph = Graph(c);
