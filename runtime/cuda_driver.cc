@@ -148,7 +148,6 @@ absl::StatusOr<GpuFacts> CudaDriver::Describe(int device) const {
     return absl::UnimplementedError(
         absl::StrCat(facts.model, " is ", facts.arch, ": kernels want sm_80 or later"));
   }
-  RG_ASSIGN_OR_RETURN(facts.sms, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
   RG_ASSIGN_OR_RETURN(facts.clock_khz, Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   RG_ASSIGN_OR_RETURN(facts.cache_bytes, Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device));
   RG_ASSIGN_OR_RETURN(facts.sms, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));

@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
       loaded->AddResources(object.kernels);
     }
   }
-  RG_RETURN_IF_ERROR(loaded->Prepare(launches, facts_.sms));
+  RG_RETURN_IF_ERROR(loaded->Prepare(launches, static_cast<int>(facts_.sms)));
   return loaded;
 }
 

@@ -99,7 +99,6 @@ struct GpuContext {
 struct GpuFacts {
   std::string model;        // "NVIDIA H200"
   std::string arch;         // as the compiler wants it: "sm_90", "gfx90a"
-  int sms = 0;              // 0: not told
   int64_t cache_bytes = 0;  // of all caches, at least
   int64_t clock_khz = 0;    // of the cores, at most
   int64_t sms = 1;          // multiprocessors or compute units
