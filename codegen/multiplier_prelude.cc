@@ -108,20 +108,12 @@ RG_INLINE void rg_wgmma(rg_fp16*, float (&d)[64], unsigned long long a, unsigned
 }
 
 // Four matrices of 8 x 8 of fragments, narrowed, into shared memory, by rows of 16 bytes.
-RG_INLINE unsigned rg_narrow_two(rg_bf16*, float low, float high) {
-  return rg_narrow_two(low, high);
-}
-RG_INLINE unsigned rg_narrow_two(rg_fp16*, float low, float high) {
-  unsigned out;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-  return out;
-}
 template <typename T>
 RG_INLINE void rg_store_matrices(unsigned to, const float* d) {
   T* const type = nullptr;
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
-               "r"(rg_narrow_two(type, d[0], d[1])), "r"(rg_narrow_two(type, d[2], d[3])),
-               "r"(rg_narrow_two(type, d[4], d[5])), "r"(rg_narrow_two(type, d[6], d[7]))
+               "r"(rg_narrow_two(d[0], d[1], type)), "r"(rg_narrow_two(d[2], d[3], type)),
+               "r"(rg_narrow_two(d[4], d[5], type)), "r"(rg_narrow_two(d[6], d[7], type))
                : "memory");
 }
 RG_INLINE void rg_wgmma_begin(float (&d)[64]) {
