@@ -112,7 +112,8 @@ Json Describe(const rg_backward& backward) {
   Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
   for (const retrograd::Group& group : backward.compiled.plan.groups) {
     if (std::holds_alternative<retrograd::PlacedJoin>(group.body)) continue;
-    calls[retrograd::KindOf(group)] = calls[retrograd::KindOf(group)].get<int>() + 1;
+    const std::string kind(retrograd::KindOf(group));
+    calls[kind] = calls.value(kind, 0) + 1;
   }
   const retrograd::BackwardGraph& graph = backward.compiled.graph;
   Json inputs = Json::array(), outputs = Json::array();
