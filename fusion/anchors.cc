@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
+#include "fusion/barrier_depths.h"
 #include "fusion/matmul_epilogue.h"
 #include "fusion/product_tiles.h"
 
@@ -36,7 +38,7 @@ class Taker {
       return region_of_[Index(user)] == region && MayFollow(g_, user, g_.type(id));
     });
     std::vector<NodeId>& ops = regions_[region].ops;
-    if (!inside || ops.size() >= kMostOps) return false;
+    if (!inside || ops.size() >= kMostOps || MeetsItsOwnSum(id, ops)) return false;
     ops.insert(std::lower_bound(ops.begin(), ops.end(), id), id);
     return true;
   }
@@ -48,10 +50,27 @@ class Taker {
   }
 
   // A product narrower than its sum is long reads a wide operand from device memory, for which the tiles' loads
-  // ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's alone 198), and what
-  // follows it is mostly a norm's region, too large to be searched exactly with one more choice.
+  // ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's alone 198).
   bool PaysAsTiles(const MatMulCall& call) const {
     return call.n >= call.k && WhyNoTiles(g_, call).empty();
+  }
+
+  // Whether values made of the product point by point meet a sum over them again, as in the backward of a
+  // norm: they would be stored for the kernel behind the sum, as the product is.
+  bool MeetsItsOwnSum(NodeId product, const std::vector<NodeId>& ops) const {
+    absl::flat_hash_set<NodeId> made = {product}, behind;  // a sum
+    for (NodeId id : ops) {  // operands first
+      bool reads_made = false, reads_behind = false;
+      for (ValueId v : StoredOperands(g_, id)) {
+        reads_made = reads_made || made.contains(v.node);
+        reads_behind = reads_behind || behind.contains(v.node);
+      }
+      if (reads_made && reads_behind) return true;
+      const bool sums = g_.pattern(id) == Pattern::kReduction;
+      if (reads_behind || (reads_made && sums)) behind.insert(id);
+      if (reads_made && !sums) made.insert(id);
+    }
+    return false;
   }
 
   const BackwardGraph& g_;

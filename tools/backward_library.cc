@@ -92,8 +92,10 @@ int64_t PeakWithScratch(const CompiledPlan& compiled, int64_t scratch_bytes) {
   const std::vector<int64_t> live = retrograd::LiveBytes(compiled.graph, compiled.plan);
   int64_t peak = 0;
   for (size_t i = 0; i < live.size(); ++i) {
-    const bool kernel = !retrograd::KernelsOf(compiled.plan.groups[i]).empty();
-    peak = std::max(peak, live[i] + (kernel ? 0 : scratch_bytes));
+    const retrograd::Group& group = compiled.plan.groups[i];
+    const bool call = std::holds_alternative<retrograd::MatMulCall>(group.body) ||
+                      std::holds_alternative<retrograd::AttentionCall>(group.body);
+    peak = std::max(peak, live[i] + (call ? scratch_bytes : 0));
   }
   return peak;
 }
