@@ -11,7 +11,7 @@
 namespace retrograd {
 
 // What the declaration of such a kernel begins with. It takes, behind the slots, two descriptors of
-// operands (runtime/operand_maps.h).
+// operands (runtime/cuda_operand_maps.h).
 inline constexpr absl::string_view kMultiplierStart = "RG_MULTIPLIER(";
 
 inline constexpr int kMultiplierThreads = 384;  // a warpgroup that loads, two that multiply

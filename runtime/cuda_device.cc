@@ -19,15 +19,15 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include <optional>
 #include <utility>
 
-#include "absl/strings/strip.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "graph/status.h"
 #include "runtime/cublas_matmul.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_operand_maps.h"
 #include "runtime/cuda_trace.h"
 #include "runtime/gpu_device.h"
-#include "runtime/operand_maps.h"
 
 namespace retrograd {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/status.h"
-#include "runtime/operand_maps.h"
+#include "runtime/cuda_operand_maps.h"
 
 namespace retrograd {
 namespace {

@@ -1,7 +1,7 @@
 // How the copy engine of an NVIDIA GPU is told where a product's operand lies. Only for the files
 // that make up the cuda device.
-#ifndef RETROGRAD_RUNTIME_OPERAND_MAPS_H_
-#define RETROGRAD_RUNTIME_OPERAND_MAPS_H_
+#ifndef RETROGRAD_RUNTIME_CUDA_OPERAND_MAPS_H_
+#define RETROGRAD_RUNTIME_CUDA_OPERAND_MAPS_H_
 
 #include "absl/status/statusor.h"
 #include "runtime/device.h"
@@ -21,4 +21,4 @@ absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const v
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_RUNTIME_OPERAND_MAPS_H_
+#endif  // RETROGRAD_RUNTIME_CUDA_OPERAND_MAPS_H_

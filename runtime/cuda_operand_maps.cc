@@ -1,4 +1,4 @@
-#include "runtime/operand_maps.h"
+#include "runtime/cuda_operand_maps.h"
 
 #if defined(RETROGRAD_HAVE_CUDA)
 #include <cuda.h>
