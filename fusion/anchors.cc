@@ -39,6 +39,7 @@ class Taker {
     });
     std::vector<NodeId>& ops = regions_[region].ops;
     if (!inside || ops.size() >= kMostOps || MeetsItsOwnSum(id, ops)) return false;
+    if (SizeBytes(matmul->in_dtype) == 2 && HasLongArithmetic(ops)) return false;
     ops.insert(std::lower_bound(ops.begin(), ops.end(), id), id);
     return true;
   }
@@ -53,6 +54,14 @@ class Taker {
   // ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's alone 198).
   bool PaysAsTiles(const MatMulCall& call) const {
     return call.n >= call.k && WhyNoTiles(g_, call).empty();
+  }
+
+  // One warp on each scheduler does not hide the arithmetic of erf and its like: products with GELU's
+  // backward took 1.08 and 1.11 of matmul and pass on an H200.
+  bool HasLongArithmetic(const std::vector<NodeId>& ops) const {
+    return std::any_of(ops.begin(), ops.end(), [&](NodeId op) {
+      return Info(g_.op(op)).cost == CostClass::kErf;
+    });
   }
 
   // Whether values made of the product point by point meet a sum over them again, as in the backward of a
