@@ -1,6 +1,7 @@
 #include "fusion/greedy_search.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/container/flat_hash_set.h"
 #include "graph/status.h"
@@ -12,8 +13,13 @@ namespace {
 // a merge is legal if no path leaves the pair and comes back.
 class Merger {
  public:
-  Merger(const std::vector<Atom>& atoms, const GroupPricer& pricer, int64_t max_prices)
-      : atoms_(atoms), pricer_(pricer), max_prices_(max_prices), groups_(atoms.size()) {
+  Merger(const std::vector<Atom>& atoms, const GroupPricer& pricer, int64_t max_prices,
+         MergeWhere where)
+      : atoms_(atoms),
+        pricer_(pricer),
+        max_prices_(max_prices),
+        least_gain_(where == MergeWhere::kItPays ? 1 : kAnyGain),
+        groups_(atoms.size()) {
     for (size_t i = 0; i < atoms.size(); ++i) {
       owner_.push_back(static_cast<int>(i));
       groups_[i].atoms = {static_cast<int>(i)};
@@ -37,6 +43,8 @@ class Merger {
   }
 
  private:
+  static constexpr int64_t kAnyGain = std::numeric_limits<int64_t>::min() / 2;  // less than any
+
   struct Group {
     std::vector<int> atoms;  // ascending; empty once merged into another
     GroupPrice price;
@@ -53,7 +61,7 @@ class Merger {
     std::sort(partners.begin(), partners.end());
     partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
     int best = -1;
-    int64_t best_gain = 0;
+    int64_t best_gain = kAnyGain;
     Group merged;
     for (int h : partners) {
       const auto pair = std::tuple(std::min(g, h), std::max(g, h), groups_[g].atoms.size(),
@@ -64,12 +72,15 @@ class Merger {
       std::merge(groups_[g].atoms.begin(), groups_[g].atoms.end(), groups_[h].atoms.begin(),
                  groups_[h].atoms.end(), std::back_inserter(both.atoms));
       both.price = pricer_.Evaluate(OpsOfAtoms(atoms_, both.atoms));
-      const int64_t gain = !both.price.feasible ? -1
+      const int64_t gain = !both.price.feasible ? kAnyGain - 1
                                                 : groups_[g].Cost(pricer_) +
                                                       groups_[h].Cost(pricer_) -
                                                       both.Cost(pricer_);
-      if (gain <= 0) refused_.insert(pair);
-      if (gain > best_gain) best = h, best_gain = gain, merged = std::move(both);
+      if (gain < least_gain_) {
+        refused_.insert(pair);
+      } else if (best < 0 || gain > best_gain) {
+        best = h, best_gain = gain, merged = std::move(both);
+      }
     }
     if (best < 0) return false;
     for (int a : groups_[best].atoms) owner_[a] = g;
@@ -132,6 +143,7 @@ class Merger {
   const std::vector<Atom>& atoms_;
   const GroupPricer& pricer_;
   const int64_t max_prices_;
+  const int64_t least_gain_;
   std::vector<Group> groups_;
   std::vector<int> owner_;
   std::vector<std::vector<int>> successors_;
@@ -142,8 +154,8 @@ class Merger {
 }  // namespace
 
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices) {
-  return Merger(atoms, pricer, max_prices).Run();
+                        int64_t max_prices, MergeWhere where) {
+  return Merger(atoms, pricer, max_prices, where).Run();
 }
 
 }  // namespace retrograd

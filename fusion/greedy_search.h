@@ -3,12 +3,20 @@
 #ifndef RETROGRAD_FUSION_GREEDY_SEARCH_H_
 #define RETROGRAD_FUSION_GREEDY_SEARCH_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "fusion/partition.h"
 
 namespace retrograd {
 
+enum class MergeWhere : uint8_t {
+  kItPays,
+  kPossible,  // whatever it costs: the dearest merge is made last
+};
+
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices);
+                        int64_t max_prices, MergeWhere where = MergeWhere::kItPays);
 
 }  // namespace retrograd
 

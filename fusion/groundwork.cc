@@ -13,10 +13,12 @@ bool Enabled(const PlanOptions& options, absl::string_view feature) {
 
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
   const bool fuse = Enabled(options, "fusion");
+  SearchOptions search = options.search;
+  if (!Enabled(options, "fusion_prices")) search.merge = MergeWhere::kPossible;
   return {.fuse = fuse,
           .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
           .recompute = fuse && Enabled(options, "recompute"),
-          .search = options.search};
+          .search = search};
 }
 
 Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOptions& options,

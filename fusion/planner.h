@@ -32,6 +32,7 @@ inline constexpr Feature kFeatures[] = {
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"recompute", "cheap producers computed again where they are read"},
     {"fusion", "more than one op in a kernel"},
+    {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
     {"horizontal", "launches shared by independent small kernels"},
 };
 

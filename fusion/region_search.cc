@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "fusion/greedy_search.h"
 #include "fusion/random_partition.h"
 
 namespace retrograd {
@@ -11,7 +10,8 @@ RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
                            const SearchOptions& options)
     : atoms_(atoms), book_(book), options_(options) {
   const size_t most = std::min<size_t>(options.max_atoms, kMaxMaskedAtoms);
-  if (atoms.size() <= most) exact_.emplace(atoms, book, options.limits);
+  const bool searched = options.merge == MergeWhere::kItPays;
+  if (searched && atoms.size() <= most) exact_.emplace(atoms, book, options.limits);
 }
 
 Partition RegionSearch::Solve() {
@@ -20,7 +20,9 @@ Partition RegionSearch::Solve() {
     Partition best = exact_->Solve();
     if (best.exact) return best;
   }
-  Partition greedy = MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices);
+  Partition greedy =
+      MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices, options_.merge);
+  if (options_.merge == MergeWhere::kPossible) return greedy;
   return ImproveByWindows(atoms_, book_, std::move(greedy), options_.windows);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fusion/exact_search.h"
+#include "fusion/greedy_search.h"
 #include "fusion/partition.h"
 #include "fusion/window_search.h"
 
@@ -17,6 +18,7 @@ struct SearchOptions {
   int max_atoms = 40;             // exact up to here; at most kMaxMaskedAtoms
   SearchLimits limits;            // of an exact search
   int64_t max_greedy_prices = 20'000;
+  MergeWhere merge = MergeWhere::kItPays;  // wherever possible: greedily, nothing is searched
   WindowOptions windows;          // for what is larger or meets the limits
   uint64_t random_seed = 0;       // not 0: any legal partition, drawn by this seed (for tests)
 };

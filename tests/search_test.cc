@@ -227,6 +227,34 @@ TEST_CASE("no kernel is priced below what its bytes take at least") {
   CHECK(priced > 1000);
 }
 
+TEST_CASE("merging wherever it is possible leaves fewer kernels than where it pays, and costs more") {
+  int64_t kernels_where_it_pays = 0, kernels = 0, cost_where_it_pays = 0, cost = 0;
+  for (const char* name : {"bert", "vit"}) {
+    auto graph = BuildModel(name);
+    REQUIRE(graph.status().ToString() == "OK");
+    Regions all(*graph);
+    for (size_t r = 0; r < all.regions().size() && r < 10; ++r) {
+      INFO(name << ", region " << r);
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
+      const Partition pays = MergeGreedily(atoms, all.pricer(), 20'000);
+      const Partition possible = RegionSearch(atoms, book, {.merge = MergeWhere::kPossible}).Solve();
+      size_t members = 0;
+      for (const Partition::Part& part : possible.parts) {
+        CHECK(all.pricer().Evaluate(OpsOfAtoms(atoms, part.atoms)).feasible);
+        members += part.atoms.size();
+      }
+      CHECK(members == atoms.size());
+      kernels_where_it_pays += pays.parts.size();
+      kernels += possible.parts.size();
+      cost_where_it_pays += pays.cost_ps;
+      cost += possible.cost_ps;
+    }
+  }
+  CHECK(kernels < kernels_where_it_pays);
+  CHECK(cost > cost_where_it_pays);
+}
+
 TEST_CASE("windows never cost more than greedy merging, and less where it went wrong") {
   int64_t better = 0, regions = 0, optimal = 0;
   for (const char* name : {"golf_gpt_34m_b32", "bert_tiny", "llama_tiny", "gpt2_tiny"}) {
