@@ -4,9 +4,8 @@
 #include <chrono>
 #include <vector>
 
-#include "absl/strings/str_format.h"
-#include "graph/reference.h"
 #include "graph/status.h"
+#include "runtime/caller_addresses.h"
 #include "runtime/commands.h"
 #include "runtime/group_uses.h"
 #include "runtime/recording_cache.h"
@@ -28,7 +27,10 @@ struct Program::State {
   void* scratch = nullptr;  // scratch_stride bytes for each stream
   int64_t scratch_stride = 0;
   std::vector<void*> table;  // by slot
-  size_t num_inputs = 0;
+  std::optional<CallerAddresses> callers;
+  bool bound = false;  // whether the device's kernels know the table as it is
+  // Of the addresses in the table; null: there is none, or it was not looked for.
+  Recording* known_recording = nullptr;
 
   ~State() {
     if (device == nullptr) return;
@@ -39,30 +41,14 @@ struct Program::State {
     return static_cast<char*>(scratch) + stream * scratch_stride;
   }
   absl::Status LoadCalls();
-  absl::Status Bind(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
   absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
   absl::Status IssueAll(absl::Span<void* const> outputs);
   void FindLibrarySlots();
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream);
   absl::Status Replay(absl::Span<void* const> outputs);
   absl::StatusOr<Recording*> RecordAll(absl::Span<void* const> outputs);
 };
-
-namespace {
-
-absl::Status CheckAddress(const void* address, int64_t alignment, absl::string_view what,
-                          size_t number, absl::string_view name) {
-  if (address == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s %d (%s) has no address", what, number, name));
-  }
-  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(alignment) != 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "the address of %s %d (%s) must be a multiple of %d bytes", what, number, name, alignment));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Program::~Program() = default;
@@ -92,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
     state->table.push_back(p.place == Placement::kArena ? arena + p.offset : nullptr);
   }
   for (const Workspace& w : memory.workspaces) state->table.push_back(arena + w.offset);
-  state->num_inputs = InputNodes(compiled.graph).size();
+  state->callers.emplace(state->compiled, state->list);
   state->FindLibrarySlots();
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
@@ -109,40 +95,6 @@ absl::Status Program::State::LoadCalls() {
     for (const auto& call : *calls) largest = std::max(largest, call->scratch_bytes());
   }
   scratch_stride = (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-  return absl::OkStatus();
-}
-
-// Puts the caller's addresses into the table.
-absl::Status Program::State::Bind(absl::Span<const void* const> inputs,
-                                  absl::Span<void* const> outputs) {
-  const BackwardGraph& graph = compiled.graph;
-  if (inputs.size() != num_inputs || outputs.size() != graph.outputs().size()) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d", num_inputs,
-                        graph.outputs().size(), inputs.size(), outputs.size()));
-  }
-  for (size_t i = 0; i < compiled.memory.placements.size(); ++i) {
-    const Placement& p = compiled.memory.placements[i];
-    if (p.place == Placement::kArena) continue;
-    if (p.place == Placement::kInput) {
-      // The caller lets go of a donated input's contents; all others are only read.
-      table[i] = const_cast<void*>(inputs[p.number]);
-      if (p.bytes == 0) continue;
-      const InputInfo* info = graph.node(p.value.node).input.get();
-      const absl::string_view name = info ? absl::string_view(info->name) : "donated";
-      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "input", p.number, name));
-    } else {
-      table[i] = outputs[p.number];
-      if (p.bytes == 0) continue;
-      RG_RETURN_IF_ERROR(CheckAddress(table[i], list.alignment[i], "output", p.number,
-                                      graph.outputs()[p.number].name));
-    }
-  }
-  for (const CopyCommand& copy : list.copies) {
-    if (Elements(copy.shape) == 0) continue;
-    RG_RETURN_IF_ERROR(CheckAddress(outputs[copy.output], SizeBytes(copy.dtype), "output",
-                                    copy.output, graph.outputs()[copy.output].name));
-  }
   return absl::OkStatus();
 }
 
@@ -205,20 +157,22 @@ void Program::State::FindLibrarySlots() {
 }
 
 absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
-  auto to = library_addresses.begin();
-  for (uint32_t slot : library_slots) *to++ = table[slot];
-  for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
-  Recording* recording = recordings.Find(library_addresses);
-  if (recording == nullptr) {
+  if (known_recording == nullptr) {
+    auto to = library_addresses.begin();
+    for (uint32_t slot : library_slots) *to++ = table[slot];
+    for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
+    known_recording = recordings.Find(library_addresses);
+  }
+  if (known_recording == nullptr) {
     const absl::StatusOr<Recording*> recorded = RecordAll(outputs);
     if (!recorded.ok()) {
       // The work may go all the same; if not, the reason is the better message.
       ++stats.failed_recordings;
       return IssueAll(outputs);
     }
-    recording = *recorded;
+    known_recording = *recorded;
   }
-  RG_RETURN_IF_ERROR(device->Replay(*recording));
+  RG_RETURN_IF_ERROR(device->Replay(*known_recording));
   ++stats.replays;
   return absl::OkStatus();
 }
@@ -237,15 +191,31 @@ absl::StatusOr<Recording*> Program::State::RecordAll(absl::Span<void* const> out
   return recordings.Add(library_addresses, *std::move(recording));
 }
 
+absl::Status Program::State::Run(absl::Span<const void* const> inputs,
+                                 absl::Span<void* const> outputs, std::optional<void*> stream) {
+  if (!callers->Same(inputs, outputs)) {
+    bound = false;
+    known_recording = nullptr;
+    RG_RETURN_IF_ERROR(callers->Take(inputs, outputs, absl::MakeSpan(table)));
+  }
+  RG_RETURN_IF_ERROR(device->UseStream(stream));
+  RG_ASSIGN_OR_RETURN(const bool caller_records, device->CallerRecords());
+  if (!bound || caller_records) {
+    bound = false;
+    RG_RETURN_IF_ERROR(device->Bind(0, *kernels, absl::MakeSpan(table)));
+    bound = !caller_records;  // nobody knows when what the caller records is run
+  }
+  ++stats.runs;
+  const bool replays = device->records() && options.record && !caller_records;
+  return replays ? Replay(outputs) : IssueAll(outputs);
+}
+
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                           std::optional<void*> stream) {
-  RG_RETURN_IF_ERROR(state_->Bind(inputs, outputs));
-  RG_RETURN_IF_ERROR(state_->device->UseStream(stream));
-  RG_RETURN_IF_ERROR(state_->device->Bind(0, *state_->kernels, absl::MakeSpan(state_->table)));
-  ++state_->stats.runs;
-  if (!state_->device->records() || !state_->options.record) return state_->IssueAll(outputs);
-  RG_ASSIGN_OR_RETURN(const bool caller_records, state_->device->CallerRecords());
-  return caller_records ? state_->IssueAll(outputs) : state_->Replay(outputs);
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status status = state_->Run(inputs, outputs, stream);
+  state_->stats.last_run_ns = (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  return status;
 }
 
 absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(

@@ -32,6 +32,7 @@ struct ProgramStats {
   int64_t failed_recordings = 0;  // where the work was issued piece by piece instead
   int64_t recording_ns = 0;       // host time of all recordings
   int64_t last_recording_ns = 0;  // and of the last
+  int64_t last_run_ns = 0;        // host time of the last run, a recording included
 };
 
 // A group's work, run alone.
