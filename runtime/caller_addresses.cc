@@ -43,8 +43,8 @@ absl::Status CallerAddresses::Take(absl::Span<const void* const> inputs,
   taken_ = false;
   if (inputs.size() != num_inputs_ || outputs.size() != num_outputs_) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d",
-                        num_inputs_, num_outputs_, inputs.size(), outputs.size()));
+        absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d", num_inputs_,
+                        num_outputs_, inputs.size(), outputs.size()));
   }
   for (const Entry& entry : entries_) {
     // The caller lets go of a donated input's contents; all others are only read.

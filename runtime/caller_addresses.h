@@ -23,8 +23,8 @@ class CallerAddresses {
   // Whether these are the ones that were last taken.
   bool Same(absl::Span<const void* const> inputs, absl::Span<void* const> outputs) const;
 
-  // Writes the table's entries of inputs and outputs. InvalidArgument for an address that is null or
-  // not aligned as the graph promises; then no addresses count as taken. Allocates nothing.
+  // Writes the table's entries of inputs and outputs. InvalidArgument for an address that is null
+  // or not aligned as the graph promises; then no addresses count as taken. Allocates nothing.
   absl::Status Take(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                     absl::Span<void*> table);
 

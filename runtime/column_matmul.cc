@@ -63,9 +63,8 @@ Batch SplitBatch(const MatMulCall& call) {
   batch.parts = {{0, 0, 0}};
   if (axes.empty()) return batch;
   // The longest axis is the library's.
-  const auto longest = std::max_element(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
-    return a.extent < b.extent;
-  });
+  const auto longest = std::max_element(
+      axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.extent < b.extent; });
   batch.count = longest->extent;
   std::copy(longest->strides.begin(), longest->strides.end(), batch.strides);
   axes.erase(longest);
@@ -85,11 +84,10 @@ Batch SplitBatch(const MatMulCall& call) {
 }  // namespace
 
 std::string Describe(const MatMulCall& call) {
-  return absl::StrFormat("matmul %dx%dx%d%s, %s to %s", call.m, call.n, call.k,
-                         call.batch.empty()
-                             ? ""
-                             : absl::StrCat(", batch ", absl::StrJoin(call.batch, "x")),
-                         Name(call.in_dtype), Name(call.out_dtype));
+  return absl::StrFormat(
+      "matmul %dx%dx%d%s, %s to %s", call.m, call.n, call.k,
+      call.batch.empty() ? "" : absl::StrCat(", batch ", absl::StrJoin(call.batch, "x")),
+      Name(call.in_dtype), Name(call.out_dtype));
 }
 
 absl::StatusOr<ColumnMatMul> InColumns(const MatMulCall& call) {
@@ -126,8 +124,8 @@ absl::StatusOr<ColumnMatMul> InColumns(const MatMulCall& call) {
 }
 
 std::string MatMulKey(const MatMulCall& call, const MatMulFacts& facts) {
-  std::string key = absl::StrCat(Describe(call), call.accumulate ? " +=" : "",
-                                 facts.allow_tf32 ? " tf32" : "");
+  std::string key =
+      absl::StrCat(Describe(call), call.accumulate ? " +=" : "", facts.allow_tf32 ? " tf32" : "");
   const int64_t alignments[] = {facts.a_alignment, facts.b_alignment, facts.d_alignment};
   for (int i = 0; i < 3; ++i) {
     const MatrixOperand& o = Operand(call, i);

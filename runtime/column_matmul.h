@@ -1,6 +1,6 @@
-// A matmul as BLAS libraries want to be told of it. They think in columns: a matrix is stored column
-// after column, or is the transpose of one that is. A product stored row after row is its transpose
-// stored column after column, so d = a·b becomes dᵀ = bᵀ·aᵀ there.
+// A matmul as BLAS libraries want to be told of it. They think in columns: a matrix is stored
+// column after column, or is the transpose of one that is. A product stored row after row is its
+// transpose stored column after column, so d = a·b becomes dᵀ = bᵀ·aᵀ there.
 #ifndef RETROGRAD_RUNTIME_COLUMN_MATMUL_H_
 #define RETROGRAD_RUNTIME_COLUMN_MATMUL_H_
 
@@ -23,7 +23,7 @@ struct ColumnMatrix {
 };
 
 struct ColumnMatMul {
-  bool swapped = false;  // left is b
+  bool swapped = false;              // left is b
   ColumnMatrix left, right, result;  // the result is never transposed
   int64_t batch = 1;
   // The rest of the batch, which is no walk of one stride: offsets of a, b and d, in elements.
@@ -40,8 +40,8 @@ std::string MatMulKey(const MatMulCall& call, const MatMulFacts& facts);
 // "matmul 4x3x5, batch 6, bf16 to fp32".
 std::string Describe(const MatMulCall& call);
 
-// By operand, 0 to 2 for a, b and d: what divides the addresses of all its matrices where `alignment`
-// divides the stored value's, at most 256; and elements from its first to past the last.
+// By operand, 0 to 2 for a, b and d: what divides the addresses of all its matrices where
+// `alignment` divides the stored value's, at most 256; and elements from its first to past its end.
 uint32_t OperandAlignment(const MatMulCall& call, int operand, int64_t alignment);
 int64_t OperandSpan(const MatMulCall& call, int operand);
 

@@ -81,7 +81,9 @@ class Builder {
     const size_t events = c_.schedule.steps.size();
     list_.events = static_cast<int>(events) + c_.schedule.streams;
     if (c_.schedule.streams > 1) Add(Command::kRecord, 0, events);
-    for (int stream = 1; stream < c_.schedule.streams; ++stream) Add(Command::kWait, stream, events);
+    for (int stream = 1; stream < c_.schedule.streams; ++stream) {
+      Add(Command::kWait, stream, events);
+    }
   }
   void JoinStreams() {
     const size_t events = c_.schedule.steps.size();
@@ -148,9 +150,10 @@ class Builder {
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
       Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
       for (const KernelArg& arg : kernel.args) {
-        RG_ASSIGN_OR_RETURN(LaunchArg bound, arg.kind == KernelArg::kWorkspace
-                                                 ? WorkspaceArg(step.group)
-                                                 : ValueArg(arg.value, bodies[arg.member]->ir, product));
+        RG_ASSIGN_OR_RETURN(LaunchArg bound,
+                            arg.kind == KernelArg::kWorkspace
+                                ? WorkspaceArg(step.group)
+                                : ValueArg(arg.value, bodies[arg.member]->ir, product));
         const bool known = std::find(touched.begin(), touched.end(), bound.slot) != touched.end();
         if (known && bound.contents == Contents::kFresh) bound.contents = Contents::kWritten;
         if (!known) touched.push_back(bound.slot);

@@ -38,7 +38,7 @@ struct Command {
   enum Kind : uint8_t { kWait, kRecord, kLaunch, kMatMul, kAttention, kCopy };
   Kind kind = kLaunch;
   int stream = 0;
-  uint32_t number = 0;  // kWait, kRecord: the event; else place in the list of its kind
+  uint32_t number = 0;       // kWait, kRecord: the event; else place in the list of its kind
   GroupId group = kNoGroup;  // whose work it is, if it is a group's
 };
 

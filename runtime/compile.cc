@@ -25,7 +25,8 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
   RG_ASSIGN_OR_RETURN(compiled.schedule, ScheduleStreams(graph, compiled.plan, options.schedule));
 
   // Then bytes.
-  RG_ASSIGN_OR_RETURN(compiled.memory, PlanMemory(graph, compiled.plan, compiled.schedule, options.memory));
+  RG_ASSIGN_OR_RETURN(compiled.memory,
+                      PlanMemory(graph, compiled.plan, compiled.schedule, options.memory));
 
   // A mistake in either would be wrong gradients and no message, and checking takes milliseconds.
   RG_RETURN_IF_ERROR(compiled.schedule.Verify(graph, compiled.plan));

@@ -15,8 +15,8 @@ namespace retrograd {
 
 struct CompileOptions {
   Dialect dialect = Dialect::kHost;
-  // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues); if not, products go
-  // through memory.
+  // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues); if not,
+  // products go through memory.
   bool epilogue_kernels = false;
   ScheduleOptions schedule;
   MemoryOptions memory;

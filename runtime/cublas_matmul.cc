@@ -115,12 +115,12 @@ struct CublasMatMul::State {
   absl::Status AskForCandidates(const MatMulCall& call, const MatMulFacts& facts);
 };
 
-#define RG_CUBLAS(entry, ...)                                                          \
-  do {                                                                                 \
-    const cublasStatus_t rg_result = lib.entry(__VA_ARGS__);                           \
-    if (rg_result != CUBLAS_STATUS_SUCCESS) {                                          \
-      return CublasStatus(lib, rg_result, "cublasLt" #entry);                          \
-    }                                                                                  \
+#define RG_CUBLAS(entry, ...)                                 \
+  do {                                                        \
+    const cublasStatus_t rg_result = lib.entry(__VA_ARGS__);  \
+    if (rg_result != CUBLAS_STATUS_SUCCESS) {                 \
+      return CublasStatus(lib, rg_result, "cublasLt" #entry); \
+    }                                                         \
   } while (false)
 
 absl::Status CublasMatMul::State::DescribeMatrix(const ColumnMatrix& matrix, cudaDataType_t type,
@@ -136,7 +136,8 @@ absl::Status CublasMatMul::State::DescribeMatrix(const ColumnMatrix& matrix, cud
   return absl::OkStatus();
 }
 
-absl::Status CublasMatMul::State::MakeDescriptors(const MatMulCall& call, const MatMulFacts& facts) {
+absl::Status CublasMatMul::State::MakeDescriptors(const MatMulCall& call,
+                                                  const MatMulFacts& facts) {
   const auto refused = [&call](absl::string_view why) {
     return absl::UnimplementedError(absl::StrCat(Describe(call), ": ", why));
   };
@@ -199,9 +200,8 @@ absl::Status CublasMatMul::State::AskForCandidates(const MatMulCall& call,
     candidates.push_back({found[i].algo, found[i].workspaceSize});
   }
   if (candidates.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat(Describe(call), ": cuBLASLt has no algorithm for it: ",
-                     lib.GetStatusString(status)));
+    return absl::UnimplementedError(absl::StrCat(
+        Describe(call), ": cuBLASLt has no algorithm for it: ", lib.GetStatusString(status)));
   }
   choice = candidates.front();
   return absl::OkStatus();

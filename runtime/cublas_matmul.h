@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "runtime/column_matmul.h"
-#include "runtime/gpu_device.h"
 #include "runtime/device.h"
+#include "runtime/gpu_device.h"
 
 namespace retrograd {
 

@@ -6,8 +6,8 @@ namespace retrograd {
 
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&) {
   return absl::UnavailableError(
-      "this build has no cuda device: CMake found no CUDA headers (cuda.h, cublasLt.h); install the "
-      "CUDA toolkit and build again");
+      "this build has no cuda device: CMake found no CUDA headers (cuda.h, cublasLt.h): "
+      "install the CUDA toolkit and build again");
 }
 
 }  // namespace retrograd
@@ -63,8 +63,8 @@ class CudaDevice : public GpuDevice {
   bool multiplies_with_epilogues() const override { return sm_ == 90 && DescribesOperands(); }
 
   using GpuDevice::Load;
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
-      const AttentionCall& call, absl::Span<const DType> operand_dtypes) override;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                   absl::Span<const DType> operand_dtypes) override;
   absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
                                  void* scratch) override;
   absl::Status BeginTrace() override;

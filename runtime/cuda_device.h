@@ -1,5 +1,5 @@
-// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, attention by cuDNN, everything loaded when the
-// device is made.
+// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, attention by cuDNN,
+// everything loaded when the device is made.
 #ifndef RETROGRAD_RUNTIME_CUDA_DEVICE_H_
 #define RETROGRAD_RUNTIME_CUDA_DEVICE_H_
 
@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/cuda_attention.h"
-#include "runtime/gpu_module.h"
 #include "runtime/device.h"
+#include "runtime/gpu_module.h"
 
 namespace retrograd {
 

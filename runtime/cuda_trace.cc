@@ -16,12 +16,12 @@
 namespace retrograd {
 namespace {
 
-#define RG_CUPTI_ENTRY_POINTS(X)                              \
+#define RG_CUPTI_ENTRY_POINTS(X)                               \
   X(ActivityRegisterCallbacks, cuptiActivityRegisterCallbacks) \
-  X(ActivityEnable, cuptiActivityEnable)                      \
-  X(ActivityDisable, cuptiActivityDisable)                    \
-  X(ActivityFlushAll, cuptiActivityFlushAll)                  \
-  X(ActivityGetNextRecord, cuptiActivityGetNextRecord)        \
+  X(ActivityEnable, cuptiActivityEnable)                       \
+  X(ActivityDisable, cuptiActivityDisable)                     \
+  X(ActivityFlushAll, cuptiActivityFlushAll)                   \
+  X(ActivityGetNextRecord, cuptiActivityGetNextRecord)         \
   X(GetResultString, cuptiGetResultString)
 
 struct Cupti {
@@ -98,8 +98,8 @@ absl::Status CuptiStatus(const Cupti& cupti, CUptiResult result, absl::string_vi
   if (result == CUPTI_SUCCESS) return absl::OkStatus();
   const char* text = nullptr;
   cupti.GetResultString(result, &text);
-  return absl::UnavailableError(absl::StrCat(call, " failed: ", text == nullptr ? "?" : text,
-                                             " (", static_cast<int>(result), ")"));
+  return absl::UnavailableError(absl::StrCat(call, " failed: ", text == nullptr ? "?" : text, " (",
+                                             static_cast<int>(result), ")"));
 }
 
 absl::StatusOr<const Cupti*> LoadCupti(const std::string& path) {
@@ -115,14 +115,14 @@ absl::StatusOr<const Cupti*> LoadCupti(const std::string& path) {
         absl::StrCat("CUPTI was not found (", absl::StrJoin(candidates, ", "), ")"));
   }
   auto* cupti = new Cupti;  // like the library, for the rest of the process
-#define RG_CUPTI_FIND(field, function)                                                       \
-  cupti->field = reinterpret_cast<decltype(&function)>(dlsym(library, #function));           \
+#define RG_CUPTI_FIND(field, function)                                             \
+  cupti->field = reinterpret_cast<decltype(&function)>(dlsym(library, #function)); \
   if (cupti->field == nullptr) return absl::UnavailableError("CUPTI has no " #function);
   RG_CUPTI_ENTRY_POINTS(RG_CUPTI_FIND)
 #undef RG_CUPTI_FIND
-  RG_RETURN_IF_ERROR(CuptiStatus(
-      *cupti, cupti->ActivityRegisterCallbacks(BufferRequested, BufferCompleted),
-      "cuptiActivityRegisterCallbacks"));
+  RG_RETURN_IF_ERROR(CuptiStatus(*cupti,
+                                 cupti->ActivityRegisterCallbacks(BufferRequested, BufferCompleted),
+                                 "cuptiActivityRegisterCallbacks"));
   return cupti;
 }
 
@@ -149,7 +149,8 @@ class Trace : public CudaTrace {
   }
 
   absl::StatusOr<std::vector<TracedWork>> Take() override {
-    RG_RETURN_IF_ERROR(CuptiStatus(cupti_, cupti_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED),
+    RG_RETURN_IF_ERROR(CuptiStatus(cupti_,
+                                   cupti_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED),
                                    "cuptiActivityFlushAll"));
     std::vector<TracedWork> work;
     {

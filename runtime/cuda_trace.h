@@ -1,5 +1,5 @@
-// CudaTrace: what ran on the GPU and when, as CUPTI tells it. The library is loaded when first asked
-// for: it comes with the CUDA toolkit, and with PyTorch.
+// CudaTrace: what ran on the GPU and when, as CUPTI tells it. The library is loaded when first
+// asked for: it comes with the CUDA toolkit, and with PyTorch.
 #ifndef RETROGRAD_RUNTIME_CUDA_TRACE_H_
 #define RETROGRAD_RUNTIME_CUDA_TRACE_H_
 

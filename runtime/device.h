@@ -1,6 +1,6 @@
 // Device: what a program needs of a machine that runs kernels and library calls. Work is issued to
-// streams, numbered from 0; work of one stream runs in order. No work on a stream allocates or waits,
-// so that a program can be issued while the device works. Not for several threads at once.
+// streams, numbered from 0; work of one stream runs in order. No work on a stream allocates or
+// waits, so that a program can be issued while the device works. Not for several threads at once.
 #ifndef RETROGRAD_RUNTIME_DEVICE_H_
 #define RETROGRAD_RUNTIME_DEVICE_H_
 
@@ -36,8 +36,8 @@ struct LaunchArg {
   Contents contents = Contents::kDefined;
 };
 
-// A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours, `pitch`
-// apart, from `offset` on; all in elements.
+// A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours,
+// `pitch` apart, from `offset` on; all in elements.
 struct OperandMap {
   uint32_t slot = 0;
   DType dtype = DType::kBf16;
@@ -51,8 +51,8 @@ struct Launch {
   int threads = 1;
   std::vector<LaunchArg> args;
   int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
-  // Of kernels that multiply: further parameters, made of addresses. Then any even number of blocks does
-  // the work, and the device takes as many as it holds at once.
+  // Of kernels that multiply: further parameters, made of addresses. Then any even number of blocks
+  // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
 };
 
@@ -70,8 +70,8 @@ struct AttentionPointers {
 
 // What a device may count on beyond what the call says.
 struct MatMulFacts {
-  bool allow_tf32 = false;                  // fp32 operands may be rounded to TF32
-  int64_t a_alignment = 1, b_alignment = 1;  // bytes known to divide the address of the stored value
+  bool allow_tf32 = false;                   // fp32 operands may be rounded to TF32
+  int64_t a_alignment = 1, b_alignment = 1;  // bytes known to divide the stored value's address
   int64_t d_alignment = 1;
 };
 
@@ -123,7 +123,7 @@ class Device {
   virtual ~Device() = default;
   virtual absl::string_view name() const = 0;  // "host"
   virtual DeviceFacts Describe() const { return {.model = std::string(name())}; }
-  virtual Dialect dialect() const = 0;         // in which its kernels are written
+  virtual Dialect dialect() const = 0;  // in which its kernels are written
   // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
   virtual bool multiplies_with_epilogues() const { return false; }
 
@@ -151,8 +151,7 @@ class Device {
   // Work on a stream.
   // `table` holds, by slot, the addresses that the next launches of these kernels take. It stays
   // where it is, unchanged, until the next Bind.
-  virtual absl::Status Bind(int stream, LoadedKernels& kernels,
-                            absl::Span<void* const> table) = 0;
+  virtual absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) = 0;
   virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
   virtual absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
                               void* scratch) = 0;
@@ -188,8 +187,8 @@ class Device {
   virtual absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                            bool cold) = 0;
 
-  // Work on a stream: notes the time when everything before it on the stream has finished, also in a
-  // recording, then at each replay. Marks are numbered from 0.
+  // Work on a stream: notes the time when everything before it on the stream has finished, also in
+  // a recording, then at each replay. Marks are numbered from 0.
   virtual absl::Status ReserveMarks(int) { return absl::UnimplementedError("no marks"); }
   virtual absl::Status Mark(int, int) { return absl::UnimplementedError("no marks"); }
   // Waits for the first so many marks; microseconds of each since mark 0. All must have been set.

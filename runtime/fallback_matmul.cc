@@ -23,8 +23,8 @@ std::string Begin(const MatrixOperand& operand) {
 
 std::string At(absl::string_view begin, const MatrixOperand& operand, absl::string_view row,
                absl::string_view col) {
-  return absl::StrFormat("%s + %s * int64_t(%d) + %s * int64_t(%d)", begin, row,
-                         operand.row_stride, col, operand.col_stride);
+  return absl::StrFormat("%s + %s * int64_t(%d) + %s * int64_t(%d)", begin, row, operand.row_stride,
+                         col, operand.col_stride);
 }
 
 std::string Body(const MatMulCall& call, int64_t elements) {
@@ -87,9 +87,9 @@ absl::StatusOr<Kernel> FallbackMatMul(const MatMulCall& call, Dialect dialect) {
                 .blocks = (elements + kThreads - 1) / kThreads,
                 .threads = kThreads};
   if (elements == 0) return kernel;
-  kernel.source = absl::StrCat(
-      "// ", Name(dialect), ": matmul ", call.m, "x", call.n, "x", call.k, "\nRG_KERNEL(",
-      kernel.name, ", ", kThreads, ", 3) {\n", Body(call, elements), "}\n");
+  kernel.source = absl::StrCat("// ", Name(dialect), ": matmul ", call.m, "x", call.n, "x", call.k,
+                               "\nRG_KERNEL(", kernel.name, ", ", kThreads, ", 3) {\n",
+                               Body(call, elements), "}\n");
   return kernel;
 }
 

@@ -61,12 +61,9 @@ absl::StatusOr<int> FastestMatMul(const GpuDriver& driver, GpuStream stream, con
                                   const MatMulCandidates& candidates) {
   Bench bench(driver, stream);
   MatMulPointers pointers;
-  RG_ASSIGN_OR_RETURN(pointers.a,
-                      bench.Allocate(OperandSpan(call, 0) * SizeBytes(call.in_dtype)));
-  RG_ASSIGN_OR_RETURN(pointers.b,
-                      bench.Allocate(OperandSpan(call, 1) * SizeBytes(call.in_dtype)));
-  RG_ASSIGN_OR_RETURN(pointers.d,
-                      bench.Allocate(OperandSpan(call, 2) * SizeBytes(call.out_dtype)));
+  RG_ASSIGN_OR_RETURN(pointers.a, bench.Allocate(OperandSpan(call, 0) * SizeBytes(call.in_dtype)));
+  RG_ASSIGN_OR_RETURN(pointers.b, bench.Allocate(OperandSpan(call, 1) * SizeBytes(call.in_dtype)));
+  RG_ASSIGN_OR_RETURN(pointers.d, bench.Allocate(OperandSpan(call, 2) * SizeBytes(call.out_dtype)));
   RG_ASSIGN_OR_RETURN(void* const workspace, bench.Allocate(candidates.workspace_bytes));
   RG_RETURN_IF_ERROR(bench.MakeEvents());
   std::optional<int> best;

@@ -13,7 +13,7 @@ namespace retrograd {
 
 struct MatMulCandidates {
   int count = 0;
-  int64_t workspace_bytes = 0;  // that any of them may want
+  int64_t workspace_bytes = 0;          // that any of them may want
   absl::FunctionRef<bool(int)> choose;  // false if it does not hold here
   absl::FunctionRef<absl::Status(const MatMulPointers&, void* workspace)> run;  // the chosen one
 };

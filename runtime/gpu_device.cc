@@ -64,9 +64,9 @@ absl::Status GpuDevice::Start() {
   RG_ASSIGN_OR_RETURN(context_, driver_.Open(device));
   RG_WITH_CONTEXT();
   RG_RETURN_IF_ERROR(Reserve(1, 0));
-  RG_ASSIGN_OR_RETURN(const CompiledObject object,
-                      CompileCached(dialect(), kGpuSupportKernels, facts_.arch,
-                                    options_.compile.rtc, Cache()));
+  RG_ASSIGN_OR_RETURN(
+      const CompiledObject object,
+      CompileCached(dialect(), kGpuSupportKernels, facts_.arch, options_.compile.rtc, Cache()));
   support_ = std::make_unique<GpuKernels>(driver_, context());
   RG_RETURN_IF_ERROR(support_->AddModule(object.code));
   RG_ASSIGN_OR_RETURN(set_table_, support_->Find("rg_set_table"));
@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernels>> GpuDevice::Load(
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const MatMulCall& call,
-                                                             const MatMulFacts& facts) {
+                                                            const MatMulFacts& facts) {
   RG_WITH_CONTEXT();
   RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(call, dialect()));
   if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(0);  // nothing to do
@@ -182,8 +182,7 @@ absl::Status GpuDevice::UseStream(std::optional<void*> native) {
   if (native == caller_) return absl::OkStatus();
   if (native && *native != nullptr) {
     RG_WITH_CONTEXT();
-    RG_ASSIGN_OR_RETURN(const bool ours,
-                        driver_.IsOf(context(), static_cast<GpuStream>(*native)));
+    RG_ASSIGN_OR_RETURN(const bool ours, driver_.IsOf(context(), static_cast<GpuStream>(*native)));
     if (!ours) {
       return absl::InvalidArgumentError(
           absl::StrFormat("the stream belongs to another device or context than %s:%d's primary "
@@ -206,7 +205,7 @@ absl::Status GpuDevice::Launch(int stream, LoadedKernels& kernels, size_t launch
 }
 
 absl::Status GpuDevice::MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
-                                void* scratch) {
+                               void* scratch) {
   RG_WITH_CONTEXT();
   auto& matmul = static_cast<GpuMatMul&>(call);
   if (matmul.library != nullptr) {
@@ -219,8 +218,8 @@ absl::Status GpuDevice::MatMul(int stream, LoadedCall& call, const MatMulPointer
 }
 
 absl::Status GpuDevice::CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
-                                     void* to, absl::Span<const int64_t> to_strides,
-                                     const void* from, absl::Span<const int64_t> from_strides) {
+                                    void* to, absl::Span<const int64_t> to_strides,
+                                    const void* from, absl::Span<const int64_t> from_strides) {
   RG_WITH_CONTEXT();
   StridedCopy copy{.to = reinterpret_cast<uint64_t>(to),
                    .from = reinterpret_cast<uint64_t>(from),
@@ -245,8 +244,8 @@ absl::Status GpuDevice::CopyStrided(int stream, DType dtype, absl::Span<const in
   const int64_t blocks =
       std::min<int64_t>((copy.elements + kCopyThreads - 1) / kCopyThreads, int64_t{1} << 20);
   void* parameters[] = {&copy};
-  RG_GPU(driver_, LaunchKernel, copy_strided_, static_cast<unsigned>(blocks), 1, 1, kCopyThreads,
-          1, 1, 0, Stream(stream), parameters, nullptr);
+  RG_GPU(driver_, LaunchKernel, copy_strided_, static_cast<unsigned>(blocks), 1, 1, kCopyThreads, 1,
+         1, 0, Stream(stream), parameters, nullptr);
   return absl::OkStatus();
 }
 
@@ -276,8 +275,7 @@ absl::Status GpuDevice::BeginRecording() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndRecording(
-    std::unique_ptr<Recording> old) {
+absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndRecording(std::unique_ptr<Recording> old) {
   recording_ = false;
   RG_WITH_CONTEXT();
   GpuGraph graph = nullptr;
@@ -321,8 +319,8 @@ absl::Status GpuDevice::TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t
   return absl::OkStatus();
 }
 
-absl::StatusOr<TimeSamples> GpuDevice::Time(absl::FunctionRef<absl::Status()> work,
-                                             int repetitions, bool cold) {
+absl::StatusOr<TimeSamples> GpuDevice::Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                            bool cold) {
   RG_WITH_CONTEXT();
   const size_t flushed_bytes = cold ? size_t{4} * static_cast<size_t>(facts_.cache_bytes) : 0;
   // The host's time for issuing the work, the first time of which may prepare things.
@@ -348,8 +346,8 @@ absl::StatusOr<TimeSamples> GpuDevice::Time(absl::FunctionRef<absl::Status()> wo
   }
   TimeSamples samples;
   for (int i = 0; i < repetitions && status.ok(); ++i) {
-    status = TimeOnce(work, spin_cycles, flushed, flushed_bytes, begin, end,
-                      &samples.emplace_back());
+    status =
+        TimeOnce(work, spin_cycles, flushed, flushed_bytes, begin, end, &samples.emplace_back());
   }
   for (GpuEvent event : {begin, end}) {
     if (event != nullptr) driver_.EventDestroy(event);

@@ -1,5 +1,5 @@
-// GpuDevice: what the devices of NVIDIA's and AMD's GPUs share: memory, streams, kernels compiled at
-// run time, recordings and times. What differs is the driver, and the libraries for matmuls and
+// GpuDevice: what the devices of NVIDIA's and AMD's GPUs share: memory, streams, kernels compiled
+// at run time, recordings and times. What differs is the driver, and the libraries for matmuls and
 // attention, which the vendor's own device brings.
 #ifndef RETROGRAD_RUNTIME_GPU_DEVICE_H_
 #define RETROGRAD_RUNTIME_GPU_DEVICE_H_
@@ -85,8 +85,8 @@ class GpuDevice : public Device {
   // Lets go of everything, in the end; the vendor's device has destroyed its libraries' handles.
   void Stop();
 
-  // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it. In
-  // the device's context.
+  // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it.
+  // In the device's context.
   virtual absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(
       const MatMulCall& call, const MatMulFacts& facts) = 0;
 
@@ -125,7 +125,7 @@ class GpuDevice : public Device {
 }  // namespace retrograd
 
 // What begins a function that works in the device's context.
-#define RG_WITH_CONTEXT()                                 \
+#define RG_WITH_CONTEXT()                               \
   const CurrentContext rg_current(driver(), context()); \
   RG_RETURN_IF_ERROR(rg_current.status())
 

@@ -8,27 +8,27 @@
 namespace retrograd {
 namespace {
 
-// By whose matter the failure is. The numbers are CUresult's; hipError_t has the same ones for these.
+// Whose matter the failure is. The numbers are CUresult's, and hipError_t's for these failures.
 absl::StatusCode CodeOf(int result) {
   switch (result) {
     case kGpuOutOfMemory: return absl::StatusCode::kResourceExhausted;
-    case 3:      // not initialized: HIP without a kernel driver
-    case 34:     // stub library
-    case 35:     // HIP: insufficient driver
-    case 46:     // device unavailable
-    case 100:    // no device
-    case 802:    // system not ready
-    case 803:    // system driver mismatch
-    case 804:    // compatibility not supported on the device
+    case 3:    // not initialized: HIP without a kernel driver
+    case 34:   // stub library
+    case 35:   // HIP: insufficient driver
+    case 46:   // device unavailable
+    case 100:  // no device
+    case 802:  // system not ready
+    case 803:  // system driver mismatch
+    case 804:  // compatibility not supported on the device
       return absl::StatusCode::kUnavailable;
-    case 1:      // invalid value
-    case 101:    // invalid device
-    case 201:    // invalid context
-    case 400:    // invalid handle
+    case 1:    // invalid value
+    case 101:  // invalid device
+    case 201:  // invalid context
+    case 400:  // invalid handle
       return absl::StatusCode::kInvalidArgument;
-    case 200:    // invalid image
-    case 209:    // no binary for the GPU
-    case 801:    // not supported
+    case 200:  // invalid image
+    case 209:  // no binary for the GPU
+    case 801:  // not supported
       return absl::StatusCode::kUnimplemented;
     case kGpuNotFound: return absl::StatusCode::kNotFound;
     default: return absl::StatusCode::kInternal;

@@ -1,6 +1,6 @@
-// GpuDriver: a GPU's driver, NVIDIA's or AMD's. Both have the same functions under other names; what
-// works on them is written once. Drivers are loaded when first asked for, so that one binary starts
-// on machines without one. Only for the files that make up the devices of GPUs.
+// GpuDriver: a GPU's driver, NVIDIA's or AMD's. Both have the same functions under other names;
+// what works on them is written once. Drivers are loaded when first asked for, so that one binary
+// starts on machines without one. Only for the files that make up the devices of GPUs.
 #ifndef RETROGRAD_RUNTIME_GPU_DRIVER_H_
 #define RETROGRAD_RUNTIME_GPU_DRIVER_H_
 
@@ -39,44 +39,44 @@ inline constexpr int kGpuNoCapture = 0;           // a stream's status
 
 // Every entry point that both have: the field, CUDA's symbol, HIP's symbol, and what it takes. It
 // returns an int, 0 for success: the vendors' enums are passed alike.
-#define RG_GPU_ENTRY_POINTS(X)                                                                    \
-  X(Init, cuInit, hipInit, unsigned)                                                              \
-  X(DeviceGetCount, cuDeviceGetCount, hipGetDeviceCount, int*)                                    \
-  X(DeviceGet, cuDeviceGet, hipDeviceGet, int*, int)                                              \
-  X(DeviceGetName, cuDeviceGetName, hipDeviceGetName, char*, int, int)                            \
-  X(Synchronize, cuCtxSynchronize, hipDeviceSynchronize, void)                                    \
-  X(MemGetInfo, cuMemGetInfo_v2, hipMemGetInfo, size_t*, size_t*)                                 \
-  X(MemAlloc, cuMemAlloc_v2, hipMalloc, void**, size_t)                                           \
-  X(MemFree, cuMemFree_v2, hipFree, void*)                                                        \
-  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync, void*, const void*, size_t,        \
-    GpuStream)                                                                                    \
-  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync, void*, const void*, size_t,        \
-    GpuStream)                                                                                    \
-  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync, void*, const void*, size_t,        \
-    GpuStream)                                                                                    \
-  X(MemsetD8Async, cuMemsetD8Async, hipMemsetD8Async, void*, unsigned char, size_t, GpuStream)    \
-  X(ModuleLoadData, cuModuleLoadData, hipModuleLoadData, GpuModule*, const void*)                 \
-  X(ModuleUnload, cuModuleUnload, hipModuleUnload, GpuModule)                                     \
-  X(ModuleGetFunction, cuModuleGetFunction, hipModuleGetFunction, GpuFunction*, GpuModule,        \
-    const char*)                                                                                  \
-  X(LaunchKernel, cuLaunchKernel, hipModuleLaunchKernel, GpuFunction, unsigned, unsigned,         \
-    unsigned, unsigned, unsigned, unsigned, unsigned, GpuStream, void**, void**)                  \
-  X(StreamCreate, cuStreamCreate, hipStreamCreateWithFlags, GpuStream*, unsigned)                 \
-  X(StreamDestroy, cuStreamDestroy_v2, hipStreamDestroy, GpuStream)                               \
-  X(StreamSynchronize, cuStreamSynchronize, hipStreamSynchronize, GpuStream)                      \
-  X(StreamWaitEvent, cuStreamWaitEvent, hipStreamWaitEvent, GpuStream, GpuEvent, unsigned)        \
-  X(StreamIsCapturing, cuStreamIsCapturing, hipStreamIsCapturing, GpuStream, int*)                \
-  X(StreamBeginCapture, cuStreamBeginCapture_v2, hipStreamBeginCapture, GpuStream, int)           \
-  X(StreamEndCapture, cuStreamEndCapture, hipStreamEndCapture, GpuStream, GpuGraph*)              \
-  X(EventCreate, cuEventCreate, hipEventCreateWithFlags, GpuEvent*, unsigned)                     \
-  X(EventDestroy, cuEventDestroy_v2, hipEventDestroy, GpuEvent)                                   \
-  X(EventRecord, cuEventRecord, hipEventRecord, GpuEvent, GpuStream)                              \
-  X(EventSynchronize, cuEventSynchronize, hipEventSynchronize, GpuEvent)                          \
-  X(EventElapsedTime, cuEventElapsedTime, hipEventElapsedTime, float*, GpuEvent, GpuEvent)        \
-  X(GraphDestroy, cuGraphDestroy, hipGraphDestroy, GpuGraph)                                      \
-  X(GraphInstantiate, cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags, GpuGraphExec*,   \
-    GpuGraph, unsigned long long)                                                                 \
-  X(GraphExecDestroy, cuGraphExecDestroy, hipGraphExecDestroy, GpuGraphExec)                      \
+#define RG_GPU_ENTRY_POINTS(X)                                                                  \
+  X(Init, cuInit, hipInit, unsigned)                                                            \
+  X(DeviceGetCount, cuDeviceGetCount, hipGetDeviceCount, int*)                                  \
+  X(DeviceGet, cuDeviceGet, hipDeviceGet, int*, int)                                            \
+  X(DeviceGetName, cuDeviceGetName, hipDeviceGetName, char*, int, int)                          \
+  X(Synchronize, cuCtxSynchronize, hipDeviceSynchronize, void)                                  \
+  X(MemGetInfo, cuMemGetInfo_v2, hipMemGetInfo, size_t*, size_t*)                               \
+  X(MemAlloc, cuMemAlloc_v2, hipMalloc, void**, size_t)                                         \
+  X(MemFree, cuMemFree_v2, hipFree, void*)                                                      \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync, void*, const void*, size_t,      \
+    GpuStream)                                                                                  \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync, void*, const void*, size_t,      \
+    GpuStream)                                                                                  \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync, void*, const void*, size_t,      \
+    GpuStream)                                                                                  \
+  X(MemsetD8Async, cuMemsetD8Async, hipMemsetD8Async, void*, unsigned char, size_t, GpuStream)  \
+  X(ModuleLoadData, cuModuleLoadData, hipModuleLoadData, GpuModule*, const void*)               \
+  X(ModuleUnload, cuModuleUnload, hipModuleUnload, GpuModule)                                   \
+  X(ModuleGetFunction, cuModuleGetFunction, hipModuleGetFunction, GpuFunction*, GpuModule,      \
+    const char*)                                                                                \
+  X(LaunchKernel, cuLaunchKernel, hipModuleLaunchKernel, GpuFunction, unsigned, unsigned,       \
+    unsigned, unsigned, unsigned, unsigned, unsigned, GpuStream, void**, void**)                \
+  X(StreamCreate, cuStreamCreate, hipStreamCreateWithFlags, GpuStream*, unsigned)               \
+  X(StreamDestroy, cuStreamDestroy_v2, hipStreamDestroy, GpuStream)                             \
+  X(StreamSynchronize, cuStreamSynchronize, hipStreamSynchronize, GpuStream)                    \
+  X(StreamWaitEvent, cuStreamWaitEvent, hipStreamWaitEvent, GpuStream, GpuEvent, unsigned)      \
+  X(StreamIsCapturing, cuStreamIsCapturing, hipStreamIsCapturing, GpuStream, int*)              \
+  X(StreamBeginCapture, cuStreamBeginCapture_v2, hipStreamBeginCapture, GpuStream, int)         \
+  X(StreamEndCapture, cuStreamEndCapture, hipStreamEndCapture, GpuStream, GpuGraph*)            \
+  X(EventCreate, cuEventCreate, hipEventCreateWithFlags, GpuEvent*, unsigned)                   \
+  X(EventDestroy, cuEventDestroy_v2, hipEventDestroy, GpuEvent)                                 \
+  X(EventRecord, cuEventRecord, hipEventRecord, GpuEvent, GpuStream)                            \
+  X(EventSynchronize, cuEventSynchronize, hipEventSynchronize, GpuEvent)                        \
+  X(EventElapsedTime, cuEventElapsedTime, hipEventElapsedTime, float*, GpuEvent, GpuEvent)      \
+  X(GraphDestroy, cuGraphDestroy, hipGraphDestroy, GpuGraph)                                    \
+  X(GraphInstantiate, cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags, GpuGraphExec*, \
+    GpuGraph, unsigned long long)                                                               \
+  X(GraphExecDestroy, cuGraphExecDestroy, hipGraphExecDestroy, GpuGraphExec)                    \
   X(GraphLaunch, cuGraphLaunch, hipGraphLaunch, GpuGraphExec, GpuStream)
 
 // One entry point of a loaded library.
@@ -112,8 +112,8 @@ class GpuDriver {
   RG_GPU_ENTRY_POINTS(RG_GPU_FIELD)
 #undef RG_GPU_FIELD
 
-  // What the driver says about a failed call: the call, the driver's own words, and a code that says
-  // whose matter it is. OK for 0.
+  // What the driver says about a failed call: the call, the driver's own words, and a code that
+  // says whose matter it is. OK for 0.
   absl::Status StatusOf(int result, absl::string_view call) const;
 
   // Unimplemented, saying why, for a device that our kernels are not written for.
@@ -129,11 +129,13 @@ class GpuDriver {
   virtual absl::Status AllowStaged(GpuFunction function, int64_t bytes) const = 0;
   // Whether a caller's stream is of this context, as far as the driver can tell.
   virtual absl::StatusOr<bool> IsOf(const GpuContext& context, GpuStream stream) const = 0;
-  // Makes fills of memory in a captured graph launches of `fill` (gpu_support_kernels.h), where that
-  // makes launching the graph cheaper. A driver that cannot edit a graph leaves it as it is.
-  virtual absl::Status FillByKernel(GpuGraph, GpuFunction /*fill*/) const { return absl::OkStatus(); }
-  // Records a timed event. In a capture it becomes a node that does so at each replay, and is no mere
-  // dependency; Unimplemented where the driver has none.
+  // Makes fills of memory in a captured graph launches of `fill` (gpu_support_kernels.h), where
+  // that makes launching the graph cheaper. A driver that cannot edit a graph leaves it as it is.
+  virtual absl::Status FillByKernel(GpuGraph, GpuFunction /*fill*/) const {
+    return absl::OkStatus();
+  }
+  // Records a timed event. In a capture it becomes a node that does so at each replay, and is no
+  // mere dependency; Unimplemented where the driver has none.
   virtual absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const;
   // False where the executable cannot become what the graph says.
   virtual bool Update(GpuGraphExec exec, GpuGraph graph) const = 0;
@@ -184,12 +186,12 @@ class LoadedDrivers {
 }  // namespace retrograd
 
 // Calls an entry point and returns a failure from the enclosing function.
-#define RG_GPU(driver, entry, ...)                                                  \
-  do {                                                                              \
-    if (const int rg_result = (driver).entry(__VA_ARGS__);                          \
-        rg_result != ::retrograd::kGpuSuccess) {                                    \
-      return (driver).StatusOf(rg_result, (driver).entry.name);                     \
-    }                                                                               \
+#define RG_GPU(driver, entry, ...)                              \
+  do {                                                          \
+    if (const int rg_result = (driver).entry(__VA_ARGS__);      \
+        rg_result != ::retrograd::kGpuSuccess) {                \
+      return (driver).StatusOf(rg_result, (driver).entry.name); \
+    }                                                           \
   } while (false)
 
 #endif  // RETROGRAD_RUNTIME_GPU_DRIVER_H_

@@ -90,7 +90,7 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
 }
 
 absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
-                               absl::Span<void* const> table) {
+                              absl::Span<void* const> table) {
   if (table.size() < known_.size()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the table has %d addresses, the kernels read %d", table.size(), known_.size()));
@@ -120,15 +120,15 @@ absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
     RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
     parameters[2 + i] = &descriptors[i];
   }
-  RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes,
-          stream, parameters, nullptr);
+  RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes, stream,
+         parameters, nullptr);
   return absl::OkStatus();
 }
 
 absl::Status GpuKernels::Write(GpuStream stream, GpuFunction set_table, TableEntries* entries) {
   void* parameters[] = {&table_, entries};
   RG_GPU(driver_, LaunchKernel, set_table, 1, 1, 1, kTableEntries, 1, 1, 0, stream, parameters,
-          nullptr);
+         nullptr);
   entries->count = 0;
   return absl::OkStatus();
 }

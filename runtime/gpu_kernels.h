@@ -1,4 +1,4 @@
-// What the device of a GPU keeps of a program: kernels with their table of addresses, and recordings.
+// What a GPU's device keeps of a program: kernels with their table of addresses, and recordings.
 #ifndef RETROGRAD_RUNTIME_GPU_KERNELS_H_
 #define RETROGRAD_RUNTIME_GPU_KERNELS_H_
 
@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "runtime/device.h"
 #include "runtime/gpu_driver.h"
 #include "runtime/gpu_support_kernels.h"
-#include "runtime/device.h"
 
 namespace retrograd {
 
@@ -33,8 +33,8 @@ class GpuKernels : public LoadedKernels {
   // `sms`: of the device, for launches that take as many blocks as it holds at once.
   absl::Status Prepare(absl::Span<const Launch> launches, int sms);
 
-  // Writes the entries that changed, by the kernel of that purpose. In a capture all are written and
-  // none counts as known afterwards, since nobody knows when the capture is replayed.
+  // Writes the entries that changed, by the kernel of that purpose. In a capture all are written
+  // and none counts as known afterwards, since nobody knows when the capture is replayed.
   absl::Status Bind(GpuStream stream, GpuFunction set_table, absl::Span<void* const> table);
 
   absl::Status Run(GpuStream stream, size_t launch);

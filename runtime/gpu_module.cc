@@ -59,7 +59,8 @@ std::optional<CompiledObject> ParseObject(absl::string_view text) {
     KernelResources& k = object.kernels.emplace_back();
     k.name = words[0];
     if (words.size() != 5 || !absl::SimpleAtoi(words[1], &k.registers) ||
-        !absl::SimpleAtoi(words[2], &k.spill_bytes) || !absl::SimpleAtoi(words[3], &k.stack_bytes) ||
+        !absl::SimpleAtoi(words[2], &k.spill_bytes) ||
+        !absl::SimpleAtoi(words[3], &k.stack_bytes) ||
         !absl::SimpleAtoi(words[4], &k.shared_bytes)) {
       return std::nullopt;
     }
@@ -84,7 +85,8 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
     }
   }
   RG_ASSIGN_OR_RETURN(CompiledObject object, CompileFor(dialect, source, arch, options));
-  cache->Write(key, PrintObject(object)).IgnoreError();  // a cache that cannot be written is no harm
+  // A cache that cannot be written is no harm.
+  cache->Write(key, PrintObject(object)).IgnoreError();
   return object;
 }
 

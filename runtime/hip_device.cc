@@ -34,8 +34,8 @@ class HipDevice : public GpuDevice {
   Dialect dialect() const override { return Dialect::kHip; }
 
   using GpuDevice::Load;
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
-      const AttentionCall& call, absl::Span<const DType> operand_dtypes) override;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                   absl::Span<const DType> operand_dtypes) override;
   absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
                                  void* scratch) override;
 
@@ -68,13 +68,13 @@ absl::StatusOr<std::shared_ptr<const LibraryMatMul>> HipDevice::PrepareMatMul(
     RG_RETURN_IF_ERROR(made.status());
     matmuls_ = *std::move(made);
   }
-  return matmuls_->Prepare({.driver = driver(),
-                            .stream = OwnStream(),
-                            .device = absl::StrCat(GpuDevice::facts().model, " ",
-                                                   GpuDevice::facts().arch),
-                            .cache = Cache(),
-                            .time = options_.time_matmuls},
-                           call, facts);
+  return matmuls_->Prepare(
+      {.driver = driver(),
+       .stream = OwnStream(),
+       .device = absl::StrCat(GpuDevice::facts().model, " ", GpuDevice::facts().arch),
+       .cache = Cache(),
+       .time = options_.time_matmuls},
+      call, facts);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> HipDevice::Load(

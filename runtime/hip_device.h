@@ -1,6 +1,6 @@
-// The device for AMD's GPUs: kernels by HIPRTC, matmuls by hipBLASLt where there is one, attention by
-// kernels of ours, everything loaded when it is first needed. Compiled by HIPRTC for gfx90a and run
-// through a driver that executes the kernels on the host; never run on AMD hardware.
+// The device for AMD's GPUs: kernels by HIPRTC, matmuls by hipBLASLt where there is one, attention
+// by kernels of ours, everything loaded when it is first needed. Compiled by HIPRTC for gfx90a and
+// run through a driver that executes the kernels on the host; never run on AMD hardware.
 #ifndef RETROGRAD_RUNTIME_HIP_DEVICE_H_
 #define RETROGRAD_RUNTIME_HIP_DEVICE_H_
 

@@ -1,8 +1,8 @@
 // HIP's headers are not needed. What is relied on: the functions below with the arguments that HIP
-// has declared since ROCm 4.5, when graphs came; enums passed as ints; and the numbers of gpu_driver.h,
-// which HIP takes from CUDA. No number of hipDeviceAttribute_t, whose order differs between releases,
-// and no field of hipDeviceProp_t, which grew in ROCm 6. Checked against the headers and the library
-// of ROCm 5.2; never run on AMD hardware.
+// has declared since ROCm 4.5, when graphs came; enums passed as ints; and the numbers of
+// gpu_driver.h, which HIP takes from CUDA. One number of hipDeviceAttribute_t, and no field of
+// hipDeviceProp_t, which grew in ROCm 6. Checked against the headers of ROCm 5.2 and 7.1 and the
+// library of 5.2; never run on AMD hardware.
 #include "runtime/hip_driver.h"
 
 #include <cstring>
@@ -27,6 +27,10 @@ int64_t CacheBytes(absl::string_view arch) {
   const bool infinity_cache = absl::StartsWith(arch, "gfx94") || absl::StartsWith(arch, "gfx95");
   return (infinity_cache ? int64_t{260} : int64_t{8}) << 20;
 }
+
+// hipDeviceAttributeMultiprocessorCount: the same in ROCm 5.2 and 7.1. Should a release number them
+// otherwise, what comes back may be nothing that a chip has.
+constexpr int kComputeUnits = 63, kMostComputeUnits = 4096;
 
 // No CDNA chip's cores run faster (MI355X: 2.4 GHz).
 constexpr int64_t kMostClockKhz = 2'500'000;
@@ -54,6 +58,7 @@ class HipDriver : public GpuDriver {
   GpuEntry<int(int*)> GetDevice;
   GpuEntry<int(int)> SetDevice;
   GpuEntry<int(void*, int)> GetDeviceProperties;
+  GpuEntry<int(int*, int, int)> DeviceGetAttribute;
   GpuEntry<int(GpuStream, int*)> StreamGetDevice;  // from ROCm 5.6; null before
   GpuEntry<int(GpuGraphExec, GpuGraph, void**, int*)> GraphExecUpdate;
 };
@@ -72,6 +77,7 @@ const char* HipDriver::Fill(void* library) {
   RG_GPU_ENTRY_POINTS(RG_HIP_FIND)
   RG_HIP_FIND(GetDevice, , hipGetDevice)
   RG_HIP_FIND(SetDevice, , hipSetDevice)
+  RG_HIP_FIND(DeviceGetAttribute, , hipDeviceGetAttribute)
   RG_HIP_FIND(GraphExecUpdate, , hipGraphExecUpdate)
 #undef RG_HIP_FIND
   // The older function stays in later releases, for those compiled before.
@@ -128,6 +134,9 @@ absl::StatusOr<GpuFacts> HipDriver::Describe(int device) const {
   }
   facts.cache_bytes = CacheBytes(facts.arch);
   facts.clock_khz = kMostClockKhz;
+  int units = 0;
+  RG_GPU(*this, DeviceGetAttribute, &units, kComputeUnits, device);
+  if (units >= 1 && units <= kMostComputeUnits) facts.sms = units;
   return facts;
 }
 
@@ -162,9 +171,8 @@ std::string HipDriver::Words(int result) const {
 }
 
 absl::StatusOr<const GpuDriver*> Load(const std::string& path) {
-  std::vector<const char*> candidates = {"libamdhip64.so.7", "libamdhip64.so.6",
-                                         "libamdhip64.so.5", "libamdhip64.so",
-                                         "/opt/rocm/lib/libamdhip64.so"};
+  std::vector<const char*> candidates = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                         "libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"};
   if (!path.empty()) candidates = {path.c_str()};
   void* const library = FirstLibrary(candidates);
   if (library == nullptr) {

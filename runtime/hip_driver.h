@@ -9,8 +9,8 @@
 
 namespace retrograd {
 
-// The driver, initialised. Loaded once for each path; empty: where it is usually found. Unavailable,
-// saying why, where there is none.
+// The driver, initialised. Loaded once for each path; empty: where it is usually found.
+// Unavailable, saying why, where there is none.
 absl::StatusOr<const GpuDriver*> LoadHipDriver(const std::string& library);
 
 }  // namespace retrograd

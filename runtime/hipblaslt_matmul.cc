@@ -1,6 +1,7 @@
-// hipBLASLt's headers are not needed: what follows is its C interface as releases 0.8 (ROCm 6.2) to 1.x
-// (ROCm 7) document it; older ones number their types otherwise and are not used. It has no preference
-// that keeps sums in one order, so whether two runs give the same bits is the library's matter.
+// hipBLASLt's headers are not needed: what follows is its C interface as releases 0.8 (ROCm 6.2)
+// to 1.x (ROCm 7) document it; older ones number their types otherwise and are not used. It has no
+// preference that keeps sums in one order, so whether two runs give the same bits is the library's
+// matter.
 #include "runtime/hipblaslt_matmul.h"
 
 #include <algorithm>
@@ -47,21 +48,21 @@ static_assert(sizeof(Algorithm) == 24 && sizeof(Heuristic) == 56);
 }  // namespace
 
 // Handles are pointers; statuses and enums are ints.
-#define RG_HIPBLASLT_ENTRY_POINTS(X)                                                             \
-  X(GetVersion, void*, int*)                                                                     \
-  X(Create, void**)                                                                              \
-  X(Destroy, void*)                                                                              \
-  X(MatmulDescCreate, void**, int, int)                                                          \
-  X(MatmulDescDestroy, void*)                                                                    \
-  X(MatmulDescSetAttribute, void*, int, const void*, size_t)                                     \
-  X(MatrixLayoutCreate, void**, int, uint64_t, uint64_t, int64_t)                                \
-  X(MatrixLayoutDestroy, void*)                                                                  \
-  X(MatrixLayoutSetAttribute, void*, int, const void*, size_t)                                   \
-  X(MatmulPreferenceCreate, void**)                                                              \
-  X(MatmulPreferenceDestroy, void*)                                                              \
-  X(MatmulPreferenceSetAttribute, void*, int, const void*, size_t)                               \
-  X(MatmulAlgoGetHeuristic, void*, void*, void*, void*, void*, void*, void*, int, void*, int*)   \
-  X(Matmul, void*, void*, const void*, const void*, void*, const void*, void*, const void*,      \
+#define RG_HIPBLASLT_ENTRY_POINTS(X)                                                           \
+  X(GetVersion, void*, int*)                                                                   \
+  X(Create, void**)                                                                            \
+  X(Destroy, void*)                                                                            \
+  X(MatmulDescCreate, void**, int, int)                                                        \
+  X(MatmulDescDestroy, void*)                                                                  \
+  X(MatmulDescSetAttribute, void*, int, const void*, size_t)                                   \
+  X(MatrixLayoutCreate, void**, int, uint64_t, uint64_t, int64_t)                              \
+  X(MatrixLayoutDestroy, void*)                                                                \
+  X(MatrixLayoutSetAttribute, void*, int, const void*, size_t)                                 \
+  X(MatmulPreferenceCreate, void**)                                                            \
+  X(MatmulPreferenceDestroy, void*)                                                            \
+  X(MatmulPreferenceSetAttribute, void*, int, const void*, size_t)                             \
+  X(MatmulAlgoGetHeuristic, void*, void*, void*, void*, void*, void*, void*, int, void*, int*) \
+  X(Matmul, void*, void*, const void*, const void*, void*, const void*, void*, const void*,    \
     const void*, void*, void*, void*, const void*, void*, size_t, GpuStream)
 
 struct HipblasltEntries {
@@ -83,9 +84,9 @@ absl::StatusOr<const HipblasltEntries*> Load(const std::string& path) {
   }
   auto entries = std::make_unique<HipblasltEntries>();
   bool complete = true;
-#define RG_HIPBLASLT_FIND(field, ...)                                                 \
-  complete = FindSymbol(library, "hipblasLt" #field,                                  \
-                        reinterpret_cast<void**>(&entries->field)) && complete;
+#define RG_HIPBLASLT_FIND(field, ...)                                                              \
+  complete = FindSymbol(library, "hipblasLt" #field, reinterpret_cast<void**>(&entries->field)) && \
+             complete;
   RG_HIPBLASLT_ENTRY_POINTS(RG_HIPBLASLT_FIND)
 #undef RG_HIPBLASLT_FIND
   if (!complete) return absl::UnavailableError("this hipBLASLt lacks functions of release 0.8");
@@ -114,11 +115,11 @@ absl::Status StatusOf(int result, absl::string_view call) {
   }
 }
 
-#define RG_HIPBLASLT(entry, ...)                                                           \
-  do {                                                                                     \
-    if (const int rg_result = lib_.entry(__VA_ARGS__); rg_result != 0) {                   \
-      return StatusOf(rg_result, "hipblasLt" #entry);                                      \
-    }                                                                                      \
+#define RG_HIPBLASLT(entry, ...)                                         \
+  do {                                                                   \
+    if (const int rg_result = lib_.entry(__VA_ARGS__); rg_result != 0) { \
+      return StatusOf(rg_result, "hipblasLt" #entry);                    \
+    }                                                                    \
   } while (false)
 
 std::optional<DataType> DataTypeOf(DType dtype) {
@@ -183,8 +184,8 @@ absl::Status HipblasltMatMul::DescribeMatrix(const ColumnMatrix& matrix, int typ
 absl::Status HipblasltMatMul::Describe(const MatMulCall& call, const MatMulFacts& facts) {
   const auto in = DataTypeOf(call.in_dtype), out = DataTypeOf(call.out_dtype);
   if (!in || !out || (*in == kFp64Data) != (*out == kFp64Data)) {
-    return absl::UnimplementedError(absl::StrCat(retrograd::Describe(call),
-                                                 ": hipBLASLt multiplies no such types"));
+    return absl::UnimplementedError(
+        absl::StrCat(retrograd::Describe(call), ": hipBLASLt multiplies no such types"));
   }
   RG_ASSIGN_OR_RETURN(const ColumnMatMul columns, InColumns(call));
   swapped_ = columns.swapped;
@@ -194,7 +195,10 @@ absl::Status HipblasltMatMul::Describe(const MatMulCall& call, const MatMulFacts
   sizes_[0] = sizes_[1] = SizeBytes(call.in_dtype);
   sizes_[2] = SizeBytes(call.out_dtype);
   const bool tf32 = *in == kFp32Data && facts.allow_tf32;
-  RG_HIPBLASLT(MatmulDescCreate, &desc_, fp64_ ? kComputeFp64 : tf32 ? kComputeTf32 : kComputeFp32,
+  RG_HIPBLASLT(MatmulDescCreate, &desc_,
+               fp64_  ? kComputeFp64
+               : tf32 ? kComputeTf32
+                      : kComputeFp32,
                fp64_ ? kFp64Data : kFp32Data);
   const Operation left = columns.left.transposed ? kTransposed : kAsIs;
   const Operation right = columns.right.transposed ? kTransposed : kAsIs;
@@ -237,12 +241,12 @@ absl::Status HipblasltMatMul::ChooseByTiming(const HipblasltMatMuls::Place& plac
   const auto run = [&](const MatMulPointers& pointers, void* workspace) {
     return Run(place.stream, pointers, kNoOffsets, workspace);
   };
-  const absl::StatusOr<int> fastest = FastestMatMul(
-      place.driver, place.stream, call,
-      {.count = static_cast<int>(candidates_.size()),
-       .workspace_bytes = static_cast<int64_t>(kMostWorkspaceBytes),
-       .choose = choose,
-       .run = run});
+  const absl::StatusOr<int> fastest =
+      FastestMatMul(place.driver, place.stream, call,
+                    {.count = static_cast<int>(candidates_.size()),
+                     .workspace_bytes = static_cast<int64_t>(kMostWorkspaceBytes),
+                     .choose = choose,
+                     .run = run});
   chosen_ = fastest.ok() ? static_cast<size_t>(*fastest) : 0;
   return fastest.status();
 }
@@ -315,8 +319,8 @@ absl::StatusOr<std::shared_ptr<const LibraryMatMul>> HipblasltMatMuls::Prepare(
   RG_RETURN_IF_ERROR(made->Describe(call, facts));
   RG_RETURN_IF_ERROR(made->AskForCandidates(call));
   // A choice is the device's and the library's.
-  const std::string entry = absl::StrCat("retrograd hipblaslt choice 1\n", place.device, "\n",
-                                         version_, "\n", key);
+  const std::string entry =
+      absl::StrCat("retrograd hipblaslt choice 1\n", place.device, "\n", version_, "\n", key);
   if (place.time) {
     const std::optional<std::string> before =
         place.cache != nullptr ? place.cache->Read(entry) : std::nullopt;

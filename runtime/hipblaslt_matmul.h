@@ -14,8 +14,8 @@ namespace retrograd {
 
 struct HipblasltEntries;
 
-// The library's handle on a device, and the calls that were prepared so far, since layers repeat them.
-// Made, used and destroyed in the device's context.
+// The library's handle on a device, and the calls that were prepared so far, since layers repeat
+// them. Made, used and destroyed in the device's context.
 class HipblasltMatMuls {
  public:
   // library: a path; empty: where it is usually found. Unavailable where there is none.

@@ -134,8 +134,8 @@ class HostDevice : public Device {
     RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostMatMulScratchBytes(call));
     return std::make_unique<HostMatMulCall>(call, scratch_bytes);
   }
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
-      const AttentionCall& call, absl::Span<const DType>) override {
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                   absl::Span<const DType>) override {
     RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(call));
     return std::make_unique<HostAttentionCall>(call, scratch_bytes);
   }
@@ -231,8 +231,9 @@ class HostDevice : public Device {
   absl::StatusOr<std::vector<double>> MarkTimes(int marks) override {
     std::vector<double> times;
     for (int i = 0; i < marks; ++i) {
-      times.push_back(std::chrono::duration<double, std::micro>(
-                          marks_[static_cast<size_t>(i)] - marks_[0]).count());
+      times.push_back(
+          std::chrono::duration<double, std::micro>(marks_[static_cast<size_t>(i)] - marks_[0])
+              .count());
     }
     return times;
   }

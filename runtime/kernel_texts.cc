@@ -57,7 +57,8 @@ absl::StatusOr<SplitSource> SplitKernels(absl::string_view source) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("kernel source: two kernels are named ", *twice));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel source: two kernels are named ", *twice));
   }
   return split;
 }

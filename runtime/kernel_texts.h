@@ -1,5 +1,5 @@
-// A translation unit of generated kernels taken apart, so that its kernels can be compiled by several
-// compilers at once.
+// A translation unit of generated kernels taken apart, so that its kernels can be compiled by
+// several compilers at once.
 #ifndef RETROGRAD_RUNTIME_KERNEL_TEXTS_H_
 #define RETROGRAD_RUNTIME_KERNEL_TEXTS_H_
 

@@ -29,7 +29,7 @@ struct Context {
   std::vector<size_t> takes_over;   // by value: the value whose bytes it takes, or kNobody
   std::vector<size_t> taken_by;     // the reverse
   std::vector<int> home;            // by value: the output that it is stored in, or -1
-  std::vector<size_t> inside;       // by value: the whole of a placed join that it is part of, or kNobody
+  std::vector<size_t> inside;       // by value: the placed join that it is part of, or kNobody
   std::vector<int64_t> inside_at;   // by value: where in the whole, bytes
   std::vector<bool> shares;         // by value: it is a part or the whole of a placed join
 
@@ -295,7 +295,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   memory.arena_bytes = AssignOffsets(c.order, static_cast<uint32_t>(schedule.steps.size()),
                                      options.reuse, &storages);
   for (size_t v = 0; v < c.values.size(); ++v) {
-    if (storage_of[v] != kNobody) memory.placements[v].offset = storages[storage_of[v]].offset + c.inside_at[v];
+    if (storage_of[v] != kNobody) {
+      memory.placements[v].offset = storages[storage_of[v]].offset + c.inside_at[v];
+    }
   }
   for (size_t w = 0; w < memory.workspaces.size(); ++w) {
     memory.workspaces[w].offset = storages[first_workspace + w].offset;
@@ -303,8 +305,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   std::sort(memory.workspaces.begin(), memory.workspaces.end(),
             [](const Workspace& a, const Workspace& b) { return a.group < b.group; });
   for (size_t v = 0; v < c.values.size(); ++v) {
-    const bool own = storage_of[v] != kNobody && c.takes_over[v] == kNobody &&
-                     c.inside[v] == kNobody;
+    const bool own =
+        storage_of[v] != kNobody && c.takes_over[v] == kNobody && c.inside[v] == kNobody;
     if (own) memory.bytes_without_reuse += c.values[v].bytes;
   }
   for (const Workspace& workspace : memory.workspaces) {

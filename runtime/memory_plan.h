@@ -12,7 +12,8 @@
 //   M3  offsets are multiples of kArenaAlignment, but for parts of placed joins
 //   M4  a value takes over the bytes of another only as the plan permits, and after every other use
 //       of it; an accumulation always takes over what it adds to
-//   M5  a part of a placed join lies inside the whole, where the plan has it; neither takes over bytes
+//   M5  a part of a placed join lies inside the whole, where the plan has it; neither takes
+//       over bytes
 //       nor gives them
 #ifndef RETROGRAD_RUNTIME_MEMORY_PLAN_H_
 #define RETROGRAD_RUNTIME_MEMORY_PLAN_H_

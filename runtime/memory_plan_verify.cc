@@ -159,7 +159,10 @@ absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan
     const Placement* whole = memory.Find(join->whole);
     const bool alone = whole != nullptr && whole->place == Placement::kArena &&
                        !whole->takes_over && !whole->inside;
-    if (!alone) return Broken("M5: %s is joined in place but has no bytes of its own", PrintValue(join->whole));
+    if (!alone) {
+      return Broken("M5: %s is joined in place but has no bytes of its own",
+                    PrintValue(join->whole));
+    }
     for (const PlacedJoin::Part& part : join->parts) {
       ++parts;
       const Placement* p = memory.Find(part.value);
@@ -175,7 +178,9 @@ absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan
   }
   for (const Placement& p : memory.placements) {
     if (p.inside) {
-      if (parts-- == 0) return Broken("M5: %s lies inside a value that is no join", PrintValue(p.value));
+      if (parts-- == 0) {
+        return Broken("M5: %s lies inside a value that is no join", PrintValue(p.value));
+      }
     }
     if (!p.takes_over) continue;
     const Placement* from = memory.Find(*p.takes_over);

@@ -1,5 +1,5 @@
-// An entry is what was stored, such as a shared object, which loaders read from its front, then the key's text,
-// then a trailer of fixed size that says how long both are.
+// An entry is what was stored, such as a shared object, which loaders read from its front, then the
+// key's text, then a trailer of fixed size that says how long both are.
 #include "runtime/module_cache.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-// ModuleCache: compiled modules, and what else is dear to find out, on disk, one file an entry, shared by any number of processes. An
-// entry is written beside its place and renamed into it, and carries its key and a digest: what is
-// damaged, torn or of another key counts as absent. Only a directory that nobody else can write to
-// is used, since entries are code that gets loaded.
+// ModuleCache: compiled modules, and what else is dear to find out, on disk, one file an entry,
+// shared by any number of processes. An entry is written beside its place and renamed into it, and
+// carries its key and a digest: what is damaged, torn or of another key counts as absent. Only a
+// directory that nobody else can write to is used, since entries are code that gets loaded.
 #ifndef RETROGRAD_RUNTIME_MODULE_CACHE_H_
 #define RETROGRAD_RUNTIME_MODULE_CACHE_H_
 

@@ -19,7 +19,7 @@ struct Program::State {
   ProgramOptions options;
   ProgramStats stats;
   RecordingCache recordings;
-  std::vector<uint32_t> library_slots;     // that library calls read and write, outside the arena
+  std::vector<uint32_t> library_slots;  // that library calls read and write, outside the arena
   std::vector<const void*> library_addresses;  // a run's, then those that copies write
   std::unique_ptr<LoadedKernels> kernels;
   std::vector<std::unique_ptr<LoadedCall>> matmuls, attentions;  // as in list
@@ -102,12 +102,11 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
   switch (command.kind) {
     case Command::kWait: return device->Wait(command.stream, static_cast<int>(command.number));
     case Command::kRecord: return device->Record(command.stream, static_cast<int>(command.number));
-    case Command::kLaunch:
-      return device->Launch(command.stream, *kernels, command.number);
+    case Command::kLaunch: return device->Launch(command.stream, *kernels, command.number);
     case Command::kMatMul: {
       const MatMulCommand& m = list.matmuls[command.number];
-      return device->MatMul(command.stream, *matmuls[command.number], {table[m.a], table[m.b], table[m.d]},
-                            ScratchOf(command.stream));
+      return device->MatMul(command.stream, *matmuls[command.number],
+                            {table[m.a], table[m.b], table[m.d]}, ScratchOf(command.stream));
     }
     case Command::kAttention: {
       AttentionCommand& a = list.attentions[command.number];
@@ -132,8 +131,8 @@ absl::Status Program::State::IssueAll(absl::Span<void* const> outputs) {
   return absl::OkStatus();
 }
 
-// Kernels find addresses in the table; library calls, copies and descriptions of what the copy engine reads are
-// recorded with theirs.
+// Kernels find addresses in the table; library calls, copies and descriptions of what the copy
+// engine reads are recorded with theirs.
 void Program::State::FindLibrarySlots() {
   for (const MatMulCommand& m : list.matmuls) {
     library_slots.insert(library_slots.end(), {m.a, m.b, m.d});
@@ -147,8 +146,7 @@ void Program::State::FindLibrarySlots() {
     for (const OperandMap& map : launch.maps) library_slots.push_back(map.slot);
   }
   std::sort(library_slots.begin(), library_slots.end());
-  library_slots.erase(std::unique(library_slots.begin(), library_slots.end()),
-                      library_slots.end());
+  library_slots.erase(std::unique(library_slots.begin(), library_slots.end()), library_slots.end());
   std::erase_if(library_slots, [this](uint32_t slot) {
     const std::vector<Placement>& placements = compiled.memory.placements;
     return slot >= placements.size() || placements[slot].place == Placement::kArena;
@@ -185,7 +183,8 @@ absl::StatusOr<Recording*> Program::State::RecordAll(absl::Span<void* const> out
       device->EndRecording(issued.ok() ? recordings.MakeRoom() : nullptr);
   RG_RETURN_IF_ERROR(issued);
   RG_RETURN_IF_ERROR(recording.status());
-  stats.last_recording_ns = (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  stats.last_recording_ns =
+      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   stats.recording_ns += stats.last_recording_ns;
   ++stats.recordings;
   return recordings.Add(library_addresses, *std::move(recording));
@@ -214,7 +213,8 @@ absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void*
                           std::optional<void*> stream) {
   const auto start = std::chrono::steady_clock::now();
   const absl::Status status = state_->Run(inputs, outputs, stream);
-  state_->stats.last_run_ns = (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  state_->stats.last_run_ns =
+      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   return status;
 }
 
@@ -228,7 +228,9 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
   for (size_t first = 0, end = 0; first < commands.size(); first = end) {
     end = first + 1;
     const Command::Kind kind = commands[first].kind;
-    if (kind != Command::kLaunch && kind != Command::kMatMul && kind != Command::kAttention) continue;
+    if (kind != Command::kLaunch && kind != Command::kMatMul && kind != Command::kAttention) {
+      continue;
+    }
     const GroupId group = commands[first].group;
     while (end < commands.size() && commands[end].group == group && commands[end].kind == kind) {
       ++end;

@@ -169,8 +169,8 @@ absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view 
   return object;
 }
 
-// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more block
-// on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
+// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more
+// block on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
 struct Residency {
   int64_t threads = 0, arguments = 0;
   size_t begin = 0, end = 0;  // of the kernel's declaration in the source
@@ -191,8 +191,7 @@ std::optional<Residency> FindDeclaration(const std::string& source, const std::s
     if (begin == std::string::npos) continue;
     const size_t open = begin + macro.size(), close = source.find(')', open);
     if (close == std::string::npos) continue;
-    const std::vector<std::string> parts =
-        absl::StrSplit(source.substr(open, close - open), ", ");
+    const std::vector<std::string> parts = absl::StrSplit(source.substr(open, close - open), ", ");
     Residency r{.begin = begin, .end = close + 1};
     if (parts.size() < 3 || !absl::SimpleAtoi(parts[1], &r.threads) ||
         !absl::SimpleAtoi(parts[2], &r.arguments) || r.threads < 1) {
@@ -211,8 +210,7 @@ bool GiveUpBlocks(const std::vector<KernelResources>& kernels, std::string* sour
     if (kernel.spill_bytes == 0) continue;
     const std::optional<Residency> r = FindDeclaration(*source, kernel.name);
     if (!r.has_value()) continue;
-    const int64_t used =
-        (kernel.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
+    const int64_t used = (kernel.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
     int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * r->threads, 1);
     while (blocks > 0 && RegistersFor(blocks, r->threads) <= used) --blocks;
     if (blocks < 1) continue;

@@ -36,8 +36,9 @@ struct RtcOptions {
 };
 
 // arch: "sm_90". A kernel that the assembler lets spill to fit more blocks on an SM is compiled for
-// fewer of them, so that what spills needs more registers than a thread can have. Unavailable, saying what to install, where there is no NVRTC; InvalidArgument with
-// the compiler's first errors where the source does not compile.
+// fewer of them, so that what spills needs more registers than a thread can have. Unavailable,
+// saying what to install, where there is no NVRTC; InvalidArgument with the compiler's first errors
+// where the source does not compile.
 absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::string_view arch,
                                            const RtcOptions& options = {});
 

@@ -1,6 +1,6 @@
-// A device that notes its own kernels does not know our steps. Each step is therefore run alone once,
-// to see by which kernels it does its work; the kernels of a whole run must be these, and those of one
-// name are its steps' in the order of issue.
+// A device that notes its own kernels does not know our steps. Each step is therefore run alone
+// once, to see by which kernels it does its work; the kernels of a whole run must be these, and
+// those of one name are its steps' in the order of issue.
 #include "runtime/step_trace.h"
 
 #include <algorithm>
@@ -20,9 +20,7 @@ namespace {
 
 using IssueFunction = absl::FunctionRef<absl::Status(const Command&)>;
 
-bool IsWork(const Command& c) {
-  return c.kind != Command::kWait && c.kind != Command::kRecord;
-}
+bool IsWork(const Command& c) { return c.kind != Command::kWait && c.kind != Command::kRecord; }
 
 // Commands [first, end), all of one group on one stream.
 struct Piece {
@@ -88,9 +86,7 @@ class WholeRun {
     recording_ = *std::move(recording);
     return absl::OkStatus();
   }
-  absl::Status Run() {
-    return recording_ == nullptr ? issue_all_() : device_->Replay(*recording_);
-  }
+  absl::Status Run() { return recording_ == nullptr ? issue_all_() : device_->Replay(*recording_); }
 
  private:
   Device* device_;
@@ -122,9 +118,9 @@ absl::StatusOr<Kernels> KernelsOfPieces(const std::vector<Command>& commands,
   return kernels;
 }
 
-// Work by its name, in the order in which it was issued: on one stream it begins in that order, beside
-// others its nodes are in that order. (Fills that a recording made kernels of are late nodes, but
-// one is as good as another.)
+// Work by its name, in the order in which it was issued: on one stream it begins in that order,
+// beside others its nodes are in that order. (Fills that a recording made kernels of are late
+// nodes, but one is as good as another.)
 absl::flat_hash_map<std::string, std::deque<TracedWork>> ByName(std::vector<TracedWork> work,
                                                                 bool one_stream) {
   std::stable_sort(work.begin(), work.end(), [&](const TracedWork& a, const TracedWork& b) {
@@ -143,8 +139,8 @@ absl::StatusOr<std::vector<StepSpan>> SpansOf(const std::vector<Command>& comman
     return absl::FailedPreconditionError(absl::StrFormat(
         "a run has %d kernels, its steps alone have %d", work.size(), kernels.names.size()));
   }
-  const bool one_stream = std::all_of(commands.begin(), commands.end(),
-                                      [](const Command& c) { return c.stream == 0; });
+  const bool one_stream =
+      std::all_of(commands.begin(), commands.end(), [](const Command& c) { return c.stream == 0; });
   auto by_name = ByName(std::move(work), one_stream);
   std::vector<StepSpan> steps;
   size_t next = 0;
@@ -173,8 +169,7 @@ absl::StatusOr<std::vector<StepSpan>> TraceByDevice(const CommandList& list, boo
                                                     WholeRun* whole, Device* device) {
   const std::vector<Piece> pieces = PiecesOf(list.commands);
   RG_RETURN_IF_ERROR(device->TakeTrace().status());
-  RG_ASSIGN_OR_RETURN(const Kernels kernels,
-                      KernelsOfPieces(list.commands, pieces, issue, device));
+  RG_ASSIGN_OR_RETURN(const Kernels kernels, KernelsOfPieces(list.commands, pieces, issue, device));
   if (record) RG_RETURN_IF_ERROR(whole->Record());
   std::vector<std::vector<StepSpan>> runs;
   for (int i = 0; i <= repetitions; ++i) {
@@ -200,7 +195,10 @@ struct MarkedStep {
 class Marker {
  public:
   Marker(const CommandList& list, IssueFunction issue, Device* device)
-      : commands_(list.commands), pieces_(PiecesOf(list.commands)), issue_(issue), device_(device) {}
+      : commands_(list.commands),
+        pieces_(PiecesOf(list.commands)),
+        issue_(issue),
+        device_(device) {}
 
   absl::Status Reserve() { return device_->ReserveMarks(2 * static_cast<int>(pieces_.size()) + 1); }
 
@@ -307,7 +305,7 @@ absl::StatusOr<StepTrace> TraceSteps(const CommandList& list, bool record, int r
     steps = TraceByMarks(list, record, repetitions, issue, device);
   }
   RG_ASSIGN_OR_RETURN(trace.steps, std::move(steps));
-  trace.source = record ? "events between the steps of a recording"
+  trace.source = record              ? "events between the steps of a recording"
                  : device->records() ? "events between the steps"
                                      : "the clock between the steps";
   return trace;

@@ -21,14 +21,15 @@ struct StepSpan {
 };
 
 struct StepTrace {
-  std::string source;            // by what the times were taken
-  std::string without;           // why not by something better; empty: nothing is
-  std::vector<StepSpan> steps;   // in the order of issue
+  std::string source;           // by what the times were taken
+  std::string without;          // why not by something better; empty: nothing is
+  std::vector<StepSpan> steps;  // in the order of issue
 };
 
 // Runs the commands so often and returns the run of median length. A device that records is traced
-// as it replays, one recording made for this; by what the device notes of itself if it does, else by
-// marks between the steps, which take time of their own. `issue` issues one command as it stands.
+// as it replays, one recording made for this; by what the device notes of itself if it does, else
+// by marks between the steps, which take time of their own. `issue` issues one command as it
+// stands.
 absl::StatusOr<StepTrace> TraceSteps(const CommandList& list, bool record, int repetitions,
                                      absl::FunctionRef<absl::Status(const Command&)> issue,
                                      Device* device);

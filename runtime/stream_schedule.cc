@@ -146,22 +146,23 @@ std::vector<uint32_t> UrgencyOrder(const BackwardGraph& graph, const FusionPlan&
 // joining take some of the gain (0.2 us a step, measured on an H200).
 constexpr double kWorthOverlapping = 0.95;
 
-// The table is of work that takes a few microseconds, much of it to start and to end. What is predicted to take
-// longer is held up by memory or arithmetic, of which there is no more for two: beside each other
-// such kernels were mostly slower than one after the other (H200).
+// The table is of work that takes a few microseconds, much of it to start and to end. What is
+// predicted to take longer is held up by memory or arithmetic, of which there is no more for two:
+// beside each other such kernels were mostly slower than one after the other (H200).
 constexpr int64_t kMostOverlappedPs = 10'000'000;
 
 // What may run beside what, by the device's table.
 class Neighbours {
  public:
-  Neighbours(const FusionPlan& plan, const ScheduleOptions& options) : table_(options.interference) {
+  Neighbours(const FusionPlan& plan, const ScheduleOptions& options)
+      : table_(options.interference) {
     if (table_.empty()) return;
     for (const Group& group : plan.groups) {
       const bool library = KernelsOf(group).empty();
       kinds_.push_back(library ? WorkKind::kMatMul : WorkKind::kKernel);
       // With a share that no row has it is overlapped with nothing. Attention was not measured.
-      const bool known = !std::holds_alternative<AttentionCall>(group.body) &&
-                         group.price_ps <= kMostOverlappedPs;
+      const bool known =
+          !std::holds_alternative<AttentionCall>(group.body) && group.price_ps <= kMostOverlappedPs;
       shares_.push_back(known ? static_cast<double>(BlocksOf(group)) /
                                     static_cast<double>(std::max<int64_t>(options.chip_blocks, 1))
                               : std::numeric_limits<double>::infinity());
@@ -213,14 +214,16 @@ Beside FindBeside(const FusionPlan& plan, const StreamSchedule& schedule, const 
   const int64_t price = plan.groups[group].price_ps;
   for (uint32_t s : timeline.since_full) {
     const Step& other = schedule.steps[s];
-    if (other.stream == stream || other.end_ps <= from_ps || other.start_ps >= from_ps + price) continue;
+    const bool apart = other.end_ps <= from_ps || other.start_ps >= from_ps + price;
+    if (other.stream == stream || apart) continue;
     const double factor = neighbours.Factor(group, Index(other.group));
     if (factor >= kWorthOverlapping) {
       beside.barred.push_back(s);
       continue;
     }
     // Two of equal times t take 2 * factor * t.
-    const int64_t shared = std::min(other.end_ps, from_ps + price) - std::max(other.start_ps, from_ps);
+    const int64_t shared =
+        std::min(other.end_ps, from_ps + price) - std::max(other.start_ps, from_ps);
     const auto longer = static_cast<int64_t>(static_cast<double>(shared) * (2 * factor - 1));
     beside.longer_ps = std::max(beside.longer_ps, longer);
   }
@@ -264,8 +267,9 @@ StreamSchedule Place(const FusionPlan& plan, const GroupDag& dag, absl::Span<con
       }
       step.stream = step.fills_chip ? 0 : ChooseStream(timeline, ready_ps, preferred);
       step.start_ps = std::max(ready_ps, timeline.free[step.stream]);
-      beside = step.fills_chip ? Beside{} : FindBeside(plan, schedule, timeline, neighbours, g,
-                                                       step.stream, step.start_ps);
+      beside = step.fills_chip ? Beside{}
+                               : FindBeside(plan, schedule, timeline, neighbours, g, step.stream,
+                                            step.start_ps);
     } while (!beside.barred.empty());
     step.end_ps = step.start_ps + plan.groups[g].price_ps + beside.longer_ps;
     for (uint32_t a : after) {
@@ -354,9 +358,8 @@ absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const
   for (uint32_t g = 0; g < plan.groups.size(); ++g) {
     fills_chip.push_back(neighbours.FillsChip(plan, options, g));
   }
-  StreamSchedule schedule =
-      Place(plan, dag, UrgencyOrder(graph, plan, dag, objective, fills_chip), fills_chip,
-            neighbours, options);
+  StreamSchedule schedule = Place(plan, dag, UrgencyOrder(graph, plan, dag, objective, fills_chip),
+                                  fills_chip, neighbours, options);
   schedule.objective = objective;
   ElideImpliedWaits(&schedule);
   return schedule;

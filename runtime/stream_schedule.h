@@ -59,8 +59,8 @@ struct ScheduleOptions {
   // Blocks that fill the chip: its SMs or CUs. Two such kernels side by side measured slower than
   // one after the other (up to 3.6 times on an H200), so only smaller ones share the chip.
   int64_t chip_blocks = 132;
-  // What may run side by side, by measurement: then this says which groups count as filling the chip,
-  // too. Empty: all that are smaller than that may.
+  // What may run side by side, by measurement: then this says which groups count as filling the
+  // chip, too. Empty: all that are smaller than that may.
   InterferenceTable interference;
 };
 

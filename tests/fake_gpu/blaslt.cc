@@ -66,8 +66,8 @@ MatrixOperand Operand(const FakeLayout& l, bool transposed) {
   return o;
 }
 
-MatMulCall CallOf(const FakeDesc& desc, const FakeLayout& a, const FakeLayout& b, const FakeLayout& d,
-                  bool accumulate) {
+MatMulCall CallOf(const FakeDesc& desc, const FakeLayout& a, const FakeLayout& b,
+                  const FakeLayout& d, bool accumulate) {
   MatMulCall call{.m = d.rows,
                   .n = d.cols,
                   .k = desc.a == kAsIs ? a.cols : a.rows,
@@ -117,8 +117,7 @@ int FAKE_NAME(cublasLtCreate, hipblasLtCreate)(void** handle) {
 }
 int FAKE_NAME(cublasLtDestroy, hipblasLtDestroy)(void*) { return kSuccess; }
 
-int FAKE_NAME(cublasLtMatmulDescCreate, hipblasLtMatmulDescCreate)(void** desc, int compute,
-                                        int) {
+int FAKE_NAME(cublasLtMatmulDescCreate, hipblasLtMatmulDescCreate)(void** desc, int compute, int) {
   FAKE_ENTER();
   *desc = new FakeDesc{compute};
   return kSuccess;
@@ -127,32 +126,33 @@ int FAKE_NAME(cublasLtMatmulDescDestroy, hipblasLtMatmulDescDestroy)(void* desc)
   delete static_cast<FakeDesc*>(desc);
   return kSuccess;
 }
-int FAKE_NAME(cublasLtMatmulDescSetAttribute, hipblasLtMatmulDescSetAttribute)(void* desc,
-                                              int attribute,
-                                              const void* value, size_t bytes) {
+int FAKE_NAME(cublasLtMatmulDescSetAttribute,
+              hipblasLtMatmulDescSetAttribute)(void* desc, int attribute, const void* value,
+                                               size_t bytes) {
   FAKE_ENTER();
   auto& d = As<FakeDesc>(desc);
   void* to = attribute == kTransposeA   ? static_cast<void*>(&d.a)
              : attribute == kTransposeB ? static_cast<void*>(&d.b)
-                                                        : nullptr;
+                                        : nullptr;
   if (to == nullptr || bytes != sizeof(int32_t)) return kInvalid;
   std::memcpy(to, value, bytes);
   return kSuccess;
 }
 int FAKE_NAME(cublasLtMatrixLayoutCreate, hipblasLtMatrixLayoutCreate)(void** layout, int type,
-                                          uint64_t rows, uint64_t cols, int64_t distance) {
+                                                                       uint64_t rows, uint64_t cols,
+                                                                       int64_t distance) {
   FAKE_ENTER();
-  *layout = (new FakeLayout{
-      type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), distance});
+  *layout =
+      (new FakeLayout{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), distance});
   return kSuccess;
 }
 int FAKE_NAME(cublasLtMatrixLayoutDestroy, hipblasLtMatrixLayoutDestroy)(void* layout) {
   delete static_cast<FakeLayout*>(layout);
   return kSuccess;
 }
-int FAKE_NAME(cublasLtMatrixLayoutSetAttribute, hipblasLtMatrixLayoutSetAttribute)(void* layout,
-                                                int attribute,
-                                                const void* value, size_t bytes) {
+int FAKE_NAME(cublasLtMatrixLayoutSetAttribute,
+              hipblasLtMatrixLayoutSetAttribute)(void* layout, int attribute, const void* value,
+                                                 size_t bytes) {
   FAKE_ENTER();
   auto& l = As<FakeLayout>(layout);
   if (attribute == kBatchCount && bytes == sizeof l.count) {
@@ -173,17 +173,15 @@ int FAKE_NAME(cublasLtMatmulPreferenceDestroy, hipblasLtMatmulPreferenceDestroy)
   delete static_cast<int*>(preference);
   return kSuccess;
 }
-int FAKE_NAME(cublasLtMatmulPreferenceSetAttribute, hipblasLtMatmulPreferenceSetAttribute)(void*,
-                                                    int,
-                                                    const void*, size_t) {
+int FAKE_NAME(cublasLtMatmulPreferenceSetAttribute,
+              hipblasLtMatmulPreferenceSetAttribute)(void*, int, const void*, size_t) {
   FAKE_ENTER();
   return kSuccess;
 }
 
-int FAKE_NAME(cublasLtMatmulAlgoGetHeuristic, hipblasLtMatmulAlgoGetHeuristic)(
-    void*, void* desc, void* a, void* b,
-    void*, void* d, void*, int wanted,
-    Heuristic results[], int* count) {
+int FAKE_NAME(cublasLtMatmulAlgoGetHeuristic,
+              hipblasLtMatmulAlgoGetHeuristic)(void*, void* desc, void* a, void* b, void*, void* d,
+                                               void*, int wanted, Heuristic results[], int* count) {
   FAKE_ENTER();
   *count = 0;
   if (!Fits(As<FakeDesc>(desc), As<FakeLayout>(a), As<FakeLayout>(b), As<FakeLayout>(d))) {
@@ -202,11 +200,8 @@ int FAKE_NAME(cublasLtMatmulAlgoGetHeuristic, hipblasLtMatmulAlgoGetHeuristic)(
 }
 
 #if !defined(RETROGRAD_FAKE_HIP_LIBRARY)
-int cublasLtMatmulAlgoCheck(void*, void*,
-                                       void*, void*,
-                                       void*, void*,
-                                       const Algorithm* algorithm,
-                                       Heuristic* result) {
+int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const Algorithm* algorithm,
+                            Heuristic* result) {
   FAKE_ENTER();
   const uint64_t i = algorithm->data[0] - kAlgorithmMark;
   if (i >= kAlgorithms) return kInvalid;
@@ -215,12 +210,11 @@ int cublasLtMatmulAlgoCheck(void*, void*,
 }
 #endif
 
-int FAKE_NAME(cublasLtMatmul, hipblasLtMatmul)(void*, void* desc, const void*,
-                              const void* a, void* a_layout, const void* b,
-                              void* b_layout, const void* beta, const void* c,
-                              void*, void* d, void* d_layout,
-                              const Algorithm* algorithm, void* workspace,
-                              size_t workspace_bytes, GpuStream stream) {
+int FAKE_NAME(cublasLtMatmul,
+              hipblasLtMatmul)(void*, void* desc, const void*, const void* a, void* a_layout,
+                               const void* b, void* b_layout, const void* beta, const void* c,
+                               void*, void* d, void* d_layout, const Algorithm* algorithm,
+                               void* workspace, size_t workspace_bytes, GpuStream stream) {
   FAKE_ENTER();
   const uint64_t i = algorithm->data[0] - kAlgorithmMark;
   if (i >= kAlgorithms || workspace_bytes < i * 1024 || (i > 0 && workspace == nullptr) || c != d ||
@@ -228,19 +222,17 @@ int FAKE_NAME(cublasLtMatmul, hipblasLtMatmul)(void*, void* desc, const void*,
     return kInvalid;
   }
   const auto& described = As<FakeDesc>(desc);
-  const bool accumulate = described.compute == kComputeFp64
-                              ? *static_cast<const double*>(beta) != 0
-                              : *static_cast<const float*>(beta) != 0;
+  const bool accumulate = described.compute == kComputeFp64 ? *static_cast<const double*>(beta) != 0
+                                                            : *static_cast<const float*>(beta) != 0;
   const MatMulCall call = CallOf(described, As<FakeLayout>(a_layout), As<FakeLayout>(b_layout),
                                  As<FakeLayout>(d_layout), accumulate);
   // An algorithm with a workspace counts in it what its blocks have added up, from the zero that a
   // fill leaves there, and leaves the count.
   auto* const count = i > 0 ? static_cast<int*>(workspace) : nullptr;
   if (count != nullptr) {
-    IssueFill(stream, {.to = reinterpret_cast<uint64_t>(count),
-                       .elements = 1,
-                       .value = 0,
-                       .element_bytes = 4});
+    IssueFill(
+        stream,
+        {.to = reinterpret_cast<uint64_t>(count), .elements = 1, .value = 0, .element_bytes = 4});
   }
   const int result = Issue(stream, "matmul", [=] {
     if (count != nullptr && ++*count != 1) return kLaunchFailed;

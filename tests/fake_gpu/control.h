@@ -4,8 +4,8 @@
 
 extern "C" {
 
-// The call number `nth` (1: the next) of this entry point fails with `result`. One at a time; the last
-// order stands.
+// The call number `nth` (1: the next) of this entry point fails with `result`. One at a time; the
+// last order stands.
 void fake_gpu_fail(const char* entry, int nth, int result);
 
 // Calls of the entry point since the last reset.
@@ -14,7 +14,7 @@ int fake_gpu_calls(const char* entry);
 // Entry points that were called since the last reset: the name of number i, null past the end.
 const char* fake_gpu_called(int i);
 
-// "devices", "major", "minor", "gfx" (0x90a): what the driver shows. "memory_mib": how much there is.
+// What the driver shows: "devices", "major", "minor", "gfx" (0x90a), "sms", "memory_mib".
 void fake_gpu_set(const char* property, int value);
 
 // Bytes of device memory that are allocated.

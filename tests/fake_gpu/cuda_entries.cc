@@ -32,10 +32,11 @@ int cuGetErrorString(int error, const char** text) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   FAKE_ENTER();
-  constexpr int kClockRate = 13, kL2CacheSize = 38, kMajor = 75, kMinor = 76;
+  constexpr int kClockRate = 13, kSms = 16, kL2CacheSize = 38, kMajor = 75, kMinor = 76;
   switch (attribute) {
     case kMajor: *value = Property("major"); break;
     case kMinor: *value = Property("minor"); break;
+    case kSms: *value = Property("sms"); break;
     case kClockRate: *value = 1000000; break;
     case kL2CacheSize: *value = 1 << 16; break;
     default: *value = 1;

@@ -1,7 +1,7 @@
 #if defined(RETROGRAD_FAKE_CUDA_LIBRARY)
 
-// The nodes of a captured graph, which CUDA's driver lets edit. With the vendor's own types, unlike the
-// other files.
+// The nodes of a captured graph, which CUDA's driver lets edit. With the vendor's own types, unlike
+// the other files.
 #include <cuda.h>
 
 #include <algorithm>
@@ -63,33 +63,40 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* parameters) {
   FAKE_ENTER_NODE();
   const MemoryFill& fill = *edited->work[PlaceOf(node)].fill;
-  *parameters = {.dst = fill.to, .pitch = 0, .value = fill.value, .elementSize = fill.element_bytes,
-                 .width = fill.elements, .height = 1};
+  *parameters = {.dst = fill.to,
+                 .pitch = 0,
+                 .value = fill.value,
+                 .elementSize = fill.element_bytes,
+                 .width = fill.elements,
+                 .height = 1};
   return CUDA_SUCCESS;
 }
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode* before, CUgraphEdgeData*,
-                                  size_t* count) {
+                                       size_t* count) {
   FAKE_ENTER_NODE();
   return Neighbour(node, -1, before, count);
 }
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode* after, CUgraphEdgeData*,
-                                    size_t* count) {
+                                         size_t* count) {
   FAKE_ENTER_NODE();
   return Neighbour(node, 1, after, count);
 }
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph, const CUgraphNode* before, size_t count,
-                            const CUDA_KERNEL_NODE_PARAMS* parameters) {
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph, const CUgraphNode* before,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS* parameters) {
   FAKE_ENTER_NODE();
-  if (NameOf(reinterpret_cast<GpuFunction>(parameters->func)) != "rg_fill") return CUDA_ERROR_INVALID_VALUE;
+  if (NameOf(reinterpret_cast<GpuFunction>(parameters->func)) != "rg_fill") {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto fill = *static_cast<const MemoryFill*>(parameters->kernelParams[0]);
-  Work work{.kind = "rg_fill", .run = [fill] { return RunFill(fill); }, .fill = {}, .node = ++last_node};
+  Work work{
+      .kind = "rg_fill", .run = [fill] { return RunFill(fill); }, .fill = {}, .node = ++last_node};
   const size_t place = count == 0 ? 0 : PlaceOf(before[0]) + 1;
   edited->work.insert(edited->work.begin() + static_cast<ptrdiff_t>(place), std::move(work));
   *node = reinterpret_cast<CUgraphNode>(last_node);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgraphNode* to,
-                              const CUgraphEdgeData*, size_t count) {
+                                   const CUgraphEdgeData*, size_t count) {
   FAKE_ENTER_NODE();
   for (size_t i = 0; i < count; ++i) {
     if (PlaceOf(from[i]) >= PlaceOf(to[i])) return CUDA_ERROR_INVALID_VALUE;

@@ -89,8 +89,8 @@ int Property(const std::string& name) {
   const auto& set = Global().properties;
   const auto found = set.find(name);
   if (found != set.end()) return found->second;
-  const std::map<std::string, int> defaults = {
-      {"devices", 1}, {"major", 9}, {"minor", 0}, {"gfx", 0x90a}, {"memory_mib", 8192}};
+  const std::map<std::string, int> defaults = {{"devices", 1}, {"major", 9}, {"minor", 0},
+                                               {"gfx", 0x90a}, {"sms", 104}, {"memory_mib", 8192}};
   return defaults.at(name);
 }
 
@@ -203,7 +203,9 @@ int FAKE_NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, const void* fr
 int FAKE_NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char value, size_t bytes,
                                                  GpuStream stream) {
   FAKE_ENTER_WITH_CONTEXT();
-  return IssueFill(stream, {.to = reinterpret_cast<uint64_t>(to), .elements = bytes, .value = value,
+  return IssueFill(stream, {.to = reinterpret_cast<uint64_t>(to),
+                            .elements = bytes,
+                            .value = value,
                             .element_bytes = 1});
 }
 
@@ -227,8 +229,7 @@ int FAKE_NAME(cuStreamSynchronize, hipStreamSynchronize)(GpuStream stream) {
 }
 int FAKE_NAME(cuStreamIsCapturing, hipStreamIsCapturing)(GpuStream stream, int* status) {
   FAKE_ENTER_WITH_CONTEXT();
-  *status = Of(stream).capture != nullptr ? 1
-                                          : kGpuNoCapture;
+  *status = Of(stream).capture != nullptr ? 1 : kGpuNoCapture;
   return kSuccess;
 }
 int FAKE_NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(GpuStream stream, int) {
@@ -334,8 +335,9 @@ int FAKE_NAME(cuGraphDestroy, hipGraphDestroy)(GpuGraph graph) {
   delete reinterpret_cast<Graph*>(graph);
   return kSuccess;
 }
-int FAKE_NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(
-    GpuGraphExec* exec, GpuGraph graph, unsigned long long) {
+int FAKE_NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(GpuGraphExec* exec,
+                                                                         GpuGraph graph,
+                                                                         unsigned long long) {
   FAKE_ENTER_WITH_CONTEXT();
   *exec = reinterpret_cast<GpuGraphExec>(new Graph(*reinterpret_cast<Graph*>(graph)));
   return kSuccess;

@@ -45,6 +45,12 @@ int hipGetDevicePropertiesR0600(char* properties, int) {
   std::memcpy(properties + 1234, arch.c_str(), arch.size() + 1);
   return kSuccess;
 }
+int hipDeviceGetAttribute(int* value, int attribute, int) {
+  FAKE_ENTER();
+  constexpr int kComputeUnits = 63;
+  *value = attribute == kComputeUnits ? Property("sms") : 0;
+  return kSuccess;
+}
 int hipStreamGetDevice(GpuStream, int* device) {
   FAKE_ENTER();
   *device = Property("devices") > 1 ? 1 : 0;

@@ -1,6 +1,6 @@
-// NVRTC, HIPRTC and modules: a code object is the source in the host dialect, which is compiled when it is
-// loaded. Generated kernels are the same text in both dialects but for the prelude and the spelling
-// of what is not finite.
+// NVRTC, HIPRTC and modules: a code object is the source in the host dialect, which is compiled
+// when it is loaded. Generated kernels are the same text in both dialects but for the prelude and
+// the spelling of what is not finite.
 #include <cstring>
 #include <map>
 
@@ -42,7 +42,7 @@ inline double __longlong_as_double(long long bits) {
 
 struct Function {
   std::string name;
-  HostKernel kernel;  // no code: one of the device's own
+  HostKernel kernel;     // no code: one of the device's own
   int staged_bytes = 0;  // the most dynamic shared memory that a launch may ask for
 };
 
@@ -91,7 +91,7 @@ int LaunchOwn(const std::string& name, void** parameters, GpuStream stream) {
 }
 
 int LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, void** parameters,
-                         GpuStream stream) {
+                    GpuStream stream) {
   auto* const table = *static_cast<void***>(parameters[0]);
   const auto* const slots = static_cast<const int32_t*>(parameters[1]);
   const std::vector<int32_t> at(slots, slots + kernel.code->arguments);
@@ -102,8 +102,7 @@ int LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, void*
       if (args.back().data == nullptr) return kIllegalAddress;
     }
     thread_local HostLauncher launcher;
-    return launcher.Run(kernel, blocks, threads, args).ok() ? kSuccess
-                                                            : kLaunchFailed;
+    return launcher.Run(kernel, blocks, threads, args).ok() ? kSuccess : kLaunchFailed;
   });
 }
 
@@ -169,10 +168,11 @@ int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, 
   return kSuccess;
 }
 
-int FAKE_NAME(cuLaunchKernel, hipModuleLaunchKernel)(
-    GpuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-    unsigned block_y, unsigned block_z, unsigned shared_bytes, GpuStream stream, void** parameters,
-    void** extra) {
+int FAKE_NAME(cuLaunchKernel,
+              hipModuleLaunchKernel)(GpuFunction function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes, GpuStream stream,
+                                     void** parameters, void** extra) {
   FAKE_ENTER_WITH_CONTEXT();
   const Function& f = *reinterpret_cast<Function*>(function);
   if (grid_x == 0 || grid_x > 0x7fffffffu || grid_y * grid_z * block_y * block_z != 1 ||

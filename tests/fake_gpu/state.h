@@ -75,11 +75,12 @@ struct Graph {
 // Counts the call; the failure to return if one was ordered, or 0.
 int Enter(const char* entry);
 
-// Whether this thread may make calls that want a context: of CUDA one that was made current, of HIP the
-// first device's, which every thread begins with.
+// Whether this thread may make calls that want a context: of CUDA one that was made current, of HIP
+// the first device's, which every thread begins with.
 bool HasContext();
 
-// By the update's arguments of either vendor: whether the executable could become what the graph says.
+// By the update's arguments of either vendor: whether the executable could become what the graph
+// says.
 bool UpdateGraph(GpuGraphExec exec, GpuGraph graph);
 
 // The most dynamic shared memory that launches of the function may ask for.
