@@ -1,0 +1,113 @@
+// Recordings of a program's runs on the devices of GPUs: when one is made, updated, kept and
+// replayed. On drivers that the test suite brings along.
+#include "tests/catch.h"
+#include "tests/support/fake_gpu.h"
+
+namespace retrograd {
+namespace {
+
+TEST_CASE(
+    "a run with known addresses is one launch; new ones cost a recording, at most four kept") {
+  RG_ON_EACH_GPU(gpu, .streams = 2);
+  std::vector<std::unique_ptr<DeviceTensors>> sets;
+  for (int i = 0; i < 6; ++i) {
+    sets.push_back(gpu.NewTensors());
+    CHECK(gpu.Run(*sets.back()) < kFp32Error);
+    CHECK(gpu.stats().recordings == i + 1);
+  }
+  CHECK(gpu.driver.calls("GraphInstantiate") == 4);
+  CHECK(gpu.driver.calls("GraphExecUpdate") == 2);
+  // Sets 2 to 5 are known. The first run on another set writes the table, the second nothing.
+  for (int i : {2, 5, 3, 4}) {
+    CHECK(gpu.Run(*sets[i]) < kFp32Error);
+    gpu.driver.reset();
+    CHECK(gpu.Run(*sets[i]) < kFp32Error);
+    CHECK(gpu.driver.calls("GraphLaunch") == 1);
+    CHECK(gpu.driver.calls("LaunchKernel") == 0);
+    CHECK(gpu.driver.calls("MemAlloc") == 0);
+  }
+  CHECK(gpu.stats().recordings == 6);
+  CHECK(gpu.Run(*sets[0]) < kFp32Error);  // forgotten: recorded again
+  CHECK(gpu.stats().recordings == 7);
+  CHECK(gpu.stats().runs == 15);
+  CHECK(gpu.stats().replays == 15);
+}
+
+TEST_CASE("a run with the last one's addresses asks whether the caller records, and launches") {
+  RG_ON_EACH_GPU(gpu, .streams = 2);
+  const auto tensors = gpu.NewTensors();
+  CHECK(gpu.Run(*tensors) < kFp32Error);
+  gpu.driver.reset();
+  REQUIRE(gpu.loaded.program->Run(tensors->inputs, tensors->outputs).ok());
+  CHECK(gpu.driver.calls("StreamIsCapturing") == 1);
+  CHECK(gpu.driver.calls("GraphLaunch") == 1);
+  // What else is called makes the context current and lets it go, twice.
+  int calls = 0;
+  for (int i = 0; gpu.driver.called(i) != nullptr; ++i) {
+    const std::string name = gpu.driver.called(i);
+    if (name.find(' ') == std::string::npos) calls += gpu.driver.calls(name);
+  }
+  CHECK(calls == (gpu.vendor.cuda() ? 2 + 2 * 2 : 2 + 2 * 3));
+  CHECK(gpu.stats().last_run_ns > 0);
+}
+
+#if defined(RETROGRAD_FAKE_CUDA)
+TEST_CASE("fills that a library records become kernels, and each replay still fills") {
+  const FakeRun gpu(kVendors[std::size(kVendors) - 1], {});
+  const auto tensors = gpu.NewTensors();
+  CHECK(gpu.Run(*tensors) < kFp32Error);
+  gpu.driver.reset();
+  CHECK(gpu.Run(*tensors) < kFp32Error);
+  CHECK(gpu.driver.calls("GraphLaunch") == 1);
+  CHECK(gpu.driver.calls("a fill in a launched graph") == 0);
+  CHECK(gpu.driver.calls("rg_fill in a launched graph") > 0);
+}
+#endif
+
+TEST_CASE("a graph that cannot be updated is made anew") {
+  RG_ON_EACH_GPU(gpu);
+  gpu.driver.fail("GraphExecUpdate", 1, kUpdateFailure);
+  std::vector<std::unique_ptr<DeviceTensors>> sets;
+  for (int i = 0; i < 5; ++i) {
+    sets.push_back(gpu.NewTensors());
+    CHECK(gpu.Run(*sets.back()) < kFp32Error);
+  }
+  CHECK(gpu.driver.calls("GraphInstantiate") == 5);
+  CHECK(gpu.driver.calls("GraphExecDestroy") == 1);
+}
+
+TEST_CASE(
+    "where a recording fails the run's work is issued piece by piece, and later runs record") {
+  RG_ON_EACH_GPU(gpu, .streams = 2);
+  const auto tensors = gpu.NewTensors();
+  int failures = 0;
+  for (const char* entry :
+       {"StreamBeginCapture", "LaunchKernel", "Matmul", "StreamEndCapture", "GraphInstantiate"}) {
+    INFO(entry);
+    gpu.driver.fail(entry, 1, kCaptureUnsupported);
+    CHECK(gpu.Run(*tensors) < kFp32Error);
+    CHECK(gpu.stats().failed_recordings == ++failures);
+    CHECK(gpu.stats().replays == 0);
+  }
+  CHECK(gpu.Run(*tensors) < kFp32Error);
+  CHECK(gpu.stats().replays == 1);
+}
+
+TEST_CASE("a failed recording leaves those of other addresses as they were") {
+  RG_ON_EACH_GPU(gpu);
+  std::vector<std::unique_ptr<DeviceTensors>> sets;
+  for (int i = 0; i < 4; ++i) {
+    sets.push_back(gpu.NewTensors());
+    CHECK(gpu.Run(*sets.back()) < kFp32Error);
+  }
+  // The fifth set's recording takes the place of the first's, and then fails.
+  sets.push_back(gpu.NewTensors());
+  gpu.driver.fail("StreamEndCapture", 1, kCaptureUnsupported);
+  CHECK(gpu.Run(*sets[4]) < kFp32Error);
+  CHECK(gpu.stats().failed_recordings == 1);
+  for (const auto& set : sets) CHECK(gpu.Run(*set) < kFp32Error);
+  CHECK(gpu.stats().failed_recordings == 1);
+}
+
+}  // namespace
+}  // namespace retrograd
