@@ -162,6 +162,7 @@ def _run_ours(backward, repeat, references, theirs, captured):
     result["gpu_ms"] = watch.gpu_ms(nothing, backward.run, repeat)
     result["wall_ms"] = watch.wall_ms(nothing, backward.run, repeat)
     result["host_us"] = watch.host_us(nothing, backward.run, HOST_RUNS)
+    result["run_us"] = backward.run_us(HOST_RUNS)
     result["kernels"] = watch.kernels(nothing, backward.run)
     result["plan"] = backward.describe()
     del result["plan"]["inputs"], result["plan"]["outputs"]

@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import torch
+import watch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = "libretrograd_backward.so"
@@ -33,6 +34,7 @@ def _load(path):
         ("open", ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]),
         ("close", None, [ctypes.c_void_p]),
         ("run", ctypes.c_int, [ctypes.c_void_p, *pointers, ctypes.c_void_p]),
+        ("last_run_us", ctypes.c_double, [ctypes.c_void_p]),
         ("describe", ctypes.c_char_p, [ctypes.c_void_p]),
         ("time_steps", ctypes.c_char_p, [ctypes.c_void_p, *pointers, ctypes.c_int]),
         ("error", ctypes.c_char_p, []),
@@ -74,6 +76,18 @@ class Backward:
         stream = torch.cuda.current_stream().cuda_stream if self.on_gpu else None
         if self._library.rg_backward_run(self._handle, *self._in, *self._out, stream):
             raise RuntimeError(self._library.rg_backward_error().decode())
+
+    def run_us(self, repeat):
+        """The host's time of one run, in microseconds, by itself. "waited": the host waited for the
+        device before, and its caches have gone cold. "ahead": runs are issued while others wait in
+        the queue, as in training."""
+        samples = {"waited": [], "ahead": []}
+        for _ in range(repeat):
+            for kind in ("waited", "ahead", "ahead", "ahead"):
+                self.run()
+                samples[kind].append(self._library.rg_backward_last_run_us(self._handle))
+            watch.synchronize()
+        return {kind: watch.summary(us) for kind, us in samples.items()}
 
     def describe(self):
         return json.loads(self._library.rg_backward_describe(self._handle))

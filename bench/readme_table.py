@@ -70,7 +70,7 @@ def _details(row):
         both("count", str),
         both("idle", lambda share: f"{100 * share:.1f}%"),
         f"{ours['wall_ms']['median']:.1f} / {best['wall_ms']['median']:.1f}",
-        f"{ours['host_us']['median']:.0f}",
+        _host(ours),
         f"{_gb(ours)} / {_gb(memory)}",
         errors,
         "yes" if ours["unequal_gradients_of_4_runs"] == 0 else "NO",
@@ -79,6 +79,13 @@ def _details(row):
         MODES[mode],
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _host(ours):
+    """Of one run: issued ahead of the device, and after waiting for it."""
+    if "run_us" not in ours:
+        return f"{ours['host_us']['median']:.0f}"
+    return " / ".join(f"{ours['run_us'][kind]['median']:.0f}" for kind in ("ahead", "waited"))
 
 
 def _norms(rows):

@@ -12,6 +12,7 @@
 #include "graph/reference.h"
 #include "graph/status.h"
 #include "runtime/program.h"
+#include "tools/load_plan.h"
 #include "tools/make_device.h"
 #include "tools/pipeline.h"
 #include "tools/random_inputs.h"
@@ -19,13 +20,13 @@
 
 using retrograd::CompiledPlan;
 using retrograd::Device;
+using retrograd::LoadedPlan;
 using retrograd::Program;
 using Json = nlohmann::ordered_json;
 
 struct rg_backward {
   std::unique_ptr<Device> device;  // outlives the program
-  CompiledPlan compiled;
-  std::unique_ptr<Program> program;
+  LoadedPlan loaded;
   Json seconds = Json::object();  // of each step of opening
   std::string text;               // that a caller was given
 };
@@ -78,10 +79,8 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
   compile.dialect = made->device->dialect();
   compile.epilogue_kernels = made->device->multiplies_with_epilogues();
   compile.schedule.chip_blocks = planned.spec.sms;
-  RG_ASSIGN_OR_RETURN(made->compiled,
-                      retrograd::Compile(planned.planned.graph, planned.planned.plan, compile));
-  laps.Lap("generate");
-  RG_ASSIGN_OR_RETURN(made->program, Program::Load(made->compiled, made->device.get()));
+  RG_ASSIGN_OR_RETURN(made->loaded, retrograd::LoadPlan(&planned, graph, compile, {},
+                                                        made->device.get(), &progress));
   laps.Lap("load");
   return made;
 }
@@ -108,16 +107,16 @@ Json Room(const retrograd::TensorType& type, const std::vector<int64_t>& strides
 }
 
 Json Describe(const rg_backward& backward) {
-  const retrograd::PlanSummary& summary = backward.compiled.plan.summary;
-  const Program& program = *backward.program;
+  const retrograd::PlanSummary& summary = backward.loaded.compiled.plan.summary;
+  const Program& program = *backward.loaded.program;
   const retrograd::ProgramStats& stats = program.stats();
   Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
-  for (const retrograd::Group& group : backward.compiled.plan.groups) {
+  for (const retrograd::Group& group : backward.loaded.compiled.plan.groups) {
     if (std::holds_alternative<retrograd::PlacedJoin>(group.body)) continue;
     const std::string kind(retrograd::KindOf(group));
     calls[kind] = calls.value(kind, 0) + 1;
   }
-  const retrograd::BackwardGraph& graph = backward.compiled.graph;
+  const retrograd::BackwardGraph& graph = backward.loaded.compiled.graph;
   Json inputs = Json::array(), outputs = Json::array();
   for (retrograd::NodeId id : retrograd::InputNodes(graph)) {
     inputs.push_back(Room(graph.type(id), graph.node(id).input->strides));
@@ -130,11 +129,13 @@ Json Describe(const rg_backward& backward) {
           {"inputs", inputs},
           {"outputs", outputs},
           {"kernels", summary.kernels},
+          {"plans", backward.loaded.plans},
+          {"spilling_kernels", backward.loaded.spilling},
           {"groups", calls},
           {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
           {"arena_bytes", program.arena_bytes()},
           {"scratch_bytes", program.scratch_bytes()},
-          {"peak_bytes", PeakWithScratch(backward.compiled, program.scratch_bytes())},
+          {"peak_bytes", PeakWithScratch(backward.loaded.compiled, program.scratch_bytes())},
           {"seconds", backward.seconds},
           {"runs", stats.runs},
           {"recordings", stats.recordings},
@@ -159,11 +160,15 @@ void rg_backward_close(rg_backward* backward) { delete backward; }
 
 int rg_backward_run(rg_backward* backward, const void* const* inputs, size_t num_inputs,
                     void* const* outputs, size_t num_outputs, void* stream) {
-  const absl::Status status = backward->program->Run({inputs, num_inputs}, {outputs, num_outputs},
-                                                     std::optional<void*>(stream));
+  const absl::Status status = backward->loaded.program->Run(
+      {inputs, num_inputs}, {outputs, num_outputs}, std::optional<void*>(stream));
   if (status.ok()) return 0;
   last_error = std::string(status.message());
   return 1;
+}
+
+double rg_backward_last_run_us(rg_backward* backward) {
+  return static_cast<double>(backward->loaded.program->stats().last_run_ns) / 1e3;
 }
 
 const char* rg_backward_describe(rg_backward* backward) {
@@ -174,13 +179,13 @@ const char* rg_backward_describe(rg_backward* backward) {
 const char* rg_backward_time_steps(rg_backward* backward, const void* const* inputs,
                                    size_t num_inputs, void* const* outputs, size_t num_outputs,
                                    int repeat) {
-  const auto times = backward->program->TimeSteps({inputs, num_inputs}, {outputs, num_outputs},
-                                                  repeat, /*cold=*/false);
+  const auto times = backward->loaded.program->TimeSteps(
+      {inputs, num_inputs}, {outputs, num_outputs}, repeat, /*cold=*/false);
   if (!times.ok()) {
     last_error = std::string(times.status().message());
     return nullptr;
   }
-  backward->text = retrograd::StepsJson(backward->compiled, *times).dump();
+  backward->text = retrograd::StepsJson(backward->loaded.compiled, *times).dump();
   return backward->text.c_str();
 }
 

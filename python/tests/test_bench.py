@@ -237,14 +237,18 @@ def example_row(name, median, saved_equal=True):
 
 
 def test_the_table_shows_each_model_and_marks_what_is_not_comparable():
+    newer = example_row("four", 10.0)
+    newer["ours"]["deterministic"]["run_us"] = {"ahead": {"median": 3.9}, "waited": {"median": 42}}
     rows = [
         example_row("one", 10.0),
+        newer,
         example_row("two", 5.0, saved_equal=False),
         row("three", machine={"device": "A GPU"}),
     ]
     table = readme_table.backward_table(rows)
     assert "| one | 10.0 | 10.0 | 20.0 | 20.0 | - | - | 0.50 | 0.50, 0.50 |" in table
     assert "| one | 20 / 30 | 1.0% / 5.0% | 10.0 / 30.0 | 9 | 2.1 / 4.3 | 4.0e-03 /" in table
+    assert "| four | 20 / 30 | 1.0% / 5.0% | 10.0 / 30.0 | 4 / 42 | 2.1" in table
     assert "| two (other saved bytes) | 5.0 |" in table
     assert "| three | refused: a test |" in table
 
