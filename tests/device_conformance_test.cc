@@ -239,12 +239,9 @@ TEST_CASE("a matmul of integers or beyond BLAS's range is refused before it runs
   const auto refusal = [&](const MatMulCall& call) {
     return std::string(device->Load(call, MatMulFacts{}).status().message());
   };
-  CHECK_THAT(refusal({.m = 1,
-                      .n = 1,
-                      .k = 1,
-                      .in_dtype = DType::kInt32,
-                      .out_dtype = DType::kInt32}),
-             ContainsSubstring("floating"));
+  CHECK_THAT(
+      refusal({.m = 1, .n = 1, .k = 1, .in_dtype = DType::kInt32, .out_dtype = DType::kInt32}),
+      ContainsSubstring("floating"));
   CHECK_THAT(refusal({.m = int64_t{1} << 32, .n = 1, .k = 1}), ContainsSubstring("4294967296"));
 }
 
@@ -375,7 +372,7 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
     results.push_back(tensors.back()->data());
   }
   auto loaded = device->Load(call, dtypes);
-    REQUIRE(loaded.ok());
+  REQUIRE(loaded.ok());
   Scratch scratch(device.get(), (*loaded)->scratch_bytes());
   REQUIRE(device->AttentionBackward(0, **loaded, {operands, dtypes, results}, scratch.data).ok());
   auto expected = EvaluateNode(*graph, result.node, reference_operands);

@@ -10,23 +10,15 @@
 #include "graph/reference.h"
 #include "runtime/rtc.h"
 #include "tests/catch.h"
+#include "tests/support/matmul_epilogues.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_plan.h"
 
 namespace retrograd {
 namespace {
 
-// Epilogues wherever they could be, at any price.
-DeviceSpec Eager() {
-  DeviceSpec spec = *LoadDeviceSpec("h200");
-  spec.matmul_epilogues = {{.name = "any",
-                            .product_ppm = 1'000'000,
-                            .pass_ppm = 1,
-                            .max_reads = 8,
-                            .max_stores = 4,
-                            .dtypes = {DType::kBf16, DType::kFp16}}};
-  return spec;
-}
+// Epilogues wherever tiles could make one, at any price.
+DeviceSpec Eager() { return EagerEpilogues({DType::kBf16, DType::kFp16}, 8, 4); }
 
 struct Case {
   int64_t m = 256, n = 256, k = 64;
@@ -75,18 +67,7 @@ BackwardGraph Graph(const Case& c) {
   return *std::move(graph);
 }
 
-int Epilogues(const FusionPlan& plan) {
-  int count = 0;
-  for (const Group& group : plan.groups) count += std::holds_alternative<FusedMatMul>(group.body);
-  return count;
-}
-
-Planned PlanOf(const BackwardGraph& graph) {
-  auto planned = PlanFusion(graph, Eager(), {});
-  INFO(planned.status());
-  REQUIRE(planned.ok());
-  return *std::move(planned);
-}
+Planned PlanOf(const BackwardGraph& graph) { return PlanWith(graph, Eager()); }
 
 CompiledPlan CompiledFor(Dialect dialect, const Planned& planned) {
   auto compiled =

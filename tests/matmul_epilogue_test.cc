@@ -15,6 +15,7 @@
 #include "graph/retype.h"
 #include "models/models.h"
 #include "tests/catch.h"
+#include "tests/support/matmul_epilogues.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_plan.h"
 
@@ -24,21 +25,12 @@ namespace {
 DeviceSpec WithKernels() { return *LoadDeviceSpec("h200"); }
 
 // As cheap as can be, for every dtype.
-DeviceSpec Eager() {
-  DeviceSpec spec = *LoadDeviceSpec("h200");
-  spec.matmul_epilogues = {{.name = "any",
-                            .product_ppm = 1'000'000,
-                            .pass_ppm = 1,
-                            .max_reads = 40,
-                            .max_stores = 40,
-                            .dtypes = {DType::kFp64, DType::kFp32, DType::kBf16}}};
-  return spec;
-}
+DeviceSpec Eager() { return EagerEpilogues({DType::kFp64, DType::kFp32, DType::kBf16}); }
 
 InputInfo Saved(std::string name) { return {.name = std::move(name), .kind = InputKind::kSaved}; }
 
-
-// The backward of an activation behind a linear layer: dU = (dY W) * u * (1 - u), read by one more matmul.
+// The backward of an activation behind a linear layer: dU = (dY W) * u * (1 - u), read by one more
+// matmul.
 BackwardGraph Activation(int64_t m, int64_t n, int64_t k, DType dtype, bool read_twice = false,
                          bool summed = false) {
   GraphBuilder b("activation");
@@ -78,20 +70,6 @@ BackwardGraph SquaredRelu(int64_t m, int64_t n, int64_t k) {
   return *std::move(graph);
 }
 
-int Epilogues(const FusionPlan& plan) {
-  int count = 0;
-  for (const Group& group : plan.groups) count += std::holds_alternative<FusedMatMul>(group.body);
-  return count;
-}
-
-Planned PlanWith(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options = {}) {
-  auto planned = PlanFusion(graph, device, options);
-  INFO(planned.status());
-  REQUIRE(planned.ok());
-  REQUIRE(planned->plan.Verify(planned->graph).ToString() == "OK");
-  return *std::move(planned);
-}
-
 NodeId First(const BackwardGraph& g, Op op) {
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {
     if (g.op(NodeId{i}) == op) return NodeId{i};
@@ -100,7 +78,8 @@ NodeId First(const BackwardGraph& g, Op op) {
   return {};
 }
 
-// Measured on one H200: our kernel's time over that of cuBLASLt's fastest and a pass over its result.
+// Measured on one H200: our kernel's time over that of cuBLASLt's fastest and a pass over its
+// result.
 TEST_CASE("an epilogue is predicted to win what it was measured to win") {
   struct Case {
     int64_t m, n, k;
@@ -119,7 +98,8 @@ TEST_CASE("an epilogue is predicted to win what it was measured to win") {
   }
 }
 
-TEST_CASE("an epilogue whose arithmetic takes longer than the product's is left to a kernel of its own") {
+TEST_CASE(
+    "an epilogue whose arithmetic takes longer than the product's is left to a kernel of its own") {
   for (const bool heavy : {false, true}) {
     GraphBuilder b("gelu");
     const ValueId dy = b.Input({DType::kBf16, {4096, 768}},
@@ -146,7 +126,8 @@ TEST_CASE("a product that others read stays a library call") {
   // A matmul reads it: it is no anchor at all.
   CHECK(Epilogues(PlanWith(Activation(512, 256, 64, DType::kBf16, true), Eager()).plan) == 0);
   // A sum in the same region reads it, and no epilogue sums.
-  CHECK(Epilogues(PlanWith(Activation(512, 256, 64, DType::kBf16, false, true), Eager()).plan) == 0);
+  CHECK(Epilogues(PlanWith(Activation(512, 256, 64, DType::kBf16, false, true), Eager()).plan) ==
+        0);
 }
 
 TEST_CASE("a forced epilogue that no kernel makes is refused with the reason") {
@@ -155,8 +136,9 @@ TEST_CASE("a forced epilogue that no kernel makes is refused with the reason") {
   const BackwardGraph graph = Activation(512, 256, 64, DType::kBf16);
   const Planned plain = PlanWith(graph, device);
   CHECK(Epilogues(plain.plan) == 0);
-  auto forced = PlanFusion(graph, device,
-                           {.pairs = {{First(plain.graph, Op::matmul), First(plain.graph, Op::mul), true}}});
+  auto forced =
+      PlanFusion(graph, device,
+                 {.pairs = {{First(plain.graph, Op::matmul), First(plain.graph, Op::mul), true}}});
   REQUIRE_FALSE(forced.ok());
   CHECK_THAT(std::string(forced.status().message()),
              ContainsSubstring("epilogue: any reads at most 0 tensors beside the product, not 1"));
@@ -180,12 +162,15 @@ TEST_CASE("the free choice costs what the better of both forced choices costs") 
   }
 }
 
-TEST_CASE("regions with anchors of random graphs are solved exactly: forcing the other choice never gains") {
+TEST_CASE(
+    "regions with anchors of random graphs are solved exactly: forcing the other choice never "
+    "gains") {
   int chosen = 0, forced = 0;
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     INFO("seed " << seed);
     const BackwardGraph graph = RandomGraph(
-        seed, {.dtypes = RandomGraphOptions::kFp32, .min_ops = 10, .max_ops = 24, .indexed = false});
+        seed,
+        {.dtypes = RandomGraphOptions::kFp32, .min_ops = 10, .max_ops = 24, .indexed = false});
     PlanOptions options{.disable = {"recompute"}};
     const Planned best = PlanWith(graph, Eager(), options);
     chosen += Epilogues(best.plan);
@@ -250,13 +235,21 @@ TEST_CASE("the plan checker finds an epilogue that cannot be one") {
     return body.epilogue.ir.instrs[0];
   };
   const Fault faults[] = {
-      {"another op's product", "P1", [](Group&, FusedMatMul& b) { b.product.d.value = {NodeId{0}, 0}; }},
-      {"no such product", "P1", [](Group&, FusedMatMul& b) { b.product.d.value = {NodeId{9999}, 0}; }},
+      {"another op's product", "P1",
+       [](Group&, FusedMatMul& b) {
+         b.product.d.value = {NodeId{0}, 0};
+       }},
+      {"no such product", "P1",
+       [](Group&, FusedMatMul& b) {
+         b.product.d.value = {NodeId{9999}, 0};
+       }},
       {"an input forgotten", "P5", [](Group& g, FusedMatMul&) { g.inputs.pop_back(); }},
       {"the product listed", "P5",
        [](Group& g, FusedMatMul& b) { g.outputs.insert(g.outputs.begin(), b.product.d.value); }},
       {"an operand's bytes taken over", "P8",
-       [](Group& g, FusedMatMul& b) { g.in_place = {{b.product.a.value, g.outputs[0]}}; }},
+       [](Group& g, FusedMatMul& b) {
+         g.in_place = {{b.product.a.value, g.outputs[0]}};
+       }},
       {"the product at another point", "P9",
        [&](Group&, FusedMatMul& b) { load_of_product(b).offset = IndexExpr::Constant(0); }},
       {"a product that adds", "P9", [](Group&, FusedMatMul& b) { b.product.accumulate = true; }},
@@ -279,22 +272,24 @@ TEST_CASE("a device spec says what is wrong with an epilogue") {
     std::string text, message;
   };
   const std::string good = *ReadDeviceSpec("h200");
-  for (const Bad& bad :
-       {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 max_stores: 1 })",
-            "product_factor must be from 1 to 100"},
-        Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 max_stores: 1 })",
-            "pass_share must be in (0, 1]"},
-        Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 })",
-            "max_stores at least 1"},
-        Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 max_stores: 1 })",
-            "a name and a source are needed"},
-        Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 max_stores: 1 dtypes: "z" })",
-            "'z' is no dtype"}}) {
+  for (
+      const Bad& bad :
+      {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 max_stores: 1 })",
+           "product_factor must be from 1 to 100"},
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 max_stores: 1 })",
+           "pass_share must be in (0, 1]"},
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 })",
+           "max_stores at least 1"},
+       Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 max_stores: 1 })",
+           "a name and a source are needed"},
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 max_stores: 1 dtypes: "z" })",
+           "'z' is no dtype"}}) {
     const auto spec = ParseDeviceSpec(absl::StrCat(good, bad.text), "spec");
     REQUIRE_FALSE(spec.ok());
     CHECK_THAT(std::string(spec.status().message()), ContainsSubstring(bad.message));
   }
-  const auto half = WithDeviceNumbers(good, "h200", std::vector<DeviceNumber>{{"epilogue_kernels", 0.5}});
+  const auto half =
+      WithDeviceNumbers(good, "h200", std::vector<DeviceNumber>{{"epilogue_kernels", 0.5}});
   REQUIRE(half.ok());
   CHECK_FALSE(ParseDeviceSpec(*half, "h200").ok());
 }
