@@ -26,6 +26,10 @@ constexpr size_t kMostTried = 64;
 // Refused partners that are told: the first ones; the reasons repeat from layer to layer.
 constexpr size_t kMostRefusals = 8;
 
+// Kernels that move so little take hardly longer than their launch, whatever their number of blocks.
+constexpr int64_t kSmallBytes = int64_t{8} << 20;
+constexpr int kThreadsOfMany = 512;
+
 // Kernels that may share a launch are equal in these.
 using Kind = std::pair<Template, int>;  // threads of a block
 
@@ -36,7 +40,10 @@ std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
     return std::nullopt;
   }
   const Schedule& s = kernel->schedule;
-  if (s.blocks < 1 || s.blocks >= device.sms) return std::nullopt;
+  // Large blocks have an SM for themselves.
+  const bool few = s.blocks < device.sms && s.threads <= kThreadsOfMany;
+  const bool small = few || group.read_bytes + group.written_bytes <= kSmallBytes;
+  if (s.blocks < 1 || !small) return std::nullopt;
   return Kind{s.kind, s.threads};
 }
 

@@ -297,7 +297,7 @@ class Planner {
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
-      s.kernels += scatter ? ScatterLaunches(kernels[0]->ir) : (group.workspace_bytes > 0 ? 2 : 1);
+      s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir)) : (group.workspace_bytes > 0 ? 2 : 1);
     }
     for (const Place& place : places_) {
       const Solved& solved = *place.solved;

@@ -215,14 +215,14 @@ class ScheduleChecker {
     return end;
   }
 
-  // Five lists of int32 (where each table row begins; order and keys, twice for the sort), and two
-  // partial rows for every 64 sorted positions.
+  // Four lists of int32 (where each table row begins; order, keys, and keys once more for the sort), and
+  // two partial rows for every 64 sorted positions, or for fewer.
   int64_t ScatterWorkspace() const {
     const Scatter& s = *ir_.scatter;
     const int64_t rows = ir_.Points(s.row_axes);
     const int64_t around = ir_.Points(ir_.all_axes() & ~s.row_axes);
     const int64_t partials = around * CeilDiv(rows, 64) * 2;
-    return Round16(4 * (s.table_rows + 1)) + 4 * Round16(4 * rows) +
+    return Round16(4 * (s.table_rows + 1)) + 3 * Round16(4 * rows) +
            Round16(partials * AccumulatorBytes(ir_.buffers[s.buffer].dtype));
   }
 

@@ -34,7 +34,7 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, size_
 }  // namespace
 
 size_t MainLaunchOf(const KernelBody& body, const std::vector<Kernel>& launches) {
-  return body.ir.scatter.has_value() && launches.size() > 2 ? 1 : 0;
+  return body.ir.scatter.has_value() && launches.size() > 1 ? launches.size() - 2 : 0;
 }
 
 std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, GroupId group,

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 constexpr int kThreads = 256;  // of a block, where nothing else decides
+constexpr int kMostThreads = 1024;
 constexpr int kMaxWidth = 8;
 // Of a thread of a column reduction, loaded before it works on the first: half of its registers.
 constexpr int kMostRowsAtOnce = 8;
@@ -84,7 +85,7 @@ class Candidates {
       case Template::kRowReduction: RowReductions(); break;
       case Template::kColumnReduction: ColumnReductions(); break;
       case Template::kRowColumn: RowColumns(); break;
-      case Template::kScatterAdd: Add({.kind = Template::kScatterAdd, .threads = kThreads}); break;
+      case Template::kScatterAdd: Scatters(); break;
     }
     return std::move(list_);
   }
@@ -131,6 +132,18 @@ class Candidates {
     };
     add(1);
     for (int width : Widths()) add(width);
+  }
+
+  // Inner columns of a thread: as many as one access of their sums takes.
+  void Scatters() {
+    Add({.kind = Template::kScatterAdd, .threads = kThreads});
+    const Buffer& table = ir_.buffers[ir_.scatter->buffer];
+    const DType sum = AccumulatorType(table.dtype);
+    const int axis = FastestAxis(ir_);
+    if (!limits_.vectorize || axis < 0 || !IsFloat(sum) || (ir_.scatter->row_axes >> axis) != 0) return;
+    int width = kMaxAccessBytes / static_cast<int>(SizeBytes(sum));
+    while (ir_.extents[axis] % width != 0 || table.alignment % (width * SizeBytes(table.dtype)) != 0) width /= 2;
+    Add({.kind = Template::kScatterAdd, .threads = kThreads, .vector_width = width});
   }
 
   void Transposes() {
@@ -241,15 +254,19 @@ class Candidates {
 
   void ColumnReductions() {
     Add(Column(kThreads, 1, 1, 1));
-    for (int thread_rows : {1, 4, 8, 16, 32}) {
-      const int lanes = kThreads / thread_rows;
+    for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
+      // The largest blocks do without a split: what they sum is too little for a second launch to pay.
+      const int threads = thread_rows > 32 ? kMostThreads : kThreads;
+      const int lanes = threads / thread_rows;
       if (thread_rows > 1 && int64_t{lanes} * widest_ >= 8 * std::max<int64_t>(shape_.columns, 1)) {
         continue;  // most lanes would have no column
       }
       if (thread_rows > 1 && thread_rows / 2 >= shape_.rows) continue;  // or no row
-      const Schedule whole = Column(kThreads, thread_rows, widest_, 1);
+      const Schedule whole = Column(threads, thread_rows, widest_, 1);
       if (whole.blocks > kMaxBlocks) continue;
+      if (threads > kThreads && whole.blocks > limits_.sms) continue;
       Add(WithRowsAtOnce(whole));
+      if (threads > kThreads) continue;
       for (int waves : {1, 2, 4, 8}) {
         if (!limits_.split) continue;
         const int64_t split = std::min(CeilDiv(shape_.rows, thread_rows),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/kernel/scatter_workspace.h"
+
 namespace retrograd {
 namespace {
 
@@ -234,6 +236,8 @@ void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
     under_way = f.elements * std::max(s.staged - 1, 1);
   } else if (s.kind == Template::kColumnReduction) {
     under_way = std::max(2, s.rows_per_thread) * f.elements;
+  } else if (s.kind == Template::kScatterAdd) {
+    under_way = kScatterAtOnce * f.elements;
   }
   f.bytes_in_flight = p.loaded_bytes * under_way;
 }
@@ -305,7 +309,9 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   const int64_t rows = main ? s.rows_per_thread : 1;
   const int64_t columns = main && WalksRows(s) ? ElementsOfRow(p, s) : width;
   const int64_t held = columns * rows;
-  const int64_t ahead = s.kind == Template::kColumnReduction ? rows : 1;
+  const int64_t ahead = s.kind == Template::kColumnReduction ? rows
+                        : s.kind == Template::kScatterAdd    ? kScatterAtOnce
+                                                             : 1;
   At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
   At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
