@@ -19,6 +19,7 @@ namespace retrograd {
 namespace {
 
 constexpr int kSumThreads = 256;
+constexpr int kPartialsAtOnce = 16;  // that a thread loads before it adds up the first
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -297,14 +298,14 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   out.Line("const int slot = from > begin ? 1 : 0;");
   out.Line(type, " sum[", s.width, "];");
   out.Line(load(PartialElement(s, "c", "slot", index), "sum"));
-  out.Open("for (int c0 = c + 1; c0 <= last; c0 += ", kScatterAtOnce, ")");
-  out.Line(type, " parts[", kScatterAtOnce * s.width, "];");
+  out.Open("for (int c0 = c + 1; c0 <= last; c0 += ", kPartialsAtOnce, ")");
+  out.Line(type, " parts[", kPartialsAtOnce * s.width, "];");
   out.Pragma(unroll);
-  out.Open("for (int u = 0; u < ", kScatterAtOnce, "; ++u)");
+  out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");
   out.Line(load(PartialElement(s, "rg_min(c0 + u, last)", "0", index), absl::StrCat("parts + u * ", s.width)));
   out.Close();
   out.Pragma(unroll);
-  out.Open("for (int u = 0; u < ", kScatterAtOnce, "; ++u)");
+  out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");
   out.Open("if (c0 + u <= last)");
   out.Line("for (int j = 0; j < ", s.width, "; ++j) sum[j] += parts[u * ", s.width, " + j];");
   out.Close();

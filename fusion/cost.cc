@@ -171,10 +171,17 @@ Schedule SummingLaunch(const KernelIr& ir, const ScatterWorkspace& w, const Sche
   return sums;
 }
 
-// The keys, the passes of the sort and the combining of partial sums, beside their launches.
-int64_t SortPs(const ScatterWorkspace& w, const DeviceSpec& d) {
+// Measured: a thread that sums rows, or partial sums, waits so long for each batch of them.
+constexpr int64_t kScatterBatchPs = 1'000'000;
+
+// The keys, the passes of the sort and the combining of partial sums, beside their launches. Where a pass
+// is not the last it puts indices far from each other, which takes twice as long.
+int64_t SortPs(const ScatterWorkspace& w, int64_t table_rows, const DeviceSpec& d) {
   if (w.empty()) return 0;
-  return (ScatterLaunches(w) - 1) * kBlockPs + w.sort.passes * w.rows * d.sort_pass_ps;
+  const int64_t passes = 3 * w.sort.passes - 2;
+  const int64_t partials = w.rows / std::max<int64_t>(table_rows, 1) / w.chunk;  // of a row of the table
+  const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
+  return (ScatterLaunches(w) - 1) * kBlockPs + passes * w.rows * d.sort_pass_ps + batches * kScatterBatchPs;
 }
 
 }  // namespace
@@ -229,7 +236,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain, const CompiledResou
   const int64_t blocks = kBlockPs + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t body = work + not_hidden + blocks;
   const int64_t latency = LatencyPs(p, s, f, d);
-  const int64_t sort = ir.scatter ? SortPs(scatter, d) : 0;
+  const int64_t sort = ir.scatter ? SortPs(scatter, ir.scatter->table_rows, d) : 0;
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(ir, s, workspace);
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(

@@ -244,6 +244,12 @@ class Candidates {
     return s;
   }
 
+  bool StoresRows() const {
+    return std::any_of(ir_.stores.begin(), ir_.stores.end(), [&](const Store& store) {
+      return (ir_.instrs[store.instr].axes & shape_.row_axes) != 0;
+    });
+  }
+
   int64_t LoadedBytesOfElement() const {
     int64_t bytes = 0;
     for (const Instr& i : ir_.instrs) {
@@ -255,8 +261,10 @@ class Candidates {
   void ColumnReductions() {
     Add(Column(kThreads, 1, 1, 1));
     for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
-      // The largest blocks do without a split: what they sum is too little for a second launch to pay.
+      // The largest blocks do without a split: what they sum is too little for a second launch to pay. A
+      // block that stores rows, too, has but narrow pieces of them (12 us on an H200 where others took 8).
       const int threads = thread_rows > 32 ? kMostThreads : kThreads;
+      if (threads > kThreads && StoresRows()) break;
       const int lanes = threads / thread_rows;
       if (thread_rows > 1 && int64_t{lanes} * widest_ >= 8 * std::max<int64_t>(shape_.columns, 1)) {
         continue;  // most lanes would have no column

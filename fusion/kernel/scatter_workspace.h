@@ -7,7 +7,7 @@
 
 namespace retrograd {
 
-// Positions, or partial sums, that a thread loads before it adds up the first.
+// Positions that a thread loads before it adds up the first.
 inline constexpr int kScatterAtOnce = 8;
 // Vectors of the table that a thread looks after where it writes zeros.
 inline constexpr int64_t kScatterZeros = 4;
