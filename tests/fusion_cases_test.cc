@@ -282,7 +282,8 @@ TEST_CASE("one kernel for dx and dw saves less where a cache holds x and dy, mor
   };
   const int64_t small = gain_ps(1024, NormOperands::kInputs);
   const int64_t cached = gain_ps(1024, NormOperands::kMadeHere);
-  CHECK(cached < small + small / 10);  // few rows: mostly launches
+  // Few rows: mostly launches. No more than what prices are uncertain by, 0.4 us.
+  CHECK(cached < small + 400'000);
   // What is won is a second read of x and dy: it grows with the area, launches do not.
   CHECK(gain_ps(4096, NormOperands::kInputs) > 8 * small);
   CHECK(gain_ps(8192, NormOperands::kMadeHere) > 8 * gain_ps(2048, NormOperands::kMadeHere));
