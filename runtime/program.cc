@@ -212,7 +212,7 @@ absl::Status Program::State::Run(absl::Span<const void* const> inputs,
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                           std::optional<void*> stream) {
   const auto start = std::chrono::steady_clock::now();
-  const absl::Status status = state_->Run(inputs, outputs, stream);
+  absl::Status status = state_->Run(inputs, outputs, stream);
   state_->stats.last_run_ns =
       (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   return status;
