@@ -18,6 +18,9 @@ struct AttentionKernels {
     // Places in the list of operands, results and, last, the workspace.
     std::vector<int> args;
     std::vector<bool> written;
+    // Operands that it reads by the copy engine, in boxes of 64 x 64; none, or in the order of its
+    // parameters for them.
+    std::vector<int> copied;
   };
   std::vector<Launch> launches;  // in order: dQ, then dK and dV
   int64_t workspace_bytes = 0;

@@ -1,5 +1,8 @@
 #include "codegen/multiplier_prelude.h"
 
+#include "absl/strings/str_cat.h"
+#include "codegen/hopper_prelude.h"
+
 namespace retrograd {
 namespace {
 
@@ -9,37 +12,11 @@ constexpr char kMultiplier[] = R"(
 // A block has a warpgroup that loads and two that multiply, each a tile of 128 x 128 of its own:
 // while one makes the epilogue of its tile, the other keeps the tensor cores busy. Blocks form
 // clusters whose tiles lie side by side: each loads half of what they share for all.
-struct alignas(64) rg_map { char opaque[128]; };
-
 #define RG_MULTIPLIER(name, threads, arguments)                                                   \
   extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1) name(        \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot,      \
       const RG_GRID_CONSTANT rg_map rg_map_a, const RG_GRID_CONSTANT rg_map rg_map_b)
 
-RG_INLINE unsigned rg_shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-RG_INLINE void rg_bar_init(unsigned bar, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
-}
-RG_INLINE void rg_bar_expect(unsigned bar, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
-               : "memory");
-}
-RG_INLINE void rg_bar_wait(unsigned bar, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done;\n"
-      "bra again;\n"
-      "done:\n"
-      "}\n" ::"r"(bar), "r"(parity) : "memory");
-}
-RG_INLINE void rg_bar_arrive(unsigned bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
 // At the same barrier of a block of the cluster.
 RG_INLINE void rg_bar_arrive_at(unsigned bar, unsigned block) {
   asm volatile(
@@ -80,8 +57,6 @@ RG_INLINE void rg_group_barrier(int id) {
 }
 
 // d (64 x 128, fp32) += a (64 x 16) b (16 x 128) from shared memory.
-#define RG_FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define RG_SIXTEEN(d, i) RG_FOUR(d, i), RG_FOUR(d, i + 4), RG_FOUR(d, i + 8), RG_FOUR(d, i + 12)
 #define RG_WGMMA(type)                                                                         \
   asm volatile(                                                                                \
       "{\n"                                                                                    \
@@ -283,6 +258,6 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
 
 }  // namespace
 
-std::string MultiplierPrelude() { return kMultiplier; }
+std::string MultiplierPrelude() { return absl::StrCat(HopperPrelude(), kMultiplier); }
 
 }  // namespace retrograd

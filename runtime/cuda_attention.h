@@ -1,4 +1,5 @@
-// Attention on the cuda device: by cuDNN where it takes the call, else by kernels of ours.
+// Attention on the cuda device: by cuDNN or by kernels of ours for tensor cores, the faster one of
+// those that take the call, else by simple kernels of ours.
 #ifndef RETROGRAD_RUNTIME_CUDA_ATTENTION_H_
 #define RETROGRAD_RUNTIME_CUDA_ATTENTION_H_
 
@@ -19,6 +20,7 @@ struct CudaAttentionOptions {
   CudnnAttentionOptions cudnn;
   bool time_plans = true;     // try every plan of cuDNN for each call and keep the fastest
   bool allow_cudnn = true;
+  bool allow_tiled = true;    // our kernels for tensor cores, on Hopper
 };
 
 // One call, loaded.
@@ -30,10 +32,14 @@ class CudaAttentionCall : public LoadedCall {
   absl::Status Run(Device& device, int stream, void* native, const AttentionPointers& pointers,
                    void* scratch);
 
-  // Null where cuDNN does not make this call, for the reason that refusal() gives.
+  // Null where cuDNN does not make this call, since our kernels are faster or for the reason that
+  // refusal() gives.
   const CudnnAttention* library() const { return library_.get(); }
   const absl::Status& refusal() const { return refusal_; }
-  // "cuDNN, plan .. of 3" with the times and workspaces of all, or "our kernels, because ..".
+  // Whether our kernels for tensor cores make it.
+  bool tiled() const { return tiled_; }
+  // "cuDNN, plan .. of 3" with the times and workspaces of all, "our kernels for tensor cores", or
+  // "our kernels, because ..".
   std::string Describe() const;
 
  private:
@@ -42,6 +48,8 @@ class CudaAttentionCall : public LoadedCall {
   std::unique_ptr<LoadedKernels> kernels_;
   size_t launches_ = 0;
   absl::Status refusal_;
+  bool tiled_ = false;
+  double tiled_us_ = 0, library_us_ = 0;  // 0: not timed
 };
 
 // What calls share: cuDNN's handle, and the plans chosen so far, since layers repeat their calls.
@@ -62,14 +70,27 @@ class CudaAttention {
                                                    absl::Span<const DType> operand_dtypes);
 
  private:
+  // Of our kernels for tensor cores and cuDNN's fastest plan; 0: not timed.
+  struct Choice {
+    bool tiled = false;
+    double tiled_us = 0, library_us = 0;
+  };
+
   absl::StatusOr<std::shared_ptr<CudnnAttention>> Library(const Place& place,
                                                           const AttentionCall& call,
                                                           absl::Span<const DType> operand_dtypes);
+  // Of a call that our kernels for tensor cores take.
+  absl::StatusOr<Choice> Choose(const Place& place, const AttentionCall& call,
+                                absl::Span<const DType> operand_dtypes);
+  absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(
+      const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes);
 
   const CudaAttentionOptions options_;
   std::unique_ptr<CudnnHandle> handle_;
   absl::Status no_handle_;  // why there is none, once tried
-  std::map<std::string, std::shared_ptr<CudnnAttention>> known_;  // by all that the call says
+  // By all that the call says.
+  std::map<std::string, std::shared_ptr<CudnnAttention>> known_;
+  std::map<std::string, Choice> choices_;
 };
 
 }  // namespace retrograd

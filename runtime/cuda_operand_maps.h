@@ -1,4 +1,4 @@
-// How the copy engine of an NVIDIA GPU is told where a product's operand lies. Only for the files
+// How the copy engine of an NVIDIA GPU is told where an operand lies. Only for the files
 // that make up the cuda device.
 #ifndef RETROGRAD_RUNTIME_CUDA_OPERAND_MAPS_H_
 #define RETROGRAD_RUNTIME_CUDA_OPERAND_MAPS_H_
@@ -16,7 +16,7 @@ struct alignas(64) OperandDescriptor {
 // Whether the driver that this process has loaded can describe operands.
 bool DescribesOperands();
 
-// Of boxes of 64 x 64 elements, swizzled by 128 bytes, with zeros outside of the operand.
+// Of boxes of 64 x 64 elements of a matrix, swizzled by 128 bytes, with zeros outside of it.
 absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const void* data);
 
 }  // namespace retrograd

@@ -37,11 +37,12 @@ struct LaunchArg {
 };
 
 // A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours,
-// `pitch` apart, from `offset` on; all in elements.
+// `pitch` apart, from `offset` on; all in elements. Or, with heads, batch x heads such matrices.
 struct OperandMap {
   uint32_t slot = 0;
   DType dtype = DType::kBf16;
   int64_t offset = 0, inner = 0, outer = 0, pitch = 0;
+  int64_t heads = 0, head_pitch = 0, batch = 0, batch_pitch = 0;
 };
 
 // One launch of a program; everything but the addresses is known when it is loaded.
@@ -51,7 +52,7 @@ struct Launch {
   int threads = 1;
   std::vector<LaunchArg> args;
   int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
-  // Of kernels that multiply: further parameters, made of addresses. Then any even number of blocks
+  // Of kernels for tensor cores: further parameters, made of addresses. Then any even number of blocks
   // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
 };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/emit_attention.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -31,24 +31,28 @@ int64_t SpanBytes(const AttentionOperand& t, DType dtype) {
   return (last + 1) * SizeBytes(dtype);
 }
 
+// The rows of all heads. The pitch along an axis of one element is nobody's, but must be one.
+OperandMap MapOf(const AttentionOperand& t, DType dtype, int place) {
+  const auto pitch = [&](int axis) { return t.shape[axis] == 1 ? t.shape[3] : t.strides[axis]; };
+  return {.slot = static_cast<uint32_t>(place),
+          .dtype = dtype,
+          .offset = t.offset,
+          .inner = t.shape[3],
+          .outer = t.shape[2],
+          .pitch = pitch(2),
+          .heads = t.shape[1],
+          .head_pitch = pitch(1),
+          .batch = t.shape[0],
+          .batch_pitch = pitch(0)};
+}
+
 }  // namespace
 
-absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
-                                                        absl::Span<const DType> operand_dtypes,
-                                                        Dialect dialect) {
-  RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
-  if (call.operands.size() > kLse + 2 || call.results.size() != 3) {
-    return Refuse(call, "our kernels know no dropout");
-  }
-  for (const DType dtype : operand_dtypes) {
-    if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
-  }
-  const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
-  if (most > kMostHeadSize) {
-    return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
-  }
-  AttentionKernels kernels = EmitAttention(call, operand_dtypes, dialect);
-  FallbackAttention made{.source = Prelude(dialect), .scratch_bytes = kernels.workspace_bytes};
+absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
+                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionKernels& kernels,
+                                                    std::string prelude) {
+  FallbackAttention made{.source = std::move(prelude), .scratch_bytes = kernels.workspace_bytes};
   const size_t operands = call.operands.size();
   for (const AttentionKernels::Launch& from : kernels.launches) {
     if (from.kernel.blocks == 0) continue;
@@ -59,7 +63,8 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
     absl::StrAppend(&made.source, "\n", from.kernel.source);
     Launch launch{.kernel = from.kernel.name,
                   .blocks = from.kernel.blocks,
-                  .threads = from.kernel.threads};
+                  .threads = from.kernel.threads,
+                  .staged_bytes = from.kernel.staged_bytes};
     for (size_t i = 0; i < from.args.size(); ++i) {
       const size_t place = static_cast<size_t>(from.args[i]);
       LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
@@ -77,9 +82,30 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
       }
       launch.args.push_back(arg);
     }
+    for (const int place : from.copied) {
+      launch.maps.push_back(MapOf(call.operands[place], operand_dtypes[place], place));
+    }
     made.launches.push_back(std::move(launch));
   }
   return made;
+}
+
+absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
+                                                        absl::Span<const DType> operand_dtypes,
+                                                        Dialect dialect) {
+  RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
+  if (call.operands.size() > kLse + 2 || call.results.size() != 3) {
+    return Refuse(call, "our kernels know no dropout");
+  }
+  for (const DType dtype : operand_dtypes) {
+    if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
+  }
+  const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
+  if (most > kMostHeadSize) {
+    return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
+  }
+  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, dialect),
+                           Prelude(dialect));
 }
 
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,

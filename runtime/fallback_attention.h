@@ -1,5 +1,5 @@
-// Attention through the kernels of codegen/emit_attention.h, on any device: what to load, and the
-// table of addresses that its launches read.
+// Attention through kernels of ours, on any device those of codegen/emit_attention.h: what to load,
+// and the table of addresses that the launches read.
 #ifndef RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_
 #define RETROGRAD_RUNTIME_FALLBACK_ATTENTION_H_
 
@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "codegen/emit_attention.h"
 #include "runtime/device.h"
 
 namespace retrograd {
@@ -18,6 +19,13 @@ struct FallbackAttention {
   std::vector<Launch> launches;  // in order; what each reads of the others comes from the same stream
   int64_t scratch_bytes = 0;
 };
+
+// Kernels of a call as launches, behind this prelude. Unimplemented, with the call's shape, beyond
+// what a launch can have.
+absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
+                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionKernels& kernels,
+                                                    std::string prelude);
 
 // Unimplemented, with the call's shape, for dropout, for types that are no floats, and for shapes
 // beyond a launch.

@@ -13,7 +13,7 @@
 namespace retrograd {
 namespace {
 
-constexpr size_t kMostMaps = 2;  // of a launch: the operands of a product
+constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O
 
 }  // namespace
 

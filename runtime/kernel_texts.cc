@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/attention_prelude.h"
 #include "codegen/multiplier_prelude.h"
 
 namespace retrograd {
@@ -32,7 +33,8 @@ absl::StatusOr<SplitSource> SplitKernels(absl::string_view source) {
   for (size_t at = 0; at < source.size();) {
     if (absl::StartsWith(source.substr(at), kMemberStart)) members = std::min(members, at);
     if (absl::StartsWith(source.substr(at), kKernelStart) ||
-        absl::StartsWith(source.substr(at), kMultiplierStart)) {
+        absl::StartsWith(source.substr(at), kMultiplierStart) ||
+        absl::StartsWith(source.substr(at), kAttentionStart)) {
       starts.push_back({std::min(members, at), at});
       members = kNone;
     }

@@ -11,7 +11,7 @@
 
 namespace retrograd {
 
-inline constexpr absl::string_view kKernelStart = "RG_KERNEL(";  // or kMultiplierStart
+inline constexpr absl::string_view kKernelStart = "RG_KERNEL(";  // or kMultiplierStart, kAttentionStart
 
 struct KernelText {
   std::string name;

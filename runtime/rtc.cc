@@ -235,7 +235,9 @@ absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::strin
                                     {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
                                      // Quotients within two units in the last place, as
                                      // Triton's are: a third of the instructions.
-                                     "--prec-div=false", "--ptxas-options=-v"}));
+                                     "--prec-div=false", "--ptxas-options=-v",
+                                     // A generic lambda cannot say that it is the device's.
+                                     "-default-device"}));
     object.kernels = ResourcesFromPtxasLog(object.log);
     if (round == kMostResidencyRounds || !GiveUpBlocks(object.kernels, &text)) return object;
   }

@@ -1,6 +1,7 @@
-// Attention on a real GPU; every case is skipped where there is none. "[.times]" prints what each
-// plan of cuDNN takes for the shapes of a few models, "[.layouts]" what it takes for one of them with
-// operands and results in other orders, and for parts of its batch:  cuda_attention_test "[.times]"
+// Attention on a real GPU; every case is skipped where there is none. "[.times]" prints what our
+// kernels and each plan of cuDNN take for the shapes of a few models, "[.layouts]" what they take for
+// one of them with operands and results in other orders, and for parts of its batch:
+//   cuda_attention_test "[.times]"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,10 +35,13 @@ std::string Print(const Shape4& s) {
 }
 
 // The device, or null where there is no GPU.
-std::unique_ptr<Device> Gpu(bool deterministic, bool allow_cudnn = true) {
+// With what is meant to make the calls.
+enum Maker { kCudnn, kTiled, kSimple, kFastest };
+std::unique_ptr<Device> Gpu(bool deterministic, Maker maker = kFastest) {
   CudaDeviceOptions options;
   options.attention.cudnn.deterministic = deterministic;
-  options.attention.allow_cudnn = allow_cudnn;
+  options.attention.allow_cudnn = maker == kCudnn || maker == kFastest;
+  options.attention.allow_tiled = maker == kTiled || maker == kFastest;
   auto device = MakeCudaDevice(options);
   if (!device.ok()) {
     WARN("skipped: " << device.status());
@@ -199,7 +203,7 @@ std::vector<DType> DTypes(const AttentionCall& call) {
 
 // ‖ours - hosts‖ / ‖hosts‖ of each result, and whether a second run gives the same bits.
 void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool causal, bool bias,
-                      double tolerance, bool library) {
+                      double tolerance, Maker maker) {
   const AttentionCall call = CallOf(shape, dtype, causal, bias);
   const std::vector<DType> dtypes = DTypes(call);
   std::mt19937_64 random(7);
@@ -216,7 +220,9 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
   Loaded loaded(device, call, dtypes, bytes);
   INFO(Print(shape) << " " << Name(dtype) << (causal ? " causal" : "") << (bias ? " bias" : "")
                     << "\n" << loaded.Describe());
-  CHECK((static_cast<CudaAttentionCall&>(*loaded.loaded).library() != nullptr) == library);
+  const auto& made = static_cast<CudaAttentionCall&>(*loaded.loaded);
+  CHECK((made.library() != nullptr) == (maker == kCudnn));
+  CHECK(made.tiled() == (maker == kTiled));
   const absl::Status run = loaded.Run();
   INFO(run);
   REQUIRE(run.ok());
@@ -253,18 +259,39 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
 }
 
 TEST_CASE("on a GPU cuDNN's gradients of attention agree with the host's, and repeat to the bit") {
-  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true);
+  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, kCudnn);
   if (device == nullptr) return;
   const Shape4 shapes[] = {{2, 4, 4, 128, 128, 64, 64}, {1, 8, 4, 256, 256, 64, 64},
                            {2, 6, 6, 197, 197, 64, 64}, {1, 4, 2, 64, 192, 128, 128},
                            {1, 4, 4, 32, 32, 16, 16}};
   for (const Shape4& shape : shapes) {
     for (const DType dtype : {DType::kBf16, DType::kFp16}) {
-      CheckAgainstHost(device.get(), shape, dtype, true, false, 1e-2, true);
-      CheckAgainstHost(device.get(), shape, dtype, false, false, 1e-2, true);
+      CheckAgainstHost(device.get(), shape, dtype, true, false, 1e-2, kCudnn);
+      CheckAgainstHost(device.get(), shape, dtype, false, false, 1e-2, kCudnn);
     }
   }
-  CheckAgainstHost(device.get(), shapes[0], DType::kBf16, false, true, 1e-2, true);
+  CheckAgainstHost(device.get(), shapes[0], DType::kBf16, false, true, 1e-2, kCudnn);
+}
+
+TEST_CASE(
+    "on a GPU our gradients of attention by tiles agree with the host's, and repeat to the bit") {
+  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, kTiled);
+  if (device == nullptr) return;
+  if (!device->multiplies_with_epilogues()) {
+    WARN("skipped: these kernels are Hopper's");
+    return;
+  }
+  const Shape4 shapes[] = {{2, 4, 4, 128, 128, 64, 64}, {1, 8, 4, 500, 500, 64, 64},
+                           {2, 6, 6, 197, 197, 64, 64}, {3, 2, 1, 64, 192, 128, 128},
+                           {1, 4, 2, 300, 300, 128, 128}, {2, 2, 1, 200, 65, 64, 64}};
+  for (const Shape4& shape : shapes) {
+    for (const DType dtype : {DType::kBf16, DType::kFp16}) {
+      CheckAgainstHost(device.get(), shape, dtype, true, false, 5e-3, kTiled);
+      CheckAgainstHost(device.get(), shape, dtype, false, false, 5e-3, kTiled);
+    }
+    CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled);
+    CheckAgainstHost(device.get(), shape, DType::kFp16, true, true, 5e-3, kTiled);
+  }
 }
 
 TEST_CASE("on a GPU our kernels make the gradients of attention that cuDNN refuses") {
@@ -272,17 +299,17 @@ TEST_CASE("on a GPU our kernels make the gradients of attention that cuDNN refus
   if (device == nullptr) return;
   const Shape4 shape = {2, 6, 3, 150, 140, 20, 12};
   for (const bool causal : {false, true}) {
-    CheckAgainstHost(device.get(), shape, DType::kFp32, causal, causal, 1e-5, false);
-    CheckAgainstHost(device.get(), shape, DType::kFp64, causal, false, 1e-12, false);
-    CheckAgainstHost(device.get(), shape, DType::kBf16, causal, false, 5e-3, false);
+    CheckAgainstHost(device.get(), shape, DType::kFp32, causal, causal, 1e-5, kSimple);
+    CheckAgainstHost(device.get(), shape, DType::kFp64, causal, false, 1e-12, kSimple);
+    CheckAgainstHost(device.get(), shape, DType::kBf16, causal, false, 5e-3, kSimple);
   }
 }
 
 TEST_CASE("on a GPU without cuDNN our kernels take its calls") {
-  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, /*allow_cudnn=*/false);
+  const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, kSimple);
   if (device == nullptr) return;
   CheckAgainstHost(device.get(), {1, 4, 2, 130, 130, 64, 64}, DType::kBf16, true, false, 5e-3,
-                   false);
+                   kSimple);
 }
 
 TEST_CASE("what cuDNN is known to refuse is refused before it is asked, with shape and reason") {
@@ -327,13 +354,16 @@ TEST_CASE("a cuDNN that is not there is Unavailable and named, and the next try 
 TEST_CASE("times of attention's backward pass", "[.times]") {
   const Shape4 shapes[] = {{48, 8, 4, 2048, 2048, 64, 64}, {32, 8, 4, 2048, 2048, 64, 64},
                            {4, 16, 8, 2048, 2048, 64, 64}, {4, 12, 12, 1024, 1024, 64, 64},
-                           {8, 12, 12, 512, 512, 64, 64},  {8, 6, 6, 197, 197, 64, 64}};
+                           {8, 12, 12, 512, 512, 64, 64},  {8, 6, 6, 197, 197, 64, 64},
+                           {4, 16, 8, 2048, 2048, 128, 128}, {4, 16, 16, 2048, 2048, 64, 64}};
   for (const bool deterministic : {true, false}) {
     for (const Shape4& shape : shapes) {
       const std::unique_ptr<Device> device = Gpu(deterministic);
       if (device == nullptr) return;
       const bool causal = shape.queries != 197 && shape.queries != 512;
-      const AttentionCall call = CallOf(shape, DType::kBf16, causal, false);
+      // The last has a causal mask as a bias; it is timed with one, then runs with random numbers.
+      const bool bias = shape.kv_heads == 16;
+      const AttentionCall call = CallOf(shape, DType::kBf16, causal && !bias, bias);
       std::mt19937_64 random(7);
       std::normal_distribution<float> normal;
       std::vector<std::vector<char>> bytes;
@@ -360,7 +390,10 @@ TEST_CASE("times of attention's backward pass", "[.times]") {
         REQUIRE(loaded.Run().ok());
         equal = equal && loaded.Results() == first;
       }
-      std::printf("%s%s, %s: %.1f us, %s\n%s\n", Print(shape).c_str(), causal ? ", causal" : "",
+      std::printf("%s%s, %s: %.1f us, %s\n%s\n", Print(shape).c_str(),
+                  bias     ? ", bias"
+                  : causal ? ", causal"
+                           : "",
                   deterministic ? "deterministic" : "free", (*samples)[samples->size() / 2],
                   equal ? "equal bits" : "bits differ", loaded.Describe().c_str());
       std::fflush(stdout);

@@ -72,6 +72,8 @@ int main(int argc, char** argv) {
   run_command->add_flag("!--nondeterministic", run.deterministic,
                         "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
                         "the last bits");
+  run_command->add_flag("!--no-tiled-attention", run.tiled_attention,
+                        "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
   run_command
       ->add_option("--repeat-check", run.repeat_check,

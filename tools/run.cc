@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   choices.host.compile.check = arguments.sanitize;
   choices.host.compile.warp = arguments.warp;
   choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
+  choices.cuda.attention.allow_tiled = arguments.tiled_attention;
   return MakeDevice(arguments.device, choices);
 }
 

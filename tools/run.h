@@ -23,6 +23,7 @@ struct RunArguments {
   int repeat = 0;        // time so many runs after the first
   bool kernels = false;  // with repeat: time each kernel and call alone as well
   bool deterministic = true;  // two runs give the same bits
+  bool tiled_attention = true;  // by our kernels for tensor cores, where they are faster
   bool cold = false;     // with nothing of before in the device's caches
   bool json = false;     // print the figures as JSON
   std::string timeline;  // where to write the predicted and the measured timeline; empty: nowhere
