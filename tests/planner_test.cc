@@ -106,6 +106,19 @@ TEST_CASE("dx and dweight of a norm share one pass over x and dy") {
   CHECK(group.read_bytes + group.written_bytes < 3 * 2 * 16384 * 4096 * 1.01);
 }
 
+TEST_CASE("the axis of a batch of one keeps no reduction from what reads it") {
+  GraphBuilder b("batch_of_one");
+  const ValueId x = b.Input({DType::kFp32, {1, 2048, 1024}}, {.name = "x"});
+  const ValueId dy = b.Input({DType::kFp32, {1, 2048, 1024}}, {.name = "dy"});
+  const ValueId dot = b.Sum(b.Add(Op::mul, {x, dy}), {2}, /*keep=*/true);
+  b.Output(b.Add(Op::sub, {dy, b.Add(Op::mul, {x, dot})}), "dx");
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  auto planned = PlanFusion(*graph, H200());
+  REQUIRE(planned.status().ToString() == "OK");
+  CHECK(planned->plan.groups.size() == 1);
+}
+
 TEST_CASE("a schedule that would spill is refused, and the refusal names registers and price") {
   auto graph = BuildModel("golf_plain_b48");
   REQUIRE(graph.status().ToString() == "OK");
