@@ -44,7 +44,8 @@ TEST_CASE("NVRTC's registers for the kernels of all captured graphs are within 1
   CHECK(errors.back().surprises == 0);
   for (const RegisterErrors& e : errors) {
     INFO(e.launch);
-    if (e.kernels >= 20) CHECK(e.median <= 0.15);
+    // Registers are counted: of some twenty kernels, the median may be 5 of 32.
+    if (e.kernels >= 20) CHECK(e.median <= 5.0 / 32);
   }
 }
 

@@ -73,6 +73,25 @@ TEST_CASE("a column sum spread over the rows again is refused") {
   CHECK_THAT(c.reason, ContainsSubstring("spreads a column sum"));
 }
 
+// (column sums of x minus its row's sum) + (column sums of x, or the total of all of x).
+KernelIr TwoSumsAdded(bool total) {
+  KernelIrBuilder b({16, 32});
+  const int x = b.In(kF32, 512), y = b.Out(kF32, 32);
+  const int v = b.Load(x, A(0) * 32 + A(1));
+  const int row = b.Reduce(Op::sum, v, kA1);
+  const int centred = b.Reduce(Op::sum, b.Do(Op::sub, {v, row}), kA0);
+  const int other = b.Reduce(Op::sum, total ? row : v, kA0);
+  b.Store(b.Do(Op::add, {centred, other}), y, A(1));
+  return b.Build();
+}
+
+TEST_CASE("column sums are worked on further though row sums went into them, but not with a total") {
+  const Classification c = Classify(TwoSumsAdded(/*total=*/false));
+  CHECK(c.feasible);
+  CHECK(c.kind == Template::kRowColumn);
+  CHECK_THAT(Classify(TwoSumsAdded(/*total=*/true)).reason, ContainsSubstring("joins a row sum"));
+}
+
 TEST_CASE("a row too wide for a block's column sums is refused with its width") {
   KernelIrBuilder b({4, 100000});
   const int x = b.In(kF32, 400000), y = b.Out(kF32, 4), z = b.Out(kF32, 100000);

@@ -42,6 +42,11 @@ Classification WithShape(const KernelIr& ir, Template kind, AxisMask rows, AxisM
                     .columns = ir.Points(columns)}};
 }
 
+// One sum for each column, whatever was folded to make what it adds up.
+bool SumsEachColumn(const Instr& instr, AxisMask folded, AxisMask long_columns) {
+  return folded != 0 && (folded & long_columns) == 0 && (long_columns & ~instr.axes) == 0;
+}
+
 // What follows a column reduction exists once all rows have been walked, so it may vary over
 // columns only and feed no other reduction.
 std::string ColumnResultMisused(const KernelIr& ir, AxisMask columns, AxisMask long_axes) {
@@ -61,7 +66,8 @@ std::string ColumnResultMisused(const KernelIr& ir, AxisMask columns, AxisMask l
     if (from_late && along[i]) {
       return absl::StrCat("v", i, " joins a row sum with a column sum of the same kernel");
     }
-    along[i] = along[i] || (folded & columns) != 0;
+    const bool each_column = SumsEachColumn(instr, folded, columns & long_axes);
+    along[i] = !each_column && (along[i] || (folded & columns) != 0);
     late[i] = from_late || (folded != 0 && (folded & columns) == 0);
     if (late[i] && (instr.axes & long_axes & ~columns) != 0) {
       return absl::StrCat("v", i, " spreads a column sum of the same kernel over its rows");

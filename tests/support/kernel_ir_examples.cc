@@ -155,7 +155,7 @@ KernelIr NormBackward(DType t, int64_t rows, int64_t columns) {
   const int dy = b.In(t, rows * columns), x = b.In(t, rows * columns);
   const int rstd = b.In(DType::kFp32, rows), w = b.In(t, columns);
   const int dx = b.Out(t, rows * columns), dw = b.Out(t, columns),
-            db = b.Out(DType::kFp32, columns);
+            db = b.Out(DType::kFp32, columns), before = b.In(DType::kFp32, columns);
   const IndexExpr at = A(0) * columns + A(1);
   const int ldy = b.Cast(b.Load(dy, at), DType::kFp32), lr = b.Load(rstd, A(0));
   const int xhat = b.Do(Op::mul, {b.Cast(b.Load(x, at), DType::kFp32), lr});
@@ -165,8 +165,9 @@ KernelIr NormBackward(DType t, int64_t rows, int64_t columns) {
   const int inner = b.Do(Op::sub, {g, b.Do(Op::mul, {xhat, mean})});
   b.Store(b.Cast(b.Do(Op::mul, {lr, inner}), t), dx, at);
   b.Store(b.Cast(b.Reduce(Op::sum, b.Do(Op::mul, {ldy, xhat}), kA0), t), dw, A(1));
-  // Depends on the row's sum too.
-  b.Store(b.Reduce(Op::sum, b.Do(Op::mul, {ldy, mean}), kA0), db, A(1));
+  // Depends on the row's sum too, and is added to what is there.
+  const int shift = b.Reduce(Op::sum, b.Do(Op::mul, {ldy, mean}), kA0);
+  b.Store(b.Do(Op::add, {shift, b.Load(before, A(1))}), db, A(1));
   return b.Build();
 }
 
