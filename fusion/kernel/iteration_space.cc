@@ -31,15 +31,16 @@ class Finder {
 
   IterationSpace Run() {
     const NodeId root = Root();
-    space_.extents = PointShape(g_, root);
-    // Splitting an axis changes every expression: start over, at most once per divisor met.
     // An axis of one place is written as that place, as views and broadcasts write it; but a scatter
     // is told which axes its rows are.
     const bool scatters = g_.pattern(root) == Pattern::kScatter;
     std::vector<IndexExpr> root_coords;
-    for (size_t i = 0; i < space_.extents.size(); ++i) {
-      root_coords.push_back(space_.extents[i] == 1 && !scatters ? IndexExpr() : IndexExpr::Axis(i));
+    for (int64_t extent : PointShape(g_, root)) {
+      const bool place = extent == 1 && !scatters;
+      root_coords.push_back(place ? IndexExpr() : IndexExpr::Axis(space_.extents.size()));
+      if (!place) space_.extents.push_back(extent);
     }
+    // Splitting an axis changes every expression: start over, at most once per divisor met.
     for (int round = 0; round < 2 * kMaxAxes; ++round) {
       if (space_.extents.size() > kMaxAxes) {
         Refuse("axes", absl::StrCat("the ops need more than ", kMaxAxes, " axes"));
@@ -144,7 +145,7 @@ class Finder {
     IndexExpr flat;
     int64_t points = 1;
     for (int a = static_cast<int>(space_.extents.size()) - 1; a >= 0; --a) {
-      if ((used >> a & 1) != 0 || space_.extents[a] == 1) continue;
+      if (used >> a & 1) continue;
       flat = flat + IndexExpr::Axis(a) * points;
       points *= space_.extents[a];
     }
