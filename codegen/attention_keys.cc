@@ -160,7 +160,7 @@ RG_INLINE void rg_attention_keys(const rg_map* map_q, const rg_map* map_k, const
         rg_products_sent();
         rg_products_wait<1>();
         rg_pin(p);
-        rg_arrive_if(before >= 0 && lane == 0, empty + 8 * (before < 0 ? 0 : before));
+        rg_release_if(before >= 0, empty + 8 * (before < 0 ? 0 : before), lane);
 #pragma unroll
         for (int i = 0; i < rg_tile / 8; ++i) {
           const float2 two = *reinterpret_cast<const float2*>(numbers + 8 * i + lane % 4 * 2);
@@ -215,7 +215,7 @@ RG_INLINE void rg_attention_keys(const rg_map* map_q, const rg_map* map_k, const
       const auto finish = [&] {
         rg_products_wait<0>();
         rg_pin(dk_sums), rg_pin(dv_sums);
-        rg_arrive_if(before >= 0 && lane == 0, empty + 8 * (before < 0 ? 0 : before));
+        rg_release_if(before >= 0, empty + 8 * (before < 0 ? 0 : before), lane);
         before = -1;
       };
       const auto pass_over = [&] {

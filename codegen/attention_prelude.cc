@@ -311,13 +311,15 @@ RG_INLINE void rg_gradients(float (&d)[dim / 2], const unsigned (&a)[rg_tile / 1
     rg_multiply_by<1>(type, d, a[k], rg_head_part(right, k * 2048), 1);
   }
 }
-RG_INLINE void rg_arrive_if(bool yes, unsigned bar) {
+// This warp is done with what the barrier guards.
+RG_INLINE void rg_release_if(bool yes, unsigned bar, int lane) {
+  __syncwarp();  // the other lanes' reads come before the first one's word
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
       "setp.ne.b32 p, %1, 0;\n"
       "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
-      "}\n" ::"r"(bar), "r"(static_cast<int>(yes)) : "memory");
+      "}\n" ::"r"(bar), "r"(static_cast<int>(yes && lane == 0)) : "memory");
 }
 template <int groups>
 RG_INLINE void rg_registers_more() {

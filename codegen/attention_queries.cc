@@ -173,7 +173,7 @@ RG_INLINE void rg_attention_queries(const rg_map* map_q, const rg_map* map_k, co
         rg_products_sent();
         rg_products_wait<1>();
         rg_pin(p);
-        rg_arrive_if(before >= 0 && lane == 0, empty + 8 * (before < 0 ? 0 : before));
+        rg_release_if(before >= 0, empty + 8 * (before < 0 ? 0 : before), lane);
 #pragma unroll
         for (int i = 0; i < rg_tile / 2; ++i) {
           float x = p[i] * c - two[(i >> 1) & 1];
@@ -212,7 +212,7 @@ RG_INLINE void rg_attention_queries(const rg_map* map_q, const rg_map* map_k, co
       const auto finish = [&] {
         rg_products_wait<0>();
         rg_pin(sums);
-        rg_arrive_if(before >= 0 && lane == 0, empty + 8 * (before < 0 ? 0 : before));
+        rg_release_if(before >= 0, empty + 8 * (before < 0 ? 0 : before), lane);
         before = -1;
       };
       const auto pass_over = [&] {
