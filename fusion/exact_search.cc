@@ -12,8 +12,13 @@ namespace retrograd {
 // One solve.
 class ExactSearch::Run {
  public:
-  Run(ExactSearch& search, absl::Span<const Constraint> constraints, int64_t below)
-      : s_(search), constraints_(constraints), below_(below) {}
+  Run(ExactSearch& search, absl::Span<const Constraint> constraints, int64_t below,
+      absl::Span<const AtomMask> parted)
+      : s_(search), below_(below), parted_(parted.begin(), parted.end()) {
+    for (const Constraint& c : constraints) {
+      (c.together ? joined_ : parted_).push_back(Bit(c.a) | Bit(c.b));
+    }
+  }
 
   Partition Solve() {
     const AtomMask all = s_.masks_.all();
@@ -96,7 +101,7 @@ class ExactSearch::Run {
     seen_.clear();
     stack_.clear();
     auto push = [&](AtomMask set) {
-      if (seen_.insert(set).second) stack_.push_back(set);
+      if (!Parted(set) && seen_.insert(set).second) stack_.push_back(set);
     };
     ForEachBit(left, [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
@@ -108,7 +113,7 @@ class ExactSearch::Run {
       AtomMask rim = 0;
       ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
       ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
-      if (!Allowed(set)) continue;
+      if (!JoinsWhole(set)) continue;
       auto priced = s_.prices_.find(set);
       if (priced != s_.prices_.end()) {
         if (priced->second != nullptr && priced->second->feasible) {
@@ -133,12 +138,16 @@ class ExactSearch::Run {
     Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
   }
 
-  bool Allowed(AtomMask set) const {
-    for (const Constraint& c : constraints_) {
-      const bool a = set & Bit(c.a), b = set & Bit(c.b);
-      if (c.together ? a != b : (a && b)) return false;
-    }
-    return true;
+  // Holds whole what must be parted; then so does whatever grows from it.
+  bool Parted(AtomMask set) const {
+    return std::any_of(parted_.begin(), parted_.end(),
+                       [&](AtomMask atoms) { return (set & atoms) == atoms; });
+  }
+
+  bool JoinsWhole(AtomMask set) const {
+    return std::all_of(joined_.begin(), joined_.end(), [&](AtomMask atoms) {
+      return (set & atoms) == 0 || (set & atoms) == atoms;
+    });
   }
 
   Partition Result() {
@@ -157,8 +166,8 @@ class ExactSearch::Run {
   }
 
   ExactSearch& s_;
-  absl::Span<const Constraint> constraints_;
   const int64_t below_;
+  std::vector<AtomMask> parted_, joined_;
   const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
   absl::flat_hash_map<AtomMask, State> states_;
   absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
@@ -182,8 +191,9 @@ ExactSearch::ExactSearch(const std::vector<Atom>& atoms, PriceBook& book,
   }
 }
 
-Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below) {
-  return Run(*this, constraints, below).Solve();
+Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below,
+                             absl::Span<const AtomMask> parted) {
+  return Run(*this, constraints, below, parted).Solve();
 }
 
 const GroupPrice& ExactSearch::PriceOf(AtomMask set) {

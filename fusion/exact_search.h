@@ -34,9 +34,11 @@ class ExactSearch {
   // At most kMaxMaskedAtoms atoms.
   ExactSearch(const std::vector<Atom>& atoms, PriceBook& book, const SearchLimits& limits);
 
-  // The cheapest plan that costs less than `below` and obeys the constraints. No parts: there is
-  // none (exact) or the limits were met (not exact).
-  Partition Solve(absl::Span<const Constraint> constraints = {}, int64_t below = kNoBound);
+  // The cheapest plan that costs less than `below`, obeys the constraints and has in no kernel all
+  // atoms of one of the sets `parted`. No parts: there is none (exact) or the limits were met (not
+  // exact).
+  Partition Solve(absl::Span<const Constraint> constraints = {}, int64_t below = kNoBound,
+                  absl::Span<const AtomMask> parted = {});
 
   // T of a set of atoms.
   const GroupPrice& PriceOf(AtomMask set);

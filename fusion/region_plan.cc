@@ -120,8 +120,7 @@ void RegionPlanner::Climb(RegionPlan& best) {
     for (size_t i = 0; i < left.size();) {
       std::vector<int> producers = chosen;
       producers.insert(std::lower_bound(producers.begin(), producers.end(), left[i]), left[i]);
-      const bool known = std::find(tried_->begin(), tried_->end(), producers) != tried_->end();
-      if (known || !TryRecomputing(tried_->emplace_back(producers), {}, best)) {
+      if (Tried(producers) || !TryRecomputing(tried_->emplace_back(producers), {}, best)) {
         ++i;
         continue;
       }
@@ -136,13 +135,39 @@ bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
                                    absl::Span<const PairChoice> choices, RegionPlan& best) {
   Workplace& workplace = Recomputing(producers);
   Partition partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
-                                                    best.partition.cost_ps);
+                                                    best.partition.cost_ps,
+                                                    ReadersToPart(producers, workplace.atoms));
   if (partition.parts.empty()) {
     best.partition.exact = best.partition.exact && partition.exact;
     return false;
   }
   best = {.atoms = workplace.atoms, .partition = std::move(partition)};
   return true;
+}
+
+bool RegionPlanner::Tried(const std::vector<int>& producers) const {
+  return producers.empty() || std::find(tried_->begin(), tried_->end(), producers) != tried_->end();
+}
+
+// Where all readers of a producer share a kernel and nothing else reads it, that kernel makes it once:
+// a plan that does not recompute it. Such plans were looked at, if the other producers were tried. With
+// one reader alone they cost a margin more: its kernel joins no atoms.
+std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& producers,
+                                                   const std::vector<Atom>& atoms) const {
+  std::vector<AtomMask> parted;
+  for (int producer : producers) {
+    std::vector<int> others = producers;
+    std::erase(others, producer);
+    const NodeId result = plain_.atoms[producer].ops.back();
+    if (!Tried(others) || Find(atoms, result) >= 0) continue;
+    AtomMask readers = 0;
+    for (size_t a = 0; a < atoms.size(); ++a) {
+      const std::vector<NodeId>& shared = atoms[a].shared;
+      if (std::binary_search(shared.begin(), shared.end(), result)) readers |= Bit(static_cast<int>(a));
+    }
+    if ((readers & (readers - 1)) != 0) parted.push_back(readers);
+  }
+  return parted;
 }
 
 RegionPlanner::Workplace& RegionPlanner::Recomputing(const std::vector<int>& producers) {

@@ -59,6 +59,10 @@ class RegionPlanner {
   bool TryRecomputing(const std::vector<int>& producers, absl::Span<const PairChoice> choices,
                       RegionPlan& best);
   Workplace& Recomputing(const std::vector<int>& producers);
+  // Sets of atoms of which no plan that is new has all in one kernel.
+  std::vector<AtomMask> ReadersToPart(const std::vector<int>& producers,
+                                      const std::vector<Atom>& atoms) const;
+  bool Tried(const std::vector<int>& producers) const;
   // The best plan without a choice and without recomputing.
   const Partition& Free();
 

@@ -26,8 +26,9 @@ Partition RegionSearch::Solve() {
   return ImproveByWindows(atoms_, book_, std::move(greedy), options_.windows);
 }
 
-Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below) {
-  return exact_ ? exact_->Solve(constraints, below) : Partition{};
+Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below,
+                                  absl::Span<const AtomMask> parted) {
+  return exact_ ? exact_->Solve(constraints, below, parted) : Partition{};
 }
 
 GroupPrice RegionSearch::SmallestTogether(int a, int b) {

@@ -29,10 +29,12 @@ class RegionSearch {
 
   // The best plan found.
   Partition Solve();
-  // The best plan under constraints that costs less than `below`. No parts and exact: there is
-  // none; not exact: the limits of the search were met, or the region is too large.
+  // The best plan under constraints that costs less than `below` and has in no kernel all atoms of
+  // one of the sets `parted`. No parts and exact: there is none; not exact: the limits of the search
+  // were met, or the region is too large.
   Partition SolveWith(absl::Span<const Constraint> constraints,
-                      int64_t below = ExactSearch::kNoBound);
+                      int64_t below = ExactSearch::kNoBound,
+                      absl::Span<const AtomMask> parted = {});
   // Why two atoms fit no kernel, with whatever must stand between them; feasible otherwise.
   GroupPrice SmallestTogether(int a, int b);
   // Whether plans are proven; only then can they be constrained.

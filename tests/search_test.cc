@@ -201,6 +201,30 @@ TEST_CASE("under a constraint the search finds what brute force under it finds, 
   CHECK(impossible > 0);
 }
 
+TEST_CASE("a set of atoms that must be parted is whole in no kernel, at the cost that brute force finds") {
+  int dearer = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 4; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}),
+                seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 3 || atoms.size() > 8) continue;
+      const AtomMask parted = AtomMask{7} << (seed % (atoms.size() - 2));
+      RegionSearch search(atoms, book, {});
+      ExactSearch prices(atoms, book, {});
+      const auto apart = [&](AtomMask set) { return (set & parted) != parted; };
+      const Partition found =
+          search.SolveWith({}, ExactSearch::kNoBound, absl::MakeConstSpan(&parted, 1));
+      INFO("seed " << seed << ", parted " << parted);
+      REQUIRE(found.exact);
+      CHECK(found.cost_ps == BruteForce(prices, all.pricer(), apart).LeastCost());
+      dearer += found.cost_ps > search.Solve().cost_ps;
+    }
+  }
+  CHECK(dearer > 0);
+}
+
 TEST_CASE("no kernel is priced below what its bytes take at least") {
   int64_t priced = 0;
   for (uint32_t seed = 1; seed <= 400; ++seed) {
