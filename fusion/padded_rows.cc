@@ -88,14 +88,23 @@ class Widening {
       default:
         if (g_.pattern(id) != Pattern::kPointwise) return std::nullopt;
     }
+    const auto operands =
+        Operands(id, [&](ValueId v) { return IsRow(v) ? Wide(v) : Beside(v); });
+    if (!operands) return std::nullopt;
+    rewriter_.UseOrigin(id);
+    return b_.Add(node.op, *operands, attrs);
+  }
+
+  // The op's operands as `make` makes them; nullopt where it cannot make one.
+  template <typename Make>
+  std::optional<std::vector<ValueId>> Operands(NodeId id, Make make) {
     std::vector<ValueId> operands;
     for (ValueId operand : g_.operands(id)) {
-      const std::optional<ValueId> now = IsRow(operand) ? Wide(operand) : Beside(operand);
-      if (!now) return std::nullopt;
-      operands.push_back(*now);
+      const std::optional<ValueId> made = make(operand);
+      if (!made) return std::nullopt;
+      operands.push_back(*made);
     }
-    rewriter_.UseOrigin(id);
-    return b_.Add(node.op, operands, attrs);
+    return operands;
   }
 
   ValueId Appended(ValueId v) {
@@ -123,18 +132,14 @@ class Widening {
     const bool through = node.op == Op::reshape || node.op == Op::expand ||
                          (g_.pattern(id) == Pattern::kPointwise && !g_.operands(id).empty());
     if (!through) return rewriter_.New(v);
-    std::vector<ValueId> operands;
-    bool other = false;
-    for (ValueId operand : g_.operands(id)) {
-      if (IsRow(operand)) return std::nullopt;
-      const std::optional<ValueId> now = Beside(operand);
-      if (!now) return std::nullopt;
-      other = other || *now != rewriter_.New(operand);
-      operands.push_back(*now);
-    }
-    if (!other) return rewriter_.New(v);
+    const auto operands =
+        Operands(id, [&](ValueId x) { return IsRow(x) ? std::nullopt : Beside(x); });
+    if (!operands) return std::nullopt;
+    const auto as_they_were =
+        Operands(id, [&](ValueId x) { return std::optional<ValueId>(rewriter_.New(x)); });
+    if (operands == as_they_were) return rewriter_.New(v);
     rewriter_.UseOrigin(id);
-    return b_.Add(node.op, operands, node.attrs);
+    return b_.Add(node.op, *operands, node.attrs);
   }
 
   std::optional<ValueId> SumOf(NodeId id) {
