@@ -3,9 +3,9 @@
 //   dQ has a block for some rows of queries, which walks over the keys; it makes delta =
 //   rowsum(dO O) by the way. dK and dV have a block for some rows of keys, which walks over the
 //   queries of all heads that share them.
-// Both make the scores, so that there are 7 products where one kernel for the three gradients takes 5.
-// But no block adds to what others add to: two runs give the same bits, no block waits for another,
-// and the scores' gradients go from registers into the next product.
+// Both make the scores, so that there are 7 products where one kernel for the three gradients
+// takes 5. But no block adds to what others add to: two runs give the same bits, no block waits for
+// another, and the scores' gradients go from registers into the next product.
 #ifndef RETROGRAD_CODEGEN_ATTENTION_PRELUDE_H_
 #define RETROGRAD_CODEGEN_ATTENTION_PRELUDE_H_
 

@@ -23,7 +23,7 @@ namespace {
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
 enum { kDQ, kDK, kDV };                     // results
 
-constexpr int64_t kTile = 64;          // rows that are loaded at once
+constexpr int64_t kTile = 64;           // rows that are loaded at once
 constexpr int64_t kCopyAlignment = 16;  // bytes, of what the copy engine reads
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
@@ -109,8 +109,8 @@ class Writer {
     out_.Line("rg_attention_queries<", Type(), ", ", dim_, ", ", shape.groups, ", ", shape.stages,
               ", ", shape.own_stages, ", ", call_.causal ? "true" : "false", ">(");
     out_.Line("    &rg_map_q, &rg_map_k, &rg_map_v, &rg_map_o, &rg_map_do,");
-    out_.Line("    lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ", lse.strides[2], ", workspace, ",
-              "workspace + ", Numbers(), ",");
+    out_.Line("    lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ",
+              lse.strides[2], ", workspace, ", "workspace + ", Numbers(), ",");
     out_.Line("    ", Rows(kDQ), ", added, rg_staged_memory, sizes);");
     return End(batch_ * heads_ * CeilDiv(queries_, shape.rows()), SharedBytes(shape, 3, 0));
   }
@@ -273,11 +273,10 @@ bool Reachable(const AttentionOperand& t) {
 absl::Status TiledAttentionRefusal(const AttentionCall& call,
                                    absl::Span<const DType> operand_dtypes) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::UnimplementedError(
-        absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
-                     absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
-                     absl::StrJoin(call.operands[kK].shape, ","),
-                     "]: our kernels for tensor cores take ", why));
+    return absl::UnimplementedError(absl::StrCat(
+        "attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
+        absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
+        absl::StrJoin(call.operands[kK].shape, ","), "]: our kernels for tensor cores take ", why));
   };
   RG_CHECK(call.operands.size() >= kBias && operand_dtypes.size() == call.operands.size());
   if (call.operands.size() > kBias + 1 || call.results.size() != 3) return refuse("no dropout");

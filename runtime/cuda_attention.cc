@@ -41,7 +41,8 @@ std::string Key(const AttentionCall& call, absl::Span<const DType> operand_dtype
 // Elements from the stored value's first to past the last that the call touches.
 int64_t SpanOf(const AttentionOperand& t) {
   int64_t last = t.offset;
-  for (size_t axis = 0; axis < t.shape.size(); ++axis) last += (t.shape[axis] - 1) * t.strides[axis];
+  for (size_t axis = 0; axis < t.shape.size(); ++axis)
+    last += (t.shape[axis] - 1) * t.strides[axis];
   return last + 1;
 }
 
@@ -97,10 +98,9 @@ absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status
 absl::Status ChooseByTiming(Device& device, void* stream, const AttentionCall& call,
                             absl::Span<const DType> operand_dtypes, CudnnAttention* library) {
   Arena arena(device);
-  RG_ASSIGN_OR_RETURN(
-      Measured memory, TakeMemory(call, operand_dtypes, library->most_workspace_bytes(), &arena));
-  const AttentionPointers pointers{memory.operands, operand_dtypes,
-                                   absl::MakeSpan(memory.results)};
+  RG_ASSIGN_OR_RETURN(Measured memory,
+                      TakeMemory(call, operand_dtypes, library->most_workspace_bytes(), &arena));
+  const AttentionPointers pointers{memory.operands, operand_dtypes, absl::MakeSpan(memory.results)};
   const auto time = [&](absl::FunctionRef<absl::Status()> run) { return MedianTime(device, run); };
   return library->TakeFastest(time, stream, pointers, memory.workspace);
 }
@@ -153,8 +153,8 @@ std::string CudaAttentionCall::Describe() const {
     return text;
   }
   if (library_ == nullptr) return absl::StrCat("our kernels, because ", refusal_.message());
-  std::string text = absl::StrFormat("cuDNN, plan %d of %d", library_->chosen() + 1,
-                                     library_->plans().size());
+  std::string text =
+      absl::StrFormat("cuDNN, plan %d of %d", library_->chosen() + 1, library_->plans().size());
   for (const CudnnPlan& plan : library_->plans()) {
     absl::StrAppendFormat(&text, "\n  %s: %.1f us, workspace %d bytes", plan.name,
                           plan.microseconds, plan.workspace_bytes);
@@ -208,10 +208,10 @@ absl::StatusOr<std::shared_ptr<CudnnAttention>> CudaAttention::Library(
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
     const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
   const int sms = static_cast<int>(place.device.Describe().sms);
-  RG_ASSIGN_OR_RETURN(const FallbackAttention made,
-                      AttentionLaunches(call, operand_dtypes,
-                                        EmitTiledAttention(call, operand_dtypes, sms),
-                                        absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
+  RG_ASSIGN_OR_RETURN(
+      const FallbackAttention made,
+      AttentionLaunches(call, operand_dtypes, EmitTiledAttention(call, operand_dtypes, sms),
+                        absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
   auto loaded = std::make_unique<CudaAttentionCall>(made.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.source, made.launches));
   loaded->launches_ = made.launches.size();
@@ -226,9 +226,9 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
   if (!options_.allow_cudnn) return Choice{.tiled = true};
   Choice choice;
-  const std::string entry = absl::StrCat(
-      "retrograd attention choice 1\n", place.model, " sm_", place.sm, "\n",
-      options_.cudnn_library, "\n", options_.cudnn.deterministic, " ", key);
+  const std::string entry =
+      absl::StrCat("retrograd attention choice 1\n", place.model, " sm_", place.sm, "\n",
+                   options_.cudnn_library, "\n", options_.cudnn.deterministic, " ", key);
   if (options_.time_plans && place.cache != nullptr) {
     if (const std::optional<std::string> times = place.cache->Read(entry)) {
       const std::vector<std::string> both = absl::StrSplit(*times, ' ');
@@ -261,11 +261,12 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(
   const AttentionPointers pointers{memory->operands, operand_dtypes,
                                    absl::MakeSpan(memory->results)};
   RG_ASSIGN_OR_RETURN(choice.library_us, MedianTime(place.device, [&] {
-    return (*library)->Run(place.stream, pointers, memory->workspace);
-  }));
+                        return (*library)->Run(place.stream, pointers, memory->workspace);
+                      }));
   RG_ASSIGN_OR_RETURN(choice.tiled_us, MedianTime(place.device, [&] {
-    return (*tiled)->Run(place.device, 0, place.stream, pointers, memory->workspace);
-  }));
+                        return (*tiled)->Run(place.device, 0, place.stream, pointers,
+                                             memory->workspace);
+                      }));
   choice.tiled = choice.tiled_us < choice.library_us;
   if (place.cache != nullptr) {
     place.cache->Write(entry, absl::StrCat(choice.tiled_us, " ", choice.library_us)).IgnoreError();

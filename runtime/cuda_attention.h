@@ -18,9 +18,9 @@ namespace retrograd {
 struct CudaAttentionOptions {
   std::string cudnn_library;  // a path; empty: where it is usually found
   CudnnAttentionOptions cudnn;
-  bool time_plans = true;     // try every plan of cuDNN for each call and keep the fastest
+  bool time_plans = true;  // try every plan of cuDNN for each call and keep the fastest
   bool allow_cudnn = true;
-  bool allow_tiled = true;    // our kernels for tensor cores, on Hopper
+  bool allow_tiled = true;  // our kernels for tensor cores, on Hopper
 };
 
 // One call, loaded.
@@ -61,9 +61,9 @@ class CudaAttention {
   // Where calls are loaded.
   struct Place {
     Device& device;
-    int sm = 0;                  // 90 for compute capability 9.0
-    std::string model;           // "NVIDIA H200"
-    void* stream = nullptr;      // stream 0 of the device, as a CUstream
+    int sm = 0;                          // 90 for compute capability 9.0
+    std::string model;                   // "NVIDIA H200"
+    void* stream = nullptr;              // stream 0 of the device, as a CUstream
     const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
   };
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Place& place, const AttentionCall& call,

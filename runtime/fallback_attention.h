@@ -15,8 +15,9 @@
 namespace retrograd {
 
 struct FallbackAttention {
-  std::string source;            // with the dialect's prelude
-  std::vector<Launch> launches;  // in order; what each reads of the others comes from the same stream
+  std::string source;  // with the dialect's prelude
+  std::vector<Launch>
+      launches;  // in order; what each reads of the others comes from the same stream
   int64_t scratch_bytes = 0;
 };
 

@@ -1,6 +1,6 @@
 // Attention on a real GPU; every case is skipped where there is none. "[.times]" prints what our
-// kernels and each plan of cuDNN take for the shapes of a few models, "[.layouts]" what they take for
-// one of them with operands and results in other orders, and for parts of its batch:
+// kernels and each plan of cuDNN take for the shapes of a few models, "[.layouts]" what they take
+// for one of them with operands and results in other orders, and for parts of its batch:
 //   cuda_attention_test "[.times]"
 #include <algorithm>
 #include <cmath>
@@ -56,16 +56,15 @@ AttentionOperand Tokens(int64_t b, int64_t h, int64_t t, int64_t d) {
 }
 
 AttentionCall CallOf(const Shape4& s, DType dtype, bool causal, bool bias) {
-  AttentionCall call{.dtype = dtype,
-                     .scale = 1 / std::sqrt(static_cast<double>(s.dim)),
-                     .causal = causal};
-  call.operands = {Tokens(s.batch, s.heads, s.queries, s.v_dim),
-                   Tokens(s.batch, s.heads, s.queries, s.dim),
-                   Tokens(s.batch, s.kv_heads, s.keys, s.dim),
-                   Tokens(s.batch, s.kv_heads, s.keys, s.v_dim),
-                   Tokens(s.batch, s.heads, s.queries, s.v_dim),
-                   {.shape = {s.batch, s.heads, s.queries},
-                    .strides = {s.heads * s.queries, s.queries, 1}}};
+  AttentionCall call{
+      .dtype = dtype, .scale = 1 / std::sqrt(static_cast<double>(s.dim)), .causal = causal};
+  call.operands = {
+      Tokens(s.batch, s.heads, s.queries, s.v_dim),
+      Tokens(s.batch, s.heads, s.queries, s.dim),
+      Tokens(s.batch, s.kv_heads, s.keys, s.dim),
+      Tokens(s.batch, s.kv_heads, s.keys, s.v_dim),
+      Tokens(s.batch, s.heads, s.queries, s.v_dim),
+      {.shape = {s.batch, s.heads, s.queries}, .strides = {s.heads * s.queries, s.queries, 1}}};
   if (bias) {
     call.operands.push_back({.shape = {s.batch, 1, s.queries, s.keys},
                              .strides = {s.queries * s.keys, s.queries * s.keys, s.keys, 1}});
@@ -178,9 +177,9 @@ struct Loaded {
     std::vector<std::vector<char>> all;
     for (size_t i = 0; i < results.size(); ++i) {
       all.emplace_back(static_cast<size_t>(Elements(call.results[i]) * SizeBytes(call.dtype)));
-      REQUIRE(device
-                  ->CopyOut(all.back().data(), results[i], static_cast<int64_t>(all.back().size()))
-                  .ok());
+      REQUIRE(
+          device->CopyOut(all.back().data(), results[i], static_cast<int64_t>(all.back().size()))
+              .ok());
     }
     return all;
   }
@@ -219,7 +218,8 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
 
   Loaded loaded(device, call, dtypes, bytes);
   INFO(Print(shape) << " " << Name(dtype) << (causal ? " causal" : "") << (bias ? " bias" : "")
-                    << "\n" << loaded.Describe());
+                    << "\n"
+                    << loaded.Describe());
   const auto& made = static_cast<CudaAttentionCall&>(*loaded.loaded);
   CHECK((made.library() != nullptr) == (maker == kCudnn));
   CHECK(made.tiled() == (maker == kTiled));
@@ -261,8 +261,10 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
 TEST_CASE("on a GPU cuDNN's gradients of attention agree with the host's, and repeat to the bit") {
   const std::unique_ptr<Device> device = Gpu(/*deterministic=*/true, kCudnn);
   if (device == nullptr) return;
-  const Shape4 shapes[] = {{2, 4, 4, 128, 128, 64, 64}, {1, 8, 4, 256, 256, 64, 64},
-                           {2, 6, 6, 197, 197, 64, 64}, {1, 4, 2, 64, 192, 128, 128},
+  const Shape4 shapes[] = {{2, 4, 4, 128, 128, 64, 64},
+                           {1, 8, 4, 256, 256, 64, 64},
+                           {2, 6, 6, 197, 197, 64, 64},
+                           {1, 4, 2, 64, 192, 128, 128},
                            {1, 4, 4, 32, 32, 16, 16}};
   for (const Shape4& shape : shapes) {
     for (const DType dtype : {DType::kBf16, DType::kFp16}) {
@@ -281,8 +283,10 @@ TEST_CASE(
     WARN("skipped: these kernels are Hopper's");
     return;
   }
-  const Shape4 shapes[] = {{2, 2, 2, 128, 128, 64, 64}, {1, 4, 2, 260, 260, 64, 64},
-                           {1, 2, 1, 64, 192, 128, 128}, {1, 2, 1, 200, 65, 64, 64},
+  const Shape4 shapes[] = {{2, 2, 2, 128, 128, 64, 64},
+                           {1, 4, 2, 260, 260, 64, 64},
+                           {1, 2, 1, 64, 192, 128, 128},
+                           {1, 2, 1, 200, 65, 64, 64},
                            {1, 1, 1, 140, 140, 128, 128}};
   for (const Shape4& shape : shapes) {
     for (const DType dtype : {DType::kBf16, DType::kFp16}) {
@@ -352,9 +356,9 @@ TEST_CASE("a cuDNN that is not there is Unavailable and named, and the next try 
 }
 
 TEST_CASE("times of attention's backward pass", "[.times]") {
-  const Shape4 shapes[] = {{48, 8, 4, 2048, 2048, 64, 64}, {32, 8, 4, 2048, 2048, 64, 64},
-                           {4, 16, 8, 2048, 2048, 64, 64}, {4, 12, 12, 1024, 1024, 64, 64},
-                           {8, 12, 12, 512, 512, 64, 64},  {8, 6, 6, 197, 197, 64, 64},
+  const Shape4 shapes[] = {{48, 8, 4, 2048, 2048, 64, 64},   {32, 8, 4, 2048, 2048, 64, 64},
+                           {4, 16, 8, 2048, 2048, 64, 64},   {4, 12, 12, 1024, 1024, 64, 64},
+                           {8, 12, 12, 512, 512, 64, 64},    {8, 6, 6, 197, 197, 64, 64},
                            {4, 16, 8, 2048, 2048, 128, 128}, {4, 16, 16, 2048, 2048, 64, 64}};
   for (const bool deterministic : {true, false}) {
     for (const Shape4& shape : shapes) {
@@ -403,8 +407,9 @@ TEST_CASE("times of attention's backward pass", "[.times]") {
 
 // The same [B,H,T,D], in memory as well.
 AttentionOperand Heads(const AttentionOperand& t) {
-  return {.shape = t.shape,
-          .strides = {t.shape[1] * t.shape[2] * t.shape[3], t.shape[2] * t.shape[3], t.shape[3], 1}};
+  return {
+      .shape = t.shape,
+      .strides = {t.shape[1] * t.shape[2] * t.shape[3], t.shape[2] * t.shape[3], t.shape[3], 1}};
 }
 
 TEST_CASE("times of attention's backward pass by the layout of what it reads and writes",

@@ -28,17 +28,17 @@ struct Case {
 };
 
 AttentionCall CallOf(const Case& c) {
-  AttentionCall call{.dtype = c.dtype,
-                     .scale = 1 / std::sqrt(static_cast<double>(c.dim)),
-                     .causal = c.causal};
+  AttentionCall call{
+      .dtype = c.dtype, .scale = 1 / std::sqrt(static_cast<double>(c.dim)), .causal = c.causal};
   const AttentionOperand q = Tokens(c.batch, c.heads, c.queries, c.dim);
   const AttentionOperand k = Tokens(c.batch, c.kv_heads, c.keys, c.dim);
-  call.operands = {q, q, k, k, q,
-                   {.shape = {c.batch, c.heads, c.queries},
-                    .strides = {c.heads * c.queries, c.queries, 1}}};
+  call.operands = {
+      q, q,
+      k, k,
+      q, {.shape = {c.batch, c.heads, c.queries}, .strides = {c.heads * c.queries, c.queries, 1}}};
   if (c.bias) {
-    call.operands.push_back({.shape = {c.batch, 1, c.queries, c.keys},
-                             .strides = {c.queries * c.keys, 0, c.keys, 1}});
+    call.operands.push_back(
+        {.shape = {c.batch, 1, c.queries, c.keys}, .strides = {c.queries * c.keys, 0, c.keys, 1}});
   }
   call.results = {q, k, k};
   return call;
@@ -116,9 +116,9 @@ TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") 
 
 TEST_CASE("kernels by tiles compile for sm_90a, and the tensor cores wait for no thread") {
   if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
-  for (const Case& c : {Case{}, Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
-                        Case{.dtype = DType::kFp16, .causal = false, .bias = true},
-                        Case{.dim = 128}}) {
+  for (const Case& c :
+       {Case{}, Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
+        Case{.dtype = DType::kFp16, .causal = false, .bias = true}, Case{.dim = 128}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias" : ""));
     const AttentionCall call = CallOf(c);
     auto made = AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), 132),
