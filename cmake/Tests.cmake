@@ -32,7 +32,8 @@ foreach(source ${test_sources})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()
 
-# Drivers, run-time compilers and libraries for matmuls for machines without a GPU. Tests load them by their paths.
+# Drivers, run-time compilers and libraries for matmuls for machines without a GPU. Tests load them
+# by their paths.
 file(GLOB fake_gpu_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fake_gpu/*.cc)
 set(fake_gpus fake_hip)
 set(fake_gpu_users support_fake_gpu device_conformance_test tools_test)

@@ -77,7 +77,8 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
       prepared.maps = launch.maps;
       RG_CHECK(prepared.maps.size() <= kMostMaps);
       // What cannot be described is said now; any address does.
-      const void* const somewhere = reinterpret_cast<const void*>(uintptr_t{1} << 20);
+      constexpr uintptr_t kSomewhere = 1 << 20;
+      const void* const somewhere = reinterpret_cast<const void*>(kSomewhere);  // NOLINT
       for (const OperandMap& map : launch.maps) {
         RG_RETURN_IF_ERROR(DescribeOperand(map, somewhere).status());
       }

@@ -1,5 +1,5 @@
-// The cache of compiled objects in bad weather: whoever dies, fills the disk or tampers, readers get
-// whole entries of their key or none.
+// The cache of compiled objects in bad weather: whoever dies, fills the disk or tampers, readers
+// get whole entries of their key or none.
 #include "runtime/module_cache.h"
 
 #include <signal.h>
@@ -54,7 +54,8 @@ int WaitFor(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-TEST_CASE("64 processes that write and read the same entries at once get whole ones of their keys") {
+TEST_CASE(
+    "64 processes that write and read the same entries at once get whole ones of their keys") {
   const Place place;
   constexpr int kProcesses = 64, kKeys = 5, kRounds = 12;
   std::vector<std::string> values;
@@ -161,7 +162,8 @@ TEST_CASE("on a full disk a write is a status, what was there stays, and later w
   CHECK(*cache->Read(Key(2)) == second);
 }
 
-TEST_CASE("directories that cannot be written, are another user's or are no directories are refused") {
+TEST_CASE(
+    "directories that cannot be written, are another user's or are no directories are refused") {
   const Place place;
   // For root every directory can be written; that of another user shows what permissions do.
   const auto refuse = [&](const std::string& directory) {

@@ -82,9 +82,8 @@ TEST_CASE("attention that drops out is refused, as no device knows the framework
   std::vector<ValueId> operands;
   for (int i = 0; i < 5; ++i) operands.push_back(builder.Input({DType::kFp32, {1, 2, 4, 8}}, {}));
   operands.push_back(builder.Input({DType::kFp32, {1, 2, 4}}, {}));
-  builder.Output(builder.Add(Op::attention_backward, operands,
-                             {{"scale", 0.5}, {"dropout_p", 0.1}}),
-                 "dq");
+  builder.Output(
+      builder.Add(Op::attention_backward, operands, {{"scale", 0.5}, {"dropout_p", 0.1}}), "dq");
   const BackwardGraph graph = Built(&builder);
   auto run = RunOnHost(graph, RandomInputs(graph, 1), {});
   CHECK(run.status().code() == absl::StatusCode::kUnimplemented);

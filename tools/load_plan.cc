@@ -19,7 +19,7 @@ int64_t Spilling(absl::Span<const KernelResources> kernels) {
 void Add(const CompilerReport& more, CompilerReport* report) {
   report->compiler = more.compiler;
   report->arch = more.arch;
-  for (const auto& [key, resources] : more.kernels) report->kernels.insert_or_assign(key, resources);
+  for (const auto& [key, made] : more.kernels) report->kernels.insert_or_assign(key, made);
 }
 
 }  // namespace
@@ -35,8 +35,9 @@ absl::StatusOr<LoadedPlan> LoadPlan(PlannedGraph* graph, const std::string& name
                         Compile(graph->planned.graph, graph->planned.plan, compile));
     RG_ASSIGN_OR_RETURN(loaded.program, Program::Load(loaded.compiled, device, options));
     if (facts.arch.empty() || facts.arch != graph->spec.arch) return loaded;
-    const CompilerReport report = ReportOf(loaded.compiled, loaded.program->resources(),
-                                           absl::StrCat("the compiler for ", facts.arch), facts.arch);
+    const CompilerReport report =
+        ReportOf(loaded.compiled, loaded.program->resources(),
+                 absl::StrCat("the compiler for ", facts.arch), facts.arch);
     loaded.spilling = Spilling(loaded.program->resources());
     if (loaded.spilling == 0 || loaded.plans == kMostPlans) return loaded;
     OpenedGraph opened = *graph;

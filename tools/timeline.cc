@@ -32,7 +32,8 @@ std::vector<StepSpan> PredictedSpans(const CompiledPlan& compiled) {
 }
 
 Json Name(const char* what, int process, int stream, const std::string& name) {
-  return {{"ph", "M"}, {"pid", process}, {"tid", stream}, {"name", what}, {"args", {{"name", name}}}};
+  return {
+      {"ph", "M"}, {"pid", process}, {"tid", stream}, {"name", what}, {"args", {{"name", name}}}};
 }
 
 // By group: how long its step takes. Negative: it has none.
@@ -61,9 +62,8 @@ Json Slice(const CompiledPlan& compiled, const StepSpan& step, int process,
   const Group& group = compiled.plan.groups[g];
   slice["name"] = absl::StrCat(g, ": ", OpsOf(compiled.graph, group).substr(0, kNameLength));
   slice["cat"] = KindOf(group);
-  Json& arguments = slice["args"] = {{"group", g},
-                                     {"read_bytes", group.read_bytes},
-                                     {"written_bytes", group.written_bytes}};
+  Json& arguments = slice["args"] = {
+      {"group", g}, {"read_bytes", group.read_bytes}, {"written_bytes", group.written_bytes}};
   if (predicted[g] >= 0) arguments["predicted_us"] = predicted[g];
   if (measured[g] >= 0) arguments["measured_us"] = measured[g];
   return slice;
@@ -106,9 +106,9 @@ TimelineFigures FiguresOf(const std::vector<StepSpan>& steps) {
 }
 
 std::string Timeline::Print() const {
-  std::string text = absl::StrCat(PrintFigures("predicted", predicted_figures),
-                                  PrintFigures("measured ", measured_figures), "measured by ",
-                                  measured.source, absl::StrFormat("; untraced %.1f us", untraced_us));
+  std::string text = absl::StrCat(
+      PrintFigures("predicted", predicted_figures), PrintFigures("measured ", measured_figures),
+      "measured by ", measured.source, absl::StrFormat("; untraced %.1f us", untraced_us));
   if (!measured.without.empty()) absl::StrAppend(&text, "; ", measured.without);
   return text + "\n";
 }
@@ -119,7 +119,8 @@ std::string Timeline::ChromeTrace(const CompiledPlan& compiled) const {
   const std::vector<double> measured_us = Durations(measured.steps, groups);
   Json events = Json::array();
   events.push_back(Name("process_name", kPredicted, 0, "predicted"));
-  events.push_back(Name("process_name", kMeasured, 0, absl::StrCat("measured (", measured.source, ")")));
+  events.push_back(
+      Name("process_name", kMeasured, 0, absl::StrCat("measured (", measured.source, ")")));
   for (int process : {kPredicted, kMeasured}) {
     for (int stream = 0; stream < compiled.schedule.streams; ++stream) {
       events.push_back(Name("thread_name", process, stream, absl::StrCat("stream ", stream)));
