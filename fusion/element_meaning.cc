@@ -254,12 +254,12 @@ Meaning GraphMeaning::Join(NodeId id, const Coords& coords) {
     at[axis] = row;
     return At(operands[1], at);
   }
-  for (ValueId v : operands) {
-    const int64_t extent = g_.type(v).shape[axis];
-    if (at[axis] < extent) return At(v, at);
-    at[axis] -= extent;
+  size_t part = 0;
+  for (; at[axis] >= g_.type(operands[part]).shape[axis]; ++part) {
+    at[axis] -= g_.type(operands[part]).shape[axis];
+    RG_CHECK(part + 1 < operands.size());
   }
-  RG_CHECK(false);
+  return At(operands[part], at);
 }
 
 Meaning GraphMeaning::Accumulate(NodeId id, const Coords& coords) {

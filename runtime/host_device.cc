@@ -229,11 +229,9 @@ class HostDevice : public Device {
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<double>> MarkTimes(int marks) override {
-    std::vector<double> times;
-    for (int i = 0; i < marks; ++i) {
-      times.push_back(
-          std::chrono::duration<double, std::micro>(marks_[static_cast<size_t>(i)] - marks_[0])
-              .count());
+    std::vector<double> times(static_cast<size_t>(marks));
+    for (size_t i = 0; i < times.size(); ++i) {
+      times[i] = std::chrono::duration<double, std::micro>(marks_[i] - marks_[0]).count();
     }
     return times;
   }

@@ -150,6 +150,7 @@ absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view 
   const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
 
   std::vector<const char*> arguments;
+  arguments.reserve(options.size());
   for (const std::string& option : options) arguments.push_back(option.c_str());
   const int compiled = c.compile(program, static_cast<int>(arguments.size()), arguments.data());
   CompiledObject object{.compiler = c.display};
