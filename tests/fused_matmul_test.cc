@@ -127,8 +127,8 @@ TEST_CASE("a kernel that multiplies names its operands first, and how the copy e
     const Kernel& kernel = compiled.kernels[g].launches[0];
     CHECK(kernel.args[0].value == fused->product.a.value);
     CHECK(kernel.args[1].value == fused->product.b.value);
-    CHECK(kernel.blocks == 4 * 2 * 2);  // 4 rows of 2 pairs of tiles
-    CHECK(kernel.staged_bytes <= 227 * 1024);
+    CHECK(kernel.blocks == int64_t{4} * 2 * 2);  // 4 rows of 2 pairs of tiles
+    CHECK(kernel.staged_bytes <= int64_t{227} * 1024);
   }
 }
 
