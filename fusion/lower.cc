@@ -6,7 +6,6 @@
 #include "fusion/shared_pads.h"
 #include "graph/accumulate.h"
 #include "graph/expand.h"
-#include "graph/one_hot.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -20,7 +19,6 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const PlanOption
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
   RG_ASSIGN_OR_RETURN(g, SharePads(g));
   RG_ASSIGN_OR_RETURN(g, PadRows(g));
-  RG_ASSIGN_OR_RETURN(g, SumOneHots(g));
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
