@@ -29,11 +29,10 @@ PARTS = {
     "split reductions": {"disable": ["split_reductions"]},
     "persistent reductions": {"disable": ["persistent_reductions"]},
     "first-writer stores": {"disable": ["first_writer"]},
-    # Whatever can share a kernel does, as if a thread had any number of registers for nothing.
-    "prices and registers": {
-        "disable": ["fusion_prices"],
-        "set": ["max_registers=100000", "registers_per_sm=1000000000"],
-    },
+    # As if a thread had any number of registers for nothing.
+    "registers in the price": {"set": ["max_registers=100000", "registers_per_sm=1000000000"]},
+    # With the part above, as a compiler fuses that has no prices at all.
+    "prices of fusions": {"disable": ["fusion_prices"]},
 }
 ALL = "all of them"
 MODELS = ["golf_gpt_34m_b32", "golf_plain_b48", "bert", "gpt2", "llama", "vit"]

@@ -260,15 +260,39 @@ RG_INLINE void rg_attention_keys(const rg_map* map_q, const rg_map* map_k, const
 }
 
 // --- what each tile of the bias holds ---
+// Masks for cuDNN are written with -65504 for minus infinity. A key whose bias is this far below the
+// row's log-sum-exp has the probability exp(score - 6e4), which is 0 in fp32 for any score that the
+// mask does hide. Rows of which nothing is seen have a log-sum-exp as low, and are computed.
+constexpr float rg_unseen_below = -6e4f;
+
+// A block looks at a tile of one of the bias's tables, of which there may be one for all batches or
+// heads.
 template <typename T>
 RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, long long query,
-                             long long key, int heads, int queries, int keys,
-                             unsigned char* kinds, long long by_keys) {
+                             long long key, int tables_batch, int tables_head, const float* lse,
+                             long long lse_batch, long long lse_head, long long lse_row,
+                             const rg_attention_sizes s, unsigned char* kinds, long long by_keys) {
+  __shared__ float least[64];  // of the log-sum-exps of each row
+  const int queries = s.queries, keys = s.keys;
   const int down = (queries + 63) / 64, along = (keys + 63) / 64;
   const int j = static_cast<int>(blockIdx.x) % along;
   const int i = static_cast<int>(blockIdx.x) / along % down;
   const int table = static_cast<int>(blockIdx.x) / (along * down);
-  const T* const from = data + table / heads * batch + table % heads * head;
+  const int own_batch = table / tables_head, own_head = table % tables_head;
+  const T* const from = data + own_batch * batch + own_head * head;
+  if (threadIdx.x < 64) {
+    const int row = i * 64 + static_cast<int>(threadIdx.x);
+    float v = rg_from_bits(0x7f800000u);
+    for (int b = 0; row < queries && b < s.batch; ++b) {
+      if (tables_batch > 1 && b != own_batch) continue;
+      for (int h = 0; h < s.heads; ++h) {
+        if (tables_head > 1 && h != own_head) continue;
+        v = fminf(v, lse[b * lse_batch + h * lse_head + row * lse_row]);
+      }
+    }
+    least[threadIdx.x] = v;
+  }
+  __syncthreads();
   bool unseen = true, plain = true;
   const int column = j * 64 + static_cast<int>(threadIdx.x) % 64;
 #pragma unroll 8
@@ -276,7 +300,7 @@ RG_INLINE void rg_bias_kinds(const T* data, long long batch, long long head, lon
     const int row = i * 64 + r;
     if (row >= queries || column >= keys) continue;
     const float v = static_cast<float>(rg_load(from, row * query + column * key));
-    unseen = unseen && v == rg_from_bits(0xff800000u);
+    unseen = unseen && (v == rg_from_bits(0xff800000u) || v - least[r] <= rg_unseen_below);
     plain = plain && v == 0.0f;
   }
   unseen = __syncthreads_and(unseen), plain = __syncthreads_and(plain);

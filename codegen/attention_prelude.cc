@@ -175,7 +175,7 @@ struct rg_attention_sizes {
 // What is added to the scores, in elements; an axis along which it stays the same has the stride 0.
 // `kinds` says what tiles of 64 x 64 of it hold: first all tables by queries, from `by_keys` on by
 // keys.
-enum { rg_tile_unseen = 0, rg_tile_zeros = 1, rg_tile_any = 2 };  // unseen: minus infinity alone
+enum { rg_tile_unseen = 0, rg_tile_zeros = 1, rg_tile_any = 2 };  // unseen: no key by any row
 template <typename T>
 struct rg_bias {
   static constexpr bool given = true;

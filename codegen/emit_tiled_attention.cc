@@ -1,7 +1,7 @@
 // The kernels' bodies are templates of the prelude; what is printed here are their sizes. Exponents
 // are of two: the kernel of dQ leaves the log-sum-exp times log2(e) in the workspace, beside delta,
-// for the other. A tile of 64 x 64 of the bias that holds minus infinity alone is passed over, and
-// one of zeros not read, so that a mask which is given as a bias saves what it masks.
+// for the other. A tile of 64 x 64 of the bias that hides all its keys is passed over, and one of
+// zeros not read, so that a mask which is given as a bias saves what it masks.
 #include "codegen/emit_tiled_attention.h"
 
 #include <algorithm>
@@ -87,10 +87,12 @@ class Writer {
   }
 
   AttentionKernels::Launch BiasKinds() {
-    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kBias}, {});
+    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kLse, kBias}, {});
     const AttentionOperand& bias = call_.operands[kBias];
-    out_.Line("rg_bias_kinds(bias + ", bias.offset, ", ", BiasStrides(), ", ", BiasExtent(1), ", ",
-              queries_, ", ", keys_, ", ", Kinds(), ", ", KindsBytes(), ");");
+    Sizes(1);
+    out_.Line("rg_bias_kinds(bias + ", bias.offset, ", ", BiasStrides(), ", ", BiasExtent(0), ", ",
+              BiasExtent(1), ",");
+    out_.Line("              ", Lse(), ", sizes, ", Kinds(), ", ", KindsBytes(), ");");
     return End(BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles(), 0);
   }
 
@@ -104,13 +106,11 @@ class Writer {
     Begin("the gradient of Q", kAttentionStart, shape.threads(), BiasOr({kLse}), {kDQ});
     const std::string sizes = absl::StrCat("<", dim_, ", ", shape.groups, ", ", shape.stages, ", ",
                                            shape.own_stages, ">");
-    const AttentionOperand& lse = call_.operands[kLse];
     Open(sizes, "rg_query_shape", HeadsAtOnce(batch_ * heads_, costs, sms_));
     out_.Line("rg_attention_queries<", Type(), ", ", dim_, ", ", shape.groups, ", ", shape.stages,
               ", ", shape.own_stages, ", ", call_.causal ? "true" : "false", ">(");
     out_.Line("    &rg_map_q, &rg_map_k, &rg_map_v, &rg_map_o, &rg_map_do,");
-    out_.Line("    lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ",
-              lse.strides[2], ", workspace, ", "workspace + ", Numbers(), ",");
+    out_.Line("    ", Lse(), ", workspace, workspace + ", Numbers(), ",");
     out_.Line("    ", Rows(kDQ), ", added, rg_staged_memory, sizes);");
     return End(batch_ * heads_ * CeilDiv(queries_, shape.rows()), SharedBytes(shape, 3, 0));
   }
@@ -208,9 +208,7 @@ class Writer {
   // `sizes` and `added`, of a kernel that takes this shape of the work.
   void Open(absl::string_view shape, absl::string_view shape_name, int64_t chunk) {
     shape_ = absl::StrCat(shape_name, shape);
-    out_.Line("constexpr rg_attention_sizes sizes = {", batch_, ", ", heads_, ", ", kv_heads_, ", ",
-              queries_, ", ", keys_, ", ", QueryTiles() * kTile, ", ", chunk, ", ",
-              Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
+    Sizes(chunk);
     if (!HasBias()) {
       out_.Line("const rg_no_bias added;");
       return;
@@ -220,6 +218,16 @@ class Writer {
     out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", 2 * Numbers(), "), ",
               KindsBytes(), ", ", BiasExtent(0) > 1 ? BiasExtent(1) : 0, ", ",
               BiasExtent(1) > 1 ? 1 : 0, "};");
+  }
+  void Sizes(int64_t chunk) {
+    out_.Line("constexpr rg_attention_sizes sizes = {", batch_, ", ", heads_, ", ", kv_heads_, ", ",
+              queries_, ", ", keys_, ", ", QueryTiles() * kTile, ", ", chunk, ", ",
+              Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
+  }
+  std::string Lse() const {
+    const AttentionOperand& lse = call_.operands[kLse];
+    return absl::StrCat("lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ",
+                        lse.strides[2]);
   }
   std::string Rows(int result) const {
     constexpr absl::string_view kNames[] = {"dq", "dk", "dv"};

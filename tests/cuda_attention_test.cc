@@ -200,9 +200,18 @@ std::vector<DType> DTypes(const AttentionCall& call) {
   return dtypes;
 }
 
+// A causal mask as PyTorch writes it for cuDNN.
+void MaskBias(const AttentionOperand& bias, Values* values) {
+  const int64_t queries = bias.shape[bias.shape.size() - 2], keys = bias.shape.back();
+  for (size_t n = 0; n < values->size(); ++n) {
+    const int64_t j = static_cast<int64_t>(n) % keys, i = static_cast<int64_t>(n) / keys % queries;
+    (*values)[n] = j > i ? -65504 : 0;
+  }
+}
+
 // ‖ours - hosts‖ / ‖hosts‖ of each result, and whether a second run gives the same bits.
 void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool causal, bool bias,
-                      double tolerance, Maker maker) {
+                      double tolerance, Maker maker, bool masked = false) {
   const AttentionCall call = CallOf(shape, dtype, causal, bias);
   const std::vector<DType> dtypes = DTypes(call);
   std::mt19937_64 random(7);
@@ -212,6 +221,7 @@ void CheckAgainstHost(Device* device, const Shape4& shape, DType dtype, bool cau
     values.emplace_back(static_cast<size_t>(Elements(t)));
     for (double& v : values.back()) v = normal(random);
   }
+  if (masked) MaskBias(call.operands.back(), &values.back());
   Forward(shape, call, &values);
   std::vector<std::vector<char>> bytes;
   for (size_t i = 0; i < values.size(); ++i) bytes.push_back(Encode(dtypes[i], values[i]));
@@ -295,6 +305,7 @@ TEST_CASE(
     }
     CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled);
     CheckAgainstHost(device.get(), shape, DType::kFp16, true, true, 5e-3, kTiled);
+    CheckAgainstHost(device.get(), shape, DType::kBf16, false, true, 5e-3, kTiled, /*masked=*/true);
   }
 }
 
