@@ -13,7 +13,8 @@ std::string TileIndex(const ColumnTotals& totals, absl::string_view thread_row) 
   return absl::StrCat("(", thread_row, " * ", totals.width, " + j) * ", totals.lanes, " + lane");
 }
 
-// Thread rows that one thread adds up: with more of them, all threads of the block share the work first.
+// Thread rows that one thread adds up: with more of them, all threads of the block share the work
+// first.
 constexpr int kRowsInTurn = 8;
 
 // Each `kRowsInTurn` rows of the tile become one, until so few are left; returns how many.
@@ -22,8 +23,8 @@ int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::stri
   SourceWriter& out = launch->out;
   const int slots = totals.lanes * totals.width;  // of a row
   const auto at = [&](absl::string_view row) {
-    return absl::StrCat(tile, "[RG_THREAD / ", slots, " * ", kRowsInTurn * slots, " + RG_THREAD % ", slots,
-                        row, "]");
+    return absl::StrCat(tile, "[RG_THREAD / ", slots, " * ", kRowsInTurn * slots, " + RG_THREAD % ",
+                        slots, row, "]");
   };
   int rows = totals.thread_rows;
   while (rows > kRowsInTurn && rows % kRowsInTurn == 0) {
@@ -118,7 +119,8 @@ void AddPartials(const ColumnTotals& totals, int64_t splits, const std::vector<i
   const int64_t turns = (share + most - 1) / most, at_once = (share + turns - 1) / turns;
   const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
   if (turns > 1) {
-    out.Open("for (int s0 = ", first, "; s0 < ", splits, "; s0 += ", at_once * totals.thread_rows, ")");
+    out.Open("for (int s0 = ", first, "; s0 < ", splits, "; s0 += ", at_once * totals.thread_rows,
+             ")");
   } else {
     out.Line("const int s0 = ", first, ";");
   }
@@ -130,7 +132,8 @@ void AddPartials(const ColumnTotals& totals, int64_t splits, const std::vector<i
     out.Open("for (int n = 0; n < ", at_once, "; ++n)");
     out.Line("const int s = s0 + n * ", totals.thread_rows, ";");
     out.Open("if (s < ", splits, ")");
-    if (loads) out.Line("const ", index, " at = static_cast<", index, ">(s) * ", totals.columns, " + c;");
+    if (loads)
+      out.Line("const ", index, " at = static_cast<", index, ">(s) * ", totals.columns, " + c;");
     for (int r : totals.reductions) {
       const Instr& reduction = launch->ir().instrs[r];
       const DType type = AccumulatorType(reduction.dtype);
@@ -278,7 +281,8 @@ Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Cl
   totals.column = "";
   DeclareColumnAccumulators(totals, &launch, &printer);
   out.Open("if (c < ", totals.columns, ")");
-  AddPartials(totals, main.split, WorkspaceOffsets(body.ir, shape, body.schedule), &launch, &printer);
+  AddPartials(totals, main.split, WorkspaceOffsets(body.ir, shape, body.schedule), &launch,
+              &printer);
   out.Close();
   PrintColumnTotals(totals, shape, &launch, &printer);
   return launch.Finish("finalize");

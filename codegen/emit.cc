@@ -26,8 +26,10 @@ GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
 
 GroupKernels EmitGroup(const Group& group, Dialect dialect) {
   if (const auto* kernel = std::get_if<KernelBody>(&group.body)) return EmitGroup(*kernel, dialect);
-  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return EmitMerged(*merged, dialect);
-  if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) return EmitFusedMatMul(*fused, dialect);
+  if (const auto* merged = std::get_if<MergedBody>(&group.body))
+    return EmitMerged(*merged, dialect);
+  if (const auto* fused = std::get_if<FusedMatMul>(&group.body))
+    return EmitFusedMatMul(*fused, dialect);
   return {};  // a library call
 }
 
@@ -42,11 +44,12 @@ std::string Prelude(Dialect dialect) {
 
 std::string EmitTranslationUnit(const std::vector<GroupKernels>& kernels, Dialect dialect) {
   std::string text = Prelude(dialect);
-  const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const GroupKernels& group) {
-    return std::any_of(group.launches.begin(), group.launches.end(), [](const Kernel& kernel) {
-      return absl::StrContains(kernel.source, kMultiplierStart);
-    });
-  });
+  const bool multiplies =
+      std::any_of(kernels.begin(), kernels.end(), [](const GroupKernels& group) {
+        return std::any_of(group.launches.begin(), group.launches.end(), [](const Kernel& kernel) {
+          return absl::StrContains(kernel.source, kMultiplierStart);
+        });
+      });
   if (multiplies) absl::StrAppend(&text, MultiplierPrelude());
   absl::flat_hash_set<absl::string_view> printed;
   for (const GroupKernels& group : kernels) {

@@ -1,8 +1,8 @@
 // With S = scale Q·Kᵀ + bias, P = exp(S - lse), D_i = Σ_c dO_ic O_ic and dS = P ∘ (dO·Vᵀ - D):
 //   dQ = scale dS·K,  dK = scale dSᵀ·Q,  dV = Pᵀ·dO
-// A first kernel has a block for each query: it makes D, keeps it in the workspace, and dQ. A second
-// one has a block for each key of each key head: it makes dK and dV, of all query heads that share
-// it. Threads first take one score each, then one element of the result each.
+// A first kernel has a block for each query: it makes D, keeps it in the workspace, and dQ. A
+// second one has a block for each key of each key head: it makes dK and dV, of all query heads that
+// share it. Threads first take one score each, then one element of the result each.
 #include "codegen/emit_attention.h"
 
 #include <algorithm>
@@ -60,8 +60,8 @@ class Writer {
     out_.Line("d_out[c] = value;");
     out_.Line("own += value * ", Load(kO, "b", "h", "i", "c"), ";");
     out_.Close();
-    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads, ") query[c] = ",
-              Load(kQ, "b", "h", "i", "c"), ";");
+    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
+              ") query[c] = ", Load(kQ, "b", "h", "i", "c"), ";");
     out_.Line("part[t] = own;");
     out_.Line("RG_BARRIER();");
     out_.Line("real delta = 0;");
@@ -70,9 +70,9 @@ class Writer {
     out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
     Sums("sum", dim_);
     const std::string seen =
-        call_.causal ? absl::StrCat("(i + 1 < ", keys_, " ? i + 1 : static_cast<int64_t>(", keys_,
-                                    "))")
-                     : absl::StrCat(keys_);
+        call_.causal
+            ? absl::StrCat("(i + 1 < ", keys_, " ? i + 1 : static_cast<int64_t>(", keys_, "))")
+            : absl::StrCat(keys_);
     out_.Line("const int64_t seen = ", seen, ";");
     out_.Open("for (int64_t first = 0; first < seen; first += ", kThreads, ")");
     out_.Line("const int64_t j = first + t;");
@@ -104,10 +104,10 @@ class Writer {
     Shared("ds", kThreads);
     out_.Line("const int64_t j = block % ", keys_, ", kv = block / ", keys_, " % ", kv_heads_,
               ", b = block / ", keys_ * kv_heads_, ";");
-    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads, ") key[c] = ",
-              Load(kK, "b", "kv", "j", "c"), ";");
-    out_.Line("for (int c = t; c < ", v_dim_, "; c += ", kThreads, ") value[c] = ",
-              Load(kV, "b", "kv", "j", "c"), ";");
+    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
+              ") key[c] = ", Load(kK, "b", "kv", "j", "c"), ";");
+    out_.Line("for (int c = t; c < ", v_dim_, "; c += ", kThreads,
+              ") value[c] = ", Load(kV, "b", "kv", "j", "c"), ";");
     Sums("dk_sum", dim_);
     Sums("dv_sum", v_dim_);
     const int64_t sharing = heads_ / kv_heads_;
@@ -175,7 +175,8 @@ class Writer {
   }
 
   void Argument(int place, bool written, absl::string_view type, absl::string_view name) {
-    out_.Line("RG_ARG(", written ? "" : "const ", type, ", ", name, ", ", launch_.args.size(), ");");
+    out_.Line("RG_ARG(", written ? "" : "const ", type, ", ", name, ", ", launch_.args.size(),
+              ");");
     launch_.args.push_back(place);
     launch_.written.push_back(written);
   }
@@ -223,8 +224,7 @@ class Writer {
     out_.Line("real s = 0, dp = 0;");
     out_.Line("for (int c = 0; c < ", dim_, "; ++c) s += ", q("c"), " * ", k("c"), ";");
     out_.Line("for (int c = 0; c < ", v_dim_, "; ++c) dp += ", d_out("c"), " * ", v("c"), ";");
-    const std::string bias =
-        HasBias() ? absl::StrCat(" + ", Load(kBias, "b", "h", "i", "j")) : "";
+    const std::string bias = HasBias() ? absl::StrCat(" + ", Load(kBias, "b", "h", "i", "j")) : "";
     out_.Line("s = s * ", Number(call_.scale), bias, ";");
     const Spelling& spelling = SpellingOf(dialect_);
     const bool wide = ComputeType(call_.dtype) == DType::kFp64;

@@ -1,7 +1,7 @@
 // Sums down the rows. A block takes a run of columns and, where the schedule splits, a piece of the
-// rows; its thread rows stride over them with the sums in registers. With several rows a thread at once
-// the loads of all are under way before the first is worked on: the compiler itself moves no load
-// past a store.
+// rows; its thread rows stride over them with the sums in registers. With several rows a thread at
+// once the loads of all are under way before the first is worked on: the compiler itself moves no
+// load past a store.
 #include <algorithm>
 
 #include "codegen/column_totals.h"
@@ -55,10 +55,12 @@ void DeclareAhead(int i, int rows, LaunchText* launch, PointPrinter* printer) {
   Home home;
   if (pack > 0) {
     const DType stored = launch->ir().buffers[load.buffer].dtype;
-    launch->out.Line("rg_pack<", StorageName(stored), ", ", pack, "> ", name, "[", rows * places, "];");
+    launch->out.Line("rg_pack<", StorageName(stored), ", ", pack, "> ", name, "[", rows * places,
+                     "];");
     home.pack = absl::StrCat(name, " + ", row);
-    home.lane = absl::StrCat("rg_lane(", name, "[", row, places > 1 ? absl::StrCat(" + j / ", pack) : "",
-                             "], ", places > 1 ? absl::StrCat("j % ", pack) : "j", ")");
+    home.lane =
+        absl::StrCat("rg_lane(", name, "[", row, places > 1 ? absl::StrCat(" + j / ", pack) : "",
+                     "], ", places > 1 ? absl::StrCat("j % ", pack) : "j", ")");
   } else {
     launch->out.Line(ComputeName(load.dtype), " ", name, "[", rows * places, "];");
     if (places > 1) home.base = absl::StrCat(name, " + ", row);
@@ -86,8 +88,8 @@ void PrintRowsAtOnce(const ColumnBody& work, const std::vector<int>& reductions,
   const absl::string_view index = launch->index_type();
   const bool loop = range.rows > at_once;
   if (loop) {
-    out.Open("for (", index, " row0 = ", range.first, "; row0 < ", range.end, "; row0 += ",
-             range.step * at_once, ")");
+    out.Open("for (", index, " row0 = ", range.first, "; row0 < ", range.end,
+             "; row0 += ", range.step * at_once, ")");
   } else {
     out.Line("const ", index, " row0 = ", range.first, ";");
   }
@@ -105,7 +107,8 @@ void PrintRowsAtOnce(const ColumnBody& work, const std::vector<int>& reductions,
       for (int i : ahead) printer->SetKnown(i, true);
     } else {
       printer->DeclareAxes(row_axes, printer->UsedAxes(later, work.stores, all), "row");
-      printer->Print({.instrs = later, .reductions = reductions, .stores = work.stores, .level = all});
+      printer->Print(
+          {.instrs = later, .reductions = reductions, .stores = work.stores, .level = all});
     }
     out.Close();
     out.Close();
@@ -167,11 +170,13 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
              rows, "));");
     end = "end";
   }
-  const RowRange range{first, end, (chunk + totals.thread_rows - 1) / totals.thread_rows, totals.thread_rows};
+  const RowRange range{first, end, (chunk + totals.thread_rows - 1) / totals.thread_rows,
+                       totals.thread_rows};
   if (schedule.rows_per_thread > 1) {
     PrintRowsAtOnce(work, totals.reductions, shape.shape.row_axes, range, &launch, &printer);
   } else {
-    out.Open("for (", index, " row = ", first, "; row < ", end, "; row += ", totals.thread_rows, ")");
+    out.Open("for (", index, " row = ", first, "; row < ", end, "; row += ", totals.thread_rows,
+             ")");
     printer.DeclareAxes(shape.shape.row_axes, used, "row");
     printer.Print({.instrs = work.inner,
                    .reductions = totals.reductions,

@@ -1,7 +1,7 @@
-// Kernels that share a launch: each is printed as if it were alone and becomes a function, whose block
-// and argument numbers count from its own first ones. Equal ones (the same kernel in several layers)
-// are one function. The launch sends each range of blocks to its function. A block is in one of them
-// alone, so their shared arrays lie in the same bytes.
+// Kernels that share a launch: each is printed as if it were alone and becomes a function, whose
+// block and argument numbers count from its own first ones. Equal ones (the same kernel in several
+// layers) are one function. The launch sends each range of blocks to its function. A block is in
+// one of them alone, so their shared arrays lie in the same bytes.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -33,11 +33,11 @@ std::vector<Run> Runs(const std::vector<Kernel>& kernels) {
 
 // The kernel's text with the head of a function, its shared arrays in the launch's pool.
 std::string AsMember(const Kernel& kernel, absl::string_view name) {
-  const std::string head = absl::StrCat("RG_KERNEL(", kernel.name, ", ", kernel.threads, ", ",
-                                        kernel.args.size(), ")");
+  const std::string head =
+      absl::StrCat("RG_KERNEL(", kernel.name, ", ", kernel.threads, ", ", kernel.args.size(), ")");
   RG_CHECK(kernel.source.find(head) != std::string::npos);
-  return absl::StrReplaceAll(kernel.source, {{head, absl::StrCat("RG_MEMBER(", name, ")")},
-                                             {"RG_SHARED(", "RG_POOLED("}});
+  return absl::StrReplaceAll(
+      kernel.source, {{head, absl::StrCat("RG_MEMBER(", name, ")")}, {"RG_SHARED(", "RG_POOLED("}});
 }
 
 // "2 + n * 3"
@@ -68,7 +68,8 @@ GroupKernels EmitMerged(const MergedBody& body, Dialect dialect) {
   std::vector<Kernel> kernels;
   for (const MergedBody::Member& member : body.members) {
     GroupKernels alone = EmitGroup(member.kernel, dialect);
-    RG_CHECK(alone.launches.size() == 1);  // what follows a main launch would need all of its blocks
+    RG_CHECK(alone.launches.size() ==
+             1);  // what follows a main launch would need all of its blocks
     kernels.push_back(std::move(alone.launches[0]));
     RG_CHECK(kernels.back().threads == kernels[0].threads);
   }
@@ -87,9 +88,8 @@ GroupKernels EmitMerged(const MergedBody& body, Dialect dialect) {
   int64_t arguments = 0;
   for (size_t r = 0; r < runs.size(); ++r) {
     const Run& run = runs[r];
-    const auto known = std::find_if(functions.begin(), functions.end(), [&](const Kernel* k) {
-      return k->name == run.kernel->name;
-    });
+    const auto known = std::find_if(functions.begin(), functions.end(),
+                                    [&](const Kernel* k) { return k->name == run.kernel->name; });
     const std::string name = absl::StrCat(kNameOfThisKernel, "_", known - functions.begin());
     if (known == functions.end()) {
       functions.push_back(run.kernel);

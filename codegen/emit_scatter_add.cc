@@ -1,8 +1,9 @@
 // index_add into zeros, bitwise deterministic, in several launches:
 //   keys, place  the sort of the indices (codegen/scatter_sort.h)
-//   sums     a thread sums a vector of inner columns over a fixed chunk of sorted positions, many of which
-//            it loads at once; a segment that lies inside the chunk is stored, one that crosses its border
-//            leaves a partial. Further blocks write zeros into the rows that no index names.
+//   sums     a thread sums a vector of inner columns over a fixed chunk of sorted positions, many
+//   of which
+//            it loads at once; a segment that lies inside the chunk is stored, one that crosses its
+//            border leaves a partial. Further blocks write zeros into the rows that no index names.
 //   combine  a thread stores a vector of a row whose segment begins in its chunk and goes on in
 //            others: their partials in order
 // A chunk's partial stands in slot 0 if its segment begins at the chunk's first position, else in
@@ -69,7 +70,8 @@ int64_t Reach(const ScatterShape& s) {
 void PrintSplit(const ScatterShape& s, int64_t middle, absl::string_view name,
                 absl::string_view index, SourceWriter& out) {
   if (s.workspace.inner > 1) {
-    out.Line("const ", index, " i = n % ", s.vectors, s.width > 1 ? absl::StrCat(" * ", s.width) : "", ";");
+    out.Line("const ", index, " i = n % ", s.vectors,
+             s.width > 1 ? absl::StrCat(" * ", s.width) : "", ";");
   }
   const std::string outside = s.vectors > 1 ? absl::StrCat("n / ", s.vectors) : "n";
   if (s.workspace.outer > 1) {
@@ -182,8 +184,8 @@ class Sums {
     return absl::StrCat("rg_load(", words_, ", ", ws_.keys / 4, " + ", at, ")");
   }
 
-  // "keys" of the positions from k0 on, and of the one behind them, and "values". Positions behind the
-  // last are read as that one.
+  // "keys" of the positions from k0 on, and of the one behind them, and "values". Positions behind
+  // the last are read as that one.
   void PrintLoads(AxisMask used) {
     const int last = static_cast<int>(ws_.rows - 1);
     out_.Line("int keys[", kScatterAtOnce + 1, "];");
@@ -194,14 +196,17 @@ class Sums {
     const bool lanes = printer_.InLanes(source_);
     const bool constant = source.kind == InstrKind::kConstant;
     if (!constant) {
-      out_.Line(ComputeName(source.dtype), " values[", kScatterAtOnce * (lanes ? s_.width : 1), "];");
-      printer_.SetHome(source_, {.lane = lanes ? absl::StrCat("values[u * ", s_.width, " + j]") : "values[u]",
-                                 .base = lanes ? absl::StrCat("values + u * ", s_.width) : ""});
+      out_.Line(ComputeName(source.dtype), " values[", kScatterAtOnce * (lanes ? s_.width : 1),
+                "];");
+      printer_.SetHome(
+          source_, {.lane = lanes ? absl::StrCat("values[u * ", s_.width, " + j]") : "values[u]",
+                    .base = lanes ? absl::StrCat("values + u * ", s_.width) : ""});
     }
     value_ = printer_.Ref(source_);
     if (constant) return;
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
-    out_.Line("const int position = rg_load(", words_, ", ", ws_.order / 4, " + rg_min(k0 + u, ", last, "));");
+    out_.Line("const int position = rg_load(", words_, ", ", ws_.order / 4, " + rg_min(k0 + u, ",
+              last, "));");
     printer_.DeclareAxes(s_.rows, used, "position");
     printer_.Print({.instrs = printer_.Needed({source_}),
                     .reductions = {},
@@ -233,8 +238,8 @@ class Sums {
 
   void PrintZeros() {
     out_.Line("const ", index_, " first = static_cast<", index_, ">(RG_BLOCK",
-              s_.sum_blocks > 0 ? absl::StrCat(" - ", s_.sum_blocks) : "", ") * ", kScatterZeros * kSumThreads,
-              " + RG_THREAD;");
+              s_.sum_blocks > 0 ? absl::StrCat(" - ", s_.sum_blocks) : "", ") * ",
+              kScatterZeros * kSumThreads, " + RG_THREAD;");
     out_.Line(Accumulators("sum", s_.width));
     out_.Line(ClearSum());
     // The compiler moves no load past a store.
@@ -247,14 +252,15 @@ class Sums {
       if (ws_.outer > 1) absl::StrAppend(&row, " % ", s_.table_rows);
       out_.Open("if (zero[m])");
       out_.Line("const int r = static_cast<int>(", row, ");");
-      out_.Line("zero[m] = rg_load(", words_, ", ", ws_.starts / 4, " + r) == rg_load(", words_, ", ",
-                ws_.starts / 4, " + r + 1);");
+      out_.Line("zero[m] = rg_load(", words_, ", ", ws_.starts / 4, " + r) == rg_load(", words_,
+                ", ", ws_.starts / 4, " + r + 1);");
       out_.Close();
     }
     out_.Close();
     Unrolled(absl::StrCat("for (int m = 0; m < ", kScatterZeros, "; ++m)"));
     out_.Line("const ", index_, " n = first + m * ", kSumThreads, ";");
-    out_.Line("if (zero[m]) ", StoreText(s_, table_, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n", "sum"));
+    out_.Line("if (zero[m]) ",
+              StoreText(s_, table_, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n", "sum"));
     out_.Close();
   }
 
@@ -279,8 +285,9 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   const std::string table = launch.BufferName(body.ir.scatter->buffer);
   const absl::string_view type = AccumulatorName(s.accumulator);
   const auto load = [&](absl::string_view at, absl::string_view to) {
-    return s.width > 1 ? absl::StrCat("rg_load_vec<", s.width, ">(", partials, ", ", at, ", ", to, ");")
-                       : absl::StrCat("*(", to, ") = rg_load(", partials, ", ", at, ");");
+    return s.width > 1
+               ? absl::StrCat("rg_load_vec<", s.width, ">(", partials, ", ", at, ", ", to, ");")
+               : absl::StrCat("*(", to, ") = rg_load(", partials, ", ", at, ");");
   };
   out.SetDepth(1);
   out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads,
@@ -302,7 +309,8 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   out.Line(type, " parts[", kPartialsAtOnce * s.width, "];");
   out.Pragma(unroll);
   out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");
-  out.Line(load(PartialElement(s, "rg_min(c0 + u, last)", "0", index), absl::StrCat("parts + u * ", s.width)));
+  out.Line(load(PartialElement(s, "rg_min(c0 + u, last)", "0", index),
+                absl::StrCat("parts + u * ", s.width)));
   out.Close();
   out.Pragma(unroll);
   out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");

@@ -277,14 +277,14 @@ inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int
       &self, key, name, count * static_cast<int64_t>(sizeof(T)), sizeof(T)));
 }
 
-// Where the arguments of a kernel begin. A kernel that shares its launch is a function, with its own
-// number in place of this one.
+// Where the arguments of a kernel begin. A kernel that shares its launch is a function, with its
+// own number in place of this one.
 constexpr int rg_first_argument = 0;
 
 #ifdef RG_CHECK_MODE
 #define RG_HOST_CHECKED true
-#define RG_ARG(type, name, index)                                               \
-  [[maybe_unused]] const rg_checked<type> name = {                              \
+#define RG_ARG(type, name, index)                                                      \
+  [[maybe_unused]] const rg_checked<type> name = {                                     \
       static_cast<type*>(rg_self.block->data[rg_first_argument + index]), 0, &rg_self, \
       rg_first_argument + index}
 #define RG_SHARED(type, name, count)                                                            \
@@ -293,8 +293,8 @@ constexpr int rg_first_argument = 0;
                                         &rg_self}
 #else
 #define RG_HOST_CHECKED false
-#define RG_ARG(type, name, index) \
-  [[maybe_unused]] type* const name =     \
+#define RG_ARG(type, name, index)     \
+  [[maybe_unused]] type* const name = \
       static_cast<type*>(rg_self.block->data[rg_first_argument + index])
 #define RG_SHARED(type, name, count)   \
   static const char rg_key_##name = 0; \
@@ -311,11 +311,10 @@ constexpr int rg_first_argument = 0;
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
 #define RG_POOL(bytes)
 #define RG_POOLED(type, name, count) RG_SHARED(type, name, count)
-#define RG_MEMBER(name)                                                      \
-  static inline void name([[maybe_unused]] rg_host_thread& rg_self,          \
-                          [[maybe_unused]] const int rg_thread,              \
-                          [[maybe_unused]] const int rg_block,               \
-                          [[maybe_unused]] const int rg_first_argument)
+#define RG_MEMBER(name)                                                               \
+  static inline void name(                                                            \
+      [[maybe_unused]] rg_host_thread& rg_self, [[maybe_unused]] const int rg_thread, \
+      [[maybe_unused]] const int rg_block, [[maybe_unused]] const int rg_first_argument)
 #define RG_RUN(name, first_block, first_argument) \
   name(rg_self, rg_thread, rg_block - (first_block), first_argument)
 

@@ -27,12 +27,12 @@ struct KernelArg {
 // pointer table[slots.at[i]]. The table lies in device memory, so that addresses may change between
 // runs while the launch stays as captured.
 struct Kernel {
-  std::string name;      // "rg_" + digest of the source: equal kernels share one name
-  std::string source;    // the function alone, without the dialect's prelude
+  std::string name;    // "rg_" + digest of the source: equal kernels share one name
+  std::string source;  // the function alone, without the dialect's prelude
   int64_t blocks = 1;
   int threads = 1;
-  int64_t shared_bytes = 0;         // static shared memory
-  int64_t staged_bytes = 0;         // dynamic shared memory, which a launch asks for
+  int64_t shared_bytes = 0;  // static shared memory
+  int64_t staged_bytes = 0;  // dynamic shared memory, which a launch asks for
   std::vector<KernelArg> args;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };

@@ -96,8 +96,8 @@ std::string LaunchText::Shared(DType type, absl::string_view name, int64_t count
 }
 
 std::string LaunchText::Staged(DType type, absl::string_view name, int64_t count) {
-  lines_.push_back(absl::StrCat("RG_STAGED(", StorageName(type), ", ", name, ", ", staged_bytes_, ", ",
-                                count, ");"));
+  lines_.push_back(absl::StrCat("RG_STAGED(", StorageName(type), ", ", name, ", ", staged_bytes_,
+                                ", ", count, ");"));
   staged_bytes_ += (count * SizeBytes(type) + 15) / 16 * 16;
   return std::string(name);
 }

@@ -33,14 +33,15 @@ class LaunchText {
   absl::string_view index_type() const { return wide_ ? "int64_t" : "int"; }
   void UseWideIndexAbove(int64_t largest_number);
 
-  std::string BufferName(int buffer);                 // "p3"; an argument from now on
+  std::string BufferName(int buffer);  // "p3"; an argument from now on
   // The same for a value that is no buffer of the IR: the operand of a product.
   void Operand(absl::string_view name, DType dtype, ValueId value);
   std::string WorkspaceName(absl::string_view type);  // "w_float"; the workspace as this type
   // A shared array of this many elements; returns its name.
   std::string Shared(DType type, absl::string_view name, int64_t count);
 
-  // The same, of memory that the launch asks for: rows that are loaded ahead. In bytes of 16 a time.
+  // The same, of memory that the launch asks for: rows that are loaded ahead. In bytes of 16 a
+  // time.
   std::string Staged(DType type, absl::string_view name, int64_t count);
 
   // Opens a loop whose trip count is a constant; nothing is opened for a single trip.

@@ -21,7 +21,8 @@ std::string Cast(absl::string_view type, absl::string_view value) {
 // A bool becomes a number by a choice: conversions from integers are an eighth as fast.
 std::string Converted(DType from, DType to, absl::string_view value, Dialect dialect) {
   if (from != DType::kBool || !IsFloat(to)) return Cast(ComputeName(to), value);
-  return absl::StrCat("(", value, " ? ", Literal(1, to, dialect), " : ", Literal(0, to, dialect), ")");
+  return absl::StrCat("(", value, " ? ", Literal(1, to, dialect), " : ", Literal(0, to, dialect),
+                      ")");
 }
 
 std::string If(absl::string_view condition, absl::string_view statement) {
@@ -247,10 +248,10 @@ bool PointPrinter::OnlyStored(int i) const {
   }
   if (ir_.scatter && ir_.scatter->src_instr == i) return false;
   return stored && std::none_of(ir_.instrs.begin(), ir_.instrs.end(), [&](const Instr& user) {
-    return std::find(user.operands.begin(), user.operands.end(), i) != user.operands.end() ||
-           std::any_of(user.indirect.begin(), user.indirect.end(),
-                       [&](const Indirect& ind) { return ind.instr == i; });
-  });
+           return std::find(user.operands.begin(), user.operands.end(), i) != user.operands.end() ||
+                  std::any_of(user.indirect.begin(), user.indirect.end(),
+                              [&](const Indirect& ind) { return ind.instr == i; });
+         });
 }
 
 void PointPrinter::Evaluate(int i) {
@@ -302,8 +303,9 @@ void PointPrinter::LoadStaged(int i) {
     out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
               m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
   }
-  homes_[i] = {.lane = absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
-                                    "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
+  homes_[i] = {.lane =
+                   absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
+                                "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
 }
 
 void PointPrinter::LoadVector(int i) {
@@ -325,7 +327,8 @@ void PointPrinter::LoadVector(int i) {
     const std::string guards = AllGuards(i, m);
     if (!homes_[i].pack.empty()) {
       const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
-      out_.Line(If(guards, absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
+      out_.Line(If(guards,
+                   absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
       continue;
     }
     const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);

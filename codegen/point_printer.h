@@ -14,16 +14,16 @@ namespace retrograd {
 struct Home {
   std::string lane;  // the value of lane j: "v3[k * 8 + j]"; with one lane "v3[k]"
   std::string base;  // address of lane 0: "v3 + k * 8"; unused with one lane
-  std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first of
-                     // its packs, "v3 + k"; `lane` widens, there is no base
+  std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first
+                     // of its packs, "v3 + k"; `lane` widens, there is no base
 };
 
 // A load whose lanes pass through shared memory.
 struct StagedLoad {
-  std::string array;        // of the load's element type; empty: none
-  std::string place;        // where the first of its packs lies
-  int64_t step = 0;         // from one pack to the next
-  bool filling = false;     // ask for the packs; else take them
+  std::string array;     // of the load's element type; empty: none
+  std::string place;     // where the first of its packs lies
+  int64_t step = 0;      // from one pack to the next
+  bool filling = false;  // ask for the packs; else take them
 };
 
 class PointPrinter {

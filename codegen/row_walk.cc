@@ -213,8 +213,8 @@ void RowWalk::ChooseStaged() {
   }
 }
 
-// Each thread has places of its own in each array: nobody waits for another's loads. By batch, run of
-// columns and pack; neighbouring threads lie side by side.
+// Each thread has places of its own in each array: nobody waits for another's loads. By batch, run
+// of columns and pack; neighbouring threads lie side by side.
 void RowWalk::DeclareStaged() {
   for (int i : staged_) {
     const DType type = ir_.buffers[ir_.instrs[i].buffer].dtype;
@@ -234,11 +234,13 @@ void RowWalk::PlaceStaged(bool filling) {
     if (rows > 1) absl::StrAppend(&place, " + r * ", chunks_ * packs * step);
     if (chunks_ > 1) absl::StrAppend(&place, " + k * ", packs * step);
     absl::StrAppend(&place, " + RG_THREAD * ", width);
-    printer_.SetStaged(i, {.array = absl::StrCat("s", i), .place = place, .step = step, .filling = filling});
+    printer_.SetStaged(
+        i, {.array = absl::StrCat("s", i), .place = place, .step = step, .filling = filling});
   }
 }
 
-// Asks for the batch of rows from first_row on, if there are any, in place of the batch that was used.
+// Asks for the batch of rows from first_row on, if there are any, in place of the batch that was
+// used.
 void RowWalk::PrintStaging(const std::string& first_row) {
   PlaceStaged(/*filling=*/true);
   const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
@@ -369,9 +371,8 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
               printer_.Folded(reduction, acc, absl::StrCat("RG_SHUFFLE_XOR(", acc, ", n)")), ";");
     out_.Close();
     if (!NeedsShared()) continue;
-    const std::string scratch =
-        launch_.Shared(AccumulatorType(reduction.dtype), absl::StrCat("scratch", r),
-                       turns_ ? 2 * words : words);
+    const std::string scratch = launch_.Shared(
+        AccumulatorType(reduction.dtype), absl::StrCat("scratch", r), turns_ ? 2 * words : words);
     out_.Line("if (lane % RG_WARP == 0) ", scratch, "[", slot, "] = ", acc, ";");
   }
   if (loop) out_.Close();

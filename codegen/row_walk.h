@@ -25,7 +25,9 @@ class RowWalk {
 
   int64_t chunks() const { return chunks_; }  // runs of columns that one thread handles in a row
   std::string ChunkColumn() const;            // first column of run k
-  std::string Row() const { return RowFrom(first_row_); }  // number of the thread's row (row r of several)
+  std::string Row() const {
+    return RowFrom(first_row_);
+  }  // number of the thread's row (row r of several)
   std::vector<int> row_reductions() const;
   static std::string RowAccumulator(int reduction, int rows_per_thread);
 

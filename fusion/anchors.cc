@@ -50,25 +50,25 @@ class Taker {
                        [&](const MatMulEpilogue& row) { return TakesProduct(row, call); });
   }
 
-  // A product narrower than its sum is long reads a wide operand from device memory, for which the tiles' loads
-  // ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's alone 198).
+  // A product narrower than its sum is long reads a wide operand from device memory, for which the
+  // tiles' loads ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's
+  // alone 198).
   bool PaysAsTiles(const MatMulCall& call) const {
     return call.n >= call.k && WhyNoTiles(g_, call).empty();
   }
 
-  // One warp on each scheduler does not hide the arithmetic of erf and its like: products with GELU's
-  // backward took 1.08 and 1.11 of matmul and pass on an H200.
+  // One warp on each scheduler does not hide the arithmetic of erf and its like: products with
+  // GELU's backward took 1.08 and 1.11 of matmul and pass on an H200.
   bool HasLongArithmetic(const std::vector<NodeId>& ops) const {
-    return std::any_of(ops.begin(), ops.end(), [&](NodeId op) {
-      return Info(g_.op(op)).cost == CostClass::kErf;
-    });
+    return std::any_of(ops.begin(), ops.end(),
+                       [&](NodeId op) { return Info(g_.op(op)).cost == CostClass::kErf; });
   }
 
-  // Whether values made of the product point by point meet a sum over them again, as in the backward of a
-  // norm: they would be stored for the kernel behind the sum, as the product is.
+  // Whether values made of the product point by point meet a sum over them again, as in the
+  // backward of a norm: they would be stored for the kernel behind the sum, as the product is.
   bool MeetsItsOwnSum(NodeId product, const std::vector<NodeId>& ops) const {
     absl::flat_hash_set<NodeId> made = {product}, behind;  // a sum
-    for (NodeId id : ops) {  // operands first
+    for (NodeId id : ops) {                                // operands first
       bool reads_made = false, reads_behind = false;
       for (ValueId v : StoredOperands(g_, id)) {
         reads_made = reads_made || made.contains(v.node);
@@ -100,8 +100,9 @@ std::vector<const Group*> Anchors::In(absl::Span<const NodeId> ops) const {
   return found;
 }
 
-Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers, const DeviceSpec& device,
-                    std::vector<Group>& calls, std::vector<Region>& regions) {
+Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers,
+                    const DeviceSpec& device, std::vector<Group>& calls,
+                    std::vector<Region>& regions) {
   Anchors anchors;
   if (device.matmul_epilogues.empty()) return anchors;
   Taker taker(graph, consumers, device, regions);

@@ -30,12 +30,13 @@ class Anchors {
   absl::flat_hash_map<NodeId, Group> calls_;
 };
 
-// Takes the calls that an epilogue of the device could follow out of `calls` and gives their matmuls to
-// the regions that read them first. A matmul is not offered if it does more than multiply, if the host
-// reads its result, or if no op of a region could be its epilogue. A region keeps at most 64 ops with
-// its anchors: more are not searched exactly anyway.
-Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers, const DeviceSpec& device,
-                    std::vector<Group>& calls, std::vector<Region>& regions);
+// Takes the calls that an epilogue of the device could follow out of `calls` and gives their
+// matmuls to the regions that read them first. A matmul is not offered if it does more than
+// multiply, if the host reads its result, or if no op of a region could be its epilogue. A region
+// keeps at most 64 ops with its anchors: more are not searched exactly anyway.
+Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers,
+                    const DeviceSpec& device, std::vector<Group>& calls,
+                    std::vector<Region>& regions);
 
 }  // namespace retrograd
 

@@ -14,10 +14,10 @@
 namespace retrograd {
 
 struct Atom {
-  std::vector<NodeId> ops;        // ascending
-  std::vector<NodeId> shared;     // ascending, none of ops: recomputed by each kernel that reads them
-  // Of ops, those that an op with several places (its own atom, those that recompute it) reads, with
-  // each of these atoms.
+  std::vector<NodeId> ops;     // ascending
+  std::vector<NodeId> shared;  // ascending, none of ops: recomputed by each kernel that reads them
+  // Of ops, those that an op with several places (its own atom, those that recompute it) reads,
+  // with each of these atoms.
   std::vector<std::pair<NodeId, int>> read_again;
   std::vector<int> predecessors;  // atoms of the region that it reads, ascending
   std::vector<int> neighbours;    // atoms that share an edge or a large tensor with it, ascending

@@ -34,7 +34,8 @@ class Sinking {
   Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken)
       : g_(g), consumers_(consumers), taken_(taken), depth_(g.num_nodes(), 0) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-      for (ValueId v : g.operands(NodeId{i})) depth_[i] = std::max(depth_[i], depth_[Index(v.node)]);
+      for (ValueId v : g.operands(NodeId{i}))
+        depth_[i] = std::max(depth_[i], depth_[Index(v.node)]);
       if (IsBarrier(g, NodeId{i}) || taken[i]) ++depth_[i];
     }
   }
@@ -95,7 +96,8 @@ class Sinking {
     int earliest = kNever;
     for (NodeId id : ops) {
       for (NodeId reader : consumers_.of(id)) {
-        if (!Inside(reader, component_[Index(ops[0])])) earliest = std::min(earliest, Place(reader));
+        if (!Inside(reader, component_[Index(ops[0])]))
+          earliest = std::min(earliest, Place(reader));
       }
     }
     return earliest;
@@ -120,8 +122,8 @@ class Sinking {
     return r;
   }
 
-  // Whether the traffic that computing the ops at the depth saves is worth the bytes that stay alive
-  // until then.
+  // Whether the traffic that computing the ops at the depth saves is worth the bytes that stay
+  // alive until then.
   bool Pays(const std::vector<NodeId>& ops, int depth) {
     const size_t component = component_[Index(ops[0])];
     int64_t saved = 0, kept = 0;
@@ -158,7 +160,7 @@ class Sinking {
   const Consumers& consumers_;
   const std::vector<bool>& taken_;
   std::vector<int> depth_;
-  std::vector<size_t> component_;   // by node; kNone for what is no part of a kernel
+  std::vector<size_t> component_;  // by node; kNone for what is no part of a kernel
   std::vector<ValueId> operands_;  // scratch of Pays
 };
 

@@ -28,10 +28,8 @@ class Mixer {
     state_ ^= state_ >> 31;
   }
   template <typename T>
-    requires std::is_enum_v<T>
-  void Add(T x) {
-    Add(static_cast<uint64_t>(x));
-  }
+  requires std::is_enum_v<T>
+  void Add(T x) { Add(static_cast<uint64_t>(x)); }
   void Add(double x) { Add(std::bit_cast<uint64_t>(x)); }
   void Add(const IndexExpr& e) {
     Add(static_cast<uint64_t>(e.offset()));
@@ -50,8 +48,9 @@ class Mixer {
   void Add(const Instr& i) {
     Add(i.kind);
     // The op of a load or constant says nothing.
-    Add(i.kind == InstrKind::kPointwise || i.kind == InstrKind::kReduce ? static_cast<uint64_t>(i.op)
-                                                                        : uint64_t{0});
+    Add(i.kind == InstrKind::kPointwise || i.kind == InstrKind::kReduce
+            ? static_cast<uint64_t>(i.op)
+            : uint64_t{0});
     Add(i.dtype);
     Add(static_cast<uint64_t>(i.round));
     Add(static_cast<uint64_t>(i.axes));
@@ -101,9 +100,8 @@ absl::Status ParseKernel(absl::string_view line, CompilerReport& report) {
           absl::StrCat(kNames[n], " must be a number from 0 to ", kMostResource));
     }
   }
-  const CompiledResources resources{.registers = numbers[0],
-                                    .spill_bytes = numbers[1],
-                                    .shared_bytes = numbers[2]};
+  const CompiledResources resources{
+      .registers = numbers[0], .spill_bytes = numbers[1], .shared_bytes = numbers[2]};
   if (!report.kernels.emplace(key, resources).second) {
     return absl::InvalidArgumentError(absl::StrCat("kernel ", words[1], " is given twice"));
   }
@@ -161,7 +159,8 @@ uint64_t FingerprintOf(uint64_t ir, const Schedule& s) {
   m.Add(s.kind);
   for (int64_t n : {int64_t{s.threads}, int64_t{s.vector_width}, int64_t{s.threads_per_row},
                     int64_t{s.rows_per_block}, int64_t{s.rows_per_thread},
-                    int64_t{s.persistent} + 2 * int64_t{s.prefetch} + 4 * int64_t{s.staged}, s.split, s.blocks}) {
+                    int64_t{s.persistent} + 2 * int64_t{s.prefetch} + 4 * int64_t{s.staged},
+                    s.split, s.blocks}) {
     m.Add(static_cast<uint64_t>(n));
   }
   return m.value();

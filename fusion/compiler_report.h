@@ -1,5 +1,6 @@
 // What a compiler made of kernels that an earlier plan chose, as data for the next planning run:
-// real registers replace the predicted ones, and a schedule whose kernel spills is not chosen again.
+// real registers replace the predicted ones, and a schedule whose kernel spills is not chosen
+// again.
 //
 // As text, one line a kernel, which tools write and read:
 //   retrograd compiler report 1
@@ -28,8 +29,8 @@ uint64_t FingerprintOf(const KernelIr& ir);
 uint64_t FingerprintOf(uint64_t ir, const Schedule& schedule);
 
 struct CompilerReport {
-  std::string compiler;  // "NVRTC 13.0"
-  std::string arch;      // "sm_90"
+  std::string compiler;                           // "NVRTC 13.0"
+  std::string arch;                               // "sm_90"
   std::map<uint64_t, CompiledResources> kernels;  // by fingerprint of IR and schedule
 
   bool empty() const { return kernels.empty(); }

@@ -48,11 +48,10 @@ std::vector<ValueId> Consumers::Stores(absl::Span<const NodeId> ops,
   for (NodeId id : ops) {
     if (std::binary_search(unstored.begin(), unstored.end(), id)) continue;
     absl::Span<const NodeId> users = of(id);
-    const bool outside =
-        is_output(id) || std::binary_search(kept.begin(), kept.end(), id) ||
-        std::any_of(users.begin(), users.end(), [&](NodeId user) {
-          return !std::binary_search(ops.begin(), ops.end(), user);
-        });
+    const bool outside = is_output(id) || std::binary_search(kept.begin(), kept.end(), id) ||
+                         std::any_of(users.begin(), users.end(), [&](NodeId user) {
+                           return !std::binary_search(ops.begin(), ops.end(), user);
+                         });
     if (outside) stores.push_back({id, 0});
   }
   return stores;

@@ -33,11 +33,12 @@ std::vector<Decision::Alternative> Differing(const RegionPlan& plan, const Regio
   std::vector<Decision::Alternative> differing;
   for (const Partition::Part& part : plan.partition.parts) {
     const GroupOps ops = OpsOf(plan, part);
-    const bool common = std::any_of(from.partition.parts.begin(), from.partition.parts.end(),
-                                    [&](const Partition::Part& other) {
-                                      const GroupOps theirs = OpsOf(from, other);
-                                      return theirs.ops == ops.ops && theirs.unstored == ops.unstored;
-                                    });
+    const bool common =
+        std::any_of(from.partition.parts.begin(), from.partition.parts.end(),
+                    [&](const Partition::Part& other) {
+                      const GroupOps theirs = OpsOf(from, other);
+                      return theirs.ops == ops.ops && theirs.unstored == ops.unstored;
+                    });
     if (common) continue;
     auto group = pricer.Make(ops, part.schedule);
     if (!group.ok()) continue;

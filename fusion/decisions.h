@@ -12,8 +12,8 @@
 namespace retrograd {
 
 struct DecisionOptions {
-  int max_borders = 8;        // pairs of a group that are re-solved
-  int max_exact_atoms = 24;   // of a region whose borders are
+  int max_borders = 8;       // pairs of a group that are re-solved
+  int max_exact_atoms = 24;  // of a region whose borders are
 };
 
 // About a region and the plan that was chosen for it.

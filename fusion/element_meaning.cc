@@ -121,7 +121,8 @@ GraphMeaning::GraphMeaning(const BackwardGraph& graph, absl::Span<const Layout> 
 int64_t GraphMeaning::AddressOf(ValueId stored, absl::Span<const int64_t> coords) const {
   const std::vector<int64_t>& strides = layouts_[g_.value_index(stored)].strides;
   int64_t address = 0;
-  for (size_t i = 0; i < coords.size() && i < strides.size(); ++i) address += coords[i] * strides[i];
+  for (size_t i = 0; i < coords.size() && i < strides.size(); ++i)
+    address += coords[i] * strides[i];
   return address;
 }
 
@@ -311,8 +312,7 @@ Meaning GraphMeaning::ScatteredAt(NodeId scatter, const Coords& src) {
   const auto operands = g_.operands(scatter);
   const int64_t axis = g_.node(scatter).attrs.Int("axis");
   const int64_t rank = g_.type(operands[1]).rank();
-  const Meaning index =
-      At(operands[1], Coords(src.begin() + axis, src.begin() + axis + rank));
+  const Meaning index = At(operands[1], Coords(src.begin() + axis, src.begin() + axis + rank));
   return ScatteredMeaning(index, At(operands[2], src));
 }
 

@@ -1,7 +1,7 @@
 // What one element of a value is, as a fingerprint of the expression that makes it from elements in
 // memory: equal expressions have equal fingerprints. The plan checker compares what a graph says an
-// element is with what a kernel stores there. Evaluated at single points with plain integers, so that
-// it shares nothing with the index algebra by which kernels are built.
+// element is with what a kernel stores there. Evaluated at single points with plain integers, so
+// that it shares nothing with the index algebra by which kernels are built.
 #ifndef RETROGRAD_FUSION_ELEMENT_MEANING_H_
 #define RETROGRAD_FUSION_ELEMENT_MEANING_H_
 

@@ -22,9 +22,9 @@
 namespace retrograd {
 
 struct SearchLimits {
-  int64_t max_downsets = 20'000;    // states entered
-  int64_t max_steps = 2'000'000;    // groups looked at
-  int64_t max_prices = 20'000;      // kernels built and priced
+  int64_t max_downsets = 20'000;  // states entered
+  int64_t max_steps = 2'000'000;  // groups looked at
+  int64_t max_prices = 20'000;    // kernels built and priced
 };
 
 class ExactSearch {
@@ -44,7 +44,9 @@ class ExactSearch {
   const GroupPrice& PriceOf(AtomMask set);
   // The price of the two atoms with whatever must stand between them: if it is infeasible, why no
   // plan has them together.
-  const GroupPrice& SmallestTogether(int a, int b) { return PriceOf(masks_.Closure(Bit(a) | Bit(b))); }
+  const GroupPrice& SmallestTogether(int a, int b) {
+    return PriceOf(masks_.Closure(Bit(a) | Bit(b)));
+  }
 
   const RegionMasks& masks() const { return masks_; }
   int64_t prices() const { return static_cast<int64_t>(prices_.size()); }

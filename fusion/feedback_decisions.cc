@@ -28,14 +28,14 @@ Decision Explain(const GroupOps& group, const Partition::Part& part,
              .together_ps = now != nullptr ? now->ps : part.ps,
              .apart_ps = now != nullptr ? part.ps : chosen.partition.cost_ps,
              .limit = "registers"};
-  d.reason = absl::StrCat("planned again: ", pricer.feedback().compiler, " spills ",
-                          compiled.spill_bytes, " B a thread at ", compiled.registers,
-                          " registers of ", part.schedule.Print(), ", predicted to take ",
-                          Us(part.ps), "; ",
-                          now != nullptr
-                              ? absl::StrCat(now->schedule.Print(), " takes ", Us(now->ps))
-                              : absl::StrCat("its ops are now in other kernels, and the region's "
-                                             "plan costs ", Us(chosen.partition.cost_ps)));
+  d.reason = absl::StrCat(
+      "planned again: ", pricer.feedback().compiler, " spills ", compiled.spill_bytes,
+      " B a thread at ", compiled.registers, " registers of ", part.schedule.Print(),
+      ", predicted to take ", Us(part.ps), "; ",
+      now != nullptr ? absl::StrCat(now->schedule.Print(), " takes ", Us(now->ps))
+                     : absl::StrCat("its ops are now in other kernels, and the region's "
+                                    "plan costs ",
+                                    Us(chosen.partition.cost_ps)));
   d.alternatives.push_back({.nodes = group.ops,
                             .schedule = part.schedule,
                             .registers = static_cast<int>(compiled.registers),

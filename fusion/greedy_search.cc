@@ -74,8 +74,7 @@ class Merger {
       both.price = pricer_.Evaluate(OpsOfAtoms(atoms_, both.atoms));
       const int64_t gain = !both.price.feasible ? kAnyGain - 1
                                                 : groups_[g].Cost(pricer_) +
-                                                      groups_[h].Cost(pricer_) -
-                                                      both.Cost(pricer_);
+                                                      groups_[h].Cost(pricer_) - both.Cost(pricer_);
       if (gain < least_gain_) {
         refused_.insert(pair);
       } else if (best < 0 || gain > best_gain) {

@@ -64,8 +64,8 @@ absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph&
   }
   ground->regions = FindRegions(graph, ground->consumers, taken);
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
-    ground->pricer.OfferAnchors(TakeAnchors(graph, ground->consumers, device,
-                                            ground->library_calls, ground->regions));
+    ground->pricer.OfferAnchors(
+        TakeAnchors(graph, ground->consumers, device, ground->library_calls, ground->regions));
   }
   ground->region_of.assign(graph.num_nodes(), -1);
   for (size_t r = 0; r < ground->regions.size(); ++r) {

@@ -13,7 +13,10 @@ constexpr uint32_t kNobody = 0xffffffff;
 class Sorter {
  public:
   Sorter(const BackwardGraph& g, std::vector<Group> groups, GroupOrder order, FusionPlan& plan)
-      : g_(g), groups_(std::move(groups)), by_memory_(order == GroupOrder::kLeastMemory), plan_(plan) {}
+      : g_(g),
+        groups_(std::move(groups)),
+        by_memory_(order == GroupOrder::kLeastMemory),
+        plan_(plan) {}
 
   void Run() {
     FindReaders();

@@ -50,7 +50,8 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
     if (rereads || stages.finalize[store.instr] || store.offset.axes() != ir.all_axes()) continue;
     for (size_t b = 0; b < ir.buffers.size(); ++b) {
       const Buffer& in = ir.buffers[b];
-      if (in.written || SizeBytes(in.dtype) != SizeBytes(out.dtype) || in.elements != out.elements) {
+      if (in.written || SizeBytes(in.dtype) != SizeBytes(out.dtype) ||
+          in.elements != out.elements) {
         continue;
       }
       bool same_walk = true;
@@ -69,8 +70,8 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
 }  // namespace
 
 GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                         const Consumers& consumers, const DeviceSpec& device,
-                         const Limits& limits, const PricerOptions& options, KernelPrices* known)
+                         const Consumers& consumers, const DeviceSpec& device, const Limits& limits,
+                         const PricerOptions& options, KernelPrices* known)
     : graph_(graph),
       layouts_(layouts),
       consumers_(consumers),
@@ -124,7 +125,8 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
     best.reason = std::move(reason);
     return out;
   };
-  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size())); !single && !v.ok()) {
+  if (Limits::Verdict v = limits_.CheckOps(static_cast<int64_t>(group.ops.size()));
+      !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
   KernelOutcome kernel = Build(group, stores);
@@ -159,9 +161,8 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   } else if (options_.schedule_salt != 0) {
     best = admissible[Draw(options_.schedule_salt, group.ops) % admissible.size()];
   } else {
-    best = *std::min_element(
-        admissible.begin(), admissible.end(),
-        [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
+    best = *std::min_element(admissible.begin(), admissible.end(),
+                             [](const GroupPrice& a, const GroupPrice& b) { return a.ps < b.ps; });
   }
   return out;
 }
@@ -184,8 +185,7 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   if (!shape.feasible) return false;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
-  const std::vector<Schedule> schedules =
-      CandidateSchedules(*kernel.ir, shape, schedule_limits());
+  const std::vector<Schedule> schedules = CandidateSchedules(*kernel.ir, shape, schedule_limits());
   return std::any_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
     return limits_.Allows(PredictFootprint(*kernel.ir, profile, s, device_));
   });
@@ -207,12 +207,13 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   }
   const Classification shape = Classify(*kernel.ir);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  Price price = KernelPricer(*kernel.ir, profile, device_)
-                    .Of(schedule, /*explain=*/true,
-                        FindCompiled(FeedbackKey(*kernel.ir), schedule));
+  Price price =
+      KernelPricer(*kernel.ir, profile, device_)
+          .Of(schedule, /*explain=*/true, FindCompiled(FeedbackKey(*kernel.ir), schedule));
   Group group;
   group.nodes = ops.ops;
-  for (const Buffer& b : kernel.ir->buffers) (b.written ? group.outputs : group.inputs).push_back(b.value);
+  for (const Buffer& b : kernel.ir->buffers)
+    (b.written ? group.outputs : group.inputs).push_back(b.value);
   std::sort(group.inputs.begin(), group.inputs.end());
   std::sort(group.outputs.begin(), group.outputs.end());
   group.terms = std::move(price.terms);
@@ -280,9 +281,8 @@ GroupPricer GroupPricer::WithoutFeedback() const {
 
 int64_t GroupPricer::LeastPs(MovedBytes bytes) const {
   const int64_t cached = CachedBytes(bytes.fresh, bytes.all, device_);
-  return LeastKernelPs(device_) +
-         std::max(TransferPs(bytes.all - cached, device_.hbm_bytes_per_s),
-                  TransferPs(cached, device_.cache_bytes_per_s));
+  return LeastKernelPs(device_) + std::max(TransferPs(bytes.all - cached, device_.hbm_bytes_per_s),
+                                           TransferPs(cached, device_.cache_bytes_per_s));
 }
 
 // A kernel takes at least what its uncached bytes take, and at least all its bytes over both

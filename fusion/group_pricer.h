@@ -45,13 +45,13 @@ struct GroupPrice {
   bool feasible = false;
   std::string limit, reason;  // if not
   Schedule schedule;
-  int64_t ps = 0;             // T(S), without margin
-  int64_t passed_bytes = 0;   // stored for other kernels (and not as an output of the graph)
+  int64_t ps = 0;            // T(S), without margin
+  int64_t passed_bytes = 0;  // stored for other kernels (and not as an output of the graph)
 };
 
-// What a kernel costs, and whether any schedule of it fits, by its signature: equal kernels of other
-// layers, of other cuts of a region and of other versions of the graph cost the same. Holds for one
-// device under equal limits and options.
+// What a kernel costs, and whether any schedule of it fits, by its signature: equal kernels of
+// other layers, of other cuts of a region and of other versions of the graph cost the same. Holds
+// for one device under equal limits and options.
 struct KernelPrices {
   absl::flat_hash_map<std::string, GroupPrice> of;
   absl::flat_hash_map<std::string, bool> fits;
@@ -62,7 +62,7 @@ struct PricerOptions {
   bool vectorize = true, split = true, persistent = true;
   int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
   CompilerReport feedback;        // real registers of kernels that an earlier plan chose
-  int64_t schedule_salt = 0;  // not 0: a random admissible schedule by this seed, for tests
+  int64_t schedule_salt = 0;      // not 0: a random admissible schedule by this seed, for tests
 };
 
 class GroupPricer {

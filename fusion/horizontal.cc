@@ -1,7 +1,7 @@
-// The groups are walked in an order that their dependencies allow. A small kernel that is ready waits
-// for company: everything else goes first, and only when nothing else is ready does the most urgent
-// one go, with those of its kind that wait. All that wait at the same time are ready, so none depends
-// on another, and since the walk goes on from there, the groups keep a valid order.
+// The groups are walked in an order that their dependencies allow. A small kernel that is ready
+// waits for company: everything else goes first, and only when nothing else is ready does the most
+// urgent one go, with those of its kind that wait. All that wait at the same time are ready, so
+// none depends on another, and since the walk goes on from there, the groups keep a valid order.
 #include "fusion/horizontal.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ constexpr size_t kMostTried = 64;
 // Refused partners that are told: the first ones; the reasons repeat from layer to layer.
 constexpr size_t kMostRefusals = 8;
 
-// Kernels that move so little take hardly longer than their launch, whatever their number of blocks.
+// Kernels that move so little take hardly longer than their launch, whatever their number of
+// blocks.
 constexpr int64_t kSmallBytes = int64_t{8} << 20;
 constexpr int kThreadsOfMany = 512;
 
@@ -96,14 +97,13 @@ std::optional<Obstacle> BreaksLimit(absl::Span<const LaunchShare* const> members
     stores += member->stores;
     reductions += member->reductions;
   }
-  const std::pair<absl::string_view, int64_t> sums[] = {{"ops", ops},
-                                                        {"operands", operands},
-                                                        {"stores", stores},
-                                                        {"reductions", reductions}};
+  const std::pair<absl::string_view, int64_t> sums[] = {
+      {"ops", ops}, {"operands", operands}, {"stores", stores}, {"reductions", reductions}};
   for (const auto& [name, sum] : sums) {
     if (sum <= limits.Bound(name)) continue;
-    return Obstacle{std::string(name), absl::StrCat(members.size(), " kernels in one launch: ", name,
-                                                    " ", sum, ", at most ", limits.Bound(name))};
+    return Obstacle{std::string(name),
+                    absl::StrCat(members.size(), " kernels in one launch: ", name, " ", sum,
+                                 ", at most ", limits.Bound(name))};
   }
   return std::nullopt;
 }
@@ -183,8 +183,8 @@ class Sharing {
     return *shares_[g];
   }
 
-  // The group and those waiting groups of its kind that pay beside it, in the order of the graph but
-  // with equal kernels next to each other.
+  // The group and those waiting groups of its kind that pay beside it, in the order of the graph
+  // but with equal kernels next to each other.
   std::vector<uint32_t> Company(uint32_t first) {
     std::vector<uint32_t> go = {first};
     const std::set<Entry>& waiting = waiting_[*kinds_[first]];
@@ -214,7 +214,8 @@ class Sharing {
   }
 
   std::vector<uint32_t> EqualOnesTogether(std::vector<uint32_t> go) {
-    std::sort(go.begin(), go.end(), [&](uint32_t a, uint32_t b) { return EntryOf(a) < EntryOf(b); });
+    std::sort(go.begin(), go.end(),
+              [&](uint32_t a, uint32_t b) { return EntryOf(a) < EntryOf(b); });
     std::vector<uint32_t> sorted;
     std::vector<bool> taken(go.size(), false);
     for (size_t i = 0; i < go.size(); ++i) {
@@ -255,7 +256,9 @@ class Sharing {
       Group& group = groups_[g];
       decision.apart_ps += group.price_ps;
       if (g != go[0]) decision.b.insert(decision.b.end(), group.nodes.begin(), group.nodes.end());
-      const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+      const auto append = [](auto& to, const auto& from) {
+        to.insert(to.end(), from.begin(), from.end());
+      };
       append(merged.nodes, group.nodes);
       append(merged.recomputed, group.recomputed);
       append(merged.inputs, group.inputs);
@@ -281,9 +284,9 @@ class Sharing {
       return std::binary_search(merged.nodes.begin(), merged.nodes.end(), id);
     });
     std::sort(decision.b.begin(), decision.b.end());
-    decision.reason = absl::StrCat(
-        body.members.size(), " independent ", Name(kinds_[go[0]]->first), " kernels in one launch: ",
-        Us(price.ps), " instead of ", Us(decision.apart_ps), " in ", body.members.size(), " launches");
+    decision.reason = absl::StrCat(body.members.size(), " independent ", Name(kinds_[go[0]]->first),
+                                   " kernels in one launch: ", Us(price.ps), " instead of ",
+                                   Us(decision.apart_ps), " in ", body.members.size(), " launches");
     result_.saved += static_cast<int64_t>(body.members.size()) - 1;
     result_.won_ps += decision.apart_ps - price.ps;
     result_.decisions.push_back(std::move(decision));
@@ -308,8 +311,8 @@ class Sharing {
   const GroupPricer& pricer_;
   std::vector<Group> groups_;
   Successors successors_;
-  std::vector<std::optional<Kind>> kinds_;           // by group; none: launched alone
-  std::vector<std::optional<LaunchShare>> shares_;   // by group, once asked for
+  std::vector<std::optional<Kind>> kinds_;          // by group; none: launched alone
+  std::vector<std::optional<LaunchShare>> shares_;  // by group, once asked for
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;  // launched alone
   std::map<Kind, std::set<Entry>> waiting_;
   std::set<Entry> all_waiting_;

@@ -2,9 +2,9 @@
 // less than their launch; the block number tells a shared launch which kernel it is in.
 //
 // Stands after the search, because partners come from anywhere in the graph, and before groups are
-// ordered. What share a launch afterwards: kernels of one template and as many threads a block, with
-// neither a finalize launch nor a scatter's sort, none of which fills the chip. No path leads from one
-// to another, and the groups still have a valid order.
+// ordered. What share a launch afterwards: kernels of one template and as many threads a block,
+// with neither a finalize launch nor a scatter's sort, none of which fills the chip. No path leads
+// from one to another, and the groups still have a valid order.
 #ifndef RETROGRAD_FUSION_HORIZONTAL_H_
 #define RETROGRAD_FUSION_HORIZONTAL_H_
 

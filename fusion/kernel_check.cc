@@ -205,7 +205,8 @@ class KernelChecker {
     std::sort(read.begin(), read.end());
     std::sort(written.begin(), written.end());
     if (read != group_.inputs) return Broken("P5: its kernel reads other values than it lists");
-    if (written != group_.outputs) return Broken("P5: its kernel writes other values than it lists");
+    if (written != group_.outputs)
+      return Broken("P5: its kernel writes other values than it lists");
     return absl::OkStatus();
   }
 
@@ -223,9 +224,8 @@ class KernelChecker {
     // Memory of our own is aligned to 16 bytes; a host promises what it promises.
     constexpr int64_t kOwn = 16;
     const Node& node = g_.node(b.value.node);
-    const int64_t known = node.op == Op::input
-                              ? std::max(node.input->alignment, SizeBytes(type.dtype))
-                              : kOwn;
+    const int64_t known =
+        node.op == Op::input ? std::max(node.input->alignment, SizeBytes(type.dtype)) : kOwn;
     if (b.alignment < 1 || known % b.alignment != 0) {
       return Broken("P5: its kernel takes ", Named(b.value), " as aligned to ", b.alignment,
                     " bytes, known are ", known);
@@ -236,7 +236,9 @@ class KernelChecker {
   // Numbers of instructions, buffers and axes that evaluation may follow.
   absl::Status CheckReferences() const {
     const auto bad_instr = [&](int i, int before) { return i < 0 || i >= before; };
-    const auto bad_buffer = [&](int b) { return b < 0 || b >= static_cast<int>(ir_.buffers.size()); };
+    const auto bad_buffer = [&](int b) {
+      return b < 0 || b >= static_cast<int>(ir_.buffers.size());
+    };
     const int n = static_cast<int>(ir_.instrs.size());
     for (int i = 0; i < n; ++i) {
       const Instr& instr = ir_.instrs[i];
@@ -251,7 +253,8 @@ class KernelChecker {
       bad = bad || (instr.kind == InstrKind::kSelect && instr.operands.size() != 2);
       bad = bad || (instr.kind == InstrKind::kReduce && instr.operands.size() != 1);
       if (bad) return Broken("P6: instruction v", i, " of its kernel is malformed");
-      if (!KeepsDType(instr)) return Broken("P6: v", i, " of its kernel changes the dtype of what it passes on");
+      if (!KeepsDType(instr))
+        return Broken("P6: v", i, " of its kernel changes the dtype of what it passes on");
     }
     for (const Store& s : ir_.stores) {
       if (bad_instr(s.instr, n) || bad_buffer(s.buffer)) {
@@ -270,9 +273,8 @@ class KernelChecker {
     if (instr.kind == InstrKind::kLoad) return instr.dtype == ir_.buffers[instr.buffer].dtype;
     const bool passes = instr.kind == InstrKind::kSelect || instr.kind == InstrKind::kReduce ||
                         (instr.kind == InstrKind::kPointwise && instr.op == Op::copy);
-    return !passes || std::all_of(instr.operands.begin(), instr.operands.end(), [&](int o) {
-      return ir_.instrs[o].dtype == instr.dtype;
-    });
+    return !passes || std::all_of(instr.operands.begin(), instr.operands.end(),
+                                  [&](int o) { return ir_.instrs[o].dtype == instr.dtype; });
   }
 
   // The points of the axes in `mask` that are looked at: all, or the ends and a fixed sample.

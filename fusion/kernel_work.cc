@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "fusion/cost.h"
-#include "fusion/kernel/scatter_workspace.h"
 #include "fusion/kernel/scale.h"
+#include "fusion/kernel/scatter_workspace.h"
 #include "fusion/kernel/vector_access.h"
 
 namespace retrograd {
 namespace {
 
-int64_t EfficiencyPpm(int64_t bytes, const DeviceSpec& d) {  // of an access of so many bytes a thread
+int64_t EfficiencyPpm(int64_t bytes,
+                      const DeviceSpec& d) {  // of an access of so many bytes a thread
   if (bytes >= 16) return kPpm;
   if (bytes >= 8) return d.efficiency_8_ppm;
   if (bytes >= 4) return d.efficiency_4_ppm;
@@ -39,8 +40,8 @@ bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
 // Stages that evaluate an inner instruction, if none keeps anything.
 int64_t StagesOf(const KernelProfile& p, size_t instr) {
   if (!p.inner[instr]) return 1;
-  const int64_t stages = std::count_if(
-      p.needed.begin(), p.needed.end(), [&](const std::vector<int>& needed) {
+  const int64_t stages =
+      std::count_if(p.needed.begin(), p.needed.end(), [&](const std::vector<int>& needed) {
         return std::binary_search(needed.begin(), needed.end(), static_cast<int>(instr));
       });
   return std::max<int64_t>(stages, 1);
@@ -61,7 +62,8 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
 
 void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   std::vector<const Instr*> counted;
-  // Several loads of one buffer bring in no more than all of it: the halves that rotary positions swap.
+  // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
+  // swap.
   std::vector<int64_t> left;
   for (const Buffer& b : ir.buffers) left.push_back(b.elements * SizeBytes(b.dtype));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -111,7 +113,9 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
-  Access access{.element_bytes = size, .vectors = last >= 0 && InVectors(offset, last), .fresh = !store && buffer.fresh};
+  Access access{.element_bytes = size,
+                .vectors = last >= 0 && InVectors(offset, last),
+                .fresh = !store && buffer.fresh};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
@@ -142,9 +146,8 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   }
   const int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
   for (const Broadcast& b : broadcasts_) {
-    const int64_t copies = HoldsColumns(s)
-                               ? s.blocks
-                               : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
+    const int64_t copies =
+        HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
     // Three of four come from L1.
     t.cache += std::min(MulDiv(b.places, copies, 1), points_) * b.element_bytes / 4;
   }
@@ -162,7 +165,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     if (instr.kind == InstrKind::kConstant) continue;
     CostClass cost = instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
     // A division by a constant is a multiplication.
-    if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant) cost = CostClass::kSimple;
+    if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
+      cost = CostClass::kSimple;
     int64_t rate = device_.rate[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / kWideIntegerSteps, 1);
@@ -207,13 +211,16 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
     case Repeat::kFixed: break;
     case Repeat::kPerVector: each = std::max<int64_t>(points_ / s.vector_width, 1); break;
     case Repeat::kPerThread: each = shape_.rows * std::max(s.threads_per_row, 1); break;
-    case Repeat::kPerColumn: each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns; break;
+    case Repeat::kPerColumn:
+      each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns;
+      break;
   }
   const int64_t times = MulDiv(values, each, 1);
   return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
 }
 
-// Instructions of a thread that adds up a row's sum with the others of its warp, and then with other warps.
+// Instructions of a thread that adds up a row's sum with the others of its warp, and then with
+// other warps.
 constexpr int64_t kStepsOfWarp = 25, kStepsOfWarps = 12;
 
 int64_t KernelWork::ComputePs(const Schedule& s) const {
@@ -222,8 +229,9 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
     const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
     const int64_t steps = kStepsOfWarp + (s.threads_per_row > device_.warp ? kStepsOfWarps : 0);
     const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
-    total += MulDiv(times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],
-                    device_.clock_hz);
+    total += MulDiv(
+        times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],
+        device_.clock_hz);
   }
   for (const Evaluations& e : evaluations_) {
     total += MulDiv(Times(e, s), 1'000'000'000'000 / device_.sms / e.rate, device_.clock_hz);

@@ -112,8 +112,8 @@ std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> l
   }
   if (g.pattern(operand.node) != Pattern::kView) {
     const Layout& layout = layouts[g.value_index(operand)];
-    const bool dense = layout.strides.size() == shape.size() &&
-                       IsDensePermutation(shape, layout.strides);
+    const bool dense =
+        layout.strides.size() == shape.size() && IsDensePermutation(shape, layout.strides);
     return dense ? std::optional(layout) : std::nullopt;
   }
   auto view = AsStrided(g, layouts, operand);
@@ -130,7 +130,8 @@ std::optional<Layout> LikeOperand(const BackwardGraph& g, absl::Span<const Layou
   return std::nullopt;
 }
 
-// The same, if all operands of the result's shape lie alike: in any other order its kernel transposes.
+// The same, if all operands of the result's shape lie alike: in any other order its kernel
+// transposes.
 std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                       ValueId v) {
   std::optional<Layout> common;
@@ -148,8 +149,8 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
 // speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 409 us with rows of 30528).
 constexpr int64_t kPitchBytes = 16;
 
-// A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned; nullopt
-// where they do.
+// A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned;
+// nullopt where they do.
 std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
   const int64_t unit = std::max<int64_t>(kPitchBytes / SizeBytes(type.dtype), 1);
   int64_t run = 1;  // extent of the innermost dim
@@ -159,7 +160,8 @@ std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
   if (run == 1 || run % unit == 0 || run == type.elements()) return std::nullopt;
   const int64_t pitch = (run + unit - 1) / unit * unit;
   for (size_t d = 0; d < type.shape.size(); ++d) {
-    if (type.shape[d] > 1 && layout.strides[d] > 1) layout.strides[d] = layout.strides[d] / run * pitch;
+    if (type.shape[d] > 1 && layout.strides[d] > 1)
+      layout.strides[d] = layout.strides[d] / run * pitch;
   }
   return layout;
 }
@@ -226,7 +228,8 @@ class Assigner {
   // What library calls read, in an order that they take as it is.
   std::optional<Layout> ForLibrary(ValueId v) {
     if (g_.pattern(v.node) == Pattern::kPointwise) {
-      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout)) return layout;
+      if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout))
+        return layout;
     }
     for (auto [call, as] : library_users_) {
       if (auto layout = ReadableBy(v, call, as)) return layout;
@@ -238,9 +241,9 @@ class Assigner {
   bool AllRead(ValueId v, const Layout& layout) {
     Layout& slot = layouts_[g_.value_index(v)];
     slot = layout;
-    const bool all = std::all_of(library_users_.begin(), library_users_.end(), [&](const auto& user) {
-      return LibraryReads(g_, layouts_, user.first, user.second);
-    });
+    const bool all = std::all_of(
+        library_users_.begin(), library_users_.end(),
+        [&](const auto& user) { return LibraryReads(g_, layouts_, user.first, user.second); });
     slot = {};
     return all;
   }
@@ -263,8 +266,8 @@ class Assigner {
 
   const BackwardGraph& g_;
   std::vector<Layout> layouts_;
-  std::vector<std::pair<ValueId, Use>> stack_;               // scratch
-  std::vector<std::pair<NodeId, ValueId>> library_users_;    // of the value that is chosen for
+  std::vector<std::pair<ValueId, Use>> stack_;             // scratch
+  std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
 };
 
 }  // namespace

@@ -18,8 +18,8 @@ std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
 
 // A value, through its views, as a (batch of) matrices with a unit stride in rows or columns;
 // nullopt if its layout does not allow it.
-std::optional<MatrixOperand> AsMatrix(const BackwardGraph& graph,
-                                      absl::Span<const Layout> layouts, ValueId value);
+std::optional<MatrixOperand> AsMatrix(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                                      ValueId value);
 
 // Whether a matmul or attention call can read `value` as its operand.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,

@@ -35,20 +35,15 @@ void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, Nod
   for (uint32_t i = 0; i < operands.size(); ++i) {
     bool ok = true;
     switch (g.pattern(id)) {
-      case Pattern::kContraction:
-        ok = AsMatrix(g, layouts, operands[i]).has_value();
-        break;
+      case Pattern::kContraction: ok = AsMatrix(g, layouts, operands[i]).has_value(); break;
       case Pattern::kAttention: {
         auto view = AsStrided(g, layouts, operands[i]);
         const Shape& shape = g.type(operands[i]).shape;
         ok = view && (shape.size() < 4 || shape.back() == 1 || view->strides.back() == 1);
         break;
       }
-      case Pattern::kGather:
-        ok = i != 0 || GatherReads(g, layouts, operands[0]);
-        break;
-      default:
-        break;
+      case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, operands[0]); break;
+      default: break;
     }
     if (!ok) repairs.operands.insert({Index(id), i});
   }
@@ -82,8 +77,10 @@ Repairs FindRepairs(const BackwardGraph& g) {
     bool copy = false;
     if (out.value) {
       const ValueId stored = BehindViews(g, *out.value);
-      copy = !Computes(g, stored.node) || !LayoutForOutput(g, out) || !claimed.insert(stored).second;
-      // A table is scattered row-major, a library result has a unit stride: other strides are a copy.
+      copy =
+          !Computes(g, stored.node) || !LayoutForOutput(g, out) || !claimed.insert(stored).second;
+      // A table is scattered row-major, a library result has a unit stride: other strides are a
+      // copy.
       if (!copy && g.pattern(stored.node) == Pattern::kScatter) {
         copy = layouts[g.value_index(stored)].strides != DenseStrides(g.type(stored).shape);
       }
@@ -152,10 +149,11 @@ class Rebuilder {
   ValueId AddOntoBase(const Node& node) {
     const TensorType type = builder_.type(operands_[0]);
     const ValueId zero = builder_.Full(0, type.dtype, type.shape);
-    const ValueId added = builder_.Add(Op::index_add, {zero, operands_[1], operands_[2]}, node.attrs);
-    return builder_.Add(Op::accumulate, {operands_[0], added},
-                        {{"shape", type.shape},
-                         {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
+    const ValueId added =
+        builder_.Add(Op::index_add, {zero, operands_[1], operands_[2]}, node.attrs);
+    return builder_.Add(
+        Op::accumulate, {operands_[0], added},
+        {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
   }
 
   // Behind a transpose: one copy serves those who read rows and those who read columns.

@@ -85,9 +85,8 @@ class CallMaker {
 
   // Layers repeat their matmuls: each is priced and explained once.
   const Price& PriceOf(const MatMulCall& call) {
-    auto [at, added] = prices_.try_emplace(
-        PriceKey{call.m, call.n, call.k, call.batch, call.in_dtype, call.out_dtype,
-                 call.accumulate});
+    auto [at, added] = prices_.try_emplace(PriceKey{
+        call.m, call.n, call.k, call.batch, call.in_dtype, call.out_dtype, call.accumulate});
     if (added) at->second = PriceMatMul(call, device_, true);
     return at->second;
   }
@@ -120,7 +119,8 @@ class CallMaker {
     if (g_.type(operand).shape != g_.type(reader).shape) return std::nullopt;
     const Shape& extents = g_.type(id).shape;
     AccessMap map;
-    for (size_t i = 0; i < extents.size(); ++i) map.coords.push_back(IndexExpr::Axis(static_cast<int>(i)));
+    for (size_t i = 0; i < extents.size(); ++i)
+      map.coords.push_back(IndexExpr::Axis(static_cast<int>(i)));
     for (size_t i = chain.size(); i-- > 0;) {
       auto next = ThroughViewForward(g_, chain[i], map, extents);
       if (!next) return std::nullopt;
@@ -170,8 +170,8 @@ class CallMaker {
     if (previous.node >= last) return;         // of two matmuls the later one adds
     const size_t index = g_.value_index(previous);
     const bool whole = g_.type(previous).shape == g_.type(reader).shape;
-    if (!whole || consumers_.is_output(previous.node) ||
-        consumers_.of(previous.node).size() != 1 || g_.node(previous.node).results.size() != 1 ||
+    if (!whole || consumers_.is_output(previous.node) || consumers_.of(previous.node).size() != 1 ||
+        g_.node(previous.node).results.size() != 1 ||
         layouts_[index] != layouts_[g_.value_index({reader, 0})] ||
         g_.type(previous).dtype != call.out_dtype || g_.type(reader).dtype != call.out_dtype) {
       return;
@@ -190,8 +190,7 @@ class CallMaker {
   const DeviceSpec& device_;
   AbsorbOptions options_;
   // All that the price of a matmul depends on.
-  using PriceKey =
-      std::tuple<int64_t, int64_t, int64_t, std::vector<int64_t>, DType, DType, bool>;
+  using PriceKey = std::tuple<int64_t, int64_t, int64_t, std::vector<int64_t>, DType, DType, bool>;
   absl::flat_hash_map<PriceKey, Price> prices_;
 };
 

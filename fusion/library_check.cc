@@ -67,12 +67,16 @@ class MatMulChecker {
  public:
   MatMulChecker(const BackwardGraph& g, const FusionPlan& plan, const Group& group,
                 const MatMulCall& call)
-      : g_(g), group_(group), c_(call), graph_(g, plan.layouts, NothingComputed(g), 1),
+      : g_(g),
+        group_(group),
+        c_(call),
+        graph_(g, plan.layouts, NothingComputed(g), 1),
         layouts_(plan.layouts) {}
 
   absl::Status Run() {
     const NodeId id = group_.nodes[0];
-    if (g_.pattern(id) != Pattern::kContraction) return Broken("P5: its call multiplies for no matmul");
+    if (g_.pattern(id) != Pattern::kContraction)
+      return Broken("P5: its call multiplies for no matmul");
     const Shape& d = g_.type(id).shape;
     const size_t batch = d.size() - 2;
     const TensorType& a = g_.type(g_.operands(id)[0]);
@@ -168,8 +172,9 @@ class MatMulChecker {
   // beta = 1 adds to the whole of `previous` where it lies.
   absl::Status CheckPrevious(NodeId add, ValueId previous) const {
     const auto starts = g_.node(add).attrs.Ints("starts");
-    const bool whole = std::all_of(starts.begin(), starts.end(), [](int64_t s) { return s == 0; }) &&
-                       g_.type(previous) == g_.type(add);
+    const bool whole =
+        std::all_of(starts.begin(), starts.end(), [](int64_t s) { return s == 0; }) &&
+        g_.type(previous) == g_.type(add);
     if (!whole || previous != c_.previous || g_.pattern(previous.node) == Pattern::kView ||
         layouts_[g_.value_index(previous)] != layouts_[g_.value_index({add, 0})]) {
       return Broken("P5: its matmul adds to %", Index(c_.previous.node),
@@ -258,8 +263,7 @@ absl::Status CheckAttention(const BackwardGraph& graph, const FusionPlan& plan, 
   if (call.operands.size() != operands.size() || call.results.size() != node.results.size()) {
     return Broken("P5: its attention has other operands or results");
   }
-  if (call.dtype != graph.type(operands[0]).dtype ||
-      call.scale != node.attrs.Float("scale", 1) ||
+  if (call.dtype != graph.type(operands[0]).dtype || call.scale != node.attrs.Float("scale", 1) ||
       call.causal != (node.attrs.Int("causal") != 0)) {
     return Broken("P5: its attention has another dtype, scale or mask");
   }
@@ -271,7 +275,8 @@ absl::Status CheckAttention(const BackwardGraph& graph, const FusionPlan& plan, 
   }
   for (uint32_t r = 0; r < node.results.size(); ++r) {
     RG_RETURN_IF_ERROR(CheckTensor(graph, places, {id, r}, call.results[r]));
-    if (call.results[r].value != ValueId{id, r}) return Broken("P5: its attention stores elsewhere");
+    if (call.results[r].value != ValueId{id, r})
+      return Broken("P5: its attention stores elsewhere");
     written.push_back(call.results[r].value);
   }
   if (!group.in_place.empty()) return Broken("P8: its attention takes over bytes");

@@ -1,5 +1,5 @@
-// Whether a group's library call multiplies, or attends to, the elements that the graph names: operand
-// by operand and at single places, from shapes and strides alone. Part of the plan checker.
+// Whether a group's library call multiplies, or attends to, the elements that the graph names:
+// operand by operand and at single places, from shapes and strides alone. Part of the plan checker.
 #ifndef RETROGRAD_FUSION_LIBRARY_CHECK_H_
 #define RETROGRAD_FUSION_LIBRARY_CHECK_H_
 

@@ -45,10 +45,12 @@ struct Cut {
 Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps,
             const DeviceSpec& d) {
   const int64_t sm_rate = std::max<int64_t>(rate / d.sms, 1);
-  const int64_t partial_bytes = Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+  const int64_t partial_bytes =
+      Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
   Cut best;
   for (const Tile& tile : kTiles) {
-    const int64_t tiles = Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
+    const int64_t tiles =
+        Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
     const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
     const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
     for (int64_t pieces : kPieces) {
@@ -90,16 +92,15 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   price.ps = std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps + result);
   if (!explain) return price;
   const bool computes = cut.compute_ps >= read;
-  price.terms = {
-      {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-      {"flops", cut.compute_ps, computes,
-       absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s", batch, call.m,
-                       call.n, call.k, cut.blocks, cut.tile.rows, cut.tile.columns,
-                       static_cast<double>(rate) / 1e12)},
-      {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
-      {"result", result, false,
-       absl::StrCat(price.written_bytes, " B written",
-                    previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
+  price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+                 {"flops", cut.compute_ps, computes,
+                  absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s", batch,
+                                  call.m, call.n, call.k, cut.blocks, cut.tile.rows,
+                                  cut.tile.columns, static_cast<double>(rate) / 1e12)},
+                 {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
+                 {"result", result, false,
+                  absl::StrCat(price.written_bytes, " B written",
+                               previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
   if (cut.pieces > 1) {
     price.terms.push_back(
         {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
@@ -120,18 +121,19 @@ Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explai
   const std::vector<int64_t>& k = call.operands[2].shape;
   int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
   if (call.causal) flops /= 2;
-  const int64_t rate = call.dtype == DType::kFp32 ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
+  const int64_t rate = call.dtype == DType::kFp32   ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
                        : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
                                                     : d.attention_flops;
   const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
   price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
   if (explain) {
-    price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-                   {"flops", compute, compute >= hbm,
-                    absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
-                   {"hbm", hbm, hbm > compute,
-                    absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+    price.terms = {
+        {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+        {"flops", compute, compute >= hbm,
+         absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
+        {"hbm", hbm, hbm > compute,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
   }
   return price;
 }

@@ -5,10 +5,10 @@
 //
 //   T = launch + call + max(waves * k/s * step, operands / bandwidth) + split + result / bandwidth
 //
-// with waves = ceil(tiles * s / SMs) and s the number of pieces of the sum. A step of a tile along k
-// takes its flops at an SM's rate, and never less than what it waits for its operands; small tiles
-// are therefore slow for their size and large ones leave SMs idle. The result is written after the
-// last step of each tile and overlaps with little.
+// with waves = ceil(tiles * s / SMs) and s the number of pieces of the sum. A step of a tile along
+// k takes its flops at an SM's rate, and never less than what it waits for its operands; small
+// tiles are therefore slow for their size and large ones leave SMs idle. The result is written
+// after the last step of each tile and overlaps with little.
 #ifndef RETROGRAD_FUSION_LIBRARY_COST_H_
 #define RETROGRAD_FUSION_LIBRARY_COST_H_
 

@@ -22,9 +22,7 @@ constexpr size_t RowOf(absl::string_view name) {
 }
 constexpr size_t kRegistersRow = RowOf("registers"), kSharedRow = RowOf("shared_memory");
 
-bool MixesReductions(const KernelProfile& p) {
-  return p.shape.kind == Template::kRowColumn;
-}
+bool MixesReductions(const KernelProfile& p) { return p.shape.kind == Template::kRowColumn; }
 
 }  // namespace
 
@@ -66,10 +64,15 @@ Limits::Verdict Limits::CheckKernel(const KernelIr& ir, const KernelProfile& p) 
   const int64_t stores = static_cast<int64_t>(ir.stores.size());
   const int64_t operands = static_cast<int64_t>(ir.buffers.size());
   const int64_t axes = static_cast<int64_t>(ir.extents.size());
-  if (Verdict v = AtMost("operands", operands, Bound("operands"), "tensors read or written"); !v.ok()) return v;
+  if (Verdict v = AtMost("operands", operands, Bound("operands"), "tensors read or written");
+      !v.ok())
+    return v;
   if (Verdict v = AtMost("stores", stores, Bound("stores"), "tensors written"); !v.ok()) return v;
   if (Verdict v = AtMost("axes", axes, Bound("axes"), "axes"); !v.ok()) return v;
-  if (Verdict v = AtMost("reductions", p.row_sums + p.column_sums, Bound("reductions"), "reductions"); !v.ok()) return v;
+  if (Verdict v =
+          AtMost("reductions", p.row_sums + p.column_sums, Bound("reductions"), "reductions");
+      !v.ok())
+    return v;
   if (MixesReductions(p) && Bound("mixed_reductions") == 0) {
     return {"mixed_reductions", "row and column reductions in one kernel"};
   }
@@ -86,10 +89,9 @@ Limits::Verdict Limits::CheckSchedule(const Schedule& s, const Footprint& f) con
   const int64_t bound = bounds_[kRegistersRow];
   if (f.spill_bytes > 0 || f.registers_wanted > bound) {
     const int64_t cap = std::min<int64_t>(bound, f.spill_bytes > 0 ? f.registers : bound);
-    return {"registers",
-            absl::StrCat("a thread would need ", f.registers_wanted, " registers of ", cap, ": ",
-                         std::max<int64_t>(f.registers_wanted - cap, 0), " words spilled (",
-                         s.Print(), ")")};
+    return {"registers", absl::StrCat("a thread would need ", f.registers_wanted, " registers of ",
+                                      cap, ": ", std::max<int64_t>(f.registers_wanted - cap, 0),
+                                      " words spilled (", s.Print(), ")")};
   }
   return {"shared_memory", absl::StrCat(f.shared_bytes, " B of shared memory a block, at most ",
                                         bounds_[kSharedRow])};

@@ -19,8 +19,8 @@ namespace retrograd {
 struct Limit {
   absl::string_view name;
   absl::string_view why;
-  int64_t normal;      // the bound; 0: the device's own number
-  int64_t tightened;   // under --tighten NAME
+  int64_t normal;     // the bound; 0: the device's own number
+  int64_t tightened;  // under --tighten NAME
 };
 
 // Adding a limit: a row here, and its check in limits.cc.
@@ -50,7 +50,7 @@ class Limits {
   Verdict CheckKernel(const KernelIr& ir, const KernelProfile& profile) const;
   Verdict CheckSchedule(const Schedule& schedule, const Footprint& footprint) const;
   bool Allows(const Footprint& footprint) const;  // CheckSchedule without the sentence
-  int64_t Bound(absl::string_view name) const;  // in force, of a row of kLimits
+  int64_t Bound(absl::string_view name) const;    // in force, of a row of kLimits
   bool any_tightened() const { return any_tightened_; }
 
  private:

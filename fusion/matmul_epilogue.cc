@@ -11,8 +11,9 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
-// An epilogue has a single warp on each of an SM's schedulers, a pass several, which hide each other's waits:
-// gelu's arithmetic was measured to take three times as long, as part of an epilogue's share of a pass.
+// An epilogue has a single warp on each of an SM's schedulers, a pass several, which hide each
+// other's waits: gelu's arithmetic was measured to take three times as long, as part of an
+// epilogue's share of a pass.
 constexpr int64_t kArithmeticFactor = 3;
 
 // Parts per million of a time, without overflow.
@@ -60,7 +61,8 @@ std::string WhyNotTogether(const GroupPricer& pricer, const GroupOps& group, con
   if (pricer.anchors().In(group.ops).size() > 1) return "a kernel multiplies once";
   for (NodeId id : fusion.rest.ops) {
     if (MayFollow(g, id, g.type(matmul))) continue;
-    return absl::StrCat("%", Index(id), " (", Name(g.op(id)), ") is not computed point by point where "
+    return absl::StrCat("%", Index(id), " (", Name(g.op(id)),
+                        ") is not computed point by point where "
                         "the product is");
   }
   for (NodeId user : pricer.consumers().of(matmul)) {
@@ -76,7 +78,8 @@ struct Chosen {
 };
 
 // The first implementation that takes the epilogue: rows stand best first.
-Chosen Implementation(const DeviceSpec& device, const MatMulCall& product, const KernelIr& epilogue) {
+Chosen Implementation(const DeviceSpec& device, const MatMulCall& product,
+                      const KernelIr& epilogue) {
   Chosen chosen;
   for (const MatMulEpilogue& row : device.matmul_epilogues) {
     if (!TakesProduct(row, product)) continue;
@@ -101,8 +104,8 @@ Pass PassOf(const Group& rest, const DeviceSpec& device) {
   return pass;
 }
 
-// Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the tensor
-// cores never wait, or each half is always at work.
+// Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the
+// tensor cores never wait, or each half is always at work.
 struct FusedPrice {
   int64_t multiplying_ps = 0, taking_turns_ps = 0;
   int64_t ps() const { return std::max(multiplying_ps, taking_turns_ps); }
@@ -110,26 +113,29 @@ struct FusedPrice {
 
 FusedPrice PriceOf(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
   return {.multiplying_ps = Share(product_ps, row.product_ppm),
-          .taking_turns_ps =
-              product_ps / 2 + Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
+          .taking_turns_ps = product_ps / 2 +
+                             Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
 }
 
 std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
   const FusedPrice price = PriceOf(row, product_ps, pass);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
-  return {{"product", price.multiplying_ps, !waits,
-           absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
-          {"turns", price.taking_turns_ps, waits,
-           absl::StrFormat("half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
-                           "arithmetic)",
-                           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, kArithmeticFactor,
-                           pass.arithmetic_ps / 1e6)}};
+  return {
+      {"product", price.multiplying_ps, !waits,
+       absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
+      {"turns", price.taking_turns_ps, waits,
+       absl::StrFormat(
+           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
+           "arithmetic)",
+           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, kArithmeticFactor,
+           pass.arithmetic_ps / 1e6)}};
 }
 
 }  // namespace
 
 bool TakesProduct(const MatMulEpilogue& row, const MatMulCall& call) {
-  const bool known = std::find(row.dtypes.begin(), row.dtypes.end(), call.in_dtype) != row.dtypes.end();
+  const bool known =
+      std::find(row.dtypes.begin(), row.dtypes.end(), call.in_dtype) != row.dtypes.end();
   const bool tiled = SizeBytes(call.in_dtype) != 2 || WhyNoTiles(call).empty();
   return known && call.out_dtype == call.in_dtype && !call.accumulate && tiled;
 }
@@ -153,8 +159,8 @@ std::string WhyNoEpilogue(const KernelIr& ir, ValueId product, const MatMulEpilo
   }
   if (product_buffer < 0) return "the epilogue does not read the product";
   if (reads > row.max_reads) {
-    return absl::StrCat(row.name, " reads at most ", row.max_reads, " tensors beside the product, not ",
-                        reads);
+    return absl::StrCat(row.name, " reads at most ", row.max_reads,
+                        " tensors beside the product, not ", reads);
   }
   if (stores > row.max_stores) {
     return absl::StrCat(row.name, " stores at most ", row.max_stores, " tensors, not ", stores);
@@ -165,7 +171,8 @@ std::string WhyNoEpilogue(const KernelIr& ir, ValueId product, const MatMulEpilo
     if (!i.indirect.empty() || !i.guards.empty()) {
       return "the epilogue chooses what it reads point by point";
     }
-    if (i.kind == InstrKind::kLoad && i.buffer == product_buffer && !NumbersThePoints(i.offset, ir)) {
+    if (i.kind == InstrKind::kLoad && i.buffer == product_buffer &&
+        !NumbersThePoints(i.offset, ir)) {
       return "the epilogue reads the product elsewhere than at its own point";
     }
   }

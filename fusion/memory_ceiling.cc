@@ -64,9 +64,10 @@ class Mirror {
     if (!class_of_.empty()) return;
     absl::flat_hash_map<std::string, size_t> number;
     for (size_t r = 0; r < ground_.regions.size(); ++r) {
-      auto [at, added] = number.try_emplace(
-          RegionSignature(ground_.graph, ground_.consumers, ground_.regions[r], ground_.pricer.numbers()),
-          equals_.size());
+      auto [at, added] =
+          number.try_emplace(RegionSignature(ground_.graph, ground_.consumers, ground_.regions[r],
+                                             ground_.pricer.numbers()),
+                             equals_.size());
       if (added) equals_.emplace_back();
       class_of_.push_back(at->second);
       equals_[at->second].push_back(static_cast<int>(r));
@@ -78,7 +79,8 @@ class Mirror {
   std::vector<std::vector<int>> equals_;  // by class: its regions
 };
 
-// Pairs that keep the two sides of a parting apart; none if an op is no kernel's or they share none.
+// Pairs that keep the two sides of a parting apart; none if an op is no kernel's or they share
+// none.
 std::vector<PairChoice> PairsOf(const Groundwork& ground, const Parting& parting) {
   std::vector<PairChoice> pairs;
   for (NodeId a : parting.first) {
@@ -107,10 +109,9 @@ class Search {
     }
     RG_RETURN_IF_ERROR(Part());
     if (Obeys(lowest_plan_)) return lowest_;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no plan found whose values take at most ", max_bytes_,
-                     " bytes at once; the least was ", least_,
-                     ", of which the graph's own inputs and outputs take a fixed part"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no plan found whose values take at most ", max_bytes_, " bytes at once; the least was ",
+        least_, ", of which the graph's own inputs and outputs take a fixed part"));
   }
 
  private:
@@ -156,8 +157,8 @@ class Search {
   const Groundwork& ground_;
   const int64_t max_bytes_;
   PlanUnder plan_;
-  int64_t least_ = -1;      // of all plans made
-  CeilingChoice lowest_;    // of those in the order that keeps least alive
+  int64_t least_ = -1;    // of all plans made
+  CeilingChoice lowest_;  // of those in the order that keeps least alive
   FusionPlan lowest_plan_;
   Height height_;
 };

@@ -1,7 +1,8 @@
-// Plans under a ceiling of the bytes that are alive at once. Three means, each tried before the next:
-// another order of the kernels, which costs no time; a price on what kernels store for one another,
-// raised step by step, so that values are computed again instead of kept; and parting, at the peak,
-// kernels of which some results are made long before anyone reads them, so that those are made later.
+// Plans under a ceiling of the bytes that are alive at once. Three means, each tried before the
+// next: another order of the kernels, which costs no time; a price on what kernels store for one
+// another, raised step by step, so that values are computed again instead of kept; and parting, at
+// the peak, kernels of which some results are made long before anyone reads them, so that those are
+// made later.
 #ifndef RETROGRAD_FUSION_MEMORY_CEILING_H_
 #define RETROGRAD_FUSION_MEMORY_CEILING_H_
 
@@ -10,14 +11,14 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "fusion/group_order.h"
 #include "fusion/groundwork.h"
+#include "fusion/group_order.h"
 
 namespace retrograd {
 
 // How a plan is to be made.
 struct CeilingChoice {
-  int64_t memory_ps_per_mib = 0;   // price of what kernels store for one another
+  int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another
   GroupOrder order = GroupOrder::kProgram;
   std::vector<PairChoice> parted;  // ops that must not share a kernel
 };
@@ -29,8 +30,8 @@ using PlanUnder = absl::FunctionRef<absl::StatusOr<FusionPlan>(const CeilingChoi
 absl::StatusOr<CeilingChoice> FindBelowCeiling(const Groundwork& ground, int64_t max_bytes,
                                                PlanUnder plan);
 
-// A kernel, some of whose results wait while the most is alive: those that are read first, and those
-// that only wait.
+// A kernel, some of whose results wait while the most is alive: those that are read first, and
+// those that only wait.
 struct Parting {
   std::vector<NodeId> first, later;
   int64_t bytes = 0;  // of those that wait

@@ -15,8 +15,8 @@ constexpr uint32_t kNear = 512;
 
 bool IsPlainMatMul(const BackwardGraph& g, NodeId id) {
   return g.pattern(id) == Pattern::kContraction && g.type(id).shape.size() == 2 &&
-         g.type(id).dtype == g.type(g.operands(id)[0]).dtype &&
-         g.type(id).elements() > 0 && g.type(g.operands(id)[0]).shape.size() == 2 &&
+         g.type(id).dtype == g.type(g.operands(id)[0]).dtype && g.type(id).elements() > 0 &&
+         g.type(g.operands(id)[0]).shape.size() == 2 &&
          g.type(g.operands(id)[1]).shape.size() == 2 && g.type(g.operands(id)[0]).elements() > 0;
 }
 
@@ -27,8 +27,8 @@ bool IsTranspose(const BackwardGraph& g, ValueId v) {
 
 // The join of operands along an axis, seen behind their transposes if all are transposed.
 Join JoinOf(const BackwardGraph& g, const std::vector<ValueId>& operands, int64_t axis) {
-  const bool transposed = std::all_of(operands.begin(), operands.end(),
-                                      [&](ValueId v) { return IsTranspose(g, v); });
+  const bool transposed =
+      std::all_of(operands.begin(), operands.end(), [&](ValueId v) { return IsTranspose(g, v); });
   if (!transposed) return {operands, axis, false};
   Join join{{}, 1 - axis, true};
   for (ValueId v : operands) join.parts.push_back(g.operands(v.node)[0]);
@@ -61,9 +61,8 @@ class Finder {
       if (g_.op(NodeId{i}) == Op::accumulate && IsChainEnd(NodeId{i})) FindSums(NodeId{i});
     }
     for (int shared : {1, 0}) FindProducts(shared);
-    std::stable_sort(found_.begin(), found_.end(), [](const auto& a, const auto& b) {
-      return a.last < b.last;
-    });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const auto& a, const auto& b) { return a.last < b.last; });
     return std::move(found_);
   }
 
@@ -73,9 +72,7 @@ class Finder {
     if (g_.op(id) != Op::accumulate || g_.operands(id).size() != 2) return false;
     return g_.type(g_.operands(id)[0]) == g_.type(id) && g_.type(g_.operands(id)[1]) == g_.type(id);
   }
-  bool ReadOnce(NodeId id) const {
-    return g_.uses(id).size() == 1 && !OutputItself(id);
-  }
+  bool ReadOnce(NodeId id) const { return g_.uses(id).size() == 1 && !OutputItself(id); }
   bool OutputItself(NodeId id) const { return consumers_.is_output(id); }
 
   // The step behind this one in its chain.
@@ -223,7 +220,8 @@ class Finder {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   std::vector<bool> taken_;  // matmuls of a candidate
-  absl::flat_hash_map<ValueId, size_t> sum_of_;  // by left part: the number of the sum that joins it
+  absl::flat_hash_map<ValueId, size_t>
+      sum_of_;  // by left part: the number of the sum that joins it
   std::vector<MergeCandidate> found_;
 };
 

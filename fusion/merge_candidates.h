@@ -10,8 +10,8 @@
 
 namespace retrograd {
 
-// Values to be joined along an axis; `transposed` if the matmul reads the join with rows and columns
-// exchanged.
+// Values to be joined along an axis; `transposed` if the matmul reads the join with rows and
+// columns exchanged.
 struct Join {
   std::vector<ValueId> parts;
   int64_t axis = 0;
@@ -26,12 +26,12 @@ struct MergeCandidate {
   Join left;                    // kProducts: of the operands that are not shared, left or right
   Join right;                   // kSum alone
   int shared = 1;               // kProducts: the number of the operand that all read
-  // kSum: the accumulate steps that add the products, first to last, and what the first of them adds
-  // to if that is no product; `cast`: products are widened before they are added.
+  // kSum: the accumulate steps that add the products, first to last, and what the first of them
+  // adds to if that is no product; `cast`: products are widened before they are added.
   std::vector<NodeId> steps;
   std::optional<ValueId> before;
   bool cast = false;
-  NodeId last{};                // the old op in whose place the merged matmul stands
+  NodeId last{};  // the old op in whose place the merged matmul stands
 };
 
 // In the order of `last`; no matmul is in two.

@@ -21,9 +21,9 @@ namespace {
 // Both sides of a decision.
 struct Sides {
   int64_t apart_ps = 0;
-  int64_t together_ps = 0;      // without the join of the left parts, which others may share
-  int64_t around_ps = 0;        // of together_ps: copies that merging makes necessary
-  int64_t left_bytes = 0;       // of the join of the left parts
+  int64_t together_ps = 0;  // without the join of the left parts, which others may share
+  int64_t around_ps = 0;    // of together_ps: copies that merging makes necessary
+  int64_t left_bytes = 0;   // of the join of the left parts
 };
 
 class Pricer {
@@ -123,7 +123,10 @@ constexpr int kNoKind = -1;
 // Finds the candidates, prices them, and merges those that are asked for.
 struct MatMulMerger::State {
   State(const BackwardGraph& g, const DeviceSpec& device, const MergeOptions& options)
-      : g_(g), consumers_(g), device_(device), options_(options),
+      : g_(g),
+        consumers_(g),
+        device_(device),
+        options_(options),
         candidates_(FindMergeCandidates(g, consumers_)) {
     const Pricer pricer(g_, consumers_, device_);
     for (const MergeCandidate& c : candidates_) sides_.push_back(pricer.Price(c));
@@ -173,7 +176,8 @@ struct MatMulMerger::State {
     whole[join.axis] = 0;
     for (ValueId v : join.parts) whole[join.axis] += g_.type(v).shape[join.axis];
     if (layouts_.empty()) layouts_ = AssignLayouts(g_);
-    const bool placed = options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
+    const bool placed =
+        options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
     return placed ? 0 : CopyPs(bytes, device_);
   }
 
@@ -222,9 +226,9 @@ struct MatMulMerger::State {
       if (!wins_[c]) continue;
       const MergeCandidate& candidate = candidates_[c];
       const Sides& s = sides_[c];
-      std::string key = absl::StrCat(candidate.kind, " ", candidate.shared, " ", candidate.cast, " ",
-                                     candidate.before.has_value(), " ", join_ps_[c], " ", s.apart_ps, " ",
-                                     s.together_ps, " ", s.around_ps);
+      std::string key = absl::StrCat(candidate.kind, " ", candidate.shared, " ", candidate.cast,
+                                     " ", candidate.before.has_value(), " ", join_ps_[c], " ",
+                                     s.apart_ps, " ", s.together_ps, " ", s.around_ps);
       for (NodeId id : candidate.matmuls) {
         absl::StrAppend(&key, " ", g_.type(g_.operands(id)[0]).Print(), g_.type(id).Print());
       }
@@ -242,7 +246,8 @@ struct MatMulMerger::State {
     std::vector<NodeId> by_rewritten(rewritten.graph.num_nodes());
     size_t next = 0;
     for (uint32_t i = 0; i < rewritten.graph.num_nodes(); ++i) {
-      if (rewritten.graph.pattern(NodeId{i}) == Pattern::kContraction) by_rewritten[i] = now[next++];
+      if (rewritten.graph.pattern(NodeId{i}) == Pattern::kContraction)
+        by_rewritten[i] = now[next++];
     }
     std::vector<NodeId> out = rewritten.matmul_of;
     for (NodeId& id : out) id = by_rewritten[Index(id)];
@@ -262,9 +267,9 @@ struct MatMulMerger::State {
     std::sort(d.b.begin(), d.b.end());
     d.apart_ps = sides_[c].apart_ps;
     d.together_ps = sides_[c].together_ps + join_ps_[c];
-    d.reason = absl::StrCat(candidate.matmuls.size(),
-                            candidate.kind == MergeCandidate::kProducts ? " matmuls that share an operand"
-                                                                        : " matmuls that are added up");
+    d.reason = absl::StrCat(candidate.matmuls.size(), candidate.kind == MergeCandidate::kProducts
+                                                          ? " matmuls that share an operand"
+                                                          : " matmuls that are added up");
     if (wins_[c] && verdict.keep && !together) {
       d.limit = "cycle";
       d.together_ps = 0;
@@ -286,15 +291,18 @@ struct MatMulMerger::State {
     return d;
   }
 
-  static std::string Us(int64_t ps) { return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6); }
+  static std::string Us(int64_t ps) {
+    return absl::StrFormat("%.2f", static_cast<double>(ps) / 1e6);
+  }
 
   std::string Costs(size_t c) const {
     const Sides& s = sides_[c];
     const std::string join =
         join_ps_[c] == 0 ? std::string("its operands stored side by side")
                          : absl::StrCat(Us(join_ps_[c]), " us to join ", s.left_bytes, " B");
-    return absl::StrCat(Us(s.together_ps - s.around_ps), " us, with ", join, " and ", Us(s.around_ps),
-                        " us for copies around it, against ", Us(s.apart_ps), " us");
+    return absl::StrCat(Us(s.together_ps - s.around_ps), " us, with ", join, " and ",
+                        Us(s.around_ps), " us for copies around it, against ", Us(s.apart_ps),
+                        " us");
   }
 
   const BackwardGraph& g_;

@@ -4,10 +4,10 @@
 //   products   a_i · x         ->  slices of  cat(a_i) · x     their weight gradients
 //   sums       Σ a_i · b_i     ->  cat(a_i) · cat(b_i)         the gradient of their input
 //
-// where the a_i are the same in both, they share one cat, which costs nothing if its parts are stored
-// side by side (placed_joins.h). Stands behind lowering, because sums must have their order, and
-// before layouts, which it decides about. A sum of products that was rounded product by product is
-// rounded less often afterwards, never more.
+// where the a_i are the same in both, they share one cat, which costs nothing if its parts are
+// stored side by side (placed_joins.h). Stands behind lowering, because sums must have their order,
+// and before layouts, which it decides about. A sum of products that was rounded product by product
+// is rounded less often afterwards, never more.
 #ifndef RETROGRAD_FUSION_MERGE_MATMULS_H_
 #define RETROGRAD_FUSION_MERGE_MATMULS_H_
 
@@ -32,8 +32,8 @@ struct MergedMatMuls {
 };
 
 struct MergeOptions {
-  bool place = true;         // cats may be made by storing their parts side by side
-  bool regardless = false;   // merge whatever can be merged, at any price (for tests)
+  bool place = true;        // cats may be made by storing their parts side by side
+  bool regardless = false;  // merge whatever can be merged, at any price (for tests)
 };
 
 // What is known of the candidates of one kind: equal ones, of equal layers, which merge or stay
@@ -48,7 +48,8 @@ struct MergeVerdict {
 class MatMulMerger {
  public:
   // The graph, which is lowered, and the device must outlive it.
-  MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device, const MergeOptions& options = {});
+  MatMulMerger(const BackwardGraph& graph, const DeviceSpec& device,
+               const MergeOptions& options = {});
   ~MatMulMerger();
 
   // Kinds of candidates that win by the prices of the matmuls and of what must be copied around

@@ -16,14 +16,18 @@ constexpr size_t kNone = ~size_t{0};
 // Cycles that are broken one by one, each by another walk over the graph.
 constexpr int kMostCycles = 16;
 
-// Nodes are emitted in the order of their ids, each after what it reads: a depth-first walk, in which
-// a merged matmul stands for the nodes that it replaces and reads what they read.
+// Nodes are emitted in the order of their ids, each after what it reads: a depth-first walk, in
+// which a merged matmul stands for the nodes that it replaces and reads what they read.
 class Rewriting {
  public:
   Rewriting(const BackwardGraph& g, const std::vector<MergeCandidate>& candidates,
             const std::vector<bool>& chosen)
-      : g_(g), candidates_(candidates), rewriter_(g), merge_of_(g.num_nodes(), kNone),
-        state_(g.num_nodes() + candidates.size(), kUnseen), matmul_of_(g.num_nodes()) {
+      : g_(g),
+        candidates_(candidates),
+        rewriter_(g),
+        merge_of_(g.num_nodes(), kNone),
+        state_(g.num_nodes() + candidates.size(), kUnseen),
+        matmul_of_(g.num_nodes()) {
     for (size_t c = 0; c < candidates.size(); ++c) {
       if (!chosen[c]) continue;
       // What others read of a candidate: each product, or the last step of the sum. The rest of a
@@ -130,7 +134,8 @@ class Rewriting {
   size_t MergeOnCycle(const std::vector<size_t>& stack, size_t item) const {
     size_t found = kNone;
     for (size_t i = 0; i < stack.size(); ++i) {
-      if (state_[stack[i]] == kOpen && stack[i] >= g_.num_nodes()) found = stack[i] - g_.num_nodes();
+      if (state_[stack[i]] == kOpen && stack[i] >= g_.num_nodes())
+        found = stack[i] - g_.num_nodes();
     }
     if (item >= g_.num_nodes()) found = item - g_.num_nodes();
     RG_CHECK(found != kNone);
@@ -185,8 +190,9 @@ class Rewriting {
     for (NodeId id : c.matmuls) {
       const int64_t stop = start + g_.type(id).shape[axis];
       rewriter_.UseOrigin(id);
-      rewriter_.Set({id, 0}, b.Add(Op::slice, {product},
-                                   {{"axis", axis}, {"start", start}, {"step", 1}, {"stop", stop}}));
+      rewriter_.Set({id, 0},
+                    b.Add(Op::slice, {product},
+                          {{"axis", axis}, {"start", start}, {"step", 1}, {"stop", stop}}));
       matmul_of_[Index(id)] = product.node;
       start = stop;
     }
@@ -196,15 +202,16 @@ class Rewriting {
     GraphBuilder& b = rewriter_.builder();
     const ValueId left = EmitJoin(c.left), right = EmitJoin(c.right);
     const TensorType& type = g_.type(c.last);
-    // Where the graph rounds each product before it widens and adds them, their sum is rounded once:
-    // its error of half a unit of |p + q| is within the graph's of half a unit of |p| + |q|.
+    // Where the graph rounds each product before it widens and adds them, their sum is rounded
+    // once: its error of half a unit of |p + q| is within the graph's of half a unit of |p| + |q|.
     const ValueId product = b.MatMul(left, right);
     ValueId sum = b.Reshape(product, type.shape);
     if (c.cast) sum = b.Cast(sum, type.dtype);
     if (c.before) {
       rewriter_.UseOrigin(c.last);
-      sum = b.Add(Op::accumulate, {rewriter_.New(*c.before), sum},
-                  {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
+      sum = b.Add(
+          Op::accumulate, {rewriter_.New(*c.before), sum},
+          {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
     }
     rewriter_.Set({c.last, 0}, sum);
     for (NodeId id : c.matmuls) matmul_of_[Index(id)] = product.node;

@@ -11,8 +11,8 @@ namespace retrograd {
 
 struct MergeRewrite {
   BackwardGraph graph;
-  std::vector<bool> done;          // by candidate: false where merging would make a cycle
-  std::vector<NodeId> matmul_of;   // by old matmul: the new one that computes it
+  std::vector<bool> done;         // by candidate: false where merging would make a cycle
+  std::vector<NodeId> matmul_of;  // by old matmul: the new one that computes it
 };
 
 // Candidates that `chosen` marks are merged; nodes keep their order but for what must move. `kind`

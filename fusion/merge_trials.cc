@@ -27,7 +27,8 @@ absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const Device
   RG_ASSIGN_OR_RETURN(const PlanPrice all, price(result.merged.graph, kNeverEnough));
   int64_t best_ps = all.ps;
   const bool one_by_one =
-      kinds > 1 && static_cast<int64_t>(kinds) * static_cast<int64_t>(lowered.num_nodes()) <= kMostNodes;
+      kinds > 1 &&
+      static_cast<int64_t>(kinds) * static_cast<int64_t>(lowered.num_nodes()) <= kMostNodes;
   for (size_t k = 0; k < kinds && one_by_one; ++k) {
     std::vector<MergeVerdict> without = verdicts;
     without[k].keep = false;

@@ -1,6 +1,6 @@
 // Which kinds of merged matmuls a plan keeps. The prices of the matmuls alone do not tell: a merged
-// one changes how what it reads and makes lies in memory, and so what the kernels around it cost. So
-// whole plans are compared, with a kind and without; equal layers are one kind.
+// one changes how what it reads and makes lies in memory, and so what the kernels around it cost.
+// So whole plans are compared, with a kind and without; equal layers are one kind.
 #ifndef RETROGRAD_FUSION_MERGE_TRIALS_H_
 #define RETROGRAD_FUSION_MERGE_TRIALS_H_
 
@@ -9,8 +9,8 @@
 
 namespace retrograd {
 
-// The price of the whole plan of a lowered graph. If it is beyond `enough_ps`, a lower bound that is
-// so will do.
+// The price of the whole plan of a lowered graph. If it is beyond `enough_ps`, a lower bound that
+// is so will do.
 struct PlanPrice {
   int64_t ps = 0;
   bool exact = true;

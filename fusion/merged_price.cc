@@ -34,7 +34,8 @@ Grid GridOf(const LaunchShare& share) {
           share.schedule.blocks * share.schedule.threads * share.footprint.bytes_in_flight};
 }
 
-// Bytes a second that the grid draws: by what an SM has in flight, and by the SMs that have a block.
+// Bytes a second that the grid draws: by what an SM has in flight, and by the SMs that have a
+// block.
 int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
   const int64_t active = std::min(grid.blocks, d.sms);
   const int64_t resident = std::min(grid.blocks, d.sms * grid.blocks_per_sm);

@@ -21,8 +21,12 @@ constexpr uint32_t kNear = 512;
 class Widening {
  public:
   Widening(const BackwardGraph& g, Rewriter& rewriter, ValueId y, int64_t padded)
-      : g_(g), rewriter_(rewriter), b_(rewriter.builder()), y_(y),
-        length_(g.type(y).shape.back()), padded_(padded) {}
+      : g_(g),
+        rewriter_(rewriter),
+        b_(rewriter.builder()),
+        y_(y),
+        length_(g.type(y).shape.back()),
+        padded_(padded) {}
 
   // y with zeros behind its rows; nullopt if its ops cannot be widened.
   std::optional<ValueId> Run() {
@@ -44,9 +48,13 @@ class Widening {
   ValueId Masked(ValueId wide, DType dtype) {
     rewriter_.UseOrigin(y_.node);
     const ValueId column = b_.Add(Op::iota, {},
-                                  {{"axis", int64_t{0}}, {"dtype", std::string("i64")},
-                                   {"shape", Shape{padded_}}, {"start", int64_t{0}}, {"step", int64_t{1}}});
-    const ValueId inside = b_.Add(Op::lt, {column, b_.Full(static_cast<double>(length_), DType::kInt64)});
+                                  {{"axis", int64_t{0}},
+                                   {"dtype", std::string("i64")},
+                                   {"shape", Shape{padded_}},
+                                   {"start", int64_t{0}},
+                                   {"step", int64_t{1}}});
+    const ValueId inside =
+        b_.Add(Op::lt, {column, b_.Full(static_cast<double>(length_), DType::kInt64)});
     return b_.Add(Op::where, {inside, wide, b_.Full(0, dtype)});
   }
 
@@ -88,8 +96,7 @@ class Widening {
       default:
         if (g_.pattern(id) != Pattern::kPointwise) return std::nullopt;
     }
-    const auto operands =
-        Operands(id, [&](ValueId v) { return IsRow(v) ? Wide(v) : Beside(v); });
+    const auto operands = Operands(id, [&](ValueId v) { return IsRow(v) ? Wide(v) : Beside(v); });
     if (!operands) return std::nullopt;
     rewriter_.UseOrigin(id);
     return b_.Add(node.op, *operands, attrs);
@@ -184,8 +191,10 @@ absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& g) {
       if (g.type(pad).shape[1] == padded) rewriter.Set({pad, 0}, *rows);
     }
     rewriter.Set({id, 0}, rewriter.builder().Add(Op::slice, {*rows},
-                                                 {{"axis", int64_t{1}}, {"start", int64_t{0}},
-                                                  {"step", int64_t{1}}, {"stop", g.type(id).shape[1]}}));
+                                                 {{"axis", int64_t{1}},
+                                                  {"start", int64_t{0}},
+                                                  {"step", int64_t{1}},
+                                                  {"stop", g.type(id).shape[1]}}));
   }
   return rewriter.Finish();
 }

@@ -24,7 +24,8 @@ GroupOps OpsOfAtoms(const std::vector<Atom>& atoms, absl::Span<const int> set) {
   std::sort(group.unstored.begin(), group.unstored.end());
   group.unstored.erase(std::unique(group.unstored.begin(), group.unstored.end()),
                        group.unstored.end());
-  const auto middle = group.ops.insert(group.ops.end(), group.unstored.begin(), group.unstored.end());
+  const auto middle =
+      group.ops.insert(group.ops.end(), group.unstored.begin(), group.unstored.end());
   std::inplace_merge(group.ops.begin(), middle, group.ops.end());
   return group;
 }

@@ -12,14 +12,14 @@ namespace retrograd {
 
 struct Partition {
   struct Part {
-    std::vector<int> atoms;   // ascending
+    std::vector<int> atoms;  // ascending
     Schedule schedule;
-    int64_t ps = 0;           // T(S), without margin
-    int64_t cost_ps = 0;      // what the search minimises: with margin and price of memory
+    int64_t ps = 0;       // T(S), without margin
+    int64_t cost_ps = 0;  // what the search minimises: with margin and price of memory
   };
-  std::vector<Part> parts;    // in a valid order; empty if there is none
-  int64_t cost_ps = 0;        // of all parts
-  bool exact = false;         // proven to have the least cost
+  std::vector<Part> parts;  // in a valid order; empty if there is none
+  int64_t cost_ps = 0;      // of all parts
+  bool exact = false;       // proven to have the least cost
 };
 
 // Two atoms that must, or must not, share a kernel.

@@ -23,7 +23,8 @@ class Liveness {
     }
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       const Node& node = g.node(NodeId{i});
-      if (node.op == Op::input && !node.input->donated) last_use_[g.value_index({NodeId{i}, 0})] = kForever;
+      if (node.op == Op::input && !node.input->donated)
+        last_use_[g.value_index({NodeId{i}, 0})] = kForever;
     }
     for (const GraphOutput& out : g.outputs()) {
       if (out.value) last_use_[g.value_index(BehindViews(g, *out.value))] = kForever;
@@ -57,7 +58,8 @@ class Liveness {
   int64_t BytesOf(ValueId v) const {
     const TensorType& type = g_.type(v);
     if (inside_[g_.value_index(v)]) return type.size_bytes();  // others lie in its gaps
-    return SpanElements(type.shape, plan_.layouts[g_.value_index(v)].strides) * SizeBytes(type.dtype);
+    return SpanElements(type.shape, plan_.layouts[g_.value_index(v)].strides) *
+           SizeBytes(type.dtype);
   }
 
   // Of what the group reads for the last time, what its outputs may lie on.

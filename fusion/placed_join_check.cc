@@ -76,7 +76,8 @@ absl::Status CheckPlacedJoin(const BackwardGraph& g, const FusionPlan& plan, con
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId value = join.parts[i].value;
     const Shape& shape = g.type(operands[i]).shape;
-    if (g.pattern(value.node) == Pattern::kInput || IsOutput(g, value) || Mentions(plan, value) != 1) {
+    if (g.pattern(value.node) == Pattern::kInput || IsOutput(g, value) ||
+        Mentions(plan, value) != 1) {
       return Broken("P5: %", Index(value.node), ".", value.result,
                     " of its placed join must lie elsewhere too");
     }

@@ -10,15 +10,15 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kAlignment = 16;   // bytes; what kernels count on for every stored value
-constexpr int64_t kLeastRun = 128;   // bytes of a part that lie together: a line of the cache
+constexpr int64_t kAlignment = 16;  // bytes; what kernels count on for every stored value
+constexpr int64_t kLeastRun = 128;  // bytes of a part that lie together: a line of the cache
 
 bool IsLibrary(const BackwardGraph& g, NodeId id) {
   return g.pattern(id) == Pattern::kContraction || g.pattern(id) == Pattern::kAttention;
 }
 
-// Ops whose results a kernel or a library call stores with any strides. An accumulate step or a cast
-// behind a matmul may become part of the call, which then writes into what it adds to.
+// Ops whose results a kernel or a library call stores with any strides. An accumulate step or a
+// cast behind a matmul may become part of the call, which then writes into what it adds to.
 bool WritesAnyStrides(const BackwardGraph& g, NodeId id) {
   switch (g.pattern(id)) {
     case Pattern::kPointwise:
@@ -29,10 +29,8 @@ bool WritesAnyStrides(const BackwardGraph& g, NodeId id) {
       });
     }
     case Pattern::kReduction:
-    case Pattern::kAttention:
-      return true;
-    default:
-      return false;
+    case Pattern::kAttention: return true;
+    default: return false;
   }
 }
 
@@ -55,7 +53,8 @@ std::optional<Layout> LayoutBehind(const BackwardGraph& g, ValueId part,
     if (!next) return std::nullopt;
     map = std::move(*next);
   }
-  if (!map.guards.empty() || g.type(stored).elements() != g.type(part).elements()) return std::nullopt;
+  if (!map.guards.empty() || g.type(stored).elements() != g.type(part).elements())
+    return std::nullopt;
   const IndexExpr address = Linearize(map.coords, strides);
   if (!address.is_affine() || address.offset() != 0) return std::nullopt;
   Layout layout;
@@ -136,9 +135,8 @@ class Placer {
       if (layouts_[g_.value_index({id, 0})].strides != DenseStrides(g_.type(id).shape)) continue;
       auto parts = Place(g_.operands(id), g_.node(id).attrs.Int("axis"), g_.type(id).shape);
       if (!parts) continue;
-      const bool taken = std::any_of(parts->parts.begin(), parts->parts.end(), [&](const auto& p) {
-        return placed.contains(p.value);
-      });
+      const bool taken = std::any_of(parts->parts.begin(), parts->parts.end(),
+                                     [&](const auto& p) { return placed.contains(p.value); });
       if (taken) continue;
       for (size_t p = 0; p < parts->parts.size(); ++p) {
         placed.insert(parts->parts[p].value);
@@ -153,7 +151,8 @@ class Placer {
   bool NothingToCompute(NodeId cat) const {
     const absl::Span<const NodeId> readers = consumers_.of(cat);
     if (readers.empty()) return false;
-    if (std::all_of(readers.begin(), readers.end(), [&](NodeId r) { return IsLibrary(g_, r); })) return true;
+    if (std::all_of(readers.begin(), readers.end(), [&](NodeId r) { return IsLibrary(g_, r); }))
+      return true;
     const absl::Span<const ValueId> parts = g_.operands(cat);
     return std::all_of(parts.begin(), parts.end(), [&](ValueId v) {
       return g_.pattern(BehindViews(g_, v).node) == Pattern::kAttention;
@@ -168,9 +167,8 @@ class Placer {
 }  // namespace
 
 std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
-                                      std::vector<Layout>& layouts,
-                                      absl::Span<const ValueId> parts, int64_t axis,
-                                      absl::Span<const int64_t> whole_shape) {
+                                      std::vector<Layout>& layouts, absl::Span<const ValueId> parts,
+                                      int64_t axis, absl::Span<const int64_t> whole_shape) {
   return Placer(graph, consumers, layouts).Place(parts, axis, whole_shape);
 }
 

@@ -1,6 +1,6 @@
-// Joins that cost nothing: the parts of a `cat` are stored side by side, as slices of the bytes of the
-// whole, by whoever makes them. Decided after layouts, which it changes for the parts alone, and
-// before anything is priced.
+// Joins that cost nothing: the parts of a `cat` are stored side by side, as slices of the bytes of
+// the whole, by whoever makes them. Decided after layouts, which it changes for the parts alone,
+// and before anything is priced.
 #ifndef RETROGRAD_FUSION_PLACED_JOINS_H_
 #define RETROGRAD_FUSION_PLACED_JOINS_H_
 
@@ -22,13 +22,12 @@ struct PlacedParts {
   std::vector<Layout> layouts;
 };
 std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
-                                      std::vector<Layout>& layouts,
-                                      absl::Span<const ValueId> parts, int64_t axis,
-                                      absl::Span<const int64_t> whole_shape);
+                                      std::vector<Layout>& layouts, absl::Span<const ValueId> parts,
+                                      int64_t axis, absl::Span<const int64_t> whole_shape);
 
-// The cats of the graph that are placed, in the order of their ids; their parts' layouts are changed
-// accordingly. Those that only library calls read, or whose parts library calls make: no kernel
-// would do anything but copy.
+// The cats of the graph that are placed, in the order of their ids; their parts' layouts are
+// changed accordingly. Those that only library calls read, or whose parts library calls make: no
+// kernel would do anything but copy.
 std::vector<PlacedJoin> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
                                    std::vector<Layout>& layouts);
 

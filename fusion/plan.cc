@@ -24,8 +24,7 @@ Group GroupOf(const Group& merged, const MergedBody::Member& member) {
     list->erase(std::unique(list->begin(), list->end()), list->end());
   }
   for (const Group::InPlace& pair : merged.in_place) {
-    const bool stores =
-        std::binary_search(group.outputs.begin(), group.outputs.end(), pair.output);
+    const bool stores = std::binary_search(group.outputs.begin(), group.outputs.end(), pair.output);
     if (stores) group.in_place.push_back(pair);
   }
   group.body = member.kernel;

@@ -35,9 +35,9 @@ constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
 
 // A matrix (or a batch of them) inside a stored value, as BLAS reads it.
 struct MatrixOperand {
-  ValueId value;            // the stored value, behind any views
-  int64_t offset = 0;       // elements, of the first element
-  int64_t row_stride = 0;   // elements; one of row_stride and col_stride is 1
+  ValueId value;           // the stored value, behind any views
+  int64_t offset = 0;      // elements, of the first element
+  int64_t row_stride = 0;  // elements; one of row_stride and col_stride is 1
   int64_t col_stride = 0;
   std::vector<int64_t> batch_strides;  // one per batch axis
   friend bool operator==(const MatrixOperand&, const MatrixOperand&) = default;
@@ -50,7 +50,7 @@ struct MatMulCall {
   DType in_dtype = DType::kFp32;
   DType out_dtype = DType::kFp32;  // a cast to fp32 may be absorbed
   MatrixOperand a, b, d;
-  bool accumulate = false;   // beta = 1: adds to the value `previous`, whose storage d takes over
+  bool accumulate = false;  // beta = 1: adds to the value `previous`, whose storage d takes over
   ValueId previous;
   friend bool operator==(const MatMulCall&, const MatMulCall&) = default;
 };
@@ -78,8 +78,8 @@ struct AttentionCall {
 struct KernelBody {
   KernelIr ir;
   Schedule schedule;
-  int registers = 0;           // predicted, of a thread
-  int64_t spill_bytes = 0;     // predicted, of a thread
+  int registers = 0;        // predicted, of a thread
+  int64_t spill_bytes = 0;  // predicted, of a thread
   friend bool operator==(const KernelBody&, const KernelBody&) = default;
 };
 
@@ -95,10 +95,10 @@ struct FusedMatMul {
 
 // One named term of a price.
 struct Term {
-  std::string name;      // "hbm", "compute", "launch", ...
-  int64_t ps = 0;        // picoseconds that it contributes or, for a max, would take alone
-  bool binds = false;    // it is the largest of the terms that overlap
-  std::string formula;   // its inputs as text: "402669568 B / 4.25 TB/s"
+  std::string name;     // "hbm", "compute", "launch", ...
+  int64_t ps = 0;       // picoseconds that it contributes or, for a max, would take alone
+  bool binds = false;   // it is the largest of the terms that overlap
+  std::string formula;  // its inputs as text: "402669568 B / 4.25 TB/s"
   friend bool operator==(const Term&, const Term&) = default;
 };
 
@@ -109,8 +109,8 @@ struct MergedBody {
     std::vector<NodeId> nodes;       // those of the group's that it computes
     std::vector<NodeId> recomputed;  // and those that it computes again
     KernelBody kernel;
-    int64_t price_ps = 0;            // in a launch of its own
-    std::vector<Term> terms;         // of that price
+    int64_t price_ps = 0;     // in a launch of its own
+    std::vector<Term> terms;  // of that price
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;  // at least two; same template, same threads, no finalize launch
@@ -130,26 +130,26 @@ struct PlacedJoin {
 };
 
 struct Group {
-  std::vector<NodeId> nodes;        // ascending; every op computed and owned here
-  std::vector<NodeId> recomputed;   // cheap ops owned elsewhere and computed here again
-  std::vector<ValueId> inputs;      // stored values read, ascending
-  std::vector<ValueId> outputs;     // values stored, ascending
+  std::vector<NodeId> nodes;       // ascending; every op computed and owned here
+  std::vector<NodeId> recomputed;  // cheap ops owned elsewhere and computed here again
+  std::vector<ValueId> inputs;     // stored values read, ascending
+  std::vector<ValueId> outputs;    // values stored, ascending
   std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin, FusedMatMul> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
-  int64_t workspace_bytes = 0;      // scratch memory while it runs
+  int64_t workspace_bytes = 0;  // scratch memory while it runs
   int64_t read_bytes = 0, written_bytes = 0;
   // An input whose bytes the output may take over: same walk, same element size, last reader.
   struct InPlace {
     ValueId input, output;
     friend bool operator==(const InPlace&, const InPlace&) = default;
   };
-  std::vector<InPlace> in_place;    // permitted pairs; an accumulating store makes it required
+  std::vector<InPlace> in_place;  // permitted pairs; an accumulating store makes it required
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// The fused kernels of a group, in the order of their blocks: none for a library call (with an epilogue
-// or not), several where kernels share a launch.
+// The fused kernels of a group, in the order of their blocks: none for a library call (with an
+// epilogue or not), several where kernels share a launch.
 std::vector<const KernelBody*> KernelsOf(const Group& group);
 
 // What the member of a shared launch would be as a group of its own, with the take-overs that it
@@ -165,12 +165,12 @@ std::vector<Group::InPlace> RequiredInPlace(const Group& group);
 
 // Why a candidate fusion exists or not.
 struct Decision {
-  std::vector<NodeId> a, b;       // the two sides: ops that are (or are not) together
-  bool together = false;          // what the plan does
-  int64_t together_ps = 0;        // price of the region's best plan with them together
-  int64_t apart_ps = 0;           // and with them apart; both from the same search
-  std::string limit;              // code of the limit if together is infeasible: "registers"
-  std::string reason;             // one sentence with numbers
+  std::vector<NodeId> a, b;  // the two sides: ops that are (or are not) together
+  bool together = false;     // what the plan does
+  int64_t together_ps = 0;   // price of the region's best plan with them together
+  int64_t apart_ps = 0;      // and with them apart; both from the same search
+  std::string limit;         // code of the limit if together is infeasible: "registers"
+  std::string reason;        // one sentence with numbers
   // The kernels that differ, each with its price terms, under the other choice.
   struct Alternative {
     std::vector<NodeId> nodes;
@@ -186,28 +186,28 @@ struct Decision {
 };
 
 struct PlanSummary {
-  int64_t ops = 0;               // ops that compute
-  int64_t recomputed_ops = 0;    // of them again, in kernels that do not own them
-  int64_t kernels = 0;           // launches, finalize phases included
+  int64_t ops = 0;             // ops that compute
+  int64_t recomputed_ops = 0;  // of them again, in kernels that do not own them
+  int64_t kernels = 0;         // launches, finalize phases included
   int64_t price_ps = 0;
-  int64_t cost_ps = 0;           // what the search minimised: with margins and the price of memory
-  int64_t unfused_ps = 0;        // every op a group of its own
+  int64_t cost_ps = 0;     // what the search minimised: with margins and the price of memory
+  int64_t unfused_ps = 0;  // every op a group of its own
   int64_t bytes = 0, unfused_bytes = 0;
-  int64_t bound_ps = 0;          // unavoidable bytes and flops, fewest launches
-  int64_t gap_ps = 0;            // to the optimum of the stated objective; 0: proven optimal
-  int64_t merged_launches = 0;   // launches that independent kernels save by sharing others
-  int64_t merged_ps = 0;         // what that wins; price and bound are both after it
-  int64_t peak_bytes = 0;        // of values alive at once, see peak_memory.h
+  int64_t bound_ps = 0;         // unavoidable bytes and flops, fewest launches
+  int64_t gap_ps = 0;           // to the optimum of the stated objective; 0: proven optimal
+  int64_t merged_launches = 0;  // launches that independent kernels save by sharing others
+  int64_t merged_ps = 0;        // what that wins; price and bound are both after it
+  int64_t peak_bytes = 0;       // of values alive at once, see peak_memory.h
   int64_t regions = 0, distinct_regions = 0, largest_region_atoms = 0;
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
 };
 
 struct FusionPlan {
   std::string device;
-  std::vector<Group> groups;           // in a valid order
-  std::vector<GroupId> group_of;       // by node; kNoGroup where the op belongs to none
-  std::vector<Layout> layouts;         // by value_index; empty strides where never stored
-  std::vector<Decision> decisions;     // the most telling first
+  std::vector<Group> groups;        // in a valid order
+  std::vector<GroupId> group_of;    // by node; kNoGroup where the op belongs to none
+  std::vector<Layout> layouts;      // by value_index; empty strides where never stored
+  std::vector<Decision> decisions;  // the most telling first
   PlanSummary summary;
 
   absl::Status Verify(const BackwardGraph& graph) const;

@@ -35,9 +35,9 @@ class Planner {
           SolvedRegions& solved)
       : ground_(ground), g_(ground.graph), options_(options), order_(order), solved_(solved) {}
 
-  // What all kernels and calls take one after the other, none of them sharing a launch. Regions that
-  // no plan has solved count with what they surely move, and are solved one by one until that says
-  // enough.
+  // What all kernels and calls take one after the other, none of them sharing a launch. Regions
+  // that no plan has solved count with what they surely move, and are solved one by one until that
+  // says enough.
   absl::StatusOr<PlanPrice> Price(int64_t enough_ps) {
     int64_t price_ps = 0;
     for (const Group& group : ground_.library_calls) price_ps += group.price_ps;
@@ -77,7 +77,8 @@ class Planner {
       RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
     // Kernels that wait for company keep what they read alive.
-    if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory) ShareLaunches(groups);
+    if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory)
+      ShareLaunches(groups);
     OrderGroups(g_, std::move(groups), order_, plan_);
     plan_.layouts = ground_.layouts;
     Summarize();
@@ -124,8 +125,8 @@ class Planner {
     if (signatures_.empty()) signatures_.resize(ground_.regions.size());
     std::string& signature = signatures_[region];
     if (signature.empty()) {
-      signature = RegionSignature(g_, ground_.consumers, ground_.regions[region],
-                                  ground_.pricer.numbers());
+      signature =
+          RegionSignature(g_, ground_.consumers, ground_.regions[region], ground_.pricer.numbers());
     }
     return signature;
   }
@@ -194,8 +195,9 @@ class Planner {
       for (size_t position : positions) ops.push_back(region.ops[position]);
       return ops;
     };
-    RG_ASSIGN_OR_RETURN(Group group,
-                        ground_.pricer.Make({ops_at(part.positions), ops_at(part.unstored), ops_at(part.kept)}, part.schedule));
+    RG_ASSIGN_OR_RETURN(Group group, ground_.pricer.Make({ops_at(part.positions),
+                                                          ops_at(part.unstored), ops_at(part.kept)},
+                                                         part.schedule));
     group.recomputed = ops_at(part.recomputed);
     std::vector<NodeId> owned;
     std::set_difference(group.nodes.begin(), group.nodes.end(), group.recomputed.begin(),
@@ -254,9 +256,9 @@ class Planner {
   absl::Status Impossible(RegionPlanner& planner, const RegionPlan& found,
                           const std::vector<PairChoice>& pairs) const {
     if (!found.partition.exact) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "%", Index(pairs[0].a), " and %", Index(pairs[0].b), ": their region of ",
-          planner.atoms().size(), " atoms is too large to be solved under a choice"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("%", Index(pairs[0].a), " and %", Index(pairs[0].b), ": their region of ",
+                       planner.atoms().size(), " atoms is too large to be solved under a choice"));
     }
     for (const PairChoice& pair : pairs) {
       if (!pair.together) continue;
@@ -266,9 +268,9 @@ class Planner {
                                                         " cannot share a kernel: ", price.limit,
                                                         ": ", price.reason));
     }
-    return absl::FailedPreconditionError(
-        absl::StrCat("no plan of the region of %", Index(pairs[0].a), " obeys all ", pairs.size(),
-                     " choices at once"));
+    return absl::FailedPreconditionError(absl::StrCat("no plan of the region of %",
+                                                      Index(pairs[0].a), " obeys all ",
+                                                      pairs.size(), " choices at once"));
   }
 
   int64_t LeastPs(const Region& region) const { return ground_.pricer.LeastPsOfAll(region.ops); }
@@ -282,7 +284,8 @@ class Planner {
       solved.unfused_ps += at->second;
       solved.unfused_bytes += g_.type(id).size_bytes();
       for (ValueId v : g_.operands(id)) {
-        if (!IsConstant(g_, BehindViews(g_, v).node)) solved.unfused_bytes += g_.type(v).size_bytes();
+        if (!IsConstant(g_, BehindViews(g_, v).node))
+          solved.unfused_bytes += g_.type(v).size_bytes();
       }
     }
   }
@@ -297,7 +300,8 @@ class Planner {
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
-      s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir)) : (group.workspace_bytes > 0 ? 2 : 1);
+      s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir))
+                           : (group.workspace_bytes > 0 ? 2 : 1);
     }
     for (const Place& place : places_) {
       const Solved& solved = *place.solved;
@@ -308,7 +312,8 @@ class Planner {
       s.bound_ps += place.times * solved.bound_ps;
       s.unfused_ps += place.times * solved.unfused_ps;
       s.unfused_bytes += place.times * solved.unfused_bytes;
-      if (!solved.exact) s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
+      if (!solved.exact)
+        s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
     s.bound_ps -= s.merged_ps;  // it counts a launch for every region
     s.peak_bytes = PeakBytes(g_, plan_);
@@ -339,7 +344,7 @@ class Planner {
   const GroupOrder order_;
   FusionPlan plan_;
   SolvedRegions& solved_;
-  std::deque<Place> places_;  // in the order of their first regions
+  std::deque<Place> places_;                           // in the order of their first regions
   absl::flat_hash_map<std::string, Place*> place_of_;  // by signature
   std::vector<std::string> signatures_;                // by region; empty: not asked for
 };
@@ -349,8 +354,8 @@ class Planner {
 absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& prepared, const DeviceSpec& device,
                                     const PlanOptions& options, int64_t memory_ps_per_mib,
                                     GroupOrder order, SolvedRegions& solved) {
-  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(prepared, device, options, memory_ps_per_mib,
-                                                   &solved.kernels));
+  RG_ASSIGN_OR_RETURN(
+      auto ground, Groundwork::Lay(prepared, device, options, memory_ps_per_mib, &solved.kernels));
   return Planner(*ground, options, order, solved).Run();
 }
 

@@ -1,5 +1,5 @@
-// One graph planned once, as it is: its regions solved, equal ones once, their kernels made and put in
-// order. What one version of a graph has found out serves the next.
+// One graph planned once, as it is: its regions solved, equal ones once, their kernels made and put
+// in order. What one version of a graph has found out serves the next.
 #ifndef RETROGRAD_FUSION_PLAN_ONCE_H_
 #define RETROGRAD_FUSION_PLAN_ONCE_H_
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "fusion/group_order.h"
 #include "fusion/groundwork.h"
+#include "fusion/group_order.h"
 #include "fusion/merge_trials.h"
 
 namespace retrograd {

@@ -8,16 +8,21 @@ namespace retrograd {
 namespace {
 
 std::string PrintNodes(absl::Span<const NodeId> nodes) {
-  return absl::StrCat("[", absl::StrJoin(nodes, " ", [](std::string* out, NodeId id) {
-                        absl::StrAppend(out, "%", Index(id));
-                      }), "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(nodes, " ",
+                    [](std::string* out, NodeId id) { absl::StrAppend(out, "%", Index(id)); }),
+      "]");
 }
 
 std::string PrintValues(absl::Span<const ValueId> values) {
-  return absl::StrCat("[", absl::StrJoin(values, " ", [](std::string* out, ValueId v) {
-                        absl::StrAppend(out, "%", Index(v.node));
-                        if (v.result > 0) absl::StrAppend(out, ".", v.result);
-                      }), "]");
+  return absl::StrCat("[",
+                      absl::StrJoin(values, " ",
+                                    [](std::string* out, ValueId v) {
+                                      absl::StrAppend(out, "%", Index(v.node));
+                                      if (v.result > 0) absl::StrAppend(out, ".", v.result);
+                                    }),
+                      "]");
 }
 
 std::string PrintKernel(const KernelBody& kernel) {
@@ -27,9 +32,10 @@ std::string PrintKernel(const KernelBody& kernel) {
 }
 
 std::string PrintMatMul(const MatMulCall& m) {
-  return absl::StrCat("matmul ", m.batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m.batch, "x"), " "),
-                      m.m, "x", m.n, "x", m.k, " ", Name(m.in_dtype), "->", Name(m.out_dtype),
-                      m.accumulate ? " beta=1" : "");
+  return absl::StrCat(
+      "matmul ", m.batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m.batch, "x"), " "),
+      m.m, "x", m.n, "x", m.k, " ", Name(m.in_dtype), "->", Name(m.out_dtype),
+      m.accumulate ? " beta=1" : "");
 }
 
 std::string PrintBody(const Group& group) {
@@ -60,8 +66,9 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
   }
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& g = groups[i];
-    absl::StrAppend(&out, "group ", i, " nodes=", PrintNodes(g.nodes), " in=", PrintValues(g.inputs),
-                    " out=", PrintValues(g.outputs), " ", PrintBody(g), " price=", g.price_ps, "ps");
+    absl::StrAppend(&out, "group ", i, " nodes=", PrintNodes(g.nodes),
+                    " in=", PrintValues(g.inputs), " out=", PrintValues(g.outputs), " ",
+                    PrintBody(g), " price=", g.price_ps, "ps");
     if (g.workspace_bytes > 0) absl::StrAppend(&out, " workspace=", g.workspace_bytes, "B");
     out += "\n";
     if (auto* merged = std::get_if<MergedBody>(&g.body)) {
@@ -71,7 +78,8 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
       }
     }
     for (const Term& t : g.terms) {
-      absl::StrAppend(&out, "  ", t.name, " ", t.ps, "ps", t.binds ? " (binds)" : "", ": ", t.formula, "\n");
+      absl::StrAppend(&out, "  ", t.name, " ", t.ps, "ps", t.binds ? " (binds)" : "", ": ",
+                      t.formula, "\n");
     }
   }
   for (const Decision& d : decisions) {

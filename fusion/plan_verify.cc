@@ -59,9 +59,11 @@ class Checker {
       return Broken("P1: the recomputed ops of group ", i, " are not ascending");
     }
     for (NodeId id : group.recomputed) {
-      if (Index(id) >= g_.num_nodes()) return Broken("P1: group ", i, " recomputes %", Index(id), ", which does not exist");
+      if (Index(id) >= g_.num_nodes())
+        return Broken("P1: group ", i, " recomputes %", Index(id), ", which does not exist");
       if (g_.pattern(id) != Pattern::kPointwise || IsSource(id)) {
-        return Broken("P1: group ", i, " recomputes %", Index(id), " (", Name(g_.op(id)), "), which is not pointwise");
+        return Broken("P1: group ", i, " recomputes %", Index(id), " (", Name(g_.op(id)),
+                      "), which is not pointwise");
       }
       if (std::binary_search(group.nodes.begin(), group.nodes.end(), id)) {
         return Broken("P1: group ", i, " owns and recomputes %", Index(id));
@@ -88,10 +90,12 @@ class Checker {
   // P1
   absl::Status CheckMembership() {
     if (plan_.group_of.size() != g_.num_nodes()) {
-      return Broken("P1: the plan numbers ", plan_.group_of.size(), " ops, the graph has ", g_.num_nodes());
+      return Broken("P1: the plan numbers ", plan_.group_of.size(), " ops, the graph has ",
+                    g_.num_nodes());
     }
     if (plan_.layouts.size() != g_.num_values()) {
-      return Broken("P5: the plan lays out ", plan_.layouts.size(), " values, the graph has ", g_.num_values());
+      return Broken("P5: the plan lays out ", plan_.layouts.size(), " values, the graph has ",
+                    g_.num_values());
     }
     std::vector<int> owners(g_.num_nodes(), 0);
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
@@ -102,8 +106,11 @@ class Checker {
       }
       RG_RETURN_IF_ERROR(CheckRecomputed(i));
       for (NodeId id : group.nodes) {
-        if (Index(id) >= g_.num_nodes()) return Broken("P1: group ", i, " holds %", Index(id), ", which does not exist");
-        if (IsView(id) || IsSource(id)) return Broken("P1: group ", i, " holds %", Index(id), " (", Name(g_.op(id)), "), which computes nothing");
+        if (Index(id) >= g_.num_nodes())
+          return Broken("P1: group ", i, " holds %", Index(id), ", which does not exist");
+        if (IsView(id) || IsSource(id))
+          return Broken("P1: group ", i, " holds %", Index(id), " (", Name(g_.op(id)),
+                        "), which computes nothing");
         ++owners[Index(id)];
         if (plan_.group_of[Index(id)] != GroupId{static_cast<uint32_t>(i)}) {
           return Broken("P1: group_of says that %", Index(id), " is elsewhere than in group ", i);
@@ -140,20 +147,24 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // P2 within a shared launch: its kernels run side by side, so that none may read or overwrite what
-  // another one stores or reads.
+  // P2 within a shared launch: its kernels run side by side, so that none may read or overwrite
+  // what another one stores or reads.
   absl::Status CheckMerged() const {
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
       const auto* merged = std::get_if<MergedBody>(&group.body);
       if (merged == nullptr) continue;
       std::vector<NodeId> nodes;
-      for (const MergedBody::Member& m : merged->members) nodes.insert(nodes.end(), m.nodes.begin(), m.nodes.end());
+      for (const MergedBody::Member& m : merged->members)
+        nodes.insert(nodes.end(), m.nodes.begin(), m.nodes.end());
       std::sort(nodes.begin(), nodes.end());
-      if (merged->members.size() < 2 || nodes != group.nodes) return Broken("P1: the kernels of group ", i, " do not make up its ops");
+      if (merged->members.size() < 2 || nodes != group.nodes)
+        return Broken("P1: the kernels of group ", i, " do not make up its ops");
       for (const MergedBody::Member& a : merged->members) {
-        if (a.kernel.schedule.threads != merged->members[0].kernel.schedule.threads || a.kernel.schedule.split > 1 || a.kernel.ir.scatter) {
-          return Broken("P2: the kernel of %", Index(a.nodes[0]), " cannot share the launch of group ", i);
+        if (a.kernel.schedule.threads != merged->members[0].kernel.schedule.threads ||
+            a.kernel.schedule.split > 1 || a.kernel.ir.scatter) {
+          return Broken("P2: the kernel of %", Index(a.nodes[0]),
+                        " cannot share the launch of group ", i);
         }
         for (const MergedBody::Member& b : merged->members) {
           if (&a != &b) RG_RETURN_IF_ERROR(CheckApart(i, a, b));
@@ -163,16 +174,23 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckApart(size_t i, const MergedBody::Member& reader, const MergedBody::Member& writer) const {
+  absl::Status CheckApart(size_t i, const MergedBody::Member& reader,
+                          const MergedBody::Member& writer) const {
     for (const Buffer& read : reader.kernel.ir.buffers) {
       if (read.written) continue;
       for (const Buffer& b : writer.kernel.ir.buffers) {
-        if (b.written && b.value == read.value) return Broken("P2: the kernels of group ", i, " share a launch, but one reads %", Index(read.value.node), ", which another stores");
+        if (b.written && b.value == read.value)
+          return Broken("P2: the kernels of group ", i, " share a launch, but one reads %",
+                        Index(read.value.node), ", which another stores");
       }
       for (const Group::InPlace& pair : plan_.groups[i].in_place) {
         const std::vector<Buffer>& theirs = writer.kernel.ir.buffers;
-        const bool overwrites = std::any_of(theirs.begin(), theirs.end(), [&](const Buffer& b) { return b.written && b.value == pair.output; });
-        if (pair.input == read.value && overwrites) return Broken("P2: a kernel of group ", i, " may overwrite %", Index(read.value.node), ", which another kernel of its launch reads");
+        const bool overwrites = std::any_of(theirs.begin(), theirs.end(), [&](const Buffer& b) {
+          return b.written && b.value == pair.output;
+        });
+        if (pair.input == read.value && overwrites)
+          return Broken("P2: a kernel of group ", i, " may overwrite %", Index(read.value.node),
+                        ", which another kernel of its launch reads");
       }
     }
     return absl::OkStatus();
@@ -194,14 +212,23 @@ class Checker {
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
       for (ValueId v : group.inputs) {
-        if (!Exists(v)) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, ", which does not exist");
-        if (!stored[g_.value_index(v)]) return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result, " before anything stores it");
+        if (!Exists(v))
+          return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result,
+                        ", which does not exist");
+        if (!stored[g_.value_index(v)])
+          return Broken("P3: group ", i, " reads %", Index(v.node), ".", v.result,
+                        " before anything stores it");
       }
       for (NodeId id : Computed(group)) RG_RETURN_IF_ERROR(CheckOperands(i, id));
       for (ValueId v : group.outputs) {
-        if (!Exists(v)) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, ", which does not exist");
-        if (stored[g_.value_index(v)]) return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result, " a second time");
-        if (plan_.group_of[Index(v.node)] != GroupId{static_cast<uint32_t>(i)}) return Broken("P3: group ", i, " stores %", Index(v.node), ", which it does not compute");
+        if (!Exists(v))
+          return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result,
+                        ", which does not exist");
+        if (stored[g_.value_index(v)])
+          return Broken("P3: group ", i, " stores %", Index(v.node), ".", v.result,
+                        " a second time");
+        if (plan_.group_of[Index(v.node)] != GroupId{static_cast<uint32_t>(i)})
+          return Broken("P3: group ", i, " stores %", Index(v.node), ", which it does not compute");
         stored[g_.value_index(v)] = true;
       }
     }
@@ -217,7 +244,8 @@ class Checker {
       if (constant || Computes(group, v.node)) continue;
       if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end() &&
           MustRead(id, v)) {
-        return Broken("P3: %", Index(id), " of group ", i, " reads %", Index(v.node), ".", v.result, ", which is not among the group's inputs");
+        return Broken("P3: %", Index(id), " of group ", i, " reads %", Index(v.node), ".", v.result,
+                      ", which is not among the group's inputs");
       }
     }
     return absl::OkStatus();
@@ -237,18 +265,21 @@ class Checker {
       while (IsView(v.node)) v = g_.operands(v.node)[0];
       if (g_.pattern(v.node) == Pattern::kInput) continue;
       const GroupId owner = plan_.group_of[Index(v.node)];
-      if (owner == kNoGroup) return Broken("P4: output ", o, " (%", Index(v.node), ") is a constant that nothing stores");
+      if (owner == kNoGroup)
+        return Broken("P4: output ", o, " (%", Index(v.node),
+                      ") is a constant that nothing stores");
       const std::vector<ValueId>& outs = plan_.groups[Index(owner)].outputs;
       if (std::find(outs.begin(), outs.end(), v) == outs.end()) {
-        return Broken("P4: output ", o, " (%", Index(v.node), ") is not stored by its group ", Index(owner));
+        return Broken("P4: output ", o, " (%", Index(v.node), ") is not stored by its group ",
+                      Index(owner));
       }
       RG_RETURN_IF_ERROR(CheckHostPlaces(o, places));
     }
     return absl::OkStatus();
   }
 
-  // P5: the host finds each element of an output where its strides say. Each axis is tried alone and
-  // all together: places are sums of what each axis adds, or a division shows at the far end.
+  // P5: the host finds each element of an output where its strides say. Each axis is tried alone
+  // and all together: places are sums of what each axis adds, or a division shows at the far end.
   absl::Status CheckHostPlaces(size_t o, const GraphMeaning& places) const {
     const GraphOutput& out = g_.outputs()[o];
     const Shape& shape = g_.type(*out.value).shape;
@@ -268,7 +299,8 @@ class Checker {
       for (size_t i = 0; i < shape.size(); ++i) wanted += at[i] * strides[i];
       ValueId stored;
       if (places.Address(*out.value, at, stored, address) && address == wanted) continue;
-      return Broken("P5: output ", o, " (%", Index(out.value->node), ") does not lie as the host requires");
+      return Broken("P5: output ", o, " (%", Index(out.value->node),
+                    ") does not lie as the host requires");
     }
     return absl::OkStatus();
   }
@@ -279,7 +311,8 @@ class Checker {
       const Group& group = plan_.groups[i];
       for (const std::vector<ValueId>* list : {&group.inputs, &group.outputs}) {
         for (ValueId v : *list) {
-          if (!Exists(v) || plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
+          if (!Exists(v) ||
+              plan_.layouts[g_.value_index(v)].strides.size() != g_.type(v).shape.size()) {
             return Broken("P5: %", Index(v.node), ".", v.result, " of group ", i, " has no layout");
           }
         }
@@ -303,7 +336,8 @@ class Checker {
     if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
       return CheckPlacedJoin(g_, plan_, group, *join);
     }
-    if (const auto* merged = std::get_if<MergedBody>(&group.body)) return CheckMembers(group, *merged);
+    if (const auto* merged = std::get_if<MergedBody>(&group.body))
+      return CheckMembers(group, *merged);
     const auto& kernel = std::get<KernelBody>(group.body);
     RG_RETURN_IF_ERROR(CheckKernel(g_, plan_, group, kernel));
     RG_RETURN_IF_ERROR(CheckSchedule(group, kernel));
@@ -328,7 +362,8 @@ class Checker {
     std::erase_if(recomputed, [&](NodeId id) {  // owned by another of the kernels
       return std::binary_search(group.nodes.begin(), group.nodes.end(), id);
     });
-    if (recomputed != group.recomputed) return Broken("P1: its kernels together recompute other ops than it lists");
+    if (recomputed != group.recomputed)
+      return Broken("P1: its kernels together recompute other ops than it lists");
     for (std::vector<ValueId>* list : {&read, &written}) {
       std::sort(list->begin(), list->end());
       list->erase(std::unique(list->begin(), list->end()), list->end());
@@ -336,7 +371,8 @@ class Checker {
     if (read != group.inputs || written != group.outputs) {
       return Broken("P5: its kernels together read or write other values than it lists");
     }
-    if (pairs != group.in_place.size()) return Broken("P8: none of its kernels takes over some bytes");
+    if (pairs != group.in_place.size())
+      return Broken("P8: none of its kernels takes over some bytes");
     return absl::OkStatus();
   }
 

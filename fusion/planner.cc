@@ -47,12 +47,12 @@ struct Preparation {
   int64_t sharing_ps_ = 0;  // what sharing launches wins the first plan
 };
 
-// Kernels that share launches are priced too, but in graphs so large that this would take as long as
-// all the rest.
+// Kernels that share launches are priced too, but in graphs so large that this would take as long
+// as all the rest.
 constexpr size_t kMostNodesForSharing = 20'000;
 
-// Sharing launches wins about as much in one version of a graph as in another. A plan that would need
-// more than so many times as much to catch up is beaten.
+// Sharing launches wins about as much in one version of a graph as in another. A plan that would
+// need more than so many times as much to catch up is beaten.
 constexpr int64_t kSharingWinsTimes = 3;
 
 absl::StatusOr<int64_t> Preparation::PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
@@ -116,9 +116,10 @@ absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& optio
     return PlanOnce(planned.graph, device, under, choice.memory_ps_per_mib, choice.order,
                     solved[choice.memory_ps_per_mib]);
   };
-  RG_ASSIGN_OR_RETURN(const CeilingChoice choice,
-                      FindBelowCeiling(*ground, options.max_memory_bytes,
-                                       [&](const CeilingChoice& tried) { return plan(tried, false); }));
+  RG_ASSIGN_OR_RETURN(
+      const CeilingChoice choice,
+      FindBelowCeiling(*ground, options.max_memory_bytes,
+                       [&](const CeilingChoice& tried) { return plan(tried, false); }));
   RG_ASSIGN_OR_RETURN(planned.plan, plan(choice, options.decisions));
   planned.memory_ps_per_mib = choice.memory_ps_per_mib;
   planned.parted = choice.parted;
@@ -128,13 +129,15 @@ absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& optio
   return absl::OkStatus();
 }
 
-// The prepared graph under a ceiling; the lowered one where matmuls that are one keep too much alive.
+// The prepared graph under a ceiling; the lowered one where matmuls that are one keep too much
+// alive.
 absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& device,
                               const PlanOptions& options, Preparation& preparation,
                               Planned& planned) {
   const absl::Status merged = PlanBelowCeiling(device, options, planned);
-  const bool any = std::any_of(preparation.prepared.merges.begin(), preparation.prepared.merges.end(),
-                               [](const Decision& d) { return d.together; });
+  const bool any =
+      std::any_of(preparation.prepared.merges.begin(), preparation.prepared.merges.end(),
+                  [](const Decision& d) { return d.together; });
   if (merged.ok() || !any || !options.pairs.empty()) return merged;
   PlanOptions apart = options;
   apart.merging = PlanOptions::Merging::kNever;
@@ -158,10 +161,9 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
   Planned planned;
-  RG_ASSIGN_OR_RETURN(
-      Preparation preparation,
-      Preparation::Make(graph, device, options,
-                        options.max_memory_bytes == 0 && options.pairs.empty()));
+  RG_ASSIGN_OR_RETURN(Preparation preparation,
+                      Preparation::Make(graph, device, options,
+                                        options.max_memory_bytes == 0 && options.pairs.empty()));
   planned.graph = std::move(preparation.prepared.graph);
   if (options.max_memory_bytes > 0) {
     RG_RETURN_IF_ERROR(PlanBelowCeiling(graph, device, options, preparation, planned));

@@ -40,10 +40,11 @@ struct PlanOptions {
   absl::flat_hash_set<std::string> disable;  // names of kFeatures
   absl::flat_hash_set<std::string> tighten;  // names of kLimits
   bool decisions = true;                     // record why groups are as they are
-  std::vector<PairChoice> pairs;  // ops of the prepared graph that must, or must not, share a kernel
-  int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
-  CompilerReport feedback;  // of kernels that an earlier plan chose: those that spill are not
-                            // chosen again
+  std::vector<PairChoice>
+      pairs;                     // ops of the prepared graph that must, or must not, share a kernel
+  int64_t max_memory_bytes = 0;  // ceiling of PlanSummary::peak_bytes; 0: none
+  CompilerReport feedback;       // of kernels that an earlier plan chose: those that spill are not
+                                 // chosen again
   // Matmuls become one where the whole plan wins by it; or wherever they can (for tests).
   enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
   SearchOptions search;
@@ -53,7 +54,7 @@ struct PlanOptions {
 struct Planned {
   BackwardGraph graph;  // prepared: the plan's ids refer to it. Inputs and outputs keep their order
   FusionPlan plan;
-  int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
+  int64_t memory_ps_per_mib = 0;   // price of what kernels store for one another, under a ceiling
   std::vector<PairChoice> parted;  // ops that a ceiling keeps apart
 };
 

@@ -38,7 +38,8 @@ class Drawer {
  private:
   bool Grow(std::vector<int>& set, GroupPrice& price) {
     std::vector<int> rim;
-    for (int a : set) rim.insert(rim.end(), atoms_[a].neighbours.begin(), atoms_[a].neighbours.end());
+    for (int a : set)
+      rim.insert(rim.end(), atoms_[a].neighbours.begin(), atoms_[a].neighbours.end());
     std::sort(rim.begin(), rim.end());
     rim.erase(std::unique(rim.begin(), rim.end()), rim.end());
     const std::vector<int> more = Ready(rim);
@@ -65,7 +66,8 @@ class Drawer {
     std::vector<int> ready;
     for (int a : among) {
       const std::vector<int>& before = atoms_[a].predecessors;
-      if (!taken_[a] && std::all_of(before.begin(), before.end(), [&](int p) { return taken_[p]; })) {
+      if (!taken_[a] &&
+          std::all_of(before.begin(), before.end(), [&](int p) { return taken_[p]; })) {
         ready.push_back(a);
       }
     }
@@ -82,7 +84,8 @@ class Drawer {
 
 }  // namespace
 
-Partition RandomPartition(const std::vector<Atom>& atoms, const GroupPricer& pricer, uint64_t seed) {
+Partition RandomPartition(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+                          uint64_t seed) {
   return Drawer(atoms, pricer, seed).Run();
 }
 

@@ -17,8 +17,8 @@ inline constexpr size_t kMostRecomputed = 4;
 std::vector<int> RecomputeCandidates(const std::vector<Atom>& atoms, const Partition& plan,
                                      const GroupPricer& pricer);
 
-// The atoms with those of `producers` (ascending) merged into each of their readers. A producer that
-// something outside the region reads stays an atom too.
+// The atoms with those of `producers` (ascending) merged into each of their readers. A producer
+// that something outside the region reads stays an atom too.
 std::vector<Atom> Recomputed(const std::vector<Atom>& atoms, absl::Span<const int> producers,
                              const GroupPricer& pricer);
 

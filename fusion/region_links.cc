@@ -84,8 +84,8 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     places_[i].points = PointsOf(g, ops[i]);
     places_[i].scatters = g.pattern(ops[i]) == Pattern::kScatter;
     places_[i].reduces = g.pattern(ops[i]) == Pattern::kReduction;
-    const bool other = IsBarrier(g, ops[i]) || places_[i].points == 0 ||
-                       g.type(ops[i]).elements() == 0;
+    const bool other =
+        IsBarrier(g, ops[i]) || places_[i].points == 0 || g.type(ops[i]).elements() == 0;
     if (other) other_rules_ |= places_[i].holders;
     if (places_[i].scatters) scatters_ |= places_[i].holders;
     if (pricer.consumers().is_output(ops[i])) places_[i].read_outside = true;

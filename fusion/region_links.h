@@ -42,14 +42,14 @@ class RegionLinks {
   };
   // An op of the region, or a stored value that its ops read.
   struct Place {
-    AtomMask holders = 0;           // atoms that compute it, as their own or again; 0: a value
-    AtomMask owner = 0;             // the atom whose own op it is, if any
+    AtomMask holders = 0;  // atoms that compute it, as their own or again; 0: a value
+    AtomMask owner = 0;    // the atom whose own op it is, if any
     // Its owner stores it unless the kernel holds all of `readers` and one of each of `any_reader`.
     AtomMask readers = 0;
     std::vector<AtomMask> any_reader;
-    bool read_outside = false;      // by the host, a library call or another region
-    std::vector<Link> reads;        // places that it reads, from where its walk leads
-    std::vector<int> followers;     // readers that walk as it does
+    bool read_outside = false;   // by the host, a library call or another region
+    std::vector<Link> reads;     // places that it reads, from where its walk leads
+    std::vector<int> followers;  // readers that walk as it does
     int64_t points = 0;
     bool scatters = false, reduces = false;
   };
@@ -73,7 +73,7 @@ class RegionLinks {
   absl::flat_hash_map<ValueId, int> place_of_value_;
   std::vector<int> by_extent_;  // ops: what may be a root before another, but for what is stored
   // Of one question:
-  std::vector<Walks> walks_;     // by place
+  std::vector<Walks> walks_;  // by place
   std::vector<std::pair<int, Walks>> stack_;
 };
 

@@ -98,8 +98,9 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
   }
 }
 
-// A cache holds the less of a read the more its kernel moves. Whichever atom it reads for, that is at
-// least what this atom moves in any kernel: what it reads from outside the region and stores for it.
+// A cache holds the less of a read the more its kernel moves. Whichever atom it reads for, that is
+// at least what this atom moves in any kernel: what it reads from outside the region and stores for
+// it.
 void RegionMasks::CountUncached(const DeviceSpec& device) {
   std::vector<int64_t> moved(size(), 0);  // by atom
   for (const Read& r : reads_) {
@@ -112,9 +113,8 @@ void RegionMasks::CountUncached(const DeviceSpec& device) {
     r.uncached = r.bytes;
     if (!r.fresh) continue;
     int64_t least = std::numeric_limits<int64_t>::max();
-    ForEachBit(r.readers, [&](int i) {
-      least = std::min(least, moved[i] + (r.producer == 0 ? 0 : r.bytes));
-    });
+    ForEachBit(r.readers,
+               [&](int i) { least = std::min(least, moved[i] + (r.producer == 0 ? 0 : r.bytes)); });
     r.uncached -= CachedBytes(r.bytes, least, device);
   }
 }

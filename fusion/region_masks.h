@@ -34,8 +34,8 @@ class RegionMasks {
 
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
-  // The least bytes that a kernel of these atoms, or several, move; what an anchor moves is not among
-  // them.
+  // The least bytes that a kernel of these atoms, or several, move; what an anchor moves is not
+  // among them.
   MovedBytes LeastBytes(AtomMask set) const;
   // The least that one kernel of these atoms takes, and that any number of kernels take together.
   int64_t LeastPs(AtomMask set) const;
@@ -51,7 +51,7 @@ class RegionMasks {
   struct Read {
     AtomMask producer = 0, readers = 0;
     int64_t bytes = 0;
-    bool fresh = false;  // written earlier in this backward
+    bool fresh = false;    // written earlier in this backward
     int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does
   };
   // Bytes written if the producer is in the set and, unless it escapes, a reader is not.

@@ -35,7 +35,8 @@ std::vector<Constraint> ConstraintsOf(const std::vector<Atom>& atoms,
                                       absl::Span<const PairChoice> choices) {
   std::vector<Constraint> constraints;
   for (const PairChoice& choice : choices) {
-    const Constraint c{.a = Find(atoms, choice.a), .b = Find(atoms, choice.b), .together = choice.together};
+    const Constraint c{
+        .a = Find(atoms, choice.a), .b = Find(atoms, choice.b), .together = choice.together};
     RG_CHECK(c.a >= 0 && c.b >= 0);
     constraints.push_back(c);
   }
@@ -73,11 +74,11 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
     plan.partition = SinglesOf(plain_.atoms, pricer_);
     return plan;
   }
-  plan.partition = choices.empty()
-                       ? Free()
-                       : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
+  plan.partition =
+      choices.empty() ? Free() : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
   const bool proven = plan.partition.exact && !plan.partition.parts.empty();
-  if (options_.recompute && proven && options_.search.random_seed == 0) TryRecomputing(choices, plan);
+  if (options_.recompute && proven && options_.search.random_seed == 0)
+    TryRecomputing(choices, plan);
   return plan;
 }
 
@@ -97,7 +98,8 @@ void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionP
     keep.push_back(AtomOf(choice.a));
     keep.push_back(AtomOf(choice.b));
   }
-  // The sets that the free search tried and no other, so that no choice finds a plan that it missed.
+  // The sets that the free search tried and no other, so that no choice finds a plan that it
+  // missed.
   for (const std::vector<int>& producers : *tried_) {
     const bool kept = std::any_of(producers.begin(), producers.end(), [&](int a) {
       return std::find(keep.begin(), keep.end(), a) != keep.end();
@@ -134,9 +136,9 @@ void RegionPlanner::Climb(RegionPlan& best) {
 bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
                                    absl::Span<const PairChoice> choices, RegionPlan& best) {
   Workplace& workplace = Recomputing(producers);
-  Partition partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
-                                                    best.partition.cost_ps,
-                                                    ReadersToPart(producers, workplace.atoms));
+  Partition partition =
+      workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices), best.partition.cost_ps,
+                                  ReadersToPart(producers, workplace.atoms));
   if (partition.parts.empty()) {
     best.partition.exact = best.partition.exact && partition.exact;
     return false;
@@ -149,9 +151,9 @@ bool RegionPlanner::Tried(const std::vector<int>& producers) const {
   return producers.empty() || std::find(tried_->begin(), tried_->end(), producers) != tried_->end();
 }
 
-// Where all readers of a producer share a kernel and nothing else reads it, that kernel makes it once:
-// a plan that does not recompute it. Such plans were looked at, if the other producers were tried. With
-// one reader alone they cost a margin more: its kernel joins no atoms.
+// Where all readers of a producer share a kernel and nothing else reads it, that kernel makes it
+// once: a plan that does not recompute it. Such plans were looked at, if the other producers were
+// tried. With one reader alone they cost a margin more: its kernel joins no atoms.
 std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& producers,
                                                    const std::vector<Atom>& atoms) const {
   std::vector<AtomMask> parted;
@@ -163,7 +165,8 @@ std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& produ
     AtomMask readers = 0;
     for (size_t a = 0; a < atoms.size(); ++a) {
       const std::vector<NodeId>& shared = atoms[a].shared;
-      if (std::binary_search(shared.begin(), shared.end(), result)) readers |= Bit(static_cast<int>(a));
+      if (std::binary_search(shared.begin(), shared.end(), result))
+        readers |= Bit(static_cast<int>(a));
     }
     if ((readers & (readers - 1)) != 0) parted.push_back(readers);
   }

@@ -15,7 +15,8 @@ RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
 }
 
 Partition RegionSearch::Solve() {
-  if (options_.random_seed != 0) return RandomPartition(atoms_, book_.pricer(), options_.random_seed);
+  if (options_.random_seed != 0)
+    return RandomPartition(atoms_, book_.pricer(), options_.random_seed);
   if (exact_) {
     Partition best = exact_->Solve();
     if (best.exact) return best;

@@ -39,8 +39,8 @@ std::string RegionSignature(const BackwardGraph& graph, const Consumers& consume
 // The same of a kernel that computes `ops` and stores `stores` (both ascending), with which of them
 // the host waits for.
 std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,
-                            absl::Span<const NodeId> ops,
-                            absl::Span<const ValueId> stores, NodeNumbers& numbers);
+                            absl::Span<const NodeId> ops, absl::Span<const ValueId> stores,
+                            NodeNumbers& numbers);
 
 }  // namespace retrograd
 

@@ -1,7 +1,7 @@
 // Where the graph falls apart into parts that are planned on their own.
 //
-// A region is a connected piece of one barrier depth (fusion/barrier_depths.h): connected by an edge,
-// or by a tensor that both read.
+// A region is a connected piece of one barrier depth (fusion/barrier_depths.h): connected by an
+// edge, or by a tensor that both read.
 #ifndef RETROGRAD_FUSION_REGIONS_H_
 #define RETROGRAD_FUSION_REGIONS_H_
 

@@ -12,7 +12,8 @@
 namespace retrograd {
 namespace {
 
-// An operand of at most this share of the result's elements (a row's statistic, a weight) is free to read.
+// An operand of at most this share of the result's elements (a row's statistic, a weight) is free
+// to read.
 constexpr int64_t kSmallOperand = 8;
 
 class Sourcing {
@@ -64,7 +65,10 @@ class Sourcing {
 class Parting {
  public:
   explicit Parting(const BackwardGraph& g)
-      : g_(g), consumers_(g), rewriter_(g), sources_(Sources(g)),
+      : g_(g),
+        consumers_(g),
+        rewriter_(g),
+        sources_(Sources(g)),
         depth_(BarrierDepths(g, consumers_, std::vector<bool>(g.num_nodes(), false))) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) parted_.push_back(MayBeParted(NodeId{i}));
   }

@@ -21,10 +21,10 @@ int64_t AccumulatorBytes(DType dtype) { return SizeBytes(dtype) == 8 ? 8 : 4; }
 
 // What the reductions say about rows and columns.
 struct Reading {
-  AxisMask long_axes = 0;  // of more or less than one position
-  int fastest = -1;        // the last axis of more than one
-  std::vector<AxisMask> folds;  // distinct sets of folded axes
-  std::vector<AxisMask> folded;  // by instruction
+  AxisMask long_axes = 0;         // of more or less than one position
+  int fastest = -1;               // the last axis of more than one
+  std::vector<AxisMask> folds;    // distinct sets of folded axes
+  std::vector<AxisMask> folded;   // by instruction
   AxisMask across = 0, down = 0;  // the set with the fastest axis, and the other
 };
 
@@ -215,8 +215,8 @@ class ScheduleChecker {
     return end;
   }
 
-  // Four lists of int32 (where each table row begins; order, keys, and keys once more for the sort), and
-  // two partial rows for every 64 sorted positions, or for fewer.
+  // Four lists of int32 (where each table row begins; order, keys, and keys once more for the
+  // sort), and two partial rows for every 64 sorted positions, or for fewer.
   int64_t ScatterWorkspace() const {
     const Scatter& s = *ir_.scatter;
     const int64_t rows = ir_.Points(s.row_axes);

@@ -30,7 +30,9 @@ class Separation {
     return "neither reads the other, and no large tensor is read by both or joins what they read";
   }
 
-  std::string Label(NodeId id) const { return absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ")"); }
+  std::string Label(NodeId id) const {
+    return absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ")");
+  }
 
  private:
   bool IsCall(NodeId id) const {
@@ -86,9 +88,10 @@ absl::Status CanMeet(const Groundwork& ground, NodeId a, NodeId b) {
   for (NodeId id : {a, b}) {
     if (ground.region_of[Index(id)] >= 0) continue;
     return absl::FailedPreconditionError(absl::StrCat(
-        separation.Label(id), IsBarrier(g, id)    ? " is a library call, a kernel of its own"
-                              : Computes(g, id) ? " is done by a library call"
-                                                : " computes nothing: it is an input, a view or a constant"));
+        separation.Label(id), IsBarrier(g, id) ? " is a library call, a kernel of its own"
+                              : Computes(g, id)
+                                  ? " is done by a library call"
+                                  : " computes nothing: it is an input, a view or a constant"));
   }
   if (ground.region_of[Index(a)] == ground.region_of[Index(b)]) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

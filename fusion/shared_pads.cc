@@ -86,7 +86,9 @@ class Sharing {
     for (int64_t axis : {0, 1}) {
       if (!(axis == 0 ? left : right)) continue;
       product = b.Add(Op::slice, {product},
-                      {{"axis", axis}, {"start", int64_t{0}}, {"step", int64_t{1}},
+                      {{"axis", axis},
+                       {"start", int64_t{0}},
+                       {"step", int64_t{1}},
                        {"stop", g_.type(id).shape[axis]}});
     }
     rewriter_.Set({id, 0}, product);

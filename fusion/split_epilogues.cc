@@ -14,7 +14,8 @@ FusionPlan SplitEpilogues(const FusionPlan& plan) {
   return SplitEpilogues(plan, [](const FusedMatMul&) { return false; });
 }
 
-FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const FusedMatMul&)> stays) {
+FusionPlan SplitEpilogues(const FusionPlan& plan,
+                          absl::FunctionRef<bool(const FusedMatMul&)> stays) {
   const auto is_split = [&](const Group& group) {
     const auto* fused = std::get_if<FusedMatMul>(&group.body);
     return fused != nullptr && !stays(*fused);

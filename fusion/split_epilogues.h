@@ -1,4 +1,5 @@
-// A plan for devices that multiply by libraries alone, or nearly: what has an epilogue becomes two groups.
+// A plan for devices that multiply by libraries alone, or nearly: what has an epilogue becomes two
+// groups.
 #ifndef RETROGRAD_FUSION_SPLIT_EPILOGUES_H_
 #define RETROGRAD_FUSION_SPLIT_EPILOGUES_H_
 
@@ -13,7 +14,8 @@ bool HasEpilogues(const FusionPlan& plan);
 // plan computes the same values. Its summary stays that of the plan which was chosen.
 FusionPlan SplitEpilogues(const FusionPlan& plan);
 // The same, but for the groups that `stays` names.
-FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const FusedMatMul&)> stays);
+FusionPlan SplitEpilogues(const FusionPlan& plan,
+                          absl::FunctionRef<bool(const FusedMatMul&)> stays);
 
 }  // namespace retrograd
 

@@ -70,18 +70,18 @@ bool Follow(const BackwardGraph& g, NodeId view, Dims& strides, int64_t& offset)
       stride *= node.attrs.Int("step", 1);
       return true;
     }
-    default:
-      return false;
+    default: return false;
   }
 }
 
-// The same by index expressions, which see more: a flip of a flip, or a slice that leaves so little of
-// a merged dim that splitting it is plain again.
+// The same by index expressions, which see more: a flip of a flip, or a slice that leaves so little
+// of a merged dim that splitting it is plain again.
 std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const int64_t> base,
                                      ValueId value) {
   const Shape& extents = g.type(value).shape;
   AccessMap map;
-  for (size_t d = 0; d < extents.size(); ++d) map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
+  for (size_t d = 0; d < extents.size(); ++d)
+    map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
   ValueId v = value;
   for (; g.pattern(v.node) == Pattern::kView; v = g.operands(v.node)[0]) {
     map = ThroughView(g, v.node, map, extents);
@@ -110,7 +110,8 @@ std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const La
       std::any_of(base.begin(), base.end(), [](int64_t s) { return s < 0; })) {
     return std::nullopt;
   }
-  if (g.type(value).elements() == 0) return StridedView{stored, 0, DenseStrides(g.type(value).shape)};
+  if (g.type(value).elements() == 0)
+    return StridedView{stored, 0, DenseStrides(g.type(value).shape)};
   Dims strides(base.begin(), base.end());
   int64_t offset = 0;
   for (size_t i = chain.size(); i-- > 0;) {

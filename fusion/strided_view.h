@@ -1,5 +1,5 @@
-// Values seen through views as strides over what is stored: what a library call can be given instead
-// of a copy.
+// Values seen through views as strides over what is stored: what a library call can be given
+// instead of a copy.
 #ifndef RETROGRAD_FUSION_STRIDED_VIEW_H_
 #define RETROGRAD_FUSION_STRIDED_VIEW_H_
 

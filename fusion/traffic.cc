@@ -88,11 +88,12 @@ void Traffic::MarkWhole(Slices& slices) {
   for (uint32_t i = static_cast<uint32_t>(graph_.num_nodes()); i-- > 0;) {
     const NodeId id{i};
     if (!Computes(graph_, id)) continue;
-    const bool library = graph_.pattern(id) == Pattern::kContraction ||
-                         graph_.pattern(id) == Pattern::kAttention;
+    const bool library =
+        graph_.pattern(id) == Pattern::kContraction || graph_.pattern(id) == Pattern::kAttention;
     if (library || consumers_.is_output(id)) whole_[i] = true;
     if (auto sliced = slices.find({id, 0}); !whole_[i] && sliced != slices.end()) {
-      whole_[i] = Elements(sliced->second) == graph_.type(id).elements() && AllApart(sliced->second);
+      whole_[i] =
+          Elements(sliced->second) == graph_.type(id).elements() && AllApart(sliced->second);
     }
     if (!whole_[i]) continue;
     absl::Span<const ValueId> operands = graph_.operands(id);
@@ -122,7 +123,8 @@ void Traffic::FindReads(absl::Span<const Layout> layouts, const Slices& slices) 
       if (IsConstant(graph_, seen.value.node)) continue;
       const TensorType& type = graph_.type(seen.value);
       const std::vector<int64_t>& strides = layouts[graph_.value_index(seen.value)].strides;
-      const int64_t stored = std::min(SpanElements(type.shape, strides), Distinct(type.shape, strides));
+      const int64_t stored =
+          std::min(SpanElements(type.shape, strides), Distinct(type.shape, strides));
       const int64_t size = SizeBytes(type.dtype);
       const auto sliced = slices.find(seen.value);
       if (sliced == slices.end() || stored < type.elements()) {
@@ -142,9 +144,10 @@ void Traffic::FindReads(absl::Span<const Layout> layouts, const Slices& slices) 
     }
     auto begin = reads_.begin() + first_.back();
     std::sort(begin, reads_.end(), LargestOfEachFirst);
-    reads_.erase(std::unique(begin, reads_.end(),
-                             [](const SureRead& a, const SureRead& b) { return a.what() == b.what(); }),
-                 reads_.end());
+    reads_.erase(
+        std::unique(begin, reads_.end(),
+                    [](const SureRead& a, const SureRead& b) { return a.what() == b.what(); }),
+        reads_.end());
   }
   first_.push_back(static_cast<uint32_t>(reads_.size()));
 }
@@ -155,8 +158,9 @@ MovedBytes Traffic::LeastBytes(absl::Span<const NodeId> ops, const DeviceSpec& d
   std::vector<SureRead> reads;
   for (NodeId id : ops) {
     absl::Span<const NodeId> users = consumers_.of(id);
-    const bool escapes = consumers_.is_output(id) ||
-                         std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
+    const bool escapes =
+        consumers_.is_output(id) ||
+        std::any_of(users.begin(), users.end(), [&](NodeId u) { return !inside(u); });
     if (escapes) bytes.all += StoredBytes(id);
     for (const SureRead& read : this->reads(id)) {
       if (!inside(read.value.node)) reads.push_back(read);

@@ -17,7 +17,7 @@ namespace retrograd {
 // What an op surely reads of a stored value if the value comes from outside its kernel. Pieces of a
 // value share no element; of several reads of one piece the largest counts.
 struct SureRead {
-  ValueId value;      // stored: no view, no constant
+  ValueId value;  // stored: no view, no constant
   int piece = 0;
   int64_t bytes = 0;
   std::pair<ValueId, int> what() const { return {value, piece}; }
@@ -31,9 +31,9 @@ struct MovedBytes {
 };
 
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
-// a library call, or ops that are needed whole read it whole, perhaps slice by slice), and as much of
-// it as the views in between let through. Slices that lie apart are pieces of their own. Gathered rows
-// and the base under a slice_scatter do not count.
+// a library call, or ops that are needed whole read it whole, perhaps slice by slice), and as much
+// of it as the views in between let through. Slices that lie apart are pieces of their own.
+// Gathered rows and the base under a slice_scatter do not count.
 class Traffic {
  public:
   Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers);

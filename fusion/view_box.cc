@@ -39,7 +39,8 @@ bool ApartModulo(const ViewBox& a, const ViewBox& b, int64_t period) {
 std::optional<ViewBox> BoxBehindViews(const BackwardGraph& graph, ValueId seen) {
   const Shape& extents = graph.type(seen).shape;
   AccessMap map;
-  for (size_t d = 0; d < extents.size(); ++d) map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
+  for (size_t d = 0; d < extents.size(); ++d)
+    map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
   ValueId v = seen;
   while (graph.pattern(v.node) == Pattern::kView) {
     map = ThroughView(graph, v.node, map, extents);

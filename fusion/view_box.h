@@ -15,13 +15,14 @@ namespace retrograd {
 // Elements begin + sum of i_d * stride_d for 0 <= i_d < extent_d, numbered row-major in the value.
 struct ViewBox {
   int64_t begin = 0;
-  std::vector<std::pair<int64_t, int64_t>> dims;  // {stride, extent}, strides descending and positive
-  int64_t elements = 1;                           // each of them once
+  std::vector<std::pair<int64_t, int64_t>>
+      dims;              // {stride, extent}, strides descending and positive
+  int64_t elements = 1;  // each of them once
   friend bool operator==(const ViewBox&, const ViewBox&) = default;
 };
 
-// What `seen` shows of the value behind all its views; nullopt where that is no box, shows an element
-// twice or pads.
+// What `seen` shows of the value behind all its views; nullopt where that is no box, shows an
+// element twice or pads.
 std::optional<ViewBox> BoxBehindViews(const BackwardGraph& graph, ValueId seen);
 
 // True: no element lies in both. False: perhaps one does.

@@ -19,9 +19,8 @@ bool Holds(const std::vector<NodeId>& ops, NodeId id) {
 }
 
 bool InOneAtom(const std::vector<Atom>& atoms, NodeId a, NodeId b) {
-  return std::any_of(atoms.begin(), atoms.end(), [&](const Atom& atom) {
-    return Holds(atom.ops, a) && Holds(atom.ops, b);
-  });
+  return std::any_of(atoms.begin(), atoms.end(),
+                     [&](const Atom& atom) { return Holds(atom.ops, a) && Holds(atom.ops, b); });
 }
 
 int KernelsThatCompute(const RegionPlan& plan, NodeId id) {
@@ -37,13 +36,13 @@ absl::StatusOr<std::vector<WhyKernel>> Differing(const RegionPlan& plan, const R
   std::vector<WhyKernel> differing;
   for (const Partition::Part& part : plan.partition.parts) {
     const GroupOps ops = OpsOfAtoms(plan.atoms, part.atoms);
-    const bool common = std::any_of(
-        from.partition.parts.begin(), from.partition.parts.end(),
-        [&](const Partition::Part& other) {
-          const GroupOps theirs = OpsOfAtoms(from.atoms, other.atoms);
-          return theirs.ops == ops.ops && theirs.unstored == ops.unstored &&
-                 theirs.kept == ops.kept && other.cost_ps == part.cost_ps;
-        });
+    const bool common =
+        std::any_of(from.partition.parts.begin(), from.partition.parts.end(),
+                    [&](const Partition::Part& other) {
+                      const GroupOps theirs = OpsOfAtoms(from.atoms, other.atoms);
+                      return theirs.ops == ops.ops && theirs.unstored == ops.unstored &&
+                             theirs.kept == ops.kept && other.cost_ps == part.cost_ps;
+                    });
     if (common) continue;
     WhyKernel kernel{.cost_ps = part.cost_ps};
     RG_ASSIGN_OR_RETURN(kernel.group, pricer.Make(ops, part.schedule));
@@ -69,9 +68,8 @@ void SayWhyNot(RegionPlanner& planner, const RegionPlan& found, const PairChoice
     return;
   }
   side.limit = "connection";
-  side.reason = choice.together
-                    ? "they share no tensor, and no kernel can hold all that joins them"
-                    : "nothing that they are part of can be split";
+  side.reason = choice.together ? "they share no tensor, and no kernel can hold all that joins them"
+                                : "nothing that they are part of can be split";
 }
 
 // Those of the terms that overlap count only where they bind.
@@ -129,10 +127,12 @@ std::string Verdict(const Why& why) {
                     " together, ", Us(most->apart_ps), " apart");
   }
   if (why.one_atom) {
-    absl::StrAppend(&text, "; the plan contracts one into the other, its only reader, before the "
-                           "search, where no margin is asked");
+    absl::StrAppend(&text,
+                    "; the plan contracts one into the other, its only reader, before the "
+                    "search, where no margin is asked");
   } else if (why.together != (loss < 0) && why.recomputed) {
-    absl::StrAppend(&text, "; the plan computes one of them again in each kernel that reads it, at ",
+    absl::StrAppend(&text,
+                    "; the plan computes one of them again in each kernel that reads it, at ",
                     Us(why.planned_ps));
   }
   return text;
@@ -153,8 +153,8 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
                                int64_t memory_ps_per_mib) {
   for (NodeId id : {a, b}) {
     if (Index(id) < lowered.num_nodes()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("%", Index(id), " does not exist: the lowered graph has ",
-                                                   lowered.num_nodes(), " ops"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "%", Index(id), " does not exist: the lowered graph has ", lowered.num_nodes(), " ops"));
   }
   if (a == b) {
     return absl::InvalidArgumentError(
@@ -189,8 +189,8 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
   RegionPlanner planner(region, ground->pricer, region_options, absl::MakeConstSpan(&both, 1));
   const RegionPlan share = planner.Solve(absl::MakeConstSpan(&both, 1));
   const RegionPlan part = planner.Solve(absl::MakeConstSpan(&each, 1));
-  for (const auto& [plan, other, choice, side] :
-       {std::tuple(&share, &part, &both, &why.share), std::tuple(&part, &share, &each, &why.part)}) {
+  for (const auto& [plan, other, choice, side] : {std::tuple(&share, &part, &both, &why.share),
+                                                  std::tuple(&part, &share, &each, &why.part)}) {
     side->feasible = !plan->partition.parts.empty();
     side->cost_ps = plan->partition.cost_ps;
     if (!side->feasible) {

@@ -19,14 +19,27 @@ namespace {
 constexpr double kFactors[] = {1.05, 1.1, 1.25, 1.5, 2, 4, 8, 16};
 constexpr int64_t kRowFactors[] = {2, 4, 8, 16};
 
-// Numbers that a person could mean by "another device". Left out are those that fused kernels do not
-// depend on (matrix rates) and those that other numbers follow from (the width of a warp).
+// Numbers that a person could mean by "another device". Left out are those that fused kernels do
+// not depend on (matrix rates) and those that other numbers follow from (the width of a warp).
 constexpr absl::string_view kNumbers[] = {
-    "sms",           "max_threads_per_sm",     "max_blocks_per_sm",     "registers_per_sm",
-    "max_registers", "shared_bytes_per_sm",    "shared_bytes_per_block", "hbm_bytes_per_s",
-    "cache_bytes",   "cache_bytes_per_s",      "bytes_in_flight_per_sm", "sm_bytes_per_s",
-    "launch_graph_us", "barrier_us",           "clock_hz",              "rate_special",
-    "margin_us",     "margin_fraction",
+    "sms",
+    "max_threads_per_sm",
+    "max_blocks_per_sm",
+    "registers_per_sm",
+    "max_registers",
+    "shared_bytes_per_sm",
+    "shared_bytes_per_block",
+    "hbm_bytes_per_s",
+    "cache_bytes",
+    "cache_bytes_per_s",
+    "bytes_in_flight_per_sm",
+    "sm_bytes_per_s",
+    "launch_graph_us",
+    "barrier_us",
+    "clock_hz",
+    "rate_special",
+    "margin_us",
+    "margin_fraction",
 };
 
 bool SameCall(const BackwardGraph& g, NodeId a, const BackwardGraph& h, NodeId b) {
@@ -82,7 +95,8 @@ class FlipSearch {
     const size_t before = found_.flips.size();
     for (const double factor : kFactors) {
       for (const DeviceNumber& number : numbers) {
-        if (std::find(std::begin(kNumbers), std::end(kNumbers), number.name) == std::end(kNumbers)) {
+        if (std::find(std::begin(kNumbers), std::end(kNumbers), number.name) ==
+            std::end(kNumbers)) {
           continue;
         }
         TryNumber(number, factor);
@@ -96,21 +110,20 @@ class FlipSearch {
   void TryNumber(const DeviceNumber& number, double factor) {
     const DeviceNumber changed{number.name, Times(number.value, factor)};
     if (changed.value == number.value) return;
-    const auto text =
-        WithDeviceNumbers(q_.device_text, "device", absl::MakeConstSpan(&changed, 1));
+    const auto text = WithDeviceNumbers(q_.device_text, "device", absl::MakeConstSpan(&changed, 1));
     if (!text.ok()) return;
     const absl::StatusOr<DeviceSpec> device = ParseDeviceSpec(*text, "device");
     if (!device.ok()) return;  // no device has such a number
     if (Together(q_.lowered, *device, q_.a, q_.b) != std::optional<bool>(!q_.together)) return;
     if (!MergesTheSame(*device)) return;
-    found_.flips.push_back({.name = number.name,
-                            .change = absl::StrCat(number.name, " were ", PrintNumber(changed.value),
-                                                   " (now ", PrintNumber(number.value), ")"),
-                            .option = absl::StrCat("--set ", changed.name, "=",
-                                                   PrintNumber(changed.value)),
-                            .factor = factor,
-                            .a = q_.a,
-                            .b = q_.b});
+    found_.flips.push_back(
+        {.name = number.name,
+         .change = absl::StrCat(number.name, " were ", PrintNumber(changed.value), " (now ",
+                                PrintNumber(number.value), ")"),
+         .option = absl::StrCat("--set ", changed.name, "=", PrintNumber(changed.value)),
+         .factor = factor,
+         .a = q_.a,
+         .b = q_.b});
   }
 
   // Whether the plan of another graph decides otherwise about the ops that stand for these two.
@@ -122,7 +135,8 @@ class FlipSearch {
     const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, prepared->graph);
     const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, prepared->graph);
     if (!a.has_value() || !b.has_value() || *a == *b) return false;
-    if (Together(prepared->graph, device, *a, *b) != std::optional<bool>(!q_.together)) return false;
+    if (Together(prepared->graph, device, *a, *b) != std::optional<bool>(!q_.together))
+      return false;
     flip.a = *a;
     flip.b = *b;
     found_.flips.push_back(std::move(flip));

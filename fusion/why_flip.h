@@ -1,5 +1,5 @@
-// The smallest change that makes a plan decide otherwise about two ops: of one number of the device,
-// of the batch, or of the dtype. Each is tried by planning their region again.
+// The smallest change that makes a plan decide otherwise about two ops: of one number of the
+// device, of the batch, or of the dtype. Each is tried by planning their region again.
 #ifndef RETROGRAD_FUSION_WHY_FLIP_H_
 #define RETROGRAD_FUSION_WHY_FLIP_H_
 
@@ -13,8 +13,8 @@
 
 namespace retrograd {
 
-// What was asked: the ops are those of `lowered`, prepared from `original` under `options`, whose pairs
-// are ignored.
+// What was asked: the ops are those of `lowered`, prepared from `original` under `options`, whose
+// pairs are ignored.
 struct FlipQuestion {
   const BackwardGraph& original;
   const BackwardGraph& lowered;
@@ -22,8 +22,8 @@ struct FlipQuestion {
   const PlanOptions& options;
   int64_t memory_ps_per_mib = 0;
   NodeId a{}, b{};
-  bool together = false;          // what the plan does
-  bool can_meet = true;           // a region holds both, so that numbers of the device may matter
+  bool together = false;  // what the plan does
+  bool can_meet = true;   // a region holds both, so that numbers of the device may matter
 };
 
 struct Flip {

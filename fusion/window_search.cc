@@ -15,7 +15,8 @@ std::vector<Atom> Within(const std::vector<Atom>& atoms, const std::vector<int>&
       std::vector<int> kept;
       for (int other : *list) {
         const auto at = std::lower_bound(window.begin(), window.end(), other);
-        if (at != window.end() && *at == other) kept.push_back(static_cast<int>(at - window.begin()));
+        if (at != window.end() && *at == other)
+          kept.push_back(static_cast<int>(at - window.begin()));
       }
       *list = std::move(kept);
     }

@@ -11,8 +11,8 @@
 namespace retrograd {
 
 struct WindowOptions {
-  int atoms = 16;          // of a window at most
-  int rounds = 3;          // over all windows, until none gains
+  int atoms = 16;  // of a window at most
+  int rounds = 3;  // over all windows, until none gains
   SearchLimits limits{.max_downsets = 4'000, .max_steps = 200'000, .max_prices = 2'000};
 };
 

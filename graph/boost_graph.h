@@ -103,7 +103,9 @@ inline size_t out_degree(size_t v, const BackwardGraph& g) {
 inline size_t in_degree(size_t v, const BackwardGraph& g) {
   return g.operands(NodeId{static_cast<uint32_t>(v)}).size();
 }
-inline size_t degree(size_t v, const BackwardGraph& g) { return in_degree(v, g) + out_degree(v, g); }
+inline size_t degree(size_t v, const BackwardGraph& g) {
+  return in_degree(v, g) + out_degree(v, g);
+}
 inline std::pair<BoostTraits::out_edge_iterator, BoostTraits::out_edge_iterator> out_edges(
     size_t v, const BackwardGraph& g) {
   return {{g, v, 0}, {g, v, out_degree(v, g)}};

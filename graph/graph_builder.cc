@@ -66,8 +66,8 @@ struct GraphBuilder::Impl {
   // One table of origins: another graph's until one is added, then the builder's own.
   std::shared_ptr<const std::vector<Origin>> shared_origins;
   std::vector<Origin> own_origins;
-  absl::flat_hash_set<int, OriginHash, OriginEqual> origin_index{
-      0, OriginHash{&own_origins}, OriginEqual{&own_origins}};
+  absl::flat_hash_set<int, OriginHash, OriginEqual> origin_index{0, OriginHash{&own_origins},
+                                                                 OriginEqual{&own_origins}};
   int origin = -1;  // of the nodes to come
   Numerics numerics;
   absl::Status status;
@@ -277,10 +277,10 @@ int GraphBuilder::AddOrigin(Origin origin) {
 
 void GraphBuilder::SetOriginIndex(int index) {
   if (index < -1 || index >= static_cast<int>(impl_->Origins().size())) {
-    impl_->Fail(At(absl::StrCat("node %", impl_->nodes.size()),
-                   Malformed(Malformation::kOriginIndex,
-                             absl::StrCat("origin ", index, " is not among the ",
-                                          impl_->Origins().size(), " origins"))));
+    impl_->Fail(At(
+        absl::StrCat("node %", impl_->nodes.size()),
+        Malformed(Malformation::kOriginIndex, absl::StrCat("origin ", index, " is not among the ",
+                                                           impl_->Origins().size(), " origins"))));
     return;
   }
   impl_->origin = index;
@@ -315,9 +315,10 @@ absl::StatusOr<BackwardGraph> GraphBuilder::Build() {
   storage->operand_begin = std::move(impl->operand_begin);
   storage->operands = std::move(impl->operands);
   storage->outputs = std::move(impl->outputs);
-  storage->origins = impl->shared_origins != nullptr
-                         ? std::move(impl->shared_origins)
-                         : std::make_shared<const std::vector<Origin>>(std::move(impl->own_origins));
+  storage->origins =
+      impl->shared_origins != nullptr
+          ? std::move(impl->shared_origins)
+          : std::make_shared<const std::vector<Origin>>(std::move(impl->own_origins));
   storage->numerics = std::move(impl->numerics);
   LayOutUses(*storage, num_nodes);
   storage->value_begin.resize(num_nodes + 1);

@@ -126,8 +126,7 @@ Simpler Fold(const NodeView& node, const TensorType& result, const ValueView& va
   return Full(value, result);
 }
 
-Simpler SimplifyPointwise(const NodeView& node, const TensorType& result,
-                          const ValueView& values) {
+Simpler SimplifyPointwise(const NodeView& node, const TensorType& result, const ValueView& values) {
   if (node.op == Op::cast) return SimplifyCast(node, result, values);
   const std::optional<ValueId> same = NeutralOperand(node, values);
   if (same.has_value() && values.type(*same) == result) return *same;
@@ -138,8 +137,7 @@ Simpler SimplifyPointwise(const NodeView& node, const TensorType& result,
 }
 
 // A reduction over extents of 1 is a reshape.
-Simpler SimplifyReduction(const NodeView& node, const TensorType& result,
-                          const ValueView& values) {
+Simpler SimplifyReduction(const NodeView& node, const TensorType& result, const ValueView& values) {
   const Shape& shape = values.type(node.operands[0]).shape;
   const absl::Span<const int64_t> axes = node.attrs.Ints("axes");
   if (!std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return shape[a] == 1; })) return {};

@@ -28,8 +28,8 @@ constexpr OpInfo kTable[] = {
 }  // namespace
 
 absl::string_view Name(Pattern pattern) {
-  constexpr absl::string_view kNames[] = {"input",     "pointwise", "reduction", "contraction",
-                                          "attention", "view",      "join",      "gather",
+  constexpr absl::string_view kNames[] = {"input",     "pointwise",  "reduction", "contraction",
+                                          "attention", "view",       "join",      "gather",
                                           "scatter",   "accumulate", "composite"};
   return kNames[static_cast<int>(pattern)];
 }

@@ -16,16 +16,16 @@ namespace retrograd {
 // How an op walks its tensors: what every stage after the graph dispatches on.
 enum class Pattern : uint8_t {
   kInput,
-  kPointwise,    // result[i] = f(operands[i]), operands broadcast like numpy; no operand: a constant
-  kReduction,    // folds some axes of its one operand
+  kPointwise,  // result[i] = f(operands[i]), operands broadcast like numpy; no operand: a constant
+  kReduction,  // folds some axes of its one operand
   kContraction,  // matmul
   kAttention,    // a library op
-  kView,         // result[i] = operand[g(i)], or a fill where g(i) falls outside; moves no data itself
-  kJoin,         // result[i] = the one of several operands whose region holds i (cat, slice_scatter)
-  kGather,       // result[i] = operand[.., index[..], ..]
-  kScatter,      // result[.., index[..], ..] += operand[i]
-  kAccumulate,   // result = sum of contributions, each in its region; zero where none
-  kComposite,    // expands to the others before planning
+  kView,     // result[i] = operand[g(i)], or a fill where g(i) falls outside; moves no data itself
+  kJoin,     // result[i] = the one of several operands whose region holds i (cat, slice_scatter)
+  kGather,   // result[i] = operand[.., index[..], ..]
+  kScatter,  // result[.., index[..], ..] += operand[i]
+  kAccumulate,  // result = sum of contributions, each in its region; zero where none
+  kComposite,   // expands to the others before planning
 };
 absl::string_view Name(Pattern pattern);
 

@@ -115,8 +115,8 @@ class Orderer {
     const Shape& shape = ShapeOf(id);
     if (s == 0) {
       chain.sum = chain.first_writer.has_value()
-                             ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
-                             : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
+                      ? rewriter_.New(graph_.operands(id)[*chain.first_writer])
+                      : rewriter_.builder().Full(0, graph_.type(id).dtype, shape);
     }
     std::vector<ValueId> values = {chain.sum};
     std::vector<int64_t> starts = chain.first_writer.has_value() && s == 0

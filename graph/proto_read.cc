@@ -282,8 +282,7 @@ class GraphReader {
     if (op == Op::input) {
       builder_->Input(results_[0], ReadInput(node_.input()));
     } else {
-      RG_RETURN_IF_ERROR(
-          builder_->AddNode(op, operands_, std::move(attrs), results_).status());
+      RG_RETURN_IF_ERROR(builder_->AddNode(op, operands_, std::move(attrs), results_).status());
     }
     return builder_->status();
   }

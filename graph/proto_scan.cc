@@ -141,9 +141,8 @@ absl::Status ScanMessage(const MessageFields& message, absl::string_view bytes) 
     WireField wire;
     RG_RETURN_IF_ERROR(ReadWireField(bytes, wire));
     if (++fields > kMaxFieldsPerMessage) {
-      return Malformed(
-          Malformation::kTooMany,
-          absl::StrCat("a ", message.name, " has more than ", kMaxFieldsPerMessage, " fields"));
+      return Malformed(Malformation::kTooMany, absl::StrCat("a ", message.name, " has more than ",
+                                                            kMaxFieldsPerMessage, " fields"));
     }
     if (wire.number >= message.fields.size()) continue;
     const MessageFields::Field& field = message.fields[wire.number];

@@ -36,7 +36,7 @@ struct MessageFields {
   enum Kind : uint8_t { kUnknown, kNumber, kString, kMessage };
   struct Field {
     Kind kind = kUnknown;
-    int wire_type = 0;     // of one value that is not packed
+    int wire_type = 0;  // of one value that is not packed
     bool packable = false;
     uint32_t max_numbers = 0;                // packed: the most that the list may hold
     std::string what;                        // "field retrograd.v1.Node.op", for messages

@@ -227,9 +227,7 @@ class Dimensions {
         for (ValueId x : in) TieButAxis(x, y, axis, true, id);
         return;
       case Pattern::kGather: return TieGather(id, in[0], in[1], y, axis);
-      case Pattern::kScatter:
-        TieBroadcast(in[0], y);
-        return TieSelected(in[0], in[1], in[2], axis);
+      case Pattern::kScatter: TieBroadcast(in[0], y); return TieSelected(in[0], in[1], in[2], axis);
       case Pattern::kAccumulate: return TieAccumulate(id);
       case Pattern::kComposite:
         for (ValueId v : in) {
@@ -239,10 +237,10 @@ class Dimensions {
   }
 
   const BackwardGraph& g_;
-  std::vector<size_t> first_;        // by value index: its first dimension
-  std::vector<size_t> parent_;       // by dimension
+  std::vector<size_t> first_;   // by value index: its first dimension
+  std::vector<size_t> parent_;  // by dimension
   std::vector<int64_t> extents_;
-  std::vector<int64_t> pinned_by_;   // by class: a node that holds it, or -1
+  std::vector<int64_t> pinned_by_;  // by class: a node that holds it, or -1
 };
 
 // The class that leads most of what is computed, as its root; the number of dimensions: none.
@@ -257,16 +255,19 @@ size_t LeadingClass(const BackwardGraph& g, Dimensions& dims) {
       ++led[dims.ClassOf({id, 0}, static_cast<int>(lead - shape.begin()))];
     }
   }
-  const auto most = std::max_element(led.begin(), led.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most = std::max_element(
+      led.begin(), led.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == led.end() ? dims.extents().size() : most->first;
 }
 
 class Rescaler {
  public:
   Rescaler(const BackwardGraph& graph, int64_t numerator, int64_t denominator)
-      : g_(graph), dims_(graph), rewriter_(graph), numerator_(numerator), denominator_(denominator) {}
+      : g_(graph),
+        dims_(graph),
+        rewriter_(graph),
+        numerator_(numerator),
+        denominator_(denominator) {}
 
   absl::StatusOr<BackwardGraph> Run() {
     scaled_ = LeadingClass(g_, dims_);
@@ -279,7 +280,8 @@ class Rescaler {
       if (node.input != nullptr) {
         InputInfo info = *node.input;
         info.strides = ScaledStrides({id, 0}, info.strides);
-        first = rewriter_.builder().Input({node.results[0].dtype, ScaledShape({id, 0})}, std::move(info));
+        first = rewriter_.builder().Input({node.results[0].dtype, ScaledShape({id, 0})},
+                                          std::move(info));
       } else {
         first = rewriter_.builder().Add(node.op, rewriter_.NewOperands(id), ScaledAttrs(id));
       }

@@ -1,6 +1,6 @@
 // A graph with its floating values in other dtypes. In fp64, run through the generated kernels, it
-// must agree with the evaluator to 1e-10, so that no dataflow mistake hides in a tolerance for bf16;
-// in fp32 or bf16 it tells what a plan would be.
+// must agree with the evaluator to 1e-10, so that no dataflow mistake hides in a tolerance for
+// bf16; in fp32 or bf16 it tells what a plan would be.
 #ifndef RETROGRAD_GRAPH_RETYPE_H_
 #define RETROGRAD_GRAPH_RETYPE_H_
 

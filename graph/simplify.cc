@@ -59,8 +59,8 @@ class Draft {
   const std::shared_ptr<const Node>& node(uint32_t i) const { return nodes_[i]; }
   const TensorType& type(ValueId v) const { return nodes_[Index(v.node)]->results[v.result]; }
   absl::Span<const ValueId> operands(uint32_t i) const {
-    return absl::MakeConstSpan(operands_)
-        .subspan(operand_begin_[i], operand_begin_[i + 1] - operand_begin_[i]);
+    return absl::MakeConstSpan(operands_).subspan(operand_begin_[i],
+                                                  operand_begin_[i + 1] - operand_begin_[i]);
   }
   NodeView view(uint32_t i) const { return {nodes_[i]->op, operands(i), nodes_[i]->attrs}; }
 
@@ -166,9 +166,9 @@ class Simplifier {
     if (const auto* same = std::get_if<ValueId>(&simpler)) return *same;
     auto* simpler_node = std::get_if<NewNode>(&simpler);
     if (simpler_node == nullptr) return made;
-    RG_ASSIGN_OR_RETURN(std::shared_ptr<const Node> node,
-                        Inferred(simpler_node->op, simpler_node->operands,
-                                 std::move(simpler_node->attrs), origin));
+    RG_ASSIGN_OR_RETURN(
+        std::shared_ptr<const Node> node,
+        Inferred(simpler_node->op, simpler_node->operands, std::move(simpler_node->attrs), origin));
     return Make(std::move(node), simpler_node->operands);
   }
 

@@ -13,10 +13,10 @@
 #define RG_STATUS_CONCAT(a, b) RG_STATUS_CONCAT_INNER(a, b)
 
 // Returns the status from the enclosing function unless it is OK.
-#define RG_RETURN_IF_ERROR(expr)                    \
-  do {                                              \
-    ::absl::Status rg_status = (expr);              \
-    if (!rg_status.ok()) return rg_status;          \
+#define RG_RETURN_IF_ERROR(expr)           \
+  do {                                     \
+    ::absl::Status rg_status = (expr);     \
+    if (!rg_status.ok()) return rg_status; \
   } while (false)
 
 // Declares or assigns `lhs` from a StatusOr, or returns its status.
@@ -28,12 +28,12 @@
   lhs = *std::move(tmp)
 
 // Stops the process when an invariant of our own code is broken: never for a caller's input.
-#define RG_CHECK(cond)                                                                   \
-  do {                                                                                   \
-    if (!(cond)) {                                                                       \
+#define RG_CHECK(cond)                                                                       \
+  do {                                                                                       \
+    if (!(cond)) {                                                                           \
       std::fprintf(stderr, "%s:%d: internal check failed: %s\n", __FILE__, __LINE__, #cond); \
-      std::abort();                                                                      \
-    }                                                                                    \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)
 
 #endif  // RETROGRAD_GRAPH_STATUS_H_

@@ -24,9 +24,9 @@ enum class DType : uint8_t {
   kFp32 = 8,
   kFp64 = 9,
 };
-inline constexpr DType kAllDTypes[] = {DType::kBool,  DType::kInt8, DType::kUInt8,
+inline constexpr DType kAllDTypes[] = {DType::kBool,  DType::kInt8,  DType::kUInt8,
                                        DType::kInt32, DType::kInt64, DType::kFp16,
-                                       DType::kBf16,  DType::kFp32, DType::kFp64};
+                                       DType::kBf16,  DType::kFp32,  DType::kFp64};
 
 int64_t SizeBytes(DType dtype);
 bool IsFloat(DType dtype);
@@ -52,7 +52,8 @@ int64_t Elements(absl::Span<const int64_t> shape);  // the shape must have been 
 // Row-major strides in elements.
 std::vector<int64_t> DenseStrides(absl::Span<const int64_t> shape);
 
-// From a strided tensor's first element to its last: 1 + sum of (extent - 1) * stride, or 0 if empty.
+// From a strided tensor's first element to its last: 1 + sum of (extent - 1) * stride, or 0 if
+// empty.
 int64_t SpanElements(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
 
 // Shape of the numpy broadcast of both, or nullopt if two extents differ and neither is 1.

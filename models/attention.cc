@@ -39,10 +39,10 @@ AttentionGradients AttentionBackward(LayerBackward& net, const Heads& h, const s
                                      const SavedAttention& saved, ValueId do_rows, bool causal) {
   net.From("attention_backward", name);
   const double scale = 1 / std::sqrt(static_cast<double>(h.head_dim));
-  const ValueId d = net.graph().Add(Op::attention_backward,
-                                    {SplitHeads(net, h, do_rows, h.heads), saved.q, saved.k,
-                                     saved.v, saved.o, saved.logsumexp},
-                                    {{"causal", int64_t{causal}}, {"scale", scale}});
+  const ValueId d = net.graph().Add(
+      Op::attention_backward,
+      {SplitHeads(net, h, do_rows, h.heads), saved.q, saved.k, saved.v, saved.o, saved.logsumexp},
+      {{"causal", int64_t{causal}}, {"scale", scale}});
   return {{d.node, 0}, {d.node, 1}, {d.node, 2}};
 }
 

@@ -17,8 +17,8 @@ struct Config {
   Heads heads;
 };
 
-// y = norm(x + f(x))  ⇒  du = norm_backward(dy),  dx = du + f_backward(du); here f is attention with
-// biases, whose result's gradient is du.
+// y = norm(x + f(x))  ⇒  du = norm_backward(dy),  dx = du + f_backward(du); here f is attention
+// with biases, whose result's gradient is du.
 ValueId AttentionLayer(LayerBackward& net, const Config& c, const std::string& name, ValueId dy) {
   const DType dtype = net.precision().activation;
   const Shape shape = {c.heads.rows(), c.width};
@@ -43,8 +43,8 @@ ValueId AttentionLayer(LayerBackward& net, const Config& c, const std::string& n
 ValueId MlpLayer(LayerBackward& net, const Config& c, const std::string& name, ValueId dy) {
   const DType dtype = net.precision().activation;
   const int64_t rows = c.heads.rows();
-  const ValueId du = net.Norm(name + ".output.norm", "layer", dy,
-                              net.Saved(name + ".u", dtype, {rows, c.width}));
+  const ValueId du =
+      net.Norm(name + ".output.norm", "layer", dy, net.Saved(name + ".u", dtype, {rows, c.width}));
   const ValueId x = net.Saved(name + ".x", dtype, {rows, c.width});
   const ValueId g = net.Saved(name + ".g", dtype, {rows, c.ff});
   const ValueId a = net.Saved(name + ".a", dtype, {rows, c.ff});
@@ -68,8 +68,7 @@ HeadGradients HeadBackward(LayerBackward& net, const Config& c) {
   const ValueId dt = graph.MatMul(dlogits, e);
   const ValueId de = graph.Cast(graph.MatMul(graph.Permute(dlogits, {1, 0}), t), compute);
   graph.Output(graph.Sum(graph.Cast(dlogits, compute), {0}), "head.decoder.bias");
-  const ValueId dg =
-      net.Norm("head.norm", "layer", dt, net.Saved("head.g", dtype, shape));
+  const ValueId dg = net.Norm("head.norm", "layer", dt, net.Saved("head.g", dtype, shape));
   const ValueId da = net.Activation("head.act", "gelu", dg, net.Saved("head.a", dtype, shape));
   const ValueId x = net.Saved("head.x", dtype, shape);
   return {net.Linear("head.dense", da, x, c.width, true), de};
@@ -97,7 +96,10 @@ absl::StatusOr<BackwardGraph> BuildBert(const Parameters& p) {
     return absl::InvalidArgumentError(
         absl::StrCat("model bert: d=", width, " is no multiple of heads=", heads));
   }
-  const Config c = {p["layers"], width, p["ff"] != 0 ? p["ff"] : 4 * width, p["vocab"],
+  const Config c = {p["layers"],
+                    width,
+                    p["ff"] != 0 ? p["ff"] : 4 * width,
+                    p["vocab"],
                     {p["batch"], p["seq"], heads, heads, width / heads}};
   LayerBackward net(absl::StrCat("bert:", p.Print()), PrecisionByName(p.Choice("dtype")));
   const HeadGradients head = HeadBackward(net, c);

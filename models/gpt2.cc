@@ -37,11 +37,11 @@ ValueId SelfAttentionBackward(LayerBackward& net, const Config& c, const std::st
   const ValueId o = MergeHeads(net, c.heads, saved.o, c.heads.heads);
   const ValueId do_rows = ProjectionBackward(net, name + ".c_proj", dr, o);
   const AttentionGradients d = AttentionBackward(net, c.heads, name, saved, do_rows, true);
-  const ValueId qkv = net.graph().Add(Op::cat,
-                                      {MergeHeads(net, c.heads, d.q, c.heads.heads),
-                                       MergeHeads(net, c.heads, d.k, c.heads.heads),
-                                       MergeHeads(net, c.heads, d.v, c.heads.heads)},
-                                      {{"axis", int64_t{1}}});
+  const ValueId qkv = net.graph().Add(
+      Op::cat,
+      {MergeHeads(net, c.heads, d.q, c.heads.heads), MergeHeads(net, c.heads, d.k, c.heads.heads),
+       MergeHeads(net, c.heads, d.v, c.heads.heads)},
+      {{"axis", int64_t{1}}});
   return ProjectionBackward(net, name + ".c_attn", qkv, h);
 }
 
@@ -56,8 +56,7 @@ ValueId BlockBackward(LayerBackward& net, const Config& c, const std::string& na
   const ValueId dg = ProjectionBackward(net, name + ".mlp.c_proj", dy, g);
   const ValueId da = net.Activation(name + ".mlp.act", "gelu_tanh", dg, a);
   const ValueId dh2 = ProjectionBackward(net, name + ".mlp.c_fc", da, h2);
-  const ValueId dx1 =
-      net.Accumulate(name + ".mlp", dy, net.Norm(name + ".ln_2", "layer", dh2, x1));
+  const ValueId dx1 = net.Accumulate(name + ".mlp", dy, net.Norm(name + ".ln_2", "layer", dh2, x1));
 
   const ValueId x = net.Saved(name + ".x", dtype, {rows, c.width});
   const ValueId h1 = net.Saved(name + ".h1", dtype, {rows, c.width});
@@ -71,7 +70,10 @@ absl::StatusOr<BackwardGraph> BuildGpt2(const Parameters& p) {
     return absl::InvalidArgumentError(
         absl::StrCat("model gpt2: d=", width, " is no multiple of heads=", heads));
   }
-  const Config c = {p["layers"], width, 4 * width, p["vocab"],
+  const Config c = {p["layers"],
+                    width,
+                    4 * width,
+                    p["vocab"],
                     {p["batch"], p["seq"], heads, heads, width / heads}};
   LayerBackward net(absl::StrCat("gpt2:", p.Print()), PrecisionByName(p.Choice("dtype")));
   GraphBuilder& graph = net.graph();

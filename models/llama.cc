@@ -28,9 +28,8 @@ ValueId RotaryBackward(LayerBackward& net, const Rotary& rotary, const std::stri
   GraphBuilder& graph = net.graph();
   const int64_t width = graph.type(dy).shape[3], half = width / 2;
   const auto part = [&](ValueId v, int64_t begin, int64_t end) {
-    return graph.Add(
-        Op::slice, {v},
-        {{"axis", int64_t{3}}, {"start", begin}, {"step", int64_t{1}}, {"stop", end}});
+    return graph.Add(Op::slice, {v},
+                     {{"axis", int64_t{3}}, {"start", begin}, {"step", int64_t{1}}, {"stop", end}});
   };
   net.From("rotary_backward", module);
   const ValueId turned = net.Mul(dy, rotary.sin);
@@ -65,28 +64,30 @@ ValueId BlockBackward(LayerBackward& net, const Config& c, const Rotary& rotary,
   const ValueId x1 = net.Saved(name + ".x1", dtype, shape);
   const ValueId h2 = net.Saved(name + ".h2", dtype, shape);
   const ValueId dh2 = net.Swiglu(name + ".mlp", dy, h2, c.ff, false);
-  const ValueId dx1 = net.Accumulate(
-      name + ".mlp", dy, net.Norm(name + ".post_attention_norm", "rms", dh2, x1));
+  const ValueId dx1 =
+      net.Accumulate(name + ".mlp", dy, net.Norm(name + ".post_attention_norm", "rms", dh2, x1));
 
   const ValueId x = net.Saved(name + ".x", dtype, shape);
   const ValueId h1 = net.Saved(name + ".h1", dtype, shape);
   const ValueId dh1 = SelfAttentionBackward(net, c, rotary, name + ".self_attn", dx1, h1);
-  return net.Accumulate(name + ".self_attn", dx1,
-                        net.Norm(name + ".input_norm", "rms", dh1, x));
+  return net.Accumulate(name + ".self_attn", dx1, net.Norm(name + ".input_norm", "rms", dh1, x));
 }
 
 absl::StatusOr<Config> MakeConfig(const Parameters& p) {
   const int64_t heads = p["heads"], kv_heads = p["kv_heads"], width = p["d"];
   if (width % (2 * heads) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model llama: d=", width, " is no multiple of 2 x heads=", heads,
-        "; rotary positions turn the two halves of a head"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model llama: d=", width, " is no multiple of 2 x heads=", heads,
+                     "; rotary positions turn the two halves of a head"));
   }
   if (heads % kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "model llama: heads=", heads, " is no multiple of kv_heads=", kv_heads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model llama: heads=", heads, " is no multiple of kv_heads=", kv_heads));
   }
-  return Config{p["layers"], width, p["ff"], p["vocab"],
+  return Config{p["layers"],
+                width,
+                p["ff"],
+                p["vocab"],
                 {p["batch"], p["seq"], heads, kv_heads, width / heads}};
 }
 
@@ -108,8 +109,8 @@ absl::StatusOr<BackwardGraph> BuildLlama(const Parameters& p) {
   const ValueId e = net.Parameter("embed_tokens.weight", dtype, {c.vocab, c.width});
   net.From("linear_backward", "lm_head");
   const ValueId dh = graph.MatMul(dlogits, e);
-  const ValueId de = graph.Cast(graph.MatMul(graph.Permute(dlogits, {1, 0}), h),
-                                net.precision().compute);
+  const ValueId de =
+      graph.Cast(graph.MatMul(graph.Permute(dlogits, {1, 0}), h), net.precision().compute);
   ValueId dx = net.Norm("norm", "rms", dh, net.Saved("norm.x", dtype, shape));
   for (int64_t i = c.layers - 1; i >= 0; --i) {
     dx = BlockBackward(net, c, rotary, absl::StrCat("layers.", i), dx);
@@ -123,19 +124,19 @@ absl::StatusOr<BackwardGraph> BuildLlama(const Parameters& p) {
 
 // Default sizes: Llama 3.2 1B.
 const Builder& LlamaBuilder() {
-  static const auto* builder =
-      new Builder{"llama",
-                  "Llama 3.2 1B: RMS norms, rotary positions, grouped heads, SwiGLU, tied embedding",
-                  {{"layers", 16, 1, 20000, "blocks"},
-                   {"d", 2048, 2, 1 << 17, "width"},
-                   {"heads", 32, 1, 1 << 12, "attention heads"},
-                   {"kv_heads", 8, 1, 1 << 12, "key and value heads"},
-                   {"batch", 2, 1, 1 << 16, "sequences"},
-                   {"seq", 2048, 1, 1 << 20, "tokens of a sequence"},
-                   {"ff", 8192, 1, 1 << 20, "width inside the MLP"},
-                   {"vocab", 128256, 1, 1 << 24, "tokens of the vocabulary"},
-                   {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
-                  BuildLlama};
+  static const auto* builder = new Builder{
+      "llama",
+      "Llama 3.2 1B: RMS norms, rotary positions, grouped heads, SwiGLU, tied embedding",
+      {{"layers", 16, 1, 20000, "blocks"},
+       {"d", 2048, 2, 1 << 17, "width"},
+       {"heads", 32, 1, 1 << 12, "attention heads"},
+       {"kv_heads", 8, 1, 1 << 12, "key and value heads"},
+       {"batch", 2, 1, 1 << 16, "sequences"},
+       {"seq", 2048, 1, 1 << 20, "tokens of a sequence"},
+       {"ff", 8192, 1, 1 << 20, "width inside the MLP"},
+       {"vocab", 128256, 1, 1 << 24, "tokens of the vocabulary"},
+       {"dtype", 0, 0, 0, "of activations", PrecisionChoices()}},
+      BuildLlama};
   return *builder;
 }
 

@@ -42,8 +42,7 @@ ValueId BatchNorm(LayerBackward& net, const std::string& name, ValueId dy) {
   graph.Output(db, name + ".bias");
   const ValueId share = graph.Full(1.0 / static_cast<double>(shape[0]), compute);
   const ValueId without_mean = graph.Add(Op::sub, {d, net.Mul(db, share)});
-  const ValueId rest =
-      graph.Add(Op::sub, {without_mean, net.Mul(normal, net.Mul(dw, share))});
+  const ValueId rest = graph.Add(Op::sub, {without_mean, net.Mul(normal, net.Mul(dw, share))});
   return graph.Cast(net.Mul(rest, net.Mul(w, rstd)), net.precision().activation);
 }
 
@@ -53,10 +52,11 @@ ValueId EverySecond(LayerBackward& net, const Positions& at, ValueId x) {
   const int64_t channels = graph.type(x).shape[1];
   ValueId v = graph.Reshape(x, {at.images, at.height, at.width, channels});
   for (int64_t axis : {1, 2}) {
-    v = graph.Add(Op::slice, {v}, {{"axis", axis},
-                                   {"start", int64_t{0}},
-                                   {"step", int64_t{2}},
-                                   {"stop", graph.type(v).shape[axis]}});
+    v = graph.Add(Op::slice, {v},
+                  {{"axis", axis},
+                   {"start", int64_t{0}},
+                   {"step", int64_t{2}},
+                   {"stop", graph.type(v).shape[axis]}});
   }
   return graph.Reshape(v, {at.Halved().rows(), channels});
 }
@@ -65,8 +65,7 @@ ValueId EverySecond(LayerBackward& net, const Positions& at, ValueId x) {
 ValueId BetweenZeros(LayerBackward& net, const Positions& at, ValueId dx) {
   GraphBuilder& graph = net.graph();
   const int64_t channels = graph.type(dx).shape[1];
-  const ValueId v =
-      graph.Reshape(dx, {at.images, at.height / 2, 1, at.width / 2, 1, channels});
+  const ValueId v = graph.Reshape(dx, {at.images, at.height / 2, 1, at.width / 2, 1, channels});
   const ValueId padded = graph.Add(Op::pad, {v},
                                    {{"low", std::vector<int64_t>(6, 0)},
                                     {"high", std::vector<int64_t>{0, 0, 1, 0, 1, 0}},
@@ -80,11 +79,11 @@ ValueId WideConvolution(LayerBackward& net, const std::string& name, ValueId dy,
   return net.Saved(name + ".dx", net.precision().activation, x);
 }
 
-// y = relu(f(x) + bn₃(conv₃(a₂))),  a₂ = relu(bn₂(conv₂(a₁))),  a₁ = relu(bn₁(conv₁(x))), where f is
-// the identity, or in the first block of a stage bn(conv(x)). With a stride, conv₂ and f's
+// y = relu(f(x) + bn₃(conv₃(a₂))),  a₂ = relu(bn₂(conv₂(a₁))),  a₁ = relu(bn₁(conv₁(x))), where f
+// is the identity, or in the first block of a stage bn(conv(x)). With a stride, conv₂ and f's
 // convolution take every second position.
-ValueId BlockBackward(LayerBackward& net, const std::string& name, const Positions& at,
-                      int64_t in, int64_t width, bool first, bool stride, ValueId dy) {
+ValueId BlockBackward(LayerBackward& net, const std::string& name, const Positions& at, int64_t in,
+                      int64_t width, bool first, bool stride, ValueId dy) {
   const DType dtype = net.precision().activation;
   const Positions out = stride ? at.Halved() : at;
   const int64_t channels = net.graph().type(dy).shape[1];
@@ -121,8 +120,8 @@ ValueId HeadBackward(LayerBackward& net, const Positions& at, int64_t channels, 
   const int64_t positions = at.height * at.width;
   const ValueId share =
       net.Mul(d, graph.Full(1.0 / static_cast<double>(positions), net.precision().activation));
-  const ValueId each =
-      graph.Expand(graph.Reshape(share, {at.images, 1, channels}), {at.images, positions, channels});
+  const ValueId each = graph.Expand(graph.Reshape(share, {at.images, 1, channels}),
+                                    {at.images, positions, channels});
   return graph.Reshape(each, {at.rows(), channels});
 }
 
@@ -132,10 +131,11 @@ ValueId Moved(LayerBackward& net, ValueId map, int64_t axis, int64_t by) {
   if (by == 0) return map;
   GraphBuilder& graph = net.graph();
   const int64_t extent = graph.type(map).shape[axis];
-  const ValueId rest = graph.Add(Op::slice, {map}, {{"axis", axis},
-                                                    {"start", int64_t{by < 0}},
-                                                    {"step", int64_t{1}},
-                                                    {"stop", extent - int64_t{by > 0}}});
+  const ValueId rest = graph.Add(Op::slice, {map},
+                                 {{"axis", axis},
+                                  {"start", int64_t{by < 0}},
+                                  {"step", int64_t{1}},
+                                  {"stop", extent - int64_t{by > 0}}});
   std::vector<int64_t> low(4, 0), high(4, 0);
   (by > 0 ? low : high)[axis] = 1;
   return graph.Add(Op::pad, {rest}, {{"low", low}, {"high", high}, {"value", 0.0}});
@@ -156,8 +156,8 @@ ValueId MaxPoolBackward(LayerBackward& net, const Positions& at, ValueId dy) {
       const ValueId hit =
           graph.Add(Op::eq, {won, graph.Full(static_cast<double>(3 * r + s), DType::kInt8)});
       const ValueId share = graph.Add(Op::where, {hit, dy, graph.Full(0, dtype)});
-      const ValueId map = graph.Reshape(BetweenZeros(net, at, share),
-                                        {at.images, at.height, at.width, channels});
+      const ValueId map =
+          graph.Reshape(BetweenZeros(net, at, share), {at.images, at.height, at.width, channels});
       const ValueId term = Moved(net, Moved(net, map, 1, r - 1), 2, s - 1);
       sum = r + s == 0 ? term : graph.Add(Op::add, {sum, term});
     }

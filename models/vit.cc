@@ -23,11 +23,11 @@ ValueId SelfAttentionBackward(LayerBackward& net, const Config& c, const std::st
   const ValueId o = MergeHeads(net, c.heads, saved.o, c.heads.heads);
   const ValueId do_rows = net.Linear(name + ".proj", dr, o, c.width, true);
   const AttentionGradients d = AttentionBackward(net, c.heads, name, saved, do_rows, false);
-  const ValueId qkv = net.graph().Add(Op::cat,
-                                      {MergeHeads(net, c.heads, d.q, c.heads.heads),
-                                       MergeHeads(net, c.heads, d.k, c.heads.heads),
-                                       MergeHeads(net, c.heads, d.v, c.heads.heads)},
-                                      {{"axis", int64_t{1}}});
+  const ValueId qkv = net.graph().Add(
+      Op::cat,
+      {MergeHeads(net, c.heads, d.q, c.heads.heads), MergeHeads(net, c.heads, d.k, c.heads.heads),
+       MergeHeads(net, c.heads, d.v, c.heads.heads)},
+      {{"axis", int64_t{1}}});
   return net.Linear(name + ".qkv", qkv, h, 3 * c.width, true);
 }
 
@@ -75,14 +75,14 @@ void EmbeddingBackward(LayerBackward& net, const Config& c, ValueId dx) {
   GraphBuilder& graph = net.graph();
   const DType compute = net.precision().compute;
   const int64_t batch = c.heads.batch, length = c.heads.length;
-  const ValueId patches = net.Saved("patches", net.precision().activation,
-                                    {batch * c.patches, c.patch_width});
+  const ValueId patches =
+      net.Saved("patches", net.precision().activation, {batch * c.patches, c.patch_width});
   net.From("add_backward", "pos_embed");
   const ValueId d = graph.Reshape(dx, {batch, length, c.width});
   graph.Output(graph.Sum(graph.Cast(d, compute), {0}), "pos_embed");
   const auto tokens = [&](int64_t begin, int64_t end) {
-    return graph.Add(Op::slice, {d}, {{"axis", int64_t{1}}, {"start", begin},
-                                      {"step", int64_t{1}}, {"stop", end}});
+    return graph.Add(Op::slice, {d},
+                     {{"axis", int64_t{1}}, {"start", begin}, {"step", int64_t{1}}, {"stop", end}});
   };
   net.From("cat_backward", "cls_token");
   graph.Output(graph.Sum(graph.Cast(tokens(0, 1), compute), {0}), "cls_token");
@@ -101,8 +101,9 @@ absl::StatusOr<BackwardGraph> BuildVit(const Parameters& p) {
         absl::StrCat("model vit: image=", side, " is no multiple of patch=", patch));
   }
   const int64_t patches = (side / patch) * (side / patch);
-  const Config c = {p["layers"], width, patches, 3 * patch * patch, p["classes"],
-                    {p["batch"], patches + 1, heads, heads, width / heads}};
+  const Config c = {p["layers"],  width,
+                    patches,      3 * patch * patch,
+                    p["classes"], {p["batch"], patches + 1, heads, heads, width / heads}};
   LayerBackward net(absl::StrCat("vit:", p.Print()), PrecisionByName(p.Choice("dtype")));
   ValueId dx = HeadBackward(net, c);
   for (int64_t i = c.layers - 1; i >= 0; --i) {

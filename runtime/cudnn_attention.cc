@@ -258,13 +258,13 @@ absl::StatusOr<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const std::stri
   made->sm_ = sm;
   RG_RETURN_IF_ERROR(Guarded("creating a handle", [&]() -> absl::Status {
     const size_t version = fe::detail::get_backend_version();
-    made->version_ = absl::StrFormat("cuDNN %d.%d.%d", version / 10000, version / 100 % 100,
-                                     version % 100);
+    made->version_ =
+        absl::StrFormat("cuDNN %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     cudnnHandle_t handle = nullptr;
     const cudnnStatus_t status = fe::detail::create_handle(&handle);
     if (status != CUDNN_STATUS_SUCCESS) {
-      return absl::UnavailableError(absl::StrCat(made->version_, " does not start: ",
-                                                 fe::detail::get_error_string(status)));
+      return absl::UnavailableError(
+          absl::StrCat(made->version_, " does not start: ", fe::detail::get_error_string(status)));
     }
     made->native_ = handle;
     return absl::OkStatus();
@@ -311,8 +311,8 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
     Describe(call, operand_dtypes, options, graph);
     RG_RETURN_IF_ERROR(FrontendStatus(graph.validate(), "validating"));
     RG_RETURN_IF_ERROR(FrontendStatus(graph.build_operation_graph(native), "building the graph"));
-    RG_RETURN_IF_ERROR(FrontendStatus(graph.create_execution_plans({fe::HeurMode_t::A}),
-                                      "asking for plans"));
+    RG_RETURN_IF_ERROR(
+        FrontendStatus(graph.create_execution_plans({fe::HeurMode_t::A}), "asking for plans"));
     std::string refusals;
     for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
       fe::error_t error = graph.build_plan_at_index(i);
@@ -339,17 +339,17 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
 }
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(
-    const AttentionCall& call, absl::Span<const DType> operand_dtypes,
-    absl::string_view serialized, CudnnHandle& handle) {
+    const AttentionCall& call, absl::Span<const DType> operand_dtypes, absl::string_view serialized,
+    CudnnHandle& handle) {
   std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, handle));
   made->KeepOffsets(call, operand_dtypes);
   fe::graph::Graph& graph = made->graph_->graph;
   const absl::Status restored = Guarded("restoring a plan", [&]() -> absl::Status {
     const std::vector<uint8_t> bytes(serialized.begin(), serialized.end());
-    RG_RETURN_IF_ERROR(FrontendStatus(
-        graph.deserialize(static_cast<cudnnHandle_t>(handle.native()), bytes,
-                          /*enforce_precompiled=*/true, /*run_warmup=*/false),
-        "restoring a plan"));
+    RG_RETURN_IF_ERROR(
+        FrontendStatus(graph.deserialize(static_cast<cudnnHandle_t>(handle.native()), bytes,
+                                         /*enforce_precompiled=*/true, /*run_warmup=*/false),
+                       "restoring a plan"));
     CudnnPlan plan{.name = "restored"};
     RG_RETURN_IF_ERROR(
         FrontendStatus(graph.get_workspace_size_plan_at_index(0, plan.workspace_bytes), "sizing"));
@@ -381,8 +381,7 @@ int64_t CudnnAttention::most_workspace_bytes() const {
   return most;
 }
 
-absl::Status CudnnAttention::Run(void* stream, const AttentionPointers& pointers,
-                                 void* workspace) {
+absl::Status CudnnAttention::Run(void* stream, const AttentionPointers& pointers, void* workspace) {
   return RunPlan(chosen_, stream, pointers, workspace);
 }
 
@@ -401,11 +400,10 @@ absl::Status CudnnAttention::RunPlan(size_t plan, void* stream, const AttentionP
   }
   return Guarded("running", [&]() -> absl::Status {
     RG_RETURN_IF_ERROR(handle_.UseStream(stream));
-    return FrontendStatus(
-        graph_->graph.execute_plan_at_index(static_cast<cudnnHandle_t>(handle_.native()),
-                                            data.data(), static_cast<int>(count), workspace,
-                                            graph_->index[plan]),
-        "running");
+    return FrontendStatus(graph_->graph.execute_plan_at_index(
+                              static_cast<cudnnHandle_t>(handle_.native()), data.data(),
+                              static_cast<int>(count), workspace, graph_->index[plan]),
+                          "running");
   });
 }
 
@@ -434,7 +432,8 @@ absl::Status CudnnAttention::TakeFastest(Timer time, void* stream,
     }
   }
   if (fastest < 0) {
-    return absl::Status(failure.code(), absl::StrCat(shape_, ": no plan runs: ", failure.message()));
+    return absl::Status(failure.code(),
+                        absl::StrCat(shape_, ": no plan runs: ", failure.message()));
   }
   return Guarded("taking a plan", [&] { return Take(fastest); });
 }
@@ -471,8 +470,10 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
     const AttentionCall&, absl::Span<const DType>, const CudnnAttentionOptions&, CudnnHandle&) {
   return absl::UnavailableError("this build has no cuDNN");
 }
-absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(
-    const AttentionCall&, absl::Span<const DType>, absl::string_view, CudnnHandle&) {
+absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(const AttentionCall&,
+                                                                        absl::Span<const DType>,
+                                                                        absl::string_view,
+                                                                        CudnnHandle&) {
   return absl::UnavailableError("this build has no cuDNN");
 }
 int64_t CudnnAttention::workspace_bytes() const { return 0; }

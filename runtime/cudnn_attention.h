@@ -73,7 +73,7 @@ class CudnnAttention {
       absl::string_view serialized, CudnnHandle& handle);
   ~CudnnAttention();
 
-  int64_t workspace_bytes() const;  // of the plan that was taken
+  int64_t workspace_bytes() const;       // of the plan that was taken
   int64_t most_workspace_bytes() const;  // of any plan
   absl::Span<const CudnnPlan> plans() const { return plans_; }
   size_t chosen() const { return chosen_; }

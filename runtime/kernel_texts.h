@@ -11,7 +11,8 @@
 
 namespace retrograd {
 
-inline constexpr absl::string_view kKernelStart = "RG_KERNEL(";  // or kMultiplierStart, kAttentionStart
+inline constexpr absl::string_view kKernelStart =
+    "RG_KERNEL(";  // or kMultiplierStart, kAttentionStart
 
 struct KernelText {
   std::string name;

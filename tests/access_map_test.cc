@@ -65,8 +65,7 @@ int64_t Shown(const BackwardGraph& g, NodeId view, const std::vector<int64_t>& a
         if (from[i] < 0 || from[i] >= in[i]) return -1;
       }
       break;
-    default:
-      FAIL("not a view");
+    default: FAIL("not a view");
   }
   int64_t flat = 0;
   for (size_t i = 0; i < in.size(); ++i) flat = flat * in[i] + from[i];
@@ -103,11 +102,11 @@ ValueId RandomView(GraphBuilder& b, ValueId v, std::mt19937& rng) {
     }
     case 2: {
       const int64_t axis = pick(rank), start = pick(shape[axis]);
-      return b.Add(Op::slice, {v}, {{"axis", axis}, {"start", start}, {"stop", shape[axis]},
-                                    {"step", 1 + pick(2)}});
+      return b.Add(
+          Op::slice, {v},
+          {{"axis", axis}, {"start", start}, {"stop", shape[axis]}, {"step", 1 + pick(2)}});
     }
-    case 3:
-      return b.Add(Op::flip, {v}, {{"axes", std::vector<int64_t>{pick(rank)}}});
+    case 3: return b.Add(Op::flip, {v}, {{"axes", std::vector<int64_t>{pick(rank)}}});
     case 4: {
       std::vector<int64_t> low(rank), high(rank);
       low[pick(rank)] = 1;
@@ -150,7 +149,8 @@ TEST_CASE("a view chain composes to the element that each step shows") {
         shown = Shown(g, chain[i], at);
         const Shape& in = g.type(g.operands(chain[i])[0]).shape;
         at.assign(in.size(), 0);
-        for (int64_t d = static_cast<int64_t>(in.size()) - 1, rest = shown; d >= 0 && shown >= 0; --d) {
+        for (int64_t d = static_cast<int64_t>(in.size()) - 1, rest = shown; d >= 0 && shown >= 0;
+             --d) {
           at[d] = rest % in[d];
           rest /= in[d];
         }
@@ -173,7 +173,8 @@ TEST_CASE("strides stand for a view chain wherever affine addresses do, and say 
     std::mt19937 rng(seed);
     GraphBuilder b("views");
     // Permuted, with gaps, or repeating: any layout of an input.
-    const std::vector<std::vector<int64_t>> layouts = {{18, 6, 1}, {1, 4, 12}, {40, 12, 2}, {6, 0, 1}};
+    const std::vector<std::vector<int64_t>> layouts = {
+        {18, 6, 1}, {1, 4, 12}, {40, 12, 2}, {6, 0, 1}};
     const std::vector<int64_t> base = layouts[rng() % layouts.size()];
     ValueId v = b.Input({DType::kFp32, {4, 3, 6}}, {.name = "x", .strides = base});
     const int steps = 1 + static_cast<int>(rng() % 5);
@@ -231,7 +232,8 @@ TEST_CASE("a bijective view followed forward and back is where it began") {
   }
 }
 
-TEST_CASE("quotient and remainder of one expression recombine, so a reshape and its inverse cancel") {
+TEST_CASE(
+    "quotient and remainder of one expression recombine, so a reshape and its inverse cancel") {
   const std::vector<int64_t> extents = {6, 8};
   const IndexExpr e = IndexExpr::Axis(0) * 8 + IndexExpr::Axis(1);
   for (int64_t k : {2, 3, 5, 7, 12, 16}) {

@@ -1,4 +1,5 @@
-// The pieces of `retrograd calibrate`: fits, the spec's text, and the parts that a processor can do.
+// The pieces of `retrograd calibrate`: fits, the spec's text, and the parts that a processor can
+// do.
 #include "tools/calibrate.h"
 
 #include <unistd.h>
@@ -27,7 +28,8 @@ std::string H200() {
 }
 
 TEST_CASE("numbers of a spec's text are replaced, the rest keeps its words, and is marked") {
-  const auto changed = WithSpecNumbers(H200(), Numbers{{"row_batch_us", 0.5, "a \"test\""}}, "kept");
+  const auto changed =
+      WithSpecNumbers(H200(), Numbers{{"row_batch_us", 0.5, "a \"test\""}}, "kept");
   INFO(changed.status());
   REQUIRE(changed.ok());
   CHECK(absl::StrContains(*changed, "row_batch_us { value: 0.5 source: \"a \\\"test\\\"\" }\n"));
@@ -67,11 +69,11 @@ TEST_CASE("a fit finds the numbers that times were made with") {
   std::vector<PricedSample> samples;
   for (int64_t n : {1, 3, 10, 40}) {
     const auto price = [n](const DeviceSpec& d) {
-      return n * d.row_batch_ps + 40'000'000'000'000'000'000.0 / static_cast<double>(d.hbm_bytes_per_s);
+      return n * d.row_batch_ps +
+             40'000'000'000'000'000'000.0 / static_cast<double>(d.hbm_bytes_per_s);
     };
-    samples.push_back({1e-6 * price(*truth), [price](const DeviceSpec& d) {
-                         return static_cast<int64_t>(price(d));
-                       }});
+    samples.push_back({1e-6 * price(*truth),
+                       [price](const DeviceSpec& d) { return static_cast<int64_t>(price(d)); }});
   }
   const auto fit = FitNumbers(H200(), Names{"row_batch_us", "hbm_bytes_per_s"}, samples);
   INFO(fit.status());
@@ -92,10 +94,10 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
     Calibration measure;
     size_t numbers;
   };
-  const Part part = GENERATE(
-      Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 7}, Part{CalibrateRates, 3},
-      Part{CalibrateRowWalks, 5}, Part{CalibrateScatter, 1}, Part{CalibrateMatMuls, 7},
-      Part{CalibrateAttention, 1});
+  const Part part =
+      GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 7}, Part{CalibrateRates, 3},
+               Part{CalibrateRowWalks, 5}, Part{CalibrateScatter, 1}, Part{CalibrateMatMuls, 7},
+               Part{CalibrateAttention, 1});
   const std::unique_ptr<Device> device = MakeHostDevice({});
   const auto numbers = part.measure(H200(), {.small = true, .repeat = 1}, device.get());
   INFO(numbers.status());
@@ -124,7 +126,8 @@ TEST_CASE("a device that is not there is refused, and no spec is written") {
 
 TEST_CASE("the interference table is measured, read back, and asked by what is no smaller") {
   const std::unique_ptr<Device> device = MakeHostDevice({});
-  const auto rows = MeasureInterference(H200(), "a test: ", {.small = true, .repeat = 1}, device.get());
+  const auto rows =
+      MeasureInterference(H200(), "a test: ", {.small = true, .repeat = 1}, device.get());
   INFO(rows.status());
   REQUIRE(rows.ok());
   CHECK(rows->size() == 28);  // pairs of seven, each with itself too
@@ -153,10 +156,13 @@ TEST_CASE("a pair takes the row with the least shares that cover it, and none is
 }
 
 TEST_CASE("rows of an interference table that make no sense are refused") {
-  for (const char* row : {"interference { a: \"tree\" b: \"kernel\" share_a: 1 share_b: 1 factor: 1 source: \"x\" }",
-                          "interference { a: \"kernel\" b: \"kernel\" share_a: 100 share_b: 1 factor: 1 source: \"x\" }",
-                          "interference { a: \"kernel\" b: \"kernel\" share_a: 1 share_b: 1 factor: -1 source: \"x\" }",
-                          "interference { a: \"kernel\" b: \"kernel\" share_a: 1 share_b: 1 factor: 1 }"}) {
+  for (const char* row :
+       {"interference { a: \"tree\" b: \"kernel\" share_a: 1 share_b: 1 factor: 1 source: \"x\" }",
+        "interference { a: \"kernel\" b: \"kernel\" share_a: 100 share_b: 1 factor: 1 source: "
+        "\"x\" }",
+        "interference { a: \"kernel\" b: \"kernel\" share_a: 1 share_b: 1 factor: -1 source: \"x\" "
+        "}",
+        "interference { a: \"kernel\" b: \"kernel\" share_a: 1 share_b: 1 factor: 1 }"}) {
     INFO(row);
     CHECK(!ParseInterference(WithInterference(H200(), {row}), "test").ok());
   }

@@ -1,5 +1,5 @@
-// A file may stack views as deep as it has nodes: nothing on the way to a plan recurses through them.
-// RETROGRAD_DEEP_VIEWS=1000000 stacks so many instead of 100,000.
+// A file may stack views as deep as it has nodes: nothing on the way to a plan recurses through
+// them. RETROGRAD_DEEP_VIEWS=1000000 stacks so many instead of 100,000.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -45,25 +45,39 @@ void CheckPlanned(const BackwardGraph& graph) {
 }
 
 TEST_CASE("reshapes stacked by the hundred thousand are planned") {
-  CheckPlanned(Stack({15}, [](GraphBuilder& b, ValueId v) { return b.Reshape(v, {3, 5}); },
-                     [](GraphBuilder& b, ValueId v) { return b.Reshape(v, {15}); }));
+  CheckPlanned(Stack(
+      {15},
+      [](GraphBuilder& b, ValueId v) {
+        return b.Reshape(v, {3, 5});
+      },
+      [](GraphBuilder& b, ValueId v) { return b.Reshape(v, {15}); }));
 }
 
 TEST_CASE("permutes stacked by the hundred thousand are planned") {
-  CheckPlanned(Stack({2, 3, 4}, [](GraphBuilder& b, ValueId v) { return b.Permute(v, {1, 2, 0}); },
-                     [](GraphBuilder& b, ValueId v) { return b.Permute(v, {1, 0, 2}); }));
+  CheckPlanned(Stack(
+      {2, 3, 4},
+      [](GraphBuilder& b, ValueId v) {
+        return b.Permute(v, {1, 2, 0});
+      },
+      [](GraphBuilder& b, ValueId v) {
+        return b.Permute(v, {1, 0, 2});
+      }));
 }
 
 TEST_CASE("slices of what is repeated, stacked by the hundred thousand, are planned") {
-  CheckPlanned(Stack({1, 4}, [](GraphBuilder& b, ValueId v) { return b.Expand(v, {2, 4}); },
-                     [](GraphBuilder& b, ValueId v) {
-                       Attrs attrs;
-                       attrs.Set("axis", int64_t{0});
-                       attrs.Set("start", int64_t{1});
-                       attrs.Set("stop", int64_t{2});
-                       attrs.Set("step", int64_t{1});
-                       return b.Add(Op::slice, {v}, std::move(attrs));
-                     }));
+  CheckPlanned(Stack(
+      {1, 4},
+      [](GraphBuilder& b, ValueId v) {
+        return b.Expand(v, {2, 4});
+      },
+      [](GraphBuilder& b, ValueId v) {
+        Attrs attrs;
+        attrs.Set("axis", int64_t{0});
+        attrs.Set("start", int64_t{1});
+        attrs.Set("stop", int64_t{2});
+        attrs.Set("step", int64_t{1});
+        return b.Add(Op::slice, {v}, std::move(attrs));
+      }));
 }
 
 TEST_CASE("stacked pads are cut by copies, so that no access has guards without end") {

@@ -1,8 +1,8 @@
 // The same graph and device give the same plan to the byte in any process, whatever hash tables are
 // seeded with, and whichever compiler built the planner.
 //
-// RETROGRAD_PLAN_PROCESSES=1000 starts so many processes instead of 100. The comparison of compilers
-// needs build/fuzz/bin/plan_digest (make fuzz builds it with clang).
+// RETROGRAD_PLAN_PROCESSES=1000 starts so many processes instead of 100. The comparison of
+// compilers needs build/fuzz/bin/plan_digest (make fuzz builds it with clang).
 #include <sys/wait.h>
 
 #include <array>

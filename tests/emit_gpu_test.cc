@@ -14,8 +14,11 @@ std::string UnitOf(DType dtype, Dialect dialect, int warp, size_t* kernels) {
   std::vector<GroupKernels> all;
   std::vector<KernelExample> examples = KernelExamples(dtype);
   for (KernelExample& example : examples) {
-    const ScheduleLimits limits = {.warp = warp, .sms = 3, .shared_bytes = 48 << 10,
-    .staged_bytes = 48 << 10, .shared_bytes_per_sm = 96 << 10};
+    const ScheduleLimits limits = {.warp = warp,
+                                   .sms = 3,
+                                   .shared_bytes = 48 << 10,
+                                   .staged_bytes = 48 << 10,
+                                   .shared_bytes_per_sm = 96 << 10};
     for (const Schedule& s : CandidateSchedules(example.ir, Classify(example.ir), limits)) {
       all.push_back(EmitGroup({.ir = example.ir, .schedule = s}, dialect));
     }

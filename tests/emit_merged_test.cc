@@ -1,5 +1,5 @@
-// Kernels that share a launch: run on the host and held against the interpreter, each by itself, and
-// compiled by the vendors' compilers.
+// Kernels that share a launch: run on the host and held against the interpreter, each by itself,
+// and compiled by the vendors' compilers.
 #include <algorithm>
 #include <map>
 
@@ -113,7 +113,8 @@ TEST_CASE("the checking build finds nothing in shared launches, in warps of 32 a
   RunAll(DType::kBf16, {.check = true, .warp = warp});
 }
 
-TEST_CASE("equal kernels of a launch are one function, called with the blocks and arguments of each") {
+TEST_CASE(
+    "equal kernels of a launch are one function, called with the blocks and arguments of each") {
   const KernelExample example = KernelExamples(DType::kFp32)[0];
   const Schedule s = CandidateSchedules(example.ir, Classify(example.ir), {})[0];
   MergedBody merged;
@@ -145,8 +146,8 @@ std::string Unit(DType dtype, Dialect dialect, int warp, size_t* kernels) {
   return EmitTranslationUnit(all, dialect);
 }
 
-// A block is in one kernel at a time: the launch needs no more shared memory than its hungriest one,
-// and argument numbers that only the block knows do not push arguments through local memory.
+// A block is in one kernel at a time: the launch needs no more shared memory than its hungriest
+// one, and argument numbers that only the block knows do not push arguments through local memory.
 TEST_CASE("shared launches compile for sm_90, with the shared memory of their hungriest kernel") {
   if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
   size_t kernels = 0;

@@ -15,8 +15,11 @@ namespace retrograd {
 namespace {
 
 // Few processors, so that small kernels split and stride over their grids.
-constexpr ScheduleLimits kSmallDevice = {.warp = 32, .sms = 3, .shared_bytes = 48 << 10,
-    .staged_bytes = 48 << 10, .shared_bytes_per_sm = 96 << 10};
+constexpr ScheduleLimits kSmallDevice = {.warp = 32,
+                                         .sms = 3,
+                                         .shared_bytes = 48 << 10,
+                                         .staged_bytes = 48 << 10,
+                                         .shared_bytes_per_sm = 96 << 10};
 
 struct Case {
   std::string name;

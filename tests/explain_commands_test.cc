@@ -252,7 +252,8 @@ TEST_CASE("the page holds the plan with its sources, each once, and refers to no
     CHECK(data["summary"]["price"] == plan.summary.price_ps);
     CHECK(data["summary"]["cost"] == plan.summary.cost_ps);
     int64_t most_alive = 0;
-    for (const auto& group : data["groups"]) most_alive = std::max<int64_t>(most_alive, group["live"]);
+    for (const auto& group : data["groups"])
+      most_alive = std::max<int64_t>(most_alive, group["live"]);
     CHECK(most_alive >= plan.summary.peak_bytes / 2);  // launched in another order
     CHECK(most_alive <= plan.summary.peak_bytes * 2);
     CHECK(data["left_out"]["sources"] == 0);
@@ -323,7 +324,8 @@ std::string WhyText(const char* a, const char* b, bool flip = false) {
   return answer.ok() ? WhyAsText(*answer, "golf_tiny") : std::string(answer.status().message());
 }
 
-TEST_CASE("ops are named by number, by the original op and its call, by module, or refused with a list") {
+TEST_CASE(
+    "ops are named by number, by the original op and its call, by module, or refused with a list") {
   const PlannedGraph planned = PlanOf({.graph = "golf_tiny"});
   const BackwardGraph& graph = planned.planned.graph;
   const auto ops = FindOps(graph, "aten.nll_loss_backward#335");
@@ -433,7 +435,8 @@ TEST_CASE("whatif shows what a choice changes, and an impossible one is an error
   for (const Decision& d : graph.planned.plan.decisions) {
     if (d.b.empty()) continue;
     if (d.together && split == nullptr && d.apart_ps > 0) split = &d;
-    if (!d.together && limited == nullptr && !d.limit.empty() && d.limit != "horizontal") limited = &d;
+    if (!d.together && limited == nullptr && !d.limit.empty() && d.limit != "horizontal")
+      limited = &d;
   }
   const auto pair = [](const Decision& d) {
     return absl::StrCat(Index(d.a.back()), ",%", Index(d.b.back()));
@@ -446,7 +449,8 @@ TEST_CASE("whatif shows what a choice changes, and an impossible one is an error
     CHECK_THAT(refusal, ContainsSubstring(limited->limit));
   }
   CHECK_THAT(ask({.spec = "mi300x"}, {}), ContainsSubstring("golf_tiny on mi300x"));
-  CHECK_THAT(ask({.set = {"max_registers=64"}}, {}), ContainsSubstring("h200 with max_registers=64"));
+  CHECK_THAT(ask({.set = {"max_registers=64"}}, {}),
+             ContainsSubstring("h200 with max_registers=64"));
   CHECK_THAT(ask({.scale_rows = 2}, {}), ContainsSubstring("rows x 2"));
   CHECK_THAT(ask({.max_memory = "1KB"}, {}), ContainsSubstring("the least was"));
   CHECK_THAT(ask({.max_memory = "lots"}, {}), ContainsSubstring("'lots' is no size"));

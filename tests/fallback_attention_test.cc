@@ -51,8 +51,10 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
   const int64_t batch = Between(random, 1, 2), kv_heads = Between(random, 1, 2);
   const int64_t heads = kv_heads * Between(random, 1, 3);
   // Some of them more than the kernels take at once, and none of them a multiple of it.
-  const int64_t queries = Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
-  const int64_t keys = Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
+  const int64_t queries =
+      Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
+  const int64_t keys =
+      Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
   const int64_t dim = Between(random, 0, 5) == 0 ? 130 : Between(random, 1, 10);
   const int64_t v_dim = Between(random, 0, 5) == 0 ? 129 : Between(random, 1, 10);
   c.call.dtype = dtype;
@@ -67,8 +69,10 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
   const DType lse = dtype == DType::kFp64 ? DType::kFp64 : DType::kFp32;
   c.dtypes = {dtype, dtype, dtype, dtype, dtype, lse};
   if (Between(random, 0, 1) == 1) {
-    const std::vector<std::vector<int64_t>> shapes = {
-        {batch, heads, queries, keys}, {1, heads, 1, keys}, {queries, keys}, {batch, 1, queries, 1}};
+    const std::vector<std::vector<int64_t>> shapes = {{batch, heads, queries, keys},
+                                                      {1, heads, 1, keys},
+                                                      {queries, keys},
+                                                      {batch, 1, queries, 1}};
     c.call.operands.push_back(Strided(random, shapes[static_cast<size_t>(Between(random, 0, 3))]));
     c.dtypes.push_back(Between(random, 0, 1) == 1 ? lse : dtype);
   }
@@ -84,7 +88,8 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
 
 int64_t Elements(const AttentionOperand& t) {
   int64_t last = t.offset;
-  for (size_t axis = 0; axis < t.shape.size(); ++axis) last += (t.shape[axis] - 1) * t.strides[axis];
+  for (size_t axis = 0; axis < t.shape.size(); ++axis)
+    last += (t.shape[axis] - 1) * t.strides[axis];
   return last + 1;
 }
 
@@ -151,8 +156,7 @@ Outcome Run(Device* device, const Case& c, std::mt19937_64& random) {
     std::vector<void*> results;
     for (const AttentionOperand& t : c.call.results) {
       stored.push_back(std::make_unique<Memory>(
-          device, c.call.dtype,
-          std::vector<double>(static_cast<size_t>(Elements(t)), kUntouched)));
+          device, c.call.dtype, std::vector<double>(static_cast<size_t>(Elements(t)), kUntouched)));
       results.push_back(stored.back()->data);
     }
     pointers = {operands, c.dtypes, absl::MakeSpan(results)};
@@ -198,7 +202,8 @@ double Tolerance(DType dtype) {
   }
 }
 
-TEST_CASE("our attention kernels agree with the host's on random shapes, strides, masks and heads") {
+TEST_CASE(
+    "our attention kernels agree with the host's on random shapes, strides, masks and heads") {
   const char* text = std::getenv("RETROGRAD_ATTENTION_CASES");
   const int cases = text != nullptr ? std::atoi(text) : 12;
   const uint64_t seed = std::random_device()();

@@ -141,8 +141,8 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
     CHECK(kernel.schedule.kind != Template::kRowColumn);
   }
   CHECK(plan.groups().size() > 1);
-  // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again. Few threads with much
-  // under way compute a part of the time in which nothing is loaded.
+  // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again. Few threads with
+  // much under way compute a part of the time in which nothing is loaded.
   CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.5);
 }
 
@@ -154,8 +154,8 @@ TEST_CASE("up to eight scale gradients share one pass with a narrow norm's backw
     INFO(sums << " sums");
     const CasePlan plan(RmsNormWithScaleSums(golf, sums));
     for (int k = 0; k < sums; ++k) CHECK(plan.Together("dx", absl::StrCat("dscale", k)));
-    // A good schedule was measured at 1.01 of the traffic's floor, the wrong one at 10.9; batches of
-    // rows that wait for memory are priced at up to a seventh.
+    // A good schedule was measured at 1.01 of the traffic's floor, the wrong one at 10.9; batches
+    // of rows that wait for memory are priced at up to a seventh.
     CHECK(plan.OverFloor((4 + sums) * Matrix(golf)) < 1.2);
   }
 }
@@ -259,8 +259,8 @@ TEST_CASE("dx and dw of a square norm share a kernel from 4096 on, and by far") 
 
 TEST_CASE("the row sums and the column sums of a few wide rows are two kernels") {
   // One kernel would use as many SMs as there are rows, park partial sums of 8 B for every row and
-  // column to save a read of 4 B, and need a finalize launch. dx may stand in either. (With eight rows both
-  // ways cost the same.)
+  // column to save a read of 4 B, and need a finalize launch. dx may stand in either. (With eight
+  // rows both ways cost the same.)
   for (const int64_t rows : {2, 4}) {
     INFO(rows << " rows");
     const BackwardGraph graph = RmsNormBackward({rows, 16384});
@@ -374,7 +374,9 @@ TEST_CASE("branches that read one tensor are made by one kernel when memory is f
   CHECK(free.groups().size() == 7);  // six matmuls
 }
 
-TEST_CASE("under a ceiling branches that read one tensor are made in turns, a few more at a time if it is higher") {
+TEST_CASE(
+    "under a ceiling branches that read one tensor are made in turns, a few more at a time if it "
+    "is higher") {
   const BackwardGraph graph = ScaledBranches({65536, 1024}, 6, BranchesRead::kOneTensor);
   const CasePlan free(graph);
   const int64_t t = Matrix({65536, 1024});

@@ -22,7 +22,8 @@ namespace {
 
 std::map<std::string, std::string> Corpus() {
   std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(RETROGRAD_SOURCE_DIR "/tests/fuzz/corpus")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(RETROGRAD_SOURCE_DIR "/tests/fuzz/corpus")) {
     std::ifstream in(entry.path(), std::ios::binary);
     files[entry.path().filename().string()] =
         std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

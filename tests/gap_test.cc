@@ -35,7 +35,8 @@ int64_t CountDownsets(const std::vector<Atom>& atoms, int64_t most) {
     waiting.pop_back();
     for (size_t a = 0; a < atoms.size(); ++a) {
       const uint64_t next = done | uint64_t{1} << a;
-      if (next != done && (needs[a] & ~done) == 0 && seen.insert(next).second) waiting.push_back(next);
+      if (next != done && (needs[a] & ~done) == 0 && seen.insert(next).second)
+        waiting.push_back(next);
     }
   }
   return std::min(static_cast<int64_t>(seen.size()), most + 1);
@@ -53,9 +54,9 @@ TEST_CASE("downsets of a chain, of atoms that nothing joins, and of a join are c
 
 // What is known of one model's regions.
 struct Gaps {
-  size_t largest = 0;                        // atoms
-  int64_t most_downsets = 0, regions = 0;    // of distinct regions
-  int64_t beyond = 0;                        // of them, regions that need not be exact
+  size_t largest = 0;                      // atoms
+  int64_t most_downsets = 0, regions = 0;  // of distinct regions
+  int64_t beyond = 0;                      // of them, regions that need not be exact
 };
 
 // `solve` false: a gap of zero has shown already that every region was solved exactly.
@@ -68,7 +69,8 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
   const Groundwork& g = **ground;
   std::set<std::string> seen;
   for (const Region& region : g.regions) {
-    if (!seen.insert(RegionSignature(g.graph, g.consumers, region, g.pricer.numbers())).second) continue;
+    if (!seen.insert(RegionSignature(g.graph, g.consumers, region, g.pricer.numbers())).second)
+      continue;
     // Recomputation solves the region again and again, each time with the same limits.
     RegionOptions options = RegionOptionsOf({}, g.limits);
     options.recompute = false;
@@ -87,8 +89,9 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
   return gaps;
 }
 
-TEST_CASE("the gap of every model's plan is printed, and is zero where regions are of up to 24 atoms "
-          "or 20,000 downsets") {
+TEST_CASE(
+    "the gap of every model's plan is printed, and is zero where regions are of up to 24 atoms "
+    "or 20,000 downsets") {
   const auto spec = LoadDeviceSpec("h200");
   REQUIRE(spec.ok());
   std::string table =
@@ -103,9 +106,9 @@ TEST_CASE("the gap of every model's plan is printed, and is zero where regions a
     REQUIRE(planned.ok());
     const PlanSummary& s = planned->plan.summary;
     const Gaps gaps = CheckRegions(*graph, *spec, /*solve=*/s.gap_ps != 0);
-    absl::StrAppend(&table, absl::StrFormat("%12d  %14d  %7d  %5d  %8d  %6d  %s\n", s.gap_ps, s.price_ps,
-                                            gaps.regions, gaps.largest, gaps.most_downsets, gaps.beyond,
-                                            model.name));
+    absl::StrAppend(&table, absl::StrFormat("%12d  %14d  %7d  %5d  %8d  %6d  %s\n", s.gap_ps,
+                                            s.price_ps, gaps.regions, gaps.largest,
+                                            gaps.most_downsets, gaps.beyond, model.name));
     if (gaps.beyond == 0) CHECK(s.gap_ps == 0);
     CHECK(s.gap_ps >= 0);
     CHECK(s.gap_ps < s.price_ps);

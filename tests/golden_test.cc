@@ -49,7 +49,8 @@ Case ParseCase(const std::string& text) {
       flags_seen = true;
       absl::StrAppend(&c.comment, line, "\n");
       for (absl::string_view word : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
-        const std::pair<std::string, std::string> kv = absl::StrSplit(word, absl::MaxSplits('=', 1));
+        const std::pair<std::string, std::string> kv =
+            absl::StrSplit(word, absl::MaxSplits('=', 1));
         if (c.stage.empty()) c.stage = std::string(word);
         if (kv.first == "device") c.device = kv.second;
         if (kv.first == "expect-limit") c.expect_limit = kv.second;
@@ -72,7 +73,8 @@ std::string Structure(const FusionPlan& plan, const BackwardGraph& graph) {
     if (absl::StartsWith(line, "group ")) {
       std::vector<absl::string_view> words;
       for (absl::string_view w : absl::StrSplit(line, ' ')) {
-        if (!absl::StartsWith(w, "price=") && !absl::StartsWith(w, "registers=")) words.push_back(w);
+        if (!absl::StartsWith(w, "price=") && !absl::StartsWith(w, "registers="))
+          words.push_back(w);
       }
       absl::StrAppend(&out, absl::StrJoin(words, " "), "\n");
     } else if (absl::StartsWith(line, "yes ") || absl::StartsWith(line, "no ")) {
@@ -96,9 +98,8 @@ std::string Run(const Case& c) {
   CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
   if (!c.expect_limit.empty()) {
     const auto& ds = planned->plan.decisions;
-    const bool refused = std::any_of(ds.begin(), ds.end(), [&](const Decision& d) {
-      return d.limit == c.expect_limit;
-    });
+    const bool refused = std::any_of(ds.begin(), ds.end(),
+                                     [&](const Decision& d) { return d.limit == c.expect_limit; });
     INFO("limit " << c.expect_limit << " refused nothing");
     CHECK(refused);
   }

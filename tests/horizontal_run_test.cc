@@ -1,5 +1,5 @@
-// Graphs run with and without shared launches, in float64, through the checking host build: the same
-// gradients to 1e-10, and both those of the reference.
+// Graphs run with and without shared launches, in float64, through the checking host build: the
+// same gradients to 1e-10, and both those of the reference.
 #include <cmath>
 #include <cstdlib>
 

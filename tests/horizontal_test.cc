@@ -88,7 +88,9 @@ TEST_CASE("kernels that meet only through a matmul are dependent all the same") 
   CHECK(LaunchSizes(PlanOf(&builder).plan) == Sizes{1, 1});
 }
 
-TEST_CASE("two kernels that each fill the chip keep their launches; two small ones beside them share one") {
+TEST_CASE(
+    "two kernels that each fill the chip keep their launches; two small ones beside them share "
+    "one") {
   GraphBuilder builder("large");
   AddExps(&builder, {{4096, 4096}, {4096, 2048}});
   CHECK(LaunchSizes(PlanOf(&builder).plan) == Sizes{1, 1});
@@ -105,8 +107,8 @@ TEST_CASE("a launch is shared among kernels of one template") {
   CHECK(LaunchSizes(planned.plan) == Sizes{2, 1});
 }
 
-// a -> matmul -> b and c -> matmul -> d: any two of a, c and any two of b, d may meet, but not a with
-// d and c with b at once, which would wait for each other.
+// a -> matmul -> b and c -> matmul -> d: any two of a, c and any two of b, d may meet, but not a
+// with d and c with b at once, which would wait for each other.
 TEST_CASE("shared launches never wait for each other") {
   GraphBuilder builder("crossing");
   for (int i = 0; i < 2; ++i) {
@@ -159,8 +161,10 @@ TEST_CASE("every shared launch has a decision with its numbers, and so has a ref
 // Both exps of x may overwrite it alone; side by side neither may, for the other one reads it.
 TEST_CASE("what two kernels of a launch read is overwritten by neither") {
   GraphBuilder builder("in place");
-  const ValueId x = builder.Input({DType::kFp32, {100}}, {.name = "x", .alignment = 256, .donated = true});
-  const ValueId y = builder.Input({DType::kFp32, {100}}, {.name = "y", .alignment = 256, .donated = true});
+  const ValueId x =
+      builder.Input({DType::kFp32, {100}}, {.name = "x", .alignment = 256, .donated = true});
+  const ValueId y =
+      builder.Input({DType::kFp32, {100}}, {.name = "y", .alignment = 256, .donated = true});
   for (Op op : {Op::exp, Op::tanh}) builder.Output(builder.Add(op, {x}), "g");
   builder.Output(builder.Add(Op::exp, {y}), "g");
   const Planned planned = PlanOf(&builder, {.disable = {"fusion"}});
@@ -170,7 +174,9 @@ TEST_CASE("what two kernels of a launch read is overwritten by neither") {
   CHECK(group.in_place[0].input == y);
 }
 
-TEST_CASE("the checker catches a shared launch whose kernels depend on each other or share a thread count") {
+TEST_CASE(
+    "the checker catches a shared launch whose kernels depend on each other or share a thread "
+    "count") {
   GraphBuilder builder("checked");
   AddExps(&builder, {{100}, {200}});
   const Planned good = PlanOf(&builder);

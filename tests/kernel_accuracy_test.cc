@@ -1,10 +1,10 @@
 // Each kernel of a plan, fed with plan-exact values, against the reference.
 //
 // Plan-exact: a value is rounded where the plan stores it, where the graph casts it and where a
-// comparison reads it, and nowhere else; inside a group it travels unrounded. So what is left is the
-// arithmetic inside one kernel. |kernel - reference| <= tol * A, where A is the kernel's expression
-// over absolute values and tol is 1e-6 (times max(1, sqrt(n)/64) for sums of n), plus one unit in
-// the last place of what is stored.
+// comparison reads it, and nowhere else; inside a group it travels unrounded. So what is left is
+// the arithmetic inside one kernel. |kernel - reference| <= tol * A, where A is the kernel's
+// expression over absolute values and tol is 1e-6 (times max(1, sqrt(n)/64) for sums of n), plus
+// one unit in the last place of what is stored.
 #include <cmath>
 
 #include "codegen/kernel.h"
@@ -44,7 +44,8 @@ std::vector<double> Placed(const BackwardGraph& g, const FusionPlan& plan, Value
 // Evaluates the groups in order; by value_index, of inputs and stored values.
 class PlanExactEvaluator {
  public:
-  PlanExactEvaluator(const BackwardGraph& g, const FusionPlan& plan) : g_(g), plan_(plan), stored_(g.num_values()) {}
+  PlanExactEvaluator(const BackwardGraph& g, const FusionPlan& plan)
+      : g_(g), plan_(plan), stored_(g.num_values()) {}
 
   std::vector<Values> Run(const std::vector<Values>& inputs) {
     const std::vector<NodeId> nodes = InputNodes(g_);
@@ -135,9 +136,9 @@ void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs,
     const KernelIr& ir = body->ir;
     BufferValues before;
     for (const Buffer& b : ir.buffers) {
-      before.push_back(b.written ? std::vector<double>(b.elements, 0)
-                                 : Placed(g, plan, b.value, stored[g.value_index(b.value)],
-                                          b.elements));
+      before.push_back(b.written
+                           ? std::vector<double>(b.elements, 0)
+                           : Placed(g, plan, b.value, stored[g.value_index(b.value)], b.elements));
     }
     auto after = RunKernels(**module, *body, kernels[i], before, seed);
     INFO("group " << i << "\n" << ir.Print());

@@ -532,16 +532,18 @@ std::vector<Large> LargeGraphs() {
   };
   std::vector<Large> graphs;
   graphs.push_back({"a chain as deep as can be", chain("relu", type, nullptr)});
-  graphs.push_back({"a chain of views as deep as can be", chain("flip", type, [](v1::Node* node) {
-                      SetInts(node, "axes", {1});
-                    })});
+  graphs.push_back({"a chain of views as deep as can be",
+                    chain("flip", type, [](v1::Node* node) { SetInts(node, "axes", {1}); })});
   graphs.push_back({"huge tensors", chain("relu", huge, nullptr)});
   graphs.push_back({"long names", chain("relu", type, nullptr) +
-                                      Repeat(Delimited(6, [] {
-                                               v1::Origin origin;
-                                               origin.set_module_path(std::string(200, 'm'));
-                                               return origin.SerializeAsString();
-                                             }()), 100'000)});
+                                      Repeat(Delimited(6,
+                                                       [] {
+                                                         v1::Origin origin;
+                                                         origin.set_module_path(
+                                                             std::string(200, 'm'));
+                                                         return origin.SerializeAsString();
+                                                       }()),
+                                             100'000)});
   std::string fan = kVersion1 + InputBytes(type);
   for (uint32_t id = 1; id < kNodes; ++id) fan += Unary(id, "relu", 0, type);
   graphs.push_back({"one value that all others read", fan});

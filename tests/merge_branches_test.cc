@@ -37,7 +37,8 @@ int Guards(const KernelIr& ir) {
   return guarded;
 }
 
-TEST_CASE("the halves that rotary positions swap are loaded by address, and each product is made once") {
+TEST_CASE(
+    "the halves that rotary positions swap are loaded by address, and each product is made once") {
   const KernelIr ir = KernelOf(R"(
 %0 = input name="dy" kind=tangent alignment=16  f32[16,512,64]
 %1 = input name="cos" kind=constant alignment=16  f32[512,32]
@@ -56,7 +57,7 @@ output %12 name="dx"
 )");
   INFO(ir.Print());
   CHECK(Guards(ir) == 0);
-  CHECK(Count(ir, InstrKind::kLoad) == 4);  // both places of dy, cos, sin
+  CHECK(Count(ir, InstrKind::kLoad) == 4);    // both places of dy, cos, sin
   CHECK(Count(ir, InstrKind::kSelect) == 1);  // the sign
 }
 
@@ -83,7 +84,8 @@ TEST_CASE("parts that are made otherwise, or from elements at no fixed distance,
 %3 = neg %2
 %4 = slice %0 axis=1 start=32 stop=64 step=1
 %5 = slice %1 axis=1 start=0 stop=64 step=2
-%6 = )", part, R"(
+%6 = )",
+                                              part, R"(
 %7 = cat %3 %6 axis=1
 output %7 name="dx"
 )"));

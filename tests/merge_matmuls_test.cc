@@ -23,14 +23,16 @@ struct Layer {
   int64_t batch = 2, tokens = 24, width = 48, head_dim = 16;
   std::vector<int64_t> heads = {3, 3, 3};  // of each projection
   DType dtype = DType::kFp64;
-  bool attention = false;   // of three projections: their gradients come out of an attention
-  bool residual = false;    // the sum of input gradients starts with another contribution
+  bool attention = false;  // of three projections: their gradients come out of an attention
+  bool residual = false;   // the sum of input gradients starts with another contribution
   bool transposed_weights = false;
-  bool widened = false;     // products are cast to fp32 before they are added; so are outputs
+  bool widened = false;  // products are cast to fp32 before they are added; so are outputs
   bool part_is_output = false;
 };
 
-InputInfo Named(std::string name, InputKind kind) { return {.name = std::move(name), .kind = kind}; }
+InputInfo Named(std::string name, InputKind kind) {
+  return {.name = std::move(name), .kind = kind};
+}
 
 // Gradients of projections of one input: what they came from, their weights' and the input's.
 BackwardGraph Projections(const Layer& l) {
@@ -40,18 +42,23 @@ BackwardGraph Projections(const Layer& l) {
   std::vector<ValueId> heads;  // gradients [batch, heads, tokens, head_dim]
   if (l.attention) {
     auto tensor = [&](absl::string_view name, int64_t h) {
-      return b.Input({l.dtype, {l.batch, h, l.tokens, l.head_dim}}, Named(std::string(name), InputKind::kSaved));
+      return b.Input({l.dtype, {l.batch, h, l.tokens, l.head_dim}},
+                     Named(std::string(name), InputKind::kSaved));
     };
     const ValueId d_out = tensor("do", l.heads[0]), q = tensor("q", l.heads[0]);
     const ValueId k = tensor("k", l.heads[1]), v = tensor("v", l.heads[2]);
     const ValueId out = tensor("o", l.heads[0]);
     const DType sums = l.dtype == DType::kFp64 ? DType::kFp64 : DType::kFp32;
-    const ValueId lse = b.Input({sums, {l.batch, l.heads[0], l.tokens}}, Named("lse", InputKind::kSaved));
-    const NodeId attention = b.Add(Op::attention_backward, {d_out, q, k, v, out, lse},
-                                   {{"causal", 1}, {"dropout_p", 0.0}, {"scale", 0.25}, {"variant", "flash_cpu"}}).node;
+    const ValueId lse =
+        b.Input({sums, {l.batch, l.heads[0], l.tokens}}, Named("lse", InputKind::kSaved));
+    const NodeId attention =
+        b.Add(Op::attention_backward, {d_out, q, k, v, out, lse},
+              {{"causal", 1}, {"dropout_p", 0.0}, {"scale", 0.25}, {"variant", "flash_cpu"}})
+            .node;
     for (uint32_t r = 0; r < 3; ++r) heads.push_back({attention, r});
     // As a rotary embedding does it: two of the three go through another kernel.
-    const ValueId turn = b.Input({l.dtype, {l.tokens, l.head_dim}}, Named("cos", InputKind::kSaved));
+    const ValueId turn =
+        b.Input({l.dtype, {l.tokens, l.head_dim}}, Named("cos", InputKind::kSaved));
     for (size_t i : {0, 1}) heads[i] = b.Add(Op::mul, {heads[i], turn});
   } else {
     for (size_t i = 0; i < l.heads.size(); ++i) {
@@ -88,7 +95,8 @@ BackwardGraph Projections(const Layer& l) {
 
 int MatMuls(const BackwardGraph& g) {
   int count = 0;
-  for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.pattern(NodeId{i}) == Pattern::kContraction;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i)
+    count += g.pattern(NodeId{i}) == Pattern::kContraction;
   return count;
 }
 
@@ -124,7 +132,9 @@ FusionPlan CheckRun(const BackwardGraph& graph, Merging merging, double toleranc
   return run->planned.plan;
 }
 
-TEST_CASE("projections of one input become one weight gradient and one input gradient, and mean the same") {
+TEST_CASE(
+    "projections of one input become one weight gradient and one input gradient, and mean the "
+    "same") {
   std::mt19937 random(20261121);
   for (int round = 0; round < 40; ++round) {
     Layer l;
@@ -183,7 +193,8 @@ TEST_CASE("parts that several streams store side by side are all there when the 
   CHECK(PlacedJoins(plan) == 1);
 }
 
-TEST_CASE("a placed join whose parts lie elsewhere is found by the plan checker and the memory plan's") {
+TEST_CASE(
+    "a placed join whose parts lie elsewhere is found by the plan checker and the memory plan's") {
   Layer l{.heads = {4, 2, 2}, .attention = true};
   PlanOptions options;
   options.merging = Merging::kAlways;
@@ -232,7 +243,8 @@ TEST_CASE("bf16 products that the graph widens and adds in fp32 become one bf16 
 
 // The host's strides are not the ones that a matmul reads, so lowering copies what it reads; the
 // copy is what lies in the join.
-TEST_CASE("a part that is an output of the graph keeps its own memory and is copied into the join") {
+TEST_CASE(
+    "a part that is an output of the graph keeps its own memory and is copied into the join") {
   Layer l;
   l.part_is_output = true;
   l.attention = GENERATE(false, true);
@@ -262,7 +274,8 @@ TEST_CASE("matmuls that wait for each other are not merged") {
 }
 
 TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input first") {
-  for (const char* name : {"resnet:blocks1=1,blocks2=1,blocks3=1,blocks4=1,batch=2,image=32,width=4,classes=5,dtype=fp32",
+  for (const char* name : {"resnet:blocks1=1,blocks2=1,blocks3=1,blocks4=1,batch=2,image=32,width="
+                           "4,classes=5,dtype=fp32",
                            "golf_tiny", "llama_tiny", "bert_tiny", "vit:layers=1,batch=2"}) {
     INFO(name);
     const auto graph = BuildModel(name);
@@ -284,13 +297,21 @@ TEST_CASE("inputs and outputs keep their order, whichever matmul reads an input 
 
 TEST_CASE("merging is chosen where matmuls are small for the chip and refused where they fill it") {
   const DeviceSpec device = H200();
-  Layer bert{.batch = 8, .tokens = 512, .width = 768, .head_dim = 64, .heads = {12, 12, 12},
+  Layer bert{.batch = 8,
+             .tokens = 512,
+             .width = 768,
+             .head_dim = 64,
+             .heads = {12, 12, 12},
              .dtype = DType::kBf16};
   const auto small = MergeMatMuls(*Lower(Projections(bert)), device);
   REQUIRE(small.ok());
   CHECK(MatMuls(small->graph) == 2);
   // Two wide projections of a wide input: each fills the chip, and weights are large to join.
-  Layer wide{.batch = 4, .tokens = 2048, .width = 4096, .head_dim = 128, .heads = {86, 86},
+  Layer wide{.batch = 4,
+             .tokens = 2048,
+             .width = 4096,
+             .head_dim = 128,
+             .heads = {86, 86},
              .dtype = DType::kBf16};
   const auto large = MergeMatMuls(*Lower(Projections(wide)), device);
   REQUIRE(large.ok());
@@ -315,7 +336,8 @@ TEST_CASE("merging twice gives the same graph and the same plan") {
 }
 
 TEST_CASE("captured steps keep their gradients when matmuls merge wherever they can") {
-  const std::string name = GENERATE(as<std::string>{}, "golf_tiny", "llama_tiny", "bert_tiny", "gpt2_tiny");
+  const std::string name =
+      GENERATE(as<std::string>{}, "golf_tiny", "llama_tiny", "bert_tiny", "gpt2_tiny");
   INFO(name);
   const auto graph = BuildModel(name);
   REQUIRE(graph.ok());

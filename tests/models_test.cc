@@ -41,7 +41,8 @@ TEST_CASE("every model of the registry builds, verifies and comes back from text
 }
 
 TEST_CASE("every choice of every builder builds a graph that verifies") {
-  const char* smallest[] = {"mlp:tokens=4,in=3,hidden=5,out=2", "norm_stack:rows=3,columns=4",
+  const char* smallest[] = {"mlp:tokens=4,in=3,hidden=5,out=2",
+                            "norm_stack:rows=3,columns=4",
                             "transformer:layers=1,d=8,tokens=6,seq=3,heads=2,vocab=5",
                             "bert:layers=1,d=8,heads=2,batch=2,seq=3,vocab=7",
                             "gpt2:layers=1,d=8,heads=2,batch=2,seq=3,vocab=7",

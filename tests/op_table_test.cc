@@ -27,18 +27,19 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
   std::vector<ValueId> operands;
   Attrs attrs;
   switch (info.pattern) {
-    case Pattern::kInput:
-      return std::nullopt;
+    case Pattern::kInput: return std::nullopt;
     case Pattern::kPointwise:
       if (info.max_operands == 0) {
-        attrs = op == Op::full ? Attrs{{"value", 1.5}} : Attrs{{"axis", int64_t{1}}, {"start", int64_t{3}}, {"step", int64_t{2}}};
+        attrs = op == Op::full
+                    ? Attrs{{"value", 1.5}}
+                    : Attrs{{"axis", int64_t{1}}, {"start", int64_t{3}}, {"step", int64_t{2}}};
         attrs.Set("shape", shape);
         attrs.Set("dtype", std::string(Name(dtype)));
         break;
       }
       for (int i = 0; i < info.min_operands; ++i) {
-        const bool boolean = info.type_rule == TypeRule::kLogical ||
-                             (info.type_rule == TypeRule::kSelect && i == 0);
+        const bool boolean =
+            info.type_rule == TypeRule::kLogical || (info.type_rule == TypeRule::kSelect && i == 0);
         operands.push_back(input(shape, boolean ? DType::kBool : dtype, "x"));
       }
       if (op == Op::cast) attrs.Set("dtype", std::string("f16"));
@@ -62,10 +63,16 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       break;
     case Pattern::kAttention: {
       const Shape heads = {1, 2, 6, 8};
-      operands = {input(heads, dtype, "dO"), input(heads, dtype, "Q"), input(heads, dtype, "K"),
-                  input(heads, dtype, "V"), input(heads, dtype, "O"),
+      operands = {input(heads, dtype, "dO"),
+                  input(heads, dtype, "Q"),
+                  input(heads, dtype, "K"),
+                  input(heads, dtype, "V"),
+                  input(heads, dtype, "O"),
                   input({1, 2, 6}, dtype == DType::kFp64 ? dtype : DType::kFp32, "lse")};
-      attrs = {{"scale", 0.25}, {"causal", int64_t{1}}, {"dropout_p", 0.0}, {"variant", std::string("flash_cpu")}};
+      attrs = {{"scale", 0.25},
+               {"causal", int64_t{1}},
+               {"dropout_p", 0.0},
+               {"variant", std::string("flash_cpu")}};
       break;
     }
     case Pattern::kView:
@@ -73,7 +80,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       if (op == Op::reshape) attrs.Set("shape", Shape{12, 16});
       if (op == Op::permute) attrs.Set("perm", std::vector<int64_t>{1, 0});
       if (op == Op::expand) attrs.Set("shape", shape);
-      if (op == Op::slice) attrs = {{"axis", int64_t{1}}, {"start", int64_t{3}}, {"stop", int64_t{30}}, {"step", int64_t{2}}};
+      if (op == Op::slice)
+        attrs = {{"axis", int64_t{1}},
+                 {"start", int64_t{3}},
+                 {"stop", int64_t{30}},
+                 {"step", int64_t{2}}};
       if (op == Op::flip) attrs.Set("axes", std::vector<int64_t>{1});
       if (op == Op::pad) attrs = {{"low", Shape{1, 0}}, {"high", Shape{0, 2}}, {"value", 0.5}};
       break;
@@ -87,11 +98,13 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       }
       break;
     case Pattern::kGather:
-      operands = {input(shape, dtype, "x"), input(op == Op::gather ? Shape{4, 32} : Shape{9}, DType::kInt64, "index")};
+      operands = {input(shape, dtype, "x"),
+                  input(op == Op::gather ? Shape{4, 32} : Shape{9}, DType::kInt64, "index")};
       attrs.Set("axis", int64_t{0});
       break;
     case Pattern::kScatter:
-      operands = {input(shape, dtype, "base"), input({9}, DType::kInt64, "index"), input({9, 32}, dtype, "src")};
+      operands = {input(shape, dtype, "base"), input({9}, DType::kInt64, "index"),
+                  input({9, 32}, dtype, "src")};
       attrs.Set("axis", int64_t{0});
       break;
     case Pattern::kAccumulate:
@@ -102,7 +115,10 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       const bool norm = op == Op::rms_norm_backward || op == Op::layer_norm_backward;
       for (int i = 0; i < info.min_operands; ++i) {
         const bool last = norm && i + 1 == info.min_operands;
-        operands.push_back(input(last ? Shape{32} : norm && i >= 2 ? Shape{6, 1} : shape, dtype, "x"));
+        operands.push_back(input(last             ? Shape{32}
+                                 : norm && i >= 2 ? Shape{6, 1}
+                                                  : shape,
+                                 dtype, "x"));
       }
       break;
     }
@@ -129,7 +145,8 @@ void CheckRow(const OpInfo& info, DType wanted, double tolerance) {
   setup.host.compile.check = true;
   auto run = RunOnHost(*graph, inputs, setup);
   REQUIRE(run.status().ToString() == "OK");
-  auto values = Evaluate(run->planned.graph, inputs, {.mode = ReferenceOptions::kFloat64, .keep_all = true});
+  auto values =
+      Evaluate(run->planned.graph, inputs, {.mode = ReferenceOptions::kFloat64, .keep_all = true});
   REQUIRE(values.status().ToString() == "OK");
   auto scale = Magnitudes(run->planned.graph, *values);
   REQUIRE(scale.ok());

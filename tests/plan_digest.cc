@@ -1,6 +1,6 @@
-// plan_digest DEVICE FILE..: plans each graph file and prints a digest of the whole printed plan, one
-// line a file, and last a hash that Abseil seeds with an address, which differs between processes. The
-// determinism test runs it many times, and as another compiler built it.
+// plan_digest DEVICE FILE..: plans each graph file and prints a digest of the whole printed plan,
+// one line a file, and last a hash that Abseil seeds with an address, which differs between
+// processes. The determinism test runs it many times, and as another compiler built it.
 #include <cinttypes>
 #include <cstdio>
 

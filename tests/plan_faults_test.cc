@@ -125,7 +125,8 @@ TEST_CASE("the checker accepts the plans of random graphs, however they were mad
 
 TEST_CASE("the checker accepts the plan of every captured graph") {
   int graphs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(RETROGRAD_SOURCE_DIR "/models/graphs")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(RETROGRAD_SOURCE_DIR "/models/graphs")) {
     if (entry.path().extension() != ".pb") continue;
     INFO(entry.path().string());
     ++graphs;

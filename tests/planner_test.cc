@@ -21,7 +21,8 @@ DeviceSpec H200() {
   return *spec;
 }
 
-TEST_CASE("every device spec that comes with the library loads, and says where each number is from") {
+TEST_CASE(
+    "every device spec that comes with the library loads, and says where each number is from") {
   const std::vector<std::string> names = DeviceSpecNames();
   CHECK(names == std::vector<std::string>{"h100", "h200", "mi250x", "mi300x"});
   for (const std::string& name : names) CHECK(LoadDeviceSpec(name).status().ToString() == "OK");
@@ -33,9 +34,10 @@ TEST_CASE("a spec with a missing number, a missing source or bad text is refused
   auto refusal = [](absl::string_view text) {
     return std::string(ParseDeviceSpec(text, "mine").status().message());
   };
-  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\"").find("sms is 0") != std::string::npos);
-  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\" sms { value: 3 }").find("no source") !=
+  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\"").find("sms is 0") !=
         std::string::npos);
+  CHECK(refusal("name: \"x\" vendor: \"nvidia\" arch: \"sm_90\" sms { value: 3 }")
+            .find("no source") != std::string::npos);
   CHECK(refusal("name: \"x\" vendor: \"intel\" arch: \"xe\"").find("vendor") != std::string::npos);
   CHECK(refusal("sms {").find("line 1") != std::string::npos);
   // Positive numbers that make no device.
@@ -83,11 +85,13 @@ TEST_CASE("a plan never costs more than every op in a kernel of its own") {
 
 BackwardGraph NormBackward(int64_t rows, int64_t columns, DType dtype) {
   GraphBuilder b("norm");
-  const ValueId dy = b.Input({dtype, {rows, columns}}, {.name = "dy", .kind = InputKind::kTangent, .alignment = 16});
+  const ValueId dy = b.Input({dtype, {rows, columns}},
+                             {.name = "dy", .kind = InputKind::kTangent, .alignment = 16});
   const ValueId x = b.Input({dtype, {rows, columns}}, {.name = "x", .alignment = 16});
   const ValueId rstd = b.Input({DType::kFp32, {rows, 1}}, {.name = "rstd", .alignment = 16});
   const ValueId w = b.Input({DType::kFp32, {columns}}, {.name = "w", .alignment = 16});
-  const ValueId g = b.Add(Op::rms_norm_backward, {b.Cast(dy, DType::kFp32), b.Cast(x, DType::kFp32), rstd, w});
+  const ValueId g =
+      b.Add(Op::rms_norm_backward, {b.Cast(dy, DType::kFp32), b.Cast(x, DType::kFp32), rstd, w});
   b.Output(b.Cast(g, dtype), "dx");
   b.Output({g.node, 1}, "dw");
   auto graph = b.Build();
@@ -173,7 +177,8 @@ TEST_CASE("a single row is not overwritten in place while other thread rows may 
   }
 }
 
-TEST_CASE("graphs without elements have plans, and a library call without elements costs a launch") {
+TEST_CASE(
+    "graphs without elements have plans, and a library call without elements costs a launch") {
   GraphBuilder b("empty");
   const ValueId x = b.Input({DType::kFp32, {0, 3}}, {.name = "x"});
   const ValueId w = b.Input({DType::kFp32, {3, 4}}, {.name = "w"});

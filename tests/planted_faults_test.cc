@@ -18,8 +18,11 @@
 namespace retrograd {
 namespace {
 
-constexpr ScheduleLimits kSmallDevice = {.warp = 32, .sms = 3, .shared_bytes = 48 << 10,
-    .staged_bytes = 48 << 10, .shared_bytes_per_sm = 96 << 10};
+constexpr ScheduleLimits kSmallDevice = {.warp = 32,
+                                         .sms = 3,
+                                         .shared_bytes = 48 << 10,
+                                         .staged_bytes = 48 << 10,
+                                         .shared_bytes_per_sm = 96 << 10};
 const char* NameOf(PlantedFault fault) {
   switch (fault) {
     case PlantedFault::kRemovedBarrier: return "removed barrier";

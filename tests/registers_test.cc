@@ -24,8 +24,9 @@ DeviceSpec H200() {
   return *std::move(device);
 }
 
-TEST_CASE("NVRTC's registers for the kernels of all captured graphs are within 15% of the "
-          "prediction, by median, and none spills that was not predicted to") {
+TEST_CASE(
+    "NVRTC's registers for the kernels of all captured graphs are within 15% of the "
+    "prediction, by median, and none spills that was not predicted to") {
 #ifdef RG_ADDRESS_SANITIZED
   RG_SKIP("hundreds of NVRTC compilations take too long under AddressSanitizer");
 #endif

@@ -75,16 +75,21 @@ output %1 name="y"
 %1 = slice %0 axis=0 start=0 stop=6 step=1
 %2 = neg %1
 output %2 name="y"
-)", 1, 2), ContainsSubstring("%1 (slice)"));
+)",
+                     1, 2),
+             ContainsSubstring("%1 (slice)"));
   CHECK_THAT(Refusal(R"(graph "g"
 %0 = input name="x" kind=saved  f32[]
 %1 = neg %0
 output %1 name="y"
-)", 1, 2), ContainsSubstring("no dimension"));
+)",
+                     1, 2),
+             ContainsSubstring("no dimension"));
 }
 
 TEST_CASE("every captured graph is one for twice the batch, and back") {
-  for (const char* model : {"golf_tiny", "bert_tiny", "gpt2_tiny", "llama_tiny", "golf_plain_b48"}) {
+  for (const char* model :
+       {"golf_tiny", "bert_tiny", "gpt2_tiny", "llama_tiny", "golf_plain_b48"}) {
     INFO(model);
     const BackwardGraph graph = *ExpandComposites(*OpenGraph(model));
     const auto twice = RescaleRows(graph, 2, 1);

@@ -1,5 +1,5 @@
-// Scatters of sizes that take another way than the small ones: sorts of several passes, segments that go
-// through many chunks, tables of which most rows stay zero.
+// Scatters of sizes that take another way than the small ones: sorts of several passes, segments
+// that go through many chunks, tables of which most rows stay zero.
 #include <cmath>
 #include <random>
 
@@ -19,7 +19,8 @@ struct Shape {
 
 KernelIr Scattered(const Shape& s) {
   KernelIrBuilder b({s.outer, s.rows, s.inner});
-  const int src = b.In(DType::kFp32, s.outer * s.rows * s.inner), index = b.In(DType::kInt64, s.rows);
+  const int src = b.In(DType::kFp32, s.outer * s.rows * s.inner),
+            index = b.In(DType::kInt64, s.rows);
   const int table = b.Out(DType::kFp32, s.outer * s.table_rows * s.inner);
   const int i = b.Load(index, A(1));
   const int v = b.Load(src, A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
@@ -59,7 +60,8 @@ void Check(const Shape& s, const std::vector<double>& indices) {
   for (const Schedule& schedule : CandidateSchedules(ir, Classify(ir), {})) {
     bodies.push_back({.ir = ir, .schedule = schedule});
     kernels.push_back(EmitGroup(bodies.back(), Dialect::kHost));
-    CHECK(static_cast<int>(kernels.back().launches.size()) == ScatterLaunches(ScatterWorkspaceOf(ir)));
+    CHECK(static_cast<int>(kernels.back().launches.size()) ==
+          ScatterLaunches(ScatterWorkspaceOf(ir)));
   }
   CHECK(bodies.size() == (s.inner % 4 == 0 ? 2 : 1));
   const auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), {});
@@ -72,7 +74,8 @@ void Check(const Shape& s, const std::vector<double>& indices) {
     REQUIRE(again.ok());
     CHECK((*after)[2] == (*again)[2]);
     double worst = 0;
-    for (size_t e = 0; e < want.size(); ++e) worst = std::max(worst, std::fabs((*after)[2][e] - want[e]));
+    for (size_t e = 0; e < want.size(); ++e)
+      worst = std::max(worst, std::fabs((*after)[2][e] - want[e]));
     CHECK(worst <= 1e-6 * std::sqrt(static_cast<double>(s.rows)) * 8);
   }
 }
@@ -82,7 +85,8 @@ std::vector<double> Drawn(const Shape& s, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> indices;
   for (int64_t r = 0; r < s.rows; ++r) {
-    const int64_t wide = static_cast<int64_t>(random() % static_cast<uint64_t>(2 * s.table_rows + 4));
+    const int64_t wide =
+        static_cast<int64_t>(random() % static_cast<uint64_t>(2 * s.table_rows + 4));
     indices.push_back(static_cast<double>(wide - s.table_rows - 2));
   }
   return indices;

@@ -85,7 +85,8 @@ KernelIr TwoSumsAdded(bool total) {
   return b.Build();
 }
 
-TEST_CASE("column sums are worked on further though row sums went into them, but not with a total") {
+TEST_CASE(
+    "column sums are worked on further though row sums went into them, but not with a total") {
   const Classification c = Classify(TwoSumsAdded(/*total=*/false));
   CHECK(c.feasible);
   CHECK(c.kind == Template::kRowColumn);

@@ -160,7 +160,8 @@ TEST_CASE("the search finds what brute force over all legal partitions finds") {
   CHECK(fused > 0);
 }
 
-TEST_CASE("under a constraint the search finds what brute force under it finds, or that there is none") {
+TEST_CASE(
+    "under a constraint the search finds what brute force under it finds, or that there is none") {
   int kept_together = 0, kept_apart = 0, impossible = 0;
   for (uint32_t seed = 1; seed <= RandomGraphs() / 10; ++seed) {
     Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}),
@@ -182,7 +183,8 @@ TEST_CASE("under a constraint the search finds what brute force under it finds, 
                   return together ? has_a == has_b : !(has_a && has_b);
                 }).LeastCost();
             const Partition found = search.SolveWith({constraint});
-            INFO("seed " << seed << ", atoms " << a << " and " << b << (together ? " together" : " apart"));
+            INFO("seed " << seed << ", atoms " << a << " and " << b
+                         << (together ? " together" : " apart"));
             REQUIRE(found.exact);
             CHECK(found.parts.empty() == !least.has_value());
             if (!least) {
@@ -201,7 +203,9 @@ TEST_CASE("under a constraint the search finds what brute force under it finds, 
   CHECK(impossible > 0);
 }
 
-TEST_CASE("a set of atoms that must be parted is whole in no kernel, at the cost that brute force finds") {
+TEST_CASE(
+    "a set of atoms that must be parted is whole in no kernel, at the cost that brute force "
+    "finds") {
   int dearer = 0;
   for (uint32_t seed = 1; seed <= RandomGraphs() / 4; ++seed) {
     Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}),
@@ -251,7 +255,8 @@ TEST_CASE("no kernel is priced below what its bytes take at least") {
   CHECK(priced > 1000);
 }
 
-TEST_CASE("merging wherever it is possible leaves fewer kernels than where it pays, and costs more") {
+TEST_CASE(
+    "merging wherever it is possible leaves fewer kernels than where it pays, and costs more") {
   int64_t kernels_where_it_pays = 0, kernels = 0, cost_where_it_pays = 0, cost = 0;
   for (const char* name : {"bert", "vit"}) {
     auto graph = BuildModel(name);
@@ -262,7 +267,8 @@ TEST_CASE("merging wherever it is possible leaves fewer kernels than where it pa
       PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
       const Partition pays = MergeGreedily(atoms, all.pricer(), 20'000);
-      const Partition possible = RegionSearch(atoms, book, {.merge = MergeWhere::kPossible}).Solve();
+      const Partition possible =
+          RegionSearch(atoms, book, {.merge = MergeWhere::kPossible}).Solve();
       size_t members = 0;
       for (const Partition::Part& part : possible.parts) {
         CHECK(all.pricer().Evaluate(OpsOfAtoms(atoms, part.atoms)).feasible);

@@ -166,9 +166,10 @@ TEST_CASE("zeros of either sign stay apart: one divided by them is not the same"
   for (const char* signs : {"0.0 -0.0", "-0.0 0.0"}) {
     const std::string first(signs, absl::string_view(signs).find(' '));
     const std::string second(absl::string_view(signs).substr(first.size() + 1));
-    const BackwardGraph g = Parse("%a = input f32[2]\n%z = full dtype=f32 shape=[2] value=" + first +
-                                  "\n%y = full dtype=f32 shape=[2] value=" + second +
-                                  "\n%d = div %a %z\n%e = div %a %y\noutput %d\noutput %e");
+    const BackwardGraph g =
+        Parse("%a = input f32[2]\n%z = full dtype=f32 shape=[2] value=" + first +
+              "\n%y = full dtype=f32 shape=[2] value=" + second +
+              "\n%d = div %a %z\n%e = div %a %y\noutput %d\noutput %e");
     INFO(Print(g));
     auto s = Simplify(g);
     REQUIRE(s.status().ToString() == "OK");

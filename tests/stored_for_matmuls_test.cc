@@ -1,5 +1,5 @@
-// What lies in memory between kernels and matmuls: as narrow as it is, in the order in which it was made,
-// with rows that a matmul library can read at full speed.
+// What lies in memory between kernels and matmuls: as narrow as it is, in the order in which it was
+// made, with rows that a matmul library can read at full speed.
 #include <algorithm>
 
 #include "fusion/padded_rows.h"
@@ -43,8 +43,8 @@ const MatMulCall& OnlyMatMul(const FusionPlan& plan) {
   return *found;
 }
 
-// Probabilities that dropout masks, a matmul of them, and the masked gradient of what it made: the mask
-// is read before and after a barrier.
+// Probabilities that dropout masks, a matmul of them, and the masked gradient of what it made: the
+// mask is read before and after a barrier.
 absl::StatusOr<BackwardGraph> Dropout(int64_t n) {
   GraphBuilder b("dropout");
   const ValueId mask = b.Input({DType::kBool, {n, n}}, {.name = "mask"});
@@ -193,8 +193,10 @@ TEST_CASE("a matmul beside one that reads zeros appended to its operand reads th
     const ValueId x = b.Input({DType::kBf16, {256, 64}}, {.name = "x"});
     const ValueId y = b.Add(Op::tanh, {logits});
     const auto pad = [&](ValueId value, int64_t rows, int64_t columns) {
-      return b.Add(Op::pad, {value}, {{"high", std::vector<int64_t>{rows, columns}},
-                                      {"low", std::vector<int64_t>{0, 0}}, {"value", 0.0}});
+      return b.Add(Op::pad, {value},
+                   {{"high", std::vector<int64_t>{rows, columns}},
+                    {"low", std::vector<int64_t>{0, 0}},
+                    {"value", 0.0}});
     };
     b.Output(b.MatMul(pad(y, 0, 1024 - v), pad(w, 1024 - v, 0)), "dx");
     b.Output(b.MatMul(b.Permute(y, {1, 0}), x), "dw");
@@ -210,29 +212,34 @@ TEST_CASE("a matmul beside one that reads zeros appended to its operand reads th
   }
 }
 
-// A softmax's gradient of `v` classes from logits that were padded to 1024, padded again for a matmul,
-// beside a sum of its columns. `shifted`: the rows' other order, which no row of the padded length has.
+// A softmax's gradient of `v` classes from logits that were padded to 1024, padded again for a
+// matmul, beside a sum of its columns. `shifted`: the rows' other order, which no row of the padded
+// length has.
 absl::StatusOr<BackwardGraph> PaddedSoftmax(int64_t v, bool shifted) {
   GraphBuilder b("softmax");
   const ValueId logits = b.Input({DType::kBf16, {256, 1024}}, {.name = "logits"});
   const ValueId row = b.Input({DType::kFp32, {256, 1}}, {.name = "row"});
   const ValueId w = b.Input({DType::kBf16, {v, 64}}, {.name = "w"});
-  ValueId x = b.Add(Op::slice, {logits}, {{"axis", int64_t{1}}, {"start", int64_t{0}},
-                                          {"step", int64_t{1}}, {"stop", v}});
+  ValueId x =
+      b.Add(Op::slice, {logits},
+            {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"step", int64_t{1}}, {"stop", v}});
   if (shifted) x = b.Add(Op::flip, {x}, {{"axes", std::vector<int64_t>{1}}});
   const ValueId e = b.Add(Op::exp, {b.Add(Op::sub, {b.Cast(x, DType::kFp32), row})});
   const ValueId total = b.Sum(e, {1}, /*keep=*/true);
   const ValueId y = b.Cast(b.Add(Op::div, {e, total}), DType::kBf16);
   const auto pad = [&](ValueId value, int64_t rows, int64_t columns) {
-    return b.Add(Op::pad, {value}, {{"high", std::vector<int64_t>{rows, columns}},
-                                    {"low", std::vector<int64_t>{0, 0}}, {"value", 0.0}});
+    return b.Add(Op::pad, {value},
+                 {{"high", std::vector<int64_t>{rows, columns}},
+                  {"low", std::vector<int64_t>{0, 0}},
+                  {"value", 0.0}});
   };
   b.Output(b.MatMul(pad(y, 0, 1024 - v), pad(w, 1024 - v, 0)), "dx");
   b.Output(b.Sum(b.Cast(y, DType::kFp32), {0}), "db");
   return b.Build();
 }
 
-TEST_CASE("rows that are padded for a matmul are computed at the padded length, and mean the same") {
+TEST_CASE(
+    "rows that are padded for a matmul are computed at the padded length, and mean the same") {
   const auto graph = PaddedSoftmax(1021, false);
   REQUIRE(graph.ok());
   const auto padded = PadRows(*graph);

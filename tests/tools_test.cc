@@ -242,8 +242,9 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
   for (const char* name : {"libamdhip64.so.7", "libhiprtc.so.7", "libhipblaslt.so.1"}) {
     std::filesystem::create_symlink(RETROGRAD_FAKE_HIP, folder / name);
   }
-  const std::string fake = absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=",
-                                        folder.string(), "/cache ", RETROGRAD_BIN_DIR, "/");
+  const std::string fake =
+      absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=", folder.string(),
+                   "/cache ", RETROGRAD_BIN_DIR, "/");
   const std::string run =
       absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
   const Output times =
@@ -264,8 +265,8 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
       RunCommandLine(absl::StrCat(fake, "retrograd run golf_tiny --check --device ", device));
   INFO(checked.out << checked.err);
   CHECK(checked.status == 0);
-  const Output third = RunCommandLine(absl::StrCat(fake, "retrograd run ", kSmall,
-                                                   " --random-inputs 3 --device ", device, ":3"));
+  const Output third = RunCommandLine(
+      absl::StrCat(fake, "retrograd run ", kSmall, " --random-inputs 3 --device ", device, ":3"));
   CHECK(third.status == 1);
   CHECK_THAT(third.err, ContainsSubstring(device + ":3"));
   std::filesystem::remove_all(folder);
@@ -274,9 +275,8 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
 TEST_CASE("a device that nobody knows is refused with the names of those that there are") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
   for (const char* name : {"hipp", "cuda:", "hip:x", "gpu", ""}) {
-    const Output refused =
-        RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall,
-                                    " --random-inputs 1 --device '", name, "'"));
+    const Output refused = RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall,
+                                                       " --random-inputs 1 --device '", name, "'"));
     CHECK(refused.status == 1);
     CHECK_THAT(refused.err, ContainsSubstring("host, cuda, cuda:N, hip and hip:N"));
   }

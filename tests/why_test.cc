@@ -100,7 +100,8 @@ void ConfirmSide(const Asked& asked, const Why& why, bool together) {
     REQUIRE(planned.ok());
     CHECK(planned->plan.summary.cost_ps - asked.planned.plan.summary.cost_ps ==
           side.cost_ps - why.planned_ps);
-    CHECK((planned->plan.group_of[Index(why.a)] == planned->plan.group_of[Index(why.b)]) == together);
+    CHECK((planned->plan.group_of[Index(why.a)] == planned->plan.group_of[Index(why.b)]) ==
+          together);
     return;
   }
   REQUIRE_FALSE(planned.ok());
@@ -259,9 +260,10 @@ TEST_CASE("numbers of a device are set by name, and those that make no device ar
   CHECK(with("hbm_bytes_per_s=4.41e12")->hbm_bytes_per_s == 4'410'000'000'000);
   CHECK_THAT(std::string(with("max_register=1").status().message()),
              ContainsSubstring("did you mean max_registers"));
-  for (const char* wrong : {"", "=", "=3", "max_registers", "max_registers=", "max_registers=x",
-                            "max_registers=nan", "max_registers=1e400", "max_registers=-4",
-                            "max_registers=0", "max_registers=7", "warp=48", "name=3", "hbm_bytes_per_s=1e30"}) {
+  for (const char* wrong :
+       {"", "=", "=3", "max_registers", "max_registers=", "max_registers=x", "max_registers=nan",
+        "max_registers=1e400", "max_registers=-4", "max_registers=0", "max_registers=7", "warp=48",
+        "name=3", "hbm_bytes_per_s=1e30"}) {
     INFO(wrong);
     CHECK_FALSE(with(wrong).ok());
   }

@@ -23,8 +23,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kInputSeed = 1;
-constexpr size_t kWorst = 10;        // rows of the text
-constexpr double kEvenUs = 0.3;      // below the repeatability of a measurement
+constexpr size_t kWorst = 10;    // rows of the text
+constexpr double kEvenUs = 0.3;  // below the repeatability of a measurement
 
 double Microseconds(int64_t ps) { return static_cast<double>(ps) / 1e6; }
 
@@ -36,8 +36,8 @@ class Bench {
     auto bench = std::make_unique<Bench>(arguments);
     RG_ASSIGN_OR_RETURN(bench->device_, MakeDevice(arguments.device, {}));
     bench->buffers_ = std::make_unique<Buffers>(bench->device_.get());
-    RG_ASSIGN_OR_RETURN(bench->inputs_, DrawInputs(graph, kInputSeed, bench->device_.get(),
-                                                   bench->buffers_.get()));
+    RG_ASSIGN_OR_RETURN(bench->inputs_,
+                        DrawInputs(graph, kInputSeed, bench->device_.get(), bench->buffers_.get()));
     RG_ASSIGN_OR_RETURN(bench->outputs_, AllocateOutputs(graph, bench->buffers_.get()));
     return bench;
   }
@@ -59,8 +59,9 @@ class Bench {
   // By group, medians of the steps alone.
   absl::StatusOr<std::map<uint32_t, double>> Alone(
       Program* program, std::optional<absl::Span<const GroupId>> only = std::nullopt) {
-    RG_ASSIGN_OR_RETURN(const std::vector<StepTime> times,
-                        program->TimeSteps(inputs_, outputs_, arguments_.repeat, arguments_.cold, only));
+    RG_ASSIGN_OR_RETURN(
+        const std::vector<StepTime> times,
+        program->TimeSteps(inputs_, outputs_, arguments_.repeat, arguments_.cold, only));
     std::map<uint32_t, double> alone;
     for (const StepTime& time : times) alone[Index(time.group)] = Median(time.microseconds);
     return alone;
@@ -256,8 +257,9 @@ std::string AnalysisAsText(const Analysis& analysis) {
                           row.alone_us, row.within_us, row.group, row.ops);
   }
   if (analysis.counterfactuals.empty()) return text;
-  absl::StrAppend(&text, "\nrefused fusions, built (us of the kernels that differ):\n"
-                         "  predicted apart -> together    measured apart -> together  refusal\n");
+  absl::StrAppend(&text,
+                  "\nrefused fusions, built (us of the kernels that differ):\n"
+                  "  predicted apart -> together    measured apart -> together  refusal\n");
   for (const Counterfactual& c : analysis.counterfactuals) {
     if (!c.failed.empty()) {
       absl::StrAppendFormat(&text, "  not built: %s | %s: %.100s\n", c.a, c.b, c.failed);

@@ -1,5 +1,5 @@
-// `fusion-explain analyze`: what a plan's kernels were predicted to take beside what they take, alone
-// and within a run; and the same for fusions that the plan refuses.
+// `fusion-explain analyze`: what a plan's kernels were predicted to take beside what they take,
+// alone and within a run; and the same for fusions that the plan refuses.
 #ifndef RETROGRAD_TOOLS_ANALYZE_H_
 #define RETROGRAD_TOOLS_ANALYZE_H_
 

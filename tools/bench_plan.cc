@@ -8,8 +8,9 @@
 // (PlanSummary::ops): views, constants and inputs are none, and a composite counts as its pieces.
 //   load    from the file to a BackwardGraph       verify  BackwardGraph::Verify
 //   lower   Lower                                  search  PlanFusion without its lowering
-// `total` is the sum of these four. Printing the plan, and checking it once where that takes no minutes
-// (the checker works out the meaning of many elements of every kernel), come after and are not in it.
+// `total` is the sum of these four. Printing the plan, and checking it once where that takes no
+// minutes (the checker works out the meaning of many elements of every kernel), come after and are
+// not in it.
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -99,8 +100,7 @@ absl::Status RunOnce(const std::string& path, const DeviceSpec& spec, const Plan
   RG_RETURN_IF_ERROR(phases.lower.Time([&] { return Lower(graph, options); }).status());
   RG_ASSIGN_OR_RETURN(const Planned planned,
                       phases.plan.Time([&] { return PlanFusion(graph, spec, options); }));
-  const std::string text =
-      phases.print.Time([&] { return planned.plan.Print(planned.graph); });
+  const std::string text = phases.print.Time([&] { return planned.plan.Print(planned.graph); });
   // Every run makes the same plan.
   if (phases.check.ms.empty() && planned.plan.summary.ops <= kMostOpsChecked) {
     RG_RETURN_IF_ERROR(phases.check.Time([&] { return planned.plan.Verify(planned.graph); }));
@@ -280,16 +280,16 @@ class Bench {
   absl::StatusOr<Json> RunInProcesses(const Case& c) {
     RG_ASSIGN_OR_RETURN(const std::string model, Sized(c));
     RG_ASSIGN_OR_RETURN(const BackwardGraph graph, OpenGraph(model));
-    const std::string file = std::filesystem::temp_directory_path() /
-                             absl::StrCat("bench_plan_", getpid(), ".bwd.pb");
+    const std::string file =
+        std::filesystem::temp_directory_path() / absl::StrCat("bench_plan_", getpid(), ".bwd.pb");
     absl::Status saved = SaveGraph(graph, file);
     if (!saved.ok()) return saved;
     Json result;
     absl::Status status;
     for (const bool decisions : {false, true}) {
-      const absl::StatusOr<std::string> text = Output(absl::StrCat(
-          "/proc/", getpid(), "/exe --run-file ", Quoted(file), " --spec ", Quoted(device_),
-          " --runs ", runs_, decisions ? " --decisions" : ""));
+      const absl::StatusOr<std::string> text =
+          Output(absl::StrCat("/proc/", getpid(), "/exe --run-file ", Quoted(file), " --spec ",
+                              Quoted(device_), " --runs ", runs_, decisions ? " --decisions" : ""));
       status = text.status();
       if (!status.ok()) break;
       Json one = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -321,14 +321,14 @@ class Bench {
     const double total = r["total_ms"], ops = r["ops"];
     std::string verdict;
     if (r.contains("target")) {
-      verdict = absl::StrCat("<= ", c.target.total_ms, " ms",
-                             c.target.peak_mib != 0 ? ", <= 1 GiB" : "",
-                             r["target"]["held"] ? ": holds" : ": MISSED");
+      verdict =
+          absl::StrCat("<= ", c.target.total_ms, " ms", c.target.peak_mib != 0 ? ", <= 1 GiB" : "",
+                       r["target"]["held"] ? ": holds" : ": MISSED");
     }
     std::printf("%-20s %8d %8d  %8.2f %8.2f %8.2f %8.2f  %9.2f %9.2f %9.2f %8.0f  %s\n",
-                c.name.c_str(), r["nodes"].get<int>(), r["ops"].get<int>(),
-                p["load"].get<double>(), p["verify"].get<double>(), p["lower"].get<double>(),
-                p["search"].get<double>(), total, 1000 * total / std::max(ops, 1.0),
+                c.name.c_str(), r["nodes"].get<int>(), r["ops"].get<int>(), p["load"].get<double>(),
+                p["verify"].get<double>(), p["lower"].get<double>(), p["search"].get<double>(),
+                total, 1000 * total / std::max(ops, 1.0),
                 r["with_decisions"]["total_ms"].get<double>(), r["peak_rss_mib"].get<double>(),
                 verdict.c_str());
     std::fflush(stdout);
@@ -399,7 +399,8 @@ absl::StatusOr<int> Main(const Arguments& arguments, const std::string& command)
 
 int main(int argc, char** argv) {
   retrograd::Arguments arguments;
-  CLI::App app{"Times planning, phase by phase, against the targets; exits with 3 if one is missed"};
+  CLI::App app{
+      "Times planning, phase by phase, against the targets; exits with 3 if one is missed"};
   app.add_option("--spec", arguments.device, "The device to plan for")->capture_default_str();
   app.add_option("--runs", arguments.runs, "Runs of a case; figures are medians")
       ->check(CLI::Range(1, 1000))

@@ -9,7 +9,8 @@
 
 namespace retrograd {
 
-// "1048576", "2GiB", "1.5 GB": bytes, powers of 1024 (KiB, MiB, GiB, TiB) or of 1000 (KB, MB, GB, TB).
+// "1048576", "2GiB", "1.5 GB": bytes, powers of 1024 (KiB, MiB, GiB, TiB) or of 1000 (KB, MB, GB,
+// TB).
 absl::StatusOr<int64_t> ParseByteSize(absl::string_view text);
 
 }  // namespace retrograd

@@ -22,12 +22,9 @@ struct Part {
   Calibration measure;
 };
 // Each builds on the numbers of those before it.
-constexpr Part kParts[] = {{"launches", CalibrateLaunches},
-                           {"bandwidth", CalibrateBandwidth},
-                           {"arithmetic", CalibrateRates},
-                           {"walks of rows", CalibrateRowWalks},
-                           {"scatters", CalibrateScatter},
-                           {"matmuls", CalibrateMatMuls},
+constexpr Part kParts[] = {{"launches", CalibrateLaunches},  {"bandwidth", CalibrateBandwidth},
+                           {"arithmetic", CalibrateRates},   {"walks of rows", CalibrateRowWalks},
+                           {"scatters", CalibrateScatter},   {"matmuls", CalibrateMatMuls},
                            {"attention", CalibrateAttention}};
 
 std::string Today() {
@@ -94,8 +91,8 @@ absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
   for (const std::string& row : rows) std::printf("  %s\n", row.c_str());
   text = WithInterference(text, rows);
   RG_RETURN_IF_ERROR(ParseInterference(text, "the measured spec").status());
-  RG_ASSIGN_OR_RETURN(text, WithSpecNumbers(text, measured,
-                                            absl::StrCat("not measured: as in ", base.name)));
+  RG_ASSIGN_OR_RETURN(
+      text, WithSpecNumbers(text, measured, absl::StrCat("not measured: as in ", base.name)));
   text = WithSpecName(text, arguments.name.empty() ? base.name : arguments.name, facts.arch);
   RG_RETURN_IF_ERROR(ParseDeviceSpec(text, "the measured spec").status());
   return WriteTextFile(arguments.output, text);

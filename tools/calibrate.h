@@ -27,8 +27,8 @@ struct BenchSizes {
   int64_t Of(int64_t large, int64_t little) const { return small ? little : large; }
 };
 
-// What measures some numbers of the spec. `text` is the spec as it stands with all numbers that were
-// measured before: later ones build on them.
+// What measures some numbers of the spec. `text` is the spec as it stands with all numbers that
+// were measured before: later ones build on them.
 using Calibration = absl::StatusOr<std::vector<SpecNumber>> (*)(const std::string& text,
                                                                 const BenchSizes& sizes,
                                                                 Device* device);
@@ -48,7 +48,8 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
 absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& text,
                                                            const BenchSizes& sizes, Device* device);
 
-// Rows of the spec's table of what may run side by side; `source` begins what they say of themselves.
+// Rows of the spec's table of what may run side by side; `source` begins what they say of
+// themselves.
 absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& text,
                                                              const std::string& source,
                                                              const BenchSizes& sizes,

@@ -14,7 +14,8 @@ namespace {
 struct Shape3 {
   int64_t m, n, k;
 };
-// Backwards of transformers: gradients of inputs, of weights (short, over many tokens), and of heads.
+// Backwards of transformers: gradients of inputs, of weights (short, over many tokens), and of
+// heads.
 constexpr Shape3 kShapes[] = {
     {32768, 512, 2048}, {32768, 2048, 512}, {32768, 512, 512},  {32768, 1536, 512},
     {512, 2048, 32768}, {2048, 512, 32768}, {512, 512, 32768},  {98304, 512, 512},
@@ -56,7 +57,8 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
   for (auto [field, dtype] : {std::pair("matmul_fp32_flops", DType::kFp32),
                               std::pair("matmul_fp64_flops", DType::kFp64)}) {
     RG_ASSIGN_OR_RETURN(const PricedSample sample, TimeMatMul({edge, edge, edge}, dtype, &bench));
-    RG_ASSIGN_OR_RETURN(const FittedNumbers one, FitNumbers(text, std::vector<std::string>{field}, {&sample, 1}));
+    RG_ASSIGN_OR_RETURN(const FittedNumbers one,
+                        FitNumbers(text, std::vector<std::string>{field}, {&sample, 1}));
     numbers.push_back({field, one.numbers[0].value,
                        absl::StrFormat("a matmul of %d x %d x %d", edge, edge, edge)});
   }
@@ -75,11 +77,12 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
     absl::StrAppendFormat(&graph, "%%%d = input name=\"%s\" kind=saved alignment=16  %s\n", i,
                           names[i], tensor);
   }
-  absl::StrAppendFormat(&graph,
-                        "%%5 = input name=\"lse\" kind=saved alignment=16  f32[%d,%d,%d]\n"
-                        "%%6:3 = attention_backward %%0 %%1 %%2 %%3 %%4 %%5 causal=1 scale=0.125\n"
-                        "output %%6.0 name=\"dq\"\noutput %%6.1 name=\"dk\"\noutput %%6.2 name=\"dv\"\n",
-                        batch, heads, tokens);
+  absl::StrAppendFormat(
+      &graph,
+      "%%5 = input name=\"lse\" kind=saved alignment=16  f32[%d,%d,%d]\n"
+      "%%6:3 = attention_backward %%0 %%1 %%2 %%3 %%4 %%5 causal=1 scale=0.125\n"
+      "output %%6.0 name=\"dq\"\noutput %%6.1 name=\"dk\"\noutput %%6.2 name=\"dv\"\n",
+      batch, heads, tokens);
   RG_ASSIGN_OR_RETURN(const std::vector<PlannedStep> steps,
                       TimePlan(graph, spec, sizes.repeat, device));
   for (const PlannedStep& step : steps) {
@@ -87,7 +90,9 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
     if (call == nullptr) continue;
     const PricedSample sample{
         step.us, [call = *call](const DeviceSpec& d) { return PriceAttention(call, d).ps; }};
-    RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(text, std::vector<std::string>{"attention_flops"}, {&sample, 1}));
+    RG_ASSIGN_OR_RETURN(
+        const FittedNumbers fit,
+        FitNumbers(text, std::vector<std::string>{"attention_flops"}, {&sample, 1}));
     return std::vector<SpecNumber>{
         {"attention_flops", fit.numbers[0].value,
          absl::StrFormat("causal attention backward, %d x %d heads of %d tokens, head size 64, "

@@ -15,8 +15,8 @@ namespace {
 constexpr double kSecond = 1e6;  // in microseconds
 constexpr int64_t kFewSms = 8;
 
-// Two reads and one write by blocks that each have an SM for themselves, as many bytes under way as its
-// threads can have: 64 KiB.
+// Two reads and one write by blocks that each have an SM for themselves, as many bytes under way as
+// its threads can have: 64 KiB.
 constexpr char kStream[] = R"(
 RG_KERNEL(rg_stream, 1024, 3) {
   RG_ARG(const rg_bf16, a, 0);
@@ -40,8 +40,8 @@ RG_KERNEL(rg_stream, 1024, 3) {
 // y = op(op(...x)), or y = op(x, b) with a second operand.
 std::string ChainGraph(const std::string& op, bool binary, int64_t elements, int links,
                        const std::string& dtype) {
-  std::string text =
-      absl::StrFormat("%%0 = input name=\"x\" kind=tangent alignment=16  %s[%d]\n", dtype, elements);
+  std::string text = absl::StrFormat("%%0 = input name=\"x\" kind=tangent alignment=16  %s[%d]\n",
+                                     dtype, elements);
   int last = 0;
   if (binary) {
     absl::StrAppendFormat(&text, "%%1 = input name=\"b\" kind=saved alignment=16  %s[%d]\n", dtype,
@@ -106,7 +106,8 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& te
     for (int width : {8, 4, 2, 1}) schedules.push_back(WithWidth(sum.schedule, width, large));
     RG_ASSIGN_OR_RETURN(const std::vector<double> us, bench.Schedules(sum.ir, schedules));
     for (double t : us) {
-      bytes_per_s.push_back(6 * static_cast<double>(large) * kSecond / std::max(t - launch_us, 1e-3));
+      bytes_per_s.push_back(6 * static_cast<double>(large) * kSecond /
+                            std::max(t - launch_us, 1e-3));
     }
   }
   // In the cache: how much longer a kernel takes for more bytes.
@@ -116,11 +117,12 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& te
     const int64_t elements = i == 0 ? little : more;
     RG_ASSIGN_OR_RETURN(const KernelBody sum,
                         PlannedKernel(ChainGraph("add", true, elements, 1, "bf16"), spec));
-    RG_ASSIGN_OR_RETURN(const auto work, bench.Kernel(sum.ir, WithWidth(sum.schedule, 8, elements)));
+    RG_ASSIGN_OR_RETURN(const auto work,
+                        bench.Kernel(sum.ir, WithWidth(sum.schedule, 8, elements)));
     RG_ASSIGN_OR_RETURN(chain_us[i], bench.Chain(work.get(), 40));
   }
-  const double cache = 6 * static_cast<double>(more - little) * kSecond /
-                       std::max(chain_us[1] - chain_us[0], 1e-3);
+  const double cache =
+      6 * static_cast<double>(more - little) * kSecond / std::max(chain_us[1] - chain_us[0], 1e-3);
   const std::string how =
       absl::StrFormat("two reads and one write of %d KiB each", large * 2 >> 10);
   std::vector<SpecNumber> numbers = {
@@ -134,14 +136,15 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& te
                        absl::StrCat(how, ", beside the same with 16 bytes a thread")});
   }
   const int64_t of_block = sizes.Of(1 << 22, 1 << 14), bytes = kFewSms * of_block * 2;
-  RG_ASSIGN_OR_RETURN(
-      const auto stream,
-      bench.Text("rg_stream", absl::StrCat("#define RG_OF_BLOCK int64_t{", of_block, "}\n", kStream),
-                 kFewSms, 1024, {bytes, bytes, bytes}));
+  RG_ASSIGN_OR_RETURN(const auto stream, bench.Text("rg_stream",
+                                                    absl::StrCat("#define RG_OF_BLOCK int64_t{",
+                                                                 of_block, "}\n", kStream),
+                                                    kFewSms, 1024, {bytes, bytes, bytes}));
   RG_ASSIGN_OR_RETURN(const double stream_us, bench.InARow(stream.get()));
-  numbers.push_back({"sm_bytes_per_s",
-                     std::max(3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us, 1e9),
-                     absl::StrFormat("two reads and one write by %d blocks of 1024 threads", kFewSms)});
+  numbers.push_back(
+      {"sm_bytes_per_s",
+       std::max(3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us, 1e9),
+       absl::StrFormat("two reads and one write by %d blocks of 1024 threads", kFewSms)});
   const DeviceFacts facts = device->Describe();
   numbers.push_back({"sms", static_cast<double>(facts.sms), "the driver"});
   if (facts.cache_bytes > 0) {
@@ -173,12 +176,12 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateRates(const std::string& text,
       RG_ASSIGN_OR_RETURN(const auto work, bench.Kernel(body.ir, body.schedule));
       RG_ASSIGN_OR_RETURN(us[i], bench.Alone(work.get()));
     }
-    const double per_second = static_cast<double>(elements) * (kMany - kFew) * kSecond /
-                              std::max(us[1] - us[0], 1e-3);
+    const double per_second =
+        static_cast<double>(elements) * (kMany - kFew) * kSecond / std::max(us[1] - us[0], 1e-3);
     numbers.push_back({c.field,
                        std::max(per_second / static_cast<double>(spec.clock_hz * spec.sms), 1e-3),
-                       absl::StrFormat("%s: a kernel of %d on %d fp32 elements less one of %d", c.op,
-                                       kMany, elements, kFew)});
+                       absl::StrFormat("%s: a kernel of %d on %d fp32 elements less one of %d",
+                                       c.op, kMany, elements, kFew)});
   }
   return numbers;
 }

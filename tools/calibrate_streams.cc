@@ -1,5 +1,5 @@
-// Which pieces of work gain by running side by side: kernels and matmuls with blocks for a quarter of
-// the SMs up to several for each, in pairs, on two streams of a recording.
+// Which pieces of work gain by running side by side: kernels and matmuls with blocks for a quarter
+// of the SMs up to several for each, in pairs, on two streams of a recording.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
@@ -28,7 +28,8 @@ struct Piece {
 absl::StatusOr<Piece> KernelPiece(double share, const DeviceSpec& spec, bool small,
                                   KernelBench* bench) {
   constexpr int64_t kWidth = 8;
-  const auto blocks = std::max<int64_t>(static_cast<int64_t>(share * static_cast<double>(spec.sms)), 1);
+  const auto blocks =
+      std::max<int64_t>(static_cast<int64_t>(share * static_cast<double>(spec.sms)), 1);
   const int64_t elements = (small ? 4 : blocks) * 256 * kWidth;
   const std::string graph = absl::StrFormat(
       "%%0 = input name=\"x\" kind=tangent alignment=16  bf16[%d]\n"
@@ -82,15 +83,15 @@ absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& 
       // A piece beside itself writes what the other does, all the same to its time.
       RG_ASSIGN_OR_RETURN(const KernelBench::Pair pair,
                           bench.SideBySide(a.work.get(), links(a), b.work.get(), links(b)));
-      const Interference row{.a = a.kind,
-                             .b = b.kind,
-                             .share_a = a.share,
-                             .share_b = b.share,
-                             .factor = std::clamp(pair.together_us /
-                                                      std::max(pair.one_after_other_us, 1e-3),
-                                                  0.01, 10.0)};
-      lines.push_back(PrintInterference(
-          row, absl::StrFormat("%s%.1f us beside %.1f us", source, a.us, b.us)));
+      const Interference row{
+          .a = a.kind,
+          .b = b.kind,
+          .share_a = a.share,
+          .share_b = b.share,
+          .factor =
+              std::clamp(pair.together_us / std::max(pair.one_after_other_us, 1e-3), 0.01, 10.0)};
+      lines.push_back(
+          PrintInterference(row, absl::StrFormat("%s%.1f us beside %.1f us", source, a.us, b.us)));
     }
   }
   return lines;

@@ -1,5 +1,5 @@
-// What rows cost that a block walks over, and scatters: numbers that only show in the price of whole
-// kernels, and are fitted to many schedules of them.
+// What rows cost that a block walks over, and scatters: numbers that only show in the price of
+// whole kernels, and are fitted to many schedules of them.
 #include <algorithm>
 #include <memory>
 
@@ -51,8 +51,8 @@ int64_t PriceOf(const PricedKernel& kernel, const Schedule& schedule, const Devi
   return KernelPricer(kernel.ir, kernel.profile, device).Of(schedule).ps;
 }
 
-absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel, const DeviceSpec& spec,
-                                                  size_t most) {
+absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel,
+                                                  const DeviceSpec& spec, size_t most) {
   RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
   std::vector<std::pair<int64_t, Schedule>> priced;
   const KernelPricer pricer(kernel.ir, kernel.profile, spec);
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel, co
 }
 
 absl::StatusOr<std::shared_ptr<PricedKernel>> PricedPlan(const std::string& graph,
-                                                      const DeviceSpec& spec) {
+                                                         const DeviceSpec& spec) {
   RG_ASSIGN_OR_RETURN(const KernelBody body, PlannedKernel(graph, spec));
   auto kernel = std::make_shared<PricedKernel>(PricedKernel{.ir = body.ir});
   kernel->shape = Classify(kernel->ir);
@@ -83,12 +83,11 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& tex
                                                           const BenchSizes& sizes, Device* device) {
   RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
   KernelBench bench(device, sizes.repeat);
-  const std::string graphs[] = {
-      NormGraph(sizes.Of(16384, 192), sizes.Of(4096, 128)),
-      NormGraph(sizes.Of(98304, 256), sizes.Of(512, 64)),
-      NormGraph(sizes.Of(32768, 160), sizes.Of(1024, 96)),
-      ColumnSumGraph(sizes.Of(98304, 512), sizes.Of(512, 64)),
-      ColumnSumGraph(sizes.Of(16384, 256), sizes.Of(4096, 128))};
+  const std::string graphs[] = {NormGraph(sizes.Of(16384, 192), sizes.Of(4096, 128)),
+                                NormGraph(sizes.Of(98304, 256), sizes.Of(512, 64)),
+                                NormGraph(sizes.Of(32768, 160), sizes.Of(1024, 96)),
+                                ColumnSumGraph(sizes.Of(98304, 512), sizes.Of(512, 64)),
+                                ColumnSumGraph(sizes.Of(16384, 256), sizes.Of(4096, 128))};
   const size_t most = static_cast<size_t>(sizes.Of(kMostSchedules, 3));
   std::vector<PricedSample> samples;
   std::vector<SpecNumber> numbers;
@@ -119,14 +118,14 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text
   RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
   std::vector<PricedSample> samples;
   for (int64_t rows : {sizes.Of(98304, 256), sizes.Of(32768, 128)}) {
-    const std::string graph = absl::StrFormat(R"(%%0 = input name="dx" kind=tangent alignment=16  f32[%d,%d]
+    const std::string graph =
+        absl::StrFormat(R"(%%0 = input name="dx" kind=tangent alignment=16  f32[%d,%d]
 %%1 = input name="index" kind=saved alignment=16  i64[%d]
 %%2 = full dtype=f32 shape=[%d,%d] value=0.0
 %%3 = index_add %%2 %%1 %%0 axis=0
 output %%3 name="dw"
 )",
-                                              rows, sizes.Of(512, 16), rows, sizes.Of(32768, 64),
-                                              sizes.Of(512, 16));
+                        rows, sizes.Of(512, 16), rows, sizes.Of(32768, 64), sizes.Of(512, 16));
     RG_ASSIGN_OR_RETURN(const std::vector<PlannedStep> steps,
                         TimePlan(graph, spec, sizes.repeat, device));
     for (const PlannedStep& step : steps) {
@@ -140,7 +139,8 @@ output %%3 name="dw"
                          }});
     }
   }
-  RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(text, std::vector<std::string>{"sort_pass_ns"}, samples));
+  RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
+                      FitNumbers(text, std::vector<std::string>{"sort_pass_ns"}, samples));
   return std::vector<SpecNumber>{
       {fit.numbers[0].name, fit.numbers[0].value,
        absl::StrFormat("fitted to %d index_adds, their sums included: error %.1f%%", samples.size(),

@@ -26,7 +26,8 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, Group
 CompilerReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
                         const std::string& compiler, const std::string& arch);
 
-// What the group's kernel asks of an SM, with what the compiler reported in the place of predictions.
+// What the group's kernel asks of an SM, with what the compiler reported in the place of
+// predictions.
 Footprint FootprintOf(const KernelBody& body, const CompiledResources& resources,
                       const DeviceSpec& device);
 

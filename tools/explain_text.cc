@@ -32,8 +32,8 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
                std::vector<std::string>* lines) {
   const PlanSummary& s = graph.planned.plan.summary;
   lines->push_back(absl::StrFormat(
-      "%s on %s%s: %d ops%s -> %d kernels and library calls; predicted %s, unfused %s (%.2fx)", name,
-      graph.spec.name, graph.spec.calibrated ? "" : " (uncalibrated)", s.ops,
+      "%s on %s%s: %d ops%s -> %d kernels and library calls; predicted %s, unfused %s (%.2fx)",
+      name, graph.spec.name, graph.spec.calibrated ? "" : " (uncalibrated)", s.ops,
       s.recomputed_ops == 0 ? "" : absl::StrCat(" and ", s.recomputed_ops, " again"), s.kernels,
       PrintTime(s.price_ps), PrintTime(s.unfused_ps), Ratio(s.unfused_ps, s.price_ps)));
   lines->push_back(absl::StrFormat(
@@ -85,12 +85,12 @@ void AddWrapped(absl::string_view indent, absl::string_view text, std::vector<st
 }
 
 void ListMerged(const PlannedGraph& graph, std::vector<std::string>* lines) {
-  const std::vector<MergedMatMul> merged =
-      MergedMatMulsOf(graph.planned.graph, graph.planned.plan);
+  const std::vector<MergedMatMul> merged = MergedMatMulsOf(graph.planned.graph, graph.planned.plan);
   if (!merged.empty()) lines->push_back("Merged matmuls:");
   for (size_t i = 0; i < merged.size() && i < kMostMerged; ++i) {
     const Decision& d = *merged[i].decision;
-    AddWrapped("  ", absl::StrCat(merged[i].times, "x, as %", Index(d.a[0]), ": ", d.reason), lines);
+    AddWrapped("  ", absl::StrCat(merged[i].times, "x, as %", Index(d.a[0]), ": ", d.reason),
+               lines);
   }
 }
 

@@ -45,14 +45,14 @@ std::string Cost(const WhySide& side) { return side.feasible ? Us(side.cost_ps) 
 
 void ListTerms(const Why& why, std::vector<std::string>* lines) {
   lines->push_back(absl::StrFormat("%-28s %16s %16s", "", "together", "apart"));
-  lines->push_back(absl::StrFormat("%-28s %16s %16s", "cost of their region",
-                                   Cost(why.share), Cost(why.part)));
+  lines->push_back(
+      absl::StrFormat("%-28s %16s %16s", "cost of their region", Cost(why.share), Cost(why.part)));
   if (why.terms.empty()) return;
   lines->push_back(absl::StrFormat("%-28s %16d %16d", "kernels that differ",
                                    why.share.kernels.size(), why.part.kernels.size()));
   for (const WhyTerm& term : why.terms) {
-    lines->push_back(absl::StrFormat("  %-26s %16s %16s   %+.3f us", term.name, Us(term.together_ps),
-                                     Us(term.apart_ps),
+    lines->push_back(absl::StrFormat("  %-26s %16s %16s   %+.3f us", term.name,
+                                     Us(term.together_ps), Us(term.apart_ps),
                                      static_cast<double>(term.together_ps - term.apart_ps) / 1e6));
   }
 }
@@ -79,18 +79,18 @@ void ListKernels(const BackwardGraph& graph, absl::string_view title, const WhyS
   if (side.kernels.empty()) return;
   std::vector<const WhyKernel*> kernels;
   for (const WhyKernel& kernel : side.kernels) kernels.push_back(&kernel);
-  std::stable_sort(kernels.begin(), kernels.end(), [](const WhyKernel* a, const WhyKernel* b) {
-    return a->cost_ps > b->cost_ps;
-  });
+  std::stable_sort(kernels.begin(), kernels.end(),
+                   [](const WhyKernel* a, const WhyKernel* b) { return a->cost_ps > b->cost_ps; });
   lines->push_back(std::string(title));
   for (size_t i = 0; i < kernels.size() && i < kMostKernels; ++i) {
     const Group& group = kernels[i]->group;
     lines->push_back(absl::StrFormat("  %s: %s; %s", Us(kernels[i]->cost_ps),
                                      CountOps(graph, group.nodes), DescribeBody(group)));
-    lines->push_back(absl::StrCat("    ", TermsOf(group), kernels[i]->margin_ps > 0
-                                                   ? absl::StrFormat(", margin %.3f",
-                                                                     static_cast<double>(kernels[i]->margin_ps) / 1e6)
-                                                   : ""));
+    lines->push_back(absl::StrCat(
+        "    ", TermsOf(group),
+        kernels[i]->margin_ps > 0
+            ? absl::StrFormat(", margin %.3f", static_cast<double>(kernels[i]->margin_ps) / 1e6)
+            : ""));
     if (const std::string binding = BindingOf(group); !binding.empty()) {
       lines->push_back(absl::StrCat("    ", binding));
     }
@@ -110,14 +110,19 @@ void ListFlips(const WhyAnswer& answer, std::vector<std::string>* lines) {
   if (!answer.flips.has_value()) return;
   const std::vector<Flip>& flips = answer.flips->flips;
   if (flips.empty()) {
-    AddWrapped("", absl::StrCat("No single number by up to 16x, no batch by up to 16x and no dtype "
-                                "flips it (", answer.flips->tried, " plans of the region)."), lines);
+    AddWrapped("",
+               absl::StrCat("No single number by up to 16x, no batch by up to 16x and no dtype "
+                            "flips it (",
+                            answer.flips->tried, " plans of the region)."),
+               lines);
     return;
   }
   lines->push_back(answer.why.together ? "They would be apart if" : "They would share a kernel if");
   for (size_t i = 0; i < flips.size() && i < kMostFlips; ++i) {
-    AddWrapped("  ", absl::StrCat(flips[i].change, ": ", flips[i].option,
-                                  NamesThere(answer.why, flips[i])), lines);
+    AddWrapped(
+        "  ",
+        absl::StrCat(flips[i].change, ": ", flips[i].option, NamesThere(answer.why, flips[i])),
+        lines);
   }
   if (flips.size() > kMostFlips) {
     lines->push_back(absl::StrFormat("  ... and %d more", flips.size() - kMostFlips));
@@ -129,11 +134,11 @@ absl::StatusOr<PairChoice> ChoiceThere(const BackwardGraph& given, const Backwar
                                        const NamedChoice& named) {
   const size_t comma = named.pair.find(',');
   if (comma == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        named.together ? "--force-fuse " : "--forbid ", named.pair, ": name two ops, as in %12,%15"));
+    return absl::InvalidArgumentError(absl::StrCat(named.together ? "--force-fuse " : "--forbid ",
+                                                   named.pair, ": name two ops, as in %12,%15"));
   }
-  RG_ASSIGN_OR_RETURN(const auto pair, FindPair(given, named.pair.substr(0, comma),
-                                                named.pair.substr(comma + 1)));
+  RG_ASSIGN_OR_RETURN(const auto pair,
+                      FindPair(given, named.pair.substr(0, comma), named.pair.substr(comma + 1)));
   const std::optional<NodeId> a = Counterpart(given, pair.first, changed);
   const std::optional<NodeId> b = Counterpart(given, pair.second, changed);
   for (const auto& [there, here] : {std::pair(a, pair.first), std::pair(b, pair.second)}) {
@@ -204,8 +209,8 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
     merges = std::move(prepared.merges);
   }
   RG_ASSIGN_OR_RETURN(const auto pair, FindPair(answer.lowered, a, b));
-  RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, options, pair.first,
-                                             pair.second, memory_ps_per_mib));
+  RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, options,
+                                             pair.first, pair.second, memory_ps_per_mib));
   answer.merge = MergeOf(answer.lowered, merges, pair.first, pair.second);
   if (!look_for_flips) return answer;
   progress->Step("looking for what would flip it");
@@ -238,7 +243,8 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
                    why.together ? "one kernel" : "two kernels", why.region_ops, why.region_atoms,
                    Us(why.planned_ps)),
                &lines);
-    if (why.one_atom) lines.push_back("They are one atom: joined before the search, undone to compare.");
+    if (why.one_atom)
+      lines.push_back("They are one atom: joined before the search, undone to compare.");
     AddWrapped("", absl::StrCat("Decisive: ", why.decides), &lines);
     ListTerms(why, &lines);
     ListKernels(answer.lowered, "Together:", why.share, &lines);
@@ -246,7 +252,8 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
   }
   ListFlips(answer, &lines);
   std::string text;
-  for (size_t i = 0; i < lines.size() && i < kLines; ++i) absl::StrAppend(&text, Fit(lines[i]), "\n");
+  for (size_t i = 0; i < lines.size() && i < kLines; ++i)
+    absl::StrAppend(&text, Fit(lines[i]), "\n");
   return text;
 }
 

@@ -1,5 +1,5 @@
-// `fusion-explain why` and `whatif`: why two ops share a kernel or don't, what would change that, and
-// what a plan becomes under another choice.
+// `fusion-explain why` and `whatif`: why two ops share a kernel or don't, what would change that,
+// and what a plan becomes under another choice.
 #ifndef RETROGRAD_TOOLS_EXPLAIN_WHY_H_
 #define RETROGRAD_TOOLS_EXPLAIN_WHY_H_
 
@@ -37,8 +37,8 @@ struct NamedChoice {
   bool together = false;
 };
 
-// The plan of a graph as given and the plan of `changed` under the choices, compared. Numbers of ops
-// are those of the plan as given.
+// The plan of a graph as given and the plan of `changed` under the choices, compared. Numbers of
+// ops are those of the plan as given.
 absl::StatusOr<std::string> AnswerWhatIf(const PlanArguments& given, const PlanArguments& changed,
                                          const std::vector<NamedChoice>& choices,
                                          Progress* progress);

@@ -56,14 +56,10 @@ Json FlipsJson(const Flips& flips) {
 std::string WhyAsJson(const WhyAnswer& answer, absl::string_view graph_name) {
   const Why& why = answer.why;
   const BackwardGraph& graph = answer.lowered;
-  Json document = {{"format", "retrograd.why"},
-                   {"version", kWhyVersion},
-                   {"graph", std::string(graph_name)},
-                   {"device", answer.opened.spec.name},
-                   {"a", OpJson(graph, why.a)},
-                   {"b", OpJson(graph, why.b)},
-                   {"together", why.together},
-                   {"decides", why.decides}};
+  Json document = {{"format", "retrograd.why"},        {"version", kWhyVersion},
+                   {"graph", std::string(graph_name)}, {"device", answer.opened.spec.name},
+                   {"a", OpJson(graph, why.a)},        {"b", OpJson(graph, why.b)},
+                   {"together", why.together},         {"decides", why.decides}};
   if (!why.never.empty()) {
     document["never"] = why.never;
   } else {
@@ -77,9 +73,8 @@ std::string WhyAsJson(const WhyAnswer& answer, absl::string_view graph_name) {
                          {"apart", SideJson(graph, why.part)}};
     document["terms"] = Json::array();
     for (const WhyTerm& term : why.terms) {
-      document["terms"].push_back({{"name", term.name},
-                                   {"together_ps", term.together_ps},
-                                   {"apart_ps", term.apart_ps}});
+      document["terms"].push_back(
+          {{"name", term.name}, {"together_ps", term.together_ps}, {"apart_ps", term.apart_ps}});
     }
   }
   if (const auto& merge = answer.merge; merge.has_value()) {

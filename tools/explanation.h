@@ -42,7 +42,8 @@ std::vector<MergedMatMul> MergedMatMulsOf(const BackwardGraph& graph, const Fusi
 // Schedules, prices and impossibilities in turn, each by what the other choice would lose.
 std::vector<Refusal> MostTelling(std::vector<Refusal> refusals, size_t most);
 
-// How the group is computed: "row_reduction threads=256 ..., 62 registers", "matmul 512x256x64 bf16".
+// How the group is computed: "row_reduction threads=256 ..., 62 registers", "matmul 512x256x64
+// bf16".
 std::string DescribeBody(const Group& group);
 
 // "mul 3, sum 2": op names of the nodes by count, in order of first appearance.

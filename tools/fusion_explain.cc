@@ -8,10 +8,10 @@
 #include "tools/analyze.h"
 #include "tools/explain_why.h"
 #include "tools/explanation.h"
+#include "tools/parse_arguments.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_export.h"
 #include "tools/plan_html.h"
-#include "tools/parse_arguments.h"
 #include "tools/plan_options.h"
 #include "tools/text_file.h"
 
@@ -125,7 +125,8 @@ absl::Status ExportPlan(const PlanArguments& arguments, const OutputArguments& o
   return WriteTextFile(output.file, text);
 }
 
-constexpr char kWhyNote[] = R"(A and B name ops, of the lowered graph by number (%123; `retrograd dump GRAPH --stage lower`) or by
+constexpr char kWhyNote[] =
+    R"(A and B name ops, of the lowered graph by number (%123; `retrograd dump GRAPH --stage lower`) or by
 where they came from: an original op with the number of its call (aten.mul#7), a module
 (blocks.3.attn.q), or both (blocks.3.attn.q:aten.mul#7). A name of several calls is answered with a
 list. What would flip the answer is looked for in numbers of the device, the batch and the dtype, each

@@ -17,7 +17,7 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kPatternBytes = int64_t{8} << 20;
-constexpr int64_t kAlignment = 256;  // of what a device allocates
+constexpr int64_t kAlignment = 256;              // of what a device allocates
 constexpr double kRowUs = 200, kMostLinks = 20;  // of works in a row
 
 // Numbers near 1 of the dtype; integers are 0.
@@ -67,8 +67,8 @@ Launch LaunchOf(const Kernel& kernel, const KernelIr& ir, int64_t workspace_byte
 // One or more schedules of a kernel, on the same operands.
 class ScheduledKernel : public BenchWork {
  public:
-  static absl::StatusOr<std::unique_ptr<ScheduledKernel>> Make(Device* device, const KernelIr& ir,
-                                                          absl::Span<const Schedule> schedules) {
+  static absl::StatusOr<std::unique_ptr<ScheduledKernel>> Make(
+      Device* device, const KernelIr& ir, absl::Span<const Schedule> schedules) {
     auto work = std::make_unique<ScheduledKernel>(device);
     std::vector<GroupKernels> kernels;
     std::vector<Launch> launches;
@@ -82,9 +82,9 @@ class ScheduledKernel : public BenchWork {
       work->ends_.push_back(launches.size());
     }
     for (const Buffer& b : ir.buffers) {
-      RG_ASSIGN_OR_RETURN(work->table_.emplace_back(),
-                          FilledBuffer(device, &work->buffers_, b.dtype,
-                                       b.elements * SizeBytes(b.dtype)));
+      RG_ASSIGN_OR_RETURN(
+          work->table_.emplace_back(),
+          FilledBuffer(device, &work->buffers_, b.dtype, b.elements * SizeBytes(b.dtype)));
     }
     RG_ASSIGN_OR_RETURN(work->table_.emplace_back(), work->buffers_.Allocate(workspace));
     RG_ASSIGN_OR_RETURN(work->loaded_,
@@ -295,7 +295,8 @@ absl::StatusOr<std::vector<PlannedStep>> TimePlan(absl::string_view graph_text,
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled, Compile(planned.graph, planned.plan, options));
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Load(compiled, device));
   Buffers buffers(device);
-  RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs, DrawInputs(graph, 1, device, &buffers));
+  RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
+                      DrawInputs(graph, 1, device, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<StepTime> times,
                       program->TimeSteps(inputs, outputs, repeat, /*cold=*/false));

@@ -33,8 +33,8 @@ class KernelBench {
   // d = a·b, row-major and dense.
   absl::StatusOr<std::unique_ptr<BenchWork>> MatMul(int64_t m, int64_t n, int64_t k, DType dtype);
 
-  // A kernel in the words of the dialects' prelude, that takes so many bytes of bf16 for each argument
-  // and writes the last.
+  // A kernel in the words of the dialects' prelude, that takes so many bytes of bf16 for each
+  // argument and writes the last.
   absl::StatusOr<std::unique_ptr<BenchWork>> Text(const std::string& name, const std::string& text,
                                                   int64_t blocks, int threads,
                                                   absl::Span<const int64_t> bytes);

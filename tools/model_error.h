@@ -24,11 +24,11 @@ inline constexpr double kLeastCountedUs = 10;
 inline constexpr double kPairShare = 0.05;
 
 struct ModelError {
-  int64_t steps = 0;             // counted
-  double mean_absolute = 0;      // of |predicted - measured| / measured
-  double mean_signed = 0;        // positive: predicted too long
-  int64_t pairs = 0;             // of counted steps that differ
-  double right_order = 1;        // share of them whose predictions are in the measured order
+  int64_t steps = 0;         // counted
+  double mean_absolute = 0;  // of |predicted - measured| / measured
+  double mean_signed = 0;    // positive: predicted too long
+  int64_t pairs = 0;         // of counted steps that differ
+  double right_order = 1;    // share of them whose predictions are in the measured order
 };
 
 ModelError ErrorOf(const std::vector<double>& predicted, const std::vector<double>& measured);

@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kMostCandidates = 8;
 
 struct ParsedName {
-  std::string module;              // empty: any
-  std::string op;                  // empty: any
+  std::string module;  // empty: any
+  std::string op;      // empty: any
   std::optional<int64_t> instance;
 };
 

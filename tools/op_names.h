@@ -12,8 +12,8 @@
 namespace retrograd {
 
 // The ops that compute and bear a name; of one call of one original op, if it is not a number.
-// Forms: %123 or 123 (of the lowered graph); OP#N, as aten.native_layer_norm_backward#7 ("aten." may
-// be left out); OP alone where the graph has one; MODULE, as blocks.3.attn.q; MODULE:OP and
+// Forms: %123 or 123 (of the lowered graph); OP#N, as aten.native_layer_norm_backward#7 ("aten."
+// may be left out); OP alone where the graph has one; MODULE, as blocks.3.attn.q; MODULE:OP and
 // MODULE:OP#N. A name of several calls is an error that lists them.
 absl::StatusOr<std::vector<NodeId>> FindOps(const BackwardGraph& lowered, absl::string_view name);
 
@@ -22,8 +22,8 @@ absl::StatusOr<std::vector<NodeId>> FindOps(const BackwardGraph& lowered, absl::
 absl::StatusOr<std::pair<NodeId, NodeId>> FindPair(const BackwardGraph& lowered,
                                                    absl::string_view a, absl::string_view b);
 
-// "%123 mul bf16[8192,768] from aten.mul#7 in blocks.3.attn (model.py:33)", as the graph has it: not
-// yet fit for a terminal.
+// "%123 mul bf16[8192,768] from aten.mul#7 in blocks.3.attn (model.py:33)", as the graph has it:
+// not yet fit for a terminal.
 std::string DescribeOp(const BackwardGraph& lowered, NodeId id);
 
 }  // namespace retrograd

@@ -65,8 +65,8 @@ absl::StatusOr<std::pair<int64_t, int64_t>> Fraction(double scale) {
       return std::pair(static_cast<int64_t>(numerator), denominator);
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--scale-rows ", scale, ": give a whole number or a half, quarter, ... of one, as in 0.5"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--scale-rows ", scale, ": give a whole number or a half, quarter, ... of one, as in 0.5"));
 }
 
 // The graph as --scale-rows and --dtype want it.

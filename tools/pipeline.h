@@ -32,8 +32,8 @@ struct PlanArguments {
   std::string graph;
   std::string spec = "h200";
   std::vector<std::string> disable, tighten;
-  std::string feedback;      // file of a compiler report; empty: none
-  uint64_t random_plan = 0;  // not 0: any legal plan by this seed
+  std::string feedback;          // file of a compiler report; empty: none
+  uint64_t random_plan = 0;      // not 0: any legal plan by this seed
   std::string max_memory;        // "2GiB"; empty: no ceiling
   std::vector<std::string> set;  // numbers of the device: "max_registers=128"
   std::string dtype;             // of every floating value; empty: as they are

@@ -98,7 +98,8 @@ std::string DescribeBody(const Json& body) {
     if (!text.empty()) text += ' ';
     if (value.is_object()) {
       text += DescribeBody(value);
-    } else if (key == "members" && value.is_array()) {  // how each of them runs, not where and what for
+    } else if (key == "members" &&
+               value.is_array()) {  // how each of them runs, not where and what for
       absl::StrAppend(&text, value.size(), " kernels");
       for (const Json& member : value) {
         if (!member.is_object() || !member.contains("schedule")) continue;

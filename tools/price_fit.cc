@@ -1,5 +1,5 @@
-// Coordinate descent over steps that get finer: prices are maxima of several terms, so that there is
-// no gradient worth the name.
+// Coordinate descent over steps that get finer: prices are maxima of several terms, so that there
+// is no gradient worth the name.
 #include "tools/price_fit.h"
 
 #include <algorithm>
@@ -44,7 +44,8 @@ double MeanLogError(absl::Span<const PricedSample> samples, const DeviceSpec& de
   return samples.empty() ? 0 : sum / static_cast<double>(samples.size());
 }
 
-absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text, absl::Span<const std::string> fields,
+absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
+                                         absl::Span<const std::string> fields,
                                          absl::Span<const PricedSample> samples) {
   RG_ASSIGN_OR_RETURN(const std::vector<DeviceNumber> all, DeviceNumbers(text, "fit"));
   FittedNumbers fit;

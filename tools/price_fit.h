@@ -30,7 +30,8 @@ struct FittedNumbers {
 // One number after another is moved to where the error is least, within a factor of kFitRange of
 // what the spec says, until none moves. `text` is the spec's text form.
 inline constexpr double kFitRange = 4;
-absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text, absl::Span<const std::string> fields,
+absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
+                                         absl::Span<const std::string> fields,
                                          absl::Span<const PricedSample> samples);
 
 }  // namespace retrograd

@@ -29,8 +29,7 @@ LaunchKind KindOf(const Schedule& s, size_t launch, size_t launches) {
     return launch + 2 == launches ? main : LaunchKind::kScatterSort;
   }
   if (launch == 0) return main;
-  return s.kind == Template::kRowReduction ? LaunchKind::kRowFinalize
-                                           : LaunchKind::kColumnFinalize;
+  return s.kind == Template::kRowReduction ? LaunchKind::kRowFinalize : LaunchKind::kColumnFinalize;
 }
 
 class Collector {
@@ -69,9 +68,9 @@ class Collector {
       for (size_t n = 0; n < kBatch && it != kernels_.end(); ++n, ++it) {
         absl::StrAppend(&source, "\n", it->second.source);
       }
-      RG_ASSIGN_OR_RETURN(const CompiledObject object,
-                          dialect_ == Dialect::kCuda ? CompileCuda(source, result.arch)
-                                                     : CompileHip(source, result.arch));
+      RG_ASSIGN_OR_RETURN(const CompiledObject object, dialect_ == Dialect::kCuda
+                                                           ? CompileCuda(source, result.arch)
+                                                           : CompileHip(source, result.arch));
       result.compiler = object.compiler;
       for (const KernelResources& resources : object.kernels) {
         const auto found = kernels_.find(resources.name);
@@ -120,7 +119,8 @@ class Collector {
     const Kernel kernel = EmitGroup(group, dialect_).launches[0];
     const std::vector<const KernelBody*> bodies = KernelsOf(group);
     RegisterSample sample{.name = kernel.name, .graph = graph};
-    sample.schedule = absl::StrCat(bodies.size(), " kernels, the first ", bodies[0]->schedule.Print());
+    sample.schedule =
+        absl::StrCat(bodies.size(), " kernels, the first ", bodies[0]->schedule.Print());
     sample.launch = MainLaunch(bodies[0]->schedule);
     sample.shared = true;
     sample.best_plan = best_plan;
@@ -214,16 +214,16 @@ std::vector<RegisterErrors> Summarise(const std::vector<RegisterSample>& samples
 }
 
 std::string PrintTable(const RegisterSamples& samples) {
-  std::string out = absl::StrFormat("%s, %s: %d distinct kernels\n", samples.compiler,
-                                    samples.arch, samples.samples.size());
+  std::string out = absl::StrFormat("%s, %s: %d distinct kernels\n", samples.compiler, samples.arch,
+                                    samples.samples.size());
   absl::StrAppend(&out,
                   "launch                    kernels  median     90%   worst   "
                   "spill  predicted  surprises  worst kernel\n");
   for (const RegisterErrors& e : Summarise(samples.samples)) {
-    absl::StrAppend(&out, absl::StrFormat("%-25s %7d  %5.1f%%  %5.1f%%  %5.0f%%  %6d  %9d  %9d  %s\n",
-                                          e.launch, e.kernels, 100 * e.median,
-                                          100 * e.percentile_90, 100 * e.worst, e.spills,
-                                          e.spills_predicted, e.surprises, e.worst_kernel));
+    absl::StrAppend(
+        &out, absl::StrFormat("%-25s %7d  %5.1f%%  %5.1f%%  %5.0f%%  %6d  %9d  %9d  %s\n", e.launch,
+                              e.kernels, 100 * e.median, 100 * e.percentile_90, 100 * e.worst,
+                              e.spills, e.spills_predicted, e.surprises, e.worst_kernel));
   }
   for (const RegisterSample& s : samples.samples) {
     if (s.spill_bytes == 0 || s.spill_predicted) continue;
@@ -255,27 +255,26 @@ std::string ToJson(const RegisterSamples& samples, const std::string& device,
   }
   std::vector<std::string> counts(std::begin(kRegisterCountNames), std::end(kRegisterCountNames));
   json["counts"] = counts;
-  json["columns"] = {"name",      "graph",      "launch",      "cap",         "expected",
-                     "predicted", "registers", "spill_bytes", "shared_bytes", "counts",
-                     "best_plan"};
+  json["columns"] = {"name",      "graph",       "launch",       "cap",    "expected", "predicted",
+                     "registers", "spill_bytes", "shared_bytes", "counts", "best_plan"};
   std::string out = json.dump(1);
   // One line a kernel.
   out.resize(out.size() - 2);
   absl::StrAppend(&out, ",\n \"kernels\": [\n");
   for (size_t n = 0; n < samples.samples.size(); ++n) {
     const RegisterSample& s = samples.samples[n];
-    const nlohmann::ordered_json line = {s.name,
-                                         s.graph,
-                                         s.shared ? kSharedLaunch
-                                                  : kLaunchKindNames[static_cast<int>(s.launch)],
-                                         s.cap,
-                                         s.expected,
-                                         s.predicted,
-                                         s.registers,
-                                         s.spill_bytes,
-                                         s.shared_bytes,
-                                         s.counts,
-                                         s.best_plan ? 1 : 0};
+    const nlohmann::ordered_json line = {
+        s.name,
+        s.graph,
+        s.shared ? kSharedLaunch : kLaunchKindNames[static_cast<int>(s.launch)],
+        s.cap,
+        s.expected,
+        s.predicted,
+        s.registers,
+        s.spill_bytes,
+        s.shared_bytes,
+        s.counts,
+        s.best_plan ? 1 : 0};
     absl::StrAppend(&out, "  ", line.dump(), n + 1 < samples.samples.size() ? "," : "", "\n");
   }
   return absl::StrCat(out, " ]\n}\n");

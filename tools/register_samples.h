@@ -17,17 +17,17 @@ namespace retrograd {
 struct RegisterSample {
   std::string name, graph, schedule;
   LaunchKind launch = LaunchKind::kPointwise;
-  bool shared = false;      // several kernels in one launch; predicted: what the widest one takes
-  bool best_plan = false;   // in a graph's best plan, not only in others or a candidate
-  int threads = 0;          // of a block
+  bool shared = false;     // several kernels in one launch; predicted: what the widest one takes
+  bool best_plan = false;  // in a graph's best plan, not only in others or a candidate
+  int threads = 0;         // of a block
   RegisterCounts counts = {};
-  int64_t cap = 0;          // registers that a thread of such a block may have
-  int64_t expected = 0;     // predicted, before the cap
-  int64_t predicted = 0;    // at most the cap
+  int64_t cap = 0;        // registers that a thread of such a block may have
+  int64_t expected = 0;   // predicted, before the cap
+  int64_t predicted = 0;  // at most the cap
   bool spill_predicted = false;
   int64_t registers = 0, spill_bytes = 0, shared_bytes = 0;  // reported
 
-  double error() const;     // |predicted - reported| / reported
+  double error() const;  // |predicted - reported| / reported
 };
 
 struct RegisterSampleOptions {
@@ -54,9 +54,9 @@ struct RegisterErrors {
   int64_t kernels = 0;
   double median = 0, percentile_90 = 0, worst = 0;  // of the relative errors
   std::string worst_kernel;
-  int64_t spills = 0;           // kernels that really spill
+  int64_t spills = 0;  // kernels that really spill
   int64_t spills_predicted = 0;
-  int64_t surprises = 0;        // spill and were not predicted to
+  int64_t surprises = 0;  // spill and were not predicted to
 };
 std::vector<RegisterErrors> Summarise(const std::vector<RegisterSample>& samples);
 

@@ -55,8 +55,8 @@ int main(int argc, char** argv) {
         command += std::string(" ") + argv[i];
       }
     }
-    const absl::Status written = retrograd::WriteTextFile(
-        json, retrograd::ToJson(*samples, device->name, command, commit));
+    const absl::Status written =
+        retrograd::WriteTextFile(json, retrograd::ToJson(*samples, device->name, command, commit));
     if (!written.ok()) return retrograd::Report("register-table", written);
   }
   return retrograd::Summarise(samples->samples).back().surprises == 0 ? 0 : 1;

@@ -69,9 +69,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_command->add_option("--seed", run.seed,
                           "Draws every order that is free: of blocks, threads and steps");
-  run_command->add_flag("!--nondeterministic", run.deterministic,
-                        "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
-                        "the last bits");
+  run_command->add_flag(
+      "!--nondeterministic", run.deterministic,
+      "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
+      "the last bits");
   run_command->add_flag("!--no-tiled-attention", run.tiled_attention,
                         "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
@@ -87,9 +88,10 @@ int main(int argc, char** argv) {
   run_command->add_flag("--cold", run.cold, "Drive the caches empty before each timed run")
       ->needs(repeat);
   run_command->add_flag("--json", run.json, "Print the figures of --repeat as JSON")->needs(repeat);
-  run_command->add_option("--timeline", run.timeline,
-                          "Write when each step ran in a run, beside when it was predicted to, as a "
-                          "trace for Perfetto");
+  run_command->add_option(
+      "--timeline", run.timeline,
+      "Write when each step ran in a run, beside when it was predicted to, as a "
+      "trace for Perfetto");
   run_command->footer(kRunNote);
 
   retrograd::PlanArguments kernels;
@@ -101,9 +103,8 @@ int main(int argc, char** argv) {
   AddPlanOptions(kernels_command, &kernels, "--spec");
   kernels_command->add_option("--dialect", dialect, "cuda, hip or host")->capture_default_str();
   kernels_command->add_flag("--prelude", prelude, "With the prelude that makes them compile");
-  CLI::Option* compile_flag =
-      kernels_command->add_flag("--compile", compile,
-                                "Compile them (NVRTC, HIPRTC) and print registers and spills instead");
+  CLI::Option* compile_flag = kernels_command->add_flag(
+      "--compile", compile, "Compile them (NVRTC, HIPRTC) and print registers and spills instead");
   kernels_command->add_option("--arch", arch, "Target of --compile; default: the spec's");
   kernels_command
       ->add_option("--report", report, "Write what --compile found to this file, for --feedback")
@@ -129,8 +130,7 @@ int main(int argc, char** argv) {
       ->add_option("--base", calibrate.base, "Spec whose numbers stand where none is measured")
       ->capture_default_str();
   calibrate_command->add_option("--name", calibrate.name, "Of the new spec; default: the base's");
-  calibrate_command
-      ->add_option("-o,--output", calibrate.output, "File to write: spec.textproto")
+  calibrate_command->add_option("-o,--output", calibrate.output, "File to write: spec.textproto")
       ->required();
 
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;

@@ -92,23 +92,24 @@ bool PrintErrors(const std::vector<Gradient>& gradients, double tolerance, std::
       ++below;
     } else {
       std::fprintf(out, "  %-8.2g  %s%s\n", e.error, e.name.c_str(),
-                  e.ok ? "" : "   <-- beyond the tolerance");
+                   e.ok ? "" : "   <-- beyond the tolerance");
     }
     if (!e.ok) ++wrong;
     worst = std::isnan(e.error) ? e.error : std::max(worst, e.error);
   }
   if (below > 0) {
-    std::fprintf(out, "  below the floor of %g x the norm of all gradients, error relative to it:\n",
-                kFloorShare);
+    std::fprintf(out,
+                 "  below the floor of %g x the norm of all gradients, error relative to it:\n",
+                 kFloorShare);
     for (const GradientError& e : errors) {
       if (!e.below_floor) continue;
       std::fprintf(out, "  %-8.2g  %s (norm %.2g)%s\n", e.error, e.name.c_str(), e.norm,
-                  e.ok ? "" : "   <-- beyond the tolerance");
+                   e.ok ? "" : "   <-- beyond the tolerance");
     }
   }
-  std::fprintf(out, "%zu gradients, largest error %.2g, tolerance %g (%s): %s\n", errors.size(), worst,
-              tolerance, tolerance < 1e-3 ? "fp32 throughout" : "bf16 or fp16 values",
-              wrong == 0 ? "ok" : absl::StrCat(wrong, " wrong").c_str());
+  std::fprintf(out, "%zu gradients, largest error %.2g, tolerance %g (%s): %s\n", errors.size(),
+               worst, tolerance, tolerance < 1e-3 ? "fp32 throughout" : "bf16 or fp16 values",
+               wrong == 0 ? "ok" : absl::StrCat(wrong, " wrong").c_str());
   return wrong == 0;
 }
 
@@ -183,8 +184,8 @@ absl::StatusOr<bool> CheckRepeats(const RunArguments& arguments, const BackwardG
 
 // Times the program and, if asked, each of its kernels and calls.
 absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
-                        const LoadedPlan& loaded, Device* device, absl::Span<const void* const> inputs,
-                        absl::Span<void* const> outputs) {
+                        const LoadedPlan& loaded, Device* device,
+                        absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
   const CompiledPlan& compiled = loaded.compiled;
   Program* const program = loaded.program.get();
   RG_ASSIGN_OR_RETURN(const TimeSamples whole,
@@ -209,8 +210,8 @@ absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
       {"most_us", *std::max_element(whole.begin(), whole.end())}};
   std::vector<StepTime> times;
   if (arguments.kernels) {
-    RG_ASSIGN_OR_RETURN(times, program->TimeSteps(inputs, outputs, arguments.repeat,
-                                                  arguments.cold));
+    RG_ASSIGN_OR_RETURN(times,
+                        program->TimeSteps(inputs, outputs, arguments.repeat, arguments.cold));
     json["steps"] = StepsJson(compiled, times);
     AddResources(compiled, program->resources(), spec, &json["steps"]);
   }
@@ -251,8 +252,7 @@ absl::Status WriteTimeline(const RunArguments& arguments, const CompiledPlan& co
 }
 
 absl::StatusOr<int> Run(const RunArguments& arguments) {
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
-                      MakeDevice(arguments));
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments));
   Progress progress;
   RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
   Bundle bundle;
@@ -268,18 +268,18 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
   RG_ASSIGN_OR_RETURN(options.schedule.interference,
                       ParseInterference(graph.spec_text, graph.spec.name));
   options.memory.reuse = arguments.memory_reuse;
-  RG_ASSIGN_OR_RETURN(
-      const LoadedPlan loaded,
-      LoadPlan(&graph, arguments.plan.graph, options,
-               {.order_seed = arguments.seed, .record = arguments.record}, device.get(), &progress));
+  RG_ASSIGN_OR_RETURN(const LoadedPlan loaded,
+                      LoadPlan(&graph, arguments.plan.graph, options,
+                               {.order_seed = arguments.seed, .record = arguments.record},
+                               device.get(), &progress));
   const CompiledPlan& compiled = loaded.compiled;
   Program* const program = loaded.program.get();
 
   Buffers buffers(device.get());
-  RG_ASSIGN_OR_RETURN(
-      const std::vector<const void*> inputs,
-      arguments.random != 0 ? DrawInputs(graph.original, arguments.random, device.get(), &buffers)
-                            : UploadInputs(graph.original, bundle, device.get(), &buffers));
+  RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
+                      arguments.random != 0
+                          ? DrawInputs(graph.original, arguments.random, device.get(), &buffers)
+                          : UploadInputs(graph.original, bundle, device.get(), &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph.original, &buffers));
   progress.Step(absl::StrCat("running ", arguments.plan.graph));
   RG_RETURN_IF_ERROR(program->Run(inputs, outputs));
@@ -308,12 +308,10 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
     if (!same) exit_status = 1;
   }
   if (arguments.repeat > 0) {
-    RG_RETURN_IF_ERROR(
-        PrintTimes(arguments, graph.spec, loaded, device.get(), inputs, outputs));
+    RG_RETURN_IF_ERROR(PrintTimes(arguments, graph.spec, loaded, device.get(), inputs, outputs));
   }
   if (!arguments.timeline.empty()) {
-    RG_RETURN_IF_ERROR(
-        WriteTimeline(arguments, compiled, program, device.get(), inputs, outputs));
+    RG_RETURN_IF_ERROR(WriteTimeline(arguments, compiled, program, device.get(), inputs, outputs));
   }
   return exit_status;
 }

@@ -104,9 +104,8 @@ std::vector<Candidate> CandidatesOf(const KernelBody& planned, const DeviceSpec&
     c.body.schedule = s;
     candidates.push_back(std::move(c));
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    return a.price.ps < b.price.ps;
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.price.ps < b.price.ps; });
   if (candidates.size() > most) candidates.resize(most);
   for (Candidate& c : candidates) c.kernels = EmitGroup(c.body, Dialect::kCuda).launches;
   return candidates;
@@ -185,14 +184,17 @@ absl::Status TimeGraph(const std::string& name, const Options& options, Device& 
       for (NodeId id : group.nodes) {
         absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
       }
-      if (!absl::StrContains(absl::StrCat(ops, " ", body->schedule.Print()), options.only)) continue;
-      if (body->ir.scatter || !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
+      if (!absl::StrContains(absl::StrCat(ops, " ", body->schedule.Print()), options.only))
+        continue;
+      if (body->ir.scatter ||
+          !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
         continue;  // what a scatter takes depends on its indices
       }
       const std::vector<Candidate> candidates =
           CandidatesOf(*body, graph.spec, limits, static_cast<size_t>(options.most));
       if (candidates.empty()) continue;
-      std::printf("%s: %s, planned %s\n", name.c_str(), ops.c_str(), body->schedule.Print().c_str());
+      std::printf("%s: %s, planned %s\n", name.c_str(), ops.c_str(),
+                  body->schedule.Print().c_str());
       absl::StatusOr<Json> rows = TimeKernel(candidates, options, device);
       RG_RETURN_IF_ERROR(rows.status());
       out.push_back({{"graph", name},

@@ -73,9 +73,8 @@ absl::StatusOr<std::string> WithSpecNumbers(absl::string_view text,
 
 std::string WithInterference(absl::string_view text, absl::Span<const std::string> rows) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  std::erase_if(lines, [](const std::string& line) {
-    return absl::StartsWith(line, "interference {");
-  });
+  std::erase_if(lines,
+                [](const std::string& line) { return absl::StartsWith(line, "interference {"); });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   lines.insert(lines.end(), rows.begin(), rows.end());
   return absl::StrJoin(lines, "\n") + "\n";

@@ -12,13 +12,13 @@
 namespace retrograd {
 
 struct SpecNumber {
-  std::string field;   // of device_spec.proto: "row_batch_us"
+  std::string field;  // of device_spec.proto: "row_batch_us"
   double value = 0;
   std::string source;  // where it comes from
 };
 
-// Each number stands on a line of its own, as `field { value: 1.5 source: "..." }`; one that the text
-// lacks is added at its end. `kept_note` ends the lines of all other numbers, as a comment.
+// Each number stands on a line of its own, as `field { value: 1.5 source: "..." }`; one that the
+// text lacks is added at its end. `kept_note` ends the lines of all other numbers, as a comment.
 absl::StatusOr<std::string> WithSpecNumbers(absl::string_view text,
                                             absl::Span<const SpecNumber> numbers,
                                             absl::string_view kept_note);

@@ -23,8 +23,8 @@ std::string OpsOf(const BackwardGraph& graph, const Group& group);
 // One object for each step: its group, kind and ops, predicted and measured microseconds, bytes.
 nlohmann::ordered_json StepsJson(const CompiledPlan& compiled, const std::vector<StepTime>& times);
 
-// Adds to the steps that are kernels what the compiler made of them, if it tells: registers, spilled
-// bytes, blocks on an SM, and the share of its threads that these are.
+// Adds to the steps that are kernels what the compiler made of them, if it tells: registers,
+// spilled bytes, blocks on an SM, and the share of its threads that these are.
 void AddResources(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
                   const DeviceSpec& device, nlohmann::ordered_json* steps);
 

@@ -100,16 +100,13 @@ AccessMap ThroughView(const BackwardGraph& graph, NodeId view, const AccessMap& 
   const Shape& out = node.results[0].shape;
   AccessMap map = result;
   switch (node.op) {
-    case Op::reshape:
-      map.coords = ReshapeCoords(result.coords, out, in, extents);
-      break;
+    case Op::reshape: map.coords = ReshapeCoords(result.coords, out, in, extents); break;
     case Op::permute: {
       absl::Span<const int64_t> perm = node.attrs.Ints("perm");
       for (size_t i = 0; i < perm.size(); ++i) map.coords[perm[i]] = result.coords[i];
       break;
     }
-    case Op::expand:
-      return ThroughBroadcast(in, out, result);
+    case Op::expand: return ThroughBroadcast(in, out, result);
     case Op::slice: {
       const int64_t axis = node.attrs.Int("axis");
       map.coords[axis] = result.coords[axis] * node.attrs.Int("step", 1) +
@@ -130,8 +127,7 @@ AccessMap ThroughView(const BackwardGraph& graph, NodeId view, const AccessMap& 
       map.fill = node.attrs.Float("value");
       break;
     }
-    default:
-      RG_CHECK(false && "not a view");
+    default: RG_CHECK(false && "not a view");
   }
   return map;
 }
@@ -144,9 +140,7 @@ std::optional<AccessMap> ThroughViewForward(const BackwardGraph& graph, NodeId v
   const Shape& out = node.results[0].shape;
   AccessMap map = operand;
   switch (node.op) {
-    case Op::reshape:
-      map.coords = ReshapeCoords(operand.coords, in, out, extents);
-      return map;
+    case Op::reshape: map.coords = ReshapeCoords(operand.coords, in, out, extents); return map;
     case Op::permute: {
       absl::Span<const int64_t> perm = node.attrs.Ints("perm");
       for (size_t i = 0; i < perm.size(); ++i) map.coords[i] = operand.coords[perm[i]];
@@ -157,8 +151,7 @@ std::optional<AccessMap> ThroughViewForward(const BackwardGraph& graph, NodeId v
         map.coords[axis] = operand.coords[axis] * -1 + IndexExpr::Constant(in[axis] - 1);
       }
       return map;
-    default:
-      return std::nullopt;
+    default: return std::nullopt;
   }
 }
 
@@ -188,13 +181,13 @@ AccessMap ThroughJoin(const BackwardGraph& graph, NodeId join, int number, const
     case Op::accumulate: {
       absl::Span<const int64_t> starts = node.attrs.Ints("starts");
       for (size_t i = 0; i < operand.size(); ++i) {
-        map.coords[i] = result.coords[i] + IndexExpr::Constant(-starts[number * operand.size() + i]);
+        map.coords[i] =
+            result.coords[i] + IndexExpr::Constant(-starts[number * operand.size() + i]);
         AddGuard(map, map.coords[i], 0, operand[i], extents);
       }
       break;
     }
-    default:
-      RG_CHECK(false && "not a join");
+    default: RG_CHECK(false && "not a join");
   }
   return map;
 }

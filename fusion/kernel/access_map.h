@@ -36,8 +36,8 @@ std::optional<AccessMap> ThroughViewForward(const BackwardGraph& graph, NodeId v
                                             const AccessMap& operand,
                                             absl::Span<const int64_t> extents);
 
-// How operand `number` of a join or accumulate is accessed where the result is accessed by `result`:
-// shifted into the operand's region and guarded by it.
+// How operand `number` of a join or accumulate is accessed where the result is accessed by
+// `result`: shifted into the operand's region and guarded by it.
 AccessMap ThroughJoin(const BackwardGraph& graph, NodeId join, int number, const AccessMap& result,
                       absl::Span<const int64_t> extents);
 

@@ -302,8 +302,7 @@ class Builder {
                           ") is read at other places than those where its axes are folded"));
       return 0;
     }
-    int operand =
-        Evaluate(g_.operands(id)[0], {.coords = walk.operand, .guards = {}, .fill = 0});
+    int operand = Evaluate(g_.operands(id)[0], {.coords = walk.operand, .guards = {}, .fill = 0});
     AxisMask reduced = 0;
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
     for (int64_t a : axes) reduced |= walk.operand[a].axes();
@@ -390,8 +389,7 @@ class Builder {
       index.coords.assign(map.coords.begin() + axis, map.coords.begin() + axis + rank);
       source.coords.assign(map.coords.begin(), map.coords.begin() + axis);
       source.coords.push_back(IndexExpr::Axis(kLookupAxis));
-      source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank,
-                           map.coords.end());
+      source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
     }
     const int index_instr = Evaluate(operands[1], index);
     if (!limit_.empty()) return 0;
@@ -403,10 +401,10 @@ class Builder {
       stored = g_.operands(stored.node)[0];
     }
     if (inside_.contains(stored.node) || IsConstant(g_, stored.node)) {
-      Refuse("gather_source", absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %",
-                                           Index(stored.node),
-                                           " at indices that only the data knows: it must be "
-                                           "stored first"));
+      Refuse("gather_source",
+             absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %", Index(stored.node),
+                          " at indices that only the data knows: it must be "
+                          "stored first"));
       return 0;
     }
     IndexExpr offset = Linearize(source.coords, StridesOf(stored));

@@ -21,7 +21,7 @@ namespace retrograd {
 struct KernelRequest {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;  // by value_index; of every value that may be stored or read
-  absl::Span<const NodeId> nodes;    // ops computed in the kernel, ascending; no views, no constants
+  absl::Span<const NodeId> nodes;  // ops computed in the kernel, ascending; no views, no constants
   absl::Span<const ValueId> stores;  // their results that others need, ascending
 };
 

@@ -19,14 +19,14 @@ constexpr int kMaxWidth = 8;
 constexpr int kMostRowsAtOnce = 8;
 constexpr int64_t kBytesAtOnce = 128;
 constexpr int kWidthBesideWide = 4;
-// Of an SM, of rows that are staged in shared memory: twice and more what its share of an H200's bandwidth
-// needs, so that it is there when a batch is done.
+// Of an SM, of rows that are staged in shared memory: twice and more what its share of an H200's
+// bandwidth needs, so that it is there when a batch is done.
 constexpr int64_t kBytesUnderWay = 64 << 10;
 constexpr int64_t kMostBatches = 4;
 constexpr int64_t kMuchHeld = 32;  // elements of a thread: with their column sums 130 registers
 constexpr int64_t kSharedOfOthers = 2 << 10;  // what a driver keeps of each block's
-// Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose schedules
-// were timed on an H200: mostly a third slower than one row with the next loaded ahead.
+// Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose
+// schedules were timed on an H200: mostly a third slower than one row with the next loaded ahead.
 constexpr int kRowsAtOnce[] = {1, 2};
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -37,10 +37,10 @@ int64_t PowerOfTwoFrom(int64_t n) {
   return p;
 }
 
-// The most lanes that any large tensor of the kernel can load or store at once. Beside wider elements
-// four: then the 16 bytes of neighbouring threads lie side by side for those too. With eight, each half
-// of a thread's 32 bytes was an access of its own, with gaps (a norm's backward with an fp32 residual on an
-// H200: 1.14 times the floor at eight, 1.03 at four).
+// The most lanes that any large tensor of the kernel can load or store at once. Beside wider
+// elements four: then the 16 bytes of neighbouring threads lie side by side for those too. With
+// eight, each half of a thread's 32 bytes was an access of its own, with gaps (a norm's backward
+// with an fp32 residual on an H200: 1.14 times the floor at eight, 1.03 at four).
 int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
   const int axis = FastestAxis(ir);
   if (!limits.vectorize || axis < 0) return 1;
@@ -51,7 +51,8 @@ int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
   const int64_t all = ir.Points(ir.all_axes());
   const auto see = [&](int lanes, const IndexExpr& offset, int buffer) {
     widest = std::max(widest, lanes);
-    const bool cut = lanes > 1 && lanes < width && lanes * SizeBytes(ir.buffers[buffer].dtype) == kMaxAccessBytes;
+    const bool cut = lanes > 1 && lanes < width &&
+                     lanes * SizeBytes(ir.buffers[buffer].dtype) == kMaxAccessBytes;
     wide_elements = wide_elements || (cut && ir.Points(offset.axes()) == all);
   };
   for (size_t i = 0; i < ir.instrs.size() && width > 1; ++i) {
@@ -110,7 +111,8 @@ class Candidates {
     }
     int64_t bytes = 0;
     // Two turns of scratch, so that one barrier a round is enough.
-    if (s.threads_per_row > 32) bytes += 2 * reductions_ * s.rows_per_thread * s.threads / 32 * widest_sum_;
+    if (s.threads_per_row > 32)
+      bytes += 2 * reductions_ * s.rows_per_thread * s.threads / 32 * widest_sum_;
     if (s.kind != Template::kRowReduction && s.rows_per_block > 1) {
       bytes += int64_t{s.threads} * s.vector_width * tile_element_;
     }
@@ -140,9 +142,12 @@ class Candidates {
     const Buffer& table = ir_.buffers[ir_.scatter->buffer];
     const DType sum = AccumulatorType(table.dtype);
     const int axis = FastestAxis(ir_);
-    if (!limits_.vectorize || axis < 0 || !IsFloat(sum) || (ir_.scatter->row_axes >> axis) != 0) return;
+    if (!limits_.vectorize || axis < 0 || !IsFloat(sum) || (ir_.scatter->row_axes >> axis) != 0)
+      return;
     int width = kMaxAccessBytes / static_cast<int>(SizeBytes(sum));
-    while (ir_.extents[axis] % width != 0 || table.alignment % (width * SizeBytes(table.dtype)) != 0) width /= 2;
+    while (ir_.extents[axis] % width != 0 ||
+           table.alignment % (width * SizeBytes(table.dtype)) != 0)
+      width /= 2;
     Add({.kind = Template::kScatterAdd, .threads = kThreads, .vector_width = width});
   }
 
@@ -253,7 +258,8 @@ class Candidates {
   int64_t LoadedBytesOfElement() const {
     int64_t bytes = 0;
     for (const Instr& i : ir_.instrs) {
-      if (i.kind == InstrKind::kLoad && (i.axes & shape_.row_axes) != 0) bytes += SizeBytes(i.dtype);
+      if (i.kind == InstrKind::kLoad && (i.axes & shape_.row_axes) != 0)
+        bytes += SizeBytes(i.dtype);
     }
     return bytes;
   }
@@ -261,8 +267,9 @@ class Candidates {
   void ColumnReductions() {
     Add(Column(kThreads, 1, 1, 1));
     for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
-      // The largest blocks do without a split: what they sum is too little for a second launch to pay. A
-      // block that stores rows, too, has but narrow pieces of them (12 us on an H200 where others took 8).
+      // The largest blocks do without a split: what they sum is too little for a second launch to
+      // pay. A block that stores rows, too, has but narrow pieces of them (12 us on an H200 where
+      // others took 8).
       const int threads = thread_rows > 32 ? kMostThreads : kThreads;
       if (threads > kThreads && StoresRows()) break;
       const int lanes = threads / thread_rows;
@@ -294,8 +301,8 @@ class Candidates {
     return s;
   }
 
-  // With and without the loads of the next rows ahead, where a block walks several: into shared memory
-  // where the device can, else into registers.
+  // With and without the loads of the next rows ahead, where a block walks several: into shared
+  // memory where the device can, else into registers.
   void AddPersistent(Schedule s) {
     Add(s);
     if (s.blocks * s.rows_per_block * s.rows_per_thread >= shape_.rows) return;
@@ -304,17 +311,17 @@ class Candidates {
     Add(s);
   }
 
-  // Whether loads ahead into shared memory take the place of rows at once: those were faster for none of
-  // the kernels of a transformer whose schedules were timed. Blocks whose threads hold much have an SM
-  // for themselves.
+  // Whether loads ahead into shared memory take the place of rows at once: those were faster for
+  // none of the kernels of a transformer whose schedules were timed. Blocks whose threads hold much
+  // have an SM for themselves.
   bool StagesInstead(int threads_per_row, int64_t elements, int at_once, int waves) {
     if (at_once == 1 && (elements < kMuchHeld || waves == 1)) return false;
     const int64_t blocks = int64_t{limits_.sms};
     return Batches(RowColumn(threads_per_row, widest_, 1, true, blocks)) > 0;
   }
 
-  // Batches of rows in shared memory at once: enough to keep the bytes under way that saturate memory
-  // with the blocks that share an SM, if they all fit. 0 if there is no room for two.
+  // Batches of rows in shared memory at once: enough to keep the bytes under way that saturate
+  // memory with the blocks that share an SM, if they all fit. 0 if there is no room for two.
   int Batches(const Schedule& s) {
     if (limits_.staged_bytes == 0 || s.split <= 1) return 0;
     if (staged_element_ < 0) staged_element_ = StagedBytesOfElement(ir_, shape_, widest_);
@@ -325,7 +332,8 @@ class Candidates {
     const int64_t room = std::min(limits_.staged_bytes, limits_.shared_bytes_per_sm / blocks);
     const int64_t fit = (room - kSharedOfOthers - SharedBytes(s)) / batch;
     if (fit < 2) return 0;
-    return static_cast<int>(std::min({fit, CeilDiv(kBytesUnderWay, batch * blocks) + 1, kMostBatches}));
+    return static_cast<int>(
+        std::min({fit, CeilDiv(kBytesUnderWay, batch * blocks) + 1, kMostBatches}));
   }
 
   void RowColumns() {
@@ -358,9 +366,10 @@ class Candidates {
   const ScheduleLimits& limits_;
   const int widest_;
   int64_t reductions_ = 0, widest_sum_ = 4;  // of the accumulators, in bytes
-  int64_t tile_element_ = 0;     // bytes of an element in the tiles of all accumulators' types
-  int64_t row_bytes_ = -1;       // of an element that a column reduction loads; -1: not counted yet
-  int64_t staged_element_ = -1;  // bytes of an element that staged loads bring in; -1: not counted yet
+  int64_t tile_element_ = 0;  // bytes of an element in the tiles of all accumulators' types
+  int64_t row_bytes_ = -1;    // of an element that a column reduction loads; -1: not counted yet
+  int64_t staged_element_ =
+      -1;  // bytes of an element that staged loads bring in; -1: not counted yet
   std::vector<Schedule> list_;
 };
 

@@ -75,8 +75,7 @@ absl::StatusOr<std::string> WithDeviceNumbers(absl::string_view text, absl::stri
   std::vector<std::string> changes;
   for (const DeviceNumber& n : numbers) {
     RG_ASSIGN_OR_RETURN(const FieldDescriptor* field, FindNumber(n.name));
-    auto* number =
-        static_cast<v1::Number*>(spec.GetReflection()->MutableMessage(&spec, field));
+    auto* number = static_cast<v1::Number*>(spec.GetReflection()->MutableMessage(&spec, field));
     number->set_value(n.value);
     number->set_source("given for a question");
     changes.push_back(absl::StrCat(n.name, "=", PrintNumber(n.value)));
@@ -97,8 +96,8 @@ absl::StatusOr<DeviceNumber> ParseDeviceNumber(absl::string_view text) {
     number.name = std::string(text.substr(0, equals));
     return number;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no number of a device: write NAME=VALUE, as in max_registers=128"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is no number of a device: write NAME=VALUE, as in max_registers=128"));
 }
 
 std::string PrintNumber(double value) {

@@ -24,7 +24,8 @@ constexpr char kFolder[] = "fusion/devices";
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int column, const std::string& message) override {
-    if (text.empty()) text = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
+    if (text.empty())
+      text = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
   }
   std::string text;
 };
@@ -71,11 +72,10 @@ absl::Status CheckRegisterNumbers(const v1::RegisterModelProto& p, absl::string_
 
 RegisterModel ToModel(const v1::RegisterModelProto& p) {
   const double coefficients[kNumRegisterCounts] = {
-      p.one(),          p.buffers(),       p.loads(),       p.stores(),
-      p.instructions(), p.live_words(),    p.loaded_vector(), p.loaded_held(),
-      p.stored_vector(), p.carried_held(), p.column_sums(), p.column_loads(),
-      p.row_sums(),     p.guards(),        p.runs(),        p.prefetched(),
-      p.split(),        p.staged()};
+      p.one(),         p.buffers(),       p.loads(),       p.stores(),        p.instructions(),
+      p.live_words(),  p.loaded_vector(), p.loaded_held(), p.stored_vector(), p.carried_held(),
+      p.column_sums(), p.column_loads(),  p.row_sums(),    p.guards(),        p.runs(),
+      p.prefetched(),  p.split(),         p.staged()};
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
                       .source = p.source()};
@@ -167,21 +167,30 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
   const Rule rules[] = {
       {d.warp != 32 && d.warp != 64, "warp must be 32 or 64"},
       {d.max_threads_per_block < kLeastThreads, "max_threads_per_block must be at least 256"},
-      {d.max_threads_per_sm < d.max_threads_per_block, "max_threads_per_sm must be at least max_threads_per_block"},
+      {d.max_threads_per_sm < d.max_threads_per_block,
+       "max_threads_per_sm must be at least max_threads_per_block"},
       {d.register_granule % d.warp != 0, "register_granule must be a multiple of warp"},
-      {d.registers_per_sm < 32 * d.max_threads_per_block, "registers_per_sm must be at least 32 for each thread of a block"},
+      {d.registers_per_sm < 32 * d.max_threads_per_block,
+       "registers_per_sm must be at least 32 for each thread of a block"},
       {d.max_registers < 32, "max_registers must be at least 32"},
       {d.shared_bytes_per_block < 16384, "shared_bytes_per_block must be at least 16384"},
-      {d.shared_bytes_per_sm < d.shared_bytes_per_block, "shared_bytes_per_sm must be at least shared_bytes_per_block"},
-      {d.staged_bytes_per_block != 0 && d.staged_bytes_per_block < d.shared_bytes_per_block, "staged_bytes_per_block must be at least shared_bytes_per_block"},
-      {d.shared_bytes_per_sm < d.staged_bytes_per_block, "shared_bytes_per_sm must be at least staged_bytes_per_block"},
-      {std::min({d.hbm_bytes_per_s, d.cache_bytes_per_s, d.sm_bytes_per_s, d.spill_bytes_per_s}) < 1'000'000'000,
-       "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least 1e9"},
-      {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops, d.attention_flops}) < 1'000'000'000,
+      {d.shared_bytes_per_sm < d.shared_bytes_per_block,
+       "shared_bytes_per_sm must be at least shared_bytes_per_block"},
+      {d.staged_bytes_per_block != 0 && d.staged_bytes_per_block < d.shared_bytes_per_block,
+       "staged_bytes_per_block must be at least shared_bytes_per_block"},
+      {d.shared_bytes_per_sm < d.staged_bytes_per_block,
+       "shared_bytes_per_sm must be at least staged_bytes_per_block"},
+      {std::min({d.hbm_bytes_per_s, d.cache_bytes_per_s, d.sm_bytes_per_s, d.spill_bytes_per_s}) <
+           1'000'000'000,
+       "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least "
+       "1e9"},
+      {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops,
+                 d.attention_flops}) < 1'000'000'000,
        "every matmul_*_flops and attention_flops must be at least 1e9"},
       {d.matmul_split_bytes_per_s < 1'000'000'000, "matmul_split_bytes_per_s must be at least 1e9"},
       {d.clock_hz < 1'000'000, "clock_hz must be at least 1e6"},
-      {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000, "efficiencies are at most 1"},
+      {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000,
+       "efficiencies are at most 1"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) return absl::InvalidArgumentError(absl::StrCat(where, ": ", rule.text));
@@ -221,7 +230,8 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
         absl::StrCat(where, ": name, arch and a vendor of nvidia or amd are needed"));
   }
   Reader r(where);
-#define RG_NUMBER(FIELD, PROTO_FIELD, SCALE) d.FIELD = r.Scaled(p.PROTO_FIELD(), #PROTO_FIELD, SCALE)
+#define RG_NUMBER(FIELD, PROTO_FIELD, SCALE) \
+  d.FIELD = r.Scaled(p.PROTO_FIELD(), #PROTO_FIELD, SCALE)
   RG_NUMBER(sms, sms, 1);
   RG_NUMBER(warp, warp, 1);
   RG_NUMBER(max_threads_per_block, max_threads_per_block, 1);
@@ -281,10 +291,11 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
 
 absl::StatusOr<std::string> ReadDeviceSpec(absl::string_view name_or_path) {
   namespace fs = std::filesystem;
-  const bool is_path = absl::StrContains(name_or_path, "/") ||
-                       absl::EndsWith(name_or_path, ".textproto");
-  const std::string path = is_path ? std::string(name_or_path)
-                                   : absl::StrCat(DataFolder(kFolder), "/", name_or_path, ".textproto");
+  const bool is_path =
+      absl::StrContains(name_or_path, "/") || absl::EndsWith(name_or_path, ".textproto");
+  const std::string path = is_path
+                               ? std::string(name_or_path)
+                               : absl::StrCat(DataFolder(kFolder), "/", name_or_path, ".textproto");
   std::error_code ec;
   if (!fs::is_regular_file(path, ec)) {
     return absl::NotFoundError(absl::StrCat(

@@ -1,4 +1,5 @@
-// The numbers of one device, as plain fields. The files in fusion/devices say where each comes from.
+// The numbers of one device, as plain fields. The files in fusion/devices say where each comes
+// from.
 #ifndef RETROGRAD_FUSION_KERNEL_DEVICE_SPEC_H_
 #define RETROGRAD_FUSION_KERNEL_DEVICE_SPEC_H_
 
@@ -29,7 +30,7 @@ struct DeviceSpec {
   int64_t max_threads_per_block = 0, max_threads_per_sm = 0, max_blocks_per_sm = 0;
   int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
-  int64_t staged_bytes_per_block = 0;  // 0: no loads into shared memory
+  int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
 
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;

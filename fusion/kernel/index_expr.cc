@@ -49,9 +49,7 @@ int Compare(const IndexExpr& a, const IndexExpr& b) {
 IndexRange TermRange(const IndexTerm& t, absl::Span<const int64_t> extents) {
   IndexRange r;
   switch (t.kind) {
-    case IndexTerm::kAxis:
-      r = {0, std::max<int64_t>(extents[t.axis] - 1, 0)};
-      break;
+    case IndexTerm::kAxis: r = {0, std::max<int64_t>(extents[t.axis] - 1, 0)}; break;
     case IndexTerm::kFloorDiv: {
       IndexRange in = Range(*t.inner, extents);
       r = {FloorDivInt(in.min, t.divisor), FloorDivInt(in.max, t.divisor)};
@@ -119,8 +117,12 @@ std::string IndexExpr::Print() const {
     if (t.coef != 1) absl::StrAppend(&out, t.coef, "*");
     switch (t.kind) {
       case IndexTerm::kAxis: absl::StrAppend(&out, "a", t.axis); break;
-      case IndexTerm::kFloorDiv: absl::StrAppend(&out, "(", t.inner->Print(), " / ", t.divisor, ")"); break;
-      case IndexTerm::kMod: absl::StrAppend(&out, "(", t.inner->Print(), " % ", t.divisor, ")"); break;
+      case IndexTerm::kFloorDiv:
+        absl::StrAppend(&out, "(", t.inner->Print(), " / ", t.divisor, ")");
+        break;
+      case IndexTerm::kMod:
+        absl::StrAppend(&out, "(", t.inner->Print(), " % ", t.divisor, ")");
+        break;
     }
   }
   if (offset_ != 0 || out.empty()) absl::StrAppend(&out, out.empty() ? "" : " + ", offset_);
@@ -129,9 +131,9 @@ std::string IndexExpr::Print() const {
 
 void IndexExpr::AddTerm(IndexTerm term) {
   if (term.coef == 0) return;
-  auto at = std::lower_bound(
-      terms_.begin(), terms_.end(), term,
-      [](const IndexTerm& a, const IndexTerm& b) { return CompareKey(a, b) < 0; });
+  auto at =
+      std::lower_bound(terms_.begin(), terms_.end(), term,
+                       [](const IndexTerm& a, const IndexTerm& b) { return CompareKey(a, b) < 0; });
   if (at != terms_.end() && CompareKey(*at, term) == 0) {
     at->coef += term.coef;
     if (at->coef == 0) terms_.erase(at);
@@ -230,9 +232,10 @@ Scaling CommonFactor(const IndexExpr& e, int64_t divisor, absl::Span<const int64
         }
         s.scaled = s.scaled + one * (t.coef / g);
       } else {
-        IndexExpr one = copy.kind == IndexTerm::kAxis     ? IndexExpr::Axis(copy.axis)
-                        : copy.kind == IndexTerm::kFloorDiv ? FloorDiv(*copy.inner, copy.divisor, extents)
-                                                            : Mod(*copy.inner, copy.divisor, extents);
+        IndexExpr one = copy.kind == IndexTerm::kAxis ? IndexExpr::Axis(copy.axis)
+                        : copy.kind == IndexTerm::kFloorDiv
+                            ? FloorDiv(*copy.inner, copy.divisor, extents)
+                            : Mod(*copy.inner, copy.divisor, extents);
         s.rest = s.rest + one * t.coef;
       }
     }

@@ -34,11 +34,11 @@ class IndexExpr {
   int64_t offset() const { return offset_; }
   absl::Span<const IndexTerm> terms() const { return terms_; }
   bool is_constant() const { return terms_.empty(); }
-  bool is_affine() const;                 // no division or remainder
-  int64_t axis_coef(int axis) const;      // coefficient of the axis as a plain term, or 0
-  uint32_t axes() const;                  // mask of every axis that occurs
+  bool is_affine() const;             // no division or remainder
+  int64_t axis_coef(int axis) const;  // coefficient of the axis as a plain term, or 0
+  uint32_t axes() const;              // mask of every axis that occurs
   int64_t Evaluate(absl::Span<const int64_t> axis_values) const;
-  std::string Print() const;              // "512*a0 + a1", "(a1 / 64)", "(a1 % 64)"
+  std::string Print() const;  // "512*a0 + a1", "(a1 / 64)", "(a1 % 64)"
 
   void AddScaled(const IndexExpr& e, int64_t factor);  // *this = *this + e * factor
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b);

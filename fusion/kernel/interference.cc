@@ -52,8 +52,8 @@ double InterferenceTable::Factor(WorkKind a, double share_a, WorkKind b, double 
 
 bool InterferenceTable::Pays(WorkKind kind, double share, double factor) const {
   return std::any_of(rows_.begin(), rows_.end(), [&](const Interference& row) {
-    const bool covered = (row.a == kind && row.share_a >= share) ||
-                         (row.b == kind && row.share_b >= share);
+    const bool covered =
+        (row.a == kind && row.share_a >= share) || (row.b == kind && row.share_b >= share);
     return covered && row.factor < factor;
   });
 }
@@ -87,7 +87,8 @@ absl::StatusOr<InterferenceTable> ParseInterference(absl::string_view text,
 
 std::string PrintInterference(const Interference& row, absl::string_view source) {
   return absl::StrFormat(
-      "interference { a: \"%s\" b: \"%s\" share_a: %.4g share_b: %.4g factor: %.3g source: \"%s\" }",
+      "interference { a: \"%s\" b: \"%s\" share_a: %.4g share_b: %.4g factor: %.3g source: \"%s\" "
+      "}",
       kNames[static_cast<int>(row.a)], kNames[static_cast<int>(row.b)], row.share_a, row.share_b,
       row.factor, absl::CEscape(source));
 }

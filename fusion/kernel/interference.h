@@ -42,7 +42,8 @@ class InterferenceTable {
 };
 
 // The rows of a spec's text form; `where` leads error messages.
-absl::StatusOr<InterferenceTable> ParseInterference(absl::string_view text, absl::string_view where);
+absl::StatusOr<InterferenceTable> ParseInterference(absl::string_view text,
+                                                    absl::string_view where);
 
 // One row of the text form, as ParseInterference reads it.
 std::string PrintInterference(const Interference& row, absl::string_view source);

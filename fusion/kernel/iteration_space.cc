@@ -31,8 +31,8 @@ class Finder {
 
   IterationSpace Run() {
     const NodeId root = Root();
-    // An axis of one place is written as that place, as views and broadcasts write it; but a scatter
-    // is told which axes its rows are.
+    // An axis of one place is written as that place, as views and broadcasts write it; but a
+    // scatter is told which axes its rows are.
     const bool scatters = g_.pattern(root) == Pattern::kScatter;
     std::vector<IndexExpr> root_coords;
     for (int64_t extent : PointShape(g_, root)) {
@@ -68,8 +68,8 @@ class Finder {
   NodeId Root() const {
     NodeId best = r_.nodes[0];
     auto key = [&](NodeId id) {
-      bool stored = std::any_of(r_.stores.begin(), r_.stores.end(),
-                                [&](ValueId v) { return v.node == id; });
+      bool stored =
+          std::any_of(r_.stores.begin(), r_.stores.end(), [&](ValueId v) { return v.node == id; });
       bool scatter = g_.pattern(id) == Pattern::kScatter;
       return std::tuple(scatter, Elements(PointShape(g_, id)), stored, Index(id));
     };
@@ -90,9 +90,8 @@ class Finder {
         VisitUsers(id);
       }
       // Reductions known only by their result fold whatever axes their result leaves over.
-      auto next = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
-        return !space_.walks.contains(p.first);
-      });
+      auto next = std::find_if(pending_.begin(), pending_.end(),
+                               [&](const auto& p) { return !space_.walks.contains(p.first); });
       if (next == pending_.end()) {
         if (!PlaceBySharedRead()) return;
         continue;
@@ -233,8 +232,7 @@ class Finder {
           fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i), here, space_.extents));
         }
         break;
-      default:
-        break;  // gather: its source is read at indices that only the data knows
+      default: break;  // gather: its source is read at indices that only the data knows
     }
   }
 
@@ -256,9 +254,7 @@ class Finder {
       if (!inside_.contains(user) || space_.walks.contains(user)) continue;
       const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
-        case Pattern::kReduction:
-          SetPoints(user, map.coords);
-          break;
+        case Pattern::kReduction: SetPoints(user, map.coords); break;
         case Pattern::kPointwise:
         case Pattern::kAccumulate:
           if (mine == g_.type(user).shape) SetPoints(user, map.coords);
@@ -266,8 +262,7 @@ class Finder {
         case Pattern::kJoin:
           if (g_.op(user) == Op::slice_scatter && use.operand == 0) SetPoints(user, map.coords);
           break;
-        default:
-          break;
+        default: break;
       }
     }
   }
@@ -350,9 +345,9 @@ class Finder {
       if (g_.pattern(id) != Pattern::kReduction) continue;
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
-        Refuse("reduction_axes", absl::StrCat(Label(g_, id), " folds axes of ",
-                                              g_.type(g_.operands(id)[0]).Print(),
-                                              " that the other ops do not walk"));
+        Refuse("reduction_axes",
+               absl::StrCat(Label(g_, id), " folds axes of ", g_.type(g_.operands(id)[0]).Print(),
+                            " that the other ops do not walk"));
         return;
       }
     }

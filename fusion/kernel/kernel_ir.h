@@ -48,8 +48,8 @@ struct Instr {
   InstrKind kind = InstrKind::kConstant;
   Op op = Op::full;
   DType dtype = DType::kFp32;  // as in the graph; arithmetic is in ComputeType(dtype)
-  bool round = false;          // the result is rounded to dtype: explicit casts, operands of compares
-  AxisMask axes = 0;           // what it varies over
+  bool round = false;  // the result is rounded to dtype: explicit casts, operands of compares
+  AxisMask axes = 0;   // what it varies over
   std::vector<int> operands;
   // kLoad
   int buffer = -1;
@@ -58,10 +58,10 @@ struct Instr {
   // kLoad, kSelect
   std::vector<Guard> guards;
   double fill = 0;
-  double constant = 0;            // kConstant
-  double start = 0, step = 1;     // kIndex: start + step * offset
-  AxisMask reduced = 0;           // kReduce
-  ValueId value;                  // the graph value that it computes or loads
+  double constant = 0;         // kConstant
+  double start = 0, step = 1;  // kIndex: start + step * offset
+  AxisMask reduced = 0;        // kReduce
+  ValueId value;               // the graph value that it computes or loads
   friend bool operator==(const Instr&, const Instr&) = default;
 };
 
@@ -85,10 +85,10 @@ inline constexpr int64_t kStoredAlignment = 16;
 struct Buffer {
   ValueId value;
   DType dtype = DType::kFp32;
-  int64_t elements = 0;      // storage span that accesses must stay inside
-  int64_t alignment = 0;     // bytes known to divide the address, at least the element size
+  int64_t elements = 0;   // storage span that accesses must stay inside
+  int64_t alignment = 0;  // bytes known to divide the address, at least the element size
   bool written = false;
-  bool fresh = false;        // read, and written earlier in this backward: perhaps still in a cache
+  bool fresh = false;  // read, and written earlier in this backward: perhaps still in a cache
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -96,10 +96,11 @@ struct Buffer {
 // their position. The instructions give the index over the axes `row_axes` and the source over all
 // axes; the fold sums src at every row whose index names the table row.
 struct Scatter {
-  int index_instr = -1;    // integer; negative counts from the end
+  int index_instr = -1;  // integer; negative counts from the end
   int src_instr = -1;
-  int buffer = -1;         // output, dense [outer, table_rows, inner]
-  AxisMask row_axes = 0;   // axes that number the indices; axes before them are outer, after them inner
+  int buffer = -1;  // output, dense [outer, table_rows, inner]
+  AxisMask row_axes =
+      0;  // axes that number the indices; axes before them are outer, after them inner
   int64_t table_rows = 0;  // extent of the indexed axis
   friend bool operator==(const Scatter&, const Scatter&) = default;
 };

@@ -6,12 +6,13 @@
 namespace retrograd {
 namespace {
 
-// Selects in the merged value: one for the sign in which the halves of rotary positions differ. With
-// more, branches that are not alike would both be evaluated everywhere.
+// Selects in the merged value: one for the sign in which the halves of rotary positions differ.
+// With more, branches that are not alike would both be evaluated everywhere.
 constexpr int kMostSelects = 1;
 constexpr int kNever = 1000;
 
-// Operands below the branches' results that are compared. Rotary positions have four, with a scale six.
+// Operands below the branches' results that are compared. Rotary positions have four, with a scale
+// six.
 constexpr int kMostDepth = 10;
 
 // axis < at: the guard's side of a cut in two.
@@ -27,7 +28,8 @@ std::optional<Cut> CutOf(const Guard& guard, absl::Span<const int64_t> extents) 
   const Cut cut{axis, guard.end - guard.expr.offset()};
   const bool low = guard.begin - guard.expr.offset() <= 0;
   // Neither side is longer than a period.
-  if (!low || cut.at <= 0 || cut.at >= extents[axis] || extents[axis] > 2 * cut.at) return std::nullopt;
+  if (!low || cut.at <= 0 || cut.at >= extents[axis] || extents[axis] > 2 * cut.at)
+    return std::nullopt;
   return cut;
 }
 
@@ -114,7 +116,8 @@ class Merger {
     if (outer.dtype != ir_.instrs[j].dtype || depth > kMostDepth) return kNever;
     // Of one thing more on both sides at once there are no two.
     const Instr& plain = ir_.instrs[j];
-    if (plain.kind == InstrKind::kPointwise && plain.operands.size() == 1 && plain.op == outer.op) return kNever;
+    if (plain.kind == InstrKind::kPointwise && plain.operands.size() == 1 && plain.op == outer.op)
+      return kNever;
     return std::min(1 + Selects(outer.operands[0], j, depth + 1), kNever);
   }
 

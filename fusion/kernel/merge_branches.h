@@ -1,7 +1,7 @@
 // A join along an axis makes two branches that often do the same to different elements: rotary
-// positions, the halves of a gated projection. Then the element is chosen by its address and the work
-// is done once, in place of both branches at every point. So such loads lose their guards as well, which
-// keeps their lanes whole.
+// positions, the halves of a gated projection. Then the element is chosen by its address and the
+// work is done once, in place of both branches at every point. So such loads lose their guards as
+// well, which keeps their lanes whole.
 #ifndef RETROGRAD_FUSION_KERNEL_MERGE_BRANCHES_H_
 #define RETROGRAD_FUSION_KERNEL_MERGE_BRANCHES_H_
 
@@ -10,9 +10,9 @@
 
 namespace retrograd {
 
-// The value of `inside` where the guard holds and of `outside` elsewhere, if the guard cuts one axis
-// in two and both are alike: an instruction, some of them new at the end of ir.instrs. -1 if they are
-// not. What they were made from may be left unused.
+// The value of `inside` where the guard holds and of `outside` elsewhere, if the guard cuts one
+// axis in two and both are alike: an instruction, some of them new at the end of ir.instrs. -1 if
+// they are not. What they were made from may be left unused.
 int MergeBranches(const Guard& guard, int inside, int outside, absl::Span<const int64_t> extents,
                   KernelIr& ir);
 

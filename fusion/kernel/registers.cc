@@ -13,10 +13,10 @@ bool IsInner(const KernelIr& ir, const Instr& instr, const Classification& shape
   switch (shape.kind) {
     case Template::kPointwise:
     case Template::kTranspose:
-    case Template::kScatterAdd:
-      return instr.axes != 0 || ir.extents.empty();
+    case Template::kScatterAdd: return instr.axes != 0 || ir.extents.empty();
     default:
-      return (instr.axes & shape.shape.row_axes) != 0 && (instr.axes & shape.shape.column_axes) != 0;
+      return (instr.axes & shape.shape.row_axes) != 0 &&
+             (instr.axes & shape.shape.column_axes) != 0;
   }
 }
 
@@ -77,9 +77,7 @@ AxisMask LongAxes(const KernelIr& ir, AxisMask mask) {
   return mask;
 }
 
-int64_t& At(RegisterCounts& counts, RegisterCount count) {
-  return counts[static_cast<int>(count)];
-}
+int64_t& At(RegisterCounts& counts, RegisterCount count) { return counts[static_cast<int>(count)]; }
 
 void CountReductions(const KernelIr& ir, KernelProfile& p) {
   for (const Instr& instr : ir.instrs) {
@@ -220,10 +218,8 @@ int64_t SharedBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec&
     }
     case Template::kColumnReduction:
       return s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * word : 0;
-    case Template::kTranspose:
-      return 33 * 32 * word;
-    default:
-      return 0;
+    case Template::kTranspose: return 33 * 32 * word;
+    default: return 0;
   }
 }
 
@@ -249,13 +245,12 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
   const RegisterCounts counts = CountForRegisters(p, s, launch);
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   const int64_t expected = ExpectedRegisters(launch, counts, device);
-  const int64_t guards =
-      std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
-  // With rows in shared memory the compiler has no loads to move together: nothing needed more than 8%
-  // above what was expected.
+  const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
+  // With rows in shared memory the compiler has no loads to move together: nothing needed more than
+  // 8% above what was expected.
   const int64_t margin = s.staged > 0 ? model.spill_margin_ppm / 3 : model.spill_margin_ppm;
-  const int64_t cautious = expected + expected * margin / 1'000'000 +
-                           guards * model.spill_guards_milli / 1000;
+  const int64_t cautious =
+      expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
   const int64_t wanted = cautious > cap ? cautious : expected;
   f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
   f.registers = static_cast<int>(std::min(wanted, cap));
@@ -275,11 +270,13 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
   f.blocks_per_sm = std::min({device.max_blocks_per_sm, device.max_threads_per_sm / s.threads,
                               device.registers_per_sm / (warp_registers * warps)});
   const int64_t shared = f.shared_bytes + f.staged_bytes;
-  if (shared > (f.staged_bytes > 0 ? device.staged_bytes_per_block : device.shared_bytes_per_block)) {
+  if (shared >
+      (f.staged_bytes > 0 ? device.staged_bytes_per_block : device.shared_bytes_per_block)) {
     f.blocks_per_sm = 0;
   }
   if (shared > 0) {
-    f.blocks_per_sm = std::min(f.blocks_per_sm, device.shared_bytes_per_sm / (shared + kSharedOfDriver));
+    f.blocks_per_sm =
+        std::min(f.blocks_per_sm, device.shared_bytes_per_sm / (shared + kSharedOfDriver));
   }
 }
 
@@ -336,7 +333,8 @@ int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
                           const DeviceSpec& device) {
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   int64_t milli = 0;
-  for (int i = 0; i < kNumRegisterCounts; ++i) milli += model.milli[i] * std::min(counts[i], kMostRegisters);
+  for (int i = 0; i < kNumRegisterCounts; ++i)
+    milli += model.milli[i] * std::min(counts[i], kMostRegisters);
   return std::clamp((milli + 500) / 1000, device.base_registers, kMostRegisters);
 }
 

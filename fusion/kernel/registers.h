@@ -18,12 +18,12 @@ struct KernelProfile {
   // By row stage (0 .. row_stages): the inner instructions that the stage evaluates if nothing is
   // kept from earlier stages.
   std::vector<std::vector<int>> needed;
-  int64_t loaded_bytes = 0;  // bytes an element that all inner loads bring in
-  int carried_loads = 0;     // inner loads that a later stage uses too
+  int64_t loaded_bytes = 0;        // bytes an element that all inner loads bring in
+  int carried_loads = 0;           // inner loads that a later stage uses too
   int64_t carried_load_bytes = 0;  // an element, as they lie in memory
-  int column_sums = 0;       // column reductions
+  int column_sums = 0;             // column reductions
   int row_sums = 0;
-  int word_bytes = 4;        // of the widest value in registers
+  int word_bytes = 4;  // of the widest value in registers
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.
   int64_t stored_bytes = 0;
@@ -32,15 +32,15 @@ struct KernelProfile {
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
 
 struct Footprint {
-  int registers = 0;             // of a thread, capped at what the device allows
+  int registers = 0;  // of a thread, capped at what the device allows
   // Before the cap. Where a thread may spill, with the margin of the device's register model.
   int registers_wanted = 0;
-  int64_t spill_bytes = 0;       // of a thread: 4 x what registers_wanted is above the cap
-  int64_t shared_bytes = 0;      // of a block, declared in its text
-  int64_t staged_bytes = 0;      // of a block, for rows that are loaded ahead
-  int64_t blocks_per_sm = 0;     // resident at once; 0: a block does not fit
-  int64_t bytes_in_flight = 0;   // of a thread before it waits
-  int64_t elements = 1;          // points a thread holds at once
+  int64_t spill_bytes = 0;      // of a thread: 4 x what registers_wanted is above the cap
+  int64_t shared_bytes = 0;     // of a block, declared in its text
+  int64_t staged_bytes = 0;     // of a block, for rows that are loaded ahead
+  int64_t blocks_per_sm = 0;    // resident at once; 0: a block does not fit
+  int64_t bytes_in_flight = 0;  // of a thread before it waits
+  int64_t elements = 1;         // points a thread holds at once
 };
 Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& profile,
                            const Schedule& schedule, const DeviceSpec& device);

@@ -1,4 +1,5 @@
-// Integer arithmetic of prices: parts per million, and products that saturate instead of overflowing.
+// Integer arithmetic of prices: parts per million, and products that saturate instead of
+// overflowing.
 #ifndef RETROGRAD_FUSION_KERNEL_SCALE_H_
 #define RETROGRAD_FUSION_KERNEL_SCALE_H_
 

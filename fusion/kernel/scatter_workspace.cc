@@ -45,8 +45,8 @@ ScatterSort SortOf(int64_t rows, int64_t table_rows) {
   return s;
 }
 
-// As many chunks as make enough threads, but rows of the table whose segments go through many chunks have
-// no more partial sums than positions of a chunk.
+// As many chunks as make enough threads, but rows of the table whose segments go through many
+// chunks have no more partial sums than positions of a chunk.
 int64_t ChunkOf(const ScatterWorkspace& w, int64_t table_rows) {
   const int64_t columns = w.outer * CeilDiv(w.inner, kColumnsOfThread);
   const int64_t segment = w.rows / std::max<int64_t>(table_rows, 1);

@@ -33,21 +33,22 @@ struct RowsAndColumns {
 
 struct Schedule {
   Template kind = Template::kPointwise;
-  int threads = 256;           // of a block
-  int vector_width = 1;        // elements that a thread handles side by side along the fastest axis
-  int threads_per_row = 0;     // kRowReduction, kRowColumn: threads that share a row (power of two)
-  int rows_per_block = 1;      // rows in separate threads of a block = threads / threads_per_row;
-                               // kColumnReduction: thread rows of a block that share the columns
-  int rows_per_thread = 1;     // rows at once in the registers of the same threads
-  bool persistent = false;     // inputs stay in registers between stages; else each stage re-reads
-  bool prefetch = false;       // kRowColumn, persistent: the next rows are loaded while these are worked on
-  int staged = 0;              // kRowColumn, persistent: rows lie in shared memory, so many batches of
-                               // them at once, the later ones still under way. 0: in registers
-  int64_t split = 1;           // kColumnReduction, kRowColumn: partial results a column;
-                               // kRowReduction: pieces of one row. > 1 needs a finalize launch
-  int64_t blocks = 1;          // of the main launch
+  int threads = 256;        // of a block
+  int vector_width = 1;     // elements that a thread handles side by side along the fastest axis
+  int threads_per_row = 0;  // kRowReduction, kRowColumn: threads that share a row (power of two)
+  int rows_per_block = 1;   // rows in separate threads of a block = threads / threads_per_row;
+                            // kColumnReduction: thread rows of a block that share the columns
+  int rows_per_thread = 1;  // rows at once in the registers of the same threads
+  bool persistent = false;  // inputs stay in registers between stages; else each stage re-reads
+  bool prefetch =
+      false;           // kRowColumn, persistent: the next rows are loaded while these are worked on
+  int staged = 0;      // kRowColumn, persistent: rows lie in shared memory, so many batches of
+                       // them at once, the later ones still under way. 0: in registers
+  int64_t split = 1;   // kColumnReduction, kRowColumn: partial results a column;
+                       // kRowReduction: pieces of one row. > 1 needs a finalize launch
+  int64_t blocks = 1;  // of the main launch
   friend bool operator==(const Schedule&, const Schedule&) = default;
-  std::string Print() const;   // "row_reduction threads=256 per_row=128 rows=2 vec=8 persistent"
+  std::string Print() const;  // "row_reduction threads=256 per_row=128 rows=2 vec=8 persistent"
 };
 
 // Template and reading that fit the IR's reductions, or nullopt with the reason.
@@ -67,8 +68,8 @@ AxisMask FoldedAxes(const KernelIr& ir, const Instr& instr);
 // and what follows from it is one later than its operand; what depends on a column reduction is in
 // the last stage, `finalize`.
 struct Stages {
-  std::vector<int> stage;   // by instruction: the stage in which its value first exists
-  int row_stages = 0;       // number of row-reduction rounds
+  std::vector<int> stage;      // by instruction: the stage in which its value first exists
+  int row_stages = 0;          // number of row-reduction rounds
   std::vector<bool> finalize;  // by instruction: evaluated over columns (or kept axes) at the end
 };
 Stages AssignStages(const KernelIr& ir, const Classification& shape);
@@ -91,11 +92,11 @@ struct ScheduleLimits {
   int warp = 32;
   int sms = 132;
   int max_threads = 1024;
-  int64_t shared_bytes = 0;      // of a block
-  int64_t staged_bytes = 0;      // of a block with rows staged in shared memory; 0: no such loads
+  int64_t shared_bytes = 0;  // of a block
+  int64_t staged_bytes = 0;  // of a block with rows staged in shared memory; 0: no such loads
   int64_t shared_bytes_per_sm = 0;
-  int max_registers = 255;       // of a thread
-  bool vectorize = true;         // each of these can be switched off by name
+  int max_registers = 255;  // of a thread
+  bool vectorize = true;    // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
 };
@@ -104,7 +105,8 @@ struct ScheduleLimits {
 std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
                                          const ScheduleLimits& limits);
 
-// Whether the rows of a walk can be staged in shared memory by this load: as whole words of its vectors.
+// Whether the rows of a walk can be staged in shared memory by this load: as whole words of its
+// vectors.
 bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int width);
 
 // What the loads that can be staged bring in for one element.

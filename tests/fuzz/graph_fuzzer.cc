@@ -1,6 +1,6 @@
-// The libFuzzer target: RunFuzzInput on every input (tests/support/fuzz_input.h), and a mutator that
-// edits graphs as graphs. Of its outputs about two thirds are legal graphs, which reach the planner,
-// and the rest are files or texts with something wrong in them.
+// The libFuzzer target: RunFuzzInput on every input (tests/support/fuzz_input.h), and a mutator
+// that edits graphs as graphs. Of its outputs about two thirds are legal graphs, which reach the
+// planner, and the rest are files or texts with something wrong in them.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
@@ -38,7 +38,9 @@ std::string MutateInput(absl::string_view input, std::mt19937& rng) {
   const uint32_t way = rng() % 16;
   if (way < 4 && !IsText(input)) {
     v1::Graph message;
-    if (input.empty() || !message.ParseFromArray(input.data() + 1, static_cast<int>(input.size()) - 1)) return "";
+    if (input.empty() ||
+        !message.ParseFromArray(input.data() + 1, static_cast<int>(input.size()) - 1))
+      return "";
     for (uint32_t i = 0; i <= rng() % 2; ++i) MutateMessage(message, rng);
     return input[0] + message.SerializeAsString();
   }

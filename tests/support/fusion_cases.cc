@@ -40,8 +40,7 @@ BackwardGraph LayerNormWithSums(Extent e, SiblingOf sibling, int sums) {
   const ValueId mean = Saved(b, DType::kFp32, {e.rows, 1}, "mean");
   const ValueId rstd = Saved(b, DType::kFp32, {e.rows, 1}, "rstd");
   const ValueId w = Saved(b, DType::kFp32, {e.columns}, "w");
-  const ValueId dx =
-      b.Add(Op::layer_norm_backward, {Widened(b, dy), Widened(b, x), mean, rstd, w});
+  const ValueId dx = b.Add(Op::layer_norm_backward, {Widened(b, dy), Widened(b, x), mean, rstd, w});
   for (int k = 0; k < sums; ++k) {
     ValueId summed = sibling == SiblingOf::kNormInput ? Widened(b, dy) : dx;
     if (sibling == SiblingOf::kOtherTensor) {

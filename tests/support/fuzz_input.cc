@@ -13,10 +13,10 @@
 namespace retrograd {
 namespace {
 
-// One execution has to take milliseconds. Planning is linear in layers and may solve 20,000 downsets
-// in one region, so that graphs of more nodes are only loaded and printed here; captured graphs of
-// thousands of nodes are planned by the other tests. Extents are not limited: planning looks at no
-// element.
+// One execution has to take milliseconds. Planning is linear in layers and may solve 20,000
+// downsets in one region, so that graphs of more nodes are only loaded and printed here; captured
+// graphs of thousands of nodes are planned by the other tests. Extents are not limited: planning
+// looks at no element.
 constexpr size_t kMaxPlannedNodes = 200;
 constexpr size_t kMaxPlannedOperands = 600;
 
@@ -84,7 +84,8 @@ void PlanAndCheck(const BackwardGraph& graph, const PlanVariant& variant) {
   };
   absl::StatusOr<Planned> planned = PlanFusion(graph, Device(variant.device), variant.options);
   if (!planned.ok()) {
-    // Lowering may refuse what a legal graph asks for, in a sentence; our own mistakes are not that.
+    // Lowering may refuse what a legal graph asks for, in a sentence; our own mistakes are not
+    // that.
     if (planned.status().code() == absl::StatusCode::kInternal) {
       broken("planning a legal graph is no internal error", planned.status().message());
     }

@@ -31,7 +31,12 @@ Draft DraftOf(const BackwardGraph& g) {
   Draft d;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {
     const Node& n = g.node(NodeId{i});
-    DraftNode node{.op = n.op, .operands = {}, .attrs = n.attrs, .type = n.results[0], .input = {}, .origin = n.origin};
+    DraftNode node{.op = n.op,
+                   .operands = {},
+                   .attrs = n.attrs,
+                   .type = n.results[0],
+                   .input = {},
+                   .origin = n.origin};
     const auto operands = g.operands(NodeId{i});
     node.operands.assign(operands.begin(), operands.end());
     if (n.input != nullptr) node.input = *n.input;
@@ -45,8 +50,7 @@ Draft DraftOf(const BackwardGraph& g) {
 
 class Mender {
  public:
-  Mender(const BackwardGraph& from, const Draft& draft)
-      : draft_(draft), builder_(from.name()) {
+  Mender(const BackwardGraph& from, const Draft& draft) : draft_(draft), builder_(from.name()) {
     builder_.SetNumerics(from.numerics());
     for (const Origin& o : from.origins()) builder_.AddOrigin(o);
   }
@@ -155,16 +159,21 @@ class Editor {
     return low + static_cast<int64_t>(rng_() % static_cast<uint64_t>(high - low + 1));
   }
   bool Chance(int percent) { return Int(0, 99) < percent; }
-  size_t AnyNode() { return static_cast<size_t>(Int(0, static_cast<int64_t>(d_.nodes.size()) - 1)); }
+  size_t AnyNode() {
+    return static_cast<size_t>(Int(0, static_cast<int64_t>(d_.nodes.size()) - 1));
+  }
   const Shape& ShapeOf(ValueId v) const { return d_.nodes[Index(v.node)].type.shape; }
 
   int64_t Extent() {
-    constexpr int64_t kSpecial[] = {0, 1, 1, 2, 3, 4, 5, 8, 16, 31, 32, 33, 64, 100, 127, 128, 768, 1024, 4096, 50257, 1 << 20, int64_t{1} << 33};
+    constexpr int64_t kSpecial[] = {
+        0,  1,  1,   2,   3,   4,   5,    8,    16,    31,      32,
+        33, 64, 100, 127, 128, 768, 1024, 4096, 50257, 1 << 20, int64_t{1} << 33};
     return Chance(80) ? kSpecial[Int(0, 15)] : kSpecial[Int(0, std::size(kSpecial) - 1)];
   }
   DType AnyDType() { return kAllDTypes[Int(0, std::size(kAllDTypes) - 1)]; }
   DType FloatDType() {
-    constexpr DType kFloats[] = {DType::kFp32, DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp64};
+    constexpr DType kFloats[] = {DType::kFp32, DType::kFp32, DType::kBf16, DType::kFp16,
+                                 DType::kFp64};
     return kFloats[Int(0, 4)];
   }
 
@@ -175,7 +184,8 @@ class Editor {
     const auto count = static_cast<int>(n.operands.size());
     for (int attempt = 0; attempt < 10; ++attempt) {
       const OpInfo& info = AllOps()[Int(1, kNumOps - 1)];
-      if (count < info.min_operands || (info.max_operands >= 0 && count > info.max_operands)) continue;
+      if (count < info.min_operands || (info.max_operands >= 0 && count > info.max_operands))
+        continue;
       n.op = info.op;
       if (!CheckAttrs(n.op, n.attrs).ok()) n.attrs = MakeAttrs(n.op, n.operands);
       return;
@@ -189,7 +199,8 @@ class Editor {
     if (n.operands.empty()) return;
     ValueId& operand = n.operands[Int(0, static_cast<int64_t>(n.operands.size()) - 1)];
     for (int attempt = 0; attempt < 6; ++attempt) {
-      const ValueId v{NodeId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(at) - 1))}, Chance(10) ? 1u : 0u};
+      const ValueId v{NodeId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(at) - 1))},
+                      Chance(10) ? 1u : 0u};
       if (attempt < 5 && ShapeOf(v) != ShapeOf(operand)) continue;
       operand = v;
       return;
@@ -256,7 +267,8 @@ class Editor {
     if (auto* number = std::get_if<int64_t>(&edited)) {
       *number = Chance(50) ? *number + Int(-1, 1) : Extent();
     } else if (auto* real = std::get_if<double>(&edited)) {
-      constexpr double kSpecial[] = {0, 1, -1, 0.5, 1e-7, 3e38, 1e300, -std::numeric_limits<double>::infinity()};
+      constexpr double kSpecial[] = {0,    1,    -1,    0.5,
+                                     1e-7, 3e38, 1e300, -std::numeric_limits<double>::infinity()};
       *real = kSpecial[Int(0, std::size(kSpecial) - 1)];
     } else if (auto* list = std::get_if<std::vector<int64_t>>(&edited)) {
       EditList(*list);
@@ -280,7 +292,8 @@ class Editor {
   std::vector<int64_t> Permutation(size_t n) {
     std::vector<int64_t> perm(n);
     std::iota(perm.begin(), perm.end(), 0);
-    for (size_t i = n; i > 1; --i) std::swap(perm[i - 1], perm[Int(0, static_cast<int64_t>(i) - 1)]);
+    for (size_t i = n; i > 1; --i)
+      std::swap(perm[i - 1], perm[Int(0, static_cast<int64_t>(i) - 1)]);
     return perm;
   }
 
@@ -289,9 +302,12 @@ class Editor {
     int64_t stride = Chance(10) ? 2 : 1;
     for (int64_t axis : Permutation(shape.size())) {
       strides[axis] = stride;
-      if (stride < (int64_t{1} << 40)) stride *= std::max<int64_t>(std::min<int64_t>(shape[axis], 1 << 21), 1) + (Chance(10) ? 1 : 0);
+      if (stride < (int64_t{1} << 40))
+        stride *=
+            std::max<int64_t>(std::min<int64_t>(shape[axis], 1 << 21), 1) + (Chance(10) ? 1 : 0);
     }
-    if (may_repeat && !strides.empty() && Chance(20)) strides[Int(0, static_cast<int64_t>(strides.size()) - 1)] = 0;
+    if (may_repeat && !strides.empty() && Chance(20))
+      strides[Int(0, static_cast<int64_t>(strides.size()) - 1)] = 0;
     return strides;
   }
 
@@ -335,7 +351,8 @@ class Editor {
 
   // Nodes [from, to) once more behind them, each reading the copies of what it read: a layer twice.
   void RepeatRange() {
-    const size_t from = AnyNode(), to = std::min(d_.nodes.size(), from + static_cast<size_t>(Int(1, 12)));
+    const size_t from = AnyNode(),
+                 to = std::min(d_.nodes.size(), from + static_cast<size_t>(Int(1, 12)));
     const size_t at = d_.nodes.size();
     const bool chained = Chance(50);  // the copy's inputs are what the range ends with
     for (size_t i = from; i < to; ++i) {
@@ -414,7 +431,8 @@ class Editor {
       case Pattern::kComposite: return CompositeOperands(info, x, dtype, shape);
       default: break;
     }
-    const int most = info.max_operands < 0 ? info.min_operands + static_cast<int>(Int(0, 3)) : info.max_operands;
+    const int most =
+        info.max_operands < 0 ? info.min_operands + static_cast<int>(Int(0, 3)) : info.max_operands;
     std::vector<ValueId> out;
     if (info.op == Op::where) out.push_back(OfShape(shape, DType::kBool));
     while (static_cast<int>(out.size()) < most) {
@@ -454,21 +472,25 @@ class Editor {
   }
 
   std::vector<ValueId> AttentionOperands() {
-    const int64_t b = Int(1, 3), h = Int(1, 4), kv = Chance(70) ? h : 1, t = Extent(), s = Chance(60) ? t : Extent(), w = Int(1, 64);
+    const int64_t b = Int(1, 3), h = Int(1, 4), kv = Chance(70) ? h : 1, t = Extent(),
+                  s = Chance(60) ? t : Extent(), w = Int(1, 64);
     const DType dtype = FloatDType();
-    std::vector<ValueId> out = {NewInput(dtype, {b, h, t, w}), NewInput(dtype, {b, h, t, w}),
+    std::vector<ValueId> out = {NewInput(dtype, {b, h, t, w}),  NewInput(dtype, {b, h, t, w}),
                                 NewInput(dtype, {b, kv, s, w}), NewInput(dtype, {b, kv, s, w}),
-                                NewInput(dtype, {b, h, t, w}), NewInput(DType::kFp32, {b, h, t})};
-    if (Chance(30)) out.push_back(NewInput(dtype, Chance(50) ? Shape{b, h, t, s} : Shape{1, 1, t, s}));
+                                NewInput(dtype, {b, h, t, w}),  NewInput(DType::kFp32, {b, h, t})};
+    if (Chance(30))
+      out.push_back(NewInput(dtype, Chance(50) ? Shape{b, h, t, s} : Shape{1, 1, t, s}));
     return out;
   }
 
-  std::vector<ValueId> CompositeOperands(const OpInfo& info, ValueId x, DType dtype, const Shape& shape) {
+  std::vector<ValueId> CompositeOperands(const OpInfo& info, ValueId x, DType dtype,
+                                         const Shape& shape) {
     std::vector<ValueId> out = {x, OfShape(shape, dtype)};
     Shape statistic = shape;
     if (!statistic.empty()) statistic.back() = 1;
     const Shape weight = shape.empty() ? Shape{} : Shape{shape.back()};
-    while (static_cast<int>(out.size()) < info.max_operands - 1) out.push_back(OfShape(statistic, dtype));
+    while (static_cast<int>(out.size()) < info.max_operands - 1)
+      out.push_back(OfShape(statistic, dtype));
     if (info.max_operands > 2) out.push_back(OfShape(weight, dtype));
     return out;
   }
@@ -481,7 +503,8 @@ class Editor {
     Attrs a;
     for (const AttrRule& rule : AttrRules(op)) {
       if (rule.name == "dtype") {
-        if (rule.required || Chance(30)) a.Set("dtype", std::string(Name(Chance(80) ? FloatDType() : AnyDType())));
+        if (rule.required || Chance(30))
+          a.Set("dtype", std::string(Name(Chance(80) ? FloatDType() : AnyDType())));
       } else if (rule.name == "shape") {
         a.Set("shape", NewShape(op, shape));
       } else if (rule.name == "value" || rule.name == "scale") {

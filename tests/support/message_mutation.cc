@@ -38,8 +38,9 @@ double Real(std::mt19937& rng) {
 }
 
 std::string Word(std::mt19937& rng) {
-  const std::string kSpecial[] = {"",    "input", "mul", "f32",  "bool",  "axes", "shape", "perm",
-                                  "cat", "sum",   "dtype", "value", "a\nb", "\xff", "\"\\", std::string(201, 'x')};
+  const std::string kSpecial[] = {
+      "",    "input", "mul",   "f32",   "bool", "axes", "shape", "perm",
+      "cat", "sum",   "dtype", "value", "a\nb", "\xff", "\"\\",  std::string(201, 'x')};
   return kSpecial[rng() % std::size(kSpecial)];
 }
 

@@ -121,7 +121,8 @@ class Planter {
     Group& home = plan_.groups[Index(OwnerOf(id))];
     Group& other = AnyGroup();
     if (fault == PlanFault::kOwnerWrong) {
-      OwnerOf(id) = GroupId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(plan_.groups.size())))};
+      OwnerOf(id) =
+          GroupId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(plan_.groups.size())))};
       return true;
     }
     if (&other == &home && fault != PlanFault::kOpMissing) return false;
@@ -158,8 +159,11 @@ class Planter {
       return true;
     }
     // Something real: of this group, or of another.
-    const ValueId v{Int(0, 1) == 0 ? AnyComputing()
-                                   : NodeId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(g_.num_nodes()) - 1))}, 0};
+    const ValueId v{
+        Int(0, 1) == 0
+            ? AnyComputing()
+            : NodeId{static_cast<uint32_t>(Int(0, static_cast<int64_t>(g_.num_nodes()) - 1))},
+        0};
     if (std::find(list.begin(), list.end(), v) != list.end()) return false;
     InsertSorted(list, v);
     return true;
@@ -169,11 +173,13 @@ class Planter {
     Group& group = AnyGroup();
     if (fault == PlanFault::kRecomputeUndeclared) {
       if (group.recomputed.empty()) return false;
-      group.recomputed.erase(group.recomputed.begin() + Int(0, static_cast<int64_t>(group.recomputed.size()) - 1));
+      group.recomputed.erase(group.recomputed.begin() +
+                             Int(0, static_cast<int64_t>(group.recomputed.size()) - 1));
       return true;
     }
     const NodeId id = AnyComputing();
-    if (std::find(group.recomputed.begin(), group.recomputed.end(), id) != group.recomputed.end()) return false;
+    if (std::find(group.recomputed.begin(), group.recomputed.end(), id) != group.recomputed.end())
+      return false;
     InsertSorted(group.recomputed, id);
     return true;
   }
@@ -241,7 +247,9 @@ class Planter {
     switch (Int(0, 3)) {
       case 0: std::swap(s.index_instr, s.src_instr); break;
       case 1: s.table_rows += Int(0, 1) == 0 ? 1 : -1; break;
-      case 2: s.row_axes ^= AxisMask{1} << Int(0, static_cast<int64_t>(ir.extents.size()) - 1); break;
+      case 2:
+        s.row_axes ^= AxisMask{1} << Int(0, static_cast<int64_t>(ir.extents.size()) - 1);
+        break;
       default: s.src_instr = static_cast<int>(Int(0, static_cast<int64_t>(ir.instrs.size()) - 1));
     }
     return true;
@@ -306,7 +314,9 @@ class Planter {
         switch (Int(0, 3)) {
           case 0: load->indirect[0].stride += Int(0, 1) == 0 ? 1 : -1; break;
           case 1: load->indirect[0].extent += Int(0, 1) == 0 ? 1 : -1; break;
-          case 2: load->indirect[0].instr = static_cast<int>(Int(0, load - ir.instrs.data())); break;
+          case 2:
+            load->indirect[0].instr = static_cast<int>(Int(0, load - ir.instrs.data()));
+            break;
           default: load->indirect.clear();
         }
         return true;
@@ -357,7 +367,9 @@ class Planter {
     Buffer& b = Any(body->ir.buffers);
     switch (fault) {
       case PlanFault::kBufferSpan: b.elements += Int(0, 1) == 0 ? 1 : -1; return true;
-      case PlanFault::kBufferDType: b.dtype = kAllDTypes[Int(0, std::size(kAllDTypes) - 1)]; return true;
+      case PlanFault::kBufferDType:
+        b.dtype = kAllDTypes[Int(0, std::size(kAllDTypes) - 1)];
+        return true;
       case PlanFault::kBufferAlignment: b.alignment *= 2 << Int(0, 3); return true;
       default: b.value = {AnyComputing(), 0}; return true;
     }
@@ -377,7 +389,9 @@ class Planter {
         const Template kind = static_cast<Template>(Int(0, 5));
         // A transposition may also be walked point by point, and on a kernel without a transposed
         // load nothing says that its tiles are wrong but their number.
-        const auto plain = [](Template t) { return t == Template::kPointwise || t == Template::kTranspose; };
+        const auto plain = [](Template t) {
+          return t == Template::kPointwise || t == Template::kTranspose;
+        };
         if (plain(s.kind) && plain(kind)) return false;
         s.kind = kind;
         return true;
@@ -427,7 +441,8 @@ class Planter {
     auto [group, body] = AnyKernel();
     if (body == nullptr || group->inputs.empty() || group->outputs.empty()) return false;
     const Group::InPlace pair{Any(group->inputs), Any(group->outputs)};
-    if (std::find(group->in_place.begin(), group->in_place.end(), pair) != group->in_place.end()) return false;
+    if (std::find(group->in_place.begin(), group->in_place.end(), pair) != group->in_place.end())
+      return false;
     group->in_place.push_back(pair);
     return true;
   }
@@ -493,8 +508,10 @@ class Planter {
         AttentionOperand& t = Any(list);
         const size_t i = Int(0, static_cast<int64_t>(t.strides.size()) - 1);
         if (t.shape[i] <= 1) return false;
-        if (Int(0, 1) == 0) t.offset += 1;
-        else t.strides[i] += 1;
+        if (Int(0, 1) == 0)
+          t.offset += 1;
+        else
+          t.strides[i] += 1;
         return true;
       }
       default:
@@ -517,17 +534,24 @@ class Planter {
 
 const char* Name(PlanFault fault) {
   constexpr const char* kNames[] = {
-      "op missing", "op twice", "op elsewhere", "order swapped", "owner wrong", "input missing",
-      "input invented", "output missing", "output invented", "recompute undeclared",
-      "recompute invented", "layout changed", "store missing", "store twice", "store offset",
-      "store instruction", "load offset", "load buffer", "guard moved", "guard missing",
-      "fill changed", "constant changed", "index changed", "op changed", "operand changed",
-      "operands swapped", "dtype changed", "rounding missing", "fold changed", "extent changed",
-      "lookup changed", "scatter changed", "buffer span", "buffer dtype", "buffer alignment",
-      "buffer value", "template wrong", "blocks wrong", "threads wrong", "width wrong",
-      "split wrong", "workspace small", "in place illegal", "matmul dims", "matmul stride",
-      "matmul offset", "matmul operands", "matmul dtype", "matmul accumulate",
-      "attention operands", "attention stride", "attention scale"};
+      "op missing",           "op twice",           "op elsewhere",
+      "order swapped",        "owner wrong",        "input missing",
+      "input invented",       "output missing",     "output invented",
+      "recompute undeclared", "recompute invented", "layout changed",
+      "store missing",        "store twice",        "store offset",
+      "store instruction",    "load offset",        "load buffer",
+      "guard moved",          "guard missing",      "fill changed",
+      "constant changed",     "index changed",      "op changed",
+      "operand changed",      "operands swapped",   "dtype changed",
+      "rounding missing",     "fold changed",       "extent changed",
+      "lookup changed",       "scatter changed",    "buffer span",
+      "buffer dtype",         "buffer alignment",   "buffer value",
+      "template wrong",       "blocks wrong",       "threads wrong",
+      "width wrong",          "split wrong",        "workspace small",
+      "in place illegal",     "matmul dims",        "matmul stride",
+      "matmul offset",        "matmul operands",    "matmul dtype",
+      "matmul accumulate",    "attention operands", "attention stride",
+      "attention scale"};
   static_assert(std::size(kNames) == static_cast<size_t>(PlanFault::kCount));
   return kNames[static_cast<size_t>(fault)];
 }

@@ -69,15 +69,19 @@ bool WellFormed(const KernelIr& ir) {
     if (instr.kind == InstrKind::kReduce) used &= ~instr.reduced;
     if ((used & ~instr.axes) != 0 || (instr.axes & ~ir.all_axes()) != 0) return false;
     if ((instr.axes & instr.reduced) != 0 || (instr.reduced & ~ir.all_axes()) != 0) return false;
-    if (instr.kind == InstrKind::kLoad && (instr.buffer < 0 || instr.buffer >= buffers)) return false;
+    if (instr.kind == InstrKind::kLoad && (instr.buffer < 0 || instr.buffer >= buffers))
+      return false;
     if (instr.kind == InstrKind::kPointwise) {
       const OpInfo& info = Info(instr.op);
-      if (info.pattern != Pattern::kPointwise || info.reference == nullptr ? instr.op != Op::cast : false) return false;
+      if (info.pattern != Pattern::kPointwise || info.reference == nullptr ? instr.op != Op::cast
+                                                                           : false)
+        return false;
       if (static_cast<int>(instr.operands.size()) != info.min_operands) return false;
     }
   }
   for (const Store& s : ir.stores) {
-    if (s.instr < 0 || s.instr >= n || s.buffer < 0 || s.buffer >= buffers || !inside(s.offset)) return false;
+    if (s.instr < 0 || s.instr >= n || s.buffer < 0 || s.buffer >= buffers || !inside(s.offset))
+      return false;
     if ((s.offset.axes() & ~ir.instrs[s.instr].axes) != 0) return false;
   }
   if (!ir.scatter) return true;
@@ -156,12 +160,15 @@ bool RunMatMul(const BackwardGraph& g, const MatMulCall& c,
     const absl::Span<const int64_t> outer = absl::MakeConstSpan(at).subspan(0, batch);
     double sum = 0;
     for (int64_t k = 0; k < c.k; ++k) {
-      const int64_t i = c.a.offset + Dot(outer, c.a.batch_strides) + at[batch] * c.a.row_stride + k * c.a.col_stride;
-      const int64_t j = c.b.offset + Dot(outer, c.b.batch_strides) + k * c.b.row_stride + at[batch + 1] * c.b.col_stride;
+      const int64_t i = c.a.offset + Dot(outer, c.a.batch_strides) + at[batch] * c.a.row_stride +
+                        k * c.a.col_stride;
+      const int64_t j = c.b.offset + Dot(outer, c.b.batch_strides) + k * c.b.row_stride +
+                        at[batch + 1] * c.b.col_stride;
       if (!in(a, i) || !in(b, j)) return false;
       sum += a[i] * b[j];
     }
-    const int64_t to = c.d.offset + Dot(outer, c.d.batch_strides) + at[batch] * c.d.row_stride + at[batch + 1] * c.d.col_stride;
+    const int64_t to = c.d.offset + Dot(outer, c.d.batch_strides) + at[batch] * c.d.row_stride +
+                       at[batch + 1] * c.d.col_stride;
     if (!in(d, to)) return false;
     d[to] = (c.accumulate ? d[to] : 0) + sum;
     return true;
@@ -219,7 +226,8 @@ int BufferOf(const KernelIr& ir, ValueId v, bool written) {
 // Whether each point reads of one buffer just the element that it writes of the other.
 bool SameWalk(const KernelIr& ir, int in, int out) {
   const Buffer &a = ir.buffers[in], &b = ir.buffers[out];
-  if (SizeBytes(a.dtype) != SizeBytes(b.dtype) || a.elements != b.elements || ir.scatter) return false;
+  if (SizeBytes(a.dtype) != SizeBytes(b.dtype) || a.elements != b.elements || ir.scatter)
+    return false;
   for (const Store& s : ir.stores) {
     if (s.buffer != out) continue;
     for (const Instr& i : ir.instrs) {
@@ -311,7 +319,8 @@ bool PlanOracle::AttentionMatters(const FusionPlan& plan) const {
     const auto* now = std::get_if<AttentionCall>(&plan.groups[i].body);
     if (now == nullptr) continue;
     const auto& then = std::get<AttentionCall>(good_.groups[i].body);
-    for (auto [a, b] : {std::pair{&now->operands, &then.operands}, {&now->results, &then.results}}) {
+    for (auto [a, b] :
+         {std::pair{&now->operands, &then.operands}, {&now->results, &then.results}}) {
       for (size_t t = 0; t < a->size(); ++t) {
         const AttentionOperand &x = (*a)[t], &y = (*b)[t];
         if (x.value != y.value || x.shape != y.shape) return true;

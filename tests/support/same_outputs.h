@@ -6,9 +6,9 @@
 
 namespace retrograd {
 
-// The largest difference between the two graphs' outputs by the reference evaluator, on random inputs
-// of the first one, each as a share of that output's largest value. Fails the test if either cannot be
-// evaluated.
+// The largest difference between the two graphs' outputs by the reference evaluator, on random
+// inputs of the first one, each as a share of that output's largest value. Fails the test if either
+// cannot be evaluated.
 double LargestDifference(const BackwardGraph& a, const BackwardGraph& b);
 
 }  // namespace retrograd
