@@ -99,18 +99,26 @@ absl::StatusOr<std::vector<TensorType>> InferAttention(Operands operands, const 
     return misfit(
         absl::StrCat("the log-sum-exp needs the shape [", batch, ",", heads, ",", queries, "]"));
   }
-  if (operands.size() > 6) {
+  const double dropout = attrs.Float("dropout_p");
+  if (dropout < 0 || dropout >= 1) {
+    return Malformed(Malformation::kAttrRange,
+                     absl::StrCat("attribute dropout_p is ", dropout, "; it lies in [0, 1)"));
+  }
+  if ((dropout > 0) != (operands.size() > 7)) {
+    return misfit(dropout > 0 ? "dropout needs the random generator's seed and offset last"
+                              : "without dropout there is no more than a bias");
+  }
+  if (dropout > 0 &&
+      (IsFloat(operands.back()->dtype) || IsFloat(operands[operands.size() - 2]->dtype))) {
+    return BadDType(operands, "the random generator's seed and offset are integers");
+  }
+  if (operands.size() == 7 || operands.size() == 9) {
     const Shape scores = {batch, heads, queries, keys};
     if (!IsFloat(operands[6]->dtype)) return BadDType(operands, "the bias is floating");
     const std::optional<Shape> both = BroadcastShapes(scores, operands[6]->shape);
     if (!both.has_value() || *both != scores) {
       return misfit(absl::StrCat("the bias has to broadcast to ", Print(scores)));
     }
-  }
-  const double dropout = attrs.Float("dropout_p");
-  if (dropout < 0 || dropout >= 1) {
-    return Malformed(Malformation::kAttrRange,
-                     absl::StrCat("attribute dropout_p is ", dropout, "; it lies in [0, 1)"));
   }
   return std::vector<TensorType>{q, k, v};
 }

@@ -118,14 +118,18 @@ class Builder {
   }
 
   absl::Status AddAttention(const Step& step, const AttentionCall& call) {
-    if (const double p = c_.graph.node(call.node).attrs.Float("dropout_p"); p > 0) {
-      return absl::UnimplementedError(
-          absl::StrFormat("attention_backward %%%d drops out with p = %g: its mask belongs to the "
-                          "random numbers of "
-                          "the framework's own kernel; capture the model with dropout 0",
-                          Index(call.node), p));
+    const Attrs& attrs = c_.graph.node(call.node).attrs;
+    const double dropout_p = attrs.Float("dropout_p");
+    if (const absl::string_view variant = attrs.String("variant");
+        dropout_p > 0 && variant != "cudnn") {
+      return absl::UnimplementedError(absl::StrFormat(
+          "attention_backward %%%d drops out with p = %g by the random numbers of the framework's "
+          "implementation \"%s\", and only cuDNN's can be drawn again: run the model's forward "
+          "under "
+          "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), or with dropout 0",
+          Index(call.node), dropout_p, variant));
     }
-    AttentionCommand command{.call = &call};
+    AttentionCommand command{.call = &call, .dropout_p = dropout_p};
     const absl::Span<const ValueId> graph_operands = c_.graph.operands(call.node);
     for (size_t i = 0; i < call.operands.size(); ++i) {
       RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(call.operands[i].value));

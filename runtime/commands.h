@@ -23,6 +23,7 @@ struct AttentionCommand {
   const AttentionCall* call = nullptr;
   std::vector<uint32_t> operands, results;  // slots
   std::vector<DType> operand_dtypes;
+  double dropout_p = 0;
   std::vector<const void*> operand_data;  // room for a run's addresses
   std::vector<void*> result_data;
 };

@@ -28,11 +28,12 @@ void AppendKey(const AttentionOperand& t, std::string* key) {
 }
 
 // Equal for calls that differ in nothing but where their values lie.
-std::string Key(const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
-  std::string key = absl::StrCat(Name(call.dtype), " ", call.causal, " ", call.scale);
+std::string Key(const AttentionCall& call, const AttentionFacts& facts) {
+  std::string key =
+      absl::StrCat(Name(call.dtype), " ", call.causal, " ", call.scale, " ", facts.dropout_p);
   for (size_t i = 0; i < call.operands.size(); ++i) {
     AppendKey(call.operands[i], &key);
-    absl::StrAppend(&key, Name(operand_dtypes[i]));
+    absl::StrAppend(&key, Name(facts.operand_dtypes[i]));
   }
   for (const AttentionOperand& result : call.results) AppendKey(result, &key);
   return key;
@@ -72,13 +73,12 @@ struct Measured {
   std::vector<void*> results;
   void* workspace = nullptr;
 };
-absl::StatusOr<Measured> TakeMemory(const AttentionCall& call,
-                                    absl::Span<const DType> operand_dtypes, int64_t workspace_bytes,
-                                    Arena* arena) {
+absl::StatusOr<Measured> TakeMemory(const AttentionCall& call, const AttentionFacts& facts,
+                                    int64_t workspace_bytes, Arena* arena) {
   Measured memory;
   for (size_t i = 0; i < call.operands.size(); ++i) {
     RG_ASSIGN_OR_RETURN(memory.operands.emplace_back(),
-                        arena->Take(SpanOf(call.operands[i]) * SizeBytes(operand_dtypes[i])));
+                        arena->Take(SpanOf(call.operands[i]) * SizeBytes(facts.operand_dtypes[i])));
   }
   for (const AttentionOperand& result : call.results) {
     RG_ASSIGN_OR_RETURN(memory.results.emplace_back(),
@@ -96,11 +96,12 @@ absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status
 
 // No plan of cuDNN's takes a time that depends on values.
 absl::Status ChooseByTiming(Device& device, void* stream, const AttentionCall& call,
-                            absl::Span<const DType> operand_dtypes, CudnnAttention* library) {
+                            const AttentionFacts& facts, CudnnAttention* library) {
   Arena arena(device);
   RG_ASSIGN_OR_RETURN(Measured memory,
-                      TakeMemory(call, operand_dtypes, library->most_workspace_bytes(), &arena));
-  const AttentionPointers pointers{memory.operands, operand_dtypes, absl::MakeSpan(memory.results)};
+                      TakeMemory(call, facts, library->most_workspace_bytes(), &arena));
+  const AttentionPointers pointers{memory.operands, facts.operand_dtypes,
+                                   absl::MakeSpan(memory.results)};
   const auto time = [&](absl::FunctionRef<absl::Status()> run) { return MedianTime(device, run); };
   return library->TakeFastest(time, stream, pointers, memory.workspace);
 }
@@ -135,6 +136,19 @@ absl::Status FillBias(Device& device, const AttentionOperand& bias, DType dtype,
   return device.CopyIn(data, host.data(), static_cast<int64_t>(host.size()));
 }
 
+// Nobody else draws cuDNN's dropout mask again.
+absl::Status WithoutCudnn(const AttentionCall& call, double dropout_p, const absl::Status& refusal,
+                          bool deterministic) {
+  return absl::Status(
+      refusal.code(),
+      absl::StrFormat("attention_backward %%%d drops out with p = %g by cuDNN's random numbers, "
+                      "which only cuDNN draws again: %s%s",
+                      Index(call.node), dropout_p, refusal.message(),
+                      deterministic && absl::IsUnimplemented(refusal)
+                          ? " (it may take the call where two runs need not give the same bits)"
+                          : ""));
+}
+
 }  // namespace
 
 absl::Status CudaAttentionCall::Run(Device& device, int stream, void* native,
@@ -164,9 +178,9 @@ std::string CudaAttentionCall::Describe() const {
 }
 
 absl::StatusOr<std::shared_ptr<CudnnAttention>> CudaAttention::Library(
-    const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
-  RG_RETURN_IF_ERROR(CudnnRefusal(call, operand_dtypes));
-  const std::string key = Key(call, operand_dtypes);
+    const Place& place, const AttentionCall& call, const AttentionFacts& facts) {
+  RG_RETURN_IF_ERROR(CudnnRefusal(call, facts));
+  const std::string key = Key(call, facts);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   if (handle_ == nullptr) {
     if (!options_.allow_cudnn) return absl::UnavailableError("cuDNN is switched off");
@@ -183,16 +197,16 @@ absl::StatusOr<std::shared_ptr<CudnnAttention>> CudaAttention::Library(
   if (options_.time_plans && place.cache != nullptr) {
     if (const std::optional<std::string> plan = place.cache->Read(entry)) {
       absl::StatusOr<std::shared_ptr<CudnnAttention>> restored =
-          CudnnAttention::Restore(call, operand_dtypes, *plan, *handle_);
+          CudnnAttention::Restore(call, facts, *plan, *handle_);
       if (restored.ok()) return known_[key] = *std::move(restored);
     }
   }
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnAttention> made,
-                      CudnnAttention::Prepare(call, operand_dtypes, options_.cudnn, *handle_));
+                      CudnnAttention::Prepare(call, facts, options_.cudnn, *handle_));
   if (options_.time_plans) {
     absl::Status timed = absl::OkStatus();
     if (made->plans().size() > 1) {
-      timed = ChooseByTiming(place.device, place.stream, call, operand_dtypes, made.get());
+      timed = ChooseByTiming(place.device, place.stream, call, facts, made.get());
       // Without the memory for a measurement the library's favourite does.
       if (!timed.ok() && !absl::IsResourceExhausted(timed)) return timed;
     }
@@ -206,12 +220,12 @@ absl::StatusOr<std::shared_ptr<CudnnAttention>> CudaAttention::Library(
 }
 
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
-    const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+    const Place& place, const AttentionCall& call, const AttentionFacts& facts) {
   const int sms = static_cast<int>(place.device.Describe().sms);
-  RG_ASSIGN_OR_RETURN(
-      const FallbackAttention made,
-      AttentionLaunches(call, operand_dtypes, EmitTiledAttention(call, operand_dtypes, sms),
-                        absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
+  RG_ASSIGN_OR_RETURN(const FallbackAttention made,
+                      AttentionLaunches(call, facts.operand_dtypes,
+                                        EmitTiledAttention(call, facts.operand_dtypes, sms),
+                                        absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
   auto loaded = std::make_unique<CudaAttentionCall>(made.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.source, made.launches));
   loaded->launches_ = made.launches.size();
@@ -219,9 +233,10 @@ absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
   return loaded;
 }
 
-absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(
-    const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
-  const std::string key = Key(call, operand_dtypes);
+absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
+                                                            const AttentionCall& call,
+                                                            const AttentionFacts& facts) {
+  const std::string key = Key(call, facts);
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
   if (!options_.allow_cudnn) return Choice{.tiled = true};
@@ -239,26 +254,23 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(
       }
     }
   }
-  const absl::StatusOr<std::shared_ptr<CudnnAttention>> library =
-      Library(place, call, operand_dtypes);
+  const absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, facts);
   if (!library.ok()) return Choice{.tiled = true};
   const bool bias = call.operands.size() > kBias;
   if (!options_.time_plans) return choices_[key] = Choice{.tiled = !bias};
-  const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled =
-      LoadTiled(place, call, operand_dtypes);
+  const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled = LoadTiled(place, call, facts);
   if (!tiled.ok()) return Choice{};
   Arena arena(place.device);
-  absl::StatusOr<Measured> memory =
-      TakeMemory(call, operand_dtypes,
-                 std::max((*library)->workspace_bytes(), (*tiled)->scratch_bytes()), &arena);
+  absl::StatusOr<Measured> memory = TakeMemory(
+      call, facts, std::max((*library)->workspace_bytes(), (*tiled)->scratch_bytes()), &arena);
   // Without the memory for a measurement: that which needs the least.
   if (absl::IsResourceExhausted(memory.status())) return Choice{.tiled = !bias};
   RG_RETURN_IF_ERROR(memory.status());
   if (bias) {
-    RG_RETURN_IF_ERROR(FillBias(place.device, call.operands[kBias], operand_dtypes[kBias],
+    RG_RETURN_IF_ERROR(FillBias(place.device, call.operands[kBias], facts.operand_dtypes[kBias],
                                 const_cast<void*>(memory->operands[kBias])));
   }
-  const AttentionPointers pointers{memory->operands, operand_dtypes,
+  const AttentionPointers pointers{memory->operands, facts.operand_dtypes,
                                    absl::MakeSpan(memory->results)};
   RG_ASSIGN_OR_RETURN(choice.library_us, MedianTime(place.device, [&] {
                         return (*library)->Run(place.stream, pointers, memory->workspace);
@@ -274,16 +286,16 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(
   return choices_[key] = choice;
 }
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(
-    const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& place,
+                                                                const AttentionCall& call,
+                                                                const AttentionFacts& facts) {
   Choice choice;
   if (options_.allow_tiled && place.device.multiplies_with_epilogues() &&
-      TiledAttentionRefusal(call, operand_dtypes).ok()) {
-    RG_ASSIGN_OR_RETURN(choice, Choose(place, call, operand_dtypes));
+      TiledAttentionRefusal(call, facts.operand_dtypes).ok()) {
+    RG_ASSIGN_OR_RETURN(choice, Choose(place, call, facts));
   }
   if (choice.tiled) {
-    absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded =
-        LoadTiled(place, call, operand_dtypes);
+    absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded = LoadTiled(place, call, facts);
     if (loaded.ok()) {
       (*loaded)->tiled_us_ = choice.tiled_us;
       (*loaded)->library_us_ = choice.library_us;
@@ -292,7 +304,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
   }
-  absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, operand_dtypes);
+  absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, facts);
   if (library.ok()) {
     auto loaded = std::make_unique<CudaAttentionCall>((*library)->workspace_bytes());
     loaded->library_ = *std::move(library);
@@ -302,8 +314,11 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();
   }
+  if (facts.dropout_p > 0) {
+    return WithoutCudnn(call, facts.dropout_p, library.status(), options_.cudnn.deterministic);
+  }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
-                      MakeFallbackAttention(call, operand_dtypes, place.device.dialect()));
+                      MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));
   auto loaded = std::make_unique<CudaAttentionCall>(fallback.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.source, fallback.launches));
   loaded->launches_ = fallback.launches.size();

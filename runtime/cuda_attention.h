@@ -67,7 +67,7 @@ class CudaAttention {
     const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
   };
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Place& place, const AttentionCall& call,
-                                                   absl::Span<const DType> operand_dtypes);
+                                                   const AttentionFacts& facts);
 
  private:
   // Of our kernels for tensor cores and cuDNN's fastest plan; 0: not timed.
@@ -78,12 +78,13 @@ class CudaAttention {
 
   absl::StatusOr<std::shared_ptr<CudnnAttention>> Library(const Place& place,
                                                           const AttentionCall& call,
-                                                          absl::Span<const DType> operand_dtypes);
+                                                          const AttentionFacts& facts);
   // Of a call that our kernels for tensor cores take.
   absl::StatusOr<Choice> Choose(const Place& place, const AttentionCall& call,
-                                absl::Span<const DType> operand_dtypes);
-  absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(
-      const Place& place, const AttentionCall& call, absl::Span<const DType> operand_dtypes);
+                                const AttentionFacts& facts);
+  absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(const Place& place,
+                                                               const AttentionCall& call,
+                                                               const AttentionFacts& facts);
 
   const CudaAttentionOptions options_;
   std::unique_ptr<CudnnHandle> handle_;

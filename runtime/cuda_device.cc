@@ -64,7 +64,7 @@ class CudaDevice : public GpuDevice {
 
   using GpuDevice::Load;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
-                                                   absl::Span<const DType> operand_dtypes) override;
+                                                   const AttentionFacts& facts) override;
   absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
                                  void* scratch) override;
   absl::Status BeginTrace() override;
@@ -127,10 +127,10 @@ absl::StatusOr<std::shared_ptr<const LibraryMatMul>> CudaDevice::PrepareMatMul(
   return made;
 }
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> CudaDevice::Load(
-    const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaDevice::Load(const AttentionCall& call,
+                                                             const AttentionFacts& facts) {
   RG_WITH_CONTEXT();
-  return attention_->Load({*this, sm_, facts().model, Stream(0), Cache()}, call, operand_dtypes);
+  return attention_->Load({*this, sm_, GpuDevice::facts().model, Stream(0), Cache()}, call, facts);
 }
 
 absl::Status CudaDevice::AttentionBackward(int stream, LoadedCall& call,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -14,25 +15,34 @@
 namespace retrograd {
 namespace {
 
-enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands; with dropout seed and offset are last
 
 constexpr int64_t kAlignment = 16;  // bytes, of every row of an operand
 
+// The place of the seed among the operands, before the offset's; their number without dropout.
+size_t FirstOfDropout(const AttentionCall& call, const AttentionFacts& facts) {
+  return call.operands.size() - (facts.dropout_p > 0 ? 2 : 0);
+}
+
+bool HasBias(const AttentionCall& call, const AttentionFacts& facts) {
+  return FirstOfDropout(call, facts) > kBias;
+}
+
 // "attention_backward %13, bf16 Q[48,8,2048,64] K[48,4,2048,64], causal"
-std::string ShapeOf(const AttentionCall& call) {
+std::string ShapeOf(const AttentionCall& call, const AttentionFacts& facts) {
   return absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
                       absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
                       absl::StrJoin(call.operands[kK].shape, ","), "]",
-                      call.causal ? ", causal" : "");
+                      call.causal ? ", causal" : "",
+                      facts.dropout_p > 0 ? absl::StrCat(", dropout ", facts.dropout_p) : "");
 }
 
 }  // namespace
 
-absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::UnimplementedError(absl::StrCat(ShapeOf(call), ": cuDNN ", why));
+    return absl::UnimplementedError(absl::StrCat(ShapeOf(call, facts), ": cuDNN ", why));
   };
-  if (call.operands.size() > kBias + 1) return refuse("is not asked for attention with dropout");
   if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) {
     return refuse("takes bf16 and fp16 only");
   }
@@ -43,7 +53,7 @@ absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> ope
   if (dim > 256 || v_dim > 256) {
     return refuse(absl::StrFormat("takes head sizes up to 256, not %d and %d", dim, v_dim));
   }
-  if (operand_dtypes[kLse] != DType::kFp32) return refuse("takes an fp32 log-sum-exp only");
+  if (facts.operand_dtypes[kLse] != DType::kFp32) return refuse("takes an fp32 log-sum-exp only");
   const auto unaligned = [](const AttentionOperand& t) {
     const int64_t step = kAlignment / 2;  // in elements of 2 bytes
     if (t.offset % step != 0 || (t.shape[3] != 1 && t.strides[3] != 1)) return true;
@@ -61,13 +71,22 @@ absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> ope
                                  " and the offset ", t.offset));
     }
   }
-  if (call.operands.size() > kBias) {
+  if (HasBias(call, facts)) {
     const AttentionOperand& bias = call.operands[kBias];
     if (bias.shape.empty() || (bias.shape.back() != 1 && bias.strides.back() != 1)) {
       return refuse("needs a bias whose last stride is 1");
     }
-    if (operand_dtypes[kBias] == DType::kFp64 || !IsFloat(operand_dtypes[kBias])) {
-      return refuse(absl::StrCat("takes no bias in ", Name(operand_dtypes[kBias])));
+    if (facts.operand_dtypes[kBias] == DType::kFp64 || !IsFloat(facts.operand_dtypes[kBias])) {
+      return refuse(absl::StrCat("takes no bias in ", Name(facts.operand_dtypes[kBias])));
+    }
+  }
+  for (size_t i = FirstOfDropout(call, facts); i < call.operands.size(); ++i) {
+    const bool one = absl::c_all_of(call.operands[i].shape, [](int64_t n) { return n == 1; });
+    if (!one ||
+        (facts.operand_dtypes[i] != DType::kInt64 && facts.operand_dtypes[i] != DType::kInt32)) {
+      return refuse(absl::StrCat("needs one integer of 32 or 64 bits as seed and as offset, not ",
+                                 Name(facts.operand_dtypes[i]), "[",
+                                 absl::StrJoin(call.operands[i].shape, ","), "]"));
     }
   }
   return absl::OkStatus();
@@ -99,7 +118,7 @@ using TensorRef = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 // Ids of tensors in the graph, in the order in which a run passes the pointers.
 constexpr int64_t kFirstOperand = 1, kFirstResult = 16;
-constexpr size_t kMostPointers = 10;
+constexpr size_t kMostPointers = 12;
 
 // What the library says, without the lines that name its own source files.
 std::string FirstLine(absl::string_view text) {
@@ -179,13 +198,15 @@ fe::DataType_t DataType(DType dtype) {
     case DType::kBf16: return fe::DataType_t::BFLOAT16;
     case DType::kFp16: return fe::DataType_t::HALF;
     case DType::kFp32: return fe::DataType_t::FLOAT;
+    case DType::kInt32: return fe::DataType_t::INT32;
+    case DType::kInt64: return fe::DataType_t::INT64;
     default: return fe::DataType_t::NOT_SET;
   }
 }
 
 // Dims and strides of rank 4: axes that an operand lacks (leading ones of a bias, the last of the
-// log-sum-exp) have extent 1. The stride of such an axis is read by nobody, but cuDNN wants it to
-// be that of a packed tensor.
+// log-sum-exp, all of a seed) have extent 1. The stride of such an axis is read by nobody, but
+// cuDNN wants it to be that of a packed tensor.
 struct Dims {
   std::vector<int64_t> shape, strides;
 };
@@ -212,7 +233,7 @@ struct CudnnAttention::Graph {
 namespace {
 
 // The graph's tensors and its one operation.
-void Describe(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
+void Describe(const AttentionCall& call, const AttentionFacts& facts,
               const CudnnAttentionOptions& options, fe::graph::Graph& graph) {
   graph.set_io_data_type(DataType(call.dtype))
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -224,7 +245,7 @@ void Describe(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
                                         .set_uid(kFirstOperand + static_cast<int64_t>(i))
                                         .set_dim(d.shape)
                                         .set_stride(d.strides)
-                                        .set_data_type(DataType(operand_dtypes[i]))));
+                                        .set_data_type(DataType(facts.operand_dtypes[i]))));
   }
   auto attributes = fe::graph::SDPA_backward_attributes()
                         .set_name("attention_backward")
@@ -234,7 +255,11 @@ void Describe(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
         .set_diagonal_band_right_bound(0);
   }
-  if (call.operands.size() > kBias) attributes.set_bias(operands[kBias]);
+  if (HasBias(call, facts)) attributes.set_bias(operands[kBias]);
+  if (facts.dropout_p > 0) {
+    const size_t seed = FirstOfDropout(call, facts);
+    attributes.set_dropout(static_cast<float>(facts.dropout_p), operands[seed], operands[seed + 1]);
+  }
   const std::array<TensorRef, 3> results =
       graph.sdpa_backward(operands[kQ], operands[kK], operands[kV], operands[kO], operands[kDO],
                           operands[kLse], attributes);
@@ -292,23 +317,24 @@ absl::Status CudnnHandle::UseStream(void* stream) {
   return absl::OkStatus();
 }
 
-CudnnAttention::CudnnAttention(const AttentionCall& call, CudnnHandle& handle)
-    : handle_(handle), shape_(ShapeOf(call)), graph_(std::make_unique<Graph>()) {}
+CudnnAttention::CudnnAttention(const AttentionCall& call, const AttentionFacts& facts,
+                               CudnnHandle& handle)
+    : handle_(handle), shape_(ShapeOf(call, facts)), graph_(std::make_unique<Graph>()) {}
 CudnnAttention::~CudnnAttention() = default;
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
-    const AttentionCall& call, absl::Span<const DType> operand_dtypes,
-    const CudnnAttentionOptions& options, CudnnHandle& handle) {
+    const AttentionCall& call, const AttentionFacts& facts, const CudnnAttentionOptions& options,
+    CudnnHandle& handle) {
   RG_CHECK(call.operands.size() >= kBias && call.results.size() == 3);
-  RG_CHECK(operand_dtypes.size() == call.operands.size());
-  RG_RETURN_IF_ERROR(CudnnRefusal(call, operand_dtypes));
-  std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, handle));
-  made->KeepOffsets(call, operand_dtypes);
+  RG_CHECK(facts.operand_dtypes.size() == call.operands.size());
+  RG_RETURN_IF_ERROR(CudnnRefusal(call, facts));
+  std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, facts, handle));
+  made->KeepOffsets(call, facts);
   fe::graph::Graph& graph = made->graph_->graph;
   const auto native = static_cast<cudnnHandle_t>(handle.native());
   const absl::Status built = Guarded("preparing", [&]() -> absl::Status {
     graph.set_sm_version(handle.sm());
-    Describe(call, operand_dtypes, options, graph);
+    Describe(call, facts, options, graph);
     RG_RETURN_IF_ERROR(FrontendStatus(graph.validate(), "validating"));
     RG_RETURN_IF_ERROR(FrontendStatus(graph.build_operation_graph(native), "building the graph"));
     RG_RETURN_IF_ERROR(
@@ -339,10 +365,10 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
 }
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(
-    const AttentionCall& call, absl::Span<const DType> operand_dtypes, absl::string_view serialized,
+    const AttentionCall& call, const AttentionFacts& facts, absl::string_view serialized,
     CudnnHandle& handle) {
-  std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, handle));
-  made->KeepOffsets(call, operand_dtypes);
+  std::unique_ptr<CudnnAttention> made(new CudnnAttention(call, facts, handle));
+  made->KeepOffsets(call, facts);
   fe::graph::Graph& graph = made->graph_->graph;
   const absl::Status restored = Guarded("restoring a plan", [&]() -> absl::Status {
     const std::vector<uint8_t> bytes(serialized.begin(), serialized.end());
@@ -363,10 +389,9 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(
   return made;
 }
 
-void CudnnAttention::KeepOffsets(const AttentionCall& call,
-                                 absl::Span<const DType> operand_dtypes) {
+void CudnnAttention::KeepOffsets(const AttentionCall& call, const AttentionFacts& facts) {
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    operand_offsets_.push_back(call.operands[i].offset * SizeBytes(operand_dtypes[i]));
+    operand_offsets_.push_back(call.operands[i].offset * SizeBytes(facts.operand_dtypes[i]));
   }
   for (const AttentionOperand& result : call.results) {
     result_offsets_.push_back(result.offset * SizeBytes(call.dtype));
@@ -464,14 +489,15 @@ absl::StatusOr<std::unique_ptr<CudnnHandle>> CudnnHandle::Create(const std::stri
 CudnnHandle::~CudnnHandle() = default;
 absl::Status CudnnHandle::UseStream(void*) { return absl::OkStatus(); }
 
-CudnnAttention::CudnnAttention(const AttentionCall&, CudnnHandle& handle) : handle_(handle) {}
+CudnnAttention::CudnnAttention(const AttentionCall&, const AttentionFacts&, CudnnHandle& handle)
+    : handle_(handle) {}
 CudnnAttention::~CudnnAttention() = default;
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Prepare(
-    const AttentionCall&, absl::Span<const DType>, const CudnnAttentionOptions&, CudnnHandle&) {
+    const AttentionCall&, const AttentionFacts&, const CudnnAttentionOptions&, CudnnHandle&) {
   return absl::UnavailableError("this build has no cuDNN");
 }
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Restore(const AttentionCall&,
-                                                                        absl::Span<const DType>,
+                                                                        const AttentionFacts&,
                                                                         absl::string_view,
                                                                         CudnnHandle&) {
   return absl::UnavailableError("this build has no cuDNN");

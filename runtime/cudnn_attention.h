@@ -43,7 +43,7 @@ class CudnnHandle {
 
 // OK, or Unimplemented with the call's shape and the reason for what cuDNN is known to refuse. Asks
 // no library.
-absl::Status CudnnRefusal(const AttentionCall& call, absl::Span<const DType> operand_dtypes);
+absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts);
 
 struct CudnnAttentionOptions {
   // Two runs give the same bits. Without it dQ is summed in the order in which blocks finish, which
@@ -64,13 +64,14 @@ class CudnnAttention {
   // Builds every plan that cuDNN's heuristics offer and takes the first. Unimplemented, with the
   // call's shape and the reason, for what cuDNN refuses. The handle must outlive the result.
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> Prepare(
-      const AttentionCall& call, absl::Span<const DType> operand_dtypes,
-      const CudnnAttentionOptions& options, CudnnHandle& handle);
+      const AttentionCall& call, const AttentionFacts& facts, const CudnnAttentionOptions& options,
+      CudnnHandle& handle);
   // The same with the plan that Serialize once gave, for an equal call, options, device and version
   // of cuDNN. An error where cuDNN does not take it any more.
-  static absl::StatusOr<std::unique_ptr<CudnnAttention>> Restore(
-      const AttentionCall& call, absl::Span<const DType> operand_dtypes,
-      absl::string_view serialized, CudnnHandle& handle);
+  static absl::StatusOr<std::unique_ptr<CudnnAttention>> Restore(const AttentionCall& call,
+                                                                 const AttentionFacts& facts,
+                                                                 absl::string_view serialized,
+                                                                 CudnnHandle& handle);
   ~CudnnAttention();
 
   int64_t workspace_bytes() const;       // of the plan that was taken
@@ -94,8 +95,8 @@ class CudnnAttention {
 
  private:
   struct Graph;
-  CudnnAttention(const AttentionCall& call, CudnnHandle& handle);
-  void KeepOffsets(const AttentionCall& call, absl::Span<const DType> operand_dtypes);
+  CudnnAttention(const AttentionCall& call, const AttentionFacts& facts, CudnnHandle& handle);
+  void KeepOffsets(const AttentionCall& call, const AttentionFacts& facts);
   absl::Status Take(size_t plan);
 
   CudnnHandle& handle_;

@@ -76,6 +76,13 @@ struct MatMulFacts {
   int64_t d_alignment = 1;
 };
 
+// What else a device has to know of an attention call. A call that drops out has the random
+// generator's seed and offset as its last operands.
+struct AttentionFacts {
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  double dropout_p = 0;                    // of the probabilities
+};
+
 // Kernels of one translation unit, loaded, with their launches.
 class LoadedKernels {
  public:
@@ -142,8 +149,8 @@ class Device {
   // Prepares a library call, or says why the device cannot make it.
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
                                                            const MatMulFacts& facts) = 0;
-  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
-      const AttentionCall& call, absl::Span<const DType> operand_dtypes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                           const AttentionFacts& facts) = 0;
 
   // Stream 0 is the caller's from now on: a CUstream of the device's own context, where a CUstream
   // may be null; without a value it is one of the device's.

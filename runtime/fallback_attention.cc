@@ -94,8 +94,9 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
                                                         absl::Span<const DType> operand_dtypes,
                                                         Dialect dialect) {
   RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
-  if (call.operands.size() > kLse + 2 || call.results.size() != 3) {
-    return Refuse(call, "our kernels know no dropout");
+  RG_CHECK(call.results.size() == 3);
+  if (call.operands.size() > kLse + 2) {
+    return Refuse(call, "dropout's mask is cuDNN's, which our kernels do not draw");
   }
   for (const DType dtype : operand_dtypes) {
     if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));

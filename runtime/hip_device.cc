@@ -35,7 +35,7 @@ class HipDevice : public GpuDevice {
 
   using GpuDevice::Load;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
-                                                   absl::Span<const DType> operand_dtypes) override;
+                                                   const AttentionFacts& facts) override;
   absl::Status AttentionBackward(int stream, LoadedCall& call, const AttentionPointers& pointers,
                                  void* scratch) override;
 
@@ -77,10 +77,10 @@ absl::StatusOr<std::shared_ptr<const LibraryMatMul>> HipDevice::PrepareMatMul(
       call, facts);
 }
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> HipDevice::Load(
-    const AttentionCall& call, absl::Span<const DType> operand_dtypes) {
+absl::StatusOr<std::unique_ptr<LoadedCall>> HipDevice::Load(const AttentionCall& call,
+                                                            const AttentionFacts& facts) {
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
-                      MakeFallbackAttention(call, operand_dtypes, dialect()));
+                      MakeFallbackAttention(call, facts.operand_dtypes, dialect()));
   auto loaded = std::make_unique<HipAttention>(fallback.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels, Load(fallback.source, fallback.launches));
   loaded->launches = fallback.launches.size();

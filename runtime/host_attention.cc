@@ -212,7 +212,13 @@ class Backward {
 }  // namespace
 
 absl::StatusOr<int64_t> HostAttentionScratchBytes(const AttentionCall& call) {
-  if (call.operands.size() < 6 || call.operands.size() > 7 || call.results.size() != 3) {
+  if (call.operands.size() > kBias + 1) {
+    return absl::UnimplementedError(absl::StrFormat(
+        "attention_backward %%%d drops out by cuDNN's random numbers, which the host cannot draw: "
+        "run it on the cuda device, or capture the model with dropout 0",
+        Index(call.node)));
+  }
+  if (call.operands.size() < 6 || call.results.size() != 3) {
     return absl::UnimplementedError(absl::StrFormat(
         "attention_backward %%%d with %d operands and %d results: the host computes dQ, dK, dV "
         "from dO, Q, K, V, O, log-sum-exp and at most a bias",

@@ -135,7 +135,7 @@ class HostDevice : public Device {
     return std::make_unique<HostMatMulCall>(call, scratch_bytes);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
-                                                   absl::Span<const DType>) override {
+                                                   const AttentionFacts&) override {
     RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(call));
     return std::make_unique<HostAttentionCall>(call, scratch_bytes);
   }

@@ -88,7 +88,8 @@ absl::Status Program::State::LoadCalls() {
     RG_ASSIGN_OR_RETURN(matmuls.emplace_back(), device->Load(*m.call, m.facts));
   }
   for (const AttentionCommand& a : list.attentions) {
-    RG_ASSIGN_OR_RETURN(attentions.emplace_back(), device->Load(*a.call, a.operand_dtypes));
+    RG_ASSIGN_OR_RETURN(attentions.emplace_back(),
+                        device->Load(*a.call, {a.operand_dtypes, a.dropout_p}));
   }
   int64_t largest = 0;
   for (const auto* calls : {&matmuls, &attentions}) {

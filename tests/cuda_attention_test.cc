@@ -142,7 +142,7 @@ struct Loaded {
   Loaded(Device* device, const AttentionCall& call, const std::vector<DType>& dtypes,
          const std::vector<std::vector<char>>& operands)
       : device(device), call(call), dtypes(dtypes) {
-    auto made = device->Load(call, dtypes);
+    auto made = device->Load(call, AttentionFacts{dtypes});
     INFO(made.status());
     REQUIRE(made.ok());
     loaded = *std::move(made);
@@ -329,12 +329,11 @@ TEST_CASE("on a GPU without cuDNN our kernels take its calls") {
 
 TEST_CASE("what cuDNN is known to refuse is refused before it is asked, with shape and reason") {
   const auto refusal = [](const AttentionCall& call) {
-    return std::string(CudnnRefusal(call, DTypes(call)).message());
+    const std::vector<DType> dtypes = DTypes(call);
+    return std::string(CudnnRefusal(call, {dtypes}).message());
   };
   const Shape4 shape = {2, 4, 2, 32, 48, 64, 64};
-  CHECK(CudnnRefusal(CallOf(shape, DType::kBf16, true, true),
-                     DTypes(CallOf(shape, DType::kBf16, true, true)))
-            .ok());
+  CHECK(refusal(CallOf(shape, DType::kBf16, true, true)).empty());
   CHECK(refusal(CallOf(shape, DType::kFp32, true, false)) ==
         "attention_backward %0, f32 Q[2,4,32,64] K[2,2,48,64], causal: cuDNN takes bf16 and fp16 "
         "only");
@@ -349,9 +348,26 @@ TEST_CASE("what cuDNN is known to refuse is refused before it is asked, with sha
   call = CallOf(shape, DType::kBf16, false, false);
   call.results[2].strides = {6144, 3072, 1, 48};
   CHECK(refusal(call).find("dV has the strides") != std::string::npos);
-  call = CallOf(shape, DType::kBf16, false, true);
-  call.operands.push_back({.shape = {1}, .strides = {1}});  // a seed
-  CHECK(refusal(call).find("dropout") != std::string::npos);
+}
+
+TEST_CASE("cuDNN is asked for dropout with one integer as seed and as offset, with a bias or not") {
+  for (const bool bias : {false, true}) {
+    AttentionCall call = CallOf({2, 4, 2, 32, 48, 64, 64}, DType::kBf16, true, bias);
+    std::vector<DType> dtypes = DTypes(call);
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {1}}) {
+      call.operands.push_back({.shape = shape, .strides = shape});
+      dtypes.push_back(DType::kInt64);
+    }
+    CHECK(CudnnRefusal(call, {dtypes, 0.1}).ToString() == "OK");
+    dtypes.back() = DType::kUInt8;
+    CHECK(std::string(CudnnRefusal(call, {dtypes, 0.1}).message()) ==
+          "attention_backward %0, bf16 Q[2,4,32,64] K[2,2,48,64], causal, dropout 0.1: cuDNN needs "
+          "one integer of 32 or 64 bits as seed and as offset, not u8[1]");
+    dtypes.back() = DType::kInt64;
+    call.operands[call.operands.size() - 2] = {.shape = {2}, .strides = {1}};
+    CHECK(CudnnRefusal(call, {dtypes, 0.1}).message().find("not i64[2]") !=
+          absl::string_view::npos);
+  }
 }
 
 TEST_CASE("a cuDNN that is not there is Unavailable and named, and the next try is answered too") {
@@ -451,7 +467,8 @@ TEST_CASE("times of attention's backward pass by the layout of what it reads and
       AttentionCall call = CallOf(c.shape, DType::kBf16, /*causal=*/true, /*bias=*/false);
       for (const int i : c.operands) call.operands[i] = Heads(call.operands[i]);
       for (const int i : c.results) call.results[i] = Heads(call.results[i]);
-      auto loaded = device->Load(call, DTypes(call));
+      const std::vector<DType> dtypes = DTypes(call);
+      auto loaded = device->Load(call, AttentionFacts{dtypes});
       INFO(loaded.status());
       REQUIRE(loaded.ok());
       std::printf("%s, %s: %s\n", c.what, deterministic ? "deterministic" : "free",

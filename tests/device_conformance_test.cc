@@ -371,7 +371,7 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
         device.get(), dtype, std::vector<double>(static_cast<size_t>(Elements(shape)), 7.0)));
     results.push_back(tensors.back()->data());
   }
-  auto loaded = device->Load(call, dtypes);
+  auto loaded = device->Load(call, AttentionFacts{dtypes});
   REQUIRE(loaded.ok());
   Scratch scratch(device.get(), (*loaded)->scratch_bytes());
   REQUIRE(device->AttentionBackward(0, **loaded, {operands, dtypes, results}, scratch.data).ok());

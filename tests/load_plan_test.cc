@@ -49,7 +49,7 @@ class ReportingDevice : public Device {
     return std::make_unique<LoadedCall>(0);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall&,
-                                                   absl::Span<const DType>) override {
+                                                   const AttentionFacts&) override {
     return std::make_unique<LoadedCall>(0);
   }
 

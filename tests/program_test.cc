@@ -77,19 +77,6 @@ TEST_CASE("the checking build finds nothing to report in a model's kernels") {
   CheckRun(SmallModel("mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=fp32"), setup, 2e-5);
 }
 
-TEST_CASE("attention that drops out is refused, as no device knows the framework's mask") {
-  GraphBuilder builder("dropout");
-  std::vector<ValueId> operands;
-  for (int i = 0; i < 5; ++i) operands.push_back(builder.Input({DType::kFp32, {1, 2, 4, 8}}, {}));
-  operands.push_back(builder.Input({DType::kFp32, {1, 2, 4}}, {}));
-  builder.Output(
-      builder.Add(Op::attention_backward, operands, {{"scale", 0.5}, {"dropout_p", 0.1}}), "dq");
-  const BackwardGraph graph = Built(&builder);
-  auto run = RunOnHost(graph, RandomInputs(graph, 1), {});
-  CHECK(run.status().code() == absl::StatusCode::kUnimplemented);
-  CHECK_THAT(std::string(run.status().message()), ContainsSubstring("p = 0.1"));
-}
-
 TEST_CASE("outputs may be absent, repeated, an input, a view, of any strides") {
   GraphBuilder builder("outputs");
   const ValueId x = builder.Input({DType::kFp32, {6, 10}}, {.name = "x", .strides = {1, 6}});

@@ -2,9 +2,9 @@
 
 Operands: dO, Q, K, V, O [B, H, T, D] (K and V may have fewer heads), the natural logarithm of the
 sum of exponentials of the scaled scores [B, H, T] in fp32, then an additive bias if there is one.
-Where dropout_p > 0 the bias (a zero if there is none) and the random generator's seed and offset
-follow. Results: dQ, dK, dV. `variant` names
-PyTorch's implementation: a dropout mask is only what that implementation draws again from its seed.
+Where dropout_p > 0 the random generator's seed and offset follow. Results: dQ, dK, dV. `variant`
+names PyTorch's implementation: a dropout mask is only what that implementation draws again from its
+seed.
 `causal` aligns the mask with the top left corner.
 """
 
@@ -25,8 +25,6 @@ def _attention(call, variant, grads, lse, *, dropout_p, causal, scale, bias=None
     lse = b.reshape(lse, lse.shape[:3])
     lse = b.cast(b.slice(lse, 2, 0, q.shape[2]), torch.float32)
     operands = [*grads, lse]
-    if bias is None and dropout_p > 0:
-        bias = b.full(0, q.dtype)
     if bias is not None and bias.dtype == torch.bool:  # True: takes part
         bias = b.pointwise("where", bias, b.full(0, q.dtype), b.full(float("-inf"), q.dtype))
     if bias is not None:

@@ -341,7 +341,7 @@ def test_a_form_without_counterpart_is_refused(case):
     assert name in str(refusal.value)
 
 
-def test_dropout_keeps_the_variant_and_its_seed_behind_a_bias():
+def test_dropout_keeps_the_variant_and_its_seed_and_offset():
     tensors, lse, results = attention(4, 4)
     seed = torch.tensor(5)
     rest = (seed, seed, None, None, None, 7, 7, 0.25, True)
@@ -351,6 +351,6 @@ def test_dropout_keeps_the_variant_and_its_seed_behind_a_bias():
     )  # fmt: skip
     (node,) = [n for n in graph.nodes if n.op == "attention_backward"]
     operands = [graph.nodes[o.node] for o in node.operands]
-    assert [o.op for o in operands[6:]] == ["full", "input", "input"]
+    assert [o.op for o in operands[6:]] == ["input", "input"]
     attrs = {a.name: a for a in node.attrs}
     assert (attrs["dropout_p"].f, attrs["variant"].s) == (0.25, "cudnn")
