@@ -8,6 +8,7 @@
 #include "fusion/planner.h"
 #include "graph/text.h"
 #include "tests/catch.h"
+#include "tests/support/fake_gpu.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_plan.h"
 
@@ -98,6 +99,27 @@ TEST_CASE(
                                      ContainsSubstring(absl::StrCat("\"", variant, "\"")) &&
                                      ContainsSubstring("SDPBackend.CUDNN_ATTENTION"));
   }
+}
+
+TEST_CASE("a GPU without cuDNN refuses dropout at load and takes the next program") {
+  const Vendor& vendor = RG_EACH_VENDOR();
+  INFO(vendor.device);
+  const FakeDriver driver(vendor);
+  const auto load = [&](const BackwardGraph& graph) {
+    const auto planned = PlanFusion(graph, *LoadDeviceSpec(vendor.spec));
+    REQUIRE(planned.ok());
+    auto compiled = Compile(planned->graph, planned->plan, {.dialect = vendor.dialect});
+    REQUIRE(compiled.ok());
+    return Load(FakeOptions(vendor), *compiled).status;
+  };
+  for (const char* bias : {"", "%bias"}) {
+    const std::string status = load(Dropout("cudnn", bias)).ToString();
+    CHECK_THAT(status, ContainsSubstring(vendor.cuda() ? "drops out with p = 0.1 by cuDNN's random "
+                                                         "numbers, which only cuDNN draws again"
+                                                       : "dropout's mask is cuDNN's"));
+  }
+  CHECK_THAT(load(Dropout("flash")).ToString(), ContainsSubstring("SDPBackend.CUDNN_ATTENTION"));
+  CHECK(load(*Attention("%bias", "")).ToString() == "OK");
 }
 
 }  // namespace
