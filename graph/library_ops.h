@@ -14,8 +14,8 @@ namespace retrograd {
 absl::StatusOr<std::vector<TensorType>> InferMatMul(absl::Span<const TensorType* const> operands,
                                                     const Attrs& attrs);
 
-// Six operands, then a bias or none, then with dropout_p > 0 the random generator's seed and offset,
-// which are integers.
+// Six operands, then a bias or none, then with dropout_p > 0 the random generator's seed and
+// offset, which are integers.
 absl::StatusOr<std::vector<TensorType>> InferAttention(absl::Span<const TensorType* const> operands,
                                                        const Attrs& attrs);
 

@@ -88,7 +88,8 @@ def captured(shape, kv_heads, p, causal, bias=None, backend=SDPBackend.CUDNN_ATT
     with sdpa_kernel(backend):
         (result,) = captured_backwards(loss, (q, k, v), keep_on_device=True)
     graph, constants = translate(result, "dropout")
-    return result, graph, [i.recorded for i in result.inputs] + [t.cuda() for t in constants.values()]
+    inputs = [i.recorded for i in result.inputs]
+    return result, graph, inputs + [t.cuda() for t in constants.values()]
 
 
 def gradients(path, result, inputs, **options):
@@ -109,9 +110,8 @@ def pytorchs(result):
 
 def difference(mine, theirs):
     """The greatest |mine - theirs| / |theirs| of the gradients."""
-    return max(
-        float((a.double() - b.double()).norm() / b.double().norm()) for a, b in zip(mine, theirs, strict=True)
-    )
+    pairs = [(a.double(), b.double()) for a, b in zip(mine, theirs, strict=True)]
+    return max(float((a - b).norm() / b.norm()) for a, b in pairs)
 
 
 CASES = {
