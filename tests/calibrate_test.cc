@@ -4,16 +4,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/device_numbers.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/interference.h"
 #include "runtime/host_device.h"
 #include "tests/catch.h"
 #include "tools/price_fit.h"
+#include "tools/schedule_regret.h"
 
 namespace retrograd {
 namespace {
@@ -25,6 +30,21 @@ std::string H200() {
   auto text = ReadDeviceSpec("h200");
   REQUIRE(text.ok());
   return *text;
+}
+
+DeviceSpec Spec(const std::string& text) {
+  auto spec = ParseDeviceSpec(text, "test");
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+BenchLog HostLog(const Device& device) {
+  const DeviceFacts facts = device.Describe();
+  return BenchLog({.model = facts.model,
+                   .arch = "x86_64",
+                   .date = "2026-11-22",
+                   .sms = facts.sms,
+                   .cache_bytes = facts.cache_bytes});
 }
 
 TEST_CASE("numbers of a spec's text are replaced, the rest keeps its words, and is marked") {
@@ -95,11 +115,13 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
     size_t numbers;
   };
   const Part part =
-      GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 7}, Part{CalibrateRates, 3},
-               Part{CalibrateRowWalks, 5}, Part{CalibrateScatter, 1}, Part{CalibrateMatMuls, 7},
-               Part{CalibrateAttention, 1});
+      GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 4}, Part{CalibrateRates, 4},
+               Part{CalibrateAccesses, 4}, Part{CalibrateRowWalks, 3}, Part{CalibrateScatter, 1},
+               Part{CalibrateMatMuls, 7}, Part{CalibrateAttention, 1});
   const std::unique_ptr<Device> device = MakeHostDevice({});
-  const auto numbers = part.measure(H200(), {.small = true, .repeat = 1}, device.get());
+  BenchLog log = HostLog(*device);
+  const CalibrationBench bench{{.small = true, .repeat = 1}, device.get(), &log, Spec(H200())};
+  const auto numbers = part.measure(H200(), bench);
   INFO(numbers.status());
   REQUIRE(numbers.ok());
   CHECK(numbers->size() == part.numbers);
@@ -116,6 +138,112 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
   CHECK(spec.ok());
 }
 
+// Fitted from the spec as it is: a number that its own measurements would move was not theirs.
+TEST_CASE("the h200 spec is what the committed measurements of an H200 make of it") {
+  std::ifstream file(RETROGRAD_SOURCE_DIR "/bench/results/calibration_h200.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  auto log = BenchLog::Parse(text.str(), "calibration_h200.json");
+  INFO(log.status());
+  REQUIRE(log.ok());
+  const CalibrationBench bench{{}, nullptr, &*log, Spec(H200())};
+  const auto before = DeviceNumbers(H200(), "h200");
+  REQUIRE(before.ok());
+  size_t numbers = 0;
+  for (const Calibration part :
+       {CalibrateLaunches, CalibrateBandwidth, CalibrateRates, CalibrateAccesses, CalibrateRowWalks,
+        CalibrateScatter, CalibrateMatMuls, CalibrateAttention}) {
+    const auto measured = part(H200(), bench);
+    INFO(measured.status());
+    REQUIRE(measured.ok());
+    for (const SpecNumber& n : *measured) {
+      const auto known = std::find_if(before->begin(), before->end(),
+                                      [&](const DeviceNumber& d) { return d.name == n.field; });
+      INFO(n.field << " " << n.value);
+      REQUIRE(known != before->end());
+      CHECK(std::abs(n.value / known->value - 1) < 0.01);
+      ++numbers;
+    }
+  }
+  CHECK(numbers >= 25);
+  // And its prices choose well among the schedules that were timed.
+  const auto ranking = CompareSchedules(H200(), bench);
+  INFO(ranking.status());
+  REQUIRE(ranking.ok());
+  CHECK(absl::StrContains(*ranking, "sums of rows and columns: 10 kernels, 266 schedules"));
+}
+
+TEST_CASE("a log's times read back as they were, and take the place of measuring") {
+  BenchLog log({.model = "a \"GPU\"", .arch = "sm_1", .date = "2026-11-22", .sms = 3});
+  log.Add("b: x", 1.23456789);
+  log.Add("a", 7);
+  const auto read = BenchLog::Parse(log.Print(), "test");
+  INFO(read.status());
+  REQUIRE(read.ok());
+  CHECK(read->Print() == log.Print());
+  CHECK(read->device().model == "a \"GPU\"");
+  CHECK(read->device().sms == 3);
+  auto again = *read;
+  const auto measure = []() -> absl::StatusOr<double> { return 5.0; };
+  CHECK(*again.Us("b: x", measure) == 1.2346);
+  const auto missing = again.Us("c", measure);
+  CHECK(absl::StrContains(missing.status().message(), "\"c\""));
+  CHECK(*log.Us("c", measure) == 5);  // one that measures does
+}
+
+TEST_CASE("files that are no measurements are refused") {
+  for (const char* text : {"", "7", "[]", "{}", R"({"device": "x", "sms": 1, "cache_bytes": 0})",
+                           R"({"device": "x", "sms": -1, "cache_bytes": 0, "us": {}})",
+                           R"({"device": "x", "sms": 1e300, "cache_bytes": 0, "us": {}})",
+                           R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": {"a": -1}})",
+                           R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": {"a": "b"}})",
+                           R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": [1]})"}) {
+    INFO(text);
+    CHECK(!BenchLog::Parse(text, "test").ok());
+  }
+}
+
+TEST_CASE("a ranking's regret is what the chosen schedule takes over the best") {
+  // The second is chosen: 12 us instead of 10. Of the three pairs the first two are out of order.
+  const TimedSchedules kernel{.predicted_us = {9, 8, 20}, .measured_us = {10, 12, 11}};
+  CHECK(std::abs(RegretOf(kernel) - 1.2) < 1e-9);
+  const RankingError e = RankingErrorOf({&kernel, 1});
+  CHECK(e.pairs == 3);
+  CHECK(std::abs(e.right_order - 1.0 / 3) < 1e-9);
+  CHECK(e.schedules == 3);
+  CHECK(RankingErrorOf({}).mean_regret == 1);
+}
+
+TEST_CASE("a number is fitted to the works that show it") {
+  // The second's price hardly holds the number, and is far off.
+  const auto price = [](int64_t waits, int64_t rest) {
+    return [=](const DeviceSpec& d) { return waits * d.row_batch_ps + rest; };
+  };
+  const std::vector<PricedSample> samples = {{120, price(100, 0), 0},
+                                             {500, price(1, 1'000'000), 0}};
+  const auto shown = Isolating(H200(), "row_batch_us", samples);
+  INFO(shown.status());
+  REQUIRE(shown.ok());
+  REQUIRE(shown->size() == 2);  // 0.6 of 1.6 us is enough
+  CHECK(shown->at(0).measured_us == 120);
+  CHECK(shown->at(0).kernel == -1);
+  const auto fewer = Isolating(
+      H200(), "row_batch_us", std::vector<PricedSample>{samples[0], {500, price(1, 9'000'000), 0}});
+  REQUIRE(fewer.ok());
+  CHECK(fewer->size() == 1);
+  CHECK(!Isolating(H200(), "warp_speed", samples).ok());
+}
+
+TEST_CASE("times that are not there are no calibration, and no spec is written") {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / absl::StrCat("calibrate_from_", getpid())).string();
+  CHECK(CalibrateCommand({.output = path, .from = path + ".json"}) == 1);
+  std::ofstream(path + ".json") << "{}";
+  CHECK(CalibrateCommand({.output = path, .from = path + ".json"}) == 1);
+  CHECK(!std::filesystem::exists(path));
+  std::filesystem::remove(path + ".json");
+}
+
 TEST_CASE("a device that is not there is refused, and no spec is written") {
   const std::string path =
       (std::filesystem::temp_directory_path() / absl::StrCat("calibrate_test_", getpid())).string();
@@ -126,8 +254,9 @@ TEST_CASE("a device that is not there is refused, and no spec is written") {
 
 TEST_CASE("the interference table is measured, read back, and asked by what is no smaller") {
   const std::unique_ptr<Device> device = MakeHostDevice({});
-  const auto rows =
-      MeasureInterference(H200(), "a test: ", {.small = true, .repeat = 1}, device.get());
+  BenchLog log = HostLog(*device);
+  const auto rows = MeasureInterference(
+      "a test: ", {{.small = true, .repeat = 1}, device.get(), &log, Spec(H200())});
   INFO(rows.status());
   REQUIRE(rows.ok());
   CHECK(rows->size() == 28);  // pairs of seven, each with itself too

@@ -143,7 +143,7 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
   CHECK(plan.groups().size() > 1);
   // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again. Few threads with
   // much under way compute a part of the time in which nothing is loaded.
-  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.5);
+  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.55);
 }
 
 // --- pytorch#179423: a norm's backward that collects column sums ---------------------------------

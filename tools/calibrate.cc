@@ -22,10 +22,10 @@ struct Part {
   Calibration measure;
 };
 // Each builds on the numbers of those before it.
-constexpr Part kParts[] = {{"launches", CalibrateLaunches},  {"bandwidth", CalibrateBandwidth},
-                           {"arithmetic", CalibrateRates},   {"walks of rows", CalibrateRowWalks},
-                           {"scatters", CalibrateScatter},   {"matmuls", CalibrateMatMuls},
-                           {"attention", CalibrateAttention}};
+constexpr Part kParts[] = {{"launches", CalibrateLaunches},      {"bandwidth", CalibrateBandwidth},
+                           {"arithmetic", CalibrateRates},       {"accesses", CalibrateAccesses},
+                           {"walks of rows", CalibrateRowWalks}, {"scatters", CalibrateScatter},
+                           {"matmuls", CalibrateMatMuls},        {"attention", CalibrateAttention}};
 
 std::string Today() {
   const std::time_t now = std::time(nullptr);
@@ -56,21 +56,38 @@ void PrintNumberLine(const SpecNumber& number, double before) {
               before == 0 ? 0 : 100 * (number.value / before - 1), number.source.c_str());
 }
 
-absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments.device, {}));
+// The device, unless earlier measurements are fitted again, and the log of its times.
+struct Source {
+  std::unique_ptr<Device> device;
+  BenchLog log;
+};
+absl::StatusOr<Source> SourceOf(const CalibrateArguments& arguments) {
+  if (!arguments.from.empty()) {
+    RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(arguments.from));
+    RG_ASSIGN_OR_RETURN(BenchLog log, BenchLog::Parse(text, arguments.from));
+    return Source{nullptr, std::move(log)};
+  }
+  RG_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, MakeDevice(arguments.device, {}));
   const DeviceFacts facts = device->Describe();
-  RG_ASSIGN_OR_RETURN(std::string text, ReadDeviceSpec(arguments.base));
-  RG_ASSIGN_OR_RETURN(const DeviceSpec base, ParseDeviceSpec(text, arguments.base));
-  RG_ASSIGN_OR_RETURN(const std::vector<DeviceNumber> before, DeviceNumbers(text, arguments.base));
-  const bool small = device->name() == "host";
-  const BenchSizes sizes{.small = small, .repeat = small ? 3 : 20};
-  const std::string source = absl::StrCat("measured on ", facts.model, ", ",
-                                          arguments.date.empty() ? Today() : arguments.date, ": ");
+  BenchLog log({.model = facts.model,
+                .arch = facts.arch,
+                .date = arguments.date.empty() ? Today() : arguments.date,
+                .sms = facts.sms,
+                .cache_bytes = facts.cache_bytes});
+  return Source{std::move(device), std::move(log)};
+}
+
+absl::StatusOr<std::string> MeasuredSpec(const std::string& base_text, const std::string& base,
+                                         const CalibrationBench& bench) {
+  std::string text = base_text;
+  RG_ASSIGN_OR_RETURN(const std::vector<DeviceNumber> before, DeviceNumbers(text, base));
+  const BenchDevice& device = bench.log->device();
+  const std::string source = absl::StrCat("measured on ", device.model, ", ", device.date, ": ");
   Progress progress;
   std::vector<SpecNumber> measured;
   for (const Part& part : kParts) {
     progress.Step(absl::StrCat("measuring ", part.what));
-    absl::StatusOr<std::vector<SpecNumber>> numbers = part.measure(text, sizes, device.get());
+    absl::StatusOr<std::vector<SpecNumber>> numbers = part.measure(text, bench);
     if (!numbers.ok()) {
       return absl::Status(numbers.status().code(),
                           absl::StrCat("measuring ", part.what, ": ", numbers.status().message()));
@@ -86,16 +103,40 @@ absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
     RG_RETURN_IF_ERROR(ParseDeviceSpec(text, "the measured spec").status());
   }
   progress.Step("measuring what may run side by side");
-  RG_ASSIGN_OR_RETURN(const std::vector<std::string> rows,
-                      MeasureInterference(text, source, sizes, device.get()));
+  RG_ASSIGN_OR_RETURN(const std::vector<std::string> rows, MeasureInterference(source, bench));
   for (const std::string& row : rows) std::printf("  %s\n", row.c_str());
   text = WithInterference(text, rows);
   RG_RETURN_IF_ERROR(ParseInterference(text, "the measured spec").status());
-  RG_ASSIGN_OR_RETURN(
-      text, WithSpecNumbers(text, measured, absl::StrCat("not measured: as in ", base.name)));
-  text = WithSpecName(text, arguments.name.empty() ? base.name : arguments.name, facts.arch);
-  RG_RETURN_IF_ERROR(ParseDeviceSpec(text, "the measured spec").status());
-  return WriteTextFile(arguments.output, text);
+  return WithSpecNumbers(text, measured, absl::StrCat("not measured: as in ", base));
+}
+
+absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
+  RG_ASSIGN_OR_RETURN(Source from, SourceOf(arguments));
+  RG_ASSIGN_OR_RETURN(const std::string base_text, ReadDeviceSpec(arguments.base));
+  RG_ASSIGN_OR_RETURN(const DeviceSpec base, ParseDeviceSpec(base_text, arguments.base));
+  const bool small = from.log.device().model == "host";
+  const CalibrationBench bench{.sizes = {.small = small, .repeat = small ? 3 : 20},
+                               .device = from.device.get(),
+                               .log = &from.log,
+                               .base = base};
+  absl::StatusOr<std::string> text = MeasuredSpec(base_text, base.name, bench);
+  // Times that were taken are kept whatever comes of them.
+  if (!arguments.measurements.empty()) {
+    RG_RETURN_IF_ERROR(WriteTextFile(arguments.measurements, from.log.Print()));
+  }
+  RG_RETURN_IF_ERROR(text.status());
+  const std::string named = WithSpecName(*text, arguments.name.empty() ? base.name : arguments.name,
+                                         from.log.device().arch);
+  RG_RETURN_IF_ERROR(ParseDeviceSpec(named, "the measured spec").status());
+  for (const auto& [whose, spec] :
+       {std::pair("the base spec's", &base_text), std::pair("the measured spec's", &named)}) {
+    RG_ASSIGN_OR_RETURN(const std::string lines, CompareSchedules(*spec, bench));
+    std::printf("schedules by %s prices:\n%s", whose, lines.c_str());
+  }
+  if (!arguments.measurements.empty()) {
+    RG_RETURN_IF_ERROR(WriteTextFile(arguments.measurements, from.log.Print()));
+  }
+  return WriteTextFile(arguments.output, named);
 }
 
 }  // namespace

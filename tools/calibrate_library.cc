@@ -1,6 +1,7 @@
 // Matmuls and attention: numbers of the library's kernels, fitted to many shapes.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/library_cost.h"
 #include "graph/status.h"
@@ -26,9 +27,14 @@ constexpr Shape3 kShapes[] = {
     {1024, 768, 768},   {256, 384, 1536},   {384, 384, 1576},   {512, 512, 512}};
 constexpr Shape3 kSmallShapes[] = {{64, 64, 64}, {128, 96, 64}, {96, 64, 256}};
 
-absl::StatusOr<PricedSample> TimeMatMul(const Shape3& s, DType dtype, KernelBench* bench) {
-  RG_ASSIGN_OR_RETURN(const auto work, bench->MatMul(s.m, s.n, s.k, dtype));
-  RG_ASSIGN_OR_RETURN(const double us, bench->InARow(work.get()));
+absl::StatusOr<PricedSample> TimeMatMul(const Shape3& s, DType dtype,
+                                        const CalibrationBench& bench) {
+  const std::string name = absl::StrCat("matmul ", s.m, "x", s.n, "x", s.k, " ", Name(dtype));
+  RG_ASSIGN_OR_RETURN(const double us, bench.log->Us(name, [&]() -> absl::StatusOr<double> {
+    KernelBench device(bench.device, bench.sizes.repeat);
+    RG_ASSIGN_OR_RETURN(const auto work, device.MatMul(s.m, s.n, s.k, dtype));
+    return device.InARow(work.get());
+  }));
   const MatMulCall call{.m = s.m, .n = s.n, .k = s.k, .in_dtype = dtype, .out_dtype = dtype};
   return PricedSample{us, [call](const DeviceSpec& d) { return PriceMatMul(call, d).ps; }};
 }
@@ -36,13 +42,13 @@ absl::StatusOr<PricedSample> TimeMatMul(const Shape3& s, DType dtype, KernelBenc
 }  // namespace
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text,
-                                                         const BenchSizes& sizes, Device* device) {
-  KernelBench bench(device, sizes.repeat);
+                                                         const CalibrationBench& bench) {
+  const BenchSizes& sizes = bench.sizes;
   const absl::Span<const Shape3> shapes =
       sizes.small ? absl::MakeConstSpan(kSmallShapes) : absl::MakeConstSpan(kShapes);
   std::vector<PricedSample> samples;
   for (const Shape3& shape : shapes) {
-    RG_ASSIGN_OR_RETURN(samples.emplace_back(), TimeMatMul(shape, DType::kBf16, &bench));
+    RG_ASSIGN_OR_RETURN(samples.emplace_back(), TimeMatMul(shape, DType::kBf16, bench));
   }
   const std::vector<std::string> fields = {"matmul_bf16_flops", "matmul_step_ns",
                                            "matmul_tile_overhead", "matmul_split_us",
@@ -56,7 +62,7 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
   const int64_t edge = sizes.Of(4096, 64);
   for (auto [field, dtype] : {std::pair("matmul_fp32_flops", DType::kFp32),
                               std::pair("matmul_fp64_flops", DType::kFp64)}) {
-    RG_ASSIGN_OR_RETURN(const PricedSample sample, TimeMatMul({edge, edge, edge}, dtype, &bench));
+    RG_ASSIGN_OR_RETURN(const PricedSample sample, TimeMatMul({edge, edge, edge}, dtype, bench));
     RG_ASSIGN_OR_RETURN(const FittedNumbers one,
                         FitNumbers(text, std::vector<std::string>{field}, {&sample, 1}));
     numbers.push_back({field, one.numbers[0].value,
@@ -66,10 +72,9 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
 }
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& text,
-                                                           const BenchSizes& sizes,
-                                                           Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  const int64_t batch = sizes.Of(16, 1), heads = sizes.Of(8, 2), tokens = sizes.Of(2048, 32);
+                                                           const CalibrationBench& bench) {
+  const BenchSizes& sizes = bench.sizes;
+  const int64_t batch = sizes.Of(32, 1), heads = sizes.Of(8, 2), tokens = sizes.Of(2048, 32);
   const std::string tensor = absl::StrFormat("bf16[%d,%d,%d,64]", batch, heads, tokens);
   std::string graph;
   const char* names[] = {"do", "q", "k", "v", "o"};
@@ -83,20 +88,27 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
       "%%6:3 = attention_backward %%0 %%1 %%2 %%3 %%4 %%5 causal=1 scale=0.125\n"
       "output %%6.0 name=\"dq\"\noutput %%6.1 name=\"dk\"\noutput %%6.2 name=\"dv\"\n",
       batch, heads, tokens);
-  RG_ASSIGN_OR_RETURN(const std::vector<PlannedStep> steps,
-                      TimePlan(graph, spec, sizes.repeat, device));
-  for (const PlannedStep& step : steps) {
-    const auto* call = std::get_if<AttentionCall>(&step.group.body);
+  RG_ASSIGN_OR_RETURN(const std::vector<Group> groups, PlannedGroups(graph, bench.base));
+  for (const Group& group : groups) {
+    const auto* call = std::get_if<AttentionCall>(&group.body);
     if (call == nullptr) continue;
+    const auto is_attention = [](const Group& g) {
+      return std::holds_alternative<AttentionCall>(g.body);
+    };
+    RG_ASSIGN_OR_RETURN(
+        const double us, bench.log->Us(absl::StrCat("causal attention ", tensor), [&] {
+          return TimeSteps(graph, bench.base, sizes.repeat, is_attention, bench.device);
+        }));
     const PricedSample sample{
-        step.us, [call = *call](const DeviceSpec& d) { return PriceAttention(call, d).ps; }};
+        us, [call = *call](const DeviceSpec& d) { return PriceAttention(call, d).ps; }};
     RG_ASSIGN_OR_RETURN(
         const FittedNumbers fit,
         FitNumbers(text, std::vector<std::string>{"attention_flops"}, {&sample, 1}));
     return std::vector<SpecNumber>{
         {"attention_flops", fit.numbers[0].value,
-         absl::StrFormat("causal attention backward, %d x %d heads of %d tokens, head size 64, "
-                         "deterministic, counted without the masked half",
+         absl::StrFormat("causal attention backward by the fastest kernels, %d x %d heads of %d "
+                         "tokens, head size 64, equal bits, counted as five products without the "
+                         "masked half",
                          batch, heads, tokens)}};
   }
   return absl::InternalError("the attention benchmark was planned without an attention call");

@@ -1,5 +1,4 @@
-// Launches, bandwidth and the arithmetic rates, each from a generated kernel in which nothing else
-// takes time.
+// Launches and bandwidth, each from a generated kernel in which nothing else takes time.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +6,7 @@
 #include "fusion/kernel/device_spec.h"
 #include "graph/status.h"
 #include "tools/calibrate.h"
+#include "tools/chain_graph.h"
 #include "tools/kernel_bench.h"
 
 namespace retrograd {
@@ -36,24 +36,8 @@ RG_KERNEL(rg_stream, 1024, 3) {
   }
 }
 )";
-
-// y = op(op(...x)), or y = op(x, b) with a second operand.
-std::string ChainGraph(const std::string& op, bool binary, int64_t elements, int links,
-                       const std::string& dtype) {
-  std::string text = absl::StrFormat("%%0 = input name=\"x\" kind=tangent alignment=16  %s[%d]\n",
-                                     dtype, elements);
-  int last = 0;
-  if (binary) {
-    absl::StrAppendFormat(&text, "%%1 = input name=\"b\" kind=saved alignment=16  %s[%d]\n", dtype,
-                          elements);
-    last = 1;
-  }
-  for (int i = 0; i < links; ++i, ++last) {
-    const int operand = i == 0 ? 0 : last;
-    absl::StrAppendFormat(&text, "%%%d = %s %%%d%s\n", last + 1, op, operand, binary ? " %1" : "");
-  }
-  return absl::StrCat(text, "output %", last, " name=\"y\"\n");
-}
+// Prices take kernels with usual numbers of bytes under way to draw two thirds of that.
+constexpr double kUsualShare = 2.0 / 3;
 
 // The schedule with another access width.
 Schedule WithWidth(Schedule s, int width, int64_t elements) {
@@ -65,24 +49,32 @@ Schedule WithWidth(Schedule s, int width, int64_t elements) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<SpecNumber>> CalibrateLaunches(const std::string& text,
-                                                          const BenchSizes& sizes, Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  KernelBench bench(device, sizes.repeat);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateLaunches(const std::string&,
+                                                          const CalibrationBench& bench) {
+  KernelBench device(bench.device, bench.sizes.repeat);
   RG_ASSIGN_OR_RETURN(const KernelBody tiny,
-                      PlannedKernel(ChainGraph("neg", false, 1024, 1, "f32"), spec));
-  RG_ASSIGN_OR_RETURN(const auto kernel, bench.Kernel(tiny.ir, tiny.schedule));
-  RG_ASSIGN_OR_RETURN(const auto matmul, bench.MatMul(64, 64, 64, DType::kBf16));
-  const int few = 50, many = static_cast<int>(sizes.Of(450, 150));
+                      PlannedKernel(ChainGraph("neg", false, 1024, 1, "f32"), bench.base));
+  const int few = 50, many = static_cast<int>(bench.sizes.Of(450, 150));
+  const auto chain_us = [&](bool matmul, bool record, int links) {
+    const std::string name =
+        absl::StrCat(matmul ? "matmul of 64 x 64 x 64" : "kernel of 1024 elements", ", one of ",
+                     links, record ? ", recorded" : ", issued");
+    return bench.log->Us(name, [&]() -> absl::StatusOr<double> {
+      RG_ASSIGN_OR_RETURN(
+          const std::unique_ptr<BenchWork> work,
+          matmul ? device.MatMul(64, 64, 64, DType::kBf16) : device.Kernel(tiny.ir, tiny.schedule));
+      return device.Chain(work.get(), links, record);
+    });
+  };
   // What one more link of a chain takes.
-  const auto link_us = [&](BenchWork* work, bool record) -> absl::StatusOr<double> {
-    RG_ASSIGN_OR_RETURN(const double shorter, bench.Chain(work, few, record));
-    RG_ASSIGN_OR_RETURN(const double longer, bench.Chain(work, many, record));
+  const auto link_us = [&](bool matmul, bool record) -> absl::StatusOr<double> {
+    RG_ASSIGN_OR_RETURN(const double shorter, chain_us(matmul, record, few));
+    RG_ASSIGN_OR_RETURN(const double longer, chain_us(matmul, record, many));
     return std::max((longer * many - shorter * few) / (many - few), 1e-3);
   };
-  RG_ASSIGN_OR_RETURN(const double graph_us, link_us(kernel.get(), true));
-  RG_ASSIGN_OR_RETURN(const double stream_us, link_us(kernel.get(), false));
-  RG_ASSIGN_OR_RETURN(const double call_us, link_us(matmul.get(), true));
+  RG_ASSIGN_OR_RETURN(const double graph_us, link_us(false, true));
+  RG_ASSIGN_OR_RETURN(const double stream_us, link_us(false, false));
+  RG_ASSIGN_OR_RETURN(const double call_us, link_us(true, true));
   const std::string chain = absl::StrFormat("one more of %d dependent ", many);
   return std::vector<SpecNumber>{
       {"launch_graph_us", graph_us, chain + "kernels of 1024 elements, recorded"},
@@ -92,96 +84,63 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateLaunches(const std::string& tex
 }
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& text,
-                                                           const BenchSizes& sizes,
-                                                           Device* device) {
+                                                           const CalibrationBench& bench) {
   RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  KernelBench bench(device, sizes.repeat);
+  const BenchSizes& sizes = bench.sizes;
+  KernelBench device(bench.device, sizes.repeat);
   const double launch_us = 1e-6 * static_cast<double>(spec.launch_graph_ps);
+  // `links` of a kernel that reads twice and writes once, 16 bytes a thread; 0: as many as take a
+  // while.
+  const auto sum_us = [&](int64_t elements, int links) {
+    const std::string name = absl::StrCat("two reads and one write of ", elements, " bf16",
+                                          links > 0 ? absl::StrCat(", one of ", links) : "");
+    return bench.log->Us(name, [&]() -> absl::StatusOr<double> {
+      RG_ASSIGN_OR_RETURN(const KernelBody sum,
+                          PlannedKernel(ChainGraph("add", true, elements, 1, "bf16"), bench.base));
+      RG_ASSIGN_OR_RETURN(const auto work,
+                          device.Kernel(sum.ir, WithWidth(sum.schedule, 8, elements)));
+      return links > 0 ? device.Chain(work.get(), links) : device.InARow(work.get());
+    });
+  };
   const int64_t large = sizes.Of(int64_t{1} << 28, 1 << 18);
-  std::vector<double> bytes_per_s;  // by width: 8, 4, 2, 1 elements of 2 bytes
-  {
-    RG_ASSIGN_OR_RETURN(const KernelBody sum,
-                        PlannedKernel(ChainGraph("add", true, large, 1, "bf16"), spec));
-    std::vector<Schedule> schedules;
-    for (int width : {8, 4, 2, 1}) schedules.push_back(WithWidth(sum.schedule, width, large));
-    RG_ASSIGN_OR_RETURN(const std::vector<double> us, bench.Schedules(sum.ir, schedules));
-    for (double t : us) {
-      bytes_per_s.push_back(6 * static_cast<double>(large) * kSecond /
-                            std::max(t - launch_us, 1e-3));
-    }
-  }
+  RG_ASSIGN_OR_RETURN(const double large_us, sum_us(large, 0));
   // In the cache: how much longer a kernel takes for more bytes.
-  const int64_t little = sizes.Of(1 << 20, 1 << 12), more = 3 * little;
-  double chain_us[2] = {};
-  for (int i = 0; i < 2; ++i) {
-    const int64_t elements = i == 0 ? little : more;
-    RG_ASSIGN_OR_RETURN(const KernelBody sum,
-                        PlannedKernel(ChainGraph("add", true, elements, 1, "bf16"), spec));
-    RG_ASSIGN_OR_RETURN(const auto work,
-                        bench.Kernel(sum.ir, WithWidth(sum.schedule, 8, elements)));
-    RG_ASSIGN_OR_RETURN(chain_us[i], bench.Chain(work.get(), 40));
-  }
-  const double cache =
-      6 * static_cast<double>(more - little) * kSecond / std::max(chain_us[1] - chain_us[0], 1e-3);
-  const std::string how =
-      absl::StrFormat("two reads and one write of %d KiB each", large * 2 >> 10);
+  const int64_t little = sizes.Of(1 << 21, 1 << 12), more = 2 * little;
+  RG_ASSIGN_OR_RETURN(const double little_us, sum_us(little, 40));
+  RG_ASSIGN_OR_RETURN(const double more_us, sum_us(more, 40));
   std::vector<SpecNumber> numbers = {
-      {"hbm_bytes_per_s", std::max(bytes_per_s[0], 1e9), how},
-      {"cache_bytes_per_s", std::max(cache, 1e9),
+      {"hbm_bytes_per_s",
+       std::max(6 * static_cast<double>(large) * kSecond / std::max(large_us - launch_us, 1e-3),
+                1e9),
+       absl::StrFormat("two reads and one write of %d KiB each", large * 2 >> 10)},
+      {"cache_bytes_per_s",
+       std::max(
+           6 * static_cast<double>(more - little) * kSecond / std::max(more_us - little_us, 1e-3),
+           1e9),
        absl::StrFormat("two reads and one write of %d KiB each, again and again, beside %d KiB",
                        more * 2 >> 10, little * 2 >> 10)}};
-  const char* fields[] = {"efficiency_8_bytes", "efficiency_4_bytes", "efficiency_2_bytes"};
-  for (int i = 0; i < 3; ++i) {
-    numbers.push_back({fields[i], std::clamp(bytes_per_s[i + 1] / bytes_per_s[0], 0.05, 1.0),
-                       absl::StrCat(how, ", beside the same with 16 bytes a thread")});
-  }
   const int64_t of_block = sizes.Of(1 << 22, 1 << 14), bytes = kFewSms * of_block * 2;
-  RG_ASSIGN_OR_RETURN(const auto stream, bench.Text("rg_stream",
-                                                    absl::StrCat("#define RG_OF_BLOCK int64_t{",
-                                                                 of_block, "}\n", kStream),
-                                                    kFewSms, 1024, {bytes, bytes, bytes}));
-  RG_ASSIGN_OR_RETURN(const double stream_us, bench.InARow(stream.get()));
+  RG_ASSIGN_OR_RETURN(
+      const double stream_us,
+      bench.log->Us(absl::StrCat(kFewSms, " blocks of 1024 threads, three times ", bytes, " bytes"),
+                    [&]() -> absl::StatusOr<double> {
+                      const std::string defined =
+                          absl::StrCat("#define RG_OF_BLOCK int64_t{", of_block, "}\n", kStream);
+                      RG_ASSIGN_OR_RETURN(
+                          const auto stream,
+                          device.Text("rg_stream", defined, kFewSms, 1024, {bytes, bytes, bytes}));
+                      return device.InARow(stream.get());
+                    }));
+  const double most = 3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us;
   numbers.push_back(
-      {"sm_bytes_per_s",
-       std::max(3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us, 1e9),
-       absl::StrFormat("two reads and one write by %d blocks of 1024 threads", kFewSms)});
-  const DeviceFacts facts = device->Describe();
-  numbers.push_back({"sms", static_cast<double>(facts.sms), "the driver"});
-  if (facts.cache_bytes > 0) {
-    numbers.push_back({"cache_bytes", static_cast<double>(facts.cache_bytes), "the driver"});
-  }
-  return numbers;
-}
-
-absl::StatusOr<std::vector<SpecNumber>> CalibrateRates(const std::string& text,
-                                                       const BenchSizes& sizes, Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  KernelBench bench(device, sizes.repeat);
-  struct Class {
-    const char *field, *op;
-    bool binary;
-  };
-  // tanh and erf keep their results small; a quotient by numbers from 1 to 2 stays above 2^-60.
-  constexpr Class kClasses[] = {
-      {"rate_divide", "div", true}, {"rate_special", "tanh", false}, {"rate_erf", "erf", false}};
-  const int64_t elements = sizes.Of(1 << 22, 1 << 10);
-  constexpr int kFew = 20, kMany = 60;
-  std::vector<SpecNumber> numbers;
-  for (const Class& c : kClasses) {
-    double us[2] = {};
-    for (int i = 0; i < 2; ++i) {
-      RG_ASSIGN_OR_RETURN(
-          const KernelBody body,
-          PlannedKernel(ChainGraph(c.op, c.binary, elements, i == 0 ? kFew : kMany, "f32"), spec));
-      RG_ASSIGN_OR_RETURN(const auto work, bench.Kernel(body.ir, body.schedule));
-      RG_ASSIGN_OR_RETURN(us[i], bench.Alone(work.get()));
-    }
-    const double per_second =
-        static_cast<double>(elements) * (kMany - kFew) * kSecond / std::max(us[1] - us[0], 1e-3);
-    numbers.push_back({c.field,
-                       std::max(per_second / static_cast<double>(spec.clock_hz * spec.sms), 1e-3),
-                       absl::StrFormat("%s: a kernel of %d on %d fp32 elements less one of %d",
-                                       c.op, kMany, elements, kFew)});
+      {"sm_bytes_per_s", std::max(kUsualShare * most, 1e9),
+       absl::StrFormat("two thirds of %.3g, which %d blocks of 1024 threads with 64 KiB under way "
+                       "draw each",
+                       most, kFewSms)});
+  numbers.push_back({"sms", static_cast<double>(bench.log->device().sms), "the driver"});
+  if (bench.log->device().cache_bytes > 0) {
+    numbers.push_back(
+        {"cache_bytes", static_cast<double>(bench.log->device().cache_bytes), "the driver"});
   }
   return numbers;
 }

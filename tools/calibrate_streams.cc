@@ -2,6 +2,7 @@
 // of the SMs up to several for each, in pairs, on two streams of a recording.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/device_spec.h"
 #include "fusion/kernel/interference.h"
@@ -55,23 +56,31 @@ absl::StatusOr<Piece> MatMulPiece(double share, const DeviceSpec& spec, bool sma
   return piece;
 }
 
+std::string NameOf(const Piece& p) {
+  return absl::StrFormat("%s with %g of the SMs", p.kind == WorkKind::kMatMul ? "matmul" : "kernel",
+                         p.share);
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& text,
-                                                             const std::string& source,
-                                                             const BenchSizes& sizes,
-                                                             Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  KernelBench bench(device, sizes.repeat);
+absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& source,
+                                                             const CalibrationBench& bench) {
+  const BenchSizes& sizes = bench.sizes;
+  KernelBench device(bench.device, sizes.repeat);
   std::vector<Piece> pieces;
   for (double share : kKernelShares) {
-    RG_ASSIGN_OR_RETURN(pieces.emplace_back(), KernelPiece(share, spec, sizes.small, &bench));
+    pieces.push_back({.kind = WorkKind::kKernel, .share = share});
+    if (bench.log->replays()) continue;
+    RG_ASSIGN_OR_RETURN(pieces.back(), KernelPiece(share, bench.base, sizes.small, &device));
   }
   for (double share : kMatMulShares) {
-    RG_ASSIGN_OR_RETURN(pieces.emplace_back(), MatMulPiece(share, spec, sizes.small, &bench));
+    pieces.push_back({.kind = WorkKind::kMatMul, .share = share});
+    if (bench.log->replays()) continue;
+    RG_ASSIGN_OR_RETURN(pieces.back(), MatMulPiece(share, bench.base, sizes.small, &device));
   }
   for (Piece& piece : pieces) {
-    RG_ASSIGN_OR_RETURN(piece.us, bench.Chain(piece.work.get(), 20));
+    RG_ASSIGN_OR_RETURN(
+        piece.us, bench.log->Us(NameOf(piece), [&] { return device.Chain(piece.work.get(), 20); }));
   }
   const auto links = [](const Piece& p) {
     return std::clamp(static_cast<int>(kChainUs / std::max(p.us, 0.1)), 2, kMostLinks);
@@ -81,8 +90,18 @@ absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& 
     for (size_t j = 0; j <= i; ++j) {
       const Piece &a = pieces[j], &b = pieces[i];
       // A piece beside itself writes what the other does, all the same to its time.
-      RG_ASSIGN_OR_RETURN(const KernelBench::Pair pair,
-                          bench.SideBySide(a.work.get(), links(a), b.work.get(), links(b)));
+      const std::string names = absl::StrCat(NameOf(a), " and ", NameOf(b));
+      KernelBench::Pair pair;
+      RG_ASSIGN_OR_RETURN(pair.together_us,
+                          bench.log->Us(names + ", side by side", [&]() -> absl::StatusOr<double> {
+                            RG_ASSIGN_OR_RETURN(pair, device.SideBySide(a.work.get(), links(a),
+                                                                        b.work.get(), links(b)));
+                            return pair.together_us;
+                          }));
+      RG_ASSIGN_OR_RETURN(pair.one_after_other_us, bench.log->Us(names + ", one after the other",
+                                                                 [&]() -> absl::StatusOr<double> {
+                                                                   return pair.one_after_other_us;
+                                                                 }));
       const Interference row{
           .a = a.kind,
           .b = b.kind,

@@ -1,123 +1,113 @@
-// What rows cost that a block walks over, and scatters: numbers that only show in the price of
-// whole kernels, and are fitted to many schedules of them.
+// What only shows in the price of whole kernels: accesses of few bytes, waits of blocks that walk
+// rows, sorts of scatters. These numbers are fitted to many schedules.
 #include <algorithm>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/cost.h"
-#include "fusion/limits.h"
 #include "graph/status.h"
 #include "tools/calibrate.h"
+#include "tools/calibration_kernels.h"
 #include "tools/kernel_bench.h"
 #include "tools/price_fit.h"
+#include "tools/schedule_regret.h"
 
 namespace retrograd {
 namespace {
 
-constexpr size_t kMostSchedules = 24;  // of a kernel: those that are predicted to be fastest
+using Samples = std::vector<ScheduleSample>;
+using Fields = std::vector<std::string>;
 
-std::string NormGraph(int64_t rows, int64_t columns) {
-  return absl::StrFormat(R"(%%0 = input name="dy" kind=tangent alignment=16  bf16[%d,%d]
-%%1 = input name="x" kind=saved alignment=16  bf16[%d,%d]
-%%2 = input name="rstd" kind=saved alignment=16  f32[%d,1]
-%%3 = input name="w" kind=parameter alignment=16  f32[%d]
-%%4 = cast %%0 dtype=f32
-%%5 = cast %%1 dtype=f32
-%%6:2 = rms_norm_backward %%4 %%5 %%2 %%3
-%%7 = cast %%6.0 dtype=bf16
-output %%7 name="dx"
-output %%6.1 name="dw"
-)",
-                         rows, columns, rows, columns, rows, columns);
-}
+constexpr size_t kFewestSamples = 4;  // that a number is fitted to
 
-std::string ColumnSumGraph(int64_t rows, int64_t columns) {
-  return absl::StrFormat(R"(%%0 = input name="dy" kind=tangent alignment=16  bf16[%d,%d]
-%%1 = cast %%0 dtype=f32
-%%2 = sum %%1 axes=[0] keep=0
-output %%2 name="db"
-)",
-                         rows, columns);
-}
-
-// A kernel with what pricing needs, shared by its samples.
-struct PricedKernel {
-  KernelIr ir;
-  Classification shape;
-  KernelProfile profile;
-};
-
-int64_t PriceOf(const PricedKernel& kernel, const Schedule& schedule, const DeviceSpec& device) {
-  return KernelPricer(kernel.ir, kernel.profile, device).Of(schedule).ps;
-}
-
-absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel,
-                                                  const DeviceSpec& spec, size_t most) {
-  RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
-  std::vector<std::pair<int64_t, Schedule>> priced;
-  const KernelPricer pricer(kernel.ir, kernel.profile, spec);
-  for (const Schedule& s : CandidateSchedules(kernel.ir, kernel.shape, spec.schedule_limits())) {
-    const Price price = pricer.Of(s);
-    if (limits.CheckSchedule(s, price.footprint).ok()) priced.emplace_back(price.ps, s);
+template <typename Which>
+std::vector<PricedSample> Those(const Samples& samples, Which which) {
+  std::vector<PricedSample> those;
+  for (const ScheduleSample& s : samples) {
+    if (which(s.schedule)) those.push_back(s.sample);
   }
-  std::stable_sort(priced.begin(), priced.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (priced.size() > most) priced.resize(most);
-  std::vector<Schedule> schedules;
-  for (const auto& [ps, s] : priced) schedules.push_back(s);
-  return schedules;
+  return those;
 }
 
-absl::StatusOr<std::shared_ptr<PricedKernel>> PricedPlan(const std::string& graph,
-                                                         const DeviceSpec& spec) {
-  RG_ASSIGN_OR_RETURN(const KernelBody body, PlannedKernel(graph, spec));
-  auto kernel = std::make_shared<PricedKernel>(PricedKernel{.ir = body.ir});
-  kernel->shape = Classify(kernel->ir);
-  kernel->profile = ProfileKernel(kernel->ir, kernel->shape);
-  return kernel;
+// The spec's text with these numbers, and the numbers among the others, later ones instead of
+// earlier.
+absl::Status Keep(const FittedNumbers& fit, const std::string& how, std::string& text,
+                  std::vector<SpecNumber>& numbers) {
+  for (const DeviceNumber& n : fit.numbers) {
+    const auto found = std::find_if(numbers.begin(), numbers.end(),
+                                    [&](const SpecNumber& known) { return known.field == n.name; });
+    if (found == numbers.end()) {
+      numbers.push_back({n.name, n.value, how});
+    } else {
+      *found = {n.name, n.value, how};
+    }
+  }
+  RG_ASSIGN_OR_RETURN(text, WithSpecNumbers(text, numbers, ""));
+  return absl::OkStatus();
+}
+
+std::string HowFitted(absl::string_view to, size_t samples, const FittedNumbers& fit) {
+  return absl::StrFormat(
+      "fitted to %d schedules of %s: error %.1f%%, the chosen ones %.1f%% over the best; before "
+      "%.1f%%, %.1f%%",
+      samples, to, 100 * fit.error_after, 100 * fit.regret_after, 100 * fit.error_before,
+      100 * fit.regret_before);
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& text,
-                                                          const BenchSizes& sizes, Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
-  KernelBench bench(device, sizes.repeat);
-  const std::string graphs[] = {NormGraph(sizes.Of(16384, 192), sizes.Of(4096, 128)),
-                                NormGraph(sizes.Of(98304, 256), sizes.Of(512, 64)),
-                                NormGraph(sizes.Of(32768, 160), sizes.Of(1024, 96)),
-                                ColumnSumGraph(sizes.Of(98304, 512), sizes.Of(512, 64)),
-                                ColumnSumGraph(sizes.Of(16384, 256), sizes.Of(4096, 128))};
-  const size_t most = static_cast<size_t>(sizes.Of(kMostSchedules, 3));
-  std::vector<PricedSample> samples;
+absl::StatusOr<std::vector<SpecNumber>> CalibrateAccesses(const std::string& text,
+                                                          const CalibrationBench& bench) {
+  RG_ASSIGN_OR_RETURN(const Samples passes, TimeSchedules(PassKernels(bench.sizes), bench));
+  const std::vector<PricedSample> samples = Those(passes, [](const Schedule&) { return true; });
+  RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
+                      FitNumbers(text,
+                                 Fields{"bytes_in_flight_per_sm", "efficiency_8_bytes",
+                                        "efficiency_4_bytes", "efficiency_2_bytes"},
+                                 samples));
+  std::string changed = text;
   std::vector<SpecNumber> numbers;
-  for (const std::string& graph : graphs) {
-    RG_ASSIGN_OR_RETURN(const std::shared_ptr<PricedKernel> kernel, PricedPlan(graph, spec));
-    RG_ASSIGN_OR_RETURN(const std::vector<Schedule> schedules, SchedulesOf(*kernel, spec, most));
-    RG_ASSIGN_OR_RETURN(const std::vector<double> us, bench.Schedules(kernel->ir, schedules));
-    for (size_t i = 0; i < schedules.size(); ++i) {
-      samples.push_back({us[i], [kernel, s = schedules[i]](const DeviceSpec& d) {
-                           return PriceOf(*kernel, s, d);
-                         }});
-    }
+  RG_RETURN_IF_ERROR(Keep(fit, HowFitted("passes", samples.size(), fit), changed, numbers));
+  return numbers;
+}
+
+absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& text,
+                                                          const CalibrationBench& bench) {
+  RG_ASSIGN_OR_RETURN(const Samples norms, TimeSchedules(RowColumnKernels(bench.sizes), bench));
+  // Each way to walk by those schedules that wait so often that hardly anything else counts: what
+  // prices of fast schedules are off by is no wait, and would be taken for one.
+  const auto plain = [](const Schedule& s) { return s.persistent && !s.prefetch && s.staged == 0; };
+  const auto ahead = [](const Schedule& s) { return s.prefetch; };
+  const auto staged = [](const Schedule& s) { return s.staged > 0; };
+  std::string changed = text;
+  std::vector<SpecNumber> numbers;
+  for (const auto& [field, samples] : {std::pair("row_batch_us", Those(norms, plain)),
+                                       std::pair("row_batch_prefetched_us", Those(norms, ahead)),
+                                       std::pair("row_batch_staged_us", Those(norms, staged))}) {
+    RG_ASSIGN_OR_RETURN(const std::vector<PricedSample> waiting,
+                        Isolating(changed, field, samples));
+    if (waiting.size() < kFewestSamples && !bench.sizes.small) continue;
+    RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(changed, Fields{field}, waiting));
+    RG_RETURN_IF_ERROR(
+        Keep(fit,
+             absl::StrFormat("fitted to %d schedules of norms' backwards that wait "
+                             "for most of their time: error %.1f%%, before %.1f%%",
+                             waiting.size(), 100 * fit.error_after, 100 * fit.error_before),
+             changed, numbers));
   }
-  const std::vector<std::string> fields = {"bytes_in_flight_per_sm", "row_batch_us",
-                                           "row_batch_prefetched_us", "row_batch_staged_us",
-                                           "barrier_us"};
-  RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(text, fields, samples));
-  const std::string how = absl::StrFormat(
-      "fitted to %d schedules of three norms' backwards and two column sums: error %.1f%%, before "
-      "%.1f%%",
-      samples.size(), 100 * fit.error_after, 100 * fit.error_before);
-  for (const DeviceNumber& n : fit.numbers) numbers.push_back({n.name, n.value, how});
   return numbers;
 }
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text,
-                                                         const BenchSizes& sizes, Device* device) {
-  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
+                                                         const CalibrationBench& bench) {
+  const BenchSizes& sizes = bench.sizes;
   std::vector<PricedSample> samples;
-  for (int64_t rows : {sizes.Of(98304, 256), sizes.Of(32768, 128)}) {
+  for (const auto& [rows, table] : {std::pair(sizes.Of(98304, 256), sizes.Of(32768, 64)),
+                                    std::pair(sizes.Of(32768, 128), sizes.Of(32768, 64)),
+                                    std::pair(sizes.Of(98304, 128), sizes.Of(1024, 32)),
+                                    std::pair(sizes.Of(8192, 64), sizes.Of(1024, 32)),
+                                    std::pair(sizes.Of(4096, 64), sizes.Of(30720, 96))}) {
     const std::string graph =
         absl::StrFormat(R"(%%0 = input name="dx" kind=tangent alignment=16  f32[%d,%d]
 %%1 = input name="index" kind=saved alignment=16  i64[%d]
@@ -125,18 +115,24 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text
 %%3 = index_add %%2 %%1 %%0 axis=0
 output %%3 name="dw"
 )",
-                        rows, sizes.Of(512, 16), rows, sizes.Of(32768, 64), sizes.Of(512, 16));
-    RG_ASSIGN_OR_RETURN(const std::vector<PlannedStep> steps,
-                        TimePlan(graph, spec, sizes.repeat, device));
-    for (const PlannedStep& step : steps) {
-      const auto* body = std::get_if<KernelBody>(&step.group.body);
-      if (body == nullptr || !body->ir.scatter) continue;
-      auto kernel = std::make_shared<PricedKernel>(PricedKernel{.ir = body->ir});
-      kernel->shape = Classify(kernel->ir);
-      kernel->profile = ProfileKernel(kernel->ir, kernel->shape);
-      samples.push_back({step.us, [kernel, s = body->schedule](const DeviceSpec& d) {
-                           return PriceOf(*kernel, s, d);
-                         }});
+                        rows, sizes.Of(512, 16), rows, table, sizes.Of(512, 16));
+    const auto is_scatter = [](const Group& group) {
+      const auto* body = std::get_if<KernelBody>(&group.body);
+      return body != nullptr && body->ir.scatter.has_value();
+    };
+    RG_ASSIGN_OR_RETURN(const std::vector<Group> groups, PlannedGroups(graph, bench.base));
+    for (const Group& group : groups) {
+      if (!is_scatter(group)) continue;
+      const KernelBody& body = std::get<KernelBody>(group.body);
+      RG_ASSIGN_OR_RETURN(
+          const double us,
+          bench.log->Us(absl::StrCat("index_add of ", rows, " rows into ", table), [&] {
+            return TimeSteps(graph, bench.base, sizes.repeat, is_scatter, bench.device);
+          }));
+      const Classification shape = Classify(body.ir);
+      samples.push_back(
+          {us, [ir = body.ir, profile = ProfileKernel(body.ir, shape), s = body.schedule](
+                   const DeviceSpec& d) { return KernelPricer(ir, profile, d).Of(s).ps; }});
     }
   }
   RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
@@ -145,6 +141,27 @@ output %%3 name="dw"
       {fit.numbers[0].name, fit.numbers[0].value,
        absl::StrFormat("fitted to %d index_adds, their sums included: error %.1f%%", samples.size(),
                        100 * fit.error_after)}};
+}
+
+absl::StatusOr<std::string> CompareSchedules(const std::string& text,
+                                             const CalibrationBench& bench) {
+  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(text, "calibrate"));
+  std::string lines;
+  for (const auto& [what, kernels] :
+       {std::pair("passes", PassKernels(bench.sizes)),
+        std::pair("sums of rows", RowKernels(bench.sizes)),
+        std::pair("sums of rows and columns", RowColumnKernels(bench.sizes)),
+        std::pair("sums of columns", ColumnKernels(bench.sizes))}) {
+    RG_ASSIGN_OR_RETURN(const Samples samples, TimeSchedules(kernels, bench));
+    std::vector<TimedSchedules> timed(kernels.size());
+    for (const ScheduleSample& s : samples) {
+      TimedSchedules& kernel = timed[static_cast<size_t>(s.sample.kernel)];
+      kernel.predicted_us.push_back(1e-6 * static_cast<double>(s.sample.price_ps(spec)));
+      kernel.measured_us.push_back(s.sample.measured_us);
+    }
+    absl::StrAppend(&lines, "  ", what, ": ", PrintRankingError(RankingErrorOf(timed)), "\n");
+  }
+  return lines;
 }
 
 }  // namespace retrograd

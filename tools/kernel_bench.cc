@@ -284,9 +284,15 @@ absl::StatusOr<KernelBody> PlannedKernel(absl::string_view graph_text, const Dev
   return std::get<KernelBody>(planned.plan.groups[0].body);
 }
 
-absl::StatusOr<std::vector<PlannedStep>> TimePlan(absl::string_view graph_text,
-                                                  const DeviceSpec& spec, int repeat,
-                                                  Device* device) {
+absl::StatusOr<std::vector<Group>> PlannedGroups(absl::string_view graph_text,
+                                                 const DeviceSpec& spec) {
+  RG_ASSIGN_OR_RETURN(const BackwardGraph graph, ParseGraph(graph_text));
+  RG_ASSIGN_OR_RETURN(Planned planned, PlanFusion(graph, spec, {.decisions = false}));
+  return std::move(planned.plan.groups);
+}
+
+absl::StatusOr<double> TimeSteps(absl::string_view graph_text, const DeviceSpec& spec, int repeat,
+                                 absl::FunctionRef<bool(const Group&)> counts, Device* device) {
   RG_ASSIGN_OR_RETURN(const BackwardGraph graph, ParseGraph(graph_text));
   RG_ASSIGN_OR_RETURN(const Planned planned, PlanFusion(graph, spec, {.decisions = false}));
   CompileOptions options;
@@ -300,11 +306,11 @@ absl::StatusOr<std::vector<PlannedStep>> TimePlan(absl::string_view graph_text,
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<StepTime> times,
                       program->TimeSteps(inputs, outputs, repeat, /*cold=*/false));
-  std::vector<PlannedStep> steps;
+  double us = 0;
   for (const StepTime& time : times) {
-    steps.push_back({compiled.plan.groups[Index(time.group)], Median(time.microseconds)});
+    if (counts(compiled.plan.groups[Index(time.group)])) us += Median(time.microseconds);
   }
-  return steps;
+  return us;
 }
 
 }  // namespace retrograd

@@ -65,14 +65,14 @@ class KernelBench {
 // The kernel that a graph is planned as, of its text form; a graph that takes several is refused.
 absl::StatusOr<KernelBody> PlannedKernel(absl::string_view graph_text, const DeviceSpec& spec);
 
-// Microseconds of each step of the graph's plan, alone, with inputs drawn at random.
-struct PlannedStep {
-  Group group;
-  double us = 0;
-};
-absl::StatusOr<std::vector<PlannedStep>> TimePlan(absl::string_view graph_text,
-                                                  const DeviceSpec& spec, int repeat,
-                                                  Device* device);
+// The groups that a graph is planned as.
+absl::StatusOr<std::vector<Group>> PlannedGroups(absl::string_view graph_text,
+                                                 const DeviceSpec& spec);
+
+// Microseconds of those steps of the graph's plan that `counts`, each alone, with inputs drawn at
+// random.
+absl::StatusOr<double> TimeSteps(absl::string_view graph_text, const DeviceSpec& spec, int repeat,
+                                 absl::FunctionRef<bool(const Group&)> counts, Device* device);
 
 }  // namespace retrograd
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/scale.h"
 #include "graph/status.h"
 
 namespace retrograd {
@@ -17,12 +19,61 @@ constexpr double kGain = 0.9995;  // a move that wins less is noise
 // What a number must win to be moved e-fold from where it was: numbers that hardly matter to the
 // samples stay.
 constexpr double kPull = 0.02;
+constexpr double kNudge = 1.1;  // of a number, to see what it makes up of a price
+// A schedule that takes so much longer than the best of its kernel (as a logarithm) counts half.
+constexpr double kHalfAsMuch = 0.15;
+// Prices that are nearer than this (as a logarithm) are about even.
+constexpr double kEven = 0.02;
 
-absl::StatusOr<double> ErrorWith(absl::string_view text, const std::vector<DeviceNumber>& numbers,
-                                 absl::Span<const PricedSample> samples) {
+absl::StatusOr<DeviceSpec> DeviceWith(absl::string_view text,
+                                      const std::vector<DeviceNumber>& numbers) {
   RG_ASSIGN_OR_RETURN(const std::string changed, WithDeviceNumbers(text, "fit", numbers));
-  RG_ASSIGN_OR_RETURN(const DeviceSpec device, ParseDeviceSpec(changed, "fit"));
-  return MeanLogError(samples, device);
+  return ParseDeviceSpec(changed, "fit");
+}
+
+absl::StatusOr<std::vector<DeviceNumber>> NumbersOf(absl::string_view text,
+                                                    absl::Span<const std::string> fields) {
+  RG_ASSIGN_OR_RETURN(const std::vector<DeviceNumber> all, DeviceNumbers(text, "fit"));
+  std::vector<DeviceNumber> numbers;
+  for (const std::string& field : fields) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const DeviceNumber& n) { return n.name == field; });
+    if (found == all.end()) return absl::NotFoundError(absl::StrCat("no number is called ", field));
+    numbers.push_back(*found);
+  }
+  return numbers;
+}
+
+// Narrower accesses are never the better ones.
+bool Sensible(const DeviceSpec& d) {
+  return d.efficiency_8_ppm <= kPpm && d.efficiency_4_ppm <= d.efficiency_8_ppm &&
+         d.efficiency_2_ppm <= d.efficiency_4_ppm;
+}
+
+// Schedules of each kernel, or a sample of its own.
+std::vector<std::vector<const PricedSample*>> ByKernel(absl::Span<const PricedSample> samples) {
+  std::map<int, std::vector<const PricedSample*>> kernels;
+  std::vector<std::vector<const PricedSample*>> all;
+  for (const PricedSample& s : samples) {
+    if (s.kernel < 0) {
+      all.push_back({&s});
+    } else {
+      kernels[s.kernel].push_back(&s);
+    }
+  }
+  for (auto& [number, schedules] : kernels) all.push_back(std::move(schedules));
+  return all;
+}
+
+double LogOf(double us) { return std::log(std::max(us, 1e-6)); }
+double LogPrice(const PricedSample& s, const DeviceSpec& device) {
+  return LogOf(1e-6 * static_cast<double>(s.price_ps(device)));
+}
+
+double LogOfBest(const std::vector<const PricedSample*>& kernel) {
+  double best = LogOf(kernel[0]->measured_us);
+  for (const PricedSample* s : kernel) best = std::min(best, LogOf(s->measured_us));
+  return best;
 }
 
 double PullOf(const std::vector<DeviceNumber>& numbers, const std::vector<DeviceNumber>& start) {
@@ -36,29 +87,76 @@ double PullOf(const std::vector<DeviceNumber>& numbers, const std::vector<Device
 }  // namespace
 
 double MeanLogError(absl::Span<const PricedSample> samples, const DeviceSpec& device) {
-  double sum = 0;
-  for (const PricedSample& s : samples) {
-    const double us = std::max(1e-6 * static_cast<double>(s.price_ps(device)), 1e-6);
-    sum += std::abs(std::log(us / std::max(s.measured_us, 1e-6)));
+  double all = 0;
+  const auto kernels = ByKernel(samples);
+  for (const auto& kernel : kernels) {
+    const double best = LogOfBest(kernel);
+    double sum = 0, weights = 0;
+    for (const PricedSample* s : kernel) {
+      const double measured = LogOf(s->measured_us);
+      const double weight = 1 / (1 + (measured - best) / kHalfAsMuch);
+      sum += weight * std::abs(LogPrice(*s, device) - measured);
+      weights += weight;
+    }
+    all += sum / weights;
   }
-  return samples.empty() ? 0 : sum / static_cast<double>(samples.size());
+  return kernels.empty() ? 0 : all / static_cast<double>(kernels.size());
+}
+
+double MeanLogRegret(absl::Span<const PricedSample> samples, const DeviceSpec& device) {
+  double all = 0;
+  int64_t several = 0;
+  for (const auto& kernel : ByKernel(samples)) {
+    if (kernel.size() < 2) continue;
+    ++several;
+    const double best = LogOfBest(kernel);
+    std::vector<double> prices;
+    for (const PricedSample* s : kernel) prices.push_back(LogPrice(*s, device));
+    const double least = *std::min_element(prices.begin(), prices.end());
+    double lost = 0, votes = 0;
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      const double vote = std::exp(-(prices[i] - least) / kEven);
+      lost += vote * (LogOf(kernel[i]->measured_us) - best);
+      votes += vote;
+    }
+    all += lost / votes;
+  }
+  return several == 0 ? 0 : all / static_cast<double>(several);
+}
+
+absl::StatusOr<std::vector<PricedSample>> Isolating(absl::string_view text,
+                                                    const std::string& field,
+                                                    absl::Span<const PricedSample> samples) {
+  RG_ASSIGN_OR_RETURN(std::vector<DeviceNumber> number, NumbersOf(text, {&field, 1}));
+  RG_ASSIGN_OR_RETURN(const DeviceSpec device, DeviceWith(text, number));
+  number[0].value *= kNudge;
+  RG_ASSIGN_OR_RETURN(const DeviceSpec nudged, DeviceWith(text, number));
+  std::vector<std::pair<double, const PricedSample*>> shares;
+  for (const PricedSample& s : samples) {
+    const double share = (LogPrice(s, nudged) - LogPrice(s, device)) / std::log(kNudge);
+    if (std::abs(share) >= kIsolatingShare) shares.emplace_back(-std::abs(share), &s);
+  }
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (shares.size() > kMostIsolating) shares.resize(kMostIsolating);
+  std::vector<PricedSample> isolating;
+  for (const auto& [share, s] : shares) {
+    isolating.push_back(*s);
+    isolating.back().kernel = -1;
+  }
+  return isolating;
 }
 
 absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
                                          absl::Span<const std::string> fields,
                                          absl::Span<const PricedSample> samples) {
-  RG_ASSIGN_OR_RETURN(const std::vector<DeviceNumber> all, DeviceNumbers(text, "fit"));
   FittedNumbers fit;
-  for (const std::string& field : fields) {
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const DeviceNumber& n) { return n.name == field; });
-    if (found == all.end()) return absl::NotFoundError(absl::StrCat("no number is called ", field));
-    fit.numbers.push_back(*found);
-  }
+  RG_ASSIGN_OR_RETURN(fit.numbers, NumbersOf(text, fields));
   const std::vector<DeviceNumber> start = fit.numbers;
-  RG_ASSIGN_OR_RETURN(fit.error_before, ErrorWith(text, fit.numbers, samples));
-  fit.error_after = fit.error_before;
-  double least = fit.error_before;  // with the pull
+  RG_ASSIGN_OR_RETURN(const DeviceSpec before, DeviceWith(text, start));
+  fit.error_before = MeanLogError(samples, before);
+  fit.regret_before = MeanLogRegret(samples, before);
+  double least = FitLoss(samples, before);  // with the pull
   for (double step : kSteps) {
     bool moved = true;
     for (int round = 0; round < kMostRounds && moved; ++round) {
@@ -69,10 +167,11 @@ absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
           const double tried = old * factor, range = tried / start[f].value;
           if (range > kFitRange || range < 1 / kFitRange) continue;
           fit.numbers[f].value = tried;
-          const absl::StatusOr<double> error = ErrorWith(text, fit.numbers, samples);
-          const double pulled = error.ok() ? *error + PullOf(fit.numbers, start) : 0;
-          if (error.ok() && pulled < kGain * least) {  // not ok: no device has that number
-            fit.error_after = *error;
+          const absl::StatusOr<DeviceSpec> device = DeviceWith(text, fit.numbers);
+          const bool possible = device.ok() && Sensible(*device);
+          const double pulled =
+              possible ? FitLoss(samples, *device) + PullOf(fit.numbers, start) : 0;
+          if (possible && pulled < kGain * least) {
             least = pulled;
             moved = true;
           } else {
@@ -82,6 +181,9 @@ absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
       }
     }
   }
+  RG_ASSIGN_OR_RETURN(const DeviceSpec after, DeviceWith(text, fit.numbers));
+  fit.error_after = MeanLogError(samples, after);
+  fit.regret_after = MeanLogRegret(samples, after);
   return fit;
 }
 

@@ -132,6 +132,11 @@ int main(int argc, char** argv) {
   calibrate_command->add_option("--name", calibrate.name, "Of the new spec; default: the base's");
   calibrate_command->add_option("-o,--output", calibrate.output, "File to write: spec.textproto")
       ->required();
+  calibrate_command->add_option("--measurements", calibrate.measurements,
+                                "Write all times to this file, too");
+  calibrate_command->add_option(
+      "--from", calibrate.from,
+      "Fit the numbers again to the times of such a file, without a device");
 
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (run_command->parsed()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -18,8 +19,10 @@
 #include "fusion/limits.h"
 #include "graph/status.h"
 #include "runtime/cuda_device.h"
+#include "tools/model_error.h"
 #include "tools/parse_arguments.h"
 #include "tools/pipeline.h"
+#include "tools/schedule_regret.h"
 #include "tools/text_file.h"
 
 namespace retrograd {
@@ -30,13 +33,14 @@ using Json = nlohmann::ordered_json;
 constexpr char kNote[] = R"(Examples:
   schedule-times norm_stack
   schedule-times golf_plain_b48 --most 12 --json times.json
+  schedule-times golf_plain_b48 --times times.json --spec mine.textproto
 
 Of each distinct kernel the schedules that are predicted to be fastest are timed, all launches of one
 together, with operands that are not in the caches unless they fit there.)";
 
 struct Options {
   std::vector<std::string> graphs;
-  std::string spec = "h200", json, only;
+  std::string spec = "h200", json, only, measured;
   int device = 0, repeat = 20, most = 24;
   bool cold = false;
 };
@@ -107,7 +111,6 @@ std::vector<Candidate> CandidatesOf(const KernelBody& planned, const DeviceSpec&
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.price.ps < b.price.ps; });
   if (candidates.size() > most) candidates.resize(most);
-  for (Candidate& c : candidates) c.kernels = EmitGroup(c.body, Dialect::kCuda).launches;
   return candidates;
 }
 
@@ -128,8 +131,9 @@ double Median(TimeSamples samples) {
   return samples.empty() ? 0 : samples[samples.size() / 2];
 }
 
-absl::StatusOr<Json> TimeKernel(const std::vector<Candidate>& candidates, const Options& options,
+absl::StatusOr<Json> TimeKernel(std::vector<Candidate> candidates, const Options& options,
                                 Device& device) {
+  for (Candidate& c : candidates) c.kernels = EmitGroup(c.body, Dialect::kCuda).launches;
   const KernelIr& ir = candidates[0].body.ir;
   Operands operands(device);
   int64_t workspace = 0;
@@ -172,6 +176,14 @@ absl::StatusOr<Json> TimeKernel(const std::vector<Candidate>& candidates, const 
   return rows;
 }
 
+std::string OpsOf(const Group& group, const PlannedGraph& graph) {
+  std::string ops;
+  for (NodeId id : group.nodes) {
+    absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
+  }
+  return ops;
+}
+
 absl::Status TimeGraph(const std::string& name, const Options& options, Device& device, Json& out) {
   Progress progress;
   PlanArguments arguments{.graph = name, .spec = options.spec};
@@ -180,10 +192,7 @@ absl::Status TimeGraph(const std::string& name, const Options& options, Device& 
   std::set<std::string> seen;
   for (const Group& group : graph.planned.plan.groups) {
     for (const KernelBody* body : KernelsOf(group)) {
-      std::string ops;
-      for (NodeId id : group.nodes) {
-        absl::StrAppend(&ops, ops.empty() ? "" : " ", Name(graph.planned.graph.op(id)));
-      }
+      const std::string ops = OpsOf(group, graph);
       if (!absl::StrContains(absl::StrCat(ops, " ", body->schedule.Print()), options.only))
         continue;
       if (body->ir.scatter ||
@@ -206,7 +215,94 @@ absl::Status TimeGraph(const std::string& name, const Options& options, Device& 
   return absl::OkStatus();
 }
 
+// A kernel's times as an earlier run wrote them.
+struct MeasuredKernel {
+  std::string ops;
+  std::map<std::string, double> us;  // by schedule
+  bool matched = false;
+};
+
+absl::StatusOr<std::vector<MeasuredKernel>> ReadMeasured(const std::string& file) {
+  RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const absl::Status broken = absl::InvalidArgumentError(absl::StrCat(
+      file, " holds no times of schedules: give a file that schedule-times --json wrote"));
+  if (!json.is_object() || !json.contains("kernels")) return broken;
+  std::vector<MeasuredKernel> measured;
+  for (const Json& k : json["kernels"]) {
+    if (!k.is_object() || !k.contains("ops") || !k["ops"].is_string() || !k.contains("schedules")) {
+      return broken;
+    }
+    MeasuredKernel& kernel = measured.emplace_back();
+    kernel.ops = k["ops"];
+    for (const Json& s : k["schedules"]) {
+      if (!s.is_object() || !s.contains("schedule") || !s["schedule"].is_string() ||
+          !s.contains("measured_us") || !s["measured_us"].is_number()) {
+        return broken;
+      }
+      kernel.us[s["schedule"].get<std::string>()] = s["measured_us"];
+    }
+  }
+  return measured;
+}
+
+// The candidates that were timed, of the first kernel of these ops that is no other's; none if it
+// takes so little that launches and noise decide.
+TimedSchedules Matched(const std::string& ops, const std::vector<Candidate>& candidates,
+                       std::vector<MeasuredKernel>& measured) {
+  for (MeasuredKernel& m : measured) {
+    if (m.matched || m.ops != ops) continue;
+    TimedSchedules timed;
+    for (const Candidate& c : candidates) {
+      const auto found = m.us.find(c.body.schedule.Print());
+      if (found == m.us.end()) continue;
+      timed.measured_us.push_back(found->second);
+      timed.predicted_us.push_back(1e-6 * static_cast<double>(c.price.ps));
+    }
+    if (timed.measured_us.size() < 2) continue;
+    m.matched = true;
+    const double least = *std::min_element(timed.measured_us.begin(), timed.measured_us.end());
+    return least > kLeastCountedUs ? timed : TimedSchedules();
+  }
+  return {};
+}
+
+void PrintRanking(const std::string& what, const std::vector<TimedSchedules>& kernels) {
+  const RankingError e = RankingErrorOf(kernels);
+  std::printf("%s\n", absl::StrCat(what, ": ", PrintRankingError(e)).c_str());
+}
+
+// How prices by the spec rank the schedules that an earlier run timed, by template. The kernels are
+// those that the h200 spec plans, whatever the spec.
+absl::Status Compare(const Options& options) {
+  RG_ASSIGN_OR_RETURN(std::vector<MeasuredKernel> measured, ReadMeasured(options.measured));
+  RG_ASSIGN_OR_RETURN(const std::string spec_text, ReadDeviceSpec(options.spec));
+  RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(spec_text, options.spec));
+  RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
+  std::map<std::string, std::vector<TimedSchedules>> templates;
+  std::vector<TimedSchedules> all;
+  for (const std::string& name : options.graphs) {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(const PlannedGraph graph,
+                        OpenAndPlan({.graph = name, .spec = "h200"}, &progress));
+    for (const Group& group : graph.planned.plan.groups) {
+      for (const KernelBody* body : KernelsOf(group)) {
+        if (body->ir.scatter) continue;
+        TimedSchedules timed =
+            Matched(OpsOf(group, graph), CandidatesOf(*body, spec, limits, SIZE_MAX), measured);
+        if (timed.measured_us.empty()) continue;
+        templates[std::string(Name(body->schedule.kind))].push_back(timed);
+        all.push_back(std::move(timed));
+      }
+    }
+  }
+  for (const auto& [name, kernels] : templates) PrintRanking(name, kernels);
+  PrintRanking("all", all);
+  return absl::OkStatus();
+}
+
 absl::Status Run(const Options& options, const std::string& command) {
+  if (!options.measured.empty()) return Compare(options);
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                       MakeCudaDevice({.ordinal = options.device}));
   Json out = {{"command", command}, {"kernels", Json::array()}};
@@ -235,6 +331,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--only", options.only, "Kernels whose ops or planned schedule hold this text");
   app.add_flag("--cold", options.cold, "Drive the caches empty before each timed run");
+  app.add_option("--times", options.measured,
+                 "Rank the schedules of this file, which --json wrote, by the spec's prices; no "
+                 "device is needed");
   app.add_option("--json", options.json, "Write the times to this file");
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   std::string command = "schedule-times";
