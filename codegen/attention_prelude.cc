@@ -8,14 +8,14 @@ namespace retrograd {
 const char kAttentionTiles[] = R"(
 // --- attention's backward: sm_90a ---
 
-// A kernel takes descriptions of Q, K, V, dO and O, and has a warpgroup that loads and some that
-// multiply.
+// A kernel takes descriptions of Q, K, V, dO and either O or the numbers that dQ's kernel leaves of
+// each query. It has a warpgroup that loads and some that multiply.
 #define RG_ATTENTION(name, threads, arguments)                                               \
   extern "C" __global__ void __launch_bounds__(threads, 1) name(                             \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot, \
       const RG_GRID_CONSTANT rg_map rg_map_q, const RG_GRID_CONSTANT rg_map rg_map_k,        \
       const RG_GRID_CONSTANT rg_map rg_map_v, const RG_GRID_CONSTANT rg_map rg_map_do,       \
-      const RG_GRID_CONSTANT rg_map rg_map_o)
+      const RG_GRID_CONSTANT rg_map rg_map_rows)
 
 // Rows from `row` on of one head of one batch entry, `width` elements from `x` on.
 RG_INLINE void rg_head_load(unsigned to, const rg_map* map, unsigned bar, int x, int row, int head,
@@ -25,14 +25,13 @@ RG_INLINE void rg_head_load(unsigned to, const rg_map* map, unsigned bar, int x,
       "[%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(row), "r"(head), "r"(batch) : "memory");
 }
-RG_INLINE void rg_bulk_load(unsigned to, const void* from, int bytes, unsigned bar) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-      ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
-}
 
-// d (64 x 64 or 128, fp32) += a (64 x 16, registers) b (16 x 64 or 128, shared memory).
-#define RG_WGMMA_64(type)                                                                      \
+#define RG_NEW_FOUR(d, i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
+#define RG_NEW_SIXTEEN(d, i) \
+  RG_NEW_FOUR(d, i), RG_NEW_FOUR(d, i + 4), RG_NEW_FOUR(d, i + 8), RG_NEW_FOUR(d, i + 12)
+
+// d (64 x 64 or 128, fp32) = or += a (64 x 16, registers) b (16 x 64 or 128, shared memory).
+#define RG_WGMMA_64(type, sixteen, add)                                                        \
   asm volatile(                                                                                \
       "{\n"                                                                                    \
       ".reg .pred p;\n"                                                                        \
@@ -42,9 +41,9 @@ RG_INLINE void rg_bulk_load(unsigned to, const void* from, int bytes, unsigned b
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "      \
       "{%32, %33, %34, %35}, %36, p, 1, 1, %38;\n"                                             \
       "}\n"                                                                                    \
-      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16)                                                    \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(across))
-#define RG_WGMMA_128(type)                                                                     \
+      : sixteen(d, 0), sixteen(d, 16)                                                          \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(add), "n"(across))
+#define RG_WGMMA_128(type, sixteen, add)                                                       \
   asm volatile(                                                                                \
       "{\n"                                                                                    \
       ".reg .pred p;\n"                                                                        \
@@ -56,21 +55,26 @@ RG_INLINE void rg_bulk_load(unsigned to, const void* from, int bytes, unsigned b
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "      \
       "{%64, %65, %66, %67}, %68, p, 1, 1, %70;\n"                                             \
       "}\n"                                                                                    \
-      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48)              \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(across))
+      : sixteen(d, 0), sixteen(d, 16), sixteen(d, 32), sixteen(d, 48)                          \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(add), "n"(across))
 #define RG_WGMMA_KIND(T, count, form, type)                                                    \
-  template <int across>                                                                        \
+  template <bool adds, int across>                                                             \
   RG_INLINE void rg_multiply_by(T*, float (&d)[count], const unsigned (&a)[4],                 \
-                                unsigned long long b, int add) {                               \
-    form(type);                                                                                \
+                                unsigned long long b) {                                        \
+    if constexpr (adds) {                                                                      \
+      form(type, RG_SIXTEEN, 1);                                                               \
+    } else {                                                                                   \
+      form(type, RG_NEW_SIXTEEN, 0);                                                           \
+    }                                                                                          \
   }
 RG_WGMMA_KIND(rg_bf16, 32, RG_WGMMA_64, "bf16")
 RG_WGMMA_KIND(rg_bf16, 64, RG_WGMMA_128, "bf16")
 RG_WGMMA_KIND(rg_fp16, 32, RG_WGMMA_64, "f16")
 RG_WGMMA_KIND(rg_fp16, 64, RG_WGMMA_128, "f16")
 
-// d (64 x 64) += a b, both from shared memory, where each row of b is a column of the product.
-#define RG_WGMMA_64_SHARED(type)                                                               \
+// d (64 x 64) = a b or, adding, += a b, both from shared memory, where each row of b is a column of
+// the product. What d held before is nobody's, so that its registers are free until then.
+#define RG_WGMMA_64_SHARED(type, sixteen, add)                                                 \
   asm volatile(                                                                                \
       "{\n"                                                                                    \
       ".reg .pred p;\n"                                                                        \
@@ -80,17 +84,23 @@ RG_WGMMA_KIND(rg_fp16, 64, RG_WGMMA_128, "f16")
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "      \
       "%32, %33, p, 1, 1, 0, 0;\n"                                                              \
       "}\n"                                                                                    \
-      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16)                                                    \
-      : "l"(a), "l"(b), "r"(add))
-RG_INLINE void rg_multiply_tiles(rg_bf16*, float (&d)[32], unsigned long long a,
-                                 unsigned long long b, int add) {
-  RG_WGMMA_64_SHARED("bf16");
-}
-RG_INLINE void rg_multiply_tiles(rg_fp16*, float (&d)[32], unsigned long long a,
-                                 unsigned long long b, int add) {
-  RG_WGMMA_64_SHARED("f16");
-}
+      : sixteen(d, 0), sixteen(d, 16)                                                          \
+      : "l"(a), "l"(b), "n"(add))
+#define RG_WGMMA_SHARED_KIND(T, type)                                                          \
+  template <bool adds>                                                                         \
+  RG_INLINE void rg_multiply_tiles(T*, float (&d)[32], unsigned long long a,                   \
+                                   unsigned long long b) {                                     \
+    if constexpr (adds) {                                                                      \
+      RG_WGMMA_64_SHARED(type, RG_SIXTEEN, 1);                                                 \
+    } else {                                                                                   \
+      RG_WGMMA_64_SHARED(type, RG_NEW_SIXTEEN, 0);                                             \
+    }                                                                                          \
+  }
+RG_WGMMA_SHARED_KIND(rg_bf16, "bf16")
+RG_WGMMA_SHARED_KIND(rg_fp16, "f16")
 
+// What follows from the value is made anew, not kept from turn to turn of a loop.
+RG_INLINE void rg_renew(int& value) { asm volatile("" : "+r"(value)); }
 // Nothing that uses these registers moves across.
 template <int count>
 RG_INLINE void rg_pin(float (&d)[count]) {
@@ -147,6 +157,17 @@ RG_INLINE void rg_save_matrices(unsigned to, unsigned a, unsigned b, unsigned c,
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
                "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+RG_INLINE float2 rg_shared_two(unsigned from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
+RG_INLINE uint4 rg_shared_pack(unsigned from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
+  return v;
+}
 RG_INLINE float rg_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -187,28 +208,37 @@ struct rg_bias {
 };
 struct rg_no_bias { static constexpr bool given = false; };
 
-// Where the rows from `row` on meet tile j of the others.
+// Of the rows of a block: each 64 of them have the kinds of `along` tiles of the others.
+template <bool given>
+struct rg_block_kinds {
+  const unsigned char* first;
+  int rows, along;  // rows: in steps of 64
+};
 template <typename Bias>
-RG_INLINE int rg_kind_of(const Bias& bias, int by_keys, int batch, int head, int row, int rows,
-                         int j, int others) {
+RG_INLINE rg_block_kinds<Bias::given> rg_kinds_of(const Bias& bias, int by_keys, int batch,
+                                                  int head, int row, int rows, int others) {
+  rg_block_kinds<Bias::given> kinds = {};
   if constexpr (Bias::given) {
-    if (row >= rows) return rg_tile_unseen;
     const long long table =
         static_cast<long long>(batch) * bias.kinds_batch + head * bias.kinds_head;
-    const int down = (rows + 63) / 64, along = (others + 63) / 64;
-    return bias.kinds[by_keys * bias.by_keys + (table * down + row / 64) * along + j];
-  } else {
-    return rg_tile_zeros;
+    const int down = (rows + 63) / 64;
+    kinds.along = (others + 63) / 64, kinds.rows = down - row / 64;
+    kinds.first =
+        bias.kinds + by_keys * bias.by_keys + (table * down + row / 64) * kinds.along;
   }
+  return kinds;
 }
-template <int groups, typename Bias>
-RG_INLINE bool rg_seen_by_any(const Bias& bias, int by_keys, int batch, int head, int row, int rows,
-                              int j, int others) {
+// Where the rows of step r meet tile j.
+template <bool given>
+RG_INLINE int rg_kind_at(const rg_block_kinds<given>& kinds, int r, int j) {
+  if constexpr (!given) return rg_tile_zeros;
+  return r < kinds.rows ? kinds.first[r * kinds.along + j] : rg_tile_unseen;
+}
+template <int groups, bool given>
+RG_INLINE bool rg_seen_by_any(const rg_block_kinds<given>& kinds, int j) {
   int any = 0;
 #pragma unroll
-  for (int r = 0; r < groups; ++r) {
-    any |= rg_kind_of(bias, by_keys, batch, head, row + 64 * r, rows, j, others);
-  }
+  for (int r = 0; r < groups; ++r) any |= rg_kind_at(kinds, r, j);
   return any != 0;
 }
 template <typename Bias>
@@ -226,7 +256,8 @@ struct rg_head_rows {
 // Work is handed out in turns, from the longest to the shortest, forth and back.
 struct rg_work { int head, block; bool done; };
 RG_INLINE rg_work rg_work_of(int turn, int heads, int blocks, int chunk) {
-  const int width = static_cast<int>(gridDim.x), at = static_cast<int>(blockIdx.x);
+  int width = static_cast<int>(gridDim.x), at = static_cast<int>(blockIdx.x);
+  rg_renew(width), rg_renew(at);
   const int number = turn * width + (turn & 1 ? width - 1 - at : at);
   const int first = number / (chunk * blocks) * chunk, rest = number - first * blocks;
   const int side = heads - first < chunk ? heads - first : chunk;
@@ -237,10 +268,10 @@ RG_INLINE rg_work rg_work_of(int turn, int heads, int blocks, int chunk) {
 // The 64 x dim sums of a warpgroup times `scale`: this warp's 16 rows of them go through `staged`,
 // its own, to the rows from `row` on that are below `rows`.
 template <typename T, int dim>
-RG_INLINE void rg_write_rows(const float (&sums)[dim / 2], float scale, unsigned staged,
-                             const char* staged_data, int lane, T* to, long long stride, int row,
-                             int rows) {
+RG_INLINE void rg_write_rows(const float (&sums)[dim / 2], float scale, unsigned staged, int lane,
+                             T* to, long long stride, int row, int rows) {
   T* const type = nullptr;
+  rg_renew(lane);
   __syncwarp();
   const int mine = lane % 16;
 #pragma unroll
@@ -258,24 +289,25 @@ RG_INLINE void rg_write_rows(const float (&sums)[dim / 2], float scale, unsigned
 #pragma unroll
   for (int r = 0; r < 16; r += step) {
     const int at = r + lane / packs, chunk = lane % packs;
-    const uint4 pack =
-        *reinterpret_cast<const uint4*>(staged_data + at * dim * 2 + ((chunk ^ (at & 7)) << 4));
+    const uint4 pack = rg_shared_pack(staged + at * dim * 2 + ((chunk ^ (at & 7)) << 4));
     if (row + at < rows) {
       *reinterpret_cast<uint4*>(to + (row + at) * stride + chunk * 8) = pack;
     }
   }
 }
 
-// a (this warp's 16 rows of 64 x dim) from a tile of `tile_rows` rows.
+// a (this warp's 16 rows, 16 elements of each from 16 k on) from a tile of `tile_rows` rows.
+template <int tile_rows>
+RG_INLINE void rg_load_part(unsigned (&a)[4], unsigned tile, int row, int k, int lane) {
+  const int mine = row + lane % 16, chunk = 2 * k + lane / 16;
+  rg_load_matrices(a, tile + chunk / 8 * (tile_rows * 128) + mine * 128 +
+                          (((chunk % 8) ^ (mine & 7)) << 4));
+}
+// All of them.
 template <int dim, int tile_rows>
 RG_INLINE void rg_load_rows(unsigned (&a)[dim / 16][4], unsigned tile, int row, int lane) {
-  const int mine = row + lane % 16;
 #pragma unroll
-  for (int k = 0; k < dim / 16; ++k) {
-    const int chunk = 2 * k + lane / 16;
-    rg_load_matrices(a[k], tile + chunk / 8 * (tile_rows * 128) + mine * 128 +
-                               (((chunk % 8) ^ (mine & 7)) << 4));
-  }
+  for (int k = 0; k < dim / 16; ++k) rg_load_part<tile_rows>(a[k], tile, row, k, lane);
 }
 
 // d (64 x 64) = a tile^T, where a is 64 rows of `a_rows`
@@ -283,10 +315,11 @@ template <typename T, int dim, int a_rows>
 RG_INLINE void rg_scores(float (&d)[32], unsigned a, unsigned tile) {
   T* const type = nullptr;
   const unsigned left = rg_head_tile<0, 0>(a), right = rg_head_tile<0, 0>(tile);
+  rg_multiply_tiles<false>(type, d, rg_head_part(left, 0), rg_head_part(right, 0));
 #pragma unroll
-  for (int k = 0; k < dim / 16; ++k) {
-    rg_multiply_tiles(type, d, rg_head_part(left, k / 4 * (a_rows * 128) + k % 4 * 32),
-                      rg_head_part(right, k / 4 * (rg_tile * 128) + k % 4 * 32), k > 0);
+  for (int k = 1; k < dim / 16; ++k) {
+    rg_multiply_tiles<true>(type, d, rg_head_part(left, k / 4 * (a_rows * 128) + k % 4 * 32),
+                            rg_head_part(right, k / 4 * (rg_tile * 128) + k % 4 * 32));
   }
 }
 // The same with a in registers.
@@ -294,10 +327,11 @@ template <typename T, int dim>
 RG_INLINE void rg_scores_of(float (&d)[32], const unsigned (&a)[dim / 16][4], unsigned tile) {
   T* const type = nullptr;
   const unsigned right = rg_head_tile<0, 0>(tile);
+  rg_multiply_by<false, 0>(type, d, a[0], rg_head_part(right, 0));
 #pragma unroll
-  for (int k = 0; k < dim / 16; ++k) {
-    rg_multiply_by<0>(type, d, a[k],
-                      rg_head_part(right, k / 4 * (rg_tile * 128) + k % 4 * 32), k > 0);
+  for (int k = 1; k < dim / 16; ++k) {
+    rg_multiply_by<true, 0>(type, d, a[k],
+                            rg_head_part(right, k / 4 * (rg_tile * 128) + k % 4 * 32));
   }
 }
 // d (64 x dim) += a tile
@@ -308,7 +342,7 @@ RG_INLINE void rg_gradients(float (&d)[dim / 2], const unsigned (&a)[rg_tile / 1
   const unsigned right = rg_head_tile<1, rg_tile * 128>(tile);
 #pragma unroll
   for (int k = 0; k < rg_tile / 16; ++k) {
-    rg_multiply_by<1>(type, d, a[k], rg_head_part(right, k * 2048), 1);
+    rg_multiply_by<true, 1>(type, d, a[k], rg_head_part(right, k * 2048));
   }
 }
 // This warp is done with what the barrier guards.
@@ -321,15 +355,63 @@ RG_INLINE void rg_release_if(bool yes, unsigned bar, int lane) {
       "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n"
       "}\n" ::"r"(bar), "r"(static_cast<int>(yes && lane == 0)) : "memory");
 }
-template <int groups>
-RG_INLINE void rg_registers_more() {
-  if constexpr (groups == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-  if constexpr (groups == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+// What a block holds: `stages` pairs of tiles that pass by, each with `numbers` bytes more, and
+// `own_stages` times `kept` tensors of its own rows. A thread that multiplies gets `registers`,
+// those of the warpgroup that loads what is left.
+template <int dim_, int groups_, int stages_, int own_stages_, int kept_, int numbers,
+          int registers_>
+struct rg_attention_shape {
+  static constexpr int dim = dim_, groups = groups_, stages = stages_, own_stages = own_stages_;
+  static constexpr int rows = 64 * groups, kept = kept_, registers = registers_;
+  static constexpr int tile_bytes = rg_tile * dim * 2, stage_bytes = 2 * tile_bytes + numbers;
+  static constexpr int rows_bytes = rows * dim * 2;
+  static constexpr int shared_bytes = 1024 + stages * stage_bytes +
+                                      (kept * own_stages + 1) * rows_bytes + 16 * stages +
+                                      16 * own_stages;
+};
+
+// Where that lies in shared memory, and the barriers that say what is full and what is empty.
+struct rg_attention_places {
+  unsigned ring, own, staged;
+  unsigned full, empty, own_full, own_empty;
+};
+template <typename shape>
+RG_INLINE rg_attention_places rg_attention_open(void* shared) {
+  rg_attention_places at;
+  at.ring = (rg_shared_address(shared) + 1023) & ~1023u;
+  at.own = at.ring + shape::stages * shape::stage_bytes;
+  at.staged = at.own + shape::kept * shape::own_stages * shape::rows_bytes;
+  at.full = at.staged + shape::rows_bytes, at.empty = at.full + 8 * shape::stages;
+  at.own_full = at.empty + 8 * shape::stages, at.own_empty = at.own_full + 8 * shape::own_stages;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < shape::stages; ++i) {
+      rg_bar_init(at.full + 8 * i, 1);
+      rg_bar_init(at.empty + 8 * i, 4 * shape::groups);
+    }
+    for (int i = 0; i < shape::own_stages; ++i) {
+      rg_bar_init(at.own_full + 8 * i, 1);
+      rg_bar_init(at.own_empty + 8 * i, 4 * shape::groups);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  return at;
 }
-template <int groups>
+
+// The warpgroup's number among those that multiply, which is one for all its threads as the
+// compiler sees it; -1: it loads.
+RG_INLINE int rg_attention_group() {
+  return __shfl_sync(~0u, static_cast<int>(threadIdx.x) / 128, 0) - 1;
+}
+template <typename shape>
+RG_INLINE void rg_registers_more() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(shape::registers));
+}
+template <typename shape>
 RG_INLINE void rg_registers_fewer() {
-  if constexpr (groups == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-  if constexpr (groups == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+  constexpr int all = shape::groups + 1, given = 65536 / (128 * all) / 8 * 8;  // of each at first
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(given * all -
+                                                           shape::groups * shape::registers));
 }
 
 )";

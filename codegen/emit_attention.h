@@ -18,12 +18,13 @@ struct AttentionKernels {
     // Places in the list of operands, results and, last, the workspace.
     std::vector<int> args;
     std::vector<bool> written;
-    // Operands that it reads by the copy engine, in boxes of 64 x 64; none, or in the order of its
-    // parameters for them.
+    // Places of what it reads by the copy engine, none or in the order of its parameters for them:
+    // operands in boxes of 64 x 64, the workspace by `workspace_rows`.
     std::vector<int> copied;
   };
   std::vector<Launch> launches;  // in order: dQ, then dK and dV
   int64_t workspace_bytes = 0;
+  int64_t workspace_rows = 0;  // of 128 fp32 numbers, with which it begins
 };
 
 // The call has 6 or 7 operands of floating dtypes and 3 results of the call's dtype.

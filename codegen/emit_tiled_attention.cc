@@ -39,9 +39,7 @@ struct Shape {
   int threads() const { return 128 * (groups + 1); }
 };
 Shape QueryShape(int64_t dim) { return dim == 64 ? Shape{3, 3, 2, false} : Shape{2, 2, 1, false}; }
-Shape KeyShape(int64_t dim, bool bias) {
-  return dim == 64 ? Shape{2, 5, 2, !bias} : Shape{2, 2, 1, false};
-}
+Shape KeyShape(int64_t dim) { return dim == 64 ? Shape{2, 5, 2, true} : Shape{2, 2, 1, false}; }
 
 // The time of the busiest of `sms` blocks over the mean, where `heads` heads of blocks that cost so
 // much are dealt out in turns, forth and back, `chunk` heads at a time.
@@ -87,7 +85,8 @@ class Writer {
   }
 
   AttentionKernels::Launch BiasKinds() {
-    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kLse, kBias}, {});
+    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kLse, kBias, Workspace()});
+    Arguments({kLse, kBias, Workspace()});
     const AttentionOperand& bias = call_.operands[kBias];
     Sizes(1);
     out_.Line("rg_bias_kinds(bias + ", bias.offset, ", ", BiasStrides(), ", ", BiasExtent(0), ", ",
@@ -103,55 +102,73 @@ class Writer {
          end -= shape.rows()) {
       costs.push_back(kBlockCost + CeilDiv(call_.causal ? std::min(end, keys_) : keys_, kTile));
     }
-    Begin("the gradient of Q", kAttentionStart, shape.threads(), BiasOr({kLse}), {kDQ});
-    const std::string sizes = absl::StrCat("<", dim_, ", ", shape.groups, ", ", shape.stages, ", ",
-                                           shape.own_stages, ">");
-    Open(sizes, "rg_query_shape", HeadsAtOnce(batch_ * heads_, costs, sms_));
-    out_.Line("rg_attention_queries<", Type(), ", ", dim_, ", ", shape.groups, ", ", shape.stages,
-              ", ", shape.own_stages, ", ", call_.causal ? "true" : "false", ">(");
-    out_.Line("    &rg_map_q, &rg_map_k, &rg_map_v, &rg_map_o, &rg_map_do,");
-    out_.Line("    ", Lse(), ", workspace, workspace + ", Numbers(), ",");
-    out_.Line("    ", Rows(kDQ), ", added, rg_staged_memory, sizes);");
+    Begin("the gradient of Q", kAttentionStart, shape.threads(),
+          WithBias({kLse, Result(kDQ), Workspace()}));
+    launch_.copied = {kQ, kK, kV, kDO, kO};
+    Open(absl::StrCat("rg_query_shape<", ShapeText(shape), ">"),
+         HeadsAtOnce(batch_ * heads_, costs, sms_));
+    OpenLoader();
+    out_.Line("rg_load_for_queries<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
+    out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
+    OpenRest();
+    Arguments({kLse, Result(kDQ)});
+    if (!HasBias()) Arguments({Workspace()});
+    out_.Line("rg_attention_queries<", Type(), ", shape, ", Causal(), ">(places, ", Lse(),
+              ", workspace,");
+    out_.Line("    ", Rows(kDQ), ", added, sizes);");
+    out_.Close();
     return End(batch_ * heads_ * CeilDiv(queries_, shape.rows()), SharedBytes(shape, 3, 0));
   }
 
   AttentionKernels::Launch Keys() {
-    const Shape shape = KeyShape(dim_, HasBias());
+    const Shape shape = KeyShape(dim_);
     std::vector<int64_t> costs;
     for (int64_t first = 0; first < keys_; first += shape.rows()) {
       const int64_t passed = call_.causal ? std::min(first / kTile, QueryTiles()) : 0;
       costs.push_back(kBlockCost + heads_ / kv_heads_ * (QueryTiles() - passed));
     }
-    Begin("the gradients of K and V", kAttentionStart, shape.threads(), BiasOr({}), {kDK, kDV});
-    const std::string sizes = absl::StrCat("<", dim_, ", ", shape.groups, ", ", shape.stages, ", ",
-                                           shape.own_stages, ">");
-    Open(sizes, "rg_key_shape", HeadsAtOnce(batch_ * kv_heads_, costs, sms_));
-    out_.Line("rg_attention_keys<", Type(), ", ", dim_, ", ", shape.groups, ", ", shape.stages,
-              ", ", shape.own_stages, ", ", shape.held ? "true" : "false", ", ",
-              call_.causal ? "true" : "false", ">(");
-    out_.Line("    &rg_map_q, &rg_map_k, &rg_map_v, &rg_map_do, workspace, workspace + ", Numbers(),
-              ",");
-    out_.Line("    ", Rows(kDK), ", ", Rows(kDV), ", added, rg_staged_memory, sizes);");
+    Begin("the gradients of K and V", kAttentionStart, shape.threads(),
+          WithBias({Result(kDK), Result(kDV), Workspace()}));
+    launch_.copied = {kQ, kK, kV, kDO, Workspace()};
+    Open(absl::StrCat("rg_key_shape<", ShapeText(shape), ", ", shape.held ? "true" : "false", ">"),
+         HeadsAtOnce(batch_ * kv_heads_, costs, sms_));
+    OpenLoader();
+    out_.Line("rg_load_for_keys<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
+    out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
+    OpenRest();
+    Arguments({Result(kDK), Result(kDV)});
+    out_.Line("rg_attention_keys<", Type(), ", shape, ", Causal(), ">(places, ", Rows(kDK), ",");
+    out_.Line("    ", Rows(kDV), ", added, sizes);");
+    out_.Close();
     return End(batch_ * kv_heads_ * CeilDiv(keys_, shape.rows()), SharedBytes(shape, 2, 1024));
   }
 
   int64_t WorkspaceBytes() const {
-    return 2 * Numbers() * int64_t{sizeof(float)} + (HasBias() ? 2 * KindsBytes() : 0);
+    return Numbers() * int64_t{sizeof(float)} + (HasBias() ? 2 * KindsBytes() : 0);
   }
+  int64_t WorkspaceRows() const { return batch_ * heads_ * QueryTiles(); }
 
  private:
   static constexpr int64_t kBlockCost = 3;  // what a block does but once, in tiles
 
   bool HasBias() const { return call_.operands.size() > kBias; }
-  std::vector<int> BiasOr(std::vector<int> operands) const {
-    if (HasBias()) operands.push_back(kBias);
-    return operands;
+  // Places of arguments: operands, results, and the workspace.
+  int Result(int result) const { return static_cast<int>(call_.operands.size()) + result; }
+  int Workspace() const { return Result(3); }
+  std::vector<int> WithBias(std::vector<int> places) const {
+    if (HasBias()) places.push_back(kBias);
+    return places;
   }
   int64_t QueryTiles() const { return CeilDiv(queries_, kTile); }
   int64_t KeyTiles() const { return CeilDiv(keys_, kTile); }
-  // Of the log-sum-exp, and of delta: each head's begin at a multiple of a tile.
-  int64_t Numbers() const { return batch_ * heads_ * QueryTiles() * kTile; }
+  // Of each tile of queries of each head: the log-sum-exps, then the deltas.
+  int64_t Numbers() const { return WorkspaceRows() * 2 * kTile; }
   absl::string_view Type() const { return StorageName(call_.dtype); }
+  absl::string_view Causal() const { return call_.causal ? "true" : "false"; }
+  std::string ShapeText(const Shape& shape) const {
+    return absl::StrJoin(
+        std::vector<int64_t>{dim_, shape.groups, shape.stages, shape.own_stages}, ", ");
+  }
 
   // Of the bias, which may lack leading axes: axis 0 and 1, as far as it changes along them.
   int64_t BiasExtent(size_t axis) const {
@@ -172,50 +189,73 @@ class Writer {
     return BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles();
   }
   std::string Kinds() const {
-    return absl::StrCat("reinterpret_cast<unsigned char*>(workspace + ", 2 * Numbers(), ")");
+    return absl::StrCat("reinterpret_cast<unsigned char*>(workspace + ", Numbers(), ")");
   }
 
-  // Head and arguments.
+  // Head, and what the launch takes.
   void Begin(absl::string_view what, absl::string_view start, int threads,
-             const std::vector<int>& operands, const std::vector<int>& results) {
-    constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
-    constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv"};
+             const std::vector<int>& places) {
     out_ = SourceWriter();
     launch_ = {};
     launch_.kernel.threads = threads;
-    const bool tiled = start == kAttentionStart;
-    if (tiled) launch_.copied = {kQ, kK, kV, kDO, kO};
+    launch_.args = places;
+    const bool reads =
+        std::find(places.begin(), places.end(), Result(kDK)) != places.end();  // the workspace
+    for (const int place : places) {
+      launch_.written.push_back(place >= Result(0) && !(place == Workspace() && reads));
+    }
     out_.Line("// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ",
               dim_, "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "");
     // What the copy engine reads is no argument.
-    out_.Open(start, kNameOfThisKernel, ", ", threads, ", ", operands.size() + results.size() + 1,
-              ")");
-    for (int operand : operands) {
-      Argument(operand, false, StorageName(dtypes_[operand]), kOperandNames[operand]);
-    }
-    const int first_result = static_cast<int>(call_.operands.size());
-    for (int result : results) Argument(first_result + result, true, Type(), kResultNames[result]);
-    const bool reads = !results.empty() && results[0] == kDK;
-    Argument(first_result + 3, !reads, "float", "workspace");
+    out_.Open(start, kNameOfThisKernel, ", ", threads, ", ", places.size(), ")");
   }
-  void Argument(int place, bool written, absl::string_view type, absl::string_view name) {
-    out_.Line("RG_ARG(", written ? "" : "const ", type, ", ", name, ", ", launch_.args.size(),
-              ");");
-    launch_.args.push_back(place);
-    launch_.written.push_back(written);
+  // Declares some of them. What only one warpgroup needs is not in the registers of all.
+  void Arguments(const std::vector<int>& places) {
+    for (const int place : places) {
+      const size_t index = static_cast<size_t>(
+          std::find(launch_.args.begin(), launch_.args.end(), place) - launch_.args.begin());
+      RG_CHECK(index < launch_.args.size());
+      out_.Line("RG_ARG(", launch_.written[index] ? "" : "const ", TypeAt(place), ", ",
+                NameAt(place), ", ", index, ");");
+    }
+  }
+  absl::string_view TypeAt(int place) const {
+    return place == Workspace()  ? "float"
+           : place >= Result(0) ? Type()
+                                : StorageName(dtypes_[place]);
+  }
+  absl::string_view NameAt(int place) const {
+    constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
+    constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "workspace"};
+    return place >= Result(0) ? kResultNames[place - Result(0)] : kOperandNames[place];
   }
 
-  // `sizes` and `added`, of a kernel that takes this shape of the work.
-  void Open(absl::string_view shape, absl::string_view shape_name, int64_t chunk) {
-    shape_ = absl::StrCat(shape_name, shape);
+  // `sizes` and `places`, of a kernel that takes this shape of the work.
+  void Open(absl::string_view shape, int64_t chunk) {
+    out_.Line("typedef ", shape, " shape;");
     Sizes(chunk);
+    out_.Line("const rg_attention_places places = rg_attention_open<shape>(rg_staged_memory);");
+  }
+  // What the warpgroup that loads does, then what the rest do, each with `added`.
+  void OpenLoader() {
+    out_.Open("if (rg_attention_group() < 0)");
+    out_.Line("rg_registers_fewer<shape>();");
+    Added();
+  }
+  void OpenRest() {
+    out_.Else();
+    out_.Line("rg_registers_more<shape>();");
+    Added();
+  }
+  void Added() {
     if (!HasBias()) {
       out_.Line("const rg_no_bias added;");
       return;
     }
+    Arguments({kBias, Workspace()});
     out_.Line("const rg_bias<", StorageName(dtypes_[kBias]), "> added = {bias + ",
               call_.operands[kBias].offset, ", ", BiasStrides(), ",");
-    out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", 2 * Numbers(), "), ",
+    out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Numbers(), "), ",
               KindsBytes(), ", ", BiasExtent(0) > 1 ? BiasExtent(1) : 0, ", ",
               BiasExtent(1) > 1 ? 1 : 0, "};");
   }
@@ -245,7 +285,7 @@ class Writer {
 
   AttentionKernels::Launch End(int64_t blocks, int64_t staged_bytes) {
     if (staged_bytes > 0) {
-      out_.Line("static_assert(", shape_, "::shared_bytes == ", staged_bytes, ");");
+      out_.Line("static_assert(shape::shared_bytes == ", staged_bytes, ");");
     }
     out_.Close();
     NameKernel(out_.text(), &launch_.kernel);
@@ -260,7 +300,6 @@ class Writer {
   int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_;
   SourceWriter out_;
   AttentionKernels::Launch launch_;
-  std::string shape_;  // of the kernel that is being printed
 };
 
 // Whether the copy engine, or a thread with 16 bytes at once, reaches every row.
@@ -335,6 +374,7 @@ AttentionKernels EmitTiledAttention(const AttentionCall& call,
   kernels.launches.push_back(writer.Queries());
   kernels.launches.push_back(writer.Keys());
   kernels.workspace_bytes = writer.WorkspaceBytes();
+  kernels.workspace_rows = writer.WorkspaceRows();
   return kernels;
 }
 

@@ -16,7 +16,8 @@ struct alignas(64) OperandDescriptor {
 // Whether the driver that this process has loaded can describe operands.
 bool DescribesOperands();
 
-// Of boxes of 64 x 64 elements of a matrix, swizzled by 128 bytes, with zeros outside of it.
+// Of boxes of 64 x 64 elements of a matrix, swizzled by 128 bytes, with zeros outside of it; of an
+// fp32 one, boxes of a whole run, as it lies there.
 absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const void* data);
 
 }  // namespace retrograd

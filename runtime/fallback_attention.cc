@@ -46,6 +46,20 @@ OperandMap MapOf(const AttentionOperand& t, DType dtype, int place) {
           .batch_pitch = pitch(0)};
 }
 
+// What the kernel of dQ leaves of each tile of queries: a run of numbers.
+OperandMap MapOfNumbers(int64_t rows, int place) {
+  constexpr int64_t kNumbers = 128;
+  return {.slot = static_cast<uint32_t>(place),
+          .dtype = DType::kFp32,
+          .inner = kNumbers,
+          .outer = rows,
+          .pitch = kNumbers,
+          .heads = 1,
+          .head_pitch = kNumbers,
+          .batch = 1,
+          .batch_pitch = kNumbers};
+}
+
 }  // namespace
 
 absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
@@ -83,7 +97,9 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
       launch.args.push_back(arg);
     }
     for (const int place : from.copied) {
-      launch.maps.push_back(MapOf(call.operands[place], operand_dtypes[place], place));
+      const size_t at = static_cast<size_t>(place);
+      launch.maps.push_back(at < operands ? MapOf(call.operands[at], operand_dtypes[at], place)
+                                          : MapOfNumbers(kernels.workspace_rows, place));
     }
     made.launches.push_back(std::move(launch));
   }

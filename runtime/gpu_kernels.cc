@@ -13,7 +13,7 @@
 namespace retrograd {
 namespace {
 
-constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O
+constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O or numbers
 
 }  // namespace
 
