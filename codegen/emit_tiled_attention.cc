@@ -166,8 +166,8 @@ class Writer {
   absl::string_view Type() const { return StorageName(call_.dtype); }
   absl::string_view Causal() const { return call_.causal ? "true" : "false"; }
   std::string ShapeText(const Shape& shape) const {
-    return absl::StrJoin(
-        std::vector<int64_t>{dim_, shape.groups, shape.stages, shape.own_stages}, ", ");
+    return absl::StrJoin(std::vector<int64_t>{dim_, shape.groups, shape.stages, shape.own_stages},
+                         ", ");
   }
 
   // Of the bias, which may lack leading axes: axis 0 and 1, as far as it changes along them.
@@ -220,7 +220,7 @@ class Writer {
     }
   }
   absl::string_view TypeAt(int place) const {
-    return place == Workspace()  ? "float"
+    return place == Workspace() ? "float"
            : place >= Result(0) ? Type()
                                 : StorageName(dtypes_[place]);
   }

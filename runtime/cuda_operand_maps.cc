@@ -52,15 +52,14 @@ absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const v
   const cuuint32_t steps[] = {1, 1, 1, 1};
   char* const begin = const_cast<char*>(static_cast<const char*>(data)) + map.offset * bytes;
   CUtensorMap encoded;
-  const CUresult result =
-      Encoder()(&encoded,
-                runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                map.heads > 0 ? 4 : 2, begin, extents, pitches, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE,
-                runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = Encoder()(
+      &encoded,
+      runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+      : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      map.heads > 0 ? 4 : 2, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return absl::InternalError(absl::StrFormat(
         "cuTensorMapEncodeTiled: %d for %d rows of %d elements, %d elements apart, at %p",
