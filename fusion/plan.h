@@ -69,7 +69,8 @@ struct AttentionCall {
   DType dtype = DType::kFp32;
   double scale = 1;
   bool causal = false;
-  std::vector<AttentionOperand> operands;  // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any
+  // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
+  std::vector<AttentionOperand> operands;
   std::vector<AttentionOperand> results;   // dQ, dK, dV (dBias)
   friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
 };
