@@ -95,10 +95,12 @@ struct PartialOrder {
   // Of column c, whose thread stores it with its `part`-th access, as the number `within` of it.
   std::string Place(const std::string& part, const std::string& within) const {
     if (access == width) return "c";
-    const int64_t run = lanes * width, whole = columns / run * run, last = (columns - whole) / width;
+    const int64_t run = lanes * width, whole = columns / run * run,
+                  last = (columns - whole) / width;
     std::string threads = absl::StrCat(lanes);  // of the run
     if (whole == 0) threads = absl::StrCat(last);
-    if (whole != 0 && last != 0) threads = absl::StrCat("(c < ", whole, " ? ", lanes, " : ", last, ")");
+    if (whole != 0 && last != 0)
+      threads = absl::StrCat("(c < ", whole, " ? ", lanes, " : ", last, ")");
     const std::string first = columns > run ? absl::StrCat("c / ", run, " * ", run, " + ") : "";
     const std::string lane =
         absl::StrCat(columns > run ? absl::StrCat("c % ", run) : "c", " / ", width);
@@ -185,7 +187,8 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
       const std::string acc = absl::StrCat("v", r), part = absl::StrCat("w", r, "[n]");
       if (loads) {
         out.Line(part, " = rg_load(", launch->WorkspaceName(StorageName(type)), ", ",
-                 base > 0 ? absl::StrCat(base, " + ") : "", "line + place_", StorageName(type), ");");
+                 base > 0 ? absl::StrCat(base, " + ") : "", "line + place_", StorageName(type),
+                 ");");
       } else {
         out.Line(acc, " = ", printer->Folded(reduction, acc, part), ";");
       }

@@ -71,7 +71,7 @@ struct AttentionCall {
   bool causal = false;
   // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
   std::vector<AttentionOperand> operands;
-  std::vector<AttentionOperand> results;   // dQ, dK, dV (dBias)
+  std::vector<AttentionOperand> results;  // dQ, dK, dV (dBias)
   friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
 };
 
