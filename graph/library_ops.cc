@@ -108,8 +108,10 @@ absl::StatusOr<std::vector<TensorType>> InferAttention(Operands operands, const 
     return misfit(dropout > 0 ? "dropout needs the random generator's seed and offset last"
                               : "without dropout there is no more than a bias");
   }
-  if (dropout > 0 &&
-      (IsFloat(operands.back()->dtype) || IsFloat(operands[operands.size() - 2]->dtype))) {
+  const auto integer = [](const TensorType* t) {
+    return !IsFloat(t->dtype) && t->dtype != DType::kBool;
+  };
+  if (dropout > 0 && !(integer(operands.back()) && integer(operands[operands.size() - 2]))) {
     return BadDType(operands, "the random generator's seed and offset are integers");
   }
   if (operands.size() == 7 || operands.size() == 9) {

@@ -136,17 +136,20 @@ absl::Status FillBias(Device& device, const AttentionOperand& bias, DType dtype,
   return device.CopyIn(data, host.data(), static_cast<int64_t>(host.size()));
 }
 
-// Nobody else draws cuDNN's dropout mask again.
-absl::Status WithoutCudnn(const AttentionCall& call, double dropout_p, const absl::Status& refusal,
-                          bool deterministic) {
+// Nobody else draws cuDNN's dropout mask again. What it refuses whatever the order of its sums has
+// another reason than equal bits.
+absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts,
+                          const absl::Status& refusal, bool deterministic) {
+  const bool for_equal_bits =
+      deterministic && absl::IsUnimplemented(refusal) && CudnnRefusal(call, facts).ok();
   return absl::Status(
       refusal.code(),
       absl::StrFormat("attention_backward %%%d drops out with p = %g by cuDNN's random numbers, "
                       "which only cuDNN draws again: %s%s",
-                      Index(call.node), dropout_p, refusal.message(),
-                      deterministic && absl::IsUnimplemented(refusal)
-                          ? " (it may take the call where two runs need not give the same bits)"
-                          : ""));
+                      Index(call.node), facts.dropout_p, refusal.message(),
+                      for_equal_bits ? " (it may take the call with --nondeterministic, where two "
+                                       "runs need not give the same bits)"
+                                     : ""));
 }
 
 }  // namespace
@@ -315,7 +318,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     return library.status();
   }
   if (facts.dropout_p > 0) {
-    return WithoutCudnn(call, facts.dropout_p, library.status(), options_.cudnn.deterministic);
+    return WithoutCudnn(call, facts, library.status(), options_.cudnn.deterministic);
   }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
                       MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));

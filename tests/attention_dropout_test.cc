@@ -28,6 +28,7 @@ absl::StatusOr<BackwardGraph> Attention(absl::string_view last, absl::string_vie
 %seed = input kind=saved  i64[]
 %offset = input kind=saved  i64[]
 %p = input kind=saved  f32[]
+%flag = input kind=saved  bool[]
 %g = attention_backward %do %q %k %v %o %lse $0 scale=0.25 $1
 output %g.0
 output %g.1
@@ -61,6 +62,7 @@ TEST_CASE(
   }
   CHECK_THAT(refusal("%seed %p", "dropout_p=0.1"), ContainsSubstring("are integers"));
   CHECK_THAT(refusal("%p %offset", "dropout_p=0.1"), ContainsSubstring("are integers"));
+  CHECK_THAT(refusal("%seed %flag", "dropout_p=0.1"), ContainsSubstring("are integers"));
   CHECK_THAT(refusal("%seed %offset", "dropout_p=1"), ContainsSubstring("[0, 1)"));
 }
 
