@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "codegen/kernel.h"
 #include "fusion/cost.h"
 #include "fusion/limits.h"
@@ -24,6 +25,7 @@
 #include "tools/pipeline.h"
 #include "tools/schedule_regret.h"
 #include "tools/text_file.h"
+#include "tools/timed_kernels.h"
 
 namespace retrograd {
 namespace {
@@ -184,87 +186,92 @@ std::string OpsOf(const Group& group, const PlannedGraph& graph) {
   return ops;
 }
 
+// Kernels of a plan that are timed: of equal ones the first, and no scatters, whose times depend on
+// their indices.
+struct NamedKernel {
+  KernelLabel label;
+  const KernelBody* body;
+};
+std::vector<NamedKernel> DistinctKernels(const PlannedGraph& graph) {
+  std::vector<NamedKernel> kernels;
+  std::set<std::string> seen;
+  for (const Group& group : graph.planned.plan.groups) {
+    for (const KernelBody* body : KernelsOf(group)) {
+      if (body->ir.scatter ||
+          !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
+        continue;
+      }
+      kernels.push_back({{OpsOf(group, graph), body->schedule.Print()}, body});
+    }
+  }
+  return kernels;
+}
+
 absl::Status TimeGraph(const std::string& name, const Options& options, Device& device, Json& out) {
   Progress progress;
   PlanArguments arguments{.graph = name, .spec = options.spec};
   RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
   RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(graph.spec, {}));
-  std::set<std::string> seen;
-  for (const Group& group : graph.planned.plan.groups) {
-    for (const KernelBody* body : KernelsOf(group)) {
-      const std::string ops = OpsOf(group, graph);
-      if (!absl::StrContains(absl::StrCat(ops, " ", body->schedule.Print()), options.only))
-        continue;
-      if (body->ir.scatter ||
-          !seen.insert(EmitGroup(*body, Dialect::kCuda).launches[0].name).second) {
-        continue;  // what a scatter takes depends on its indices
-      }
-      const std::vector<Candidate> candidates =
-          CandidatesOf(*body, graph.spec, limits, static_cast<size_t>(options.most));
-      if (candidates.empty()) continue;
-      std::printf("%s: %s, planned %s\n", name.c_str(), ops.c_str(),
-                  body->schedule.Print().c_str());
-      absl::StatusOr<Json> rows = TimeKernel(candidates, options, device);
-      RG_RETURN_IF_ERROR(rows.status());
-      out.push_back({{"graph", name},
-                     {"ops", ops},
-                     {"planned", body->schedule.Print()},
-                     {"schedules", *std::move(rows)}});
-    }
+  for (const auto& [label, body] : DistinctKernels(graph)) {
+    if (!absl::StrContains(absl::StrCat(label.ops, " ", label.planned), options.only)) continue;
+    const std::vector<Candidate> candidates =
+        CandidatesOf(*body, graph.spec, limits, static_cast<size_t>(options.most));
+    if (candidates.empty()) continue;
+    std::printf("%s: %s, planned %s\n", name.c_str(), label.ops.c_str(), label.planned.c_str());
+    absl::StatusOr<Json> rows = TimeKernel(candidates, options, device);
+    RG_RETURN_IF_ERROR(rows.status());
+    out.push_back({{"graph", name},
+                   {"ops", label.ops},
+                   {"planned", label.planned},
+                   {"schedules", *std::move(rows)}});
   }
   return absl::OkStatus();
 }
 
-// A kernel's times as an earlier run wrote them.
-struct MeasuredKernel {
-  std::string ops;
-  std::map<std::string, double> us;  // by schedule
-  bool matched = false;
-};
-
-absl::StatusOr<std::vector<MeasuredKernel>> ReadMeasured(const std::string& file) {
-  RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const absl::Status broken = absl::InvalidArgumentError(absl::StrCat(
-      file, " holds no times of schedules: give a file that schedule-times --json wrote"));
-  if (!json.is_object() || !json.contains("kernels")) return broken;
-  std::vector<MeasuredKernel> measured;
-  for (const Json& k : json["kernels"]) {
-    if (!k.is_object() || !k.contains("ops") || !k["ops"].is_string() || !k.contains("schedules")) {
-      return broken;
-    }
-    MeasuredKernel& kernel = measured.emplace_back();
-    kernel.ops = k["ops"];
-    for (const Json& s : k["schedules"]) {
-      if (!s.is_object() || !s.contains("schedule") || !s["schedule"].is_string() ||
-          !s.contains("measured_us") || !s["measured_us"].is_number()) {
-        return broken;
-      }
-      kernel.us[s["schedule"].get<std::string>()] = s["measured_us"];
-    }
+// The candidates that were timed.
+TimedSchedules TimesOf(const TimedKernel& kernel, const std::vector<Candidate>& candidates) {
+  TimedSchedules timed;
+  for (const Candidate& c : candidates) {
+    const auto found = kernel.us.find(c.body.schedule.Print());
+    if (found == kernel.us.end()) continue;
+    timed.measured_us.push_back(found->second);
+    timed.predicted_us.push_back(1e-6 * static_cast<double>(c.price.ps));
   }
-  return measured;
+  return timed;
 }
 
-// The candidates that were timed, of the first kernel of these ops that is no other's; none if it
-// takes so little that launches and noise decide.
-TimedSchedules Matched(const std::string& ops, const std::vector<Candidate>& candidates,
-                       std::vector<MeasuredKernel>& measured) {
-  for (MeasuredKernel& m : measured) {
-    if (m.matched || m.ops != ops) continue;
-    TimedSchedules timed;
-    for (const Candidate& c : candidates) {
-      const auto found = m.us.find(c.body.schedule.Print());
-      if (found == m.us.end()) continue;
-      timed.measured_us.push_back(found->second);
-      timed.predicted_us.push_back(1e-6 * static_cast<double>(c.price.ps));
+// Timed kernels that were found in the plans.
+struct Ranked {
+  std::map<std::string, std::vector<TimedSchedules>> templates;
+  std::vector<TimedSchedules> all;
+  int64_t short_ones = 0;  // left out: launches and noise decide how long they take
+};
+
+// How prices by the spec rank the schedules of a graph's kernels. They are those that the h200 spec
+// plans, whatever the spec.
+absl::Status RankGraph(const std::string& name, const DeviceSpec& spec,
+                       absl::Span<const TimedKernel> timed, Ranked& ranked) {
+  RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
+  Progress progress;
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph,
+                      OpenAndPlan({.graph = name, .spec = "h200"}, &progress));
+  const std::vector<NamedKernel> kernels = DistinctKernels(graph);
+  std::vector<KernelLabel> labels;
+  for (const NamedKernel& kernel : kernels) labels.push_back(kernel.label);
+  const std::vector<const TimedKernel*> matches = MatchTimed(name, labels, timed);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (matches[i] == nullptr) continue;
+    const KernelBody& body = *kernels[i].body;
+    TimedSchedules times = TimesOf(*matches[i], CandidatesOf(body, spec, limits, SIZE_MAX));
+    if (times.measured_us.size() < 2) continue;
+    if (*std::min_element(times.measured_us.begin(), times.measured_us.end()) <= kLeastCountedUs) {
+      ++ranked.short_ones;
+      continue;
     }
-    if (timed.measured_us.size() < 2) continue;
-    m.matched = true;
-    const double least = *std::min_element(timed.measured_us.begin(), timed.measured_us.end());
-    return least > kLeastCountedUs ? timed : TimedSchedules();
+    ranked.templates[std::string(Name(body.schedule.kind))].push_back(times);
+    ranked.all.push_back(std::move(times));
   }
-  return {};
+  return absl::OkStatus();
 }
 
 void PrintRanking(const std::string& what, const std::vector<TimedSchedules>& kernels) {
@@ -272,32 +279,38 @@ void PrintRanking(const std::string& what, const std::vector<TimedSchedules>& ke
   std::printf("%s\n", absl::StrCat(what, ": ", PrintRankingError(e)).c_str());
 }
 
-// How prices by the spec rank the schedules that an earlier run timed, by template. The kernels are
-// those that the h200 spec plans, whatever the spec.
+// How prices by the spec rank the schedules that an earlier run timed, by template.
 absl::Status Compare(const Options& options) {
-  RG_ASSIGN_OR_RETURN(std::vector<MeasuredKernel> measured, ReadMeasured(options.measured));
+  RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.measured));
+  RG_ASSIGN_OR_RETURN(const std::vector<TimedKernel> timed,
+                      ParseTimedKernels(text, options.measured));
   RG_ASSIGN_OR_RETURN(const std::string spec_text, ReadDeviceSpec(options.spec));
   RG_ASSIGN_OR_RETURN(const DeviceSpec spec, ParseDeviceSpec(spec_text, options.spec));
-  RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
-  std::map<std::string, std::vector<TimedSchedules>> templates;
-  std::vector<TimedSchedules> all;
+  Ranked ranked;
+  std::set<std::string> asked, graphs;
   for (const std::string& name : options.graphs) {
-    Progress progress;
-    RG_ASSIGN_OR_RETURN(const PlannedGraph graph,
-                        OpenAndPlan({.graph = name, .spec = "h200"}, &progress));
-    for (const Group& group : graph.planned.plan.groups) {
-      for (const KernelBody* body : KernelsOf(group)) {
-        if (body->ir.scatter) continue;
-        TimedSchedules timed =
-            Matched(OpsOf(group, graph), CandidatesOf(*body, spec, limits, SIZE_MAX), measured);
-        if (timed.measured_us.empty()) continue;
-        templates[std::string(Name(body->schedule.kind))].push_back(timed);
-        all.push_back(std::move(timed));
-      }
-    }
+    if (!asked.insert(GraphLabel(name)).second) continue;
+    RG_RETURN_IF_ERROR(RankGraph(name, spec, timed, ranked));
   }
-  for (const auto& [name, kernels] : templates) PrintRanking(name, kernels);
-  PrintRanking("all", all);
+  int64_t of_these = 0;
+  for (const TimedKernel& kernel : timed) {
+    graphs.insert(kernel.graph);
+    of_these += static_cast<int64_t>(asked.count(kernel.graph));
+  }
+  if (ranked.all.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        options.measured, " holds no two times of a kernel of ", absl::StrJoin(asked, ", "),
+        " that takes over ", kLeastCountedUs, " us: it has kernels of ",
+        absl::StrJoin(graphs, ", "), "; give one of these, or time the plan's kernels again"));
+  }
+  for (const auto& [name, kernels] : ranked.templates) PrintRanking(name, kernels);
+  PrintRanking("all", ranked.all);
+  const auto found = static_cast<int64_t>(ranked.all.size()) + ranked.short_ones;
+  std::printf(
+      "of %d timed kernels of these graphs %d take no more than %g us, %d have no counterpart "
+      "in the plans\n",
+      static_cast<int>(of_these), static_cast<int>(ranked.short_ones), kLeastCountedUs,
+      static_cast<int>(of_these - found));
   return absl::OkStatus();
 }
 
