@@ -8,6 +8,7 @@
 #include "fusion/kernel/interference.h"
 #include "graph/status.h"
 #include "tools/calibrate.h"
+#include "tools/chain_graph.h"
 #include "tools/kernel_bench.h"
 
 namespace retrograd {
@@ -25,34 +26,36 @@ struct Piece {
   double us = 0;  // of one, in a chain
 };
 
+// That share of the SMs of the device that is measured, whatever the base spec has: at least one.
+int64_t OfSms(double share, const CalibrationBench& bench) {
+  const auto sms = static_cast<double>(bench.log->device().sms);
+  return std::max<int64_t>(static_cast<int64_t>(share * sms), 1);
+}
+
 // A kernel that reads twice and writes once, with blocks for this share of the SMs.
-absl::StatusOr<Piece> KernelPiece(double share, const DeviceSpec& spec, bool small,
-                                  KernelBench* bench) {
+absl::StatusOr<Piece> KernelPiece(double share, const CalibrationBench& bench,
+                                  KernelBench* device) {
   constexpr int64_t kWidth = 8;
-  const auto blocks =
-      std::max<int64_t>(static_cast<int64_t>(share * static_cast<double>(spec.sms)), 1);
-  const int64_t elements = (small ? 4 : blocks) * 256 * kWidth;
-  const std::string graph = absl::StrFormat(
-      "%%0 = input name=\"x\" kind=tangent alignment=16  bf16[%d]\n"
-      "%%1 = input name=\"b\" kind=saved alignment=16  bf16[%d]\n"
-      "%%2 = add %%0 %%1\noutput %%2 name=\"y\"\n",
-      elements, elements);
-  RG_ASSIGN_OR_RETURN(const KernelBody body, PlannedKernel(graph, spec));
+  const int64_t blocks = bench.sizes.small ? 4 : OfSms(share, bench);
+  const int64_t elements = blocks * 256 * kWidth;
+  RG_ASSIGN_OR_RETURN(const KernelBody body,
+                      PlannedKernel(ChainGraph("add", true, elements, 1, "bf16"), bench.base));
   Schedule schedule = body.schedule;
   schedule.vector_width = kWidth;
   schedule.blocks = elements / (int64_t{schedule.threads} * kWidth);
   Piece piece{.kind = WorkKind::kKernel, .share = share};
-  RG_ASSIGN_OR_RETURN(piece.work, bench->Kernel(body.ir, schedule));
+  RG_ASSIGN_OR_RETURN(piece.work, device->Kernel(body.ir, schedule));
   return piece;
 }
 
 // A matmul of tiles of 128 x 128, three in a row, for this share of the SMs.
-absl::StatusOr<Piece> MatMulPiece(double share, const DeviceSpec& spec, bool small,
-                                  KernelBench* bench) {
-  const auto tiles = static_cast<int64_t>(share * static_cast<double>(spec.sms));
+absl::StatusOr<Piece> MatMulPiece(double share, const CalibrationBench& bench,
+                                  KernelBench* device) {
+  const int64_t rows = std::max<int64_t>(OfSms(share, bench) / 3, 1);
   Piece piece{.kind = WorkKind::kMatMul, .share = share};
-  RG_ASSIGN_OR_RETURN(piece.work, small ? bench->MatMul(32, 32, 32, DType::kBf16)
-                                        : bench->MatMul(128 * (tiles / 3), 384, 768, DType::kBf16));
+  RG_ASSIGN_OR_RETURN(piece.work, bench.sizes.small
+                                      ? device->MatMul(32, 32, 32, DType::kBf16)
+                                      : device->MatMul(128 * rows, 384, 768, DType::kBf16));
   return piece;
 }
 
@@ -65,18 +68,17 @@ std::string NameOf(const Piece& p) {
 
 absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& source,
                                                              const CalibrationBench& bench) {
-  const BenchSizes& sizes = bench.sizes;
-  KernelBench device(bench.device, sizes.repeat);
+  KernelBench device(bench.device, bench.sizes.repeat);
   std::vector<Piece> pieces;
   for (double share : kKernelShares) {
     pieces.push_back({.kind = WorkKind::kKernel, .share = share});
     if (bench.log->replays()) continue;
-    RG_ASSIGN_OR_RETURN(pieces.back(), KernelPiece(share, bench.base, sizes.small, &device));
+    RG_ASSIGN_OR_RETURN(pieces.back(), KernelPiece(share, bench, &device));
   }
   for (double share : kMatMulShares) {
     pieces.push_back({.kind = WorkKind::kMatMul, .share = share});
     if (bench.log->replays()) continue;
-    RG_ASSIGN_OR_RETURN(pieces.back(), MatMulPiece(share, bench.base, sizes.small, &device));
+    RG_ASSIGN_OR_RETURN(pieces.back(), MatMulPiece(share, bench, &device));
   }
   for (Piece& piece : pieces) {
     RG_ASSIGN_OR_RETURN(
