@@ -141,6 +141,17 @@ absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
 
 }  // namespace
 
+std::vector<SpecNumber> FoundNumbers(const FittedNumbers& fit, const std::string& how,
+                                     const CalibrationBench& bench) {
+  std::vector<SpecNumber> numbers;
+  for (const DeviceNumber& n : fit.numbers) {
+    const bool stopped =
+        std::find(fit.at_range.begin(), fit.at_range.end(), n.name) != fit.at_range.end();
+    if (!stopped || bench.sizes.small) numbers.push_back({n.name, n.value, how});
+  }
+  return numbers;
+}
+
 int CalibrateCommand(const CalibrateArguments& arguments) {
   const absl::Status status = CalibrateDevice(arguments);
   return status.ok() ? 0 : Report("retrograd", status);

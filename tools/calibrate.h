@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "tools/bench_log.h"
 #include "tools/pipeline.h"
+#include "tools/price_fit.h"
 #include "tools/spec_text.h"
 
 namespace retrograd {
@@ -60,6 +61,11 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
                                                          const CalibrationBench& bench);
 absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& text,
                                                            const CalibrationBench& bench);
+
+// The numbers that a fit found, of this source: not those that stopped at the range, which stay the
+// base spec's. A processor's are far from a GPU's: there all are kept, to see that all of it works.
+std::vector<SpecNumber> FoundNumbers(const FittedNumbers& fit, const std::string& how,
+                                     const CalibrationBench& bench);
 
 // Rows of the spec's table of what may run side by side; `source` begins what they say of
 // themselves.

@@ -57,16 +57,17 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text
   const std::string how =
       absl::StrFormat("fitted to bf16 matmuls of %d shapes: error %.1f%%, before %.1f%%",
                       samples.size(), 100 * fit.error_after, 100 * fit.error_before);
-  std::vector<SpecNumber> numbers;
-  for (const DeviceNumber& n : fit.numbers) numbers.push_back({n.name, n.value, how});
+  std::vector<SpecNumber> numbers = FoundNumbers(fit, how, bench);
   const int64_t edge = sizes.Of(4096, 64);
   for (auto [field, dtype] : {std::pair("matmul_fp32_flops", DType::kFp32),
                               std::pair("matmul_fp64_flops", DType::kFp64)}) {
     RG_ASSIGN_OR_RETURN(const PricedSample sample, TimeMatMul({edge, edge, edge}, dtype, bench));
     RG_ASSIGN_OR_RETURN(const FittedNumbers one,
                         FitNumbers(text, std::vector<std::string>{field}, {&sample, 1}));
-    numbers.push_back({field, one.numbers[0].value,
-                       absl::StrFormat("a matmul of %d x %d x %d", edge, edge, edge)});
+    for (SpecNumber& number :
+         FoundNumbers(one, absl::StrFormat("a matmul of %d x %d x %d", edge, edge, edge), bench)) {
+      numbers.push_back(std::move(number));
+    }
   }
   return numbers;
 }
@@ -104,12 +105,13 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
     RG_ASSIGN_OR_RETURN(
         const FittedNumbers fit,
         FitNumbers(text, std::vector<std::string>{"attention_flops"}, {&sample, 1}));
-    return std::vector<SpecNumber>{
-        {"attention_flops", fit.numbers[0].value,
-         absl::StrFormat("causal attention backward by the fastest kernels, %d x %d heads of %d "
-                         "tokens, head size 64, equal bits, counted as five products without the "
-                         "masked half",
-                         batch, heads, tokens)}};
+    return FoundNumbers(
+        fit,
+        absl::StrFormat("causal attention backward by the fastest kernels, %d x %d heads of %d "
+                        "tokens, head size 64, equal bits, counted as five products without the "
+                        "masked half",
+                        batch, heads, tokens),
+        bench);
   }
   return absl::InternalError("the attention benchmark was planned without an attention call");
 }

@@ -19,7 +19,7 @@ namespace {
 using Samples = std::vector<ScheduleSample>;
 using Fields = std::vector<std::string>;
 
-constexpr size_t kFewestSamples = 4;  // that a number is fitted to
+constexpr size_t kFewestSamples = 6;  // that a number is fitted to
 
 template <typename Which>
 std::vector<PricedSample> Those(const Samples& samples, Which which) {
@@ -30,53 +30,32 @@ std::vector<PricedSample> Those(const Samples& samples, Which which) {
   return those;
 }
 
-// The spec's text with these numbers, and the numbers among the others, later ones instead of
-// earlier.
-absl::Status Keep(const FittedNumbers& fit, const std::string& how, std::string& text,
-                  std::vector<SpecNumber>& numbers) {
-  for (const DeviceNumber& n : fit.numbers) {
-    const auto found = std::find_if(numbers.begin(), numbers.end(),
-                                    [&](const SpecNumber& known) { return known.field == n.name; });
-    if (found == numbers.end()) {
-      numbers.push_back({n.name, n.value, how});
-    } else {
-      *found = {n.name, n.value, how};
-    }
-  }
-  RG_ASSIGN_OR_RETURN(text, WithSpecNumbers(text, numbers, ""));
-  return absl::OkStatus();
-}
-
-std::string HowFitted(absl::string_view to, size_t samples, const FittedNumbers& fit) {
-  return absl::StrFormat(
-      "fitted to %d schedules of %s: error %.1f%%, the chosen ones %.1f%% over the best; before "
-      "%.1f%%, %.1f%%",
-      samples, to, 100 * fit.error_after, 100 * fit.regret_after, 100 * fit.error_before,
-      100 * fit.regret_before);
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateAccesses(const std::string& text,
                                                           const CalibrationBench& bench) {
   RG_ASSIGN_OR_RETURN(const Samples passes, TimeSchedules(PassKernels(bench.sizes), bench));
-  const std::vector<PricedSample> samples = Those(passes, [](const Schedule&) { return true; });
+  std::vector<PricedSample> samples;
+  for (const ScheduleSample& s : passes) samples.push_back(s.sample);
   RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
                       FitNumbers(text,
                                  Fields{"bytes_in_flight_per_sm", "efficiency_8_bytes",
                                         "efficiency_4_bytes", "efficiency_2_bytes"},
                                  samples));
-  std::string changed = text;
-  std::vector<SpecNumber> numbers;
-  RG_RETURN_IF_ERROR(Keep(fit, HowFitted("passes", samples.size(), fit), changed, numbers));
-  return numbers;
+  return FoundNumbers(
+      fit,
+      absl::StrFormat("fitted to %d schedules of passes: error %.1f%%, the chosen ones "
+                      "%.1f%% over the best; before %.1f%%, %.1f%%",
+                      samples.size(), 100 * fit.error_after, 100 * fit.regret_after,
+                      100 * fit.error_before, 100 * fit.regret_before),
+      bench);
 }
 
 absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& text,
                                                           const CalibrationBench& bench) {
   RG_ASSIGN_OR_RETURN(const Samples norms, TimeSchedules(RowColumnKernels(bench.sizes), bench));
-  // Each way to walk by those schedules that wait so often that hardly anything else counts: what
-  // prices of fast schedules are off by is no wait, and would be taken for one.
+  // Each way to walk by those schedules of whose prices the waits make up most: what prices of fast
+  // schedules are off by is no wait, and would be taken for one.
   const auto plain = [](const Schedule& s) { return s.persistent && !s.prefetch && s.staged == 0; };
   const auto ahead = [](const Schedule& s) { return s.prefetch; };
   const auto staged = [](const Schedule& s) { return s.staged > 0; };
@@ -89,12 +68,15 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& tex
                         Isolating(changed, field, samples));
     if (waiting.size() < kFewestSamples && !bench.sizes.small) continue;
     RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(changed, Fields{field}, waiting));
-    RG_RETURN_IF_ERROR(
-        Keep(fit,
-             absl::StrFormat("fitted to %d schedules of norms' backwards that wait "
-                             "for most of their time: error %.1f%%, before %.1f%%",
+    for (SpecNumber& number : FoundNumbers(
+             fit,
+             absl::StrFormat("fitted to %d schedules of backwards of norms, of whose prices it "
+                             "makes up at least a fifth: error %.1f%%, before %.1f%%",
                              waiting.size(), 100 * fit.error_after, 100 * fit.error_before),
-             changed, numbers));
+             bench)) {
+      numbers.push_back(std::move(number));
+    }
+    RG_ASSIGN_OR_RETURN(changed, WithSpecNumbers(changed, numbers, ""));
   }
   return numbers;
 }
@@ -137,10 +119,10 @@ output %%3 name="dw"
   }
   RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
                       FitNumbers(text, std::vector<std::string>{"sort_pass_ns"}, samples));
-  return std::vector<SpecNumber>{
-      {fit.numbers[0].name, fit.numbers[0].value,
-       absl::StrFormat("fitted to %d index_adds, their sums included: error %.1f%%", samples.size(),
-                       100 * fit.error_after)}};
+  return FoundNumbers(fit,
+                      absl::StrFormat("fitted to %d index_adds, their sums included: error %.1f%%",
+                                      samples.size(), 100 * fit.error_after),
+                      bench);
 }
 
 absl::StatusOr<std::string> CompareSchedules(const std::string& text,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -74,6 +75,12 @@ double LogOfBest(const std::vector<const PricedSample*>& kernel) {
   double best = LogOf(kernel[0]->measured_us);
   for (const PricedSample* s : kernel) best = std::min(best, LogOf(s->measured_us));
   return best;
+}
+
+// Whether the finest step would leave the range.
+bool AtRange(double value, double start) {
+  const double step = *std::min_element(std::begin(kSteps), std::end(kSteps));
+  return std::max(value / start, start / value) * step > kFitRange;
 }
 
 double PullOf(const std::vector<DeviceNumber>& numbers, const std::vector<DeviceNumber>& start) {
@@ -184,6 +191,9 @@ absl::StatusOr<FittedNumbers> FitNumbers(absl::string_view text,
   RG_ASSIGN_OR_RETURN(const DeviceSpec after, DeviceWith(text, fit.numbers));
   fit.error_after = MeanLogError(samples, after);
   fit.regret_after = MeanLogRegret(samples, after);
+  for (size_t i = 0; i < start.size(); ++i) {
+    if (AtRange(fit.numbers[i].value, start[i].value)) fit.at_range.push_back(start[i].name);
+  }
   return fit;
 }
 

@@ -38,6 +38,9 @@ struct FittedNumbers {
   std::vector<DeviceNumber> numbers;
   double error_before = 0, error_after = 0;    // MeanLogError
   double regret_before = 0, regret_after = 0;  // MeanLogRegret
+  // Names of the numbers that stopped at an end of the range, so that where they would have gone is
+  // not known: no measurements.
+  std::vector<std::string> at_range;
 };
 
 // Those samples of whose price the number makes up most, and at least this share: they show it,
