@@ -140,10 +140,13 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
     const auto& kernel = std::get<KernelBody>(group.body);
     CHECK(kernel.schedule.kind != Template::kRowColumn);
   }
-  CHECK(plan.groups().size() > 1);
-  // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again. Few threads with
-  // much under way compute a part of the time in which nothing is loaded.
-  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.55);
+  CHECK(plan.groups().size() == 2);
+  // Nor does each op or sum go alone: dy, x, eight t and dx once, dy and x again, or little more.
+  // Few threads with much under way compute a part of the time in which nothing is loaded.
+  int64_t moved = 0;
+  for (const Group& group : plan.groups()) moved += group.read_bytes + group.written_bytes;
+  CHECK(moved < 15.1 * Matrix(wide));
+  CHECK(plan.OverFloor(13 * Matrix(wide)) < 1.52);
 }
 
 // --- pytorch#179423: a norm's backward that collects column sums ---------------------------------
