@@ -55,7 +55,7 @@ format:
 	@scripts/install.sh lint
 	@git ls-files '*.cc' '*.h' | xargs clang-format -i
 
-# make lint FILES="graph/op.cc" looks at some files only.
+# make lint FILES="graph/ir/op.cc" looks at some files only.
 lint:
 	@scripts/install.sh build lint
 	@scripts/lint.sh $(FILES)

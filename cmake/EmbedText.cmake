@@ -14,6 +14,8 @@ endif()
 
 function(retrograd_embed_text target name)
   set(output ${CMAKE_BINARY_DIR}/generated/${name})
+  get_filename_component(folder ${output} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
   list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
   add_custom_command(
     OUTPUT ${output}

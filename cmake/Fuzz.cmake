@@ -4,13 +4,13 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "RETROGRAD_FUZZ needs clang, whose libFuzzer it uses; this is "
                       "${CMAKE_CXX_COMPILER_ID}. Configure with the preset fuzz.")
 endif()
-add_executable(graph_fuzzer tests/fuzz/graph_fuzzer.cc tests/support/fuzz_input.cc
-               tests/support/graph_mutation.cc tests/support/message_mutation.cc)
+add_executable(graph_fuzzer tests/fuzz/graph_fuzzer.cc tests/support/graphs/fuzz_input.cc
+               tests/support/graphs/graph_mutation.cc tests/support/graphs/message_mutation.cc)
 target_link_libraries(graph_fuzzer PRIVATE retrograd_fusion retrograd_graph_proto)
 target_link_options(graph_fuzzer PRIVATE -fsanitize=fuzzer)
 
 # The planner as clang builds it: determinism_test compares its plans with those of the other build.
-add_executable(plan_digest tests/plan_digest.cc)
+add_executable(plan_digest tests/fusion/plan_digest.cc)
 target_link_libraries(plan_digest PRIVATE retrograd_fusion)
 # Its code has the counters, too; the runtime takes what they call.
 target_link_options(plan_digest PRIVATE -fsanitize=undefined)

@@ -1,5 +1,5 @@
 # retrograd_proto_library(target file.proto): the C++ code of one schema, included by its path from
-# the repository root ("graph/graph.pb.h"). Generated code is not held to our warnings.
+# the repository root ("graph/proto/graph.pb.h"). Generated code is not held to our warnings.
 function(retrograd_proto_library target proto)
   set(generated ${CMAKE_BINARY_DIR}/generated)
   string(REGEX REPLACE "\\.proto$" "" stem ${proto})

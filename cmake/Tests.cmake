@@ -1,7 +1,7 @@
-# One executable and one CTest test per tests/*_test.cc, labelled with the layers that it needs.
+# One executable and one CTest test per tests/**/*_test.cc, labelled with the layers that it needs.
 find_package(Catch2 CONFIG REQUIRED)  # 2.13 (Debian 12) or 3.x (Ubuntu 24.04), see tests/catch.h
 
-file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
+file(GLOB_RECURSE support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cc)
 foreach(source ${support_sources})
   get_filename_component(stem ${source} NAME_WE)
   add_library(support_${stem} STATIC ${source})
@@ -10,13 +10,14 @@ endforeach()
 foreach(source ${support_sources})
   get_filename_component(stem ${source} NAME_WE)
   set(files ${source})
-  if(EXISTS ${PROJECT_SOURCE_DIR}/tests/support/${stem}.h)
-    list(APPEND files ${PROJECT_SOURCE_DIR}/tests/support/${stem}.h)
+  string(REGEX REPLACE "\\.cc$" ".h" header ${source})
+  if(EXISTS ${header})
+    list(APPEND files ${header})
   endif()
   retrograd_link_by_includes(support_${stem} ${files})
 endforeach()
 
-file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cc)
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cc)
 foreach(source ${test_sources})
   get_filename_component(test ${source} NAME_WE)
   add_executable(${test} ${source})
@@ -61,7 +62,7 @@ if(CUDA_INCLUDE_DIR)
 endif()
 
 # What determinism_test runs in many processes.
-add_executable(plan_digest tests/plan_digest.cc)
+add_executable(plan_digest tests/fusion/plan_digest.cc)
 set_target_properties(plan_digest PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(plan_digest PRIVATE retrograd_fusion)
 add_dependencies(determinism_test plan_digest)

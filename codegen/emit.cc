@@ -1,14 +1,17 @@
-// From a planned group to its launches, and from launches to a translation unit.
+#include "codegen/emit.h"
+
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "codegen/gpu_prelude.h"
-#include "codegen/host_prelude.h"
-#include "codegen/multiplier_prelude.h"
-#include "codegen/templates.h"
-#include "graph/status.h"
+#include "codegen/emit_merged.h"
+#include "codegen/gemm/emit_fused_matmul.h"
+#include "codegen/preludes/gpu_prelude.h"
+#include "codegen/preludes/host_prelude.h"
+#include "codegen/preludes/multiplier_prelude.h"
+#include "codegen/templates/templates.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 

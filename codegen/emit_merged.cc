@@ -2,15 +2,17 @@
 // block and argument numbers count from its own first ones. Equal ones (the same kernel in several
 // layers) are one function. The launch sends each range of blocks to its function. A block is in
 // one of them alone, so their shared arrays lie in the same bytes.
+#include "codegen/emit_merged.h"
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "codegen/launch_text.h"
-#include "codegen/source_writer.h"
-#include "codegen/templates.h"
-#include "graph/status.h"
+#include "codegen/emit.h"
+#include "codegen/print/launch_text.h"
+#include "codegen/print/source_writer.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "graph/backward_graph.h"
+#include "graph/ir/backward_graph.h"
 #include "models/parameters.h"
 
 namespace retrograd {

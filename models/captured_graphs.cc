@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "graph/data_folder.h"
+#include "graph/base/data_folder.h"
 
 namespace retrograd {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "graph/status.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
@@ -73,7 +73,7 @@ void LayerBackward::ParameterGradients(const std::string& name, ValueId dy, Valu
   graph_.Output(graph_.Sum(graph_.Cast(dy, precision_.compute), {0}), name + ".bias");
 }
 
-// The formulas are those of rms_norm_backward and layer_norm_backward in graph/ops.def.
+// The formulas are those of rms_norm_backward and layer_norm_backward in graph/ir/ops.def.
 ValueId LayerBackward::Norm(const std::string& name, absl::string_view kind, ValueId dy,
                             ValueId x) {
   const DType compute = precision_.compute;

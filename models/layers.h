@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "graph/backward_graph.h"
+#include "graph/ir/backward_graph.h"
 
 namespace retrograd {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "graph/near_names.h"
-#include "graph/proto.h"
-#include "graph/status.h"
+#include "graph/base/near_names.h"
+#include "graph/base/status.h"
+#include "graph/proto/proto.h"
 #include "models/builders.h"
 #include "models/captured_graphs.h"
 

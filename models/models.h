@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "graph/backward_graph.h"
+#include "graph/ir/backward_graph.h"
 #include "models/parameters.h"
 
 namespace retrograd {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "graph/near_names.h"
-#include "graph/status.h"
+#include "graph/base/near_names.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {

@@ -104,7 +104,7 @@ def spill_margins(value, cap, guards):
 
 
 def predict(rows, column, launch, value, margin, per_guard):
-    """Fills the predictions of one kind of launch in, as fusion/kernel/registers.cc makes them, and
+    """Fills the predictions of one kind of launch in, as fusion/kernel/templates/registers.cc makes them, and
     returns the kind's line of errors."""
     off, spills, foretold, surprises = [], 0, 0, 0
     for row, v in zip(rows, value):

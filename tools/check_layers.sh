@@ -1,35 +1,54 @@
 #!/bin/sh
-# Data moves in one direction: graph -> fusion/kernel -> fusion -> codegen -> runtime, and models
-# knows graph alone. Fails with file:line for every #include against that order, for driver headers
-# outside the device files, for heavy headers (Boost, protobuf) inside ours, and for clocks in the
-# stages that must be deterministic. Text inside raw string literals is a kernel's and is skipped.
+# Data moves in one direction. The folders stand below in its order: a file includes its own folder
+# and those before it, and nothing behind it; models/ knows graph/ alone, verify/ the plan and the
+# kernel IR alone, so that it shares no code with what it judges. Fails with file:line for every
+# #include against that order, for a folder that has no place in it, for folders of more files than a
+# reader takes in, for driver headers outside the files of that driver, for heavy headers (Boost,
+# protobuf) inside ours, and for clocks in the stages that must be deterministic. Text inside raw
+# string literals is a kernel's and is skipped.
 set -eu
 cd "$(dirname "$0")/.."
 
-files=$(find graph fusion codegen runtime models tools tests \
+order="
+  graph/base graph/ir graph/text graph/proto graph/passes graph/reference
+  models
+  fusion/kernel/ir fusion/device fusion/kernel/templates fusion/kernel/build fusion/plan
+  fusion/verify fusion/analysis fusion/cost fusion/lower fusion/ops fusion/pricing fusion/search
+  fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
+  codegen/print codegen/preludes codegen/templates codegen/attention codegen/gemm codegen
+  runtime/compiler runtime/device runtime/host/sanitizer runtime/host
+  runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
+  runtime/devices runtime/schedule runtime/memory runtime/program
+  tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench"
+
+files=$(find graph models fusion codegen runtime tools tests \
   \( -name '*.cc' -o -name '*.h' -o -name '*.def' \) | LC_ALL=C sort)
 
-# What a folder's files may include of ours, as a regular expression of path prefixes.
-awk '
-function allowed(file) {
-  if (file ~ /^graph\//) return "^graph/"
-  if (file ~ /^fusion\/kernel\//) return "^(graph|fusion/kernel)/"
-  if (file ~ /^fusion\//) return "^(graph|fusion)/"
-  if (file ~ /^codegen\//) return "^(graph|fusion|codegen)/"
-  if (file ~ /^runtime\//) return "^(graph|fusion|codegen|runtime)/"
-  if (file ~ /^models\//) return "^(graph|models)/"
-  if (file ~ /^tools\//) return "^(graph|fusion|codegen|runtime|models|tools)/"
-  return "^(graph|fusion|codegen|runtime|models|tools|tests)/"
-}
-function folder(file) {
-  if (file ~ /^fusion\/kernel\//) return "fusion/kernel"
-  return substr(file, 1, index(file, "/") - 1)
-}
+awk -v order="$order" -v most_files=26 '
+function folder(file) { sub(/\/[^\/]*$/, "", file); return file }
 function refuse(why) {
   printf "%s:%d: %s (%s)\n", FILENAME, FNR, why, $0
   bad++
 }
-FNR == 1 { files[folder(FILENAME)]++; raw = "" }
+# Why a file of folder `from` may not include one of folder `to`; empty if it may.
+function why_not(from, to) {
+  if (from ~ /^tests(\/|$)/ || from == to) return ""
+  if (to ~ /^tests(\/|$)/) return from " must not know tests"
+  if (!(to in rank)) return "there is no folder " to
+  if (from == "models" && to !~ /^graph\//) return "models must not know " to
+  if (from == "fusion/verify" && to !~ /^(graph\/|fusion\/(plan|kernel\/ir)$)/)
+    return "a checker shares no code with the planner, but for the plan and the kernel IR"
+  if (from !~ /^tools/ && to == "models") return from " must not know models"
+  if (rank[to] > rank[from]) return from " stands before " to
+  return ""
+}
+BEGIN { n = split(order, names, /[ \n]+/); for (i = 1; i <= n; i++) if (names[i] != "") rank[names[i]] = i }
+FNR == 1 {
+  raw = ""
+  mine = folder(FILENAME)
+  if (!(mine in rank) && mine !~ /^tests(\/|$)/) refuse("the folder " mine " has no place in the order")
+  if (++count[mine] == most_files + 1) refuse("more than " most_files " files in " mine)
+}
 raw != "" {  # inside R"x( ... )x"
   at = index($0, raw)
   if (!at) next
@@ -52,28 +71,32 @@ raw != "" {  # inside R"x( ... )x"
   includes++
   header = FILENAME ~ /\.h$/
   if (path !~ /\//) refuse("include from the repository root: \"folder/" path "\"")
-  else if (path ~ /^(graph|fusion|codegen|runtime|models|tools|tests|python)\// &&
-           path !~ allowed(FILENAME)) refuse(folder(FILENAME) " must not know " path)
-  if (path == "graph/boost_graph.h" && header) refuse("boost_graph.h is for .cc files only")
+  else if (path ~ /^(graph|fusion|codegen|runtime|models|tools|tests|python)\//) {
+    why = why_not(mine, folder(path))
+    if (why != "") refuse(why)
+  }
+  if (path == "graph/ir/boost_graph.h" && header) refuse("boost_graph.h is for .cc files only")
   if (path ~ /\.pb\.h$/ && header && FILENAME !~ /^tests\//)
     refuse("protobuf headers stay out of our headers")
 }
 /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
   match($0, /[<"][^>"]*/)
   path = substr($0, RSTART + 1, RLENGTH - 1)
+  file = FILENAME
+  sub(/.*\//, "", file)
   if (path ~ /^(cuda|nvrtc|cublas|cudnn|nvml|hip|rocblas|hipblas|miopen)([_a-zA-Z0-9]*\.h|\/)/ &&
-      FILENAME !~ /^(runtime\/(cuda|cublas|cudnn|hip)_[a-z0-9_]*|tests\/fake_[a-z0-9_\/]*)\.(h|cc)$/)
-    refuse("driver headers belong to runtime/{cuda,cublas,cudnn,hip}_* and tests/fake_*")
-  if (path ~ /^boost\// && FILENAME ~ /\.h$/ && FILENAME != "graph/boost_graph.h" &&
-      FILENAME !~ /^(codegen|runtime)\/host_/)
-    refuse("Boost headers stay out of our headers, graph/boost_graph.h apart")
+      !(FILENAME ~ /^runtime\// && file ~ /^(cuda|cublas|cudnn|cupti|hip|tma)[a-z0-9_]*\.(h|cc)$/) &&
+      FILENAME !~ /^tests\/fake_gpu\//)
+    refuse("driver headers belong to runtime files named cuda*, cublas*, cudnn*, cupti*, hip*, tma* and to tests/fake_gpu")
+  if (path ~ /^boost\// && FILENAME ~ /\.h$/ && FILENAME != "graph/ir/boost_graph.h" &&
+      FILENAME !~ /^runtime\/host\// && FILENAME !~ /^codegen\/preludes\/host_/)
+    refuse("Boost headers stay out of our headers, graph/ir/boost_graph.h apart")
   if (path ~ /^(chrono|ctime|time\.h|sys\/time\.h)$/ && FILENAME ~ /^(graph|fusion|codegen)\//)
     refuse(folder(FILENAME) " must not read clocks")
 }
 END {
-  n = split("graph fusion/kernel fusion codegen runtime models tools tests", order, " ")
-  for (i = 1; i <= n; i++) if (files[order[i]]) total = total sprintf(" %s %d", order[i], files[order[i]])
-  printf "check_layers: %d includes of ours in files of:%s\n", includes, total
-  if (bad) { printf "check_layers: %d wrong includes\n", bad; exit 1 }
+  for (f in count) folders++
+  printf "check_layers: %d includes of ours in %d folders\n", includes, folders
+  if (bad) { printf "check_layers: %d wrong\n", bad; exit 1 }
   print "check_layers: every include points in the right direction"
 }' $files

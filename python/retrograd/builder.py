@@ -1,6 +1,6 @@
 """Writes the nodes of a graph: a thin layer over the schema that knows every op's result type.
 
-A `Ref` is one result of one node with its type. The methods are the ops of graph/ops.def that the
+A `Ref` is one result of one node with its type. The methods are the ops of graph/ir/ops.def that the
 exporter needs, each of which does nothing where nothing is to be done (a cast to the same dtype, a
 reshape to the same shape), so that the rows of aten_table.py need not check.
 """

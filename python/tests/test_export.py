@@ -13,7 +13,7 @@ import zoo
 from retrograd import bundle, dtypes, schema
 from torch import nn
 
-OPS = re.findall(r"^RG_OP\((\w+)", (conftest.ROOT / "graph/ops.def").read_text(), re.MULTILINE)
+OPS = re.findall(r"^RG_OP\((\w+)", (conftest.ROOT / "graph/ir/ops.def").read_text(), re.MULTILINE)
 MODELS = pytest.mark.parametrize("name", examples.NAMES)
 
 # fp32 sums in another order: a few hundred roundings of 6e-8.

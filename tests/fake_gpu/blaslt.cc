@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/host_matmul.h"
+#include "runtime/ops/matmul/host_matmul.h"
 #include "tests/fake_gpu/state.h"
 
 namespace retrograd::fake {

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "codegen/host_abi.h"
-#include "codegen/kernel.h"
-#include "runtime/gpu_support_kernels.h"
-#include "runtime/host_launch.h"
-#include "runtime/host_module.h"
+#include "codegen/emit.h"
+#include "codegen/preludes/host_abi.h"
+#include "runtime/gpu/gpu_support_kernels.h"
+#include "runtime/host/host_launch.h"
+#include "runtime/host/host_module.h"
 #include "tests/fake_gpu/state.h"
 
 namespace retrograd::fake {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/gpu_driver.h"
-#include "runtime/gpu_support_kernels.h"
+#include "runtime/gpu/gpu_driver.h"
+#include "runtime/gpu/gpu_support_kernels.h"
 
 namespace retrograd::fake {
 

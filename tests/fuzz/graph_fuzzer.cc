@@ -1,18 +1,18 @@
-// The libFuzzer target: RunFuzzInput on every input (tests/support/fuzz_input.h), and a mutator
-// that edits graphs as graphs. Of its outputs about two thirds are legal graphs, which reach the
-// planner, and the rest are files or texts with something wrong in them.
+// The libFuzzer target: RunFuzzInput on every input (tests/support/graphs/fuzz_input.h), and a
+// mutator that edits graphs as graphs. Of its outputs about two thirds are legal graphs, which
+// reach the planner, and the rest are files or texts with something wrong in them.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
 #include <cstring>
 #include <random>
 
-#include "graph/graph.pb.h"
-#include "graph/proto.h"
-#include "graph/text.h"
-#include "tests/support/fuzz_input.h"
-#include "tests/support/graph_mutation.h"
-#include "tests/support/message_mutation.h"
+#include "graph/proto/graph.pb.h"
+#include "graph/proto/proto.h"
+#include "graph/text/text.h"
+#include "tests/support/graphs/fuzz_input.h"
+#include "tests/support/graphs/graph_mutation.h"
+#include "tests/support/graphs/message_mutation.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -7,12 +7,12 @@
 #include <map>
 #include <utility>
 
-#include "runtime/cuda_device.h"
-#include "runtime/cuda_driver.h"
-#include "runtime/hip_device.h"
-#include "runtime/hip_driver.h"
-#include "tests/support/random_graph.h"
-#include "tests/support/run_plan.h"
+#include "runtime/devices/cuda_device.h"
+#include "runtime/devices/hip_device.h"
+#include "runtime/gpu/cuda/cuda_driver.h"
+#include "runtime/gpu/hip/hip_driver.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
 
 namespace retrograd {
 namespace {

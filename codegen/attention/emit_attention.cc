@@ -1,0 +1,293 @@
+// With S = scale Q·Kᵀ + bias, P = exp(S - lse), D_i = Σ_c dO_ic O_ic and dS = P ∘ (dO·Vᵀ - D):
+//   dQ = scale dS·K,  dK = scale dSᵀ·Q,  dV = Pᵀ·dO
+// A first kernel has a block for each query: it makes D, keeps it in the workspace, and dQ. A
+// second one has a block for each key of each key head: it makes dK and dV, of all query heads that
+// share it. Threads first take one score each, then one element of the result each.
+#include "codegen/attention/emit_attention.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/print/dialect.h"
+#include "codegen/print/launch_text.h"
+#include "codegen/print/source_writer.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kThreads = 128;  // scores at once
+
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
+enum { kDQ, kDK, kDV };                     // results
+
+constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
+constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv"};
+
+// Strides over [batch, head, token, channel], 0 where the operand repeats its elements. The
+// log-sum-exp lacks the last axis, a bias may lack leading ones.
+std::array<int64_t, 4> StridesOf(const AttentionOperand& t, bool trailing) {
+  std::array<int64_t, 4> strides{};
+  const size_t missing = trailing ? 4 - t.shape.size() : 0;
+  for (size_t axis = 0; axis < t.shape.size(); ++axis) {
+    if (t.shape[axis] != 1) strides[missing + axis] = t.strides[axis];
+  }
+  return strides;
+}
+
+class Writer {
+ public:
+  Writer(const AttentionCall& call, absl::Span<const DType> operand_dtypes, Dialect dialect)
+      : call_(call), dtypes_(operand_dtypes), dialect_(dialect) {
+    const std::vector<int64_t>& q = call.operands[kQ].shape;
+    const std::vector<int64_t>& k = call.operands[kK].shape;
+    batch_ = q[0], heads_ = q[1], kv_heads_ = k[1], queries_ = q[2], keys_ = k[2];
+    dim_ = q[3], v_dim_ = call.operands[kV].shape[3];
+  }
+
+  AttentionKernels::Launch Queries() {
+    Begin("the gradient of Q", {kDO, kQ, kK, kV, kO, kLse}, {kDQ});
+    Shared("query", dim_);
+    Shared("d_out", v_dim_);
+    Shared("ds", kThreads);
+    Shared("part", kThreads);
+    out_.Line("const int64_t i = block % ", queries_, ", h = block / ", queries_, " % ", heads_,
+              ", b = block / ", queries_ * heads_, ";");
+    out_.Line("real own = 0;");
+    out_.Open("for (int c = t; c < ", v_dim_, "; c += ", kThreads, ")");
+    out_.Line("const real value = ", Load(kDO, "b", "h", "i", "c"), ";");
+    out_.Line("d_out[c] = value;");
+    out_.Line("own += value * ", Load(kO, "b", "h", "i", "c"), ";");
+    out_.Close();
+    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
+              ") query[c] = ", Load(kQ, "b", "h", "i", "c"), ";");
+    out_.Line("part[t] = own;");
+    out_.Line("RG_BARRIER();");
+    out_.Line("real delta = 0;");
+    out_.Line("for (int n = 0; n < ", kThreads, "; ++n) delta += part[n];");
+    out_.Line("if (t == 0) rg_store(workspace, block, delta);");
+    out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
+    Sums("sum", dim_);
+    const std::string seen =
+        call_.causal
+            ? absl::StrCat("(i + 1 < ", keys_, " ? i + 1 : static_cast<int64_t>(", keys_, "))")
+            : absl::StrCat(keys_);
+    out_.Line("const int64_t seen = ", seen, ";");
+    out_.Open("for (int64_t first = 0; first < seen; first += ", kThreads, ")");
+    out_.Line("const int64_t j = first + t;");
+    out_.Line("real g = 0;");
+    out_.Open("if (j < seen)");
+    Score([&](absl::string_view c) { return absl::StrCat("query[", c, "]"); },
+          [&](absl::string_view c) { return Load(kK, "b", KvHead("h"), "j", c); },
+          [&](absl::string_view c) { return absl::StrCat("d_out[", c, "]"); },
+          [&](absl::string_view c) { return Load(kV, "b", KvHead("h"), "j", c); });
+    out_.Line("g = weight * (dp - delta);");
+    out_.Close();
+    out_.Line("RG_BARRIER();");
+    out_.Line("ds[t] = g;");
+    out_.Line("RG_BARRIER();");
+    Count("seen");
+    Add("sum", dim_, "ds", [&](absl::string_view n, absl::string_view c) {
+      return Load(kK, "b", KvHead("h"), absl::StrCat("(first + ", n, ")"), c);
+    });
+    out_.Close();
+    StoreSums("sum", kDQ, dim_, "b", "h", "i", true);
+    return End(batch_ * heads_ * queries_);
+  }
+
+  AttentionKernels::Launch Keys() {
+    Begin("the gradients of K and V", {kDO, kQ, kK, kV, kLse}, {kDK, kDV});
+    Shared("key", dim_);
+    Shared("value", v_dim_);
+    Shared("weights", kThreads);
+    Shared("ds", kThreads);
+    out_.Line("const int64_t j = block % ", keys_, ", kv = block / ", keys_, " % ", kv_heads_,
+              ", b = block / ", keys_ * kv_heads_, ";");
+    out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
+              ") key[c] = ", Load(kK, "b", "kv", "j", "c"), ";");
+    out_.Line("for (int c = t; c < ", v_dim_, "; c += ", kThreads,
+              ") value[c] = ", Load(kV, "b", "kv", "j", "c"), ";");
+    Sums("dk_sum", dim_);
+    Sums("dv_sum", v_dim_);
+    const int64_t sharing = heads_ / kv_heads_;
+    out_.Open("for (int64_t h = kv * ", sharing, "; h < (kv + 1) * ", sharing, "; ++h)");
+    out_.Open("for (int64_t first = ",
+              call_.causal ? absl::StrCat("j / ", kThreads, " * ", kThreads) : "0", "; first < ",
+              queries_, "; first += ", kThreads, ")");
+    out_.Line("const int64_t i = first + t;");
+    out_.Line("real w = 0, g = 0;");
+    out_.Line("RG_BARRIER();");
+    out_.Open("if (i < ", queries_, call_.causal ? " && i >= j" : "", ")");
+    out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
+    Score([&](absl::string_view c) { return Load(kQ, "b", "h", "i", c); },
+          [&](absl::string_view c) { return absl::StrCat("key[", c, "]"); },
+          [&](absl::string_view c) { return Load(kDO, "b", "h", "i", c); },
+          [&](absl::string_view c) { return absl::StrCat("value[", c, "]"); });
+    out_.Line("w = weight;");
+    out_.Line("g = weight * (dp - rg_load(workspace, (b * ", heads_, " + h) * ", queries_,
+              " + i));");
+    out_.Close();
+    out_.Line("weights[t] = w;");
+    out_.Line("ds[t] = g;");
+    out_.Line("RG_BARRIER();");
+    Count(absl::StrCat(queries_));
+    Add("dk_sum", dim_, "ds", [&](absl::string_view n, absl::string_view c) {
+      return Load(kQ, "b", "h", absl::StrCat("(first + ", n, ")"), c);
+    });
+    Add("dv_sum", v_dim_, "weights", [&](absl::string_view n, absl::string_view c) {
+      return Load(kDO, "b", "h", absl::StrCat("(first + ", n, ")"), c);
+    });
+    out_.Close();
+    out_.Close();
+    StoreSums("dk_sum", kDK, dim_, "b", "kv", "j", true);
+    StoreSums("dv_sum", kDV, v_dim_, "b", "kv", "j", false);
+    return End(batch_ * kv_heads_ * keys_);
+  }
+
+  int64_t WorkspaceBytes() const {
+    return batch_ * heads_ * queries_ * SizeBytes(ComputeType(call_.dtype));
+  }
+
+ private:
+  // Head and arguments.
+  void Begin(absl::string_view what, std::vector<int> operands, std::vector<int> results) {
+    out_ = SourceWriter();
+    launch_ = {};
+    shared_bytes_ = 0;
+    if (HasBias()) operands.push_back(kBias);
+    const int count = static_cast<int>(operands.size() + results.size()) + 1;
+    out_.Line("// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ",
+              dim_, "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "");
+    out_.Open("RG_KERNEL(", kNameOfThisKernel, ", ", kThreads, ", ", count, ")");
+    for (int operand : operands) {
+      Argument(operand, false, StorageName(dtypes_[operand]), kOperandNames[operand]);
+    }
+    const int first_result = static_cast<int>(call_.operands.size());
+    for (int result : results) {
+      Argument(first_result + result, true, StorageName(call_.dtype), kResultNames[result]);
+    }
+    // The second kernel reads what the first has written.
+    Argument(first_result + 3, results[0] == kDQ, ComputeName(call_.dtype), "workspace");
+    out_.Line("typedef ", ComputeName(call_.dtype), " real;");
+    out_.Line("const int t = RG_THREAD;");
+    out_.Line("const int64_t block = RG_BLOCK;");
+  }
+
+  void Argument(int place, bool written, absl::string_view type, absl::string_view name) {
+    out_.Line("RG_ARG(", written ? "" : "const ", type, ", ", name, ", ", launch_.args.size(),
+              ");");
+    launch_.args.push_back(place);
+    launch_.written.push_back(written);
+  }
+
+  AttentionKernels::Launch End(int64_t blocks) {
+    out_.Close();
+    NameKernel(out_.text(), &launch_.kernel);
+    launch_.kernel.blocks = blocks;
+    launch_.kernel.threads = kThreads;
+    launch_.kernel.shared_bytes = shared_bytes_;
+    return std::move(launch_);
+  }
+
+  void Shared(absl::string_view name, int64_t count) {
+    out_.Line("RG_SHARED(", ComputeName(call_.dtype), ", ", name, ", ", count, ");");
+    shared_bytes_ += (count * SizeBytes(ComputeType(call_.dtype)) + 15) / 16 * 16;
+  }
+
+  std::string Address(const AttentionOperand& t, bool trailing, absl::string_view b,
+                      absl::string_view h, absl::string_view token, absl::string_view c) const {
+    const std::array<int64_t, 4> strides = StridesOf(t, trailing);
+    const absl::string_view at[] = {b, h, token, c};
+    std::string text = absl::StrCat(t.offset);
+    for (int axis = 0; axis < 4; ++axis) {
+      if (strides[axis] == 0 || at[axis] == "0") continue;
+      absl::StrAppend(&text, " + ", at[axis]);
+      if (strides[axis] != 1) absl::StrAppend(&text, " * ", strides[axis]);
+    }
+    return text;
+  }
+  std::string Load(int operand, absl::string_view b, absl::string_view h, absl::string_view token,
+                   absl::string_view c) const {
+    return absl::StrCat("static_cast<real>(rg_load(", kOperandNames[operand], ", ",
+                        Address(call_.operands[operand], operand == kBias, b, h, token, c), "))");
+  }
+
+  std::string KvHead(absl::string_view h) const {
+    const int64_t sharing = heads_ / kv_heads_;
+    return sharing == 1 ? std::string(h) : absl::StrCat("(", h, " / ", sharing, ")");
+  }
+
+  // Declares `weight`, the probability of query i and key j, and `dp`.
+  template <typename Q, typename K, typename O, typename V>
+  void Score(const Q& q, const K& k, const O& d_out, const V& v) {
+    out_.Line("real s = 0, dp = 0;");
+    out_.Line("for (int c = 0; c < ", dim_, "; ++c) s += ", q("c"), " * ", k("c"), ";");
+    out_.Line("for (int c = 0; c < ", v_dim_, "; ++c) dp += ", d_out("c"), " * ", v("c"), ";");
+    const std::string bias = HasBias() ? absl::StrCat(" + ", Load(kBias, "b", "h", "i", "j")) : "";
+    out_.Line("s = s * ", Number(call_.scale), bias, ";");
+    const Spelling& spelling = SpellingOf(dialect_);
+    const bool wide = ComputeType(call_.dtype) == DType::kFp64;
+    out_.Line("// A query that sees no key has a log-sum-exp of minus infinity.");
+    out_.Line("const real weight = row_lse == -",
+              wide ? spelling.infinity_f64 : spelling.infinity_f32, " ? 0 : rg_exp(s - row_lse);");
+  }
+
+  void Count(absl::string_view end) {
+    out_.Line("const int count = ", end, " - first < ", kThreads, " ? static_cast<int>(", end,
+              " - first) : ", kThreads, ";");
+  }
+
+  // Sums of this thread: those of elements t, t + kThreads, ...
+  static int64_t Trips(int64_t extent) { return (extent + kThreads - 1) / kThreads; }
+  void Sums(absl::string_view name, int64_t extent) {
+    out_.Line("real ", name, "[", Trips(extent), "] = {};");
+  }
+  void OpenElements(int64_t extent) {
+    out_.Open("for (int u = 0, c = t; u < ", Trips(extent), "; ++u, c += ", kThreads, ")");
+    if (extent % kThreads != 0) out_.Line("if (c >= ", extent, ") break;");
+  }
+  template <typename Other>
+  void Add(absl::string_view sum, int64_t extent, absl::string_view weights, const Other& other) {
+    OpenElements(extent);
+    out_.Line("real total = ", sum, "[u];");
+    out_.Line("for (int n = 0; n < count; ++n) total += ", weights, "[n] * ", other("n", "c"), ";");
+    out_.Line(sum, "[u] = total;");
+    out_.Close();
+  }
+  void StoreSums(absl::string_view sum, int result, int64_t extent, absl::string_view b,
+                 absl::string_view h, absl::string_view token, bool scaled) {
+    OpenElements(extent);
+    out_.Line("rg_store(", kResultNames[result], ", ",
+              Address(call_.results[result], false, b, h, token, "c"), ", ", sum, "[u]",
+              scaled ? absl::StrCat(" * ", Number(call_.scale)) : "", ");");
+    out_.Close();
+  }
+
+  std::string Number(double value) const { return Literal(value, call_.dtype, dialect_); }
+  bool HasBias() const { return call_.operands.size() > kBias; }
+
+  const AttentionCall& call_;
+  absl::Span<const DType> dtypes_;
+  Dialect dialect_;
+  int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_, v_dim_;
+  SourceWriter out_;
+  AttentionKernels::Launch launch_;
+  int64_t shared_bytes_ = 0;
+};
+
+}  // namespace
+
+AttentionKernels EmitAttention(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
+                               Dialect dialect) {
+  RG_CHECK(call.operands.size() == 6 || call.operands.size() == 7);
+  RG_CHECK(call.results.size() == 3 && operand_dtypes.size() == call.operands.size());
+  Writer writer(call, operand_dtypes, dialect);
+  AttentionKernels kernels;
+  kernels.launches.push_back(writer.Queries());
+  kernels.launches.push_back(writer.Keys());
+  kernels.workspace_bytes = writer.WorkspaceBytes();
+  return kernels;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,381 @@
+// The kernels' bodies are templates of the prelude; what is printed here are their sizes. Exponents
+// are of two: the kernel of dQ leaves the log-sum-exp times log2(e) in the workspace, beside delta,
+// for the other. A tile of 64 x 64 of the bias that hides all its keys is passed over, and one of
+// zeros not read, so that a mask which is given as a bias saves what it masks.
+#include "codegen/attention/emit_tiled_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codegen/preludes/attention_prelude.h"
+#include "codegen/print/dialect.h"
+#include "codegen/print/launch_text.h"
+#include "codegen/print/source_writer.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
+enum { kDQ, kDK, kDV };                     // results
+
+constexpr int64_t kTile = 64;           // rows that are loaded at once
+constexpr int64_t kCopyAlignment = 16;  // bytes, of what the copy engine reads
+constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// What a block takes of the work, as measured to be fastest on an H200.
+struct Shape {
+  int groups;      // warpgroups that multiply, each 64 rows
+  int stages;      // tiles of two operands, loaded ahead
+  int own_stages;  // of the rows that the block keeps
+  bool held;       // these lie in registers meanwhile
+  int64_t rows() const { return 64 * groups; }
+  int threads() const { return 128 * (groups + 1); }
+};
+Shape QueryShape(int64_t dim) { return dim == 64 ? Shape{3, 3, 2, false} : Shape{2, 2, 1, false}; }
+Shape KeyShape(int64_t dim) { return dim == 64 ? Shape{2, 5, 2, true} : Shape{2, 2, 1, false}; }
+
+// The time of the busiest of `sms` blocks over the mean, where `heads` heads of blocks that cost so
+// much are dealt out in turns, forth and back, `chunk` heads at a time.
+double Imbalance(int64_t heads, absl::Span<const int64_t> costs, int64_t chunk, int64_t sms) {
+  std::vector<int64_t> load(sms);
+  const int64_t blocks = static_cast<int64_t>(costs.size());
+  int64_t sum = 0, most = 0;
+  for (int64_t number = 0; number < heads * blocks; ++number) {
+    const int64_t turn = number / sms, at = number % sms;
+    const int64_t first = number / (chunk * blocks) * chunk;
+    const int64_t cost = costs[(number - first * blocks) / std::min(chunk, heads - first)];
+    int64_t& mine = load[turn % 2 == 0 ? at : sms - 1 - at];
+    mine += cost, sum += cost;
+    most = std::max(most, mine);
+  }
+  return static_cast<double>(most * sms) / static_cast<double>(sum);
+}
+
+// Heads whose blocks are worked on side by side: few keep what they share in the cache, many leave
+// no multiprocessor idle in the end.
+int64_t HeadsAtOnce(int64_t heads, absl::Span<const int64_t> costs, int64_t sms) {
+  constexpr int64_t kMostNumbers = 100'000;  // above, the end does not matter
+  constexpr int64_t kChunks[] = {16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
+  const int64_t numbers = heads * static_cast<int64_t>(costs.size());
+  if (numbers > kMostNumbers) return std::min<int64_t>(heads, 64);
+  int64_t best = heads;
+  double least = Imbalance(heads, costs, heads, sms);
+  for (const int64_t chunk : kChunks) {
+    if (chunk >= heads) break;
+    const double imbalance = Imbalance(heads, costs, chunk, sms);
+    if (imbalance < least - 0.004) best = chunk, least = imbalance;
+  }
+  return best;
+}
+
+class Writer {
+ public:
+  Writer(const AttentionCall& call, absl::Span<const DType> operand_dtypes, int sms)
+      : call_(call), dtypes_(operand_dtypes), sms_(sms) {
+    const std::vector<int64_t>& q = call.operands[kQ].shape;
+    const std::vector<int64_t>& k = call.operands[kK].shape;
+    batch_ = q[0], heads_ = q[1], kv_heads_ = k[1], queries_ = q[2], keys_ = k[2], dim_ = q[3];
+  }
+
+  AttentionKernels::Launch BiasKinds() {
+    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kLse, kBias, Workspace()});
+    Arguments({kLse, kBias, Workspace()});
+    const AttentionOperand& bias = call_.operands[kBias];
+    Sizes(1);
+    out_.Line("rg_bias_kinds(bias + ", bias.offset, ", ", BiasStrides(), ", ", BiasExtent(0), ", ",
+              BiasExtent(1), ",");
+    out_.Line("              ", Lse(), ", sizes, ", Kinds(), ", ", KindsBytes(), ");");
+    return End(BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles(), 0);
+  }
+
+  AttentionKernels::Launch Queries() {
+    const Shape shape = QueryShape(dim_);
+    std::vector<int64_t> costs;  // from the longest on
+    for (int64_t end = CeilDiv(queries_, shape.rows()) * shape.rows(); end > 0;
+         end -= shape.rows()) {
+      costs.push_back(kBlockCost + CeilDiv(call_.causal ? std::min(end, keys_) : keys_, kTile));
+    }
+    Begin("the gradient of Q", kAttentionStart, shape.threads(),
+          WithBias({kLse, Result(kDQ), Workspace()}));
+    launch_.copied = {kQ, kK, kV, kDO, kO};
+    Open(absl::StrCat("rg_query_shape<", ShapeText(shape), ">"),
+         HeadsAtOnce(batch_ * heads_, costs, sms_));
+    OpenLoader();
+    out_.Line("rg_load_for_queries<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
+    out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
+    OpenRest();
+    Arguments({kLse, Result(kDQ)});
+    if (!HasBias()) Arguments({Workspace()});
+    out_.Line("rg_attention_queries<", Type(), ", shape, ", Causal(), ">(places, ", Lse(),
+              ", workspace,");
+    out_.Line("    ", Rows(kDQ), ", added, sizes);");
+    out_.Close();
+    return End(batch_ * heads_ * CeilDiv(queries_, shape.rows()), SharedBytes(shape, 3, 0));
+  }
+
+  AttentionKernels::Launch Keys() {
+    const Shape shape = KeyShape(dim_);
+    std::vector<int64_t> costs;
+    for (int64_t first = 0; first < keys_; first += shape.rows()) {
+      const int64_t passed = call_.causal ? std::min(first / kTile, QueryTiles()) : 0;
+      costs.push_back(kBlockCost + heads_ / kv_heads_ * (QueryTiles() - passed));
+    }
+    Begin("the gradients of K and V", kAttentionStart, shape.threads(),
+          WithBias({Result(kDK), Result(kDV), Workspace()}));
+    launch_.copied = {kQ, kK, kV, kDO, Workspace()};
+    Open(absl::StrCat("rg_key_shape<", ShapeText(shape), ", ", shape.held ? "true" : "false", ">"),
+         HeadsAtOnce(batch_ * kv_heads_, costs, sms_));
+    OpenLoader();
+    out_.Line("rg_load_for_keys<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
+    out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
+    OpenRest();
+    Arguments({Result(kDK), Result(kDV)});
+    out_.Line("rg_attention_keys<", Type(), ", shape, ", Causal(), ">(places, ", Rows(kDK), ",");
+    out_.Line("    ", Rows(kDV), ", added, sizes);");
+    out_.Close();
+    return End(batch_ * kv_heads_ * CeilDiv(keys_, shape.rows()), SharedBytes(shape, 2, 1024));
+  }
+
+  int64_t WorkspaceBytes() const {
+    return Numbers() * int64_t{sizeof(float)} + (HasBias() ? 2 * KindsBytes() : 0);
+  }
+  int64_t WorkspaceRows() const { return batch_ * heads_ * QueryTiles(); }
+
+ private:
+  static constexpr int64_t kBlockCost = 3;  // what a block does but once, in tiles
+
+  bool HasBias() const { return call_.operands.size() > kBias; }
+  // Places of arguments: operands, results, and the workspace.
+  int Result(int result) const { return static_cast<int>(call_.operands.size()) + result; }
+  int Workspace() const { return Result(3); }
+  std::vector<int> WithBias(std::vector<int> places) const {
+    if (HasBias()) places.push_back(kBias);
+    return places;
+  }
+  int64_t QueryTiles() const { return CeilDiv(queries_, kTile); }
+  int64_t KeyTiles() const { return CeilDiv(keys_, kTile); }
+  // Of each tile of queries of each head: the log-sum-exps, then the deltas.
+  int64_t Numbers() const { return WorkspaceRows() * 2 * kTile; }
+  absl::string_view Type() const { return StorageName(call_.dtype); }
+  absl::string_view Causal() const { return call_.causal ? "true" : "false"; }
+  std::string ShapeText(const Shape& shape) const {
+    return absl::StrJoin(std::vector<int64_t>{dim_, shape.groups, shape.stages, shape.own_stages},
+                         ", ");
+  }
+
+  // Of the bias, which may lack leading axes: axis 0 and 1, as far as it changes along them.
+  int64_t BiasExtent(size_t axis) const {
+    const AttentionOperand& bias = call_.operands[kBias];
+    const size_t missing = 4 - bias.shape.size();
+    return axis < missing || bias.strides[axis - missing] == 0 ? 1 : bias.shape[axis - missing];
+  }
+  std::string BiasStrides() const {
+    const AttentionOperand& bias = call_.operands[kBias];
+    const size_t missing = 4 - bias.shape.size();
+    std::vector<int64_t> strides(4);
+    for (size_t axis = missing; axis < 4; ++axis) {
+      if (bias.shape[axis - missing] != 1) strides[axis] = bias.strides[axis - missing];
+    }
+    return absl::StrJoin(strides, ", ");
+  }
+  int64_t KindsBytes() const {  // by queries, and as many by keys
+    return BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles();
+  }
+  std::string Kinds() const {
+    return absl::StrCat("reinterpret_cast<unsigned char*>(workspace + ", Numbers(), ")");
+  }
+
+  // Head, and what the launch takes.
+  void Begin(absl::string_view what, absl::string_view start, int threads,
+             const std::vector<int>& places) {
+    out_ = SourceWriter();
+    launch_ = {};
+    launch_.kernel.threads = threads;
+    launch_.args = places;
+    const bool reads =
+        std::find(places.begin(), places.end(), Result(kDK)) != places.end();  // the workspace
+    for (const int place : places) {
+      launch_.written.push_back(place >= Result(0) && !(place == Workspace() && reads));
+    }
+    out_.Line("// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ",
+              dim_, "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "");
+    // What the copy engine reads is no argument.
+    out_.Open(start, kNameOfThisKernel, ", ", threads, ", ", places.size(), ")");
+  }
+  // Declares some of them. What only one warpgroup needs is not in the registers of all.
+  void Arguments(const std::vector<int>& places) {
+    for (const int place : places) {
+      const size_t index = static_cast<size_t>(
+          std::find(launch_.args.begin(), launch_.args.end(), place) - launch_.args.begin());
+      RG_CHECK(index < launch_.args.size());
+      out_.Line("RG_ARG(", launch_.written[index] ? "" : "const ", TypeAt(place), ", ",
+                NameAt(place), ", ", index, ");");
+    }
+  }
+  absl::string_view TypeAt(int place) const {
+    return place == Workspace() ? "float"
+           : place >= Result(0) ? Type()
+                                : StorageName(dtypes_[place]);
+  }
+  absl::string_view NameAt(int place) const {
+    constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
+    constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "workspace"};
+    return place >= Result(0) ? kResultNames[place - Result(0)] : kOperandNames[place];
+  }
+
+  // `sizes` and `places`, of a kernel that takes this shape of the work.
+  void Open(absl::string_view shape, int64_t chunk) {
+    out_.Line("typedef ", shape, " shape;");
+    Sizes(chunk);
+    out_.Line("const rg_attention_places places = rg_attention_open<shape>(rg_staged_memory);");
+  }
+  // What the warpgroup that loads does, then what the rest do, each with `added`.
+  void OpenLoader() {
+    out_.Open("if (rg_attention_group() < 0)");
+    out_.Line("rg_registers_fewer<shape>();");
+    Added();
+  }
+  void OpenRest() {
+    out_.Else();
+    out_.Line("rg_registers_more<shape>();");
+    Added();
+  }
+  void Added() {
+    if (!HasBias()) {
+      out_.Line("const rg_no_bias added;");
+      return;
+    }
+    Arguments({kBias, Workspace()});
+    out_.Line("const rg_bias<", StorageName(dtypes_[kBias]), "> added = {bias + ",
+              call_.operands[kBias].offset, ", ", BiasStrides(), ",");
+    out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Numbers(), "), ",
+              KindsBytes(), ", ", BiasExtent(0) > 1 ? BiasExtent(1) : 0, ", ",
+              BiasExtent(1) > 1 ? 1 : 0, "};");
+  }
+  void Sizes(int64_t chunk) {
+    out_.Line("constexpr rg_attention_sizes sizes = {", batch_, ", ", heads_, ", ", kv_heads_, ", ",
+              queries_, ", ", keys_, ", ", QueryTiles() * kTile, ", ", chunk, ", ",
+              Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
+  }
+  std::string Lse() const {
+    const AttentionOperand& lse = call_.operands[kLse];
+    return absl::StrCat("lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ",
+                        lse.strides[2]);
+  }
+  std::string Rows(int result) const {
+    constexpr absl::string_view kNames[] = {"dq", "dk", "dv"};
+    const AttentionOperand& t = call_.results[result];
+    return absl::StrCat("rg_head_rows{", kNames[result], " + ", t.offset, ", ", t.strides[0], ", ",
+                        t.strides[1], ", ", t.strides[2], "}");
+  }
+
+  // As the prelude counts them: the ring, `kept` tensors of rows and room to stage one, barriers.
+  int64_t SharedBytes(const Shape& shape, int kept, int numbers) {
+    const int64_t tile = 2 * kTile * dim_ * 2, rows = shape.rows() * dim_ * 2;
+    return 1024 + shape.stages * (tile + numbers) + (kept * shape.own_stages + 1) * rows +
+           16 * shape.stages + 16 * shape.own_stages;
+  }
+
+  AttentionKernels::Launch End(int64_t blocks, int64_t staged_bytes) {
+    if (staged_bytes > 0) {
+      out_.Line("static_assert(shape::shared_bytes == ", staged_bytes, ");");
+    }
+    out_.Close();
+    NameKernel(out_.text(), &launch_.kernel);
+    launch_.kernel.blocks = blocks;
+    launch_.kernel.staged_bytes = staged_bytes;
+    return std::move(launch_);
+  }
+
+  const AttentionCall& call_;
+  absl::Span<const DType> dtypes_;
+  const int sms_;
+  int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_;
+  SourceWriter out_;
+  AttentionKernels::Launch launch_;
+};
+
+// Whether the copy engine, or a thread with 16 bytes at once, reaches every row.
+bool Reachable(const AttentionOperand& t) {
+  constexpr int64_t kStep = kCopyAlignment / 2, kMostPitch = int64_t{1} << 38;
+  if (t.offset % kStep != 0 || t.strides[3] != 1) return false;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int64_t stride = t.strides[axis];
+    if (t.shape[axis] != 1 && (stride % kStep != 0 || stride <= 0 || stride >= kMostPitch)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status TiledAttentionRefusal(const AttentionCall& call,
+                                   absl::Span<const DType> operand_dtypes) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::UnimplementedError(absl::StrCat(
+        "attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
+        absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
+        absl::StrJoin(call.operands[kK].shape, ","), "]: our kernels for tensor cores take ", why));
+  };
+  RG_CHECK(call.operands.size() >= kBias && operand_dtypes.size() == call.operands.size());
+  if (call.operands.size() > kBias + 1 || call.results.size() != 3) return refuse("no dropout");
+  if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) return refuse("bf16 and fp16 only");
+  for (int i = kDO; i < kLse; ++i) {
+    if (operand_dtypes[i] != call.dtype) return refuse("operands of the results' type only");
+  }
+  if (operand_dtypes[kLse] != DType::kFp32) return refuse("an fp32 log-sum-exp only");
+  const std::vector<int64_t>& q = call.operands[kQ].shape;
+  const std::vector<int64_t>& k = call.operands[kK].shape;
+  const int64_t dim = q[3], v_dim = call.operands[kV].shape[3];
+  if (dim != v_dim || (dim != 64 && dim != 128)) {
+    return refuse("heads of 64 or 128 for keys and values alike");
+  }
+  // Rows, heads and tiles have numbers of 32 bits.
+  int64_t tiles = 1;
+  for (const int64_t extent : {q[0], q[1], CeilDiv(q[2], kTile), CeilDiv(k[2], kTile)}) {
+    if (extent < 1 || extent > kMostBlocks / tiles) {
+      return refuse("from one to 2^31 tiles of 64 queries and keys");
+    }
+    tiles *= extent;
+  }
+  if (std::max(q[2], k[2]) > kMostBlocks / 2) return refuse("sequences of less than 2^30");
+  constexpr absl::string_view kNames[] = {"dO", "Q", "K", "V", "O", "dQ", "dK", "dV"};
+  for (int i = 0; i < 8; ++i) {
+    const AttentionOperand& t = i < kLse ? call.operands[i] : call.results[i - kLse];
+    if (!Reachable(t)) {
+      return refuse(absl::StrCat("rows of packed elements at multiples of 16 bytes; ", kNames[i],
+                                 " has the strides ", absl::StrJoin(t.strides, ","),
+                                 " and the offset ", t.offset));
+    }
+  }
+  if (call.operands.size() > kBias) {
+    const DType dtype = operand_dtypes[kBias];
+    if (dtype != DType::kBf16 && dtype != DType::kFp16 && dtype != DType::kFp32) {
+      return refuse(absl::StrCat("no bias in ", Name(dtype)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+AttentionKernels EmitTiledAttention(const AttentionCall& call,
+                                    absl::Span<const DType> operand_dtypes, int sms) {
+  RG_CHECK(TiledAttentionRefusal(call, operand_dtypes).ok() && sms > 0);
+  Writer writer(call, operand_dtypes, std::max(sms, 2) / 2 * 2);
+  AttentionKernels kernels;
+  if (call.operands.size() > kBias) kernels.launches.push_back(writer.BiasKinds());
+  kernels.launches.push_back(writer.Queries());
+  kernels.launches.push_back(writer.Keys());
+  kernels.workspace_bytes = writer.WorkspaceBytes();
+  kernels.workspace_rows = writer.WorkspaceRows();
+  return kernels;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,444 @@
+#include "codegen/preludes/gpu_prelude.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace retrograd {
+namespace {
+
+// --- what differs --------------------------------------------------------------------------------
+
+constexpr char kCudaOnly[] = R"(
+#if defined(__CUDACC_RTC__)
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef long long int64_t;
+#else
+#include <stdint.h>
+#endif
+
+// Parameters that are indexed by a variable stay where they are.
+#define RG_GRID_CONSTANT __grid_constant__
+
+#define RG_WARP 32
+#define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
+#define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
+
+__device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
+__device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
+
+// An address that the driver gave: of device memory, which the compiler cannot know of a pointer that is
+// read from a table. Accesses that could be of shared memory as well take longer and keep an order with those.
+__device__ __forceinline__ void* rg_device_pointer(void* p) {
+  return __cvta_global_to_generic(reinterpret_cast<size_t>(p));
+}
+
+// bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction, and so does one
+// beside a zero: the conversion of one alone is an eighth as fast.
+struct rg_bf16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_bf16*) {
+  unsigned out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16* type) {
+  rg_bf16 out;
+  out.bits = static_cast<unsigned short>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+// As the upper half of a word it is the rounded fp32.
+__device__ __forceinline__ float rg_rounded(float v, rg_bf16* type) {
+  return rg_from_bits(rg_narrow_two(0.0f, v, type));
+}
+
+__device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+r"(word)); }
+
+// From device into shared memory without passing through registers; a batch of copies is sent off, and
+// RG_COPIES_WAIT(n) waits until no more than the last n batches are under way.
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
+  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(bytes) : "memory");
+  }
+}
+#define RG_COPIES_SENT() asm volatile("cp.async.commit_group;" ::: "memory")
+#define RG_COPIES_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+struct rg_fp16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ float rg_widen(rg_fp16 v) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(v.bits));
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_fp16*) {
+  unsigned out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16* type) {
+  rg_fp16 out;
+  out.bits = static_cast<unsigned short>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
+  return rg_widen(rg_narrow(v, type));
+}
+
+// x P(x^2) / Q(x^2) on [-3.9, 3.9], past which erf is 1 in fp32: coefficients fitted to the least relative
+// error, 3.3e-7 with the rounding of fp32. A third of the library's instructions. NaN stays NaN.
+__device__ __forceinline__ float rg_erf(float v) {
+  float x, over_q;
+  asm("min.NaN.f32 %0, %1, 0f4079999A;" : "=f"(x) : "f"(v));   // 3.9
+  asm("max.NaN.f32 %0, %1, 0fC079999A;" : "=f"(x) : "f"(x));
+  const float t = x * x;
+  float p = 2.06649383e-06f;
+  p = fmaf(p, t, 0.000285058923f);
+  p = fmaf(p, t, 0.0037382138f);
+  p = fmaf(p, t, 0.0526676774f);
+  p = fmaf(p, t, 0.189663783f);
+  p = fmaf(p, t, 1.12837911f);
+  float q = 3.827006e-05f;
+  q = fmaf(q, t, 0.00115734339f);
+  q = fmaf(q, t, 0.0149140144f);
+  q = fmaf(q, t, 0.113817699f);
+  q = fmaf(q, t, 0.501417935f);
+  q = fmaf(q, t, 1.0f);
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(over_q) : "f"(q));
+  return x * p * over_q;
+}
+)";
+
+constexpr char kHipOnly[] = R"(
+#if !defined(__HIPCC_RTC__)
+#include <hip/hip_runtime.h>
+#include <stdint.h>
+#else
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+// Releases of HIPRTC differ in whether they define int64_t, and as which type.
+typedef long long rg_int64;
+#define int64_t rg_int64
+#endif
+
+#define RG_GRID_CONSTANT
+
+__device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
+
+#define RG_WARP 64
+#define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
+#define RG_SHUFFLE_DOWN(v, n) rg_shuffle_down(v, n)
+
+__device__ __forceinline__ int rg_shuffle_xor(int v, int n) { return __shfl_xor(v, n); }
+__device__ __forceinline__ float rg_shuffle_xor(float v, int n) { return __shfl_xor(v, n); }
+__device__ __forceinline__ double rg_shuffle_xor(double v, int n) {
+  return __shfl_xor(v, n);
+}
+__device__ __forceinline__ int64_t rg_shuffle_xor(int64_t v, int n) {
+  return static_cast<int64_t>(__shfl_xor(static_cast<long long>(v), n));
+}
+__device__ __forceinline__ int rg_shuffle_down(int v, int n) { return __shfl_down(v, n); }
+__device__ __forceinline__ float rg_shuffle_down(float v, int n) {
+  return __shfl_down(v, n);
+}
+__device__ __forceinline__ double rg_shuffle_down(double v, int n) {
+  return __shfl_down(v, n);
+}
+__device__ __forceinline__ int64_t rg_shuffle_down(int64_t v, int n) {
+  return static_cast<int64_t>(__shfl_down(static_cast<long long>(v), n));
+}
+
+__device__ __forceinline__ unsigned rg_bits(float v) {
+  unsigned out;
+  __builtin_memcpy(&out, &v, 4);
+  return out;
+}
+__device__ __forceinline__ float rg_from_bits(unsigned v) {
+  float out;
+  __builtin_memcpy(&out, &v, 4);
+  return out;
+}
+
+// To the nearest value, ties to even; NaN stays NaN.
+struct rg_bf16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ rg_bf16 rg_narrow(float v, rg_bf16*) {
+  const unsigned bits = rg_bits(v);
+  rg_bf16 out;
+  out.bits = static_cast<unsigned short>(
+      v != v ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_bf16* type) {
+  return rg_narrow(low, type).bits | static_cast<unsigned>(rg_narrow(high, type).bits) << 16;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_bf16* type) {
+  return rg_from_bits(static_cast<unsigned>(rg_narrow(v, type).bits) << 16);
+}
+
+__device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+v"(word)); }
+
+// No such copies: done at once.
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
+  __builtin_memcpy(__builtin_assume_aligned(to, bytes), __builtin_assume_aligned(from, bytes), bytes);
+}
+#define RG_COPIES_SENT()
+#define RG_COPIES_WAIT(n)
+
+struct rg_fp16 {
+  unsigned short bits;
+};
+__device__ __forceinline__ float rg_widen(rg_fp16 v) {
+  _Float16 h;
+  __builtin_memcpy(&h, &v.bits, 2);
+  return static_cast<float>(h);
+}
+__device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16*) {
+  const _Float16 h = static_cast<_Float16>(v);
+  rg_fp16 out;
+  __builtin_memcpy(&out.bits, &h, 2);
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_fp16* type) {
+  return rg_narrow(low, type).bits | static_cast<unsigned>(rg_narrow(high, type).bits) << 16;
+}
+__device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
+  return rg_widen(rg_narrow(v, type));
+}
+
+__device__ __forceinline__ float rg_erf(float v) { return erff(v); }
+)";
+
+// --- what is the same ----------------------------------------------------------------------------
+
+constexpr char kShared[] = R"(
+#define RG_INLINE __device__ __forceinline__
+
+template <int n>
+struct rg_slots {
+  int at[n];
+};
+
+#define RG_KERNEL(name, threads, arguments)                     \
+  extern "C" __global__ void __launch_bounds__(threads) name(   \
+      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
+// The same for at least so many blocks on an SM at once: then the compiler takes as many registers
+// as those leave, instead of spilling a few to make room for more blocks.
+#define RG_KERNEL_RESIDENT(name, threads, arguments, blocks)           \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(  \
+      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot)
+#define RG_ARG(type, name, index) \
+  type* const name = static_cast<type*>(rg_device_pointer(rg_table[rg_slot.at[rg_first_argument + index]]))
+#define RG_SHARED(type, name, count) __shared__ type name[count]
+// Memory of the block that the launch asks for.
+extern __shared__ int4 rg_staged_memory[];
+#define RG_STAGED(type, name, first_byte, count) \
+  type* const name = reinterpret_cast<type*>(reinterpret_cast<char*>(rg_staged_memory) + (first_byte))
+#define RG_THREAD static_cast<int>(threadIdx.x)
+#define RG_BLOCK (static_cast<int>(blockIdx.x) - rg_first_block)
+#define RG_BARRIER() __syncthreads()
+
+// A kernel that shares its launch is a function, with numbers of its own in place of these two, and
+// its shared arrays one after the other in the launch's pool.
+[[maybe_unused]] constexpr int rg_first_block = 0, rg_first_argument = 0;
+[[maybe_unused]] constexpr char* rg_pool = nullptr;
+#define RG_POOL(bytes) \
+  __shared__ int4 rg_pool_words[(bytes + 15) / 16]; \
+  char* const rg_pool = reinterpret_cast<char*>(rg_pool_words)
+#define RG_MEMBER(name)                                                                       \
+  template <typename rg_slots_of_launch>                                                      \
+  RG_INLINE void name(void* const* __restrict__ rg_table, const rg_slots_of_launch& rg_slot, \
+                      const int rg_first_block, const int rg_first_argument, char* rg_pool)
+#define RG_POOLED(type, name, count) type* const name = rg_take<type>(rg_pool, count)
+#define RG_RUN(name, first_block, first_argument) \
+  name(rg_table, rg_slot, first_block, first_argument, rg_pool)
+
+template <typename T>
+RG_INLINE T* rg_take(char*& pool, int count) {
+  T* const data = reinterpret_cast<T*>(pool);
+  pool += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+  return data;
+}
+
+// --- storage and arithmetic types ---
+
+RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
+RG_INLINE bool rg_widen(bool v) { return v; }
+RG_INLINE int8_t rg_widen(int8_t v) { return v; }
+RG_INLINE uint8_t rg_widen(uint8_t v) { return v; }
+RG_INLINE int32_t rg_widen(int32_t v) { return v; }
+RG_INLINE int64_t rg_widen(int64_t v) { return v; }
+RG_INLINE float rg_widen(float v) { return v; }
+RG_INLINE double rg_widen(double v) { return v; }
+
+template <typename V>
+RG_INLINE bool rg_narrow(V v, bool*) { return v != 0; }
+template <typename T, typename V>
+RG_INLINE T rg_narrow(V v, T*) { return static_cast<T>(v); }
+
+template <typename T>
+struct rg_compute { typedef T type; };
+template <>
+struct rg_compute<rg_bf16> { typedef float type; };
+template <>
+struct rg_compute<rg_fp16> { typedef float type; };
+template <typename T>
+struct rg_compute<const T> : rg_compute<T> {};
+
+template <typename T>
+struct rg_plain { typedef T type; };
+template <typename T>
+struct rg_plain<const T> { typedef T type; };
+
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_round(typename rg_compute<T>::type v) {
+  return rg_rounded(v, static_cast<T*>(nullptr));
+}
+
+// --- memory ---
+
+template <typename T>
+RG_INLINE typename rg_compute<T>::type rg_load(T* p, int64_t i) { return rg_widen(p[i]); }
+template <typename T, typename V>
+RG_INLINE void rg_store(T* p, int64_t i, V v) { p[i] = rg_narrow(v, static_cast<T*>(nullptr)); }
+
+template <int bytes> struct rg_word;
+template <> struct rg_word<2> { typedef unsigned short type; };
+template <> struct rg_word<4> { typedef unsigned type; };
+template <> struct rg_word<8> { typedef uint2 type; };
+template <> struct rg_word<16> { typedef uint4 type; };
+
+template <typename T, int V>
+union rg_vector {
+  typename rg_word<V * sizeof(T)>::type word;
+  T element[V];
+  // A word may be of class type.
+  __device__ rg_vector() {}
+  __device__ rg_vector(const rg_vector& other) : word(other.word) {}
+  __device__ rg_vector& operator=(const rg_vector& other) {
+    word = other.word;
+    return *this;
+  }
+};
+
+template <int V, typename T>
+RG_INLINE void rg_load_vec(T* p, int64_t i, typename rg_compute<T>::type* out) {
+  typedef typename rg_plain<T>::type E;
+  rg_vector<E, V> v;
+  v.word = *reinterpret_cast<const typename rg_word<V * sizeof(E)>::type*>(p + i);
+#pragma unroll
+  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+}
+
+// Lanes that are kept as they lie in memory.
+template <typename T, int V>
+using rg_pack = rg_vector<T, V>;
+
+template <typename T, int V>
+RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
+  out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
+}
+
+template <int V, typename T>
+RG_INLINE void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
+  rg_copy_bytes<V * static_cast<int>(sizeof(T))>(to + at, from + i);
+}
+
+template <typename T, int V>
+RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
+  return rg_widen(pack.element[lane]);
+}
+
+// From here on the compiler does not know what the pack holds: it widens its lanes again where they are
+// used again, and does not keep them all in registers meanwhile.
+RG_INLINE void rg_hide(unsigned short&) {}
+RG_INLINE void rg_hide(uint2& words) { rg_hide(words.x), rg_hide(words.y); }
+RG_INLINE void rg_hide(uint4& words) {
+  rg_hide(words.x), rg_hide(words.y), rg_hide(words.z), rg_hide(words.w);
+}
+template <typename T, int V, int N>
+RG_INLINE void rg_forget(rg_vector<T, V> (&packs)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) rg_hide(packs[n].word);
+}
+
+template <typename T, int V>
+RG_INLINE void rg_narrow_all(const typename rg_compute<T>::type* in, rg_vector<T, V>* out) {
+#pragma unroll
+  for (int k = 0; k < V; ++k) out->element[k] = rg_narrow(in[k], static_cast<T*>(nullptr));
+}
+template <typename T, int V>
+RG_INLINE void rg_narrow_pairs(const float* in, rg_vector<T, V>* out) {
+  unsigned* const words = reinterpret_cast<unsigned*>(&out->word);
+#pragma unroll
+  for (int k = 0; k < V / 2; ++k) {
+    words[k] = rg_narrow_two(in[2 * k], in[2 * k + 1], static_cast<T*>(nullptr));
+  }
+}
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) { rg_narrow_pairs(in, out); }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_fp16, V>* out) { rg_narrow_pairs(in, out); }
+
+template <int V, typename T>
+RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type* in) {
+  rg_vector<T, V> v;
+  rg_narrow_all(in, &v);
+  *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
+}
+
+// --- arithmetic: the accurate functions of the device library, but for erf ---
+
+RG_INLINE float rg_abs(float v) { return fabsf(v); }
+RG_INLINE double rg_abs(double v) { return fabs(v); }
+RG_INLINE int32_t rg_abs(int32_t v) { return v < 0 ? -v : v; }
+RG_INLINE int64_t rg_abs(int64_t v) { return v < 0 ? -v : v; }
+RG_INLINE float rg_sign(float v) { return static_cast<float>((v > 0) - (v < 0)); }
+RG_INLINE double rg_sign(double v) { return static_cast<double>((v > 0) - (v < 0)); }
+RG_INLINE int32_t rg_sign(int32_t v) { return (v > 0) - (v < 0); }
+RG_INLINE int64_t rg_sign(int64_t v) { return (v > 0) - (v < 0); }
+
+#define RG_ORDERED(type)                                                                     \
+  RG_INLINE type rg_max(type a, type b) { return a > b || a != a ? a : b; } /* a NaN wins */ \
+  RG_INLINE type rg_min(type a, type b) { return a < b || a != a ? a : b; }                  \
+  RG_INLINE type rg_relu(type v) { return v < 0 ? 0 : v; }
+RG_ORDERED(float)
+RG_ORDERED(double)
+RG_ORDERED(int32_t)
+RG_ORDERED(int64_t)
+
+#define RG_MATH(name, function)                                   \
+  RG_INLINE float rg_##name(float v) { return function##f(v); }   \
+  RG_INLINE double rg_##name(double v) { return function(v); }
+RG_MATH(floor, floor)
+RG_MATH(sqrt, sqrt)
+RG_MATH(rsqrt, rsqrt)
+RG_MATH(exp, exp)
+RG_MATH(log, log)
+RG_MATH(log1p, log1p)
+RG_MATH(tanh, tanh)
+RG_MATH(sin, sin)
+RG_MATH(cos, cos)
+RG_INLINE double rg_erf(double v) { return erf(v); }
+RG_INLINE float rg_pow(float a, float b) { return powf(a, b); }
+RG_INLINE double rg_pow(double a, double b) { return pow(a, b); }
+RG_INLINE float rg_fmod(float a, float b) { return fmodf(a, b); }
+RG_INLINE double rg_fmod(double a, double b) { return fmod(a, b); }
+)";
+
+}  // namespace
+
+std::string CudaPrelude() { return absl::StrCat(kCudaOnly, kShared); }
+
+std::string HipPrelude() { return absl::StrCat(kHipOnly, kShared); }
+
+}  // namespace retrograd

@@ -1,0 +1,65 @@
+// What a compiled host kernel and the launcher say to each other. Also the beginning of the text
+// that every generated host translation unit starts with, so it includes nothing.
+#ifndef RETROGRAD_CODEGEN_PRELUDES_HOST_ABI_H_
+#define RETROGRAD_CODEGEN_PRELUDES_HOST_ABI_H_
+
+typedef __INT8_TYPE__ int8_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
+
+// Changes with every change of the structs below.
+#define RG_HOST_ABI 1
+
+struct rg_host_thread;
+
+enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down };
+
+// What a running kernel asks of its launcher.
+struct rg_host_calls {
+  // All threads of the block meet; line is the caller's, to tell barriers apart.
+  void (*barrier)(rg_host_thread* self, int line);
+  // Threads of a warp exchange *value, of 4 or 8 bytes.
+  void (*shuffle)(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int distance,
+                  void* value, int bytes);
+  // The block's shared array that key stands for.
+  void* (*shared)(rg_host_thread* self, const void* key, const char* name, int64_t bytes,
+                  int element_bytes);
+  // Checking build: may this access happen? offset counts bytes from the argument's start.
+  bool (*global_access)(rg_host_thread* self, int argument, int64_t offset, int64_t bytes,
+                        int element_bytes, bool write, int line);
+  // The same for shared memory; data is what `shared` returned.
+  bool (*shared_access)(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
+                        bool write);
+};
+
+// The block being run.
+struct rg_host_block {
+  const rg_host_calls* calls;
+  void* const* data;  // one pointer an argument
+  int block;
+  int first_thread;   // the order in which a kernel without barriers runs its threads:
+  int thread_stride;  // first, first + stride, ... modulo threads; the stride is coprime to threads
+};
+
+struct rg_host_thread {
+  rg_host_block* block;
+  int thread;
+};
+
+// What a module exports under the kernel's name.
+struct rg_host_kernel {
+  int abi;
+  int threads;  // of a block
+  int arguments;
+  int warp;          // threads of a warp
+  bool checked;      // built with RG_CHECK_MODE
+  bool cooperative;  // uses barriers, shuffles or shared memory: each thread needs a stack
+  void (*run_thread)(rg_host_thread* self);  // cooperative kernels
+  void (*run_block)(rg_host_block* block);   // all others: every thread of the block
+};
+
+#endif  // RETROGRAD_CODEGEN_PRELUDES_HOST_ABI_H_

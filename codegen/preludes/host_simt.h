@@ -1,0 +1,407 @@
+// The host dialect: the vocabulary of generated kernels, spelled for a CPU. This text starts every
+// generated host translation unit. Threads of a block run one after the other, as fibers between
+// barriers and shuffles where a kernel has such.
+//   RG_WARP        threads of a warp, 32 unless defined
+//   RG_CHECK_MODE  if defined, every access to arguments and shared memory is checked
+#ifndef RETROGRAD_CODEGEN_PRELUDES_HOST_SIMT_H_
+#define RETROGRAD_CODEGEN_PRELUDES_HOST_SIMT_H_
+
+#include "codegen/preludes/host_abi.h"
+
+#ifndef RG_WARP
+#define RG_WARP 32
+#endif
+
+// --- storage types ------------------------------------------------------------------------------
+
+struct rg_bf16 {
+  uint16_t bits;
+};
+struct rg_fp16 {
+  uint16_t bits;
+};
+
+inline uint32_t rg_bits_of(float v) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &v, sizeof bits);
+  return bits;
+}
+inline float rg_float_of(uint32_t bits) {
+  float v;
+  __builtin_memcpy(&v, &bits, sizeof v);
+  return v;
+}
+
+inline float rg_widen(rg_bf16 v) { return rg_float_of(static_cast<uint32_t>(v.bits) << 16); }
+
+inline rg_bf16 rg_narrow_bf16(float v) {
+  const uint32_t bits = rg_bits_of(v);
+  if (v != v) return {static_cast<uint16_t>((bits >> 16) | 0x40)};  // stays a NaN
+  return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+inline float rg_widen(rg_fp16 v) {
+  const uint32_t sign = static_cast<uint32_t>(v.bits & 0x8000) << 16;
+  const uint32_t exponent = (v.bits >> 10) & 31, mantissa = v.bits & 0x3ff;
+  if (exponent == 31) return rg_float_of(sign | 0x7f800000 | (mantissa << 13));
+  if (exponent == 0) {
+    const float subnormal = static_cast<float>(mantissa) * 0x1p-24f;
+    return rg_float_of(sign | rg_bits_of(subnormal));
+  }
+  return rg_float_of(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+inline rg_fp16 rg_narrow_fp16(float v) {
+  const uint32_t bits = rg_bits_of(v);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  uint32_t x = bits & 0x7fffffff;
+  if (x > 0x7f800000) return {static_cast<uint16_t>(sign | 0x7e00)};   // NaN
+  if (x >= 0x47800000) return {static_cast<uint16_t>(sign | 0x7c00)};  // 65536 and more
+  if (x < 0x38800000) {
+    // Subnormal: one unit of 0.5f's last place is the smallest fp16, so the addition rounds.
+    const float shifted = rg_float_of(x) + 0.5f;
+    return {static_cast<uint16_t>(sign | (rg_bits_of(shifted) - 0x3f000000))};
+  }
+  x += 0xc8000fff + ((x >> 13) & 1);  // exponent bias 127 to 15, and half a unit, ties to even
+  return {static_cast<uint16_t>(sign | (x >> 13))};
+}
+
+// rg_storage<T>: the type that T is computed in, and the way there and back.
+template <typename T>
+struct rg_storage {
+  typedef T compute;
+  static T widen(T v) { return v; }
+  template <typename V>
+  static T narrow(V v) {
+    return static_cast<T>(v);
+  }
+};
+template <typename T>
+struct rg_storage<const T> : rg_storage<T> {};
+template <>
+struct rg_storage<rg_bf16> {
+  typedef float compute;
+  static float widen(rg_bf16 v) { return rg_widen(v); }
+  static rg_bf16 narrow(float v) { return rg_narrow_bf16(v); }
+};
+template <>
+struct rg_storage<rg_fp16> {
+  typedef float compute;
+  static float widen(rg_fp16 v) { return rg_widen(v); }
+  static rg_fp16 narrow(float v) { return rg_narrow_fp16(v); }
+};
+template <>
+struct rg_storage<bool> {
+  typedef bool compute;
+  static bool widen(bool v) { return v; }
+  template <typename V>
+  static bool narrow(V v) {
+    return v != 0;
+  }
+};
+
+template <typename T, typename V>
+inline typename rg_storage<T>::compute rg_round(V v) {
+  return rg_storage<T>::widen(rg_storage<T>::narrow(v));
+}
+
+// --- memory: raw pointers -----------------------------------------------------------------------
+
+template <typename T>
+inline typename rg_storage<T>::compute rg_load(T* p, int64_t i) {
+  return rg_storage<T>::widen(p[i]);
+}
+
+template <typename T, typename V>
+inline void rg_store(T* p, int64_t i, V v) {
+  p[i] = rg_storage<T>::narrow(v);
+}
+
+// V elements in one access: the address is a multiple of the whole size.
+template <int V, typename T>
+inline void rg_load_vec(T* p, int64_t i, typename rg_storage<T>::compute* out) {
+  const T* from = static_cast<const T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
+  for (int k = 0; k < V; ++k) out[k] = rg_storage<T>::widen(from[k]);
+}
+
+// Lanes that are kept as they lie in memory.
+template <typename T, int V>
+struct rg_pack {
+  T at[V];
+};
+
+template <typename T, int V>
+inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
+  const T* from = static_cast<const T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
+  for (int k = 0; k < V; ++k) out->at[k] = from[k];
+}
+
+// Here at once; on a GPU only after RG_COPIES_WAIT.
+template <int V, typename T>
+inline void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
+  for (int k = 0; k < V; ++k) to[at + k] = from[i + k];
+}
+#define RG_COPIES_SENT()
+#define RG_COPIES_WAIT(n)
+
+template <typename T, int V>
+inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
+  return rg_storage<T>::widen(pack.at[lane]);
+}
+
+template <typename T, int V, int N>
+inline void rg_forget(rg_pack<T, V> (&)[N]) {}
+
+template <int V, typename T>
+inline void rg_store_vec(T* p, int64_t i, const typename rg_storage<T>::compute* in) {
+  T* to = static_cast<T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
+  for (int k = 0; k < V; ++k) to[k] = rg_storage<T>::narrow(in[k]);
+}
+
+// --- memory: checked pointers -------------------------------------------------------------------
+
+// An argument that asks before each access. A refused load gives zero, a refused store does
+// nothing.
+template <typename T>
+struct rg_checked {
+  T* data;  // of the argument's first element
+  int64_t first;
+  rg_host_thread* self;
+  int argument;
+
+  bool allowed(int64_t i, int count, bool write, int line) const {
+    return self->block->calls->global_access(
+        self, argument, (first + i) * static_cast<int64_t>(sizeof(T)),
+        count * static_cast<int64_t>(sizeof(T)), sizeof(T), write, line);
+  }
+  rg_checked operator+(int64_t n) const { return {data, first + n, self, argument}; }
+  rg_checked operator-(int64_t n) const { return {data, first - n, self, argument}; }
+};
+
+template <typename T>
+inline typename rg_storage<T>::compute rg_load(rg_checked<T> p, int64_t i,
+                                               int line = __builtin_LINE()) {
+  if (!p.allowed(i, 1, false, line)) return 0;
+  return rg_storage<T>::widen(p.data[p.first + i]);
+}
+
+template <typename T, typename V>
+inline void rg_store(rg_checked<T> p, int64_t i, V v, int line = __builtin_LINE()) {
+  if (p.allowed(i, 1, true, line)) p.data[p.first + i] = rg_storage<T>::narrow(v);
+}
+
+template <int V, typename T>
+inline void rg_load_vec(rg_checked<T> p, int64_t i, typename rg_storage<T>::compute* out,
+                        int line = __builtin_LINE()) {
+  const bool allowed = p.allowed(i, V, false, line);
+  for (int k = 0; k < V; ++k) out[k] = allowed ? rg_load(p.data, p.first + i + k) : 0;
+}
+
+template <typename C, typename T, int V>
+inline void rg_load_pack(rg_checked<C> p, int64_t i, rg_pack<T, V>* out,
+                         int line = __builtin_LINE()) {
+  const bool allowed = p.allowed(i, V, false, line);
+  for (int k = 0; k < V; ++k) out->at[k] = allowed ? p.data[p.first + i + k] : T();
+}
+
+template <int V, typename T>
+inline void rg_store_vec(rg_checked<T> p, int64_t i, const typename rg_storage<T>::compute* in,
+                         int line = __builtin_LINE()) {
+  if (!p.allowed(i, V, true, line)) return;
+  for (int k = 0; k < V; ++k) rg_store(p.data, p.first + i + k, in[k]);
+}
+
+// An element of a checked shared array: reads and writes like a T.
+template <typename T>
+struct rg_checked_element {
+  T* data;  // of the array
+  int64_t index;
+  rg_host_thread* self;
+
+  bool allowed(bool write) const {
+    return self->block->calls->shared_access(self, data, index * static_cast<int64_t>(sizeof(T)),
+                                             sizeof(T), write);
+  }
+  operator T() const { return allowed(false) ? data[index] : T(); }
+  const rg_checked_element& operator=(T v) const {
+    if (allowed(true)) data[index] = v;
+    return *this;
+  }
+  const rg_checked_element& operator=(const rg_checked_element& other) const {
+    return *this = static_cast<T>(other);
+  }
+  const rg_checked_element& operator+=(T v) const { return *this = static_cast<T>(*this) + v; }
+  const rg_checked_element& operator-=(T v) const { return *this = static_cast<T>(*this) - v; }
+  const rg_checked_element& operator*=(T v) const { return *this = static_cast<T>(*this) * v; }
+};
+
+template <typename T>
+struct rg_checked_shared {
+  T* data;
+  rg_host_thread* self;
+  rg_checked_element<T> operator[](int64_t i) const { return {data, i, self}; }
+};
+
+template <typename T>
+inline typename rg_storage<T>::compute rg_load(rg_checked_shared<T> p, int64_t i) {
+  return rg_storage<T>::widen(p[i]);
+}
+template <int V, typename T, typename C>
+inline void rg_copy_ahead(rg_checked_shared<T> to, int64_t at, rg_checked<C> from, int64_t i,
+                          int line = __builtin_LINE()) {
+  const bool allowed = from.allowed(i, V, false, line);
+  for (int k = 0; k < V; ++k) to[at + k] = allowed ? from.data[from.first + i + k] : T();
+}
+template <typename T, int V>
+inline void rg_load_pack(rg_checked_shared<T> p, int64_t i, rg_pack<T, V>* out) {
+  for (int k = 0; k < V; ++k) out->at[k] = p[i + k];
+}
+template <typename T, typename V>
+inline void rg_store(rg_checked_shared<T> p, int64_t i, V v) {
+  p[i] = rg_storage<T>::narrow(v);
+}
+
+// --- threads ------------------------------------------------------------------------------------
+
+template <typename T>
+inline T rg_shuffle(rg_host_thread& self, rg_host_shuffle_mode mode, T v, int distance, int line) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move float, double, int, long long");
+  self.block->calls->shuffle(&self, line, mode, distance, &v, sizeof v);
+  return v;
+}
+
+// Shared memory lies in the launcher's block, not in the module, so that launches do not meet.
+template <typename T>
+inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int64_t count) {
+  return static_cast<T*>(self.block->calls->shared(
+      &self, key, name, count * static_cast<int64_t>(sizeof(T)), sizeof(T)));
+}
+
+// Where the arguments of a kernel begin. A kernel that shares its launch is a function, with its
+// own number in place of this one.
+constexpr int rg_first_argument = 0;
+
+#ifdef RG_CHECK_MODE
+#define RG_HOST_CHECKED true
+#define RG_ARG(type, name, index)                                                      \
+  [[maybe_unused]] const rg_checked<type> name = {                                     \
+      static_cast<type*>(rg_self.block->data[rg_first_argument + index]), 0, &rg_self, \
+      rg_first_argument + index}
+#define RG_SHARED(type, name, count)                                                            \
+  static const char rg_key_##name = 0;                                                          \
+  const rg_checked_shared<type> name = {rg_shared<type>(rg_self, &rg_key_##name, #name, count), \
+                                        &rg_self}
+#else
+#define RG_HOST_CHECKED false
+#define RG_ARG(type, name, index)     \
+  [[maybe_unused]] type* const name = \
+      static_cast<type*>(rg_self.block->data[rg_first_argument + index])
+#define RG_SHARED(type, name, count)   \
+  static const char rg_key_##name = 0; \
+  type* const name = rg_shared<type>(rg_self, &rg_key_##name, #name, count)
+#endif
+
+#define RG_STAGED(type, name, first_byte, count) RG_SHARED(type, name, count)
+#define RG_THREAD rg_thread
+#define RG_BLOCK rg_block
+#define RG_BARRIER() rg_self.block->calls->barrier(&rg_self, __LINE__)
+#define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
+#define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
+
+// A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
+#define RG_POOL(bytes)
+#define RG_POOLED(type, name, count) RG_SHARED(type, name, count)
+#define RG_MEMBER(name)                                                               \
+  static inline void name(                                                            \
+      [[maybe_unused]] rg_host_thread& rg_self, [[maybe_unused]] const int rg_thread, \
+      [[maybe_unused]] const int rg_block, [[maybe_unused]] const int rg_first_argument)
+#define RG_RUN(name, first_block, first_argument) \
+  name(rg_self, rg_thread, rg_block - (first_block), first_argument)
+
+#define RG_HOST_EXPORT(name, threads, arguments, cooperative, run_thread, run_block) \
+  extern "C" {                                                                       \
+  __attribute__((visibility("default"))) extern const rg_host_kernel name;           \
+  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,    \
+                               RG_HOST_CHECKED, cooperative, run_thread, run_block}; \
+  }
+
+// A kernel whose threads never wait for each other: a plain loop over them.
+#define RG_KERNEL(name, threads, arguments)                                    \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
+                                 const int rg_block);                          \
+  static void name##_block(rg_host_block* block) {                             \
+    rg_host_thread self = {block, block->first_thread};                        \
+    for (int k = 0; k < threads; ++k) {                                        \
+      name##_body(self, self.thread, block->block);                            \
+      self.thread += block->thread_stride;                                     \
+      if (self.thread >= threads) self.thread -= threads;                      \
+    }                                                                          \
+  }                                                                            \
+  RG_HOST_EXPORT(name, threads, arguments, false, nullptr, &name##_block)      \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
+                                 [[maybe_unused]] const int rg_thread,         \
+                                 [[maybe_unused]] const int rg_block)
+
+// A kernel with barriers, shuffles or shared memory. Emitters print RG_KERNEL for all; whoever
+// compiles the text picks this one by what the body uses.
+#define RG_KERNEL_COOPERATIVE(name, threads, arguments)                        \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
+                                 const int rg_block);                          \
+  static void name##_thread(rg_host_thread* self) {                            \
+    name##_body(*self, self->thread, self->block->block);                      \
+  }                                                                            \
+  RG_HOST_EXPORT(name, threads, arguments, true, &name##_thread, nullptr)      \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
+                                 [[maybe_unused]] const int rg_thread,         \
+                                 [[maybe_unused]] const int rg_block)
+
+// --- arithmetic ---------------------------------------------------------------------------------
+// float and double by the C library (under 1 unit in the last place, rarely 2); integers exact.
+
+inline float rg_abs(float v) { return __builtin_fabsf(v); }
+inline double rg_abs(double v) { return __builtin_fabs(v); }
+inline int rg_abs(int v) { return v < 0 ? -v : v; }
+inline int64_t rg_abs(int64_t v) { return v < 0 ? -v : v; }
+
+inline float rg_sign(float v) { return static_cast<float>((v > 0) - (v < 0)); }
+inline double rg_sign(double v) { return (v > 0) - (v < 0); }
+inline int rg_sign(int v) { return (v > 0) - (v < 0); }
+inline int64_t rg_sign(int64_t v) { return (v > 0) - (v < 0); }
+
+// The larger or smaller one; a NaN wins.
+inline float rg_max(float a, float b) { return a > b || a != a ? a : b; }
+inline double rg_max(double a, double b) { return a > b || a != a ? a : b; }
+inline int rg_max(int a, int b) { return a > b ? a : b; }
+inline int64_t rg_max(int64_t a, int64_t b) { return a > b ? a : b; }
+inline float rg_min(float a, float b) { return a < b || a != a ? a : b; }
+inline double rg_min(double a, double b) { return a < b || a != a ? a : b; }
+inline int rg_min(int a, int b) { return a < b ? a : b; }
+inline int64_t rg_min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+inline float rg_relu(float v) { return v < 0 ? 0 : v; }
+inline double rg_relu(double v) { return v < 0 ? 0 : v; }
+inline int rg_relu(int v) { return v < 0 ? 0 : v; }
+inline int64_t rg_relu(int64_t v) { return v < 0 ? 0 : v; }
+
+#define RG_HOST_MATH(name, builtin)                                     \
+  inline float rg_##name(float v) { return __builtin_##builtin##f(v); } \
+  inline double rg_##name(double v) { return __builtin_##builtin(v); }
+RG_HOST_MATH(floor, floor)
+RG_HOST_MATH(sqrt, sqrt)
+RG_HOST_MATH(exp, exp)
+RG_HOST_MATH(log, log)
+RG_HOST_MATH(log1p, log1p)
+RG_HOST_MATH(tanh, tanh)
+RG_HOST_MATH(sin, sin)
+RG_HOST_MATH(cos, cos)
+RG_HOST_MATH(erf, erf)
+#undef RG_HOST_MATH
+
+inline float rg_rsqrt(float v) { return static_cast<float>(1 / __builtin_sqrt(v)); }
+inline double rg_rsqrt(double v) { return 1 / __builtin_sqrt(v); }
+inline float rg_pow(float a, float b) { return __builtin_powf(a, b); }
+inline double rg_pow(double a, double b) { return __builtin_pow(a, b); }
+inline float rg_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+inline double rg_fmod(double a, double b) { return __builtin_fmod(a, b); }
+
+#endif  // RETROGRAD_CODEGEN_PRELUDES_HOST_SIMT_H_

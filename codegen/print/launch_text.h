@@ -1,0 +1,76 @@
+// One launch while its text grows: the body, and the arguments and shared arrays that it came to
+// use.
+#ifndef RETROGRAD_CODEGEN_PRINT_LAUNCH_TEXT_H_
+#define RETROGRAD_CODEGEN_PRINT_LAUNCH_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "codegen/print/dialect.h"
+#include "codegen/print/kernel.h"
+#include "codegen/print/source_writer.h"
+
+namespace retrograd {
+
+// Stands in a kernel's text wherever its name goes.
+inline constexpr absl::string_view kNameOfThisKernel = "RG_NAME_OF_THIS_KERNEL";
+
+// Names the kernel by a digest of its finished text and puts the name in.
+void NameKernel(absl::string_view text, Kernel* kernel);
+
+class LaunchText {
+ public:
+  LaunchText(const KernelBody& body, Dialect dialect, int threads, int64_t blocks);
+
+  const KernelBody& body() const { return body_; }
+  const KernelIr& ir() const { return body_.ir; }
+  const Schedule& schedule() const { return body_.schedule; }
+  Dialect dialect() const { return dialect_; }
+  int threads() const { return threads_; }
+  int64_t blocks() const { return blocks_; }
+
+  // Type of point numbers and offsets: 32 bits unless something could leave them.
+  absl::string_view index_type() const { return wide_ ? "int64_t" : "int"; }
+  void UseWideIndexAbove(int64_t largest_number);
+
+  std::string BufferName(int buffer);  // "p3"; an argument from now on
+  // The same for a value that is no buffer of the IR: the operand of a product.
+  void Operand(absl::string_view name, DType dtype, ValueId value);
+  std::string WorkspaceName(absl::string_view type);  // "w_float"; the workspace as this type
+  // A shared array of this many elements; returns its name.
+  std::string Shared(DType type, absl::string_view name, int64_t count);
+
+  // The same, of memory that the launch asks for: rows that are loaded ahead. In bytes of 16 a
+  // time.
+  std::string Staged(DType type, absl::string_view name, int64_t count);
+
+  // Opens a loop whose trip count is a constant; nothing is opened for a single trip.
+  bool OpenUnrolled(absl::string_view variable, int64_t trips);
+
+  SourceWriter out;
+
+  // What the kernel's declaration begins with, instead of "RG_KERNEL(".
+  void SetStart(absl::string_view start) { start_ = std::string(start); }
+
+  // The finished kernel; phase says which of the group's launches it is ("", "finalize").
+  Kernel Finish(absl::string_view phase);
+
+ private:
+  int Argument(KernelArg arg);
+
+  const KernelBody& body_;
+  Dialect dialect_;
+  int threads_;
+  int64_t blocks_;
+  bool wide_ = false;
+  std::vector<KernelArg> args_;
+  std::vector<std::string> declared_;  // names already declared, and their lines
+  std::vector<std::string> lines_;
+  std::vector<int> buffers_;  // in order of first use, for the header comment
+  int64_t shared_bytes_ = 0, staged_bytes_ = 0;
+  std::string start_ = "RG_KERNEL(";
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_PRINT_LAUNCH_TEXT_H_

@@ -1,0 +1,510 @@
+#include "codegen/print/point_printer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "codegen/print/index_text.h"
+#include "fusion/kernel/ir/vector_access.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+std::string Local(int instr) { return absl::StrCat("v", instr); }
+
+std::string Cast(absl::string_view type, absl::string_view value) {
+  return absl::StrCat("static_cast<", type, ">(", value, ")");
+}
+
+// A bool becomes a number by a choice: conversions from integers are an eighth as fast.
+std::string Converted(DType from, DType to, absl::string_view value, Dialect dialect) {
+  if (from != DType::kBool || !IsFloat(to)) return Cast(ComputeName(to), value);
+  return absl::StrCat("(", value, " ? ", Literal(1, to, dialect), " : ", Literal(0, to, dialect),
+                      ")");
+}
+
+std::string If(absl::string_view condition, absl::string_view statement) {
+  return condition.empty() ? std::string(statement)
+                           : absl::StrCat("if (", condition, ") ", statement);
+}
+
+std::string And(absl::string_view a, absl::string_view b) {
+  if (a.empty() || b.empty()) return absl::StrCat(a, b);
+  return absl::StrCat(a, " && ", b);
+}
+
+bool Stays16Bit(DType dtype) { return dtype == DType::kBf16 || dtype == DType::kFp16; }
+
+}  // namespace
+
+PointPrinter::PointPrinter(LaunchText* launch, int width)
+    : launch_(*launch),
+      ir_(launch->ir()),
+      out_(launch->out),
+      width_(width),
+      fastest_(FastestAxis(ir_)),
+      lane_varies_(LaneVaries(ir_, fastest_, width)),
+      axis_names_(ir_.extents.size()),
+      homes_(ir_.instrs.size()),
+      staged_(ir_.instrs.size()),
+      known_(ir_.instrs.size(), false),
+      array_(ir_.instrs.size(), false),
+      accumulators_(ir_.instrs.size()) {
+  for (size_t a = 0; a < axis_names_.size(); ++a) axis_names_[a] = absl::StrCat("a", a);
+}
+
+void PointPrinter::DeclareAxes(AxisMask mask, AxisMask used, absl::string_view number) {
+  int64_t stride = 1;
+  std::vector<std::string> lines;
+  AxisMask outer = mask;  // axes of the mask outside of the current one
+  for (int a = static_cast<int>(ir_.extents.size()) - 1; a >= 0; --a) {
+    if ((mask >> a & 1) == 0) continue;
+    outer &= ~(AxisMask{1} << a);
+    const int64_t extent = std::max<int64_t>(ir_.extents[a], 1);
+    if ((used >> a & 1) != 0 && extent > 1) {
+      std::string text(number);
+      if (stride > 1) absl::StrAppend(&text, " / ", stride);
+      if (ir_.Points(outer) != 1) absl::StrAppend(&text, " % ", extent);
+      lines.push_back(absl::StrCat("const ", launch_.index_type(), " a", a, " = ", text, ";"));
+    }
+    stride *= extent;
+  }
+  for (size_t i = lines.size(); i-- > 0;) out_.Line(lines[i]);
+}
+
+std::vector<int> PointPrinter::Needed(const std::vector<int>& roots) const {
+  std::vector<bool> needed(ir_.instrs.size(), false);
+  for (int r : roots) needed[r] = true;
+  for (size_t i = ir_.instrs.size(); i-- > 0;) {
+    if (!needed[i] || known_[i]) continue;
+    for (int o : ir_.instrs[i].operands) needed[o] = true;
+    for (const Indirect& ind : ir_.instrs[i].indirect) needed[ind.instr] = true;
+  }
+  std::vector<int> instrs;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] && !known_[i] && ir_.instrs[i].kind != InstrKind::kConstant) {
+      instrs.push_back(static_cast<int>(i));
+    }
+  }
+  return instrs;
+}
+
+AxisMask PointPrinter::UsedAxes(const std::vector<int>& instrs, const std::vector<int>& stores,
+                                AxisMask level) const {
+  AxisMask used = 0;
+  for (int i : instrs) {
+    const Instr& instr = ir_.instrs[i];
+    if (!staged_[i].array.empty() && !staged_[i].filling) continue;  // lies where the thread put it
+    used |= instr.offset.axes();
+    for (const Guard& g : instr.guards) used |= g.expr.axes();
+  }
+  for (int s : stores) {
+    used |= ir_.stores[s].offset.axes();
+    used |= level & ~ir_.instrs[ir_.stores[s].instr].axes;
+  }
+  return used;
+}
+
+std::vector<std::string> PointPrinter::NamesAt(int plus) const {
+  std::vector<std::string> names = axis_names_;
+  if (fastest_ < 0) return names;
+  if (in_lane_loop_) {
+    names[fastest_] = absl::StrCat("(", names[fastest_], " + j)");
+  } else if (plus > 0) {
+    names[fastest_] = absl::StrCat("(", names[fastest_], " + ", plus, ")");
+  }
+  return names;
+}
+
+// --- values --------------------------------------------------------------------------------------
+
+std::string PointPrinter::Ref(int i) const {
+  const Instr& instr = ir_.instrs[i];
+  if (instr.kind == InstrKind::kConstant && homes_[i].lane.empty()) {
+    return Literal(instr.constant, instr.dtype, launch_.dialect());
+  }
+  if (!homes_[i].lane.empty()) return homes_[i].lane;
+  return array_[i] ? absl::StrCat(Local(i), "[j]") : Local(i);
+}
+
+std::string PointPrinter::Rounded(const Instr& instr, std::string value) const {
+  if (!instr.round || !Stays16Bit(instr.dtype)) return value;
+  return absl::StrCat("rg_round<", StorageName(instr.dtype), ">(", value, ")");
+}
+
+std::string PointPrinter::OffsetText(int i, int plus) const {
+  const Instr& load = ir_.instrs[i];
+  std::string text = IndexText(load.offset, NamesAt(plus), ir_.extents);
+  for (size_t n = 0; n < load.indirect.size(); ++n) {
+    absl::StrAppend(&text, " + ", load.indirect[n].stride, " * i", i, "_", n);
+  }
+  return text;
+}
+
+std::string PointPrinter::AllGuards(int i, int plus) const {
+  const Instr& instr = ir_.instrs[i];
+  std::string text = GuardText(instr.guards, NamesAt(plus), ir_.extents);
+  for (size_t n = 0; n < instr.indirect.size(); ++n) {
+    const std::string row = absl::StrCat("i", i, "_", n);
+    text = And(text, absl::StrCat(row, " >= 0 && ", row, " < ", instr.indirect[n].extent));
+  }
+  return text;
+}
+
+// Looked-up rows, counted from the end where negative.
+void PointPrinter::PrintIndices(int i) {
+  const Instr& load = ir_.instrs[i];
+  for (size_t n = 0; n < load.indirect.size(); ++n) {
+    const std::string index = Cast("int64_t", Ref(load.indirect[n].instr));
+    out_.Line("const int64_t i", i, "_", n, " = ", index, " + (", Ref(load.indirect[n].instr),
+              " < 0 ? ", load.indirect[n].extent, " : 0);");
+  }
+}
+
+std::string PointPrinter::LoadText(int i) const {
+  const Instr& load = ir_.instrs[i];
+  const Buffer& buffer = ir_.buffers[load.buffer];
+  std::string value =
+      absl::StrCat("rg_load(", launch_.BufferName(load.buffer), ", ", OffsetText(i, 0), ")");
+  if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) {
+    value = Converted(buffer.dtype, load.dtype, value, launch_.dialect());
+  }
+  const std::string guards = AllGuards(i, 0);
+  if (guards.empty()) return value;
+  return absl::StrCat(guards, " ? ", value, " : ",
+                      Literal(load.fill, load.dtype, launch_.dialect()));
+}
+
+std::string PointPrinter::IndexValueText(const Instr& instr) const {
+  const std::string position = IndexText(instr.offset, NamesAt(0), ir_.extents);
+  const absl::string_view type = ComputeName(instr.dtype);
+  std::string value = Cast(type, position);
+  if (instr.step != 1) {
+    value = absl::StrCat(Literal(instr.step, instr.dtype, launch_.dialect()), " * ", value);
+  }
+  if (instr.start != 0) {
+    value = absl::StrCat(Literal(instr.start, instr.dtype, launch_.dialect()), " + ", value);
+  }
+  return SizeBytes(instr.dtype) < 4 && !IsFloat(instr.dtype) ? Cast(type, value) : value;
+}
+
+std::string PointPrinter::PointwiseText(const Instr& instr) const {
+  const DType to = ComputeType(instr.dtype);
+  if (instr.op == Op::cast || instr.kind == InstrKind::kReduce) {
+    const std::string value = Ref(instr.operands[0]);
+    const DType from = ComputeType(ir_.instrs[instr.operands[0]].dtype);
+    if (from == to) return value;
+    return to == DType::kBool ? absl::StrCat(value, " != 0")
+                              : Converted(from, to, value, launch_.dialect());
+  }
+  std::vector<std::pair<std::string, std::string>> operands;
+  for (size_t o = 0; o < instr.operands.size(); ++o) {
+    operands.push_back({absl::StrCat("$", o), Ref(instr.operands[o])});
+  }
+  std::string value = absl::StrReplaceAll(Info(instr.op).expr, operands);
+  // Narrow integers are promoted to int by C arithmetic.
+  return !IsFloat(to) && SizeBytes(to) < 4 && to != DType::kBool ? Cast(ComputeName(to), value)
+                                                                 : value;
+}
+
+std::string PointPrinter::ValueText(int i) const {
+  const Instr& instr = ir_.instrs[i];
+  switch (instr.kind) {
+    case InstrKind::kLoad: return LoadText(i);
+    case InstrKind::kConstant: return Literal(instr.constant, instr.dtype, launch_.dialect());
+    case InstrKind::kIndex: return IndexValueText(instr);
+    case InstrKind::kPointwise:
+    case InstrKind::kReduce: return PointwiseText(instr);  // a reduction over nothing copies
+    case InstrKind::kSelect: {
+      const std::string guards = GuardText(instr.guards, NamesAt(0), ir_.extents);
+      if (guards.empty()) return Ref(instr.operands[0]);
+      return absl::StrCat(guards, " ? ", Ref(instr.operands[0]), " : ", Ref(instr.operands[1]));
+    }
+  }
+  RG_CHECK(false);
+}
+
+void PointPrinter::Assign(int i, const std::string& value) {
+  if (!homes_[i].lane.empty()) {
+    out_.Line(homes_[i].lane, " = ", value, ";");
+  } else if (array_[i]) {
+    out_.Line(Local(i), "[j] = ", value, ";");
+  } else {
+    out_.Line("const ", ComputeName(ir_.instrs[i].dtype), " ", Local(i), " = ", value, ";");
+  }
+}
+
+// A value that is only stored is rounded there.
+bool PointPrinter::OnlyStored(int i) const {
+  bool stored = false;
+  for (const Store& store : ir_.stores) {
+    if (store.instr != i) continue;
+    if (store.mode != StoreMode::kStore || ir_.buffers[store.buffer].dtype != ir_.instrs[i].dtype) {
+      return false;
+    }
+    stored = true;
+  }
+  if (ir_.scatter && ir_.scatter->src_instr == i) return false;
+  return stored && std::none_of(ir_.instrs.begin(), ir_.instrs.end(), [&](const Instr& user) {
+           return std::find(user.operands.begin(), user.operands.end(), i) != user.operands.end() ||
+                  std::any_of(user.indirect.begin(), user.indirect.end(),
+                              [&](const Indirect& ind) { return ind.instr == i; });
+         });
+}
+
+void PointPrinter::Evaluate(int i) {
+  PrintIndices(i);
+  Assign(i, OnlyStored(i) ? ValueText(i) : Rounded(ir_.instrs[i], ValueText(i)));
+}
+
+std::string PointPrinter::Folded(const Instr& reduction, absl::string_view acc,
+                                 absl::string_view value) const {
+  return absl::StrReplaceAll(Info(reduction.op).expr, {{"$0", acc}, {"$1", value}});
+}
+
+std::string PointPrinter::Identity(const Instr& reduction) const {
+  return Literal(Info(reduction.op).identity, AccumulatorType(reduction.dtype), launch_.dialect());
+}
+
+void PointPrinter::Accumulate(int r) {
+  const Instr& reduction = ir_.instrs[r];
+  const int operand = reduction.operands[0];
+  std::string value = Ref(operand);
+  if (ComputeType(ir_.instrs[operand].dtype) != AccumulatorType(reduction.dtype)) {
+    value = Cast(AccumulatorName(reduction.dtype), value);
+  }
+  out_.Line(accumulators_[r], " = ", Folded(reduction, accumulators_[r], value), ";");
+}
+
+// --- loads and stores of several lanes -----------------------------------------------------------
+
+// Packs on their way into shared memory, or out of it.
+void PointPrinter::LoadStaged(int i) {
+  const Instr& load = ir_.instrs[i];
+  const StagedLoad& stage = staged_[i];
+  const int w = LoadWidth(ir_, i, fastest_, width_);
+  const auto place = [&](int m) {
+    return m == 0 ? stage.place : absl::StrCat(stage.place, " + ", m / w * stage.step);
+  };
+  if (stage.filling) {
+    const std::string name = launch_.BufferName(load.buffer);
+    for (int m = 0; m < width_; m += w) {
+      out_.Line("rg_copy_ahead<", w, ">(", stage.array, ", ", place(m), ", ", name, ", ",
+                OffsetText(i, m), ");");
+    }
+    return;
+  }
+  const std::string name = Local(i);
+  out_.Line("rg_pack<", StorageName(ir_.buffers[load.buffer].dtype), ", ", w, "> ", name, "[",
+            width_ / w, "];");
+  for (int m = 0; m < width_; m += w) {
+    out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
+              m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
+  }
+  homes_[i] = {.lane =
+                   absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
+                                "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
+}
+
+void PointPrinter::LoadVector(int i) {
+  const Instr& load = ir_.instrs[i];
+  if (!staged_[i].array.empty()) {
+    LoadStaged(i);
+    return;
+  }
+  const int w = LoadWidth(ir_, i, fastest_, width_);
+  std::string base = homes_[i].base;
+  if (homes_[i].lane.empty()) {
+    out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
+    array_[i] = true;
+    base = Local(i);
+  }
+  PrintIndices(i);
+  const std::string name = launch_.BufferName(load.buffer);
+  for (int m = 0; m < width_; m += w) {
+    const std::string guards = AllGuards(i, m);
+    if (!homes_[i].pack.empty()) {
+      const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
+      out_.Line(If(guards,
+                   absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
+      continue;
+    }
+    const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
+    const std::string access =
+        absl::StrCat("rg_load_vec<", w, ">(", name, ", ", OffsetText(i, m), ", ", to, ");");
+    if (guards.empty()) {
+      out_.Line(access);
+      continue;
+    }
+    out_.Open("if (", guards, ")");
+    out_.Line(access);
+    out_.Else();
+    out_.Line("for (int j = 0; j < ", w, "; ++j) (", to,
+              ")[j] = ", Literal(load.fill, load.dtype, launch_.dialect()), ";");
+    out_.Close();
+  }
+}
+
+int PointPrinter::PackWidth(int i) const {
+  const Instr& load = ir_.instrs[i];
+  if (!InLanes(i) || !VectorLoad(i) || !load.guards.empty() || !load.indirect.empty()) return 0;
+  return LoadWidth(ir_, i, fastest_, width_);
+}
+
+bool PointPrinter::VectorLoad(int i) const {
+  const Instr& load = ir_.instrs[i];
+  return load.kind == InstrKind::kLoad &&
+         ComputeType(ir_.buffers[load.buffer].dtype) == ComputeType(load.dtype) &&
+         LoadWidth(ir_, i, fastest_, width_) > 1;
+}
+
+bool PointPrinter::VectorStore(int s) const {
+  const Store& store = ir_.stores[s];
+  const DType from = ir_.instrs[store.instr].dtype, to = ir_.buffers[store.buffer].dtype;
+  return width_ > 1 && ComputeType(from) == ComputeType(to) &&
+         LaneStride(ir_.stores[s].offset, fastest_, width_) != 0 &&
+         StoreWidth(ir_, ir_.stores[s], fastest_, width_) > 1;
+}
+
+std::string PointPrinter::StoreCondition(int s, const Work& work) const {
+  std::string condition = work.store_condition;
+  const AxisMask missing = work.level & ~ir_.instrs[ir_.stores[s].instr].axes;
+  for (size_t a = 0; a < ir_.extents.size(); ++a) {
+    if ((missing >> a & 1) == 0 || ir_.extents[a] <= 1) continue;
+    condition = And(condition, absl::StrCat(axis_names_[a], " == 0"));
+  }
+  return condition;
+}
+
+void PointPrinter::StoreLane(int s, const Work& work) {
+  const Store& store = ir_.stores[s];
+  const Buffer& buffer = ir_.buffers[store.buffer];
+  const std::string name = launch_.BufferName(store.buffer);
+  const std::string offset = IndexText(store.offset, NamesAt(0), ir_.extents);
+  std::string value = Ref(store.instr);
+  if (ComputeType(buffer.dtype) != ComputeType(ir_.instrs[store.instr].dtype)) {
+    value = Cast(ComputeName(buffer.dtype), value);
+  }
+  if (store.mode == StoreMode::kAdd) {
+    value = absl::StrCat("rg_load(", name, ", ", offset, ") + ", value);
+  }
+  out_.Line(If(StoreCondition(s, work),
+               absl::StrCat("rg_store(", name, ", ", offset, ", ", value, ");")));
+}
+
+void PointPrinter::StoreVector(int s, const Work& work) {
+  const Store& store = ir_.stores[s];
+  const Buffer& buffer = ir_.buffers[store.buffer];
+  const std::string name = launch_.BufferName(store.buffer);
+  const int w = StoreWidth(ir_, store, fastest_, width_);
+  const std::string condition = StoreCondition(s, work);
+  std::string base = absl::StrCat("o", s);
+  if (store.mode == StoreMode::kStore) {
+    base = homes_[store.instr].lane.empty() ? Local(store.instr) : homes_[store.instr].base;
+  }
+  if (!condition.empty()) out_.Open("if (", condition, ")");
+  if (store.mode == StoreMode::kAdd) {
+    out_.Line(ComputeName(buffer.dtype), " ", base, "[", width_, "];");
+    for (int m = 0; m < width_; m += w) {
+      out_.Line("rg_load_vec<", w, ">(", name, ", ",
+                IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base, " + ", m, ");");
+    }
+    in_lane_loop_ = true;
+    out_.Line("for (int j = 0; j < ", width_, "; ++j) ", base, "[j] = ", base, "[j] + ",
+              Ref(store.instr), ";");
+    in_lane_loop_ = false;
+  }
+  for (int m = 0; m < width_; m += w) {
+    out_.Line("rg_store_vec<", w, ">(", name, ", ",
+              IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base,
+              m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
+  }
+  if (!condition.empty()) out_.Close();
+}
+
+// --- a point -------------------------------------------------------------------------------------
+
+// Values that are equal in all lanes first, then whole vectors, then a loop over the lanes.
+void PointPrinter::PrintLanes(const Work& work) {
+  for (int i : work.instrs) array_[i] = false;
+  for (int i : work.instrs) {
+    if (!InLanes(i)) Evaluate(i);
+  }
+  std::vector<int> in_loop;
+  for (int i : work.instrs) {
+    if (!InLanes(i)) continue;
+    if (VectorLoad(i)) {
+      LoadVector(i);
+    } else {
+      in_loop.push_back(i);
+    }
+  }
+  // Arrays of their own: what outlives the loop over lanes, and what a vector store writes.
+  std::vector<int> copied;  // equal in all lanes or standing elsewhere, but stored as a vector
+  auto declare = [&](int i) {
+    array_[i] = true;
+    out_.Line(ComputeName(ir_.instrs[i].dtype), " ", Local(i), "[", width_, "];");
+  };
+  for (int i : in_loop) {
+    if (work.keep && homes_[i].lane.empty()) declare(i);
+  }
+  std::vector<int> lane_stores, vector_stores, point_stores;
+  for (int s : work.stores) {
+    const Store& store = ir_.stores[s];
+    if (LaneStride(store.offset, fastest_, width_) == 0) {
+      point_stores.push_back(s);
+    } else if (VectorStore(s)) {
+      vector_stores.push_back(s);
+      const int i = store.instr;
+      if (array_[i] || !homes_[i].base.empty()) continue;
+      const bool here = std::find(in_loop.begin(), in_loop.end(), i) != in_loop.end();
+      if (here) {
+        declare(i);
+      } else if (store.mode == StoreMode::kStore &&
+                 std::find(copied.begin(), copied.end(), i) == copied.end()) {
+        copied.push_back(i);
+      }
+    } else {
+      lane_stores.push_back(s);
+    }
+  }
+  std::vector<std::string> spread;
+  for (int i : copied) {  // "s4": v4 in every lane
+    out_.Line(ComputeName(ir_.instrs[i].dtype), " s", i, "[", width_, "];");
+    spread.push_back(Ref(i));
+  }
+  if (!in_loop.empty() || !lane_stores.empty() || !copied.empty() || !work.reductions.empty()) {
+    launch_.OpenUnrolled("j", width_);
+    in_lane_loop_ = true;
+    for (int i : in_loop) Evaluate(i);
+    for (int r : work.reductions) Accumulate(r);
+    for (size_t c = 0; c < copied.size(); ++c) out_.Line("s", copied[c], "[j] = ", spread[c], ";");
+    for (int s : lane_stores) StoreLane(s, work);
+    in_lane_loop_ = false;
+    out_.Close();
+  }
+  for (int s : vector_stores) {
+    const int i = ir_.stores[s].instr;
+    const Home home = homes_[i];
+    if (std::find(copied.begin(), copied.end(), i) != copied.end()) {
+      homes_[i] = {.lane = absl::StrCat("s", i, "[j]"), .base = absl::StrCat("s", i)};
+    }
+    StoreVector(s, work);
+    homes_[i] = home;
+  }
+  for (int s : point_stores) StoreLane(s, work);
+}
+
+void PointPrinter::Print(const Work& work) {
+  if (width_ > 1) {
+    PrintLanes(work);
+    return;
+  }
+  for (int i : work.instrs) Evaluate(i);
+  for (int r : work.reductions) Accumulate(r);
+  for (int s : work.stores) StoreLane(s, work);
+}
+
+}  // namespace retrograd

@@ -1,0 +1,337 @@
+#include "codegen/templates/column_totals.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace retrograd {
+namespace {
+
+// Shared memory is walked lane by lane, so that neighbouring threads meet different banks.
+std::string TileIndex(const ColumnTotals& totals, absl::string_view thread_row) {
+  if (totals.width == 1) return absl::StrCat(thread_row, " * ", totals.lanes, " + lane");
+  return absl::StrCat("(", thread_row, " * ", totals.width, " + j) * ", totals.lanes, " + lane");
+}
+
+// Thread rows that one thread adds up: with more of them, all threads of the block share the work
+// first.
+constexpr int kRowsInTurn = 8;
+
+// Each `kRowsInTurn` rows of the tile become one, until so few are left; returns how many.
+int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::string& tile,
+             LaunchText* launch, PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const int slots = totals.lanes * totals.width;  // of a row
+  const auto at = [&](absl::string_view row) {
+    return absl::StrCat(tile, "[RG_THREAD / ", slots, " * ", kRowsInTurn * slots, " + RG_THREAD % ",
+                        slots, row, "]");
+  };
+  int rows = totals.thread_rows;
+  while (rows > kRowsInTurn && rows % kRowsInTurn == 0) {
+    rows /= kRowsInTurn;
+    const std::string busy = absl::StrCat("RG_THREAD < ", rows * slots);
+    out.OpenScope();
+    out.Line(AccumulatorName(reduction.dtype), " part = ", printer->Identity(reduction), ";");
+    out.Open("if (", busy, ")");
+    out.Line("part = ", at(""), ";");
+    out.Pragma(SpellingOf(launch->dialect()).unroll);
+    out.Line("for (int i = 1; i < ", kRowsInTurn, "; ++i) part = ",
+             printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", slots))), ";");
+    out.Close();
+    out.Line("RG_BARRIER();");
+    out.Line("if (", busy, ") ", tile, "[RG_THREAD] = part;");
+    out.Line("RG_BARRIER();");
+    out.Close();
+  }
+  return rows;
+}
+
+void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  bool first = totals.chunks == 1;
+  for (int r : totals.reductions) {
+    const Instr& reduction = launch->ir().instrs[r];
+    const DType type = AccumulatorType(reduction.dtype);
+    const std::string tile =
+        launch->Shared(type, absl::StrCat("tile_", StorageName(type)),
+                       int64_t{totals.lanes} * totals.thread_rows * totals.width);
+    const std::string acc = ColumnAccumulator(r, totals.width, totals.chunks);
+    if (!first) out.Line("RG_BARRIER();");
+    first = false;
+    bool loop = launch->OpenUnrolled("j", totals.width);
+    out.Line(tile, "[", TileIndex(totals, "thread_row"), "] = ", acc, ";");
+    if (loop) out.Close();
+    out.Line("RG_BARRIER();");
+    const int rows = FoldTile(totals, reduction, tile, launch, printer);
+    out.Open("if (thread_row == 0)");
+    if (rows < totals.thread_rows) {
+      loop = launch->OpenUnrolled("j", totals.width);
+      out.Line(acc, " = ", tile, "[", TileIndex(totals, "0"), "];");
+      if (loop) out.Close();
+    }
+    out.Open("for (int i = 1; i < ", rows, "; ++i)");
+    loop = launch->OpenUnrolled("j", totals.width);
+    out.Line(acc, " = ",
+             printer->Folded(reduction, acc, absl::StrCat(tile, "[", TileIndex(totals, "i"), "]")),
+             ";");
+    if (loop) out.Close();
+    out.Close();
+    out.Close();
+  }
+}
+
+// Partial results of one split lie in the order in which threads store them: where a thread's
+// columns take several accesses, the first of all threads side by side, then the second. An access
+// of every other 16 bytes takes twice as long (13 MB on an H200: 7.7 us).
+struct PartialOrder {
+  int64_t columns, lanes, width, access;  // access: columns that one store takes
+
+  PartialOrder(const ColumnTotals& totals, DType sum)
+      : columns(totals.columns),
+        lanes(totals.lanes),
+        width(totals.width),
+        access(std::min<int64_t>(totals.width, 16 / SizeBytes(sum))) {}
+
+  // Of column c, whose thread stores it with its `part`-th access, as the number `within` of it.
+  std::string Place(const std::string& part, const std::string& within) const {
+    if (access == width) return "c";
+    const int64_t run = lanes * width, whole = columns / run * run,
+                  last = (columns - whole) / width;
+    std::string threads = absl::StrCat(lanes);  // of the run
+    if (whole == 0) threads = absl::StrCat(last);
+    if (whole != 0 && last != 0)
+      threads = absl::StrCat("(c < ", whole, " ? ", lanes, " : ", last, ")");
+    const std::string first = columns > run ? absl::StrCat("c / ", run, " * ", run, " + ") : "";
+    const std::string lane =
+        absl::StrCat(columns > run ? absl::StrCat("c % ", run) : "c", " / ", width);
+    return absl::StrCat(first, "(", part, " * ", threads, " + ", lane, ") * ", access, within);
+  }
+};
+
+void StorePartials(const ColumnTotals& totals, const std::vector<int64_t>& offsets,
+                   LaunchText* launch) {
+  SourceWriter& out = launch->out;
+  for (int r : totals.reductions) {
+    const DType type = AccumulatorType(launch->ir().instrs[r].dtype);
+    const PartialOrder order(totals, type);
+    const int64_t base = offsets[r] / SizeBytes(type);
+    const std::string w = launch->WorkspaceName(StorageName(type));
+    const std::string line = absl::StrCat(base > 0 ? absl::StrCat(base, " + ") : "", totals.piece,
+                                          " * ", totals.columns, " + ");
+    const std::string acc = absl::StrCat("v", r);
+    if (totals.width == 1) {
+      out.Line("rg_store(", w, ", ", line, "c, ", ColumnAccumulator(r, 1, totals.chunks), ");");
+      continue;
+    }
+    for (int64_t m = 0; m < totals.width; m += order.access) {
+      const std::string from =
+          absl::StrCat(acc, totals.chunks > 1 ? absl::StrCat(" + k * ", totals.width) : "",
+                       m > 0 ? absl::StrCat(" + ", m) : "");
+      out.Line("rg_store_vec<", order.access, ">(", w, ", ", line,
+               order.Place(absl::StrCat(m / order.access), ""), ", ", from, ");");
+    }
+  }
+}
+
+// Where column c lies in the partial results of a split, for each type of sum.
+void PrintPlaces(const ColumnTotals& main, LaunchText* launch) {
+  std::vector<DType> types;
+  for (int r : main.reductions) {
+    const DType type = AccumulatorType(launch->ir().instrs[r].dtype);
+    if (std::find(types.begin(), types.end(), type) != types.end()) continue;
+    types.push_back(type);
+    const PartialOrder order(main, type);
+    launch->out.Line("const ", launch->index_type(), " place_", StorageName(type), " = ",
+                     order.Place(absl::StrCat("c % ", order.width, " / ", order.access),
+                                 absl::StrCat(" + c % ", order.access)),
+                     ";");
+  }
+}
+
+// Partial results that a thread has under way at once.
+constexpr int64_t kPartialsAtOnce = 16;
+
+// Adds up a thread's share of column c's partial results, one of each split of the main launch:
+// every n-th, in order.
+void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
+                 const std::vector<int64_t>& offsets, LaunchText* launch, PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const absl::string_view index = launch->index_type();
+  const int64_t splits = main.split;
+  const int64_t count = static_cast<int64_t>(totals.reductions.size());
+  const int64_t share = (splits + totals.thread_rows - 1) / totals.thread_rows;
+  const int64_t most = std::clamp<int64_t>(kPartialsAtOnce / count, 1, share);
+  const int64_t turns = (share + most - 1) / most, at_once = (share + turns - 1) / turns;
+  const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
+  PrintPlaces(main, launch);
+  if (turns > 1) {
+    out.Open("for (int s0 = ", first, "; s0 < ", splits, "; s0 += ", at_once * totals.thread_rows,
+             ")");
+  } else {
+    out.Line("const int s0 = ", first, ";");
+  }
+  for (int r : totals.reductions) {
+    out.Line(AccumulatorName(launch->ir().instrs[r].dtype), " w", r, "[", at_once, "];");
+  }
+  for (const bool loads : {true, false}) {
+    out.Pragma(SpellingOf(launch->dialect()).unroll);
+    out.Open("for (int n = 0; n < ", at_once, "; ++n)");
+    out.Line("const int s = s0 + n * ", totals.thread_rows, ";");
+    out.Open("if (s < ", splits, ")");
+    if (loads)
+      out.Line("const ", index, " line = static_cast<", index, ">(s) * ", totals.columns, ";");
+    for (int r : totals.reductions) {
+      const Instr& reduction = launch->ir().instrs[r];
+      const DType type = AccumulatorType(reduction.dtype);
+      const int64_t base = offsets[r] / SizeBytes(type);
+      const std::string acc = absl::StrCat("v", r), part = absl::StrCat("w", r, "[n]");
+      if (loads) {
+        out.Line(part, " = rg_load(", launch->WorkspaceName(StorageName(type)), ", ",
+                 base > 0 ? absl::StrCat(base, " + ") : "", "line + place_", StorageName(type),
+                 ");");
+      } else {
+        out.Line(acc, " = ", printer->Folded(reduction, acc, part), ";");
+      }
+    }
+    out.Close();
+    out.Close();
+  }
+  if (turns > 1) out.Close();
+}
+
+// Evaluates what follows the totals at the columns from c on.
+void FinishColumns(const ColumnTotals& totals, LaunchText* launch, PointPrinter* printer) {
+  std::vector<int> roots;
+  for (int s : totals.stores) roots.push_back(launch->ir().stores[s].instr);
+  const std::vector<int> instrs = printer->Needed(roots);
+  printer->DeclareAxes(totals.column_axes,
+                       printer->UsedAxes(instrs, totals.stores, totals.column_axes), "c");
+  printer->Print(
+      {.instrs = instrs, .reductions = {}, .stores = totals.stores, .level = totals.column_axes});
+}
+
+}  // namespace
+
+ColumnTotals ColumnWork(const KernelIr& ir, const Classification& shape, const Schedule& schedule) {
+  ColumnTotals totals;
+  totals.column_axes = shape.shape.column_axes;
+  totals.columns = shape.shape.columns;
+  totals.width = schedule.vector_width;
+  totals.thread_rows = schedule.rows_per_block;
+  totals.lanes = schedule.threads / schedule.rows_per_block;
+  totals.split = schedule.split;
+  const Stages stages = AssignStages(ir, shape);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const AxisMask folded = FoldedAxes(ir, ir.instrs[i]);
+    if (folded != 0 && (folded & shape.shape.column_axes) == 0) {
+      totals.reductions.push_back(static_cast<int>(i));
+    }
+  }
+  for (size_t s = 0; s < ir.stores.size(); ++s) {
+    if (stages.finalize[ir.stores[s].instr]) totals.stores.push_back(static_cast<int>(s));
+  }
+  return totals;
+}
+
+std::string ColumnAccumulator(int reduction, int width, int64_t chunks) {
+  if (width == 1 && chunks == 1) return absl::StrCat("v", reduction);
+  if (width == 1) return absl::StrCat("v", reduction, "[k]");
+  return absl::StrCat("v", reduction, "[", chunks > 1 ? absl::StrCat("k * ", width, " + ") : "",
+                      "j]");
+}
+
+void DeclareColumnAccumulators(const ColumnTotals& totals, LaunchText* launch,
+                               PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const int64_t elements = totals.width * totals.chunks;
+  for (int r : totals.reductions) {
+    const Instr& reduction = launch->ir().instrs[r];
+    const absl::string_view type = AccumulatorName(reduction.dtype);
+    if (elements == 1) {
+      out.Line(type, " v", r, " = ", printer->Identity(reduction), ";");
+    } else {
+      out.Line(type, " v", r, "[", elements, "];");
+      launch->out.Pragma(SpellingOf(launch->dialect()).unroll);
+      out.Line("for (int n = 0; n < ", elements, "; ++n) v", r,
+               "[n] = ", printer->Identity(reduction), ";");
+    }
+    printer->SetAccumulator(r, ColumnAccumulator(r, totals.width, totals.chunks));
+    printer->SetKnown(r, true);
+  }
+}
+
+void UseFinishedReductions(const std::vector<int>& reductions,
+                           const std::vector<std::string>& accumulators, PointPrinter* printer) {
+  const KernelIr& ir = printer->ir();
+  for (size_t n = 0; n < reductions.size(); ++n) {
+    const Instr& reduction = ir.instrs[reductions[n]];
+    std::string value = accumulators[n];
+    if (AccumulatorType(reduction.dtype) != ComputeType(reduction.dtype)) {
+      value = absl::StrCat("static_cast<", ComputeName(reduction.dtype), ">(", value, ")");
+    }
+    if (reduction.round && ComputeType(reduction.dtype) != reduction.dtype) {
+      value = absl::StrCat("rg_round<", StorageName(reduction.dtype), ">(", value, ")");
+    }
+    printer->SetHome(reductions[n], {.lane = value, .base = ""});
+    printer->SetKnown(reductions[n], true);
+  }
+}
+
+void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, LaunchText* launch,
+                       PointPrinter* printer) {
+  SourceWriter& out = launch->out;
+  const bool chunked = launch->OpenUnrolled("k", totals.chunks);
+  if (totals.thread_rows > 1) CombineThreadRows(totals, launch, printer);
+  std::vector<std::string> accumulators;
+  for (int r : totals.reductions) {
+    accumulators.push_back(ColumnAccumulator(r, totals.width, totals.chunks));
+  }
+  UseFinishedReductions(totals.reductions, accumulators, printer);
+  if (!totals.column.empty()) {
+    out.Line("const ", launch->index_type(), " c = ", totals.column, ";");
+  }
+  out.Open("if (", totals.thread_rows > 1 ? "thread_row == 0 && " : "", "c < ", totals.columns,
+           ")");
+  if (totals.split == 1) {
+    FinishColumns(totals, launch, printer);
+  } else {
+    StorePartials(totals, WorkspaceOffsets(launch->ir(), shape, launch->schedule()), launch);
+  }
+  out.Close();
+  if (chunked) out.Close();
+}
+
+Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Classification& shape,
+                      Dialect dialect) {
+  ColumnTotals totals = main;
+  totals.width = 1;
+  totals.chunks = 1;
+  // Several threads a column where there are many splits: each adds up every n-th of them.
+  totals.thread_rows = main.split >= 64 ? 16 : main.split >= 16 ? 8 : 1;
+  totals.lanes = totals.thread_rows > 1 ? 32 : 128;
+  totals.split = 1;
+  const int threads = totals.lanes * totals.thread_rows;
+  LaunchText launch(body, dialect, threads, (main.columns + totals.lanes - 1) / totals.lanes);
+  launch.UseWideIndexAbove((main.columns + threads) *
+                           static_cast<int64_t>(main.split * main.reductions.size() + 1));
+  PointPrinter printer(&launch, 1);
+  SourceWriter& out = launch.out;
+  out.SetDepth(1);
+  if (totals.thread_rows > 1) {
+    out.Line("const int lane = RG_THREAD % ", totals.lanes, ";");
+    out.Line("const int thread_row = RG_THREAD / ", totals.lanes, ";");
+  } else {
+    out.Line("const int lane = RG_THREAD;");
+  }
+  out.Line("const ", launch.index_type(), " c = static_cast<", launch.index_type(),
+           ">(RG_BLOCK) * ", totals.lanes, " + lane;");
+  totals.column = "";
+  DeclareColumnAccumulators(totals, &launch, &printer);
+  out.Open("if (c < ", totals.columns, ")");
+  AddPartials(totals, main, WorkspaceOffsets(body.ir, shape, body.schedule), &launch, &printer);
+  out.Close();
+  PrintColumnTotals(totals, shape, &launch, &printer);
+  return launch.Finish("finalize");
+}
+
+}  // namespace retrograd

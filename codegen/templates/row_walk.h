@@ -1,0 +1,85 @@
+// The walk of row_reduction and row_column kernels. Blocks take rows; the threads of a row go over
+// its columns once a stage: add to the stage's reductions, combine them among the threads of the
+// row, and go on with the finished values.
+#ifndef RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
+#define RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
+
+#include <string>
+#include <vector>
+
+#include "codegen/print/point_printer.h"
+
+namespace retrograd {
+
+class RowWalk {
+ public:
+  RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* printer);
+
+  // Instructions that add down the columns too, into accumulators that the caller declared.
+  void AddColumnReductions(const std::vector<int>& reductions) { column_reductions_ = reductions; }
+  // Stores that somebody else does.
+  void LeaveOut(const std::vector<int>& stores) { left_out_ = stores; }
+
+  void PrintThreadNumbers();
+  void PrintRows();
+
+  int64_t chunks() const { return chunks_; }  // runs of columns that one thread handles in a row
+  std::string ChunkColumn() const;            // first column of run k
+  std::string Row() const {
+    return RowFrom(first_row_);
+  }  // number of the thread's row (row r of several)
+  std::vector<int> row_reductions() const;
+  static std::string RowAccumulator(int reduction, int rows_per_thread);
+
+ private:
+  struct StageWork {
+    std::vector<int> row_instrs, point_instrs;
+    std::vector<int> reductions;  // row reductions first, then column reductions
+    std::vector<int> row_stores, point_stores;
+  };
+  StageWork WorkOf(int stage) const;
+  std::string RowFrom(const std::string& first_row) const;
+  bool ByColumn(int instr) const;  // varies over columns
+  void ChooseKept();
+  void ChoosePrefetched();
+  void ChooseStaged();
+  void DeclareStaged();
+  void PlaceStaged(bool filling);
+  void PrintStaging(const std::string& first_row);
+  void PrintFetch(const std::string& first_row);
+  void TakeFetched();
+  void DeclareKept(int stage);
+  // Room for the value, in all runs and rows of the thread where it varies over them.
+  void Declare(int instr, bool by_row, absl::string_view prefix = "v");
+  Home HomeOf(int instr, bool by_row, absl::string_view prefix = "v") const;
+  void PrintPreloads();
+  void PrintStage(int stage);
+  void ForgetKept(int stage, const std::vector<int>& instrs, const std::vector<int>& stores,
+                  const std::vector<int>& reductions);
+  void PrintColumns(const StageWork& work, const std::string& row_condition);
+  void CombineAcrossThreads(const std::vector<int>& reductions);
+  bool NeedsShared() const { return schedule_.threads_per_row > 32; }
+  bool unrolled() const;  // runs of columns are numbered by k in an unrolled loop
+
+  const Classification& shape_;
+  const Schedule& schedule_;
+  LaunchText& launch_;
+  PointPrinter& printer_;
+  const KernelIr& ir_;
+  SourceWriter& out_;
+  Stages stages_;
+  int64_t chunks_ = 1;
+  int64_t row_blocks_ = 1;
+  int64_t rows_at_once_ = 1;  // of a block
+  std::string first_row_;     // of the block, as text
+  std::vector<int> column_reductions_, left_out_;
+  std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
+  std::vector<bool> preloaded_;  // by instruction: loaded before the first row
+  std::vector<int> prefetched_;  // loads of the next rows while these are worked on
+  std::vector<int> staged_;      // loads that pass through shared memory, batches ahead
+  bool turns_ = false;           // scratch of one round of rows is not that of the next
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_

@@ -1,0 +1,44 @@
+// Barrier depths: how far down the graph each op is computed, counted in barriers (matmuls,
+// attention, collectives) that lie before it. Two ops of one depth are never joined by a path
+// across a barrier, so any convex group inside a depth is legal.
+//
+// An op's results fix only a range of depths: from the most barriers on a path to it down to the
+// least depth of what reads it. The choice, in this order:
+//   1. what no barrier precedes, and what can be made from what lies in memory anyway
+//      (fusion/analysis/cheap_sources.h), stands beside its first reader;
+//   2. a whole component (below) stands beside the first reader of its results if that saves more
+//      traffic than it keeps memory alive in between: a norm's gradient that only the next norm's
+//      gradient is added to need not be stored;
+//   3. the rest stands as early as it can.
+#ifndef RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
+#define RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
+
+#include <vector>
+
+#include "fusion/analysis/consumers.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
+inline constexpr int64_t kSharedElements = 1 << 14;
+
+// Whether a library call runs the op: nothing fuses across it.
+bool IsBarrier(const BackwardGraph& graph, NodeId id);
+
+// The stored values that an op reads, looking through views; constants left out. Ascending.
+std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id);
+
+// By node. `taken` marks ops that already belong to a group (a cast that a matmul absorbs); they
+// count as barriers of their own.
+std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& consumers,
+                               const std::vector<bool>& taken);
+
+// By node, the first op of its component: of the ops at one depth that are connected by an edge or
+// by a large tensor that both read. Ops that are no part of a kernel are alone.
+std::vector<uint32_t> ComponentsAtDepths(const BackwardGraph& graph, const std::vector<int>& depths,
+                                         const std::vector<bool>& taken);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_

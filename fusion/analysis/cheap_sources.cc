@@ -1,0 +1,74 @@
+#include "fusion/analysis/cheap_sources.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fusion/analysis/barrier_depths.h"
+#include "fusion/kernel/build/build.h"
+
+namespace retrograd {
+namespace {
+
+// An operand of at most this share of the result's elements (a row's statistic, a weight) is free
+// to read.
+constexpr int64_t kSmallOperand = 8;
+
+class Sourcing {
+ public:
+  explicit Sourcing(const BackwardGraph& g) : g_(g), ops_(g.num_nodes(), 0) {
+    sources_.reserve(g.num_nodes());
+    for (uint32_t i = 0; i < g.num_nodes(); ++i) sources_.push_back(Of(NodeId{i}));
+  }
+  std::vector<std::optional<ValueId>> Take() { return std::move(sources_); }
+
+ private:
+  int Bytes(ValueId v) const { return SizeBytes(g_.type(v).dtype); }
+
+  std::optional<ValueId> Of(NodeId id) {
+    const TensorType& type = g_.type(id);
+    if (g_.pattern(id) != Pattern::kPointwise || type.elements() < kSharedElements ||
+        Info(g_.op(id)).cost > CostClass::kDivide) {
+      return std::nullopt;
+    }
+    const bool widens = IsWideningCast(g_, id);
+    std::optional<ValueId> source;
+    int ops = g_.op(id) == Op::cast ? 0 : 1;
+    for (ValueId operand : g_.operands(id)) {
+      const ValueId made = BehindViews(g_, operand);
+      if (IsConstant(g_, made.node)) continue;
+      const int64_t elements = std::min(g_.type(operand).elements(), g_.type(made).elements());
+      if (elements * kSmallOperand <= type.elements()) continue;
+      std::optional<ValueId> under = sources_[Index(made.node)];
+      if (under) {
+        ops += ops_[Index(made.node)];
+      } else if (widens || g_.op(made.node) == Op::input || IsBarrier(g_, made.node)) {
+        under = made;
+      }
+      if (!under || (source && *source != *under)) return std::nullopt;
+      source = under;
+    }
+    if (!source || Bytes(*source) > SizeBytes(type.dtype) || ops > kMostRematerialized) {
+      return std::nullopt;
+    }
+    ops_[Index(id)] = ops;
+    return source;
+  }
+
+  const BackwardGraph& g_;
+  std::vector<int> ops_;  // that lead from the source to the result
+  std::vector<std::optional<ValueId>> sources_;
+};
+
+}  // namespace
+
+bool IsWideningCast(const BackwardGraph& g, NodeId id) {
+  if (g.op(id) != Op::cast) return false;
+  const TensorType &from = g.type(g.operands(id)[0]), &to = g.type(id);
+  return SizeBytes(to.dtype) > SizeBytes(from.dtype) && to.elements() >= kSharedElements;
+}
+
+std::vector<std::optional<ValueId>> Sources(const BackwardGraph& graph) {
+  return Sourcing(graph).Take();
+}
+
+}  // namespace retrograd

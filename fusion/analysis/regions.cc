@@ -1,0 +1,36 @@
+#include "fusion/analysis/regions.h"
+
+#include <algorithm>
+
+#include "fusion/analysis/barrier_depths.h"
+#include "fusion/analysis/region_cuts.h"
+#include "fusion/kernel/build/build.h"
+
+namespace retrograd {
+
+std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consumers,
+                                const std::vector<bool>& taken) {
+  const std::vector<uint32_t> first =
+      ComponentsAtDepths(g, BarrierDepths(g, consumers, taken), taken);
+  std::vector<std::vector<NodeId>> connected;
+  std::vector<size_t> number(g.num_nodes());
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (!Computes(g, NodeId{i}) || IsBarrier(g, NodeId{i}) || taken[i]) continue;
+    if (first[i] == i) {
+      number[i] = connected.size();
+      connected.emplace_back();
+    }
+    connected[number[first[i]]].push_back(NodeId{i});
+  }
+  std::vector<Region> regions;
+  for (const std::vector<NodeId>& ops : connected) {
+    for (std::vector<NodeId>& run : CutIntoRuns(g, ops, kMaxRegionOps)) {
+      regions.push_back({std::move(run)});
+    }
+  }
+  std::sort(regions.begin(), regions.end(),
+            [](const Region& a, const Region& b) { return a.ops[0] < b.ops[0]; });
+  return regions;
+}
+
+}  // namespace retrograd

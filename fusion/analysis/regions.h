@@ -1,0 +1,29 @@
+// Where the graph falls apart into parts that are planned on their own.
+//
+// A region is a connected piece of one barrier depth (fusion/analysis/barrier_depths.h): connected
+// by an edge, or by a tensor that both read.
+#ifndef RETROGRAD_FUSION_ANALYSIS_REGIONS_H_
+#define RETROGRAD_FUSION_ANALYSIS_REGIONS_H_
+
+#include <vector>
+
+#include "fusion/analysis/consumers.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+struct Region {
+  std::vector<NodeId> ops;  // ascending; ops that a fused kernel computes
+};
+
+// A region of more ops than this is cut into runs of consecutive ids, so that planning stays linear
+// in the size of the graph: nothing in a run depends on a later one.
+inline constexpr size_t kMaxRegionOps = 768;
+
+// `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
+std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,
+                                const std::vector<bool>& taken);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_ANALYSIS_REGIONS_H_

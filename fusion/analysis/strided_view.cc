@@ -1,0 +1,123 @@
+#include "fusion/analysis/strided_view.h"
+
+#include <algorithm>
+
+#include "absl/container/inlined_vector.h"
+#include "fusion/kernel/build/build.h"
+#include "fusion/kernel/ir/access_map.h"
+
+namespace retrograd {
+namespace {
+
+using Dims = absl::InlinedVector<int64_t, 8>;
+
+// Runs of dims whose products agree on both sides are independent: one that is one straight line in
+// memory is cut anew. False where a run is none.
+bool Reshape(absl::Span<const int64_t> from, absl::Span<const int64_t> to, Dims& strides) {
+  Dims out(to.size(), 0);
+  size_t i = 0, j = 0;
+  while (i < from.size() || j < to.size()) {
+    const size_t i_begin = i, j_begin = j;
+    int64_t here = i < from.size() ? from[i++] : 1, there = j < to.size() ? to[j++] : 1;
+    while (here != there) {
+      if (here < there) {
+        here *= from[i++];
+      } else {
+        there *= to[j++];
+      }
+    }
+    int64_t step = 0, next = -1;  // of the line so far, innermost first
+    for (size_t d = i; d-- > i_begin;) {
+      if (from[d] == 1) continue;
+      if (next < 0) step = next = strides[d];
+      if (strides[d] != next) return false;
+      next = strides[d] * from[d];
+    }
+    for (size_t d = j; d-- > j_begin;) {
+      if (to[d] == 1) continue;
+      out[d] = step;
+      step *= to[d];
+    }
+  }
+  strides = std::move(out);
+  return true;
+}
+
+// From the operand's strides to the view's. False where strides alone do not tell.
+bool Follow(const BackwardGraph& g, NodeId view, Dims& strides, int64_t& offset) {
+  const Node& node = g.node(view);
+  const Shape& from = g.type(g.operands(view)[0]).shape;
+  const Shape& to = node.results[0].shape;
+  switch (node.op) {
+    case Op::reshape: return Reshape(from, to, strides);
+    case Op::permute: {
+      const absl::Span<const int64_t> perm = node.attrs.Ints("perm");
+      Dims out(perm.size());
+      for (size_t d = 0; d < perm.size(); ++d) out[d] = strides[perm[d]];
+      strides = std::move(out);
+      return true;
+    }
+    case Op::expand: {
+      Dims out(to.size(), 0);
+      const size_t skip = to.size() - from.size();
+      for (size_t d = 0; d < from.size(); ++d) out[skip + d] = from[d] == 1 ? 0 : strides[d];
+      strides = std::move(out);
+      return true;
+    }
+    case Op::slice: {
+      int64_t& stride = strides[node.attrs.Int("axis")];
+      offset += node.attrs.Int("start") * stride;
+      stride *= node.attrs.Int("step", 1);
+      return true;
+    }
+    default: return false;
+  }
+}
+
+// The same by index expressions, which see more: a flip of a flip, or a slice that leaves so little
+// of a merged dim that splitting it is plain again.
+std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const int64_t> base,
+                                     ValueId value) {
+  const Shape& extents = g.type(value).shape;
+  AccessMap map;
+  for (size_t d = 0; d < extents.size(); ++d)
+    map.coords.push_back(IndexExpr::Axis(static_cast<int>(d)));
+  ValueId v = value;
+  for (; g.pattern(v.node) == Pattern::kView; v = g.operands(v.node)[0]) {
+    map = ThroughView(g, v.node, map, extents);
+  }
+  const IndexExpr address = Linearize(map.coords, base);
+  if (!map.guards.empty() || !address.is_affine()) return std::nullopt;
+  StridedView out{.stored = v, .offset = address.offset()};
+  for (size_t d = 0; d < extents.size(); ++d) {
+    out.strides.push_back(address.axis_coef(static_cast<int>(d)));
+    if (out.strides.back() < 0) return std::nullopt;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                     ValueId value) {
+  absl::InlinedVector<NodeId, 8> chain;
+  ValueId stored = value;
+  for (; g.pattern(stored.node) == Pattern::kView; stored = g.operands(stored.node)[0]) {
+    chain.push_back(stored.node);
+  }
+  const std::vector<int64_t>& base = layouts[g.value_index(stored)].strides;
+  if (IsConstant(g, stored.node) || base.size() != g.type(stored).shape.size() ||
+      std::any_of(base.begin(), base.end(), [](int64_t s) { return s < 0; })) {
+    return std::nullopt;
+  }
+  if (g.type(value).elements() == 0)
+    return StridedView{stored, 0, DenseStrides(g.type(value).shape)};
+  Dims strides(base.begin(), base.end());
+  int64_t offset = 0;
+  for (size_t i = chain.size(); i-- > 0;) {
+    if (!Follow(g, chain[i], strides, offset)) return ByAddress(g, base, value);
+  }
+  return StridedView{stored, offset, {strides.begin(), strides.end()}};
+}
+
+}  // namespace retrograd

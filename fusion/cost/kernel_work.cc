@@ -1,0 +1,266 @@
+#include "fusion/cost/kernel_work.h"
+
+#include <algorithm>
+
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/templates/scatter_workspace.h"
+
+namespace retrograd {
+namespace {
+
+int64_t EfficiencyPpm(int64_t bytes,
+                      const DeviceSpec& d) {  // of an access of so many bytes a thread
+  if (bytes >= 16) return kPpm;
+  if (bytes >= 8) return d.efficiency_8_ppm;
+  if (bytes >= 4) return d.efficiency_4_ppm;
+  return d.efficiency_2_ppm;
+}
+
+// Neighbours side by side, up to where a remainder starts again.
+bool InVectors(const IndexExpr& offset, int axis) {
+  if (std::abs(offset.axis_coef(axis)) == 1) return true;
+  if (offset.is_affine()) return false;
+  return LaneStride(offset, axis, 8) == 1 || LaneStride(offset, axis, 4) == 1;
+}
+
+bool HoldsColumns(const Schedule& s) { return s.kind == Template::kRowColumn && s.persistent; }
+
+// Integers of 64 bits are worked on in halves.
+constexpr int64_t kWideIntegerSteps = 3;
+
+bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
+  if (instr.kind == InstrKind::kLoad) return false;
+  return instr.dtype == DType::kInt64 ||
+         std::any_of(instr.operands.begin(), instr.operands.end(),
+                     [&](int o) { return ir.instrs[o].dtype == DType::kInt64; });
+}
+
+// Stages that evaluate an inner instruction, if none keeps anything.
+int64_t StagesOf(const KernelProfile& p, size_t instr) {
+  if (!p.inner[instr]) return 1;
+  const int64_t stages =
+      std::count_if(p.needed.begin(), p.needed.end(), [&](const std::vector<int>& needed) {
+        return std::binary_search(needed.begin(), needed.end(), static_cast<int>(instr));
+      });
+  return std::max<int64_t>(stages, 1);
+}
+
+}  // namespace
+
+KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
+    : device_(device),
+      shape_(profile.shape.shape),
+      points_(ir.Points(ir.all_axes())),
+      address_terms_(1 + static_cast<int64_t>(ir.extents.size())) {
+  CountLoads(ir, profile);
+  CountStores(ir);
+  CountEvaluations(ir, profile);
+  CountPartials(ir, profile);
+}
+
+void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
+  std::vector<const Instr*> counted;
+  // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
+  // swap.
+  std::vector<int64_t> left;
+  for (const Buffer& b : ir.buffers) left.push_back(b.elements * SizeBytes(b.dtype));
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind != InstrKind::kLoad) continue;
+    const Buffer& buffer = ir.buffers[instr.buffer];
+    const int64_t size = SizeBytes(instr.dtype);
+    // A second read of the same places comes from the cache.
+    const bool again = std::any_of(counted.begin(), counted.end(), [&](const Instr* other) {
+      return other->buffer == instr.buffer && other->offset == instr.offset;
+    });
+    if (again) {
+      reread_ += ir.Points(instr.axes) * size;
+      continue;
+    }
+    counted.push_back(&instr);
+    if (!instr.indirect.empty()) {  // rows picked by an index: at most the whole table
+      const int64_t picked = ir.Points(instr.axes);
+      const int64_t distinct = std::min(picked, buffer.elements);
+      read_ += distinct * size;
+      whole_ += distinct * size;
+      reread_ += (picked - distinct) * size;
+      continue;
+    }
+    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer]);
+    const int64_t distinct = ir.Points(instr.offset.axes());
+    if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
+    looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
+  }
+}
+
+void KernelWork::CountStores(const KernelIr& ir) {
+  for (const Store& store : ir.stores) {
+    const Buffer& buffer = ir.buffers[store.buffer];
+    int64_t all = buffer.elements * SizeBytes(buffer.dtype);
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all);
+  }
+  if (!ir.scatter) return;
+  const Buffer& table = ir.buffers[ir.scatter->buffer];
+  const int64_t bytes = table.elements * SizeBytes(table.dtype);
+  written_ += bytes;
+  whole_ += bytes;
+}
+
+void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
+                             DType dtype, bool store, int64_t& left) {
+  const int64_t size = SizeBytes(dtype);
+  const int last = static_cast<int>(ir.extents.size()) - 1;
+  const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
+  Access access{.element_bytes = size,
+                .vectors = last >= 0 && InVectors(offset, last),
+                .fresh = !store && buffer.fresh};
+  if (step > 1) {
+    access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
+  }
+  const int64_t reached = std::min(ir.Points(offset.axes()), buffer.elements) * size;
+  access.bytes = std::min(reached, left);
+  left -= access.bytes;
+  reread_ += reached - access.bytes;
+  (store ? written_ : read_) += access.bytes;
+  for (Access& known : accesses_) {
+    if (known.element_bytes == size && known.vectors == access.vectors &&
+        known.waste == access.waste && known.fresh == access.fresh) {
+      known.bytes += access.bytes;
+      return;
+    }
+  }
+  accesses_.push_back(access);
+}
+
+KernelTraffic KernelWork::Traffic(const Schedule& s) const {
+  KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
+  int64_t fresh = 0;
+  for (const Access& a : accesses_) {
+    const int64_t width = a.vectors ? a.element_bytes * s.vector_width : a.element_bytes;
+    const int64_t fetched = s.kind == Template::kTranspose ? a.bytes : MulDiv(a.bytes, a.waste, 1);
+    const int64_t weighted = MulDiv(fetched, kPpm, EfficiencyPpm(width, device_));
+    t.weighted += weighted;
+    if (a.fresh) fresh += weighted;
+  }
+  const int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
+  for (const Broadcast& b : broadcasts_) {
+    const int64_t copies =
+        HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
+    // Three of four come from L1.
+    t.cache += std::min(MulDiv(b.places, copies, 1), points_) * b.element_bytes / 4;
+  }
+  if (!s.persistent) t.cache += looped_reread_;
+  t.cached = CachedBytes(fresh, t.read + t.written, device_);
+  t.weighted -= t.cached;
+  return t;
+}
+
+// An instruction is evaluated wherever it stands in the code, even if its value is the same at many
+// points; what every element of a vector shares is evaluated once a vector.
+void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind == InstrKind::kConstant) continue;
+    CostClass cost = instr.kind == InstrKind::kPointwise ? Info(instr.op).cost : CostClass::kSimple;
+    // A division by a constant is a multiplication.
+    if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
+      cost = CostClass::kSimple;
+    int64_t rate = device_.rate[static_cast<int>(cost)];
+    if (rate == 0) continue;
+    if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / kWideIntegerSteps, 1);
+    if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * device_.fp64_ppm / kPpm, 1);
+    const AxisMask axes =
+        instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
+    const bool rows = (axes & shape_.row_axes) != 0, columns = (axes & shape_.column_axes) != 0;
+    Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate = rate, .once = 1};
+    switch (p.shape.kind) {
+      case Template::kPointwise:
+      case Template::kTranspose:
+      case Template::kScatterAdd:
+        if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
+        if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
+        break;
+      default:
+        if (p.stages.finalize[i] || axes == 0) {
+          here.once = ir.Points(axes);
+        } else if (rows && columns) {
+          here.once = shape_.rows * shape_.columns;
+        } else {
+          here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
+        }
+    }
+    here.looped = here.once * StagesOf(p, i);
+    auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
+      return e.repeat == here.repeat && e.load == here.load && e.rate == here.rate;
+    });
+    if (known == evaluations_.end()) {
+      evaluations_.push_back(here);
+    } else {
+      known->once = Saturated(known->once + here.once);
+      known->looped = Saturated(known->looped + here.looped);
+    }
+  }
+}
+
+int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
+  const int64_t values = s.persistent ? e.once : e.looped;
+  int64_t each = 1;
+  switch (e.repeat) {
+    case Repeat::kFixed: break;
+    case Repeat::kPerVector: each = std::max<int64_t>(points_ / s.vector_width, 1); break;
+    case Repeat::kPerThread: each = shape_.rows * std::max(s.threads_per_row, 1); break;
+    case Repeat::kPerColumn:
+      each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns;
+      break;
+  }
+  const int64_t times = MulDiv(values, each, 1);
+  return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
+}
+
+// Instructions of a thread that adds up a row's sum with the others of its warp, and then with
+// other warps.
+constexpr int64_t kStepsOfWarp = 25, kStepsOfWarps = 12;
+
+int64_t KernelWork::ComputePs(const Schedule& s) const {
+  int64_t total = 0;
+  if (s.threads_per_row > 1) {
+    const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
+    const int64_t steps = kStepsOfWarp + (s.threads_per_row > device_.warp ? kStepsOfWarps : 0);
+    const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
+    total += MulDiv(
+        times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],
+        device_.clock_hz);
+  }
+  for (const Evaluations& e : evaluations_) {
+    total += MulDiv(Times(e, s), 1'000'000'000'000 / device_.sms / e.rate, device_.clock_hz);
+  }
+  return total;
+}
+
+void KernelWork::CountPartials(const KernelIr& ir, const KernelProfile& p) {
+  if (ir.scatter) scatter_bytes_ = ScatterWorkspaceOf(ir).bytes;
+  for (const Instr& instr : ir.instrs) {
+    const AxisMask folded = FoldedAxes(ir, instr);
+    if (folded == 0) continue;
+    const int64_t bytes = SizeBytes(AccumulatorType(instr.dtype));
+    row_partials_.push_back(bytes);
+    if ((folded & p.shape.shape.column_axes) == 0) column_partials_.push_back(bytes);
+  }
+}
+
+int64_t KernelWork::WorkspaceBytes(const Schedule& s) const {
+  if (s.kind == Template::kScatterAdd) return scatter_bytes_;
+  if (s.split <= 1) return 0;
+  const bool by_row = s.kind == Template::kRowReduction;
+  const int64_t lines = by_row ? shape_.rows : shape_.columns;
+  int64_t next = 0, end = 0;
+  for (const int64_t bytes : by_row ? row_partials_ : column_partials_) {
+    end = next + lines * s.split * bytes;
+    next = (end + 15) / 16 * 16;
+  }
+  return end;
+}
+
+}  // namespace retrograd

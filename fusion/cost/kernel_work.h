@@ -1,0 +1,90 @@
+// What a kernel moves, evaluates and parks, counted once for the dozens of schedules that it is
+// priced under.
+#ifndef RETROGRAD_FUSION_COST_KERNEL_WORK_H_
+#define RETROGRAD_FUSION_COST_KERNEL_WORK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion/device/device_spec.h"
+#include "fusion/kernel/templates/registers.h"
+
+namespace retrograd {
+
+// Bytes that a kernel moves under one schedule.
+struct KernelTraffic {
+  int64_t read = 0, written = 0;  // distinct bytes of device memory
+  int64_t weighted = 0;           // the same, over the efficiency of each access; without `cached`
+  int64_t cache = 0;              // served by caches: re-reads and broadcasts
+  int64_t cached = 0;  // reads of what this backward wrote, found in the last-level cache
+};
+
+class KernelWork {
+ public:
+  KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
+
+  KernelTraffic Traffic(const Schedule& schedule) const;
+
+  // Time of all evaluations if no SM ever waits: sum of evaluations / rate, in picoseconds.
+  int64_t ComputePs(const Schedule& schedule) const;
+
+  // As WorkspaceBytes(ir, schedule).
+  int64_t WorkspaceBytes(const Schedule& schedule) const;
+
+ private:
+  // Accesses that fill transactions equally well.
+  struct Access {
+    int64_t element_bytes = 0;
+    bool vectors = false;  // neighbours along the fastest axis lie side by side
+    int64_t waste = 1;     // bytes fetched for each byte used, where a row is walked
+    bool fresh = false;    // reads of what this backward wrote
+    int64_t bytes = 0;     // distinct
+  };
+  // A read of fewer places than points: blocks fetch their own copies.
+  struct Broadcast {
+    int64_t places = 0, element_bytes = 0;
+  };
+  // How often a value is evaluated under a schedule.
+  enum class Repeat : uint8_t {
+    kFixed,      // the same under every schedule
+    kPerVector,  // once for the elements of a vector
+    kPerThread,  // a row's value, by each thread of the row
+    kPerColumn,  // a column's value: once a block where it stays in registers, else at each element
+  };
+  // Evaluations that repeat alike, at one rate.
+  struct Evaluations {
+    Repeat repeat = Repeat::kFixed;
+    bool load = false;   // address arithmetic, once a vector
+    int64_t rate = 0;    // a clock and SM
+    int64_t once = 0;    // evaluations (kFixed) or values, if each is evaluated in one stage
+    int64_t looped = 0;  // the same, if every stage evaluates again what it needs
+  };
+
+  void CountLoads(const KernelIr& ir, const KernelProfile& profile);
+  void CountStores(const KernelIr& ir);
+  // `left`: bytes of the buffer that no access was counted for.
+  void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
+                   bool store, int64_t& left);
+  void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
+  void CountPartials(const KernelIr& ir, const KernelProfile& profile);
+  int64_t Times(const Evaluations& e, const Schedule& schedule) const;
+
+  const DeviceSpec& device_;
+  RowsAndColumns shape_;
+  int64_t points_ = 0;         // of all axes
+  int64_t address_terms_ = 0;  // of a load
+  int64_t read_ = 0, written_ = 0;
+  int64_t whole_ = 0;          // bytes of accesses of which width plays no part
+  int64_t reread_ = 0;         // bytes from caches under any schedule
+  int64_t looped_reread_ = 0;  // more of them where stages keep nothing
+  int64_t scatter_bytes_ = 0;  // workspace of a scatter
+  std::vector<Access> accesses_;
+  std::vector<Broadcast> broadcasts_;
+  std::vector<Evaluations> evaluations_;
+  std::vector<int64_t> row_partials_,
+      column_partials_;  // bytes of one partial result, by reduction
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_COST_KERNEL_WORK_H_

@@ -1,0 +1,74 @@
+// The numbers of one device, as plain fields. The files in fusion/devices say where each comes
+// from.
+#ifndef RETROGRAD_FUSION_DEVICE_DEVICE_SPEC_H_
+#define RETROGRAD_FUSION_DEVICE_DEVICE_SPEC_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "fusion/device/register_model.h"
+#include "graph/base/tensor_type.h"
+#include "graph/ir/op.h"
+
+namespace retrograd {
+
+// A multiplying kernel that takes an epilogue. Meanings: device_spec.proto.
+struct MatMulEpilogue {
+  std::string name;
+  int64_t product_ppm = 0, pass_ppm = 0;  // parts per million
+  int max_reads = 0, max_stores = 0;
+  std::vector<DType> dtypes;
+};
+
+// Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds.
+struct DeviceSpec {
+  std::string name, vendor, arch;
+  bool calibrated = false;
+
+  int64_t sms = 0, warp = 0;
+  int64_t max_threads_per_block = 0, max_threads_per_sm = 0, max_blocks_per_sm = 0;
+  int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
+  int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
+  int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
+  RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
+
+  int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
+  int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;
+  int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;  // parts per million
+
+  int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
+  int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0, row_batch_staged_ps = 0;
+  int64_t sort_pass_ps = 0;  // of one index
+
+  int64_t clock_hz = 0;
+  int64_t rate[kNumCostClasses] = {};  // results per clock and SM; 0: free
+  int64_t fp64_ppm = 0;
+
+  int64_t matmul_bf16_flops = 0, matmul_tf32_flops = 0, matmul_fp32_flops = 0;
+  int64_t matmul_fp64_flops = 0, attention_flops = 0;
+  int64_t matmul_step_ps = 0, matmul_tile_overhead = 0;
+  int64_t matmul_split_ps = 0, matmul_split_bytes_per_s = 0;
+
+  int64_t margin_ps = 0, margin_ppm = 0;
+
+  std::vector<MatMulEpilogue> matmul_epilogues;  // empty unless their kernels are built
+};
+
+// By name ("h200": a spec that came with the library) or by the path of a .textproto file. Refuses
+// a missing, zero or negative number, naming it.
+absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path);
+
+// The text form behind a name or path, not yet parsed.
+absl::StatusOr<std::string> ReadDeviceSpec(absl::string_view name_or_path);
+
+// Parses the text form; `where` stands in error messages.
+absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_view where);
+
+// Names of the specs that came with the library, sorted.
+std::vector<std::string> DeviceSpecNames();
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_DEVICE_DEVICE_SPEC_H_

@@ -1,0 +1,115 @@
+#include "fusion/horizontal/launch_price.h"
+
+#include <algorithm>
+
+#include "absl/numeric/int128.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+int64_t Scaled(int64_t value, int64_t by, int64_t of) {  // ceil(value * by / of)
+  const absl::int128 product = absl::int128(value) * by;
+  return static_cast<int64_t>((product + of - 1) / of);
+}
+
+int64_t TermPs(const Group& group, absl::string_view name) {
+  for (const Term& term : group.terms) {
+    if (term.name == name) return term.ps;
+  }
+  return 0;
+}
+
+// Blocks of one launch as the memory system sees them.
+struct Grid {
+  int64_t blocks = 0;
+  int64_t blocks_per_sm = 1;    // that fit
+  int64_t bytes_in_flight = 0;  // of all blocks
+};
+
+Grid GridOf(const LaunchShare& share) {
+  return {share.schedule.blocks, std::max<int64_t>(share.footprint.blocks_per_sm, 1),
+          share.schedule.blocks * share.schedule.threads * share.footprint.bytes_in_flight};
+}
+
+// Bytes a second that the grid draws: by what an SM has in flight, and by the SMs that have a
+// block.
+int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
+  const int64_t active = std::min(grid.blocks, d.sms);
+  const int64_t resident = std::min(grid.blocks, d.sms * grid.blocks_per_sm);
+  const int64_t per_sm =
+      std::max<int64_t>(Scaled(grid.bytes_in_flight, resident, grid.blocks) / active, 1);
+  int64_t bandwidth = d.hbm_bytes_per_s;
+  if (per_sm < d.bytes_in_flight_per_sm) {
+    bandwidth = Scaled(bandwidth, per_sm, d.bytes_in_flight_per_sm);
+  }
+  bandwidth = std::min({bandwidth, active * d.sm_bytes_per_s,
+                        Scaled(d.hbm_bytes_per_s, std::min(2 * active, d.sms), d.sms)});
+  return std::max<int64_t>(bandwidth, 1);
+}
+
+}  // namespace
+
+LaunchShare::LaunchShare(const Group& group, const DeviceSpec& device) {
+  const KernelBody& kernel = std::get<KernelBody>(group.body);
+  const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
+  schedule = kernel.schedule;
+  footprint = PredictFootprint(kernel.ir, profile, schedule, device);
+  ops = static_cast<int64_t>(group.nodes.size() + group.recomputed.size());
+  operands = static_cast<int64_t>(kernel.ir.buffers.size());
+  stores = static_cast<int64_t>(kernel.ir.stores.size());
+  reductions = profile.row_sums + profile.column_sums;
+  price_ps = group.price_ps;
+  body_ps = std::max<int64_t>(price_ps - device.launch_graph_ps, 0);
+  memory_ps = TermPs(group, "hbm");
+  cache_ps = TermPs(group, "cache");
+  compute_ps = TermPs(group, "compute");
+  code = kernel.ir;
+  for (Buffer& buffer : code.buffers) buffer.value = ValueId{};
+  for (Instr& instr : code.instrs) instr.value = ValueId{};
+}
+
+MergedPrice PriceMerged(absl::Span<const LaunchShare* const> members, const DeviceSpec& d,
+                        bool explain) {
+  MergedPrice price;
+  Grid joint{.blocks = 0, .blocks_per_sm = d.max_blocks_per_sm};
+  for (const LaunchShare* member : members) {
+    const Grid grid = GridOf(*member);
+    joint.blocks += grid.blocks;
+    joint.bytes_in_flight += grid.bytes_in_flight;
+    joint.blocks_per_sm = std::min(joint.blocks_per_sm, grid.blocks_per_sm);
+  }
+  const int64_t bandwidth = Bandwidth(joint, d);
+  int64_t memory = 0, cache = 0, compute = 0, longest = 0;
+  for (const LaunchShare* member : members) {
+    memory += Scaled(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
+    cache += member->cache_ps;
+    compute += member->compute_ps;
+    longest = std::max(longest, member->body_ps);
+  }
+  const int64_t at_once = d.sms * joint.blocks_per_sm;
+  const int64_t waves = joint.blocks <= at_once ? 1 : CeilDiv(joint.blocks, at_once);
+  int64_t together = std::max({memory, cache, compute});
+  if (waves > 1) together = Scaled(together, waves * at_once, joint.blocks);
+  price.ps = d.launch_graph_ps + std::max(together, longest);
+  if (!explain) return price;
+  const auto term = [&](absl::string_view name, int64_t ps, bool binds, std::string formula) {
+    if (ps > 0) price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
+  };
+  const bool alone = longest >= together;
+  const int64_t largest = std::max({memory, cache, compute});
+  term("launch", d.launch_graph_ps, false, absl::StrCat("one for ", members.size(), " kernels"));
+  term("hbm", memory, !alone && memory == largest,
+       absl::StrFormat("%d kernels at %.2f TB/s (%d blocks, %d an SM)", members.size(),
+                       static_cast<double>(bandwidth) / 1e12, joint.blocks, joint.blocks_per_sm));
+  term("cache", cache, !alone && cache == largest, "sum of the kernels'");
+  term("compute", compute, !alone && compute == largest, "sum of the kernels'");
+  term("wave", together - largest, false,
+       absl::StrCat(joint.blocks, " blocks in waves of ", at_once));
+  term("longest", longest, alone, "the longest kernel alone, without its launch");
+  return price;
+}
+
+}  // namespace retrograd

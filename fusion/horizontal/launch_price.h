@@ -1,0 +1,46 @@
+// The price of kernels that share a launch, from what each of them costs alone.
+//
+//   T = launch + max(memory, cache, compute, longest)
+//
+// memory: the kernels' bytes one after the other, at the bandwidth that all their blocks together
+// draw; cache and compute: sums; the three times the joint grid's last wave. longest: no kernel is
+// faster than it would be alone. A block needs the most registers and the most shared memory of any
+// kernel, so as many blocks fit an SM as of the kernel of which the fewest fit.
+#ifndef RETROGRAD_FUSION_HORIZONTAL_LAUNCH_PRICE_H_
+#define RETROGRAD_FUSION_HORIZONTAL_LAUNCH_PRICE_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/kernel/templates/registers.h"
+#include "fusion/plan/plan.h"
+
+namespace retrograd {
+
+// A kernel alone in its launch.
+struct LaunchShare {
+  explicit LaunchShare(const Group& group, const DeviceSpec& device);
+
+  KernelIr code;  // without the values: equal for kernels that are the same function
+  Schedule schedule;
+  Footprint footprint;
+  int64_t ops = 0, operands = 0, stores = 0, reductions = 0;
+  int64_t memory_ps = 0, cache_ps = 0, compute_ps = 0;  // terms of its price
+  int64_t body_ps = 0;                                  // its price without the launch
+  int64_t price_ps = 0;
+  bool SameFunction(const LaunchShare& other) const {
+    return schedule == other.schedule && code == other.code;
+  }
+};
+
+struct MergedPrice {
+  int64_t ps = 0;
+  std::vector<Term> terms;  // if explained
+};
+MergedPrice PriceMerged(absl::Span<const LaunchShare* const> members, const DeviceSpec& device,
+                        bool explain = false);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_HORIZONTAL_LAUNCH_PRICE_H_

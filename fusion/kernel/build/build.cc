@@ -1,0 +1,474 @@
+#include "fusion/kernel/build/build.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/build/axis_order.h"
+#include "fusion/kernel/build/iteration_space.h"
+#include "fusion/kernel/build/unify_branches.h"
+#include "graph/base/status.h"
+
+// Values are pulled from the stores: Evaluate(value, where) yields the instruction for a value at
+// given coordinates, under the guards within which it will be used. Equal requests share one
+// instruction. Loads under guards never touch memory outside them.
+
+namespace retrograd {
+namespace {
+
+// Axis number that stands for the looked-up index while a gather's source is traced; no real axis.
+constexpr int kLookupAxis = kMaxAxes;
+
+// Of one access. A single op stays below: stacked pads are cut before planning (legalize.cc).
+constexpr size_t kMostGuards = 512;
+
+class Builder {
+ public:
+  Builder(const KernelRequest& request, IterationSpace space)
+      : r_(request), g_(request.graph), space_(std::move(space)) {
+    for (NodeId id : r_.nodes) inside_.insert(id);
+    ir_.extents = space_.extents;
+    extents_ = space_.extents;
+    extents_.resize(kMaxAxes + 1, 1);
+  }
+
+  KernelOutcome Run() {
+    for (ValueId v : r_.stores) {
+      if (g_.pattern(v.node) == Pattern::kScatter) {
+        EmitScatter(v);
+      } else {
+        EmitStore(v);
+      }
+      if (!limit_.empty()) return {.ir = {}, .limit = limit_, .reason = reason_};
+    }
+    if (merged_) RemoveUnused(ir_);
+    OrderAndMergeAxes(ir_);
+    FillAlignment();
+    return {.ir = std::move(ir_), .limit = "", .reason = ""};
+  }
+
+ private:
+  void Refuse(absl::string_view limit, std::string reason) {
+    if (!limit_.empty()) return;
+    limit_ = std::string(limit);
+    reason_ = std::move(reason);
+  }
+
+  void EmitStore(ValueId v) {
+    const Walk& walk = space_.walks.at(v.node);
+    const int instr = Evaluate(v, {.coords = walk.result, .guards = {}, .fill = 0});
+    if (!limit_.empty()) return;
+    const int buffer = BufferOf(v);
+    ir_.buffers[buffer].written = true;
+    IndexExpr offset = Linearize(walk.result, StridesOf(v));
+    const int stored = Widened(instr, offset.axes());
+    ir_.stores.push_back({.instr = stored, .buffer = buffer, .offset = std::move(offset)});
+  }
+
+  void EmitScatter(ValueId v) {
+    const NodeId id = v.node;
+    const Walk& walk = space_.walks.at(id);
+    absl::Span<const ValueId> operands = g_.operands(id);
+    const int axis = static_cast<int>(g_.node(id).attrs.Int("axis"));
+    const int index_rank = g_.type(operands[1]).rank();
+    Scatter scatter;
+    AccessMap src{.coords = walk.operand, .guards = {}, .fill = 0};
+    AccessMap index;
+    for (int i = 0; i < index_rank; ++i) {
+      index.coords.push_back(walk.operand[axis + i]);
+      scatter.row_axes |= walk.operand[axis + i].axes();
+    }
+    scatter.src_instr = Evaluate(operands[2], src);
+    scatter.index_instr = Evaluate(operands[1], index);
+    if (!limit_.empty()) return;
+    scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
+    scatter.index_instr = Widened(scatter.index_instr, scatter.row_axes);
+    scatter.buffer = BufferOf(v);
+    ir_.buffers[scatter.buffer].written = true;
+    scatter.table_rows = g_.type(v).shape[axis];
+    if (StridesOf(v) != DenseStrides(g_.type(v).shape)) {
+      Refuse("scatter_layout", "a scatter writes its table row-major");
+    }
+    ir_.scatter = scatter;
+  }
+
+  const std::vector<int64_t>& StridesOf(ValueId v) const {
+    return r_.layouts[g_.value_index(v)].strides;
+  }
+
+  int BufferOf(ValueId v) {
+    for (size_t i = 0; i < ir_.buffers.size(); ++i) {
+      if (ir_.buffers[i].value == v) return static_cast<int>(i);
+    }
+    const TensorType& type = g_.type(v);
+    const std::vector<int64_t>& strides = StridesOf(v);
+    RG_CHECK(strides.size() == type.shape.size());
+    const int64_t span = SpanElements(type.shape, strides);
+    ir_.buffers.push_back({.value = v, .dtype = type.dtype, .elements = span});
+    return static_cast<int>(ir_.buffers.size()) - 1;
+  }
+
+  void FillAlignment() {
+    for (Buffer& b : ir_.buffers) {
+      const Node& node = g_.node(b.value.node);
+      const int64_t size = SizeBytes(b.dtype);
+      if (node.op == Op::input) {
+        b.alignment = std::max(node.input->alignment, size);
+      } else {
+        b.alignment = kStoredAlignment;
+        b.fresh = !b.written;
+      }
+    }
+  }
+
+  int Add(Instr instr) {
+    if (!limit_.empty()) return 0;  // refused: nothing that follows is looked at
+    for (int operand : instr.operands) instr.axes |= ir_.instrs[operand].axes;
+    for (const Guard& g : instr.guards) instr.axes |= g.expr.axes();
+    instr.axes |= instr.offset.axes();
+    instr.axes &= ~instr.reduced;
+    ir_.instrs.push_back(std::move(instr));
+    return static_cast<int>(ir_.instrs.size()) - 1;
+  }
+
+  // The value as one that varies over (at least) these axes: a constant is stored or summed at
+  // each of their points.
+  int Widened(int instr, AxisMask axes) {
+    if ((ir_.instrs[instr].axes & axes) == axes) return instr;
+    return Add({.kind = InstrKind::kPointwise,
+                .op = Op::copy,
+                .dtype = ir_.instrs[instr].dtype,
+                .axes = axes,
+                .operands = {instr},
+                .value = ir_.instrs[instr].value});
+  }
+
+  int Constant(double value, DType dtype, ValueId v) {
+    return Add({.kind = InstrKind::kConstant, .dtype = dtype, .constant = value, .value = v});
+  }
+
+  // --- evaluation --------------------------------------------------------------------------------
+
+  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  int Evaluate(ValueId v, const AccessMap& at) {
+    if (!limit_.empty()) return 0;
+    std::optional<AccessMap> behind = SeeThroughViews(v, at);
+    const AccessMap& map = behind ? *behind : at;
+    for (const Known& k : known_[v]) {
+      if (k.coords == map.coords && k.guards == map.guards) return k.instr;
+    }
+    const int instr = EvaluateNew(v, map);
+    known_[v].push_back({map.coords, map.guards, instr});
+    return instr;
+  }
+
+  // To the value behind all views that pad nothing, without recursion: a file may stack as many as
+  // it likes. The map there; nullopt where v is behind none.
+  std::optional<AccessMap> SeeThroughViews(ValueId& v, const AccessMap& at) const {
+    std::optional<AccessMap> map;
+    while (g_.pattern(v.node) == Pattern::kView) {
+      const AccessMap& outer = map ? *map : at;
+      AccessMap inner = ThroughView(g_, v.node, outer, extents_);
+      if (inner.guards.size() > outer.guards.size()) break;
+      v = g_.operands(v.node)[0];
+      map = std::move(inner);
+    }
+    return map;
+  }
+
+  int EvaluateNew(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    switch (g_.pattern(id)) {
+      case Pattern::kView: return EvaluateView(v, map);
+      case Pattern::kInput: return Load(v, map);
+      default: break;
+    }
+    if (IsConstant(g_, id)) return EvaluateConstant(v, map);
+    if (!inside_.contains(id)) return Load(v, map);
+    switch (g_.pattern(id)) {
+      case Pattern::kPointwise: return EvaluatePointwise(v, map);
+      case Pattern::kReduction: return EvaluateReduction(v, map);
+      case Pattern::kJoin: return EvaluateJoin(v, map);
+      case Pattern::kAccumulate: return EvaluateAccumulate(v, map);
+      case Pattern::kGather: return EvaluateGather(v, map);
+      default:
+        Refuse("pattern", absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
+                                       ") is not computed inside a fused kernel"));
+        return 0;
+    }
+  }
+
+  int Load(ValueId v, const AccessMap& map) {
+    return Add({.kind = InstrKind::kLoad,
+                .dtype = g_.type(v).dtype,
+                .buffer = BufferOf(v),
+                .offset = Linearize(map.coords, StridesOf(v)),
+                .guards = map.guards,
+                .value = v});
+  }
+
+  int EvaluateConstant(ValueId v, const AccessMap& map) {
+    const Node& node = g_.node(v.node);
+    if (node.op == Op::full) {
+      return Constant(node.attrs.Float("value"), node.results[0].dtype, v);
+    }
+    return Add({.kind = InstrKind::kIndex,
+                .dtype = node.results[0].dtype,
+                .offset = map.coords[node.attrs.Int("axis")],
+                .start = node.attrs.Float("start"),
+                .step = node.attrs.Float("step", 1),
+                .value = v});
+  }
+
+  int EvaluateView(ValueId v, const AccessMap& map) {
+    AccessMap inner = ThroughView(g_, v.node, map, extents_);
+    const size_t outer_guards = map.guards.size();
+    const double fill = inner.fill;
+    const bool padded = inner.guards.size() > outer_guards;
+    if (inner.guards.size() > kMostGuards) {
+      Refuse("guards", absl::StrCat("an access has more than ", kMostGuards,
+                                    " guards: pads through which it reads"));
+      return 0;
+    }
+    std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
+    const int instr = Evaluate(g_.operands(v.node)[0], inner);
+    if (!limit_.empty()) return 0;
+    if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
+    return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
+  }
+
+  // A guarded load already yields 0 outside its guards.
+  bool IsPlainLoad(int instr) const { return ir_.instrs[instr].kind == InstrKind::kLoad; }
+
+  int Select(std::vector<Guard> guards, int inside, int outside, ValueId v) {
+    return Add({.kind = InstrKind::kSelect,
+                .op = Op::where,
+                .dtype = g_.type(v).dtype,
+                .operands = {inside, outside},
+                .guards = std::move(guards),
+                .value = v});
+  }
+
+  int EvaluatePointwise(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    const Node& node = g_.node(id);
+    Instr instr{.kind = InstrKind::kPointwise,
+                .op = node.op,
+                .dtype = node.results[0].dtype,
+                .round = node.op == Op::cast,
+                .value = v};
+    absl::Span<const ValueId> operands = g_.operands(id);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Shape& mine = g_.type(operands[i]).shape;
+      int operand = mine == node.results[0].shape
+                        ? Evaluate(operands[i], map)
+                        : Evaluate(operands[i], ThroughBroadcast(mine, node.results[0].shape, map));
+      if (TakesRounded(node.op)) operand = Rounded(operand);
+      instr.operands.push_back(operand);
+    }
+    return Add(std::move(instr));
+  }
+
+  // Comparisons take their operands as they would have been stored.
+  static bool TakesRounded(Op op) { return Info(op).type_rule == TypeRule::kCompare; }
+
+  int Rounded(int instr) {
+    if (!limit_.empty()) return instr;
+    const Instr& in = ir_.instrs[instr];
+    if (in.dtype != DType::kBf16 && in.dtype != DType::kFp16) return instr;
+    if (in.kind == InstrKind::kLoad || in.kind == InstrKind::kConstant || in.round) return instr;
+    for (size_t i = instr + 1; i < ir_.instrs.size(); ++i) {
+      const Instr& other = ir_.instrs[i];
+      if (other.op == Op::copy && other.round && other.operands == std::vector<int>{instr}) {
+        return static_cast<int>(i);
+      }
+    }
+    return Add({.kind = InstrKind::kPointwise,
+                .op = Op::copy,
+                .dtype = in.dtype,
+                .round = true,
+                .operands = {instr},
+                .value = in.value});
+  }
+
+  int EvaluateReduction(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    const Walk& walk = space_.walks.at(id);
+    if (walk.result != map.coords) {
+      Refuse("reduction_axes",
+             absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
+                          ") is read at other places than those where its axes are folded"));
+      return 0;
+    }
+    int operand = Evaluate(g_.operands(id)[0], {.coords = walk.operand, .guards = {}, .fill = 0});
+    AxisMask reduced = 0;
+    absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+    for (int64_t a : axes) reduced |= walk.operand[a].axes();
+    if (!limit_.empty()) return 0;
+    // The accumulators stand at every point that the reduction keeps, whatever varies there.
+    AxisMask walked = reduced;
+    for (const IndexExpr& e : walk.operand) walked |= e.axes();
+    operand = Widened(operand, walked);
+    return Add({.kind = InstrKind::kReduce,
+                .op = g_.op(id),
+                .dtype = g_.type(v).dtype,
+                .operands = {operand},
+                .reduced = reduced,
+                .value = v});
+  }
+
+  int EvaluateJoin(ValueId v, const AccessMap& map) {
+    // Parts in the order in which they win: slice_scatter's source covers its base.
+    const NodeId id = v.node;
+    absl::Span<const ValueId> operands = g_.operands(id);
+    std::vector<int> order;
+    if (g_.op(id) == Op::slice_scatter) {
+      order = {1, 0};
+    } else {
+      for (size_t i = 0; i < operands.size(); ++i) order.push_back(static_cast<int>(i));
+    }
+    int result = -1;
+    for (size_t k = order.size(); k-- > 0;) {
+      AccessMap part = ThroughJoin(g_, id, order[k], map, extents_);
+      std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
+      const int instr = Evaluate(operands[order[k]], part);
+      if (!limit_.empty()) return 0;
+      result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
+    }
+    return result;
+  }
+
+  // Of two parts that are made alike one is made, from the elements of either.
+  int Joined(std::vector<Guard> guards, int inside, int outside, ValueId v) {
+    if (guards.size() == 1) {
+      const int merged = MergeBranches(guards[0], inside, outside, extents_, ir_);
+      merged_ = merged_ || merged >= 0;
+      if (merged >= 0) return merged;
+    }
+    return Select(std::move(guards), inside, outside, v);
+  }
+
+  int EvaluateAccumulate(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    const DType dtype = g_.type(v).dtype;
+    absl::Span<const ValueId> operands = g_.operands(id);
+    int sum = -1;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      AccessMap part = ThroughJoin(g_, id, static_cast<int>(i), map, extents_);
+      std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
+      int term = Evaluate(operands[i], part);
+      if (!limit_.empty()) return 0;
+      if (!own.empty() && !IsPlainLoad(term)) {
+        term = Select(std::move(own), term, Constant(0, dtype, v), v);
+      }
+      sum = sum < 0 ? term
+                    : Add({.kind = InstrKind::kPointwise,
+                           .op = Op::add,
+                           .dtype = dtype,
+                           .operands = {sum, term},
+                           .value = v});
+    }
+    return sum;
+  }
+
+  int EvaluateGather(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    absl::Span<const ValueId> operands = g_.operands(id);
+    const int axis = static_cast<int>(g_.node(id).attrs.Int("axis"));
+    const int64_t extent = g_.type(operands[0]).shape[axis];
+    AccessMap index{.coords = {}, .guards = map.guards, .fill = 0};
+    AccessMap source = index;
+    if (g_.op(id) == Op::gather) {
+      index.coords = map.coords;
+      source.coords = map.coords;
+      source.coords[axis] = IndexExpr::Axis(kLookupAxis);
+    } else {
+      const int rank = g_.type(operands[1]).rank();
+      index.coords.assign(map.coords.begin() + axis, map.coords.begin() + axis + rank);
+      source.coords.assign(map.coords.begin(), map.coords.begin() + axis);
+      source.coords.push_back(IndexExpr::Axis(kLookupAxis));
+      source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
+    }
+    const int index_instr = Evaluate(operands[1], index);
+    if (!limit_.empty()) return 0;
+    extents_[kLookupAxis] = extent;
+    ValueId stored = operands[0];
+    const size_t outer_guards = source.guards.size();
+    while (g_.pattern(stored.node) == Pattern::kView) {
+      source = ThroughView(g_, stored.node, source, extents_);
+      stored = g_.operands(stored.node)[0];
+    }
+    if (inside_.contains(stored.node) || IsConstant(g_, stored.node)) {
+      Refuse("gather_source",
+             absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %", Index(stored.node),
+                          " at indices that only the data knows: it must be "
+                          "stored first"));
+      return 0;
+    }
+    IndexExpr offset = Linearize(source.coords, StridesOf(stored));
+    const int64_t stride = offset.axis_coef(kLookupAxis);
+    IndexExpr rest = offset + IndexExpr::Axis(kLookupAxis) * -stride;
+    if (rest.axes() >> kLookupAxis & 1 || source.guards.size() != outer_guards) {
+      Refuse("gather_source", absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
+                                           ") looks up rows that a view has cut"));
+      return 0;
+    }
+    return Add({.kind = InstrKind::kLoad,
+                .dtype = g_.type(v).dtype,
+                .operands = {index_instr},
+                .buffer = BufferOf(stored),
+                .offset = rest,
+                .indirect = {{.instr = index_instr, .stride = stride, .extent = extent}},
+                .guards = source.guards,
+                .value = v});
+  }
+
+  struct Known {
+    std::vector<IndexExpr> coords;
+    std::vector<Guard> guards;
+    int instr;
+  };
+
+  const KernelRequest& r_;
+  const BackwardGraph& g_;
+  IterationSpace space_;
+  std::vector<int64_t> extents_;  // the axes' and the lookup axis'
+  absl::flat_hash_set<NodeId> inside_;
+  absl::flat_hash_map<ValueId, std::vector<Known>> known_;
+  KernelIr ir_;
+  std::string limit_, reason_;
+  bool merged_ = false;  // some instructions may be left unused
+};
+
+}  // namespace
+
+ValueId BehindViews(const BackwardGraph& graph, ValueId value) {
+  while (graph.pattern(value.node) == Pattern::kView) value = graph.operands(value.node)[0];
+  return value;
+}
+
+bool IsConstant(const BackwardGraph& graph, NodeId id) {
+  return graph.pattern(id) == Pattern::kPointwise && graph.operands(id).empty();
+}
+
+bool Computes(const BackwardGraph& graph, NodeId id) {
+  const Pattern p = graph.pattern(id);
+  return p != Pattern::kInput && p != Pattern::kView && !IsConstant(graph, id);
+}
+
+KernelOutcome BuildKernel(const KernelRequest& request) {
+  int scatters = 0;
+  for (NodeId id : request.nodes) scatters += request.graph.pattern(id) == Pattern::kScatter;
+  if (scatters > 0 && (scatters > 1 || request.stores.size() > 1)) {
+    return {.ir = {},
+            .limit = "one_scatter",
+            .reason = "a kernel that scatters stores one table and nothing else"};
+  }
+  IterationSpace space = FindIterationSpace(request);
+  if (!space.ok()) return {.ir = {}, .limit = space.limit, .reason = space.reason};
+  return Builder(request, std::move(space)).Run();
+}
+
+}  // namespace retrograd

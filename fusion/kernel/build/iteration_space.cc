@@ -1,0 +1,411 @@
+#include "fusion/kernel/build/iteration_space.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+// The shape over which an op iterates: what a reduction or scatter reads, else its result.
+const Shape& PointShape(const BackwardGraph& g, NodeId id) {
+  switch (g.pattern(id)) {
+    case Pattern::kReduction: return g.type(g.operands(id)[0]).shape;
+    case Pattern::kScatter: return g.type(g.operands(id)[2]).shape;
+    default: return g.type(id).shape;
+  }
+}
+
+std::string Label(const BackwardGraph& g, NodeId id) {
+  return absl::StrCat("%", Index(id), " (", Name(g.op(id)), " ", g.type(id).Print(), ")");
+}
+
+class Finder {
+ public:
+  explicit Finder(const KernelRequest& request) : r_(request), g_(request.graph) {
+    for (NodeId id : r_.nodes) inside_.insert(id);
+  }
+
+  IterationSpace Run() {
+    const NodeId root = Root();
+    // An axis of one place is written as that place, as views and broadcasts write it; but a
+    // scatter is told which axes its rows are.
+    const bool scatters = g_.pattern(root) == Pattern::kScatter;
+    std::vector<IndexExpr> root_coords;
+    for (int64_t extent : PointShape(g_, root)) {
+      const bool place = extent == 1 && !scatters;
+      root_coords.push_back(place ? IndexExpr() : IndexExpr::Axis(space_.extents.size()));
+      if (!place) space_.extents.push_back(extent);
+    }
+    // Splitting an axis changes every expression: start over, at most once per divisor met.
+    for (int round = 0; round < 2 * kMaxAxes; ++round) {
+      if (space_.extents.size() > kMaxAxes) {
+        Refuse("axes", absl::StrCat("the ops need more than ", kMaxAxes, " axes"));
+        return space_;
+      }
+      space_.walks.clear();
+      Spread(root, root_coords);
+      std::optional<std::pair<int, int64_t>> cut = FindCut();
+      if (!cut) break;
+      SplitAxis(cut->first, cut->second, root_coords);
+    }
+    Check();
+    return space_;
+  }
+
+ private:
+  void Refuse(absl::string_view limit, std::string reason) {
+    if (!space_.limit.empty()) return;
+    space_.limit = std::string(limit);
+    space_.reason = std::move(reason);
+  }
+
+  // Most points; among equals a stored op (its memory order is the one that matters), then the
+  // last, which stands closest to the stores.
+  NodeId Root() const {
+    NodeId best = r_.nodes[0];
+    auto key = [&](NodeId id) {
+      bool stored =
+          std::any_of(r_.stores.begin(), r_.stores.end(), [&](ValueId v) { return v.node == id; });
+      bool scatter = g_.pattern(id) == Pattern::kScatter;
+      return std::tuple(scatter, Elements(PointShape(g_, id)), stored, Index(id));
+    };
+    for (NodeId id : r_.nodes) {
+      if (key(id) > key(best)) best = id;
+    }
+    return best;
+  }
+
+  void Spread(NodeId root, const std::vector<IndexExpr>& root_coords) {
+    SetPoints(root, root_coords);
+    pending_.clear();
+    while (true) {
+      while (!queue_.empty()) {
+        NodeId id = queue_.front();
+        queue_.pop_front();
+        VisitOperands(id);
+        VisitUsers(id);
+      }
+      // Reductions known only by their result fold whatever axes their result leaves over.
+      auto next = std::find_if(pending_.begin(), pending_.end(),
+                               [&](const auto& p) { return !space_.walks.contains(p.first); });
+      if (next == pending_.end()) {
+        if (!PlaceBySharedRead()) return;
+        continue;
+      }
+      auto [id, result] = *next;
+      pending_.erase(next);
+      FoldRemainingAxes(id, result);
+    }
+  }
+
+  // Places an op by the coordinates of its points.
+  void SetPoints(NodeId id, std::vector<IndexExpr> coords) {
+    if (space_.walks.contains(id)) return;
+    Walk walk;
+    if (g_.pattern(id) == Pattern::kReduction) {
+      walk.operand = std::move(coords);
+      absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+      const bool keep = g_.node(id).attrs.Int("keep") != 0;
+      for (size_t i = 0; i < walk.operand.size(); ++i) {
+        const bool folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
+        if (!folded) walk.result.push_back(walk.operand[i]);
+        if (folded && keep) walk.result.push_back(IndexExpr());
+      }
+    } else if (g_.pattern(id) == Pattern::kScatter) {
+      walk.operand = std::move(coords);
+    } else {
+      walk.result = std::move(coords);
+    }
+    space_.walks.emplace(id, std::move(walk));
+    queue_.push_back(id);
+  }
+
+  void SetResult(NodeId id, const AccessMap& map) {
+    if (!map.guards.empty()) return;  // only a part of its points is visited from here
+    if (g_.pattern(id) == Pattern::kReduction) {
+      if (!space_.walks.contains(id)) pending_.push_back({id, map.coords});
+      return;
+    }
+    if (g_.pattern(id) == Pattern::kScatter) return;
+    SetPoints(id, map.coords);
+  }
+
+  void FoldRemainingAxes(NodeId id, const std::vector<IndexExpr>& result) {
+    AxisMask used = 0;
+    for (const IndexExpr& e : result) used |= e.axes();
+    const Shape& in = g_.type(g_.operands(id)[0]).shape;
+    absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+    Shape folded;
+    for (int64_t a : axes) folded.push_back(in[a]);
+    IndexExpr flat;
+    int64_t points = 1;
+    for (int a = static_cast<int>(space_.extents.size()) - 1; a >= 0; --a) {
+      if (used >> a & 1) continue;
+      flat = flat + IndexExpr::Axis(a) * points;
+      points *= space_.extents[a];
+    }
+    if (points != Elements(folded)) return;
+    const bool keep = g_.node(id).attrs.Int("keep") != 0;
+    std::vector<IndexExpr> coords(in.size());
+    int64_t stride = points;
+    for (size_t i = 0, out = 0; i < in.size(); ++i) {
+      const bool is_folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
+      if (is_folded) {
+        stride /= std::max<int64_t>(in[i], 1);
+        IndexExpr q = FloorDiv(flat, std::max<int64_t>(stride, 1), space_.extents);
+        coords[i] = in[i] == 1 ? IndexExpr() : Mod(q, in[i], space_.extents);
+        if (keep) ++out;
+      } else {
+        coords[i] = result[out++];
+      }
+    }
+    SetPoints(id, std::move(coords));
+  }
+
+  // Places one op that nothing placed leads to, but that reads a stored value which a placed op
+  // reads: where that one reads it.
+  bool PlaceBySharedRead() {
+    if (space_.walks.size() == r_.nodes.size()) return false;
+    for (NodeId id : r_.nodes) {
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end()) continue;
+      bool placed = false;
+      ForEachRead(id, Walk(walk->second), [&](ValueId read, const AccessMap& at) {
+        if (placed) return;
+        BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
+          if (inside_.contains(value.node) || !map.guards.empty()) return;
+          if (IsConstant(g_, value.node)) return;
+          const size_t before = queue_.size();
+          VisitUsersOf(value, map);
+          placed = queue_.size() > before;
+        });
+      });
+      if (placed) return true;
+    }
+    return false;
+  }
+
+  // fn(what lies behind the views of a value, the map of its access).
+  template <typename Fn>
+  void BehindViews(ValueId value, const AccessMap& at, Fn fn) const {
+    if (g_.pattern(value.node) != Pattern::kView) return fn(value, at);
+    AccessMap map = ThroughView(g_, value.node, at, space_.extents);
+    value = g_.operands(value.node)[0];
+    while (g_.pattern(value.node) == Pattern::kView) {
+      map = ThroughView(g_, value.node, map, space_.extents);
+      value = g_.operands(value.node)[0];
+    }
+    fn(value, map);
+  }
+
+  // Places the ops that make what an op reads.
+  void VisitOperands(NodeId id) {
+    ForEachRead(id, Walk(space_.walks.at(id)), [&](ValueId read, const AccessMap& at) {
+      BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
+        if (inside_.contains(value.node)) SetResult(value.node, map);
+      });
+    });
+  }
+
+  // Each operand that is read at places known before the data, with the map of its access.
+  template <typename Fn>
+  void ForEachRead(NodeId id, const Walk& walk, Fn fn) const {
+    absl::Span<const ValueId> operands = g_.operands(id);
+    const bool folds = g_.pattern(id) == Pattern::kReduction || g_.pattern(id) == Pattern::kScatter;
+    const AccessMap here{.coords = folds ? walk.operand : walk.result, .guards = {}, .fill = 0};
+    switch (g_.pattern(id)) {
+      case Pattern::kReduction: fn(operands[0], here); break;
+      case Pattern::kScatter: fn(operands[2], here); break;
+      case Pattern::kPointwise:
+        for (ValueId v : operands) {
+          const Shape &from = g_.type(v).shape, &to = g_.type(id).shape;
+          from == to ? fn(v, here) : fn(v, ThroughBroadcast(from, to, here));
+        }
+        break;
+      case Pattern::kJoin:
+      case Pattern::kAccumulate:
+        for (size_t i = 0; i < operands.size(); ++i) {
+          fn(operands[i], ThroughJoin(g_, id, static_cast<int>(i), here, space_.extents));
+        }
+        break;
+      default: break;  // gather: its source is read at indices that only the data knows
+    }
+  }
+
+  void VisitUsers(NodeId id) {
+    VisitUsersOf({id, 0}, {.coords = space_.walks.at(id).result, .guards = {}, .fill = 0});
+  }
+
+  void VisitUsersOf(ValueId value, const AccessMap& map) {
+    if (g_.pattern(value.node) == Pattern::kScatter) return;
+    for (const Use& use : g_.uses(value.node)) {
+      const NodeId user = use.user;
+      if (use.result != value.result) continue;
+      if (g_.pattern(user) == Pattern::kView) {
+        if (auto forward = ThroughViewForward(g_, user, map, space_.extents)) {
+          VisitUsersOf({user, 0}, *forward);
+        }
+        continue;
+      }
+      if (!inside_.contains(user) || space_.walks.contains(user)) continue;
+      const Shape& mine = g_.type(value).shape;
+      switch (g_.pattern(user)) {
+        case Pattern::kReduction: SetPoints(user, map.coords); break;
+        case Pattern::kPointwise:
+        case Pattern::kAccumulate:
+          if (mine == g_.type(user).shape) SetPoints(user, map.coords);
+          break;
+        case Pattern::kJoin:
+          if (g_.op(user) == Op::slice_scatter && use.operand == 0) SetPoints(user, map.coords);
+          break;
+        default: break;
+      }
+    }
+  }
+
+  // An axis and the divisor at which a view cuts it.
+  std::optional<std::pair<int, int64_t>> CutIn(const IndexExpr& e) const {
+    for (const IndexTerm& t : e.terms()) {
+      if (t.kind == IndexTerm::kAxis) continue;
+      const IndexExpr& in = *t.inner;
+      if (in.terms().size() == 1 && in.offset() == 0 && in.terms()[0].coef == 1 &&
+          in.terms()[0].kind == IndexTerm::kAxis) {
+        const int axis = in.terms()[0].axis;
+        if (space_.extents[axis] % t.divisor == 0 && t.divisor < space_.extents[axis]) {
+          return std::pair(axis, t.divisor);
+        }
+      }
+      if (auto cut = CutIn(in)) return cut;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::pair<int, int64_t>> FindCut() const {
+    for (NodeId id : r_.nodes) {
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end()) continue;
+      for (const auto* coords : {&walk->second.result, &walk->second.operand}) {
+        for (const IndexExpr& e : *coords) {
+          if (auto cut = CutIn(e)) return cut;
+        }
+      }
+      if (auto cut = CutInReads(id, walk->second)) return cut;
+    }
+    return std::nullopt;
+  }
+
+  // Views in front of stored values may cut an axis too.
+  std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
+    std::optional<std::pair<int, int64_t>> cut;
+    ForEachRead(id, walk, [&](ValueId read, const AccessMap& at) {
+      if (cut) return;
+      BehindViews(read, at, [&](ValueId, const AccessMap& map) {
+        for (size_t i = 0; i < map.coords.size() && !cut; ++i) cut = CutIn(map.coords[i]);
+      });
+    });
+    return cut;
+  }
+
+  void SplitAxis(int axis, int64_t divisor, std::vector<IndexExpr>& root_coords) {
+    std::vector<int64_t> extents = space_.extents;
+    extents[axis] /= divisor;
+    extents.insert(extents.begin() + axis + 1, divisor);
+    std::vector<IndexExpr> replacement;
+    for (int a = 0; a < static_cast<int>(space_.extents.size()); ++a) {
+      if (a == axis) {
+        replacement.push_back(IndexExpr::Axis(a) * divisor + IndexExpr::Axis(a + 1));
+      } else {
+        replacement.push_back(IndexExpr::Axis(a < axis ? a : a + 1));
+      }
+    }
+    for (IndexExpr& e : root_coords) e = Substitute(e, replacement, extents);
+    space_.extents = std::move(extents);
+  }
+
+  void Check() {
+    for (ValueId v : r_.stores) {
+      if (g_.pattern(v.node) == Pattern::kScatter) continue;
+      auto walk = space_.walks.find(v.node);
+      if (walk == space_.walks.end()) {
+        Refuse("iteration_space", absl::StrCat(Label(g_, v.node), " is stored but no walk of ",
+                                               "the other ops visits each of its elements once"));
+        return;
+      }
+      if (!OneToOneAxes(walk->second.result, g_.type(v).shape, space_.extents)) {
+        Refuse("iteration_space",
+               absl::StrCat(Label(g_, v.node), " would be stored more than once per element"));
+        return;
+      }
+    }
+    for (NodeId id : r_.nodes) {
+      if (g_.pattern(id) != Pattern::kReduction) continue;
+      auto walk = space_.walks.find(id);
+      if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
+        Refuse("reduction_axes",
+               absl::StrCat(Label(g_, id), " folds axes of ", g_.type(g_.operands(id)[0]).Print(),
+                            " that the other ops do not walk"));
+        return;
+      }
+    }
+  }
+
+  bool FoldsWholeAxes(NodeId id, const Walk& walk) const {
+    const Shape& in = g_.type(g_.operands(id)[0]).shape;
+    absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
+    std::vector<IndexExpr> folded;
+    Shape folded_shape;
+    AxisMask kept = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end()) {
+        folded.push_back(walk.operand[i]);
+        folded_shape.push_back(in[i]);
+      } else {
+        kept |= walk.operand[i].axes();
+      }
+    }
+    auto mask = OneToOneAxes(folded, folded_shape, space_.extents);
+    return mask.has_value() && (*mask & kept) == 0;
+  }
+
+  const KernelRequest& r_;
+  const BackwardGraph& g_;
+  absl::flat_hash_set<NodeId> inside_;
+  IterationSpace space_;
+  std::deque<NodeId> queue_;
+  std::vector<std::pair<NodeId, std::vector<IndexExpr>>> pending_;
+};
+
+}  // namespace
+
+std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,
+                                     absl::Span<const int64_t> shape,
+                                     absl::Span<const int64_t> extents) {
+  const IndexExpr flat = Linearize(coords, DenseStrides(shape));
+  if (!flat.is_affine()) return std::nullopt;
+  // Mixed radix: sorted by coefficient, each axis steps over the span of the smaller ones. A
+  // flipped axis runs backwards and covers the same elements.
+  std::vector<std::pair<int64_t, int>> radix;
+  AxisMask mask = 0;
+  for (const IndexTerm& t : flat.terms()) {
+    radix.push_back({std::abs(t.coef), t.axis});
+    mask |= AxisMask{1} << t.axis;
+  }
+  if (Elements(shape) == 0) return mask;  // no element is visited twice
+  std::sort(radix.begin(), radix.end());
+  int64_t span = 1;
+  for (auto [coef, axis] : radix) {
+    if (extents[axis] == 1) continue;
+    if (coef != span) return std::nullopt;
+    span *= extents[axis];
+  }
+  if (span != Elements(shape)) return std::nullopt;
+  return mask;
+}
+
+IterationSpace FindIterationSpace(const KernelRequest& request) { return Finder(request).Run(); }
+
+}  // namespace retrograd

@@ -1,0 +1,217 @@
+// KernelIr::Verify, invariant by invariant. Bounds and one-to-one stores are decided from ranges
+// where expressions are affine, and by trying every point where they are not and the points are
+// few.
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/kernel_ir.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kBruteForcePoints = 1 << 16;
+
+absl::Status Broken(absl::string_view rule, int instr, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(rule, ": v", instr, " ", what));
+}
+
+AxisMask GuardAxes(absl::Span<const Guard> guards) {
+  AxisMask axes = 0;
+  for (const Guard& g : guards) axes |= g.expr.axes();
+  return axes;
+}
+
+// Calls fn(position) at every point of the axes in `mask`, the others at 0; stops at false.
+template <typename Fn>
+bool EveryPoint(const KernelIr& ir, AxisMask mask, Fn fn) {
+  std::vector<int64_t> at(ir.extents.size(), 0);
+  const int64_t points = ir.Points(mask);
+  for (int64_t p = 0; p < points; ++p) {
+    int64_t rest = p;
+    for (int a = static_cast<int>(at.size()) - 1; a >= 0; --a) {
+      if ((mask >> a & 1) == 0) continue;
+      at[a] = rest % ir.extents[a];
+      rest /= ir.extents[a];
+    }
+    if (!fn(absl::MakeConstSpan(at))) return false;
+  }
+  return true;
+}
+
+bool Holds(absl::Span<const Guard> guards, absl::Span<const int64_t> at) {
+  return std::all_of(guards.begin(), guards.end(), [&](const Guard& g) {
+    const int64_t v = g.expr.Evaluate(at);
+    return g.begin <= v && v < g.end;
+  });
+}
+
+// The offset's range where the guards over a single plain axis hold: each such guard narrows its
+// axis.
+IndexRange GuardedRange(const KernelIr& ir, const Instr& load, bool* empty) {
+  std::vector<int64_t> low(ir.extents.size(), 0), high = ir.extents;
+  for (const Guard& g : load.guards) {
+    if (g.expr.terms().size() != 1) continue;
+    const IndexTerm& t = g.expr.terms()[0];
+    if (t.kind != IndexTerm::kAxis || t.coef != 1) continue;
+    low[t.axis] = std::max(low[t.axis], g.begin - g.expr.offset());
+    high[t.axis] = std::min(high[t.axis], g.end - g.expr.offset());
+  }
+  std::vector<IndexExpr> moved;
+  std::vector<int64_t> extents;
+  for (size_t a = 0; a < low.size(); ++a) {
+    if (high[a] <= low[a]) *empty = true;
+    moved.push_back(IndexExpr::Axis(static_cast<int>(a)) + IndexExpr::Constant(low[a]));
+    extents.push_back(std::max<int64_t>(high[a] - low[a], 1));
+  }
+  return Range(Substitute(load.offset, moved, extents), extents);
+}
+
+absl::Status LoadInBounds(const KernelIr& ir, int i) {
+  const Instr& load = ir.instrs[i];
+  const int64_t elements = ir.buffers[load.buffer].elements;
+  bool empty = ir.Points(ir.all_axes()) == 0;
+  IndexRange r = GuardedRange(ir, load, &empty);
+  int64_t looked_up = 0;  // the largest part that indices add
+  for (const Indirect& ind : load.indirect) {
+    looked_up += std::max<int64_t>(0, (ind.extent - 1) * ind.stride);
+    if (ind.extent <= 0) empty = true;
+  }
+  r.max += looked_up;
+  if (empty || (r.min >= 0 && r.max < elements)) return absl::OkStatus();
+  const AxisMask axes = load.offset.axes() | GuardAxes(load.guards);
+  if (!load.guards.empty() && ir.Points(axes) > kBruteForcePoints) return absl::OkStatus();
+  if (!load.guards.empty()) {
+    const bool inside = EveryPoint(ir, axes, [&](absl::Span<const int64_t> at) {
+      const int64_t v = load.offset.Evaluate(at);
+      return !Holds(load.guards, at) || (v >= 0 && v + looked_up < elements);
+    });
+    if (inside) return absl::OkStatus();
+  }
+  return Broken("K3", i,
+                absl::StrCat("reads elements ", r.min, "..", r.max, " of buffer ", load.buffer,
+                             ", which has ", elements));
+}
+
+// One-to-one for certain: each coefficient exceeds all that the smaller ones can add up to.
+bool AffineOneToOne(const KernelIr& ir, const IndexExpr& e, AxisMask axes) {
+  std::vector<std::pair<int64_t, int64_t>> steps;  // (coefficient, extent)
+  for (size_t a = 0; a < ir.extents.size(); ++a) {
+    if ((axes >> a & 1) == 0 || ir.extents[a] <= 1) continue;
+    steps.push_back({std::abs(e.axis_coef(static_cast<int>(a))), ir.extents[a]});
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t reach = 0;
+  for (auto [coef, extent] : steps) {
+    if (coef <= reach) return false;
+    reach += coef * (extent - 1);
+  }
+  return true;
+}
+
+absl::Status CheckStore(const KernelIr& ir, const Store& store, int number) {
+  const std::string name = absl::StrCat("store ", number);
+  if (store.instr < 0 || store.instr >= static_cast<int>(ir.instrs.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("K1: ", name, " names no instruction"));
+  }
+  if (store.buffer < 0 || store.buffer >= static_cast<int>(ir.buffers.size()) ||
+      !ir.buffers[store.buffer].written) {
+    return absl::InvalidArgumentError(absl::StrCat("K3: ", name, " names no written buffer"));
+  }
+  const AxisMask axes = ir.instrs[store.instr].axes;
+  if ((store.offset.axes() & ~axes) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "K5: ", name, " is placed by an axis over which v", store.instr, " does not vary"));
+  }
+  if (ir.Points(axes) == 0) return absl::OkStatus();
+  const IndexRange r = Range(store.offset, ir.extents);
+  const int64_t elements = ir.buffers[store.buffer].elements;
+  if (r.min < 0 || r.max >= elements) {
+    return absl::InvalidArgumentError(absl::StrCat("K3: ", name, " writes elements ", r.min, "..",
+                                                   r.max, " of buffer ", store.buffer,
+                                                   ", which has ", elements));
+  }
+  bool one_to_one = AffineOneToOne(ir, store.offset, axes);
+  if (!one_to_one && ir.Points(axes) <= kBruteForcePoints) {
+    absl::flat_hash_set<int64_t> seen;
+    one_to_one = EveryPoint(ir, axes, [&](absl::Span<const int64_t> at) {
+      return seen.insert(store.offset.Evaluate(at)).second;
+    });
+  } else if (!store.offset.is_affine()) {
+    one_to_one = true;  // not decided here
+  }
+  if (!one_to_one) {
+    return absl::InvalidArgumentError(absl::StrCat("K4: ", name, " writes some element of buffer ",
+                                                   store.buffer, " more than once"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInstr(const KernelIr& ir, int i) {
+  const Instr& instr = ir.instrs[i];
+  AxisMask used = GuardAxes(instr.guards) | instr.offset.axes();
+  for (int o : instr.operands) {
+    if (o < 0 || o >= i)
+      return Broken("K1", i, absl::StrCat("reads v", o, ", which is not earlier"));
+    used |= ir.instrs[o].axes;
+  }
+  for (const Indirect& ind : instr.indirect) {
+    if (ind.instr < 0 || ind.instr >= i) {
+      return Broken("K1", i, absl::StrCat("is indexed by v", ind.instr, ", which is not earlier"));
+    }
+    if (IsFloat(ir.instrs[ind.instr].dtype)) {
+      return Broken("K1", i, absl::StrCat("is indexed by v", ind.instr, ", which is no integer"));
+    }
+    used |= ir.instrs[ind.instr].axes;
+  }
+  if ((instr.axes & ~ir.all_axes()) != 0) return Broken("K2", i, "varies over an axis that is not");
+  if (instr.kind == InstrKind::kReduce) {
+    if ((instr.reduced & ~ir.all_axes()) != 0) return Broken("K2", i, "folds an axis that is not");
+    if (instr.operands.size() != 1 || PatternOf(instr.op) != Pattern::kReduction) {
+      return Broken("K2", i, "is no reduction of one operand");
+    }
+    if ((instr.axes & instr.reduced) != 0) return Broken("K2", i, "varies over an axis it folds");
+    used &= ~instr.reduced;
+  }
+  if ((used & ~instr.axes) != 0) {
+    return Broken(instr.operands.empty() ? "K5" : "K2", i,
+                  "does not vary over an axis that its operands, offset or guards use");
+  }
+  if (instr.kind == InstrKind::kLoad) {
+    if (instr.buffer < 0 || instr.buffer >= static_cast<int>(ir.buffers.size())) {
+      return Broken("K3", i, "loads from no buffer");
+    }
+    return LoadInBounds(ir, i);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status KernelIr::Verify() const {
+  if (extents.size() > kMaxAxes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("K2: ", extents.size(), " axes are more than ", kMaxAxes));
+  }
+  for (size_t i = 0; i < instrs.size(); ++i)
+    RG_RETURN_IF_ERROR(CheckInstr(*this, static_cast<int>(i)));
+  for (size_t s = 0; s < stores.size(); ++s) {
+    RG_RETURN_IF_ERROR(CheckStore(*this, stores[s], static_cast<int>(s)));
+  }
+  if (scatter.has_value()) {
+    if (!stores.empty()) return absl::InvalidArgumentError("K4: a scatter stands beside stores");
+    const int n = static_cast<int>(instrs.size());
+    for (int i : {scatter->index_instr, scatter->src_instr}) {
+      if (i < 0 || i >= n)
+        return absl::InvalidArgumentError("K1: the scatter names no instruction");
+    }
+    if ((instrs[scatter->index_instr].axes & ~scatter->row_axes) != 0) {
+      return Broken("K5", scatter->index_instr, "indexes a scatter beyond its row axes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd

@@ -1,0 +1,367 @@
+#include "fusion/kernel/templates/registers.h"
+
+#include <algorithm>
+
+#include "fusion/kernel/templates/scatter_workspace.h"
+
+namespace retrograd {
+namespace {
+
+int Words(DType dtype) { return SizeBytes(ComputeType(dtype)) > 4 ? 2 : 1; }
+
+bool IsInner(const KernelIr& ir, const Instr& instr, const Classification& shape) {
+  switch (shape.kind) {
+    case Template::kPointwise:
+    case Template::kTranspose:
+    case Template::kScatterAdd: return instr.axes != 0 || ir.extents.empty();
+    default:
+      return (instr.axes & shape.shape.row_axes) != 0 &&
+             (instr.axes & shape.shape.column_axes) != 0;
+  }
+}
+
+// Instructions that a stage must evaluate: the operands of its reductions, its stores and what
+// those need, back to loads, inside the inner domain.
+std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int stage) {
+  std::vector<bool> need(ir.instrs.size(), false);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind == InstrKind::kReduce && p.inner[instr.operands[0]] &&
+        p.stages.stage[instr.operands[0]] == stage) {
+      need[instr.operands[0]] = true;
+    }
+  }
+  for (const Store& s : ir.stores) {
+    if (p.inner[s.instr] && p.stages.stage[s.instr] == stage) need[s.instr] = true;
+  }
+  if (ir.scatter && stage == 0) need[ir.scatter->src_instr] = true;
+  std::vector<int> out;
+  for (size_t i = ir.instrs.size(); i-- > 0;) {
+    if (!need[i]) continue;
+    out.push_back(static_cast<int>(i));
+    if (ir.instrs[i].kind == InstrKind::kReduce) continue;
+    for (int operand : ir.instrs[i].operands) {
+      if (p.inner[operand]) need[operand] = true;
+    }
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+// Largest number of words live at once while one element goes through a stage's instructions in
+// order. Backwards: an instruction's own value ends where it is made, its operands begin.
+int LiveWords(const KernelIr& ir, const std::vector<int>& order) {
+  std::vector<bool> outside(ir.instrs.size(), true), alive(ir.instrs.size(), false);
+  for (int i : order) outside[i] = false;
+  int live = 0, most = 0;
+  for (size_t k = order.size(); k-- > 0;) {
+    const int i = order[k];
+    const int own = Words(ir.instrs[i].dtype);
+    int here = alive[i] ? live : live + own;
+    if (alive[i]) live -= own;
+    for (int operand : ir.instrs[i].operands) {
+      if (outside[operand] || alive[operand]) continue;
+      alive[operand] = true;
+      live += Words(ir.instrs[operand].dtype);
+      here += Words(ir.instrs[operand].dtype);
+    }
+    most = std::max(most, here);
+  }
+  return most;
+}
+
+AxisMask LongAxes(const KernelIr& ir, AxisMask mask) {
+  for (size_t a = 0; a < ir.extents.size(); ++a) {
+    if (ir.extents[a] == 1) mask &= ~(AxisMask{1} << a);
+  }
+  return mask;
+}
+
+int64_t& At(RegisterCounts& counts, RegisterCount count) { return counts[static_cast<int>(count)]; }
+
+void CountReductions(const KernelIr& ir, KernelProfile& p) {
+  for (const Instr& instr : ir.instrs) {
+    if (instr.kind != InstrKind::kReduce) continue;
+    const bool column = (instr.reduced & p.shape.shape.row_axes) != 0;
+    if (column && p.shape.kind != Template::kRowReduction) {
+      ++p.column_sums;
+      At(p.counts, RegisterCount::kColumnSums) += Words(instr.dtype);
+    } else {
+      ++p.row_sums;
+      At(p.counts, RegisterCount::kRowSums) += Words(instr.dtype);
+    }
+  }
+}
+
+void CountAccesses(const KernelIr& ir, KernelProfile& p) {
+  const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
+  const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    p.word_bytes = std::max(p.word_bytes, 4 * Words(instr.dtype));
+    At(p.counts, RegisterCount::kGuards) += static_cast<int64_t>(instr.guards.size());
+    if (instr.kind != InstrKind::kLoad) continue;
+    ++At(p.counts, RegisterCount::kLoads);
+    if (p.inner[i]) {
+      p.loaded_bytes += SizeBytes(instr.dtype);
+    } else if ((instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
+      At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
+    }
+  }
+  for (const Store& s : ir.stores) {
+    if (p.inner[s.instr]) p.stored_bytes += SizeBytes(ir.buffers[s.buffer].dtype);
+  }
+}
+
+// Carried across a stage: made in an earlier stage, used in a later one.
+void CountCarried(const KernelIr& ir, KernelProfile& p) {
+  std::vector<bool> carried(ir.instrs.size(), false);
+  for (size_t j = 0; j < ir.instrs.size(); ++j) {
+    if (ir.instrs[j].kind == InstrKind::kReduce || !p.inner[j]) continue;
+    for (int operand : ir.instrs[j].operands) {
+      if (!p.inner[operand] || carried[operand]) continue;
+      if (p.stages.stage[j] <= p.stages.stage[operand]) continue;
+      carried[operand] = true;
+      if (ir.instrs[operand].kind == InstrKind::kLoad && Words(ir.instrs[operand].dtype) == 1) {
+        ++p.carried_loads;
+        p.carried_load_bytes += SizeBytes(ir.instrs[operand].dtype);
+        continue;
+      }
+      At(p.counts, RegisterCount::kCarriedHeld) += Words(ir.instrs[operand].dtype);
+    }
+  }
+}
+
+}  // namespace
+
+KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
+  KernelProfile p;
+  p.shape = shape;
+  p.stages = AssignStages(ir, shape);
+  p.inner.resize(ir.instrs.size());
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    p.inner[i] = IsInner(ir, ir.instrs[i], shape) && !p.stages.finalize[i];
+  }
+  int64_t& live = At(p.counts, RegisterCount::kLiveWords);
+  p.needed.reserve(p.stages.row_stages + 1);
+  for (int s = 0; s <= p.stages.row_stages; ++s) {
+    p.needed.push_back(NeededInStage(ir, p, s));
+    live = std::max<int64_t>(live, LiveWords(ir, p.needed.back()));
+  }
+  At(p.counts, RegisterCount::kOne) = 1;
+  At(p.counts, RegisterCount::kBuffers) = static_cast<int64_t>(ir.buffers.size());
+  At(p.counts, RegisterCount::kStores) = static_cast<int64_t>(ir.stores.size());
+  At(p.counts, RegisterCount::kInstructions) = static_cast<int64_t>(ir.instrs.size());
+  CountReductions(ir, p);
+  CountAccesses(ir, p);
+  CountCarried(ir, p);
+  return p;
+}
+
+namespace {
+
+constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
+
+constexpr int64_t kSharedOfDriver = 1 << 10;  // of each block that has shared memory
+
+// From so many splits on, several threads of a finalize launch share a column.
+constexpr int64_t kSplitsSharedByThreads = 16;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Elements that a thread holds of one row.
+int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
+  const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
+  const int64_t piece = s.kind == Template::kRowReduction ? CeilDiv(p.shape.shape.columns, s.split)
+                                                          : p.shape.shape.columns;
+  return CeilDiv(piece, lane) * s.vector_width;
+}
+
+// Whether a thread's runs of columns are one straight line of code.
+bool Unrolled(const Schedule& s) { return s.persistent || s.kind == Template::kRowColumn; }
+
+bool WalksRows(const Schedule& s) {
+  return s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
+}
+
+// Rows that the blocks of a launch hold at once.
+int64_t RowsAtOnce(const Schedule& s) {
+  const int64_t row_blocks = s.kind == Template::kRowReduction ? s.blocks / s.split : s.blocks;
+  return row_blocks * s.rows_per_block * s.rows_per_thread;
+}
+
+bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
+  return RowsAtOnce(s) < p.shape.shape.rows;
+}
+
+// Whether what varies over columns alone stays in registers: where a thread needs it for several
+// rows. A walk that keeps nothing loads it again.
+bool KeepsColumns(const KernelProfile& p, const Schedule& s) {
+  return !s.persistent || s.rows_per_thread > 1 || LoopsOverRows(p, s);
+}
+
+bool IsCut(const KernelProfile& p, const Schedule& s) {
+  return WalksRows(s) ? LoopsOverRows(p, s) : s.split > 1;
+}
+
+int64_t SharedBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& device) {
+  const int64_t word = p.word_bytes;
+  switch (s.kind) {
+    case Template::kRowReduction:
+    case Template::kRowColumn: {
+      int64_t bytes = 0;
+      if (s.threads_per_row > device.warp) bytes = CeilDiv(s.threads, device.warp) * word * 2;
+      if (s.kind == Template::kRowColumn && s.rows_per_block > 1) {
+        bytes += int64_t{s.threads} * s.vector_width * word;
+      }
+      return bytes;
+    }
+    case Template::kColumnReduction:
+      return s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * word : 0;
+    case Template::kTranspose: return 33 * 32 * word;
+    default: return 0;
+  }
+}
+
+// Points that a thread evaluates at once, and the bytes that it asks for before it must wait.
+void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
+  f.elements = s.vector_width;
+  int64_t under_way = s.vector_width;
+  if (WalksRows(s)) {
+    f.elements = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
+    under_way = f.elements * std::max(s.staged - 1, 1);
+  } else if (s.kind == Template::kColumnReduction) {
+    under_way = std::max(2, s.rows_per_thread) * f.elements;
+  } else if (s.kind == Template::kScatterAdd) {
+    under_way = kScatterAtOnce * f.elements;
+  }
+  f.bytes_in_flight = p.loaded_bytes * under_way;
+}
+
+void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& device,
+                   Footprint& f) {
+  const LaunchKind launch = MainLaunch(s);
+  const int64_t cap = RegisterCap(s.threads, device);
+  const RegisterCounts counts = CountForRegisters(p, s, launch);
+  const RegisterModel& model = device.registers[static_cast<int>(launch)];
+  const int64_t expected = ExpectedRegisters(launch, counts, device);
+  const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
+  // With rows in shared memory the compiler has no loads to move together: nothing needed more than
+  // 8% above what was expected.
+  const int64_t margin = s.staged > 0 ? model.spill_margin_ppm / 3 : model.spill_margin_ppm;
+  const int64_t cautious =
+      expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
+  const int64_t wanted = cautious > cap ? cautious : expected;
+  f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
+  f.registers = static_cast<int>(std::min(wanted, cap));
+  f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
+}
+
+// Loads under guards are not staged: at most this.
+int64_t StagedBytes(const KernelProfile& p, const Schedule& s) {
+  if (s.staged == 0) return 0;
+  return s.staged * p.loaded_bytes * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
+}
+
+void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
+  const int64_t warps = CeilDiv(s.threads, device.warp);
+  const int64_t warp_registers =
+      CeilDiv(f.registers * device.warp, device.register_granule) * device.register_granule;
+  f.blocks_per_sm = std::min({device.max_blocks_per_sm, device.max_threads_per_sm / s.threads,
+                              device.registers_per_sm / (warp_registers * warps)});
+  const int64_t shared = f.shared_bytes + f.staged_bytes;
+  if (shared >
+      (f.staged_bytes > 0 ? device.staged_bytes_per_block : device.shared_bytes_per_block)) {
+    f.blocks_per_sm = 0;
+  }
+  if (shared > 0) {
+    f.blocks_per_sm =
+        std::min(f.blocks_per_sm, device.shared_bytes_per_sm / (shared + kSharedOfDriver));
+  }
+}
+
+}  // namespace
+
+LaunchKind MainLaunch(const Schedule& s) {
+  switch (s.kind) {
+    case Template::kPointwise: return LaunchKind::kPointwise;
+    case Template::kTranspose: return LaunchKind::kTranspose;
+    case Template::kColumnReduction: return LaunchKind::kColumnReduction;
+    case Template::kRowReduction:
+      return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
+    case Template::kRowColumn:
+      return s.persistent ? LaunchKind::kRowColumnPersistent : LaunchKind::kRowColumn;
+    case Template::kScatterAdd: return LaunchKind::kScatterSum;
+  }
+  return LaunchKind::kPointwise;
+}
+
+// The emitters keep column sums and what varies over columns alone for all columns of a thread;
+// persistent walks keep what several stages read for all elements; everything else lives for one
+// vector. Unrolled runs of columns let the compiler load ahead.
+RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, LaunchKind launch) {
+  RegisterCounts counts = p.counts;
+  const bool main = launch == MainLaunch(s);
+  const int64_t width = main ? s.vector_width : 1;
+  const int64_t rows = main ? s.rows_per_thread : 1;
+  const int64_t columns = main && WalksRows(s) ? ElementsOfRow(p, s) : width;
+  const int64_t held = columns * rows;
+  const int64_t ahead = s.kind == Template::kColumnReduction ? rows
+                        : s.kind == Template::kScatterAdd    ? kScatterAtOnce
+                                                             : 1;
+  At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
+  At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
+  At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
+  // Vectors that are kept are kept as they lie in memory; of rows in shared memory none are.
+  At(counts, RegisterCount::kCarriedHeld) =
+      At(counts, RegisterCount::kCarriedHeld) * held +
+      (width > 1 ? CeilDiv(p.carried_load_bytes * held, 4) : p.carried_loads * held);
+  if (main && s.staged > 0) At(counts, RegisterCount::kCarriedHeld) = 0;
+  At(counts, RegisterCount::kColumnSums) *= columns;
+  At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
+  At(counts, RegisterCount::kRowSums) *= rows;
+  At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
+  At(counts, RegisterCount::kPrefetched) =
+      main && s.prefetch ? At(counts, RegisterCount::kLoadedHeld) : 0;
+  At(counts, RegisterCount::kStaged) = main && s.staged > 0;
+  At(counts, RegisterCount::kRuns) = columns / width;
+  At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : s.split >= kSplitsSharedByThreads;
+  return counts;
+}
+
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+                          const DeviceSpec& device) {
+  const RegisterModel& model = device.registers[static_cast<int>(launch)];
+  int64_t milli = 0;
+  for (int i = 0; i < kNumRegisterCounts; ++i)
+    milli += model.milli[i] * std::min(counts[i], kMostRegisters);
+  return std::clamp((milli + 500) / 1000, device.base_registers, kMostRegisters);
+}
+
+int64_t RegisterCap(int threads, const DeviceSpec& device) {
+  const int64_t granule = device.register_granule / device.warp;
+  return std::min(device.max_registers,
+                  device.registers_per_sm / std::max(threads, 1) / granule * granule);
+}
+
+Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedule& s,
+                           const DeviceSpec& device) {
+  Footprint f;
+  FillElements(p, s, f);
+  FillRegisters(p, s, device, f);
+  f.shared_bytes = SharedBytes(p, s, device);
+  f.staged_bytes = StagedBytes(p, s);
+  FillResidency(s, device, f);
+  return f;
+}
+
+void UseCompiled(const CompiledResources& compiled, const Schedule& s, const DeviceSpec& device,
+                 Footprint& f) {
+  f.registers = static_cast<int>(std::clamp<int64_t>(compiled.registers, 1, device.max_registers));
+  f.spill_bytes = compiled.spill_bytes;
+  f.registers_wanted = f.registers + static_cast<int>(CeilDiv(compiled.spill_bytes, 4));
+  f.shared_bytes = compiled.shared_bytes;
+  FillResidency(s, device, f);
+}
+
+}  // namespace retrograd

@@ -1,0 +1,74 @@
+// What a schedule asks of an SM: registers of a thread, shared memory, bytes in flight.
+#ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_REGISTERS_H_
+#define RETROGRAD_FUSION_KERNEL_TEMPLATES_REGISTERS_H_
+
+#include "fusion/device/device_spec.h"
+#include "fusion/device/register_model.h"
+#include "fusion/kernel/ir/kernel_ir.h"
+#include "fusion/kernel/templates/schedule.h"
+
+namespace retrograd {
+
+// What pricing needs to know of an IR, found once for all its schedules.
+struct KernelProfile {
+  Classification shape;
+  Stages stages;
+  // By instruction: evaluated at every point of rows x columns (or of all axes).
+  std::vector<bool> inner;
+  // By row stage (0 .. row_stages): the inner instructions that the stage evaluates if nothing is
+  // kept from earlier stages.
+  std::vector<std::vector<int>> needed;
+  int64_t loaded_bytes = 0;        // bytes an element that all inner loads bring in
+  int carried_loads = 0;           // inner loads that a later stage uses too
+  int64_t carried_load_bytes = 0;  // an element, as they lie in memory
+  int column_sums = 0;             // column reductions
+  int row_sums = 0;
+  int word_bytes = 4;  // of the widest value in registers
+  // The counts of registers.h's model that do not depend on the schedule, each for one element (or
+  // one column, or one row): a prediction multiplies them by what a thread holds.
+  int64_t stored_bytes = 0;
+  RegisterCounts counts = {};
+};
+KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
+
+struct Footprint {
+  int registers = 0;  // of a thread, capped at what the device allows
+  // Before the cap. Where a thread may spill, with the margin of the device's register model.
+  int registers_wanted = 0;
+  int64_t spill_bytes = 0;      // of a thread: 4 x what registers_wanted is above the cap
+  int64_t shared_bytes = 0;     // of a block, declared in its text
+  int64_t staged_bytes = 0;     // of a block, for rows that are loaded ahead
+  int64_t blocks_per_sm = 0;    // resident at once; 0: a block does not fit
+  int64_t bytes_in_flight = 0;  // of a thread before it waits
+  int64_t elements = 1;         // points a thread holds at once
+};
+Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& profile,
+                           const Schedule& schedule, const DeviceSpec& device);
+
+// What a compiler reported of a kernel, in place of a prediction.
+struct CompiledResources {
+  int64_t registers = 0;     // of a thread
+  int64_t spill_bytes = 0;   // of a thread
+  int64_t shared_bytes = 0;  // of a block
+  friend bool operator==(const CompiledResources&, const CompiledResources&) = default;
+};
+void UseCompiled(const CompiledResources& compiled, const Schedule& schedule,
+                 const DeviceSpec& device, Footprint& footprint);
+
+// The launch whose registers decide how many blocks are resident: the one that does the work.
+LaunchKind MainLaunch(const Schedule& schedule);
+
+// What the register model counts of a launch under this schedule.
+RegisterCounts CountForRegisters(const KernelProfile& profile, const Schedule& schedule,
+                                 LaunchKind launch);
+
+// Registers of a thread before any cap.
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+                          const DeviceSpec& device);
+
+// Registers that a thread of a block of so many threads may have.
+int64_t RegisterCap(int threads, const DeviceSpec& device);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_KERNEL_TEMPLATES_REGISTERS_H_

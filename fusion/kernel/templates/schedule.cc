@@ -1,0 +1,114 @@
+#include "fusion/kernel/templates/schedule.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/templates/scatter_workspace.h"
+
+namespace retrograd {
+
+absl::string_view Name(Template t) {
+  constexpr absl::string_view kNames[] = {"pointwise",  "row_reduction", "column_reduction",
+                                          "row_column", "transpose",     "scatter_add"};
+  return kNames[static_cast<int>(t)];
+}
+
+std::string Schedule::Print() const {
+  std::string out = absl::StrCat(Name(kind), " threads=", threads);
+  if (threads_per_row > 0) absl::StrAppend(&out, " per_row=", threads_per_row);
+  if (rows_per_block > 1) absl::StrAppend(&out, " rows=", rows_per_block);
+  if (rows_per_thread > 1) absl::StrAppend(&out, " at_once=", rows_per_thread);
+  if (vector_width > 1) absl::StrAppend(&out, " vec=", vector_width);
+  if (split > 1) absl::StrAppend(&out, " split=", split);
+  absl::StrAppend(&out, " blocks=", blocks);
+  if (persistent) absl::StrAppend(&out, " persistent");
+  if (prefetch) absl::StrAppend(&out, " prefetch");
+  if (staged > 0) absl::StrAppend(&out, " staged=", staged);
+  return out;
+}
+
+bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int width) {
+  const Instr& load = ir.instrs[instr];
+  if (load.kind != InstrKind::kLoad || width <= 1) return false;
+  if (!load.guards.empty() || !load.indirect.empty()) return false;
+  if ((load.axes & shape.row_axes) == 0) return false;
+  const Buffer& buffer = ir.buffers[load.buffer];
+  if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) return false;
+  const int axis = FastestAxis(ir);
+  if ((load.axes >> axis & 1) == 0 || LaneStride(load.offset, axis, width) == 0) return false;
+  const int together = LoadWidth(ir, instr, axis, width);
+  return together > 1 && together * SizeBytes(buffer.dtype) >= 4;
+}
+
+int64_t StagedBytesOfElement(const KernelIr& ir, const RowsAndColumns& shape, int width) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    if (!CanStage(ir, shape, static_cast<int>(i), width)) continue;
+    bytes += SizeBytes(ir.buffers[ir.instrs[i].buffer].dtype);
+  }
+  return bytes;
+}
+
+AxisMask FoldedAxes(const KernelIr& ir, const Instr& instr) {
+  AxisMask folded = 0;
+  if (instr.kind != InstrKind::kReduce) return folded;
+  for (size_t a = 0; a < ir.extents.size(); ++a) {
+    if ((instr.reduced >> a & 1) != 0 && ir.extents[a] != 1) folded |= AxisMask{1} << a;
+  }
+  return folded;
+}
+
+DType AccumulatorType(DType dtype) {
+  const DType compute = ComputeType(dtype);
+  if (IsFloat(compute) || compute == DType::kInt64) return compute;
+  return DType::kInt32;
+}
+
+std::vector<int64_t> WorkspaceOffsets(const KernelIr& ir, const Classification& shape,
+                                      const Schedule& schedule) {
+  std::vector<int64_t> offsets(ir.instrs.size(), -1);
+  if (schedule.split <= 1) return offsets;
+  const bool by_row = schedule.kind == Template::kRowReduction;
+  const int64_t lines = by_row ? shape.shape.rows : shape.shape.columns;
+  int64_t next = 0;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const AxisMask folded = FoldedAxes(ir, ir.instrs[i]);
+    if (folded == 0) continue;
+    if (!by_row && (folded & shape.shape.column_axes) != 0) continue;  // finished within its row
+    offsets[i] = next;
+    const int64_t bytes = lines * schedule.split * SizeBytes(AccumulatorType(ir.instrs[i].dtype));
+    next += (bytes + 15) / 16 * 16;
+  }
+  return offsets;
+}
+
+int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule) {
+  if (schedule.kind == Template::kScatterAdd) return ScatterWorkspaceOf(ir).bytes;
+  if (schedule.split <= 1) return 0;
+  const Classification shape = Classify(ir);
+  const std::vector<int64_t> offsets = WorkspaceOffsets(ir, shape, schedule);
+  const bool by_row = schedule.kind == Template::kRowReduction;
+  const int64_t lines = by_row ? shape.shape.rows : shape.shape.columns;
+  int64_t end = 0;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] < 0) continue;
+    end = std::max(
+        end, offsets[i] + lines * schedule.split * SizeBytes(AccumulatorType(ir.instrs[i].dtype)));
+  }
+  return end;
+}
+
+ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device) {
+  ScheduleLimits limits;
+  limits.warp = static_cast<int>(device.warp);
+  limits.sms = static_cast<int>(device.sms);
+  limits.max_threads = static_cast<int>(device.max_threads_per_block);
+  limits.shared_bytes = device.shared_bytes_per_block;
+  limits.staged_bytes = device.staged_bytes_per_block;
+  limits.shared_bytes_per_sm = device.shared_bytes_per_sm;
+  limits.max_registers = static_cast<int>(device.max_registers);
+  return limits;
+}
+
+}  // namespace retrograd

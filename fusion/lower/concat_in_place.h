@@ -1,0 +1,38 @@
+// Joins that cost nothing: the parts of a `cat` are stored side by side, as slices of the bytes of
+// the whole, by whoever makes them. Decided after layouts, which it changes for the parts alone,
+// and before anything is priced.
+#ifndef RETROGRAD_FUSION_LOWER_CONCAT_IN_PLACE_H_
+#define RETROGRAD_FUSION_LOWER_CONCAT_IN_PLACE_H_
+
+#include <optional>
+#include <vector>
+
+#include "fusion/analysis/consumers.h"
+#include "fusion/plan/plan.h"
+
+namespace retrograd {
+
+// Where the parts of a row-major whole of this shape would be stored, and their strides there;
+// nullopt where one cannot be: it is not computed by an op that writes any strides, the host or
+// another reader needs it elsewhere, or it would start off the alignment that kernels count on.
+// `layouts` are changed while it looks, and back.
+struct PlacedParts {
+  std::vector<PlacedJoin::Part> parts;
+  std::vector<Layout> layouts;
+};
+std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
+                                      std::vector<Layout>& layouts, absl::Span<const ValueId> parts,
+                                      int64_t axis, absl::Span<const int64_t> whole_shape);
+
+// The cats of the graph that are placed, in the order of their ids; their parts' layouts are
+// changed accordingly. Those that only library calls read, or whose parts library calls make: no
+// kernel would do anything but copy.
+std::vector<PlacedJoin> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
+                                   std::vector<Layout>& layouts);
+
+// The group that stands for a placed join: no launch, no time.
+Group PlacedJoinGroup(const PlacedJoin& join);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_CONCAT_IN_PLACE_H_

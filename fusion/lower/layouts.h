@@ -1,0 +1,34 @@
+// Where each stored value lies, decided before the search: the host's strides for inputs and
+// outputs, an order that library calls can read for what feeds them, the order of the operand for
+// the rest. So that transposes become strides and not kernels.
+#ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_H_
+#define RETROGRAD_FUSION_LOWER_LAYOUTS_H_
+
+#include <optional>
+#include <vector>
+
+#include "fusion/analysis/strided_view.h"
+#include "fusion/plan/plan.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// By value_index. Values that are never stored (views) have no strides.
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
+
+// A value, through its views, as a (batch of) matrices with a unit stride in rows or columns;
+// nullopt if its layout does not allow it.
+std::optional<MatrixOperand> AsMatrix(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                                      ValueId value);
+
+// Whether a matmul or attention call can read `value` as its operand.
+bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
+                  ValueId value);
+
+// The strides that the value behind the views of an output must have, so that the output lies as
+// the host requires; nullopt if no strides can do it.
+std::optional<Layout> LayoutForOutput(const BackwardGraph& graph, const GraphOutput& output);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_LAYOUTS_H_

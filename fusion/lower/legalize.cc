@@ -1,0 +1,194 @@
+#include "fusion/lower/legalize.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "fusion/kernel/build/build.h"
+#include "fusion/lower/layouts.h"
+#include "graph/base/status.h"
+#include "graph/passes/rewriter.h"
+
+namespace retrograd {
+namespace {
+
+// What one pass over the graph finds to mend.
+struct Repairs {
+  absl::flat_hash_set<std::pair<uint32_t, uint32_t>> operands;  // (node, operand number): copy it
+  std::vector<bool> outputs;                                    // by output: copy it
+  bool any() const {
+    return !operands.empty() || std::find(outputs.begin(), outputs.end(), true) != outputs.end();
+  }
+};
+
+bool IsZero(const BackwardGraph& g, ValueId v) {
+  v = BehindViews(g, v);
+  return g.op(v.node) == Op::full && g.node(v.node).attrs.Float("value") == 0;
+}
+
+// The rows that a gather picks must be rows of a stored value.
+bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId source) {
+  return AsStrided(g, layouts, source).has_value();
+}
+
+void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id,
+                   Repairs& repairs) {
+  absl::Span<const ValueId> operands = g.operands(id);
+  for (uint32_t i = 0; i < operands.size(); ++i) {
+    bool ok = true;
+    switch (g.pattern(id)) {
+      case Pattern::kLibrary: ok = LibraryReads(g, layouts, id, operands[i]); break;
+      case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, operands[0]); break;
+      default: break;
+    }
+    if (!ok) repairs.operands.insert({Index(id), i});
+  }
+}
+
+// Each pad that an access goes through is a guard of it. A stack of more is cut by copies, so that
+// no kernel has guards without end.
+constexpr int kMostStackedPads = 32;
+
+void CheckStackedPads(const BackwardGraph& g, Repairs& repairs) {
+  std::vector<int> pads(g.num_nodes(), 0);  // by view: pads from it to the stored value behind it
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (g.pattern(NodeId{i}) != Pattern::kView) continue;
+    pads[i] = pads[Index(g.operands(NodeId{i})[0].node)];
+    if (g.op(NodeId{i}) != Op::pad) continue;
+    if (pads[i] == kMostStackedPads) {
+      repairs.operands.insert({i, 0});
+      pads[i] = 0;
+    }
+    ++pads[i];
+  }
+}
+
+Repairs FindRepairs(const BackwardGraph& g) {
+  const std::vector<Layout> layouts = AssignLayouts(g);
+  Repairs repairs;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) CheckOperands(g, layouts, NodeId{i}, repairs);
+  CheckStackedPads(g, repairs);
+  absl::flat_hash_set<ValueId> claimed;
+  for (const GraphOutput& out : g.outputs()) {
+    bool copy = false;
+    if (out.value) {
+      const ValueId stored = BehindViews(g, *out.value);
+      copy =
+          !Computes(g, stored.node) || !LayoutForOutput(g, out) || !claimed.insert(stored).second;
+      // A table is scattered row-major, a library result has a unit stride: other strides are a
+      // copy.
+      if (!copy && g.pattern(stored.node) == Pattern::kScatter) {
+        copy = layouts[g.value_index(stored)].strides != DenseStrides(g.type(stored).shape);
+      }
+      if (!copy && g.op(stored.node) == Op::matmul) {
+        copy = !AsMatrix(g, layouts, stored);
+      }
+      if (!copy && g.op(stored.node) == Op::attention_backward) {
+        copy = layouts[g.value_index(stored)].strides.back() != 1;
+      }
+    }
+    repairs.outputs.push_back(copy);
+  }
+  return repairs;
+}
+
+class Rebuilder {
+ public:
+  Rebuilder(const BackwardGraph& g, const Repairs& repairs)
+      : g_(g), repairs_(repairs), rewriter_(g), builder_(rewriter_.builder()) {}
+
+  absl::StatusOr<BackwardGraph> Run() {
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) Rebuild(NodeId{i});
+    for (size_t i = 0; i < g_.outputs().size(); ++i) {
+      const GraphOutput& out = g_.outputs()[i];
+      if (!out.value) {
+        builder_.AbsentOutput(out.name);
+        continue;
+      }
+      ValueId v = rewriter_.New(*out.value);
+      if (repairs_.outputs[i]) {
+        rewriter_.UseOrigin(out.value->node);
+        v = builder_.Add(Op::copy, {v});
+      }
+      builder_.Output(v, out.name, out.strides);
+    }
+    return builder_.Build();
+  }
+
+ private:
+  void Rebuild(NodeId id) {
+    const absl::Span<const ValueId> old = g_.operands(id);
+    const Node& node = g_.node(id);
+    rewriter_.UseOrigin(id);
+    operands_.clear();
+    for (uint32_t i = 0; i < old.size(); ++i) {
+      operands_.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old[i])
+                                                                     : rewriter_.New(old[i]));
+    }
+    if (node.op == Op::index_add && builder_.type(operands_[1]).rank() == 0) OneRow(node);
+    if (node.op == Op::index_add && !IsZero(g_, old[0])) {
+      rewriter_.Set({id, 0}, AddOntoBase(node));
+    } else {
+      rewriter_.CopyOver(id, operands_);
+    }
+  }
+
+  // A single index as a list of one: the source gains a dim of extent 1.
+  void OneRow(const Node& node) {
+    Shape shape = builder_.type(operands_[2]).shape;
+    shape.insert(shape.begin() + node.attrs.Int("axis"), 1);
+    operands_[1] = builder_.Reshape(operands_[1], {1});
+    operands_[2] = builder_.Reshape(operands_[2], std::move(shape));
+  }
+
+  // base + index_add(0, index, src), as one accumulate.
+  ValueId AddOntoBase(const Node& node) {
+    const TensorType type = builder_.type(operands_[0]);
+    const ValueId zero = builder_.Full(0, type.dtype, type.shape);
+    const ValueId added =
+        builder_.Add(Op::index_add, {zero, operands_[1], operands_[2]}, node.attrs);
+    return builder_.Add(
+        Op::accumulate, {operands_[0], added},
+        {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
+  }
+
+  // Behind a transpose: one copy serves those who read rows and those who read columns.
+  ValueId CopyOf(ValueId old) {
+    if (g_.op(old.node) == Op::permute && g_.type(old).rank() == 2) {
+      return builder_.Add(Op::permute, {CopyOf(g_.operands(old.node)[0])}, g_.node(old.node).attrs);
+    }
+    auto [at, added] = copies_.try_emplace(old);
+    if (added) at->second = builder_.Add(Op::copy, {rewriter_.New(old)});
+    return at->second;
+  }
+
+  const BackwardGraph& g_;
+  const Repairs& repairs_;
+  Rewriter rewriter_;
+  GraphBuilder& builder_;
+  absl::flat_hash_map<ValueId, ValueId> copies_;
+  std::vector<ValueId> operands_;  // of the node that is rebuilt
+};
+
+bool NeedsScatterRepair(const BackwardGraph& g) {
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
+    if (g.op(NodeId{i}) != Op::index_add) continue;
+    absl::Span<const ValueId> operands = g.operands(NodeId{i});
+    if (!IsZero(g, operands[0]) || g.type(operands[1]).rank() == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph) {
+  BackwardGraph current = graph;
+  // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
+  // need no repair themselves, which bounds the rounds.
+  for (int round = 0; round < 4; ++round) {
+    const Repairs repairs = FindRepairs(current);
+    if (!repairs.any() && !NeedsScatterRepair(current)) return current;
+    RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
+  }
+  return absl::InternalError("legalizing did not settle after four rounds");
+}
+
+}  // namespace retrograd

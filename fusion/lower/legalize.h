@@ -1,0 +1,19 @@
+// Makes every value that must lie in memory one that a kernel can put there. Stands before the
+// search, because what it adds are ops like any other: they fuse with their neighbours.
+//   - an output that is an input, a constant, a second mention of a value, or a view whose strides
+//     no layout of its value can give, gets a copy of its own
+//   - a library operand that is no strided matrix (a pad, a cut, a broadcast) gets a copy
+//   - the source of a gather behind a view that cuts rows gets a copy
+//   - an index_add onto anything but zeros becomes an accumulate of the base and one onto zeros
+#ifndef RETROGRAD_FUSION_LOWER_LEGALIZE_H_
+#define RETROGRAD_FUSION_LOWER_LEGALIZE_H_
+
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_LEGALIZE_H_

@@ -1,0 +1,36 @@
+#include "fusion/lower/lower.h"
+
+#include "fusion/lower/legalize.h"
+#include "fusion/lower/padded_rows.h"
+#include "fusion/lower/rematerialize.h"
+#include "fusion/lower/shared_pads.h"
+#include "graph/base/status.h"
+#include "graph/passes/accumulate.h"
+#include "graph/passes/expand.h"
+#include "graph/passes/simplify.h"
+
+namespace retrograd {
+
+absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {
+  // Composites first: their pieces fuse one by one with what surrounds them.
+  RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
+  // Then the algebra, so that equal pieces of different composites are one.
+  const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
+  RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  RG_ASSIGN_OR_RETURN(g, SharePads(g));
+  RG_ASSIGN_OR_RETURN(g, PadRows(g));
+  // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
+  // added where it is made.
+  RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
+  RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
+  RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  // After equal ops were merged: each part of the graph between barriers has its own again of those
+  // that cost nothing.
+  if (options.recompute) {
+    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g));
+  }
+  // Last, because every step before may move what lies in memory.
+  return Legalize(g);
+}
+
+}  // namespace retrograd

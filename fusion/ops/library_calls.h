@@ -1,0 +1,30 @@
+// Matmuls and attention as library calls: operands as strided matrices, and the ops around a
+// matmul that the call itself can do.
+#ifndef RETROGRAD_FUSION_OPS_LIBRARY_CALLS_H_
+#define RETROGRAD_FUSION_OPS_LIBRARY_CALLS_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "fusion/analysis/consumers.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/plan/plan.h"
+
+namespace retrograd {
+
+struct AbsorbOptions {
+  bool casts = true;        // a cast to fp32 of a graph output becomes the matmul's output type
+  bool accumulates = true;  // an accumulate step behind a matmul becomes beta = 1
+};
+
+// One group per matmul and attention op, priced, ascending by their first op. Every graph that
+// Legalize has been through can be expressed.
+absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
+                                                     absl::Span<const Layout> layouts,
+                                                     const Consumers& consumers,
+                                                     const DeviceSpec& device,
+                                                     const AbsorbOptions& options);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_OPS_LIBRARY_CALLS_H_

@@ -1,0 +1,145 @@
+#include "fusion/ops/library_cost.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kPsPerSecond = 1'000'000'000'000;
+
+int64_t Product(std::initializer_list<int64_t> factors) {  // at most kHuge
+  int64_t product = 1;
+  for (int64_t f : factors) product = MulDiv(product, f, 1);
+  return product;
+}
+
+int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
+  if (dtype == DType::kFp64) return d.matmul_fp64_flops;
+  return dtype == DType::kFp32 ? d.matmul_fp32_flops : d.matmul_bf16_flops;
+}
+
+// Tiles of the result and pieces of the sum that a matmul library offers.
+struct Tile {
+  int64_t rows, columns;
+};
+constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
+                           {256, 64},  {64, 128},  {128, 64},  {64, 64}};
+constexpr int64_t kPieces[] = {1, 2, 3, 4, 5, 6, 8, 11, 12, 16, 22, 33, 44, 66};
+constexpr int64_t kLeastPiece = 256;  // terms of a sum that are worth a block of their own
+constexpr int64_t kStep = 64;         // terms of a sum that a block loads at once
+
+// One way to run a matmul.
+struct Cut {
+  Tile tile{};
+  int64_t pieces = 1;
+  int64_t blocks = 0;
+  int64_t compute_ps = 0;  // waves of blocks
+  int64_t split_ps = 0;    // partial sums written and added up
+  int64_t total_ps = kHuge;
+};
+
+Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps,
+            const DeviceSpec& d) {
+  const int64_t sm_rate = std::max<int64_t>(rate / d.sms, 1);
+  const int64_t partial_bytes =
+      Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+  Cut best;
+  for (const Tile& tile : kTiles) {
+    const int64_t tiles =
+        Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
+    const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
+    const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
+    for (int64_t pieces : kPieces) {
+      if (pieces > 1 && (call.k / pieces < kLeastPiece || tiles > 2 * d.sms / pieces)) break;
+      Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
+      const int64_t steps = CeilDiv(std::max<int64_t>(CeilDiv(call.k, pieces), 1), kStep) * kStep;
+      cut.compute_ps = Product({CeilDiv(cut.blocks, d.sms), steps, step_ps});
+      if (pieces > 1) {
+        cut.split_ps = d.matmul_split_ps +
+                       TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
+      }
+      cut.total_ps = std::max(cut.compute_ps, read_ps) + cut.split_ps;
+      if (cut.total_ps < best.total_ps) best = cut;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
+  Price price;
+  int64_t batch = 1;
+  for (int64_t b : call.batch) batch *= b;
+  const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
+  const int64_t operands = batch * (call.m * call.k + call.k * call.n) * in;
+  const int64_t previous = call.accumulate ? batch * call.m * call.n * out : 0;
+  price.read_bytes = operands + previous;
+  price.written_bytes = batch * call.m * call.n * out;
+  if (price.written_bytes == 0) {  // no elements: nothing but the call
+    price.ps = d.launch_graph_ps;
+    if (explain) price.terms = {{"launch", price.ps, false, "an empty product"}};
+    return price;
+  }
+  const int64_t rate = MatMulRate(call.in_dtype, d);
+  const int64_t read = TransferPs(operands, d.hbm_bytes_per_s);
+  const int64_t result = TransferPs(price.written_bytes + previous, d.hbm_bytes_per_s);
+  const Cut cut = BestCut(call, batch, rate, read, d);
+  price.ps = std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps + result);
+  if (!explain) return price;
+  const bool computes = cut.compute_ps >= read;
+  price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+                 {"flops", cut.compute_ps, computes,
+                  absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s", batch,
+                                  call.m, call.n, call.k, cut.blocks, cut.tile.rows,
+                                  cut.tile.columns, static_cast<double>(rate) / 1e12)},
+                 {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
+                 {"result", result, false,
+                  absl::StrCat(price.written_bytes, " B written",
+                               previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
+  if (cut.pieces > 1) {
+    price.terms.push_back(
+        {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
+  }
+  return price;
+}
+
+Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explain) {
+  Price price;
+  for (const AttentionOperand& o : call.operands) {
+    price.read_bytes += Elements(o.shape) * SizeBytes(call.dtype);
+  }
+  for (const AttentionOperand& o : call.results) {
+    price.written_bytes += Elements(o.shape) * SizeBytes(call.dtype);
+  }
+  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
+  const std::vector<int64_t>& q = call.operands[1].shape;
+  const std::vector<int64_t>& k = call.operands[2].shape;
+  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
+  if (call.causal) flops /= 2;
+  const int64_t rate = call.dtype == DType::kFp32   ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
+                       : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
+                                                    : d.attention_flops;
+  const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
+  if (explain) {
+    price.terms = {
+        {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+        {"flops", compute, compute >= hbm,
+         absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
+        {"hbm", hbm, hbm > compute,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+int64_t CopyPs(int64_t bytes, const DeviceSpec& d) {
+  return d.launch_graph_ps + TransferPs(2 * bytes, d.hbm_bytes_per_s);
+}
+
+}  // namespace retrograd

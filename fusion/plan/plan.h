@@ -1,0 +1,222 @@
+// FusionPlan: what runs together. Groups with the KernelIr (or library call) that was priced, the
+// terms of each price, and the decisions that shaped it.
+//
+// Invariants, named in Verify():
+//   P1  every op that computes belongs to exactly one group; views, inputs and constants to none
+//   P2  groups are convex and the graph of groups has no cycle; groups stand in a valid order
+//   P3  a group's inputs are graph inputs or stored by an earlier group
+//   P4  every graph output is an input or stored by a group
+//   P5  each stored value has one layout, the host's where it is the host's, and each kernel and
+//       library call takes it so
+//   P6  every element that a kernel or call stores is made of the elements that the graph names
+//   P7  a schedule fits its kernel, covers it, and has the workspace that it writes
+//   P8  bytes are taken over only by the point that alone reads them, after it has
+//   P9  an epilogue finds each element of its product at the point where it stores what it makes
+#ifndef RETROGRAD_FUSION_PLAN_PLAN_H_
+#define RETROGRAD_FUSION_PLAN_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "fusion/kernel/ir/kernel_ir.h"
+#include "fusion/kernel/ir/layout.h"
+#include "fusion/kernel/templates/schedule.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+enum class GroupId : uint32_t {};
+constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
+
+// A matrix (or a batch of them) inside a stored value, as BLAS reads it.
+struct MatrixOperand {
+  ValueId value;           // the stored value, behind any views
+  int64_t offset = 0;      // elements, of the first element
+  int64_t row_stride = 0;  // elements; one of row_stride and col_stride is 1
+  int64_t col_stride = 0;
+  std::vector<int64_t> batch_strides;  // one per batch axis
+  friend bool operator==(const MatrixOperand&, const MatrixOperand&) = default;
+};
+
+// d = a·b + beta·c, with c stored where d is (an accumulate step) when beta is 1.
+struct MatMulCall {
+  int64_t m = 0, n = 0, k = 0;
+  std::vector<int64_t> batch;  // extents of the batch axes
+  DType in_dtype = DType::kFp32;
+  DType out_dtype = DType::kFp32;  // a cast to fp32 may be absorbed
+  MatrixOperand a, b, d;
+  bool accumulate = false;  // beta = 1: adds to the value `previous`, whose storage d takes over
+  ValueId previous;
+  friend bool operator==(const MatMulCall&, const MatMulCall&) = default;
+};
+
+// A [B, H, T, D] tensor inside a stored value, any strides with the last one 1.
+struct AttentionOperand {
+  ValueId value;
+  int64_t offset = 0;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  friend bool operator==(const AttentionOperand&, const AttentionOperand&) = default;
+};
+
+struct AttentionCall {
+  NodeId node{};
+  DType dtype = DType::kFp32;
+  double scale = 1;
+  bool causal = false;
+  // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
+  std::vector<AttentionOperand> operands;
+  std::vector<AttentionOperand> results;  // dQ, dK, dV (dBias)
+  friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
+};
+
+// A fused kernel: what it computes and how.
+struct KernelBody {
+  KernelIr ir;
+  Schedule schedule;
+  int registers = 0;        // predicted, of a thread
+  int64_t spill_bytes = 0;  // predicted, of a thread
+  friend bool operator==(const KernelBody&, const KernelBody&) = default;
+};
+
+// A matmul whose result never leaves the multiplying kernel: an epilogue makes the stored values of
+// it, point by point.
+struct FusedMatMul {
+  MatMulCall product;          // adds to nothing; its result is the epilogue's to read alone
+  KernelBody epilogue;         // reads the product where it would lie
+  std::string implementation;  // of the device's matmul_epilogues
+  int64_t product_ps = 0, epilogue_ps = 0;  // as kernels of their own
+  friend bool operator==(const FusedMatMul&, const FusedMatMul&) = default;
+};
+
+// One named term of a price.
+struct Term {
+  std::string name;     // "hbm", "compute", "launch", ...
+  int64_t ps = 0;       // picoseconds that it contributes or, for a max, would take alone
+  bool binds = false;   // it is the largest of the terms that overlap
+  std::string formula;  // its inputs as text: "402669568 B / 4.25 TB/s"
+  friend bool operator==(const Term&, const Term&) = default;
+};
+
+// Kernels that do not depend on each other, in one launch: each runs in a range of blocks of its
+// own, in this order.
+struct MergedBody {
+  struct Member {
+    std::vector<NodeId> nodes;       // those of the group's that it computes
+    std::vector<NodeId> recomputed;  // and those that it computes again
+    KernelBody kernel;
+    int64_t price_ps = 0;     // in a launch of its own
+    std::vector<Term> terms;  // of that price
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  std::vector<Member> members;  // at least two; same template, same threads, no finalize launch
+  friend bool operator==(const MergedBody&, const MergedBody&) = default;
+};
+
+// A cat that costs nothing: each part is stored as a slice of the whole's bytes. No launch.
+struct PlacedJoin {
+  struct Part {
+    ValueId value;       // stored, behind any views
+    int64_t offset = 0;  // elements, of its first element in the whole
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  ValueId whole;
+  std::vector<Part> parts;  // in the order of the cat's operands
+  friend bool operator==(const PlacedJoin&, const PlacedJoin&) = default;
+};
+
+struct Group {
+  std::vector<NodeId> nodes;       // ascending; every op computed and owned here
+  std::vector<NodeId> recomputed;  // cheap ops owned elsewhere and computed here again
+  std::vector<ValueId> inputs;     // stored values read, ascending
+  std::vector<ValueId> outputs;    // values stored, ascending
+  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin, FusedMatMul> body;
+  std::vector<Term> terms;
+  int64_t price_ps = 0;
+  int64_t workspace_bytes = 0;  // scratch memory while it runs
+  int64_t read_bytes = 0, written_bytes = 0;
+  // An input whose bytes the output may take over: same walk, same element size, last reader.
+  struct InPlace {
+    ValueId input, output;
+    friend bool operator==(const InPlace&, const InPlace&) = default;
+  };
+  std::vector<InPlace> in_place;  // permitted pairs; an accumulating store makes it required
+  friend bool operator==(const Group&, const Group&) = default;
+};
+
+// The fused kernels of a group, in the order of their blocks: none for a library call (with an
+// epilogue or not), several where kernels share a launch.
+std::vector<const KernelBody*> KernelsOf(const Group& group);
+
+// What the member of a shared launch would be as a group of its own, with the take-overs that it
+// keeps beside the others.
+Group GroupOf(const Group& merged, const MergedBody::Member& member);
+
+// The two groups that do what a matmul with an epilogue does, with the product in memory between
+// them.
+std::pair<Group, Group> HalvesOf(const Group& fused);
+
+// The pairs of group.in_place that are no choice: an output is added to what `input` holds.
+std::vector<Group::InPlace> RequiredInPlace(const Group& group);
+
+// Why a candidate fusion exists or not.
+struct Decision {
+  std::vector<NodeId> a, b;  // the two sides: ops that are (or are not) together
+  bool together = false;     // what the plan does
+  int64_t together_ps = 0;   // price of the region's best plan with them together
+  int64_t apart_ps = 0;      // and with them apart; both from the same search
+  std::string limit;         // code of the limit if together is infeasible: "registers"
+  std::string reason;        // one sentence with numbers
+  // The kernels that differ, each with its price terms, under the other choice.
+  struct Alternative {
+    std::vector<NodeId> nodes;
+    Schedule schedule;
+    int registers = 0;
+    int64_t spill_bytes = 0;
+    int64_t price_ps = 0;
+    std::vector<Term> terms;
+    friend bool operator==(const Alternative&, const Alternative&) = default;
+  };
+  std::vector<Alternative> alternatives;
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+struct PlanSummary {
+  int64_t ops = 0;             // ops that compute
+  int64_t recomputed_ops = 0;  // of them again, in kernels that do not own them
+  int64_t kernels = 0;         // launches, finalize phases included
+  int64_t price_ps = 0;
+  int64_t cost_ps = 0;     // what the search minimised: with margins and the price of memory
+  int64_t unfused_ps = 0;  // every op a group of its own
+  int64_t bytes = 0, unfused_bytes = 0;
+  int64_t bound_ps = 0;         // unavoidable bytes and flops, fewest launches
+  int64_t gap_ps = 0;           // to the optimum of the stated objective; 0: proven optimal
+  int64_t merged_launches = 0;  // launches that independent kernels save by sharing others
+  int64_t merged_ps = 0;        // what that wins; price and bound are both after it
+  int64_t peak_bytes = 0;       // of values alive at once, see peak_memory.h
+  int64_t regions = 0, distinct_regions = 0, largest_region_atoms = 0;
+  friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
+};
+
+struct FusionPlan {
+  std::string device;
+  std::vector<Group> groups;        // in a valid order
+  std::vector<GroupId> group_of;    // by node; kNoGroup where the op belongs to none
+  std::vector<Layout> layouts;      // by value_index; empty strides where never stored
+  std::vector<Decision> decisions;  // the most telling first
+  PlanSummary summary;
+
+  absl::Status Verify(const BackwardGraph& graph) const;
+  std::string Print(const BackwardGraph& graph) const;
+  friend bool operator==(const FusionPlan&, const FusionPlan&) = default;
+};
+inline constexpr GroupId kNoGroup{0xffffffff};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_PLAN_PLAN_H_

@@ -1,0 +1,46 @@
+#include "fusion/plan/split_epilogues.h"
+
+#include <algorithm>
+
+namespace retrograd {
+
+bool HasEpilogues(const FusionPlan& plan) {
+  return std::any_of(plan.groups.begin(), plan.groups.end(), [](const Group& group) {
+    return std::holds_alternative<FusedMatMul>(group.body);
+  });
+}
+
+FusionPlan SplitEpilogues(const FusionPlan& plan) {
+  return SplitEpilogues(plan, [](const FusedMatMul&) { return false; });
+}
+
+FusionPlan SplitEpilogues(const FusionPlan& plan,
+                          absl::FunctionRef<bool(const FusedMatMul&)> stays) {
+  const auto is_split = [&](const Group& group) {
+    const auto* fused = std::get_if<FusedMatMul>(&group.body);
+    return fused != nullptr && !stays(*fused);
+  };
+  FusionPlan split = plan;
+  split.groups.clear();
+  std::vector<uint32_t> place;  // of a group, or of its product
+  for (const Group& group : plan.groups) {
+    place.push_back(static_cast<uint32_t>(split.groups.size()));
+    if (!is_split(group)) {
+      split.groups.push_back(group);
+      continue;
+    }
+    auto [product, epilogue] = HalvesOf(group);
+    split.groups.push_back(std::move(product));
+    split.groups.push_back(std::move(epilogue));
+  }
+  for (uint32_t n = 0; n < split.group_of.size(); ++n) {
+    const uint32_t group = Index(plan.group_of[n]);
+    if (group >= plan.groups.size()) continue;  // no group
+    const auto* fused = std::get_if<FusedMatMul>(&plan.groups[group].body);
+    const bool second = is_split(plan.groups[group]) && fused->product.d.value.node != NodeId{n};
+    split.group_of[n] = GroupId{place[group] + (second ? 1 : 0)};
+  }
+  return split;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,375 @@
+#include "fusion/planner/plan_graph.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/analysis/region_signature.h"
+#include "fusion/explain/decisions.h"
+#include "fusion/explain/feedback_decisions.h"
+#include "fusion/horizontal/horizontal.h"
+#include "fusion/kernel/build/build.h"
+#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/plan/peak_memory.h"
+#include "fusion/planner/can_share_kernel.h"
+#include "fusion/planner/relabel_group.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+// The ops of a part that earlier parts own, and from now on its own ones are owned.
+std::vector<size_t> TakeOwnership(const Solved::Part& part, std::vector<bool>& owned) {
+  std::vector<size_t> recomputed;
+  for (size_t position : part.unstored) {
+    if (owned[position]) recomputed.push_back(position);
+    owned[position] = true;
+  }
+  return recomputed;
+}
+
+class Planner {
+ public:
+  Planner(const Groundwork& ground, const PlanOptions& options, GroupOrder order,
+          SolvedRegions& solved)
+      : ground_(ground), g_(ground.graph), options_(options), order_(order), solved_(solved) {}
+
+  // What all kernels and calls take one after the other, none of them sharing a launch. Regions
+  // that no plan has solved count with what they surely move, and are solved one by one until that
+  // says enough.
+  absl::StatusOr<PlanPrice> Price(int64_t enough_ps) {
+    int64_t price_ps = 0;
+    for (const Group& group : ground_.library_calls) price_ps += group.price_ps;
+    absl::flat_hash_map<absl::string_view, Unsolved> unsolved;
+    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+      const auto known = solved_.by_signature.find(Signature(r));
+      if (known != solved_.by_signature.end()) {
+        price_ps += known->second->price_ps;
+        continue;
+      }
+      auto [at, added] = unsolved.try_emplace(Signature(r), Unsolved{.region = r});
+      if (added) at->second.least_ps = LeastPs(ground_.regions[r]);
+      ++at->second.times;
+      price_ps += at->second.least_ps;
+    }
+    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+      if (price_ps > enough_ps) return PlanPrice{.ps = price_ps, .exact = false};
+      const auto at = unsolved.find(Signature(r));
+      if (at == unsolved.end() || at->second.region != r) continue;
+      RG_ASSIGN_OR_RETURN(const Place* place, PlaceOf(r, {}));
+      price_ps += at->second.times * (place->solved->price_ps - at->second.least_ps);
+    }
+    return PlanPrice{.ps = price_ps};
+  }
+
+  absl::StatusOr<FusionPlan> Run() {
+    plan_.device = ground_.device.name;
+    std::vector<Group> groups = ground_.library_calls;
+    for (const Group& group : groups) {
+      plan_.summary.bound_ps += group.price_ps;
+      plan_.summary.cost_ps += group.price_ps;
+      plan_.summary.unfused_ps += group.price_ps;
+      plan_.summary.unfused_bytes += group.read_bytes + group.written_bytes;
+    }
+    RG_RETURN_IF_ERROR(CheckPairs());
+    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+      RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
+    }
+    // Kernels that wait for company keep what they read alive.
+    if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory)
+      ShareLaunches(groups);
+    OrderGroups(g_, std::move(groups), order_, plan_);
+    plan_.layouts = ground_.layouts;
+    Summarize();
+    SortDecisions();
+    return std::move(plan_);
+  }
+
+ private:
+  // Ops that stand in different regions are apart whatever is planned.
+  absl::Status CheckPairs() const {
+    for (const PairChoice& pair : options_.pairs) {
+      for (NodeId id : {pair.a, pair.b}) {
+        if (Index(id) >= g_.num_nodes()) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "%", Index(id), " does not exist: the lowered graph has ", g_.num_nodes(), " ops"));
+        }
+      }
+      if (!pair.together) continue;
+      RG_RETURN_IF_ERROR(CanMeet(ground_, pair.a, pair.b));
+    }
+    return absl::OkStatus();
+  }
+
+  void ShareLaunches(std::vector<Group>& groups) {
+    SharedLaunches shared = retrograd::ShareLaunches(std::move(groups), ground_.pricer);
+    groups = std::move(shared.groups);
+    plan_.summary.merged_launches = shared.saved;
+    plan_.summary.merged_ps = shared.won_ps;
+    if (!options_.decisions) return;
+    for (Decision& d : shared.decisions) plan_.decisions.push_back(std::move(d));
+  }
+
+  std::vector<PairChoice> PairsIn(int region) const {
+    std::vector<PairChoice> pairs;
+    for (const PairChoice& pair : options_.pairs) {
+      const bool here = ground_.region_of[Index(pair.a)] == region &&
+                        ground_.region_of[Index(pair.b)] == region && pair.a != pair.b;
+      if (here) pairs.push_back(pair);
+    }
+    return pairs;
+  }
+
+  const std::string& Signature(size_t region) {
+    if (signatures_.empty()) signatures_.resize(ground_.regions.size());
+    std::string& signature = signatures_[region];
+    if (signature.empty()) {
+      signature =
+          RegionSignature(g_, ground_.consumers, ground_.regions[region], ground_.pricer.numbers());
+    }
+    return signature;
+  }
+
+  // A region, the first of several equal ones, that is yet to be solved.
+  struct Unsolved {
+    size_t region = 0;
+    int64_t least_ps = 0, times = 0;
+  };
+
+  // A solved region in this plan.
+  struct Place {
+    std::shared_ptr<const Solved> solved;
+    int64_t times = 0;  // regions of the graph that are equal to it
+    size_t first_decision = 0, num_decisions = 0;
+    const Region* region = nullptr;  // the first of them
+    std::vector<Group> groups;       // as they are there
+  };
+
+  bool Explains() const {
+    return options_.decisions && Enabled(options_, "fusion") && options_.search.random_seed == 0;
+  }
+
+  absl::StatusOr<Place*> PlaceOf(size_t number, const std::vector<PairChoice>& pairs) {
+    const Region& region = ground_.regions[number];
+    std::string signature = Signature(number);
+    for (const PairChoice& pair : pairs) {
+      const auto place = [&](NodeId id) {
+        return std::lower_bound(region.ops.begin(), region.ops.end(), id) - region.ops.begin();
+      };
+      absl::StrAppend(&signature, pair.together ? "=" : "/", place(pair.a), ",", place(pair.b));
+    }
+    const auto at = place_of_.find(signature);
+    if (at != place_of_.end()) return at->second;
+    Place place;
+    const auto known = solved_.by_signature.find(signature);
+    if (known != solved_.by_signature.end() && !Explains()) {
+      place.solved = known->second;
+    } else {
+      RG_ASSIGN_OR_RETURN(place, SolveRegion(region, pairs));
+      solved_.by_signature[signature] = place.solved;
+    }
+    return place_of_[std::move(signature)] = &places_.emplace_back(std::move(place));
+  }
+
+  absl::Status PlanRegion(int number, std::vector<Group>& groups) {
+    const Region& region = ground_.regions[number];
+    RG_ASSIGN_OR_RETURN(Place * place, PlaceOf(number, PairsIn(number)));
+    if (++place->times == 1) {
+      place->region = &region;
+      for (const Solved::Part& part : place->solved->parts) {
+        RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
+        place->groups.push_back(std::move(group));
+      }
+      groups.insert(groups.end(), place->groups.begin(), place->groups.end());
+      return absl::OkStatus();
+    }
+    const Renaming renaming(g_, *place->region, region);
+    for (const Group& group : place->groups) groups.push_back(renaming.Rename(group));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Group> MakeGroup(const Region& region, const Solved::Part& part) const {
+    auto ops_at = [&](const std::vector<size_t>& positions) {
+      std::vector<NodeId> ops;
+      for (size_t position : positions) ops.push_back(region.ops[position]);
+      return ops;
+    };
+    RG_ASSIGN_OR_RETURN(Group group, ground_.pricer.Make({ops_at(part.positions),
+                                                          ops_at(part.unstored), ops_at(part.kept)},
+                                                         part.schedule));
+    group.recomputed = ops_at(part.recomputed);
+    std::vector<NodeId> owned;
+    std::set_difference(group.nodes.begin(), group.nodes.end(), group.recomputed.begin(),
+                        group.recomputed.end(), std::back_inserter(owned));
+    group.nodes = std::move(owned);
+    return group;
+  }
+
+  absl::StatusOr<Place> SolveRegion(const Region& region, const std::vector<PairChoice>& pairs) {
+    RegionPlanner planner(region, ground_.pricer, RegionOptionsOf(options_, ground_.limits), pairs);
+    const RegionPlan chosen = planner.Solve(pairs);
+    if (chosen.partition.parts.empty()) return Impossible(planner, chosen, pairs);
+    Solved solved{.cost_ps = chosen.partition.cost_ps,
+                  .exact = chosen.partition.exact,
+                  .atoms = static_cast<int64_t>(planner.atoms().size())};
+    auto positions_of = [&](const std::vector<NodeId>& ops) {
+      std::vector<size_t> positions;
+      for (NodeId id : ops) {
+        positions.push_back(std::lower_bound(region.ops.begin(), region.ops.end(), id) -
+                            region.ops.begin());
+      }
+      return positions;
+    };
+    std::vector<bool> owned(region.ops.size(), false);
+    for (const Partition::Part& part : chosen.partition.parts) {
+      const GroupOps group = OpsOfAtoms(chosen.atoms, part.atoms);
+      Solved::Part out{.positions = positions_of(group.ops),
+                       .unstored = positions_of(group.unstored),
+                       .kept = positions_of(group.kept),
+                       .schedule = part.schedule};
+      // What its own atom computes belongs to it, even if others compute it again before.
+      for (int a : part.atoms) {
+        for (size_t position : positions_of(chosen.atoms[a].ops)) owned[position] = true;
+      }
+      solved.price_ps += part.ps;
+      solved.parts.push_back(std::move(out));
+    }
+    for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
+    solved.bound_ps = LeastPs(region);
+    PriceUnfused(region, solved);
+    Place place{.first_decision = plan_.decisions.size()};
+    if (Explains()) {
+      for (Decision& d : ExplainFeedback(region, chosen, ground_.pricer,
+                                         RegionOptionsOf(options_, ground_.limits), pairs)) {
+        plan_.decisions.push_back(std::move(d));
+      }
+      for (Decision& d : ExplainRegion(planner, chosen, ground_.pricer)) {
+        plan_.decisions.push_back(std::move(d));
+      }
+    }
+    place.num_decisions = plan_.decisions.size() - place.first_decision;
+    place.solved = std::make_shared<const Solved>(std::move(solved));
+    return place;
+  }
+
+  absl::Status Impossible(RegionPlanner& planner, const RegionPlan& found,
+                          const std::vector<PairChoice>& pairs) const {
+    if (!found.partition.exact) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("%", Index(pairs[0].a), " and %", Index(pairs[0].b), ": their region of ",
+                       planner.atoms().size(), " atoms is too large to be solved under a choice"));
+    }
+    for (const PairChoice& pair : pairs) {
+      if (!pair.together) continue;
+      const GroupPrice price = planner.SmallestTogether(pair.a, pair.b);
+      if (price.feasible) continue;
+      return absl::FailedPreconditionError(absl::StrCat("%", Index(pair.a), " and %", Index(pair.b),
+                                                        " cannot share a kernel: ", price.limit,
+                                                        ": ", price.reason));
+    }
+    return absl::FailedPreconditionError(absl::StrCat("no plan of the region of %",
+                                                      Index(pairs[0].a), " obeys all ",
+                                                      pairs.size(), " choices at once"));
+  }
+
+  int64_t LeastPs(const Region& region) const { return ground_.pricer.LeastPsOfAll(region.ops); }
+
+  // Every op in a kernel of its own; equal ops are priced once.
+  void PriceUnfused(const Region& region, Solved& solved) {
+    for (NodeId id : region.ops) {
+      auto [at, added] = solved_.alone_ps.try_emplace(
+          RegionSignature(g_, ground_.consumers, Region{{id}}, ground_.pricer.numbers()), 0);
+      if (added) at->second = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
+      solved.unfused_ps += at->second;
+      solved.unfused_bytes += g_.type(id).size_bytes();
+      for (ValueId v : g_.operands(id)) {
+        if (!IsConstant(g_, BehindViews(g_, v).node))
+          solved.unfused_bytes += g_.type(v).size_bytes();
+      }
+    }
+  }
+
+  void Summarize() {
+    PlanSummary& s = plan_.summary;
+    for (const Group& group : plan_.groups) {
+      s.ops += static_cast<int64_t>(group.nodes.size());
+      s.recomputed_ops += static_cast<int64_t>(group.recomputed.size());
+      s.price_ps += group.price_ps;
+      s.bytes += group.read_bytes + group.written_bytes;
+      const std::vector<const KernelBody*> kernels = KernelsOf(group);
+      if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
+      const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
+      s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir))
+                           : (group.workspace_bytes > 0 ? 2 : 1);
+    }
+    for (const Place& place : places_) {
+      const Solved& solved = *place.solved;
+      s.regions += place.times;
+      ++s.distinct_regions;
+      s.largest_region_atoms = std::max(s.largest_region_atoms, solved.atoms);
+      s.cost_ps += place.times * solved.cost_ps;
+      s.bound_ps += place.times * solved.bound_ps;
+      s.unfused_ps += place.times * solved.unfused_ps;
+      s.unfused_bytes += place.times * solved.unfused_bytes;
+      if (!solved.exact)
+        s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
+    }
+    s.bound_ps -= s.merged_ps;  // it counts a launch for every region
+    s.peak_bytes = PeakBytes(g_, plan_);
+  }
+
+  // The most telling first: most time at stake, over all equal regions.
+  void SortDecisions() {
+    std::vector<int64_t> weight(plan_.decisions.size(), 0);
+    for (const Place& p : places_) {
+      for (size_t i = 0; i < p.num_decisions; ++i) {
+        const Decision& d = plan_.decisions[p.first_decision + i];
+        const int64_t stake = d.together_ps == 0 ? 0 : std::abs(d.together_ps - d.apart_ps);
+        weight[p.first_decision + i] = stake * p.times;
+      }
+    }
+    std::vector<size_t> order(weight.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return weight[a] > weight[b]; });
+    std::vector<Decision> sorted;
+    for (size_t i : order) sorted.push_back(std::move(plan_.decisions[i]));
+    plan_.decisions = std::move(sorted);
+  }
+
+  const Groundwork& ground_;
+  const BackwardGraph& g_;
+  const PlanOptions& options_;
+  const GroupOrder order_;
+  FusionPlan plan_;
+  SolvedRegions& solved_;
+  std::deque<Place> places_;                           // in the order of their first regions
+  absl::flat_hash_map<std::string, Place*> place_of_;  // by signature
+  std::vector<std::string> signatures_;                // by region; empty: not asked for
+};
+
+}  // namespace
+
+absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& prepared, const DeviceSpec& device,
+                                    const PlanOptions& options, int64_t memory_ps_per_mib,
+                                    GroupOrder order, SolvedRegions& solved) {
+  RG_ASSIGN_OR_RETURN(
+      auto ground, Groundwork::Lay(prepared, device, options, memory_ps_per_mib, &solved.kernels));
+  return Planner(*ground, options, order, solved).Run();
+}
+
+absl::StatusOr<PlanPrice> PriceOnce(const BackwardGraph& prepared, const DeviceSpec& device,
+                                    const PlanOptions& options, int64_t enough_ps,
+                                    std::optional<int64_t> shared_ps, SolvedRegions& solved) {
+  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(prepared, device, options, 0, &solved.kernels));
+  Planner planner(*ground, options, GroupOrder::kProgram, solved);
+  RG_ASSIGN_OR_RETURN(const PlanPrice price, planner.Price(enough_ps + shared_ps.value_or(0)));
+  if (!shared_ps) return price;
+  const int64_t at_least = price.ps - *shared_ps;
+  if (at_least > enough_ps) return PlanPrice{.ps = at_least, .exact = false};
+  RG_ASSIGN_OR_RETURN(const FusionPlan whole, planner.Run());
+  return PlanPrice{.ps = whole.summary.price_ps};
+}
+
+}  // namespace retrograd

@@ -1,0 +1,78 @@
+// From a backward graph and a device to a plan: the table of contents of everything left of
+// codegen. Pure: the same graph, spec and options give the same plan in any process.
+#ifndef RETROGRAD_FUSION_PLANNER_PLANNER_H_
+#define RETROGRAD_FUSION_PLANNER_PLANNER_H_
+
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "fusion/cost/compiler_report.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/lower/lower.h"
+#include "fusion/plan/plan.h"
+#include "fusion/search/region_plan.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// What --disable accepts, each with what is lost.
+struct Feature {
+  absl::string_view name;
+  absl::string_view what;
+};
+inline constexpr Feature kFeatures[] = {
+    {"vectorization", "accesses of up to 16 bytes a thread"},
+    {"split_reductions", "reductions spread over more blocks than they have results"},
+    {"persistent_reductions", "rows kept in registers between the stages of a kernel"},
+    {"first_writer", "the first contribution to a sum stores; without it a zero fill and an add"},
+    {"cast_pairs", "dropping a narrowing that is widened back"},
+    {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
+    {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
+    {"matmul_epilogues", "matmuls that make more of their product before storing it"},
+    {"merged_matmuls", "one matmul for several that share an operand or are added up"},
+    {"recompute", "cheap producers computed again where they are read"},
+    {"fusion", "more than one op in a kernel"},
+    {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
+    {"horizontal", "launches shared by independent small kernels"},
+};
+
+struct PlanOptions {
+  absl::flat_hash_set<std::string> disable;  // names of kFeatures
+  absl::flat_hash_set<std::string> tighten;  // names of kLimits
+  bool decisions = true;                     // record why groups are as they are
+  std::vector<PairChoice>
+      pairs;                     // ops of the prepared graph that must, or must not, share a kernel
+  int64_t max_memory_bytes = 0;  // ceiling of PlanSummary::peak_bytes; 0: none
+  CompilerReport feedback;       // of kernels that an earlier plan chose: those that spill are not
+                                 // chosen again
+  // Matmuls become one where the whole plan wins by it; or wherever they can (for tests).
+  enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
+  SearchOptions search;
+  uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
+};
+
+struct Planned {
+  BackwardGraph graph;  // prepared: the plan's ids refer to it. Inputs and outputs keep their order
+  FusionPlan plan;
+  int64_t memory_ps_per_mib = 0;   // price of what kernels store for one another, under a ceiling
+  std::vector<PairChoice> parted;  // ops that a ceiling keeps apart
+};
+
+absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
+                                   const PlanOptions& options = {});
+
+LowerOptions LowerOptionsOf(const PlanOptions& options);
+
+// The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
+// does not depend on the pairs, whose ids are of this graph, nor on a ceiling.
+struct Prepared {
+  BackwardGraph graph;
+  std::vector<Decision> merges;
+};
+absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
+                                 const PlanOptions& options = {});
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_PLANNER_PLANNER_H_

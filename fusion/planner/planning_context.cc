@@ -1,0 +1,77 @@
+#include "fusion/planner/planning_context.h"
+
+#include "fusion/lower/concat_in_place.h"
+#include "fusion/lower/layouts.h"
+#include "fusion/ops/library_calls.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+
+bool Enabled(const PlanOptions& options, absl::string_view feature) {
+  return !options.disable.contains(std::string(feature));
+}
+
+RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
+  const bool fuse = Enabled(options, "fusion");
+  SearchOptions search = options.search;
+  if (!Enabled(options, "fusion_prices")) search.merge = MergeWhere::kPossible;
+  return {.fuse = fuse,
+          .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
+          .recompute = fuse && Enabled(options, "recompute"),
+          .search = search};
+}
+
+Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOptions& options,
+                       Limits bounds, int64_t memory_ps_per_mib, KernelPrices* known)
+    : graph(g),
+      device(d),
+      limits(std::move(bounds)),
+      layouts(AssignLayouts(g)),
+      consumers(g),
+      placed_joins(Enabled(options, "merged_matmuls") &&
+                           options.merging != PlanOptions::Merging::kNever
+                       ? PlaceJoins(g, consumers, layouts)
+                       : std::vector<PlacedJoin>{}),
+      pricer(graph, layouts, consumers, device, limits,
+             {.vectorize = Enabled(options, "vectorization"),
+              .split = Enabled(options, "split_reductions"),
+              .persistent = Enabled(options, "persistent_reductions"),
+              .memory_ps_per_mib = memory_ps_per_mib,
+              .feedback = options.feedback,
+              .schedule_salt = static_cast<int64_t>(options.random_schedules)},
+             known) {}
+
+absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph& graph,
+                                                            const DeviceSpec& device,
+                                                            const PlanOptions& options,
+                                                            int64_t memory_ps_per_mib,
+                                                            KernelPrices* known) {
+  RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
+  std::unique_ptr<Groundwork> ground(
+      new Groundwork(graph, device, options, std::move(limits), memory_ps_per_mib, known));
+  // Library calls first: what they absorb is no longer in any region.
+  RG_ASSIGN_OR_RETURN(ground->library_calls,
+                      MakeLibraryGroups(graph, ground->layouts, ground->consumers, device,
+                                        {.casts = Enabled(options, "cast_absorption"),
+                                         .accumulates = Enabled(options, "matmul_accumulate")}));
+  std::vector<bool> taken(graph.num_nodes(), false);
+  for (const Group& group : ground->library_calls) {
+    for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
+  }
+  for (const PlacedJoin& join : ground->placed_joins) {
+    ground->library_calls.push_back(PlacedJoinGroup(join));
+    taken[Index(join.whole.node)] = true;
+  }
+  ground->regions = FindRegions(graph, ground->consumers, taken);
+  if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
+    ground->pricer.OfferAnchors(
+        TakeAnchors(graph, ground->consumers, device, ground->library_calls, ground->regions));
+  }
+  ground->region_of.assign(graph.num_nodes(), -1);
+  for (size_t r = 0; r < ground->regions.size(); ++r) {
+    for (NodeId id : ground->regions[r].ops) ground->region_of[Index(id)] = static_cast<int>(r);
+  }
+  return ground;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,191 @@
+#include "fusion/pricing/epilogue_price.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/ops/matmul_epilogue.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+// An epilogue has a single warp on each of an SM's schedulers, a pass several, which hide each
+// other's waits: gelu's arithmetic was measured to take three times as long, as part of an
+// epilogue's share of a pass.
+constexpr int64_t kArithmeticFactor = 3;
+
+// Parts per million of a time, without overflow.
+int64_t Share(int64_t ps, int64_t ppm) {
+  return ps / kMillion * ppm + ps % kMillion * ppm / kMillion;
+}
+
+int64_t WithoutLaunch(int64_t ps, const DeviceSpec& device) {
+  return std::max<int64_t>(ps - device.launch_graph_ps, 0);
+}
+
+// A matmul and the ops that would be its epilogue.
+struct Fusion {
+  const Group* call = nullptr;
+  GroupOps rest;
+  const MatMulCall& product() const { return std::get<MatMulCall>(call->body); }
+};
+
+Fusion Divide(const GroupPricer& pricer, const GroupOps& group) {
+  Fusion fusion{.call = pricer.anchors().In(group.ops)[0], .rest = group};
+  std::erase(fusion.rest.ops, fusion.call->nodes[0]);
+  return fusion;
+}
+
+// What is wrong with the group before a kernel is built; empty: nothing.
+std::string WhyNotTogether(const GroupPricer& pricer, const GroupOps& group, const Fusion& fusion) {
+  const BackwardGraph& g = pricer.graph();
+  const NodeId matmul = fusion.call->nodes[0];
+  if (pricer.anchors().In(group.ops).size() > 1) return "a kernel multiplies once";
+  for (NodeId id : fusion.rest.ops) {
+    if (MayFollow(g, id, g.type(matmul))) continue;
+    return absl::StrCat("%", Index(id), " (", Name(g.op(id)),
+                        ") is not computed point by point where "
+                        "the product is");
+  }
+  for (NodeId user : pricer.consumers().of(matmul)) {
+    if (std::binary_search(group.ops.begin(), group.ops.end(), user)) continue;
+    return absl::StrCat("%", Index(user), " reads the product as well, so that it must be stored");
+  }
+  return "";
+}
+
+struct Chosen {
+  const MatMulEpilogue* row = nullptr;
+  std::string reason;  // if none
+};
+
+// The first implementation that takes the epilogue: rows stand best first.
+Chosen Implementation(const DeviceSpec& device, const MatMulCall& product,
+                      const KernelIr& epilogue) {
+  Chosen chosen;
+  for (const MatMulEpilogue& row : device.matmul_epilogues) {
+    if (!TakesProduct(row, product)) continue;
+    chosen.reason = WhyNoEpilogue(epilogue, product.d.value, row);
+    if (!chosen.reason.empty()) continue;
+    chosen.row = &row;
+    break;
+  }
+  return chosen;
+}
+
+// What an epilogue takes as a pass of its own: all of it but the launch, and the arithmetic in it.
+struct Pass {
+  int64_t ps = 0, arithmetic_ps = 0;
+};
+
+Pass PassOf(const Group& rest, const DeviceSpec& device) {
+  Pass pass{.ps = WithoutLaunch(rest.price_ps, device)};
+  for (const Term& term : rest.terms) {
+    if (term.name == "compute") pass.arithmetic_ps = term.ps;
+  }
+  return pass;
+}
+
+// Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the
+// tensor cores never wait, or each half is always at work.
+struct FusedPrice {
+  int64_t multiplying_ps = 0, taking_turns_ps = 0;
+  int64_t ps() const { return std::max(multiplying_ps, taking_turns_ps); }
+};
+
+FusedPrice PriceOf(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
+  return {.multiplying_ps = Share(product_ps, row.product_ppm),
+          .taking_turns_ps = product_ps / 2 +
+                             Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
+}
+
+std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
+  const FusedPrice price = PriceOf(row, product_ps, pass);
+  const bool waits = price.taking_turns_ps > price.multiplying_ps;
+  return {
+      {"product", price.multiplying_ps, !waits,
+       absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
+      {"turns", price.taking_turns_ps, waits,
+       absl::StrFormat(
+           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
+           "arithmetic)",
+           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, kArithmeticFactor,
+           pass.arithmetic_ps / 1e6)}};
+}
+
+}  // namespace
+
+GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group) {
+  const Fusion fusion = Divide(pricer, group);
+  if (fusion.rest.ops.empty()) {
+    return {.feasible = true,
+            .ps = fusion.call->price_ps,
+            .passed_bytes = pricer.graph().type(fusion.call->nodes[0]).size_bytes()};
+  }
+  auto refuse = [](std::string reason) {
+    return GroupPrice{.limit = "epilogue", .reason = std::move(reason)};
+  };
+  if (std::string why = WhyNotTogether(pricer, group, fusion); !why.empty()) return refuse(why);
+  GroupPrice price = pricer.Evaluate(fusion.rest);
+  if (!price.feasible) return price;
+  absl::StatusOr<Group> rest = pricer.Make(fusion.rest, price.schedule);
+  if (!rest.ok()) return refuse(std::string(rest.status().message()));
+  const KernelIr& ir = std::get<KernelBody>(rest->body).ir;
+  const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
+  if (chosen.row == nullptr) return refuse(chosen.reason);
+  price.ps = PriceOf(*chosen.row, fusion.call->price_ps, PassOf(*rest, pricer.device())).ps();
+  return price;
+}
+
+absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& group,
+                                   const Schedule& schedule) {
+  const Fusion fusion = Divide(pricer, group);
+  if (fusion.rest.ops.empty()) return *fusion.call;
+  RG_ASSIGN_OR_RETURN(Group rest, pricer.Make(fusion.rest, schedule));
+  FusedMatMul body{.product = fusion.product(),
+                   .epilogue = std::get<KernelBody>(std::move(rest.body)),
+                   .product_ps = fusion.call->price_ps,
+                   .epilogue_ps = rest.price_ps};
+  const Chosen chosen = Implementation(pricer.device(), body.product, body.epilogue.ir);
+  if (chosen.row == nullptr) {
+    return absl::InternalError(absl::StrCat("a priced epilogue cannot be made: ", chosen.reason));
+  }
+  body.implementation = chosen.row->name;
+  const ValueId product = body.product.d.value;
+  const Pass pass = PassOf(rest, pricer.device());
+  Group fused{.nodes = group.ops,
+              .inputs = fusion.call->inputs,
+              .outputs = std::move(rest.outputs),
+              .terms = FusedTerms(*chosen.row, body.product_ps, pass),
+              .price_ps = PriceOf(*chosen.row, body.product_ps, pass).ps(),
+              .workspace_bytes = rest.workspace_bytes,
+              .read_bytes = fusion.call->read_bytes + rest.read_bytes -
+                            pricer.graph().type(product.node).size_bytes(),
+              .written_bytes = rest.written_bytes};
+  // The product's operands are read by all blocks until the last has multiplied.
+  auto is_free = [&](ValueId v) {
+    return v != product &&
+           !std::binary_search(fusion.call->inputs.begin(), fusion.call->inputs.end(), v);
+  };
+  for (const Group::InPlace& pair : rest.in_place) {
+    if (is_free(pair.input)) fused.in_place.push_back(pair);
+  }
+  for (ValueId v : rest.inputs) {
+    if (v != product) fused.inputs.push_back(v);
+  }
+  std::sort(fused.inputs.begin(), fused.inputs.end());
+  fused.inputs.erase(std::unique(fused.inputs.begin(), fused.inputs.end()), fused.inputs.end());
+  fused.body = std::move(body);
+  return fused;
+}
+
+int64_t LeastAnchoredPs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {
+  int64_t ppm = kMillion;
+  for (const MatMulEpilogue& row : device.matmul_epilogues) ppm = std::min(ppm, row.pass_ppm);
+  return std::max(products_ps, products_ps / 2 + Share(WithoutLaunch(rest_ps, device), ppm));
+}
+
+}  // namespace retrograd

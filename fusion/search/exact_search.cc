@@ -1,0 +1,219 @@
+#include "fusion/search/exact_search.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "absl/container/flat_hash_set.h"
+#include "fusion/analysis/barrier_depths.h"
+#include "fusion/cost/kernel_cost.h"
+
+namespace retrograd {
+
+// One solve.
+class ExactSearch::Run {
+ public:
+  Run(ExactSearch& search, absl::Span<const Constraint> constraints, int64_t below,
+      absl::Span<const AtomMask> parted)
+      : s_(search), below_(below), parted_(parted.begin(), parted.end()) {
+    for (const Constraint& c : constraints) {
+      (c.together ? joined_ : parted_).push_back(Bit(c.a) | Bit(c.b));
+    }
+  }
+
+  Partition Solve() {
+    const AtomMask all = s_.masks_.all();
+    Enter(0, 0, 0);
+    while (!open_.empty()) {
+      const Entry e = open_.top();
+      open_.pop();
+      if (e.set == 0) {
+        if (e.cost > states_.at(e.done).cost) continue;  // found again, cheaper
+        if (e.done == all) return Result();
+        if (!Expand(e.done, e.cost)) return {};
+      } else {
+        Price(e);
+        if (s_.prices() > most_prices_) return {};
+      }
+    }
+    return {.exact = true};
+  }
+
+ private:
+  struct State {
+    int64_t cost = 0;
+    AtomMask from = 0;
+    bool expanded = false;
+  };
+  // A state to expand (set == 0) or a step from it to be priced.
+  struct Entry {
+    int64_t bound = 0;  // no plan through it costs less
+    AtomMask done = 0, set = 0;
+    int64_t cost = 0;  // of `done`
+    // Cheapest first; then what is nearer to the end; then by mask, the same in every process.
+    bool operator<(const Entry& other) const {
+      const int mine = std::popcount(done | set), theirs = std::popcount(other.done | other.set);
+      return std::tuple(other.bound, mine, other.done, other.set) <
+             std::tuple(bound, theirs, done, set);
+    }
+  };
+
+  // Of one kernel.
+  int64_t LeastOf(AtomMask set) {
+    auto [at, added] = least_.try_emplace(set, 0);
+    if (added) at->second = s_.masks_.LeastPs(set);
+    return at->second;
+  }
+
+  // The least that a kernel of these atoms costs: more than its time if it joins several.
+  int64_t LeastTogether(AtomMask set) {
+    const int64_t least = LeastOf(set);
+    return (set & (set - 1)) == 0 ? least : least + s_.pricer_.Margin(least);
+  }
+
+  // Of any kernels: one of several atoms pays the margin, several are launched.
+  int64_t LeastOfAll(AtomMask set) {
+    if (set == 0) return 0;
+    auto [at, added] = least_of_all_.try_emplace(set, 0);
+    if (!added) return at->second;
+    int64_t least = s_.masks_.LeastPsOfAll(set);
+    if ((set & (set - 1)) != 0 && (set & s_.calls_) == 0) {
+      least += std::min(s_.pricer_.Margin(least), LeastKernelPs(s_.pricer_.device()));
+    }
+    return at->second = least;
+  }
+
+  void Enter(AtomMask done, int64_t cost, AtomMask from) {
+    auto [at, added] = states_.try_emplace(done, State{.cost = cost, .from = from});
+    if (!added) {
+      if (at->second.cost <= cost) return;
+      at->second = {.cost = cost, .from = from};
+    }
+    const int64_t bound = cost + LeastOfAll(s_.masks_.all() & ~done);
+    if (bound < below_) open_.push({.bound = bound, .done = done, .set = 0, .cost = cost});
+  }
+
+  // Enters every step from the state: connected sets that need nothing undone outside themselves,
+  // grown from one atom by a neighbour at a time with the undone atoms that it follows from.
+  bool Expand(AtomMask done, int64_t cost) {
+    if (++expanded_ > s_.limits_.max_downsets) return false;
+    const RegionMasks& m = s_.masks_;
+    const AtomMask left = m.all() & ~done;
+    seen_.clear();
+    stack_.clear();
+    auto push = [&](AtomMask set) {
+      if (!Parted(set) && seen_.insert(set).second) stack_.push_back(set);
+    };
+    ForEachBit(left, [&](int i) {
+      if ((m.predecessors(i) & left) == 0) push(Bit(i));
+    });
+    while (!stack_.empty()) {
+      if (++steps_ > s_.limits_.max_steps) return false;
+      const AtomMask set = stack_.back();
+      stack_.pop_back();
+      AtomMask rim = 0;
+      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
+      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
+      if (!JoinsWhole(set)) continue;
+      auto priced = s_.prices_.find(set);
+      if (priced != s_.prices_.end()) {
+        if (priced->second != nullptr && priced->second->feasible) {
+          Enter(done | set, cost + s_.pricer_.Cost(*priced->second, (set & (set - 1)) != 0), done);
+        }
+        continue;
+      }
+      const int64_t bound = cost + LeastTogether(set) + LeastOfAll(left & ~set);
+      if (bound < below_) open_.push({.bound = bound, .done = done, .set = set, .cost = cost});
+    }
+    return true;
+  }
+
+  void Price(const Entry& e) {
+    if (e.cost > states_.at(e.done).cost) return;
+    const AtomMask next = e.done | e.set;
+    auto known = states_.find(next);
+    if (known != states_.end() && known->second.cost <= e.cost + LeastTogether(e.set)) return;
+    if (!s_.MayShareKernel(e.set)) return;
+    const GroupPrice& price = s_.PriceOf(e.set);
+    if (!price.feasible) return;
+    Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
+  }
+
+  // Holds whole what must be parted; then so does whatever grows from it.
+  bool Parted(AtomMask set) const {
+    return std::any_of(parted_.begin(), parted_.end(),
+                       [&](AtomMask atoms) { return (set & atoms) == atoms; });
+  }
+
+  bool JoinsWhole(AtomMask set) const {
+    return std::all_of(joined_.begin(), joined_.end(), [&](AtomMask atoms) {
+      return (set & atoms) == 0 || (set & atoms) == atoms;
+    });
+  }
+
+  Partition Result() {
+    std::vector<AtomMask> sets;
+    for (AtomMask at = s_.masks_.all(); at != 0;) {
+      const AtomMask from = states_.at(at).from;
+      sets.push_back(at & ~from);
+      at = from;
+    }
+    Partition out;
+    for (size_t i = sets.size(); i-- > 0;) {
+      AddPart(s_.AtomsOf(sets[i]), s_.PriceOf(sets[i]), s_.pricer_, out);
+    }
+    out.exact = true;
+    return out;
+  }
+
+  ExactSearch& s_;
+  const int64_t below_;
+  std::vector<AtomMask> parted_, joined_;
+  const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
+  absl::flat_hash_map<AtomMask, State> states_;
+  absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
+  std::priority_queue<Entry> open_;
+  absl::flat_hash_set<AtomMask> seen_;
+  std::vector<AtomMask> stack_;
+  int64_t steps_ = 0, expanded_ = 0;
+};
+
+ExactSearch::ExactSearch(const std::vector<Atom>& atoms, PriceBook& book,
+                         const SearchLimits& limits)
+    : atoms_(atoms),
+      book_(book),
+      pricer_(book.pricer()),
+      limits_(limits),
+      masks_(atoms, book.pricer()) {
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    const bool calls = std::any_of(atoms[i].ops.begin(), atoms[i].ops.end(),
+                                   [&](NodeId id) { return IsBarrier(pricer_.graph(), id); });
+    if (calls) calls_ |= Bit(static_cast<int>(i));
+  }
+}
+
+Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below,
+                             absl::Span<const AtomMask> parted) {
+  return Run(*this, constraints, below, parted).Solve();
+}
+
+const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
+  const GroupPrice*& price = prices_[set];
+  if (price == nullptr) price = &book_.Of(OpsOfAtoms(atoms_, AtomsOf(set)));
+  return *price;
+}
+
+bool ExactSearch::MayShareKernel(AtomMask set) {
+  if ((set & (set - 1)) == 0) return true;
+  if (!links_) links_.emplace(atoms_, pricer_);
+  if (links_->MayShareKernel(set)) return true;
+  prices_.try_emplace(set, nullptr);
+  return false;
+}
+
+std::vector<int> ExactSearch::AtomsOf(AtomMask set) const {
+  std::vector<int> out;
+  ForEachBit(set, [&](int i) { out.push_back(i); });
+  return out;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,72 @@
+// The best partition of at most 64 atoms into kernels, and the proof that it is.
+//
+// A state is the set of atoms already computed; a step adds one group whose atoms need nothing
+// else. So every group is convex and the groups have no cycle. States and steps are taken in the
+// order of a lower bound of what a plan through them costs (A*): a step is first entered with the
+// least that its bytes can take and priced only when no other could still be cheaper. The first
+// complete plan that comes out is the cheapest.
+#ifndef RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
+#define RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/pricing/price_book.h"
+#include "fusion/search/may_share_kernel.h"
+#include "fusion/search/partition.h"
+#include "fusion/search/region_masks.h"
+
+namespace retrograd {
+
+struct SearchLimits {
+  int64_t max_downsets = 20'000;  // states entered
+  int64_t max_steps = 2'000'000;  // groups looked at
+  int64_t max_prices = 20'000;    // kernels built and priced
+};
+
+class ExactSearch {
+ public:
+  static constexpr int64_t kNoBound = std::numeric_limits<int64_t>::max() / 4;
+
+  // At most kMaxMaskedAtoms atoms.
+  ExactSearch(const std::vector<Atom>& atoms, PriceBook& book, const SearchLimits& limits);
+
+  // The cheapest plan that costs less than `below`, obeys the constraints and has in no kernel all
+  // atoms of one of the sets `parted`. No parts: there is none (exact) or the limits were met (not
+  // exact).
+  Partition Solve(absl::Span<const Constraint> constraints = {}, int64_t below = kNoBound,
+                  absl::Span<const AtomMask> parted = {});
+
+  // T of a set of atoms.
+  const GroupPrice& PriceOf(AtomMask set);
+  // The price of the two atoms with whatever must stand between them: if it is infeasible, why no
+  // plan has them together.
+  const GroupPrice& SmallestTogether(int a, int b) {
+    return PriceOf(masks_.Closure(Bit(a) | Bit(b)));
+  }
+
+  const RegionMasks& masks() const { return masks_; }
+  int64_t prices() const { return static_cast<int64_t>(prices_.size()); }
+
+ private:
+  class Run;
+  std::vector<int> AtomsOf(AtomMask set) const;
+  // False: no kernel computes the set, which is found out without building one.
+  bool MayShareKernel(AtomMask set);
+
+  const std::vector<Atom>& atoms_;
+  PriceBook& book_;
+  const GroupPricer& pricer_;
+  SearchLimits limits_;
+  RegionMasks masks_;
+  AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
+  absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book; nullptr: of no kernel
+  std::optional<RegionLinks> links_;                         // once asked for
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_

@@ -1,0 +1,23 @@
+// A good partition of any number of atoms, quickly: neighbouring groups merged while it pays. The
+// exact search uses its cost as a bound, the window search improves it.
+#ifndef RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_
+#define RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "fusion/search/partition.h"
+
+namespace retrograd {
+
+enum class MergeWhere : uint8_t {
+  kItPays,
+  kPossible,  // whatever it costs: the dearest merge is made last
+};
+
+Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
+                        int64_t max_prices, MergeWhere where = MergeWhere::kItPays);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_

@@ -1,0 +1,194 @@
+#include "fusion/search/region_masks.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/pricing/epilogue_price.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+
+RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pricer)
+    : predecessors_(atoms.size()),
+      neighbours_(atoms.size()),
+      ancestors_(atoms.size()),
+      descendants_(atoms.size()),
+      pricer_(pricer),
+      product_ps_(atoms.size(), 0) {
+  RG_CHECK(atoms.size() <= kMaxMaskedAtoms);
+  for (int i = 0; i < size(); ++i) {
+    for (int p : atoms[i].predecessors) {
+      predecessors_[i] |= Bit(p);
+      ancestors_[i] |= Bit(p) | ancestors_[p];
+    }
+    for (int x : atoms[i].neighbours) neighbours_[i] |= Bit(x);
+  }
+  for (int i = size(); i-- > 0;) {
+    ForEachBit(predecessors_[i], [&](int p) { descendants_[p] |= Bit(i) | descendants_[i]; });
+  }
+  for (int i = 0; i < size(); ++i) {
+    for (const Group* product : pricer.anchors().In(atoms[i].ops)) {
+      anchors_ |= Bit(i);
+      product_ps_[i] += product->price_ps;
+    }
+  }
+  CountBytes(atoms, pricer);
+  CountUncached(pricer.device());
+  JoinEqual();
+}
+
+void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer) {
+  absl::flat_hash_map<NodeId, AtomMask> owner, sharers;
+  for (int i = 0; i < size(); ++i) {
+    for (NodeId id : atoms[i].ops) owner[id] = Bit(i);
+    for (NodeId id : atoms[i].shared) sharers[id] |= Bit(i);
+  }
+  auto mask = [](const absl::flat_hash_map<NodeId, AtomMask>& of, NodeId id) {
+    auto at = of.find(id);
+    return at == of.end() ? AtomMask{0} : at->second;
+  };
+  struct Reader {
+    std::pair<ValueId, int> what;  // a value's piece
+    int64_t bytes;
+    int atom;
+  };
+  std::vector<Reader> readers;
+  for (int i = 0; i < size(); ++i) {
+    if (anchors_ & Bit(i)) continue;
+    for (const std::vector<NodeId>* ops : {&atoms[i].ops, &atoms[i].shared}) {
+      for (NodeId id : *ops) {
+        for (const SureRead& read : pricer.traffic().reads(id)) {
+          const NodeId producer = read.value.node;
+          const bool own = ((mask(owner, producer) | mask(sharers, producer)) & Bit(i)) != 0;
+          if (!own) readers.push_back({read.what(), read.bytes, i});
+        }
+      }
+    }
+    for (NodeId id : atoms[i].ops) {
+      Write write{.producer = Bit(i), .readers = 0, .bytes = pricer.traffic().StoredBytes(id)};
+      write.escapes = pricer.consumers().is_output(id);
+      for (NodeId user : pricer.consumers().of(id)) {
+        const AtomMask holders = mask(owner, user) | mask(sharers, user);
+        if (holders == 0) write.escapes = true;
+        if (mask(sharers, id) == 0) write.readers |= holders & ~Bit(i);
+      }
+      if (write.escapes) write.readers = 0;  // written whoever reads it here
+      if (write.escapes || write.readers != 0) writes_.push_back(write);
+    }
+  }
+  // Of several reads of one piece the largest counts: as steps from one size to the next.
+  std::sort(readers.begin(), readers.end(), [](const Reader& a, const Reader& b) {
+    return std::tuple(a.what, a.bytes) < std::tuple(b.what, b.bytes);
+  });
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const bool same = i > 0 && readers[i].what == readers[i - 1].what;
+    const int64_t before = same ? readers[i - 1].bytes : 0;
+    if (readers[i].bytes == before) continue;
+    Read read{.producer = mask(owner, readers[i].what.first.node),
+              .readers = 0,
+              .bytes = readers[i].bytes - before,
+              .fresh = pricer.graph().op(readers[i].what.first.node) != Op::input};
+    for (size_t j = i; j < readers.size() && readers[j].what == readers[i].what; ++j) {
+      read.readers |= Bit(readers[j].atom);
+    }
+    reads_.push_back(read);
+  }
+}
+
+// A cache holds the less of a read the more its kernel moves. Whichever atom it reads for, that is
+// at least what this atom moves in any kernel: what it reads from outside the region and stores for
+// it.
+void RegionMasks::CountUncached(const DeviceSpec& device) {
+  std::vector<int64_t> moved(size(), 0);  // by atom
+  for (const Read& r : reads_) {
+    if (r.producer == 0) ForEachBit(r.readers, [&](int i) { moved[i] += r.bytes; });
+  }
+  for (const Write& w : writes_) {
+    if (w.escapes) ForEachBit(w.producer, [&](int i) { moved[i] += w.bytes; });
+  }
+  for (Read& r : reads_) {
+    r.uncached = r.bytes;
+    if (!r.fresh) continue;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    ForEachBit(r.readers,
+               [&](int i) { least = std::min(least, moved[i] + (r.producer == 0 ? 0 : r.bytes)); });
+    r.uncached -= CachedBytes(r.bytes, least, device);
+  }
+}
+
+void RegionMasks::JoinEqual() {
+  const auto read = [](const Read& r) { return std::tuple(r.producer, r.readers, r.fresh); };
+  std::sort(reads_.begin(), reads_.end(),
+            [&](const Read& a, const Read& b) { return read(a) < read(b); });
+  const auto write = [](const Write& w) { return std::tuple(w.producer, w.readers, w.escapes); };
+  std::sort(writes_.begin(), writes_.end(),
+            [&](const Write& a, const Write& b) { return write(a) < write(b); });
+  std::vector<Read> reads;
+  for (const Read& r : reads_) {
+    if (reads.empty() || read(reads.back()) != read(r)) {
+      reads.push_back(r);
+    } else {
+      reads.back().bytes += r.bytes;
+      reads.back().uncached += r.uncached;
+    }
+  }
+  std::vector<Write> writes;
+  for (const Write& w : writes_) {
+    if (writes.empty() || write(writes.back()) != write(w)) {
+      writes.push_back(w);
+    } else {
+      writes.back().bytes += w.bytes;
+    }
+  }
+  reads_ = std::move(reads);
+  writes_ = std::move(writes);
+}
+
+AtomMask RegionMasks::Closure(AtomMask set) const {
+  AtomMask above = 0, below = 0;
+  ForEachBit(set, [&](int i) {
+    above |= descendants_[i];
+    below |= ancestors_[i];
+  });
+  return set | (above & below);
+}
+
+MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
+  MovedBytes bytes;
+  for (const Read& r : reads_) {
+    if ((r.readers & set) == 0 || (r.producer & set) != 0) continue;
+    bytes.all += r.bytes;
+    bytes.uncached += r.uncached;
+    if (r.fresh) bytes.fresh += r.bytes;
+  }
+  for (const Write& w : writes_) {
+    if ((w.producer & set) != 0 && (w.escapes || (w.readers & ~set) != 0)) {
+      bytes.all += w.bytes;
+      bytes.uncached += w.bytes;
+    }
+  }
+  return bytes;
+}
+
+int64_t RegionMasks::ProductsPs(AtomMask set) const {
+  int64_t ps = 0;
+  ForEachBit(set & anchors_, [&](int i) { ps += product_ps_[i]; });
+  return ps;
+}
+
+int64_t RegionMasks::LeastPs(AtomMask set) const {
+  const int64_t rest = pricer_.LeastPs(LeastBytes(set));
+  if ((set & anchors_) == 0) return rest;
+  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
+}
+
+int64_t RegionMasks::LeastPsOfAll(AtomMask set) const {
+  const int64_t rest = pricer_.LeastPsOfAll(LeastBytes(set));
+  if ((set & anchors_) == 0) return rest;
+  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
+}
+
+}  // namespace retrograd

@@ -1,0 +1,73 @@
+// A region of at most 64 atoms as bit masks, for the search to compute on.
+#ifndef RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
+#define RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "fusion/pricing/group_pricer.h"
+#include "fusion/search/atoms.h"
+
+namespace retrograd {
+
+using AtomMask = uint64_t;  // bit i: atom i
+inline constexpr int kMaxMaskedAtoms = 64;
+
+constexpr AtomMask Bit(int i) { return AtomMask{1} << i; }
+constexpr AtomMask LowBits(int n) { return n == 64 ? ~AtomMask{0} : Bit(n) - 1; }
+
+template <typename Fn>
+void ForEachBit(AtomMask mask, Fn fn) {
+  for (; mask != 0; mask &= mask - 1) fn(std::countr_zero(mask));
+}
+
+class RegionMasks {
+ public:
+  RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pricer);
+
+  int size() const { return static_cast<int>(predecessors_.size()); }
+  AtomMask all() const { return LowBits(size()); }
+  AtomMask predecessors(int i) const { return predecessors_[i]; }
+  AtomMask ancestors(int i) const { return ancestors_[i]; }
+  AtomMask neighbours(int i) const { return neighbours_[i]; }
+
+  // The set with all atoms that lie on paths between its members.
+  AtomMask Closure(AtomMask set) const;
+  // The least bytes that a kernel of these atoms, or several, move; what an anchor moves is not
+  // among them.
+  MovedBytes LeastBytes(AtomMask set) const;
+  // The least that one kernel of these atoms takes, and that any number of kernels take together.
+  int64_t LeastPs(AtomMask set) const;
+  int64_t LeastPsOfAll(AtomMask set) const;
+
+ private:
+  int64_t ProductsPs(AtomMask set) const;  // of the anchors in the set
+  void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
+  void CountUncached(const DeviceSpec& device);
+  void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
+
+  // Bytes read if a reader is in the set and the producer is not.
+  struct Read {
+    AtomMask producer = 0, readers = 0;
+    int64_t bytes = 0;
+    bool fresh = false;    // written earlier in this backward
+    int64_t uncached = 0;  // of bytes, whatever else the kernel that reads them does
+  };
+  // Bytes written if the producer is in the set and, unless it escapes, a reader is not.
+  struct Write {
+    AtomMask producer = 0, readers = 0;
+    int64_t bytes = 0;
+    bool escapes = false;
+  };
+  std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_;
+  std::vector<Read> reads_;
+  std::vector<Write> writes_;
+  const GroupPricer& pricer_;
+  AtomMask anchors_ = 0;
+  std::vector<int64_t> product_ps_;  // by atom; 0: no anchor
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_SEARCH_REGION_MASKS_H_

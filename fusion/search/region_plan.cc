@@ -1,0 +1,189 @@
+#include "fusion/search/region_plan.h"
+
+#include <algorithm>
+
+#include "fusion/search/recompute.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+bool Holds(const Atom& atom, NodeId id) {
+  return std::binary_search(atom.ops.begin(), atom.ops.end(), id);
+}
+
+int Find(const std::vector<Atom>& atoms, NodeId id) {
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    if (Holds(atoms[a], id)) return static_cast<int>(a);
+  }
+  return -1;
+}
+
+// The ops of the pairs that share an atom.
+std::vector<NodeId> SharingAnAtom(const std::vector<Atom>& atoms,
+                                  absl::Span<const PairChoice> pairs) {
+  std::vector<NodeId> ops;
+  for (const PairChoice& pair : pairs) {
+    const int a = Find(atoms, pair.a), b = Find(atoms, pair.b);
+    if (a >= 0 && a == b) ops.insert(ops.end(), {pair.a, pair.b});
+  }
+  std::sort(ops.begin(), ops.end());
+  return ops;
+}
+
+std::vector<Constraint> ConstraintsOf(const std::vector<Atom>& atoms,
+                                      absl::Span<const PairChoice> choices) {
+  std::vector<Constraint> constraints;
+  for (const PairChoice& choice : choices) {
+    const Constraint c{
+        .a = Find(atoms, choice.a), .b = Find(atoms, choice.b), .together = choice.together};
+    RG_CHECK(c.a >= 0 && c.b >= 0);
+    constraints.push_back(c);
+  }
+  return constraints;
+}
+
+}  // namespace
+
+RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
+                             const RegionOptions& options, absl::Span<const PairChoice> pairs)
+    : pricer_(pricer), book_(pricer), options_(options) {
+  plain_.atoms = FindAtoms(region, pricer, options.contract);
+  const std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
+  if (!split.empty()) plain_.atoms = FindAtoms(region, pricer, options.contract, split);
+  Furnish(plain_);
+  for (const PairChoice& pair : pairs) {
+    kept_.push_back(AtomOf(pair.a));
+    kept_.push_back(AtomOf(pair.b));
+  }
+}
+
+void RegionPlanner::Furnish(Workplace& workplace) {
+  workplace.search = std::make_unique<RegionSearch>(workplace.atoms, book_, options_.search);
+}
+
+int RegionPlanner::AtomOf(NodeId id) const {
+  const int atom = Find(plain_.atoms, id);
+  RG_CHECK(atom >= 0);
+  return atom;
+}
+
+RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
+  RegionPlan plan{.atoms = plain_.atoms};
+  if (!options_.fuse) {
+    plan.partition = SinglesOf(plain_.atoms, pricer_);
+    return plan;
+  }
+  plan.partition =
+      choices.empty() ? Free() : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
+  const bool proven = plan.partition.exact && !plan.partition.parts.empty();
+  if (options_.recompute && proven && options_.search.random_seed == 0)
+    TryRecomputing(choices, plan);
+  return plan;
+}
+
+const Partition& RegionPlanner::Free() {
+  if (!free_) free_ = plain_.search->Solve();
+  return *free_;
+}
+
+void RegionPlanner::TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best) {
+  if (choices.empty()) return Climb(best);
+  if (!tried_) {
+    RegionPlan free{.atoms = plain_.atoms, .partition = Free()};
+    Climb(free);
+  }
+  std::vector<int> keep;
+  for (const PairChoice& choice : choices) {
+    keep.push_back(AtomOf(choice.a));
+    keep.push_back(AtomOf(choice.b));
+  }
+  // The sets that the free search tried and no other, so that no choice finds a plan that it
+  // missed.
+  for (const std::vector<int>& producers : *tried_) {
+    const bool kept = std::any_of(producers.begin(), producers.end(), [&](int a) {
+      return std::find(keep.begin(), keep.end(), a) != keep.end();
+    });
+    if (!kept) TryRecomputing(producers, choices, best);
+  }
+}
+
+// Adds one producer after the other to those that are recomputed, as long as one makes the plan
+// cheaper: one that does not pay alone may pay beside another.
+void RegionPlanner::Climb(RegionPlan& best) {
+  tried_.emplace();
+  std::vector<int> left;
+  for (int a : RecomputeCandidates(plain_.atoms, Free(), pricer_)) {
+    if (std::find(kept_.begin(), kept_.end(), a) == kept_.end()) left.push_back(a);
+  }
+  std::vector<int> chosen;
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t i = 0; i < left.size();) {
+      std::vector<int> producers = chosen;
+      producers.insert(std::lower_bound(producers.begin(), producers.end(), left[i]), left[i]);
+      if (Tried(producers) || !TryRecomputing(tried_->emplace_back(producers), {}, best)) {
+        ++i;
+        continue;
+      }
+      chosen = std::move(producers);
+      left.erase(left.begin() + i);
+      better = true;
+    }
+  }
+}
+
+bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
+                                   absl::Span<const PairChoice> choices, RegionPlan& best) {
+  Workplace& workplace = Recomputing(producers);
+  Partition partition =
+      workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices), best.partition.cost_ps,
+                                  ReadersToPart(producers, workplace.atoms));
+  if (partition.parts.empty()) {
+    best.partition.exact = best.partition.exact && partition.exact;
+    return false;
+  }
+  best = {.atoms = workplace.atoms, .partition = std::move(partition)};
+  return true;
+}
+
+bool RegionPlanner::Tried(const std::vector<int>& producers) const {
+  return producers.empty() || std::find(tried_->begin(), tried_->end(), producers) != tried_->end();
+}
+
+// Where all readers of a producer share a kernel and nothing else reads it, that kernel makes it
+// once: a plan that does not recompute it. Such plans were looked at, if the other producers were
+// tried. With one reader alone they cost a margin more: its kernel joins no atoms.
+std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& producers,
+                                                   const std::vector<Atom>& atoms) const {
+  std::vector<AtomMask> parted;
+  for (int producer : producers) {
+    std::vector<int> others = producers;
+    std::erase(others, producer);
+    const NodeId result = plain_.atoms[producer].ops.back();
+    if (!Tried(others) || Find(atoms, result) >= 0) continue;
+    AtomMask readers = 0;
+    for (size_t a = 0; a < atoms.size(); ++a) {
+      const std::vector<NodeId>& shared = atoms[a].shared;
+      if (std::binary_search(shared.begin(), shared.end(), result))
+        readers |= Bit(static_cast<int>(a));
+    }
+    if ((readers & (readers - 1)) != 0) parted.push_back(readers);
+  }
+  return parted;
+}
+
+RegionPlanner::Workplace& RegionPlanner::Recomputing(const std::vector<int>& producers) {
+  auto [at, added] = recomputing_.try_emplace(producers);
+  if (added) {
+    at->second.atoms = Recomputed(plain_.atoms, producers, pricer_);
+    Furnish(at->second);
+  }
+  return at->second;
+}
+
+GroupPrice RegionPlanner::SmallestTogether(NodeId a, NodeId b) {
+  return plain_.search->SmallestTogether(AtomOf(a), AtomOf(b));
+}
+
+}  // namespace retrograd

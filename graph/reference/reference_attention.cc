@@ -1,0 +1,107 @@
+// Attention backward from the saved log-sum-exp, one query row at a time:
+//   S = scale Q K^T + bias,  P = exp(S - lse)
+//   dV = P^T dO,  dP = dO V^T,  D = rowsum(dO * O),  dS = P (dP - D)
+//   dQ = scale dS K,  dK = scale dS^T Q
+// (Dao et al., FlashAttention, arXiv:2205.14135, algorithm 4.) A causal mask keeps key j <= query
+// i. Key head g serves the query heads [g n, (g + 1) n), n = heads / key heads; its gradients sum
+// over them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "graph/base/status.h"
+#include "graph/reference/reference_ops.h"
+
+namespace retrograd {
+namespace {
+
+struct Sizes {
+  int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+};
+
+// Offset of bias[b, h, i, 0] and the step along the keys, under broadcasting.
+struct BiasReader {
+  const double* data = nullptr;
+  int64_t strides[4] = {};
+
+  explicit BiasReader(const DenseTensor& bias) : data(bias.data) {
+    const Shape& shape = bias.type->shape;
+    const std::vector<int64_t> dense = DenseStrides(shape);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      strides[4 - shape.size() + i] = shape[i] == 1 ? 0 : dense[i];
+    }
+  }
+  double At(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return data[b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3]];
+  }
+};
+
+double Dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void AddScaled(double factor, const double* from, double* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
+}
+
+}  // namespace
+
+absl::Status EvaluateAttention(const Attrs& attrs, absl::Span<const DenseTensor> operands,
+                               absl::Span<const DenseTensor> exact, bool magnitudes, double* dq,
+                               double* dk, double* dv) {
+  if (attrs.Float("dropout_p") > 0) {
+    return absl::UnimplementedError(
+        "attention with dropout: its mask belongs to the implementation that made it");
+  }
+  const Shape &q_shape = operands[1].type->shape, &v_shape = operands[3].type->shape;
+  const Sizes s = {q_shape[0], q_shape[1], v_shape[1], q_shape[2],
+                   v_shape[2], q_shape[3], v_shape[3]};
+  const double scale = attrs.Float("scale");
+  const double size = magnitudes ? std::fabs(scale) : scale;
+  const bool causal = attrs.Int("causal") == 1;
+  std::optional<BiasReader> bias;
+  if (exact.size() > 6) bias.emplace(exact[6]);
+  std::fill(dq, dq + s.batch * s.heads * s.queries * s.width, 0.0);
+  std::fill(dk, dk + s.batch * s.kv_heads * s.keys * s.width, 0.0);
+  std::fill(dv, dv + s.batch * s.kv_heads * s.keys * s.value_width, 0.0);
+  const int64_t group = s.heads / s.kv_heads;
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t h = 0; h < s.heads; ++h) {
+      const int64_t kv = b * s.kv_heads + h / group;
+      for (int64_t i = 0; i < s.queries; ++i) {
+        const int64_t row = (b * s.heads + h) * s.queries + i;
+        const double* d_o = operands[0].data + row * s.value_width;
+        const double* q = operands[1].data + row * s.width;
+        const double delta = Dot(d_o, operands[4].data + row * s.value_width, s.value_width);
+        const double lse = exact[5].data[row];
+        if (lse == -std::numeric_limits<double>::infinity()) continue;  // every key was masked
+        const int64_t last = causal ? std::min(i + 1, s.keys) : s.keys;
+        for (int64_t j = 0; j < last; ++j) {
+          const int64_t key = kv * s.keys + j;
+          const double* k = operands[2].data + key * s.width;
+          const double* v = operands[3].data + key * s.value_width;
+          double score =
+              scale * Dot(exact[1].data + row * s.width, exact[2].data + key * s.width, s.width);
+          if (bias.has_value()) score += bias->At(b, h, i, j);
+          double p = std::exp(score - lse);
+          if (magnitudes && p > 0) {
+            // d exp(x) = exp(x) dx: the exponent's own magnitude counts.
+            p *= 1 + size * Dot(q, k, s.width) + std::fabs(lse) + std::fabs(score);
+          }
+          const double dp = Dot(d_o, v, s.value_width);
+          const double ds = size * p * (magnitudes ? dp + delta : dp - delta);
+          AddScaled(p, d_o, dv + key * s.value_width, s.value_width);
+          AddScaled(ds, k, dq + row * s.width, s.width);
+          AddScaled(ds, q, dk + key * s.width, s.width);
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd

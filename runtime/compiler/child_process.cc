@@ -1,0 +1,91 @@
+#include "runtime/compiler/child_process.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+extern char** environ;
+
+namespace retrograd {
+namespace {
+
+constexpr size_t kMostOutput = size_t{64} << 10;
+
+struct Child {
+  pid_t pid = -1;
+  int output = -1;  // the reading end of its pipe
+};
+
+absl::StatusOr<Child> Start(const std::vector<std::string>& command) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", std::strerror(errno)));
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
+  std::vector<char*> arguments;
+  for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
+  arguments.push_back(nullptr);
+  Child child;
+  const int error =
+      posix_spawn(&child.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(pipe_ends[1]);
+  if (error != 0) {
+    close(pipe_ends[0]);
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot run ", command[0], ": ", std::strerror(error)));
+  }
+  child.output = pipe_ends[0];
+  return child;
+}
+
+// Reads to the end even past what is kept, so that the child never blocks.
+ProcessResult Finish(const Child& child) {
+  ProcessResult result;
+  char buffer[4096];
+  while (true) {
+    const ssize_t got = read(child.output, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    result.output.append(buffer, std::min<size_t>(got, kMostOutput - result.output.size()));
+  }
+  close(child.output);
+  int status = 0;
+  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
+    const std::vector<std::vector<std::string>>& commands) {
+  std::vector<Child> children;
+  absl::Status failure;
+  for (const std::vector<std::string>& command : commands) {
+    absl::StatusOr<Child> child = Start(command);
+    if (!child.ok()) {
+      failure = child.status();
+      break;
+    }
+    children.push_back(*child);
+  }
+  std::vector<ProcessResult> results;
+  for (const Child& child : children) results.push_back(Finish(child));
+  if (!failure.ok()) return failure;
+  return results;
+}
+
+}  // namespace retrograd

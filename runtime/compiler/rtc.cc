@@ -1,0 +1,279 @@
+// NVRTC and HIPRTC have the same functions under other prefixes, so one table of entry points,
+// filled from either library, serves both.
+#include "runtime/compiler/rtc.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "graph/base/status.h"
+#include "runtime/compiler/code_object.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kMostErrorLines = 6;
+
+// One compiler library: names as its vendor's C headers declare them.
+struct Vendor {
+  const char* name;       // "NVRTC"
+  const char* prefix;     // of the functions
+  const char* code_size;  // the functions that yield the code
+  const char* code;
+  const char* install;                 // what to do where it is missing
+  std::vector<const char*> libraries;  // tried in order
+};
+
+const Vendor& Nvidia() {
+  static const Vendor& vendor =
+      *new Vendor{"NVRTC",
+                  "nvrtc",
+                  "nvrtcGetCUBINSize",
+                  "nvrtcGetCUBIN",
+                  "install the CUDA toolkit's NVRTC (libnvrtc.so) or give its path",
+                  {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
+                   "/usr/local/cuda/lib64/libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
+                   "/usr/local/cuda/lib64/libnvrtc.so.12"}};
+  return vendor;
+}
+
+// Up to ROCm 5 HIPRTC is part of the HIP runtime library.
+const Vendor& Amd() {
+  static const Vendor& vendor = *new Vendor{
+      "HIPRTC",
+      "hiprtc",
+      "hiprtcGetCodeSize",
+      "hiprtcGetCode",
+      "install HIP's runtime (Debian: libamdhip64-5 and hipcc) or give the library's path",
+      {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", "libamdhip64.so.5",
+       "libamdhip64.so", "/opt/rocm/lib/libhiprtc.so", "/opt/rocm/lib/libamdhip64.so"}};
+  return vendor;
+}
+
+using Program = void*;
+
+// Entry points; every one returns 0 for success.
+struct Compiler {
+  const char* (*error_string)(int) = nullptr;
+  int (*version)(int*, int*) = nullptr;
+  int (*create)(Program*, const char* source, const char* name, int headers, const char* const*,
+                const char* const*) = nullptr;
+  int (*compile)(Program, int options, const char* const*) = nullptr;
+  int (*log_size)(Program, size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*code_size)(Program, size_t*) = nullptr;
+  int (*code)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+  std::string display;  // "NVRTC 13.0"
+};
+
+template <typename Function>
+bool Bind(void* library, const std::string& name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name.c_str()));
+  return *function != nullptr;
+}
+
+// The library stays loaded: compilers keep threads and state of their own.
+absl::StatusOr<Compiler> LoadCompiler(const Vendor& vendor, const std::string& path) {
+  std::vector<const char*> candidates = vendor.libraries;
+  if (!path.empty()) candidates = {path.c_str()};
+  for (const char* candidate : candidates) {
+    void* library = dlopen(candidate, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) continue;
+    Compiler c;
+    const std::string prefix = vendor.prefix;
+    const bool complete = Bind(library, prefix + "GetErrorString", &c.error_string) &&
+                          Bind(library, prefix + "Version", &c.version) &&
+                          Bind(library, prefix + "CreateProgram", &c.create) &&
+                          Bind(library, prefix + "CompileProgram", &c.compile) &&
+                          Bind(library, prefix + "GetProgramLogSize", &c.log_size) &&
+                          Bind(library, prefix + "GetProgramLog", &c.log) &&
+                          Bind(library, vendor.code_size, &c.code_size) &&
+                          Bind(library, vendor.code, &c.code) &&
+                          Bind(library, prefix + "DestroyProgram", &c.destroy);
+    if (!complete) continue;
+    int major = 0, minor = 0;
+    c.version(&major, &minor);
+    c.display = absl::StrFormat("%s %d.%d", vendor.name, major, minor);
+    return c;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "no ", vendor.name, " found (", absl::StrJoin(candidates, ", "), "): ", vendor.install));
+}
+
+// Loaded once for each library path. The error is remembered too.
+absl::StatusOr<Compiler> CompilerOf(const Vendor& vendor, const RtcOptions& options) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& loaded = *new std::map<std::string, absl::StatusOr<Compiler>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  const std::string key = absl::StrCat(vendor.name, ":", options.library);
+  auto it = loaded.find(key);
+  if (it == loaded.end()) {
+    it = loaded.emplace(key, LoadCompiler(vendor, options.library)).first;
+  }
+  return it->second;
+}
+
+// The lines with errors, or the log's first lines.
+std::string FirstErrors(absl::string_view log) {
+  std::vector<absl::string_view> errors, first;
+  for (absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
+    if (first.size() < kMostErrorLines) first.push_back(line);
+    if (absl::StrContains(line, "error") && errors.size() < kMostErrorLines) {
+      errors.push_back(line);
+    }
+  }
+  return absl::StrJoin(errors.empty() ? first : errors, "\n");
+}
+
+absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view source,
+                                           const std::vector<std::string>& options) {
+  Program program = nullptr;
+  const std::string text(source);
+  const auto failed = [&](absl::string_view step, int error) {
+    return absl::InternalError(absl::StrCat(c.display, ": ", step, ": ", c.error_string(error)));
+  };
+  if (int e = c.create(&program, text.c_str(), "kernels", 0, nullptr, nullptr); e != 0) {
+    return failed("creating a program", e);
+  }
+  const auto destroy = [&c](Program* p) { c.destroy(p); };
+  const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
+
+  std::vector<const char*> arguments;
+  arguments.reserve(options.size());
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  const int compiled = c.compile(program, static_cast<int>(arguments.size()), arguments.data());
+  CompiledObject object{.compiler = c.display};
+  size_t size = 0;
+  if (c.log_size(program, &size) == 0 && size > 0) {
+    object.log.resize(size);
+    if (c.log(program, object.log.data()) != 0) object.log.clear();
+    object.log.resize(std::min(object.log.size(), object.log.find('\0')));
+  }
+  if (compiled != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(c.display, ": ", c.error_string(compiled), "\n", FirstErrors(object.log)));
+  }
+  if (int e = c.code_size(program, &size); e != 0) return failed("reading the code's size", e);
+  object.code.resize(size);
+  if (int e = c.code(program, object.code.data()); e != 0) return failed("reading the code", e);
+  return object;
+}
+
+// Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more
+// block on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
+struct Residency {
+  int64_t threads = 0, arguments = 0;
+  size_t begin = 0, end = 0;  // of the kernel's declaration in the source
+};
+
+constexpr int64_t kRegistersPerSm = 65536, kRegisterStep = 8, kMostRegisters = 255;
+constexpr int kMostResidencyRounds = 4;
+
+int64_t RegistersFor(int64_t blocks, int64_t threads) {
+  return std::min(kRegistersPerSm / (blocks * threads) / kRegisterStep * kRegisterStep,
+                  kMostRegisters);
+}
+
+// Where the source declares the kernel, by either macro of the prelude.
+std::optional<Residency> FindDeclaration(const std::string& source, const std::string& name) {
+  for (absl::string_view macro : {"RG_KERNEL(", "RG_KERNEL_RESIDENT("}) {
+    const size_t begin = source.find(absl::StrCat(macro, name, ","));
+    if (begin == std::string::npos) continue;
+    const size_t open = begin + macro.size(), close = source.find(')', open);
+    if (close == std::string::npos) continue;
+    const std::vector<std::string> parts = absl::StrSplit(source.substr(open, close - open), ", ");
+    Residency r{.begin = begin, .end = close + 1};
+    if (parts.size() < 3 || !absl::SimpleAtoi(parts[1], &r.threads) ||
+        !absl::SimpleAtoi(parts[2], &r.arguments) || r.threads < 1) {
+      continue;
+    }
+    return r;
+  }
+  return std::nullopt;
+}
+
+// Declares kernels that spill although a thread may have more registers for fewer blocks. False if
+// there is none.
+bool GiveUpBlocks(const std::vector<KernelResources>& kernels, std::string* source) {
+  bool changed = false;
+  for (const KernelResources& kernel : kernels) {
+    if (kernel.spill_bytes == 0) continue;
+    const std::optional<Residency> r = FindDeclaration(*source, kernel.name);
+    if (!r.has_value()) continue;
+    const int64_t used = (kernel.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
+    int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * r->threads, 1);
+    while (blocks > 0 && RegistersFor(blocks, r->threads) <= used) --blocks;
+    if (blocks < 1) continue;
+    source->replace(r->begin, r->end - r->begin,
+                    absl::StrCat("RG_KERNEL_RESIDENT(", kernel.name, ", ", r->threads, ", ",
+                                 r->arguments, ", ", blocks, ")"));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::string_view arch,
+                                           const RtcOptions& options) {
+  RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Nvidia(), options));
+  std::string text(source);
+  for (int round = 0;; ++round) {
+    // fp32 arithmetic as written, but for contraction into fused multiply-adds; -v for resources.
+    RG_ASSIGN_OR_RETURN(CompiledObject object,
+                        CompileWith(compiler, text,
+                                    {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
+                                     // Quotients within two units in the last place, as
+                                     // Triton's are: a third of the instructions.
+                                     "--prec-div=false", "--ptxas-options=-v",
+                                     // A generic lambda cannot say that it is the device's.
+                                     "-default-device"}));
+    object.kernels = ResourcesFromPtxasLog(object.log);
+    if (round == kMostResidencyRounds || !GiveUpBlocks(object.kernels, &text)) return object;
+  }
+}
+
+absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string_view arch,
+                                          const RtcOptions& options) {
+  RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Amd(), options));
+  RG_ASSIGN_OR_RETURN(
+      CompiledObject object,
+      CompileWith(compiler, source, {absl::StrCat("--offload-arch=", arch), "-std=c++17", "-O3"}));
+  object.kernels = ResourcesFromAmdObject(object.code);
+  return object;
+}
+
+absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
+                                          absl::string_view arch, const RtcOptions& options) {
+  RG_CHECK(dialect != Dialect::kHost);
+  return dialect == Dialect::kCuda ? CompileCuda(source, arch, options)
+                                   : CompileHip(source, arch, options);
+}
+
+absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options) {
+  RG_CHECK(dialect != Dialect::kHost);
+  RG_ASSIGN_OR_RETURN(const Compiler compiler,
+                      CompilerOf(dialect == Dialect::kCuda ? Nvidia() : Amd(), options));
+  return compiler.display;
+}
+
+absl::Status CudaCompilerAvailable(const RtcOptions& options) {
+  return CompilerOf(Nvidia(), options).status();
+}
+
+absl::Status HipCompilerAvailable(const RtcOptions& options) {
+  return CompilerOf(Amd(), options).status();
+}
+
+}  // namespace retrograd

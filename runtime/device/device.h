@@ -1,0 +1,223 @@
+// Device: what a program needs of a machine that runs kernels and library calls. Work is issued to
+// streams, numbered from 0; work of one stream runs in order. No work on a stream allocates or
+// waits, so that a program can be issued while the device works. Not for several threads at once.
+#ifndef RETROGRAD_RUNTIME_DEVICE_DEVICE_H_
+#define RETROGRAD_RUNTIME_DEVICE_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "codegen/print/kernel.h"
+#include "fusion/plan/plan.h"
+#include "runtime/compiler/rtc.h"
+
+namespace retrograd {
+
+// Allocate's addresses are multiples of so many bytes: any access pattern of a GPU is served.
+inline constexpr int64_t kArenaAlignment = 256;
+
+// What an argument's memory holds when the launch starts; checking devices look at it.
+enum class Contents : uint8_t {
+  kDefined,  // values that came from outside
+  kWritten,  // what earlier launches and calls have left there
+  kFresh,    // nothing that may be read
+};
+
+// One argument of a launch: where its address stands, and how the kernel may use it.
+struct LaunchArg {
+  uint32_t slot = 0;      // place of the pointer in the table
+  int64_t bytes = 0;      // exactly what the kernel may touch
+  int64_t alignment = 1;  // bytes known to divide the address
+  bool written = false;
+  Contents contents = Contents::kDefined;
+};
+
+// A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours,
+// `pitch` apart, from `offset` on; all in elements. Or, with heads, batch x heads such matrices.
+// They are read in boxes of 64 x 64, swizzled, or in fp32, run by run.
+struct OperandMap {
+  uint32_t slot = 0;
+  DType dtype = DType::kBf16;
+  int64_t offset = 0, inner = 0, outer = 0, pitch = 0;
+  int64_t heads = 0, head_pitch = 0, batch = 0, batch_pitch = 0;
+};
+
+// One launch of a program; everything but the addresses is known when it is loaded.
+struct Launch {
+  std::string kernel;
+  int64_t blocks = 1;
+  int threads = 1;
+  std::vector<LaunchArg> args;
+  int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
+  // Of kernels for tensor cores: further parameters, made of addresses. Then any even number of
+  // blocks does the work, and the device takes as many as it holds at once.
+  std::vector<OperandMap> maps;
+};
+
+// Addresses of a library call's operands, of their stored values' first elements.
+struct MatMulPointers {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+};
+struct AttentionPointers {
+  absl::Span<const void* const> operands;
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  absl::Span<void* const> results;
+};
+
+// What a device may count on beyond what the call says.
+struct MatMulFacts {
+  bool allow_tf32 = false;                   // fp32 operands may be rounded to TF32
+  int64_t a_alignment = 1, b_alignment = 1;  // bytes known to divide the stored value's address
+  int64_t d_alignment = 1;
+};
+
+// What else a device has to know of an attention call. A call that drops out has the random
+// generator's seed and offset as its last operands.
+struct AttentionFacts {
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  double dropout_p = 0;                    // of the probabilities
+};
+
+// Kernels of one translation unit, loaded, with their launches.
+class LoadedKernels {
+ public:
+  virtual ~LoadedKernels() = default;
+  // What the compiler made of them; empty where it does not tell.
+  virtual absl::Span<const KernelResources> resources() const { return {}; }
+};
+
+// A library call, ready to run: what could be decided has been.
+class LoadedCall {
+ public:
+  explicit LoadedCall(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
+  virtual ~LoadedCall() = default;
+  int64_t scratch_bytes() const { return scratch_bytes_; }  // memory that it wants while it runs
+
+ private:
+  int64_t scratch_bytes_;
+};
+
+// Work that was recorded once, to be replayed by one call.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
+// The device's own time of each repetition of some work, in microseconds.
+using TimeSamples = std::vector<double>;
+
+// A kernel, copy or fill that a device saw itself run.
+struct TracedWork {
+  std::string name;   // of the kernel; "copy", "fill"
+  uint64_t node = 0;  // of a recording: ascending as the work was recorded; 0 outside of one
+  double begin_us = 0, end_us = 0;  // by a clock of the device's
+};
+
+// What a device says of itself.
+struct DeviceFacts {
+  std::string model;        // "NVIDIA H200"
+  std::string arch;         // what the compiler is given: "sm_90"; empty: nothing
+  int64_t sms = 1;          // multiprocessors, compute units, or cores that are used
+  int64_t cache_bytes = 0;  // of the caches; 0: not told
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual absl::string_view name() const = 0;  // "host"
+  virtual DeviceFacts Describe() const { return {.model = std::string(name())}; }
+  virtual Dialect dialect() const = 0;  // in which its kernels are written
+  // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
+  virtual bool multiplies_with_epilogues() const { return false; }
+
+  // Aligned to kArenaAlignment. Allocate(0) is nullptr.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* data) = 0;
+  virtual absl::Status CopyIn(void* device, const void* host, int64_t bytes) = 0;
+  virtual absl::Status CopyOut(void* host, const void* device, int64_t bytes) = 0;
+
+  // Makes streams 0 to streams - 1 and events 0 to events - 1; those that exist stay.
+  virtual absl::Status Reserve(int streams, int events) = 0;
+  // Compiles the source and prepares the launches, which Launch then names by number.
+  virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
+      absl::string_view source, absl::Span<const Launch> launches) = 0;
+  // Prepares a library call, or says why the device cannot make it.
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
+                                                           const MatMulFacts& facts) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                           const AttentionFacts& facts) = 0;
+
+  // Stream 0 is the caller's from now on: a CUstream of the device's own context, where a CUstream
+  // may be null; without a value it is one of the device's.
+  virtual absl::Status UseStream(std::optional<void*> native) = 0;
+
+  // Work on a stream.
+  // `table` holds, by slot, the addresses that the next launches of these kernels take. It stays
+  // where it is, unchanged, until the next Bind.
+  virtual absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) = 0;
+  virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
+  virtual absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
+                              void* scratch) = 0;
+  virtual absl::Status AttentionBackward(int stream, LoadedCall& call,
+                                         const AttentionPointers& pointers, void* scratch) = 0;
+  // Copies a tensor of at most kMaxRank dims; strides in elements.
+  virtual absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
+                                   void* to, absl::Span<const int64_t> to_strides, const void* from,
+                                   absl::Span<const int64_t> from_strides) = 0;
+  // Marks what the stream has been given so far as `event`; Wait holds a stream back until then.
+  virtual absl::Status Record(int stream, int event) = 0;
+  virtual absl::Status Wait(int stream, int event) = 0;
+  // Returns when everything issued has finished.
+  virtual absl::Status Synchronize() = 0;
+
+  // A device that records keeps what is issued between BeginRecording and EndRecording instead of
+  // doing it, with the addresses that it is given. Record and Wait work as ever; all streams join
+  // stream 0 in the end. Table entries are no part of it: Bind before, outside.
+  virtual bool records() const { return false; }
+  virtual absl::Status BeginRecording() { return absl::UnimplementedError("no recordings"); }
+  // Ends a recording whatever happened meanwhile. `old`, if there is one, was of the same work with
+  // other addresses, and is updated where that is possible.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> EndRecording(std::unique_ptr<Recording>) {
+    return absl::UnimplementedError("no recordings");
+  }
+  virtual absl::Status Replay(Recording&) { return absl::UnimplementedError("no recordings"); }
+  // Whether the caller is recording on stream 0: then work must be issued, not replayed.
+  virtual absl::StatusOr<bool> CallerRecords() { return false; }
+
+  // Issues the work, which starts and ends on stream 0, so often, and waits. The device is kept
+  // busy while each repetition is issued, so that only its own time counts; `cold` also drives
+  // what the caches hold out of them before each.
+  virtual absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                           bool cold) = 0;
+
+  // Work on a stream: notes the time when everything before it on the stream has finished, also in
+  // a recording, then at each replay. Marks are numbered from 0.
+  virtual absl::Status ReserveMarks(int) { return absl::UnimplementedError("no marks"); }
+  virtual absl::Status Mark(int, int) { return absl::UnimplementedError("no marks"); }
+  // Waits for the first so many marks; microseconds of each since mark 0. All must have been set.
+  virtual absl::StatusOr<std::vector<double>> MarkTimes(int) {
+    return absl::UnimplementedError("no marks");
+  }
+
+  // A device that watches itself notes every kernel, copy and fill from BeginTrace to EndTrace, of
+  // recordings those that were made meanwhile. TakeTrace waits, and hands over what was noted since
+  // the last time, by begin.
+  virtual absl::Status BeginTrace() { return absl::UnimplementedError("no traces"); }
+  virtual absl::StatusOr<std::vector<TracedWork>> TakeTrace() {
+    return absl::UnimplementedError("no traces");
+  }
+  virtual void EndTrace() {}
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_DEVICE_DEVICE_H_

@@ -1,0 +1,250 @@
+#include "runtime/devices/host_device.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "graph/base/status.h"
+#include "runtime/host/host_launch.h"
+#include "runtime/ops/attention/host_attention.h"
+#include "runtime/ops/matmul/host_matmul.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kPoison = 0xff;  // every floating type reads it as NaN
+
+struct PreparedLaunch {
+  HostKernel kernel;
+  int64_t blocks = 1;
+  int threads = 1;
+  std::vector<uint32_t> slots;
+  std::vector<HostArg> args;  // addresses are filled in at each launch
+};
+
+class HostKernels : public LoadedKernels {
+ public:
+  std::shared_ptr<HostModule> module;
+  std::vector<PreparedLaunch> launches;
+  absl::Span<void* const> table;  // the caller's
+};
+
+struct HostMatMulCall : LoadedCall {
+  HostMatMulCall(const MatMulCall& call, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), call(call) {}
+  MatMulCall call;
+};
+
+struct HostAttentionCall : LoadedCall {
+  HostAttentionCall(const AttentionCall& call, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), call(call) {}
+  AttentionCall call;
+};
+
+// Of the calling thread.
+double ProcessorSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+HostContents ToHost(Contents contents) {
+  switch (contents) {
+    case Contents::kDefined: return HostContents::kDefined;
+    case Contents::kWritten: return HostContents::kTracked;
+    case Contents::kFresh: return HostContents::kUndefined;
+  }
+  return HostContents::kDefined;
+}
+
+// From the first element of a tensor to past its last.
+int64_t MatMulResultBytes(const MatMulCall& call) {
+  int64_t span =
+      1 + call.d.offset + (call.m - 1) * call.d.row_stride + (call.n - 1) * call.d.col_stride;
+  for (size_t i = 0; i < call.batch.size(); ++i) {
+    span += (call.batch[i] - 1) * call.d.batch_strides[i];
+  }
+  return span * SizeBytes(call.out_dtype);
+}
+
+class HostDevice : public Device {
+ public:
+  explicit HostDevice(const HostDeviceOptions& options) : options_(options) {}
+
+  absl::string_view name() const override { return "host"; }
+  Dialect dialect() const override { return Dialect::kHost; }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    if (bytes == 0) return nullptr;
+    // Allocating succeeds for more than there is, and the process dies when it is used.
+    const int64_t installed = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    void* data = nullptr;
+    const int64_t rounded =
+        bytes > installed ? 0 : (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    if (rounded > 0) data = std::aligned_alloc(kArenaAlignment, static_cast<size_t>(rounded));
+    if (data == nullptr) {
+      return absl::ResourceExhaustedError(absl::StrFormat(
+          "%d bytes of memory asked for; the host has %d in all", bytes, installed));
+    }
+    if (options_.compile.check) std::memset(data, kPoison, static_cast<size_t>(rounded));
+    return data;
+  }
+  void Free(void* data) override { std::free(data); }
+
+  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+    launcher_.MarkDefined(device, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
+      absl::string_view source, absl::Span<const retrograd::Launch> launches) override {
+    auto loaded = std::make_unique<HostKernels>();
+    if (!launches.empty()) {
+      RG_ASSIGN_OR_RETURN(loaded->module, HostModule::Compile(source, options_.compile));
+    }
+    for (const retrograd::Launch& launch : launches) {
+      PreparedLaunch prepared{.blocks = launch.blocks, .threads = launch.threads};
+      RG_ASSIGN_OR_RETURN(prepared.kernel, loaded->module->Find(launch.kernel));
+      for (const LaunchArg& arg : launch.args) {
+        prepared.slots.push_back(arg.slot);
+        prepared.args.push_back({.bytes = arg.bytes,
+                                 .alignment = arg.alignment,
+                                 .written = arg.written,
+                                 .contents = ToHost(arg.contents)});
+      }
+      RG_RETURN_IF_ERROR(launcher_.Reserve(prepared.kernel));
+      loaded->launches.push_back(std::move(prepared));
+    }
+    return loaded;
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
+                                                   const MatMulFacts&) override {
+    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostMatMulScratchBytes(call));
+    return std::make_unique<HostMatMulCall>(call, scratch_bytes);
+  }
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
+                                                   const AttentionFacts&) override {
+    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(call));
+    return std::make_unique<HostAttentionCall>(call, scratch_bytes);
+  }
+
+  absl::Status Reserve(int, int) override { return absl::OkStatus(); }
+  absl::Status UseStream(std::optional<void*>) override { return absl::OkStatus(); }
+
+  absl::Status Bind(int, LoadedKernels& kernels, absl::Span<void* const> table) override {
+    static_cast<HostKernels&>(kernels).table = table;
+    return absl::OkStatus();
+  }
+
+  absl::Status Launch(int, LoadedKernels& kernels, size_t launch) override {
+    auto& loaded = static_cast<HostKernels&>(kernels);
+    PreparedLaunch& prepared = loaded.launches[launch];
+    for (size_t i = 0; i < prepared.args.size(); ++i) {
+      prepared.args[i].data = loaded.table[prepared.slots[i]];
+    }
+    return launcher_.Run(prepared.kernel, prepared.blocks, prepared.threads, prepared.args,
+                         {.seed = options_.seed});
+  }
+
+  absl::Status MatMul(int, LoadedCall& loaded, const MatMulPointers& pointers,
+                      void* scratch) override {
+    const MatMulCall& call = static_cast<HostMatMulCall&>(loaded).call;
+    HostMatMul(call, pointers, scratch);
+    if (options_.compile.check) launcher_.MarkDefined(pointers.d, MatMulResultBytes(call));
+    return absl::OkStatus();
+  }
+
+  absl::Status AttentionBackward(int, LoadedCall& loaded, const AttentionPointers& pointers,
+                                 void* scratch) override {
+    const AttentionCall& call = static_cast<HostAttentionCall&>(loaded).call;
+    HostAttentionBackward(call, pointers, scratch);
+    if (!options_.compile.check) return absl::OkStatus();
+    for (size_t i = 0; i < call.results.size(); ++i) {
+      const AttentionOperand& result = call.results[i];
+      int64_t span = 1 + result.offset;
+      for (size_t d = 0; d < result.shape.size(); ++d) {
+        span += (result.shape[d] - 1) * result.strides[d];
+      }
+      launcher_.MarkDefined(pointers.results[i], span * SizeBytes(call.dtype));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyStrided(int, DType dtype, absl::Span<const int64_t> shape, void* to,
+                           absl::Span<const int64_t> to_strides, const void* from,
+                           absl::Span<const int64_t> from_strides) override {
+    const int64_t size = SizeBytes(dtype);
+    int64_t index[kMaxRank] = {};
+    const int64_t elements = Elements(shape);
+    for (int64_t i = 0; i < elements; ++i) {
+      int64_t to_offset = 0, from_offset = 0;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        to_offset += index[d] * to_strides[d];
+        from_offset += index[d] * from_strides[d];
+      }
+      std::memcpy(static_cast<char*>(to) + to_offset * size,
+                  static_cast<const char*>(from) + from_offset * size, static_cast<size_t>(size));
+      for (size_t d = shape.size(); d-- > 0;) {
+        if (++index[d] < shape[d]) break;
+        index[d] = 0;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Record(int, int) override { return absl::OkStatus(); }
+  absl::Status Wait(int, int) override { return absl::OkStatus(); }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  // Processor time; the caches stay as they are.
+  absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                   bool) override {
+    TimeSamples samples;
+    for (int i = 0; i < repetitions; ++i) {
+      const double start = ProcessorSeconds();
+      RG_RETURN_IF_ERROR(work());
+      samples.push_back(1e6 * (ProcessorSeconds() - start));
+    }
+    return samples;
+  }
+
+  absl::Status ReserveMarks(int marks) override {
+    if (marks > static_cast<int>(marks_.size())) marks_.resize(static_cast<size_t>(marks));
+    return absl::OkStatus();
+  }
+  absl::Status Mark(int, int mark) override {
+    marks_[static_cast<size_t>(mark)] = std::chrono::steady_clock::now();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<double>> MarkTimes(int marks) override {
+    std::vector<double> times(static_cast<size_t>(marks));
+    for (size_t i = 0; i < times.size(); ++i) {
+      times[i] = std::chrono::duration<double, std::micro>(marks_[i] - marks_[0]).count();
+    }
+    return times;
+  }
+
+ private:
+  const HostDeviceOptions options_;
+  HostLauncher launcher_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeHostDevice(const HostDeviceOptions& options) {
+  return std::make_unique<HostDevice>(options);
+}
+
+}  // namespace retrograd

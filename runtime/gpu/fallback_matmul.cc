@@ -1,0 +1,96 @@
+#include "runtime/gpu/fallback_matmul.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "codegen/print/dialect.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kThreads = 128;
+
+// Where an operand's matrix of the batch begins, in terms of b0, b1, ...
+std::string Begin(const MatrixOperand& operand) {
+  std::string text = absl::StrCat("int64_t(", operand.offset, ")");
+  for (size_t i = 0; i < operand.batch_strides.size(); ++i) {
+    absl::StrAppend(&text, " + b", i, " * int64_t(", operand.batch_strides[i], ")");
+  }
+  return text;
+}
+
+std::string At(absl::string_view begin, const MatrixOperand& operand, absl::string_view row,
+               absl::string_view col) {
+  return absl::StrFormat("%s + %s * int64_t(%d) + %s * int64_t(%d)", begin, row, operand.row_stride,
+                         col, operand.col_stride);
+}
+
+std::string Body(const MatMulCall& call, int64_t elements) {
+  const bool wide = call.in_dtype == DType::kFp64 || call.out_dtype == DType::kFp64;
+  const absl::string_view sum = wide ? "double" : "float";
+  const absl::string_view in = StorageName(call.in_dtype), out = StorageName(call.out_dtype);
+  std::string text = absl::StrFormat(
+      "  RG_ARG(const %s, a, 0);\n  RG_ARG(const %s, b, 1);\n  RG_ARG(%s, d, 2);\n"
+      "  const int64_t i = static_cast<int64_t>(RG_BLOCK) * %d + RG_THREAD;\n"
+      "  if (i < int64_t(%d)) {\n"
+      "    const int64_t col = i %% %d;\n    const int64_t row = i / %d %% %d;\n"
+      "    int64_t rest = i / %d / %d;\n",
+      in, in, out, kThreads, elements, call.n, call.n, call.m, call.n, call.m);
+  for (size_t axis = call.batch.size(); axis-- > 0;) {
+    absl::StrAppend(&text, "    const int64_t b", axis, " = rest % ", call.batch[axis],
+                    ";\n    rest /= ", call.batch[axis], ";\n");
+  }
+  absl::StrAppendFormat(&text,
+                        "    const int64_t a0 = %s;\n    const int64_t b_0 = %s;\n"
+                        "    const int64_t to = %s;\n    %s sum = 0;\n",
+                        Begin(call.a), Begin(call.b), At(Begin(call.d), call.d, "row", "col"), sum);
+  absl::StrAppendFormat(&text,
+                        "    for (int64_t k = 0; k < %d; ++k) {\n"
+                        "      sum += static_cast<%s>(rg_load(a, %s)) * "
+                        "static_cast<%s>(rg_load(b, %s));\n    }\n",
+                        call.k, sum, At("a0", call.a, "row", "k"), sum,
+                        At("b_0", call.b, "k", "col"));
+  if (call.accumulate) absl::StrAppend(&text, "    sum += rg_load(d, to);\n");
+  absl::StrAppend(&text, "    rg_store(d, to, static_cast<", ComputeName(call.out_dtype),
+                  ">(sum));\n  }\n");
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<Kernel> FallbackMatMul(const MatMulCall& call, Dialect dialect) {
+  if (!IsFloat(call.in_dtype) || !IsFloat(call.out_dtype)) {
+    return absl::UnimplementedError(
+        absl::StrFormat("matmul of %s into %s: only floating matrices are multiplied",
+                        Name(call.in_dtype), Name(call.out_dtype)));
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  double count = 1;
+  for (int64_t extent : call.batch) count *= static_cast<double>(extent);
+  for (int64_t extent : {call.m, call.n, call.k}) {
+    if (extent < 0 || extent > kMost) {
+      return absl::UnimplementedError(
+          absl::StrFormat("matmul %dx%dx%d: an extent of %d is beyond what a launch takes (%d)",
+                          call.m, call.n, call.k, extent, kMost));
+    }
+  }
+  count *= static_cast<double>(call.m) * static_cast<double>(call.n);
+  if (count > static_cast<double>(kMost)) {
+    return absl::UnimplementedError(
+        absl::StrFormat("matmul %dx%dx%d: %g elements are more than a launch takes (%d)", call.m,
+                        call.n, call.k, count, kMost));
+  }
+  const int64_t elements = static_cast<int64_t>(count);
+  Kernel kernel{.name = "rg_fallback_matmul",
+                .blocks = (elements + kThreads - 1) / kThreads,
+                .threads = kThreads};
+  if (elements == 0) return kernel;
+  kernel.source = absl::StrCat("// ", Name(dialect), ": matmul ", call.m, "x", call.n, "x", call.k,
+                               "\nRG_KERNEL(", kernel.name, ", ", kThreads, ", 3) {\n",
+                               Body(call, elements), "}\n");
+  return kernel;
+}
+
+}  // namespace retrograd

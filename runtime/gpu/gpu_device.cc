@@ -1,0 +1,387 @@
+#include "runtime/gpu/gpu_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "codegen/emit.h"
+#include "graph/base/status.h"
+#include "runtime/gpu/fallback_matmul.h"
+#include "runtime/gpu/gpu_support_kernels.h"
+
+namespace retrograd {
+namespace {
+
+// A matmul by the library or, where it refuses, by a kernel of ours.
+struct GpuMatMul : LoadedCall {
+  using LoadedCall::LoadedCall;
+  std::shared_ptr<const LibraryMatMul> library;
+  int64_t offsets[3] = {};  // of a, b and d, in elements
+  std::unique_ptr<GpuKernels> fallback;
+};
+
+}  // namespace
+
+GpuDevice::~GpuDevice() { Stop(); }
+
+void GpuDevice::Stop() {
+  if (!open()) return;
+  support_.reset();
+  {
+    const CurrentContext current(driver_, context());
+    if (current.status().ok()) {
+      for (GpuEvent event : events_) driver_.EventDestroy(event);
+      for (GpuEvent event : marks_) driver_.EventDestroy(event);
+      for (GpuStream stream : streams_) driver_.StreamDestroy(stream);
+    }
+  }
+  driver_.Close(context());
+  context_.reset();
+}
+
+absl::Status GpuDevice::Start() {
+  const std::string here = absl::StrCat(name(), ":", options_.ordinal);
+  int devices = 0, device = 0;
+  RG_GPU(driver_, DeviceGetCount, &devices);
+  if (options_.ordinal < 0 || options_.ordinal >= devices) {
+    return absl::UnavailableError(
+        absl::StrFormat("%s: the driver shows %d devices, numbered from 0", here, devices));
+  }
+  RG_GPU(driver_, DeviceGet, &device, options_.ordinal);
+  absl::StatusOr<GpuFacts> facts = driver_.Describe(device);
+  if (!facts.ok()) {
+    return absl::Status(facts.status().code(), absl::StrCat(here, ": ", facts.status().message()));
+  }
+  facts_ = *std::move(facts);
+  if (options_.cache) {
+    absl::StatusOr<ModuleCache> opened = ModuleCache::Open(
+        options_.cache_dir.empty() ? ModuleCache::DefaultDirectory(name()) : options_.cache_dir,
+        options_.cache_bytes);
+    if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
+  }
+  RG_ASSIGN_OR_RETURN(context_, driver_.Open(device));
+  RG_WITH_CONTEXT();
+  RG_RETURN_IF_ERROR(Reserve(1, 0));
+  RG_ASSIGN_OR_RETURN(
+      const CompiledObject object,
+      CompileCached(dialect(), kGpuSupportKernels, facts_.arch, options_.compile.rtc, Cache()));
+  support_ = std::make_unique<GpuKernels>(driver_, context());
+  RG_RETURN_IF_ERROR(support_->AddModule(object.code));
+  RG_ASSIGN_OR_RETURN(set_table_, support_->Find("rg_set_table"));
+  RG_ASSIGN_OR_RETURN(copy_strided_, support_->Find("rg_copy_strided"));
+  RG_ASSIGN_OR_RETURN(spin_, support_->Find("rg_spin"));
+  RG_ASSIGN_OR_RETURN(fill_, support_->Find("rg_fill"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<void*> GpuDevice::Allocate(int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  RG_WITH_CONTEXT();
+  void* data = nullptr;
+  const int result = driver_.MemAlloc(&data, static_cast<size_t>(bytes));
+  if (result == kGpuOutOfMemory) {
+    size_t free = 0, total = 0;
+    driver_.MemGetInfo(&free, &total);
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("%d bytes of memory asked for; of the %d of %s:%d %d are free", bytes,
+                        total, name(), options_.ordinal, free));
+  }
+  RG_RETURN_IF_ERROR(driver_.StatusOf(result, driver_.MemAlloc.name));
+  return data;
+}
+
+void GpuDevice::Free(void* data) {
+  if (data == nullptr) return;
+  const CurrentContext current(driver_, context());
+  if (current.status().ok()) driver_.MemFree(data);
+}
+
+absl::Status GpuDevice::CopyIn(void* device, const void* host, int64_t bytes) {
+  RG_WITH_CONTEXT();
+  if (bytes == 0) return absl::OkStatus();
+  RG_GPU(driver_, MemcpyHtoDAsync, device, host, static_cast<size_t>(bytes), Stream(0));
+  RG_GPU(driver_, StreamSynchronize, Stream(0));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::CopyOut(void* host, const void* device, int64_t bytes) {
+  RG_WITH_CONTEXT();
+  if (bytes == 0) return absl::OkStatus();
+  RG_GPU(driver_, MemcpyDtoHAsync, host, device, static_cast<size_t>(bytes), Stream(0));
+  RG_GPU(driver_, StreamSynchronize, Stream(0));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Reserve(int streams, int events) {
+  RG_WITH_CONTEXT();
+  while (static_cast<int>(streams_.size()) < streams) {
+    GpuStream stream = nullptr;
+    RG_GPU(driver_, StreamCreate, &stream, kGpuNonBlockingStream);
+    streams_.push_back(stream);
+  }
+  while (static_cast<int>(events_.size()) < events) {
+    GpuEvent event = nullptr;
+    RG_GPU(driver_, EventCreate, &event, kGpuUntimedEvent);
+    events_.push_back(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
+    absl::string_view source, absl::Span<const retrograd::Launch> launches) {
+  auto loaded = std::make_unique<GpuKernels>(driver_, context());
+  if (!launches.empty()) {
+    // Multiplying takes instructions that one architecture alone has.
+    const bool multiplies = std::any_of(launches.begin(), launches.end(),
+                                        [](const auto& launch) { return !launch.maps.empty(); });
+    const std::string arch = multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
+    RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
+                        CompileParts(dialect(), source, arch, options_.compile, Cache()));
+    for (const CompiledObject& object : objects) {
+      RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
+      loaded->AddResources(object.kernels);
+    }
+  }
+  RG_RETURN_IF_ERROR(loaded->Prepare(launches, static_cast<int>(facts_.sms)));
+  return loaded;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernels>> GpuDevice::Load(
+    absl::string_view source, absl::Span<const retrograd::Launch> launches) {
+  RG_WITH_CONTEXT();
+  return LoadKernels(source, launches);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const MatMulCall& call,
+                                                            const MatMulFacts& facts) {
+  RG_WITH_CONTEXT();
+  RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(call, dialect()));
+  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(0);  // nothing to do
+  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> library =
+      call.k == 0 ? absl::UnimplementedError("an empty sum") : PrepareMatMul(call, facts);
+  if (library.ok()) {
+    auto loaded = std::make_unique<GpuMatMul>((*library)->workspace_bytes());
+    loaded->library = *library;
+    loaded->offsets[0] = call.a.offset;
+    loaded->offsets[1] = call.b.offset;
+    loaded->offsets[2] = call.d.offset;
+    return loaded;
+  }
+  if (!absl::IsUnimplemented(library.status())) return library.status();
+  auto loaded = std::make_unique<GpuMatMul>(0);
+  const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};
+  RG_ASSIGN_OR_RETURN(loaded->fallback,
+                      LoadKernels(Prelude(dialect()) + kernel.source,
+                                  {{kernel.name, kernel.blocks, kernel.threads, args}}));
+  return loaded;
+}
+
+absl::Status GpuDevice::UseStream(std::optional<void*> native) {
+  if (native == caller_) return absl::OkStatus();
+  if (native && *native != nullptr) {
+    RG_WITH_CONTEXT();
+    RG_ASSIGN_OR_RETURN(const bool ours, driver_.IsOf(context(), static_cast<GpuStream>(*native)));
+    if (!ours) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("the stream belongs to another device or context than %s:%d's primary "
+                          "one, in which the program was loaded",
+                          name(), options_.ordinal));
+    }
+  }
+  caller_ = native;
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) {
+  RG_WITH_CONTEXT();
+  return static_cast<GpuKernels&>(kernels).Bind(Stream(stream), set_table_, table);
+}
+
+absl::Status GpuDevice::Launch(int stream, LoadedKernels& kernels, size_t launch) {
+  RG_WITH_CONTEXT();
+  return static_cast<GpuKernels&>(kernels).Run(Stream(stream), launch);
+}
+
+absl::Status GpuDevice::MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
+                               void* scratch) {
+  RG_WITH_CONTEXT();
+  auto& matmul = static_cast<GpuMatMul&>(call);
+  if (matmul.library != nullptr) {
+    return matmul.library->Run(Stream(stream), pointers, matmul.offsets, scratch);
+  }
+  if (matmul.fallback == nullptr) return absl::OkStatus();
+  void* const table[] = {const_cast<void*>(pointers.a), const_cast<void*>(pointers.b), pointers.d};
+  RG_RETURN_IF_ERROR(matmul.fallback->Bind(Stream(stream), set_table_, table));
+  return matmul.fallback->Run(Stream(stream), 0);
+}
+
+absl::Status GpuDevice::CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
+                                    void* to, absl::Span<const int64_t> to_strides,
+                                    const void* from, absl::Span<const int64_t> from_strides) {
+  RG_WITH_CONTEXT();
+  StridedCopy copy{.to = reinterpret_cast<uint64_t>(to),
+                   .from = reinterpret_cast<uint64_t>(from),
+                   .rank = static_cast<int32_t>(shape.size()),
+                   .element_bytes = static_cast<int32_t>(SizeBytes(dtype)),
+                   .elements = Elements(shape)};
+  if (copy.elements == 0) return absl::OkStatus();
+  bool dense = true;
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    copy.shape[d] = shape[d];
+    copy.to_strides[d] = to_strides[d];
+    copy.from_strides[d] = from_strides[d];
+    dense = dense && (shape[d] == 1 || (to_strides[d] == stride && from_strides[d] == stride));
+    stride *= shape[d];
+  }
+  if (dense) {
+    RG_GPU(driver_, MemcpyDtoDAsync, to, from,
+           static_cast<size_t>(copy.elements * copy.element_bytes), Stream(stream));
+    return absl::OkStatus();
+  }
+  const int64_t blocks =
+      std::min<int64_t>((copy.elements + kCopyThreads - 1) / kCopyThreads, int64_t{1} << 20);
+  void* parameters[] = {&copy};
+  RG_GPU(driver_, LaunchKernel, copy_strided_, static_cast<unsigned>(blocks), 1, 1, kCopyThreads, 1,
+         1, 0, Stream(stream), parameters, nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Record(int stream, int event) {
+  RG_WITH_CONTEXT();
+  RG_GPU(driver_, EventRecord, events_[event], Stream(stream));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Wait(int stream, int event) {
+  RG_WITH_CONTEXT();
+  RG_GPU(driver_, StreamWaitEvent, Stream(stream), events_[event], 0);
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Synchronize() {
+  RG_WITH_CONTEXT();
+  for (size_t i = 1; i < streams_.size(); ++i) RG_GPU(driver_, StreamSynchronize, streams_[i]);
+  RG_GPU(driver_, StreamSynchronize, Stream(0));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::BeginRecording() {
+  RG_WITH_CONTEXT();
+  RG_GPU(driver_, StreamBeginCapture, streams_[0], kGpuCaptureThreadLocal);
+  recording_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndRecording(std::unique_ptr<Recording> old) {
+  recording_ = false;
+  RG_WITH_CONTEXT();
+  GpuGraph graph = nullptr;
+  RG_GPU(driver_, StreamEndCapture, streams_[0], &graph);
+  std::unique_ptr<GpuRecording> recording(static_cast<GpuRecording*>(old.release()));
+  if (recording == nullptr) recording = std::make_unique<GpuRecording>(driver_, context());
+  absl::Status status = driver_.FillByKernel(graph, fill_);
+  if (status.ok()) status = recording->Become(graph);
+  driver_.GraphDestroy(graph);
+  RG_RETURN_IF_ERROR(status);
+  return recording;
+}
+
+absl::Status GpuDevice::Replay(Recording& recording) {
+  RG_WITH_CONTEXT();
+  RG_GPU(driver_, GraphLaunch, static_cast<GpuRecording&>(recording).exec(), Stream(0));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GpuDevice::CallerRecords() {
+  RG_WITH_CONTEXT();
+  int status = kGpuNoCapture;
+  RG_GPU(driver_, StreamIsCapturing, Stream(0), &status);
+  return status != kGpuNoCapture;
+}
+
+// One repetition. The spinning kernel ends after everything behind it has been issued.
+absl::Status GpuDevice::TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles,
+                                 void* flushed, size_t flushed_bytes, GpuEvent begin, GpuEvent end,
+                                 double* microseconds) {
+  if (flushed != nullptr) RG_GPU(driver_, MemsetD8Async, flushed, 0, flushed_bytes, Stream(0));
+  void* parameters[] = {&spin_cycles};
+  RG_GPU(driver_, LaunchKernel, spin_, 1, 1, 1, 1, 1, 1, 0, Stream(0), parameters, nullptr);
+  RG_GPU(driver_, EventRecord, begin, Stream(0));
+  RG_RETURN_IF_ERROR(work());
+  RG_GPU(driver_, EventRecord, end, Stream(0));
+  RG_GPU(driver_, EventSynchronize, end);
+  float ms = 0;
+  RG_GPU(driver_, EventElapsedTime, &ms, begin, end);
+  *microseconds = 1e3 * static_cast<double>(ms);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TimeSamples> GpuDevice::Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                            bool cold) {
+  RG_WITH_CONTEXT();
+  const size_t flushed_bytes = cold ? size_t{4} * static_cast<size_t>(facts_.cache_bytes) : 0;
+  // The host's time for issuing the work, the first time of which may prepare things.
+  std::chrono::duration<double, std::milli> host{};
+  for (int i = 0; i < 2; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    RG_RETURN_IF_ERROR(work());
+    host = std::chrono::steady_clock::now() - start;
+    RG_RETURN_IF_ERROR(Synchronize());
+  }
+  const double spin_ms = std::min(2 * host.count() + 0.1, 50.0);
+  const int64_t spin_cycles = static_cast<int64_t>(spin_ms * static_cast<double>(facts_.clock_khz));
+
+  void* flushed = nullptr;
+  if (flushed_bytes > 0) {
+    RG_ASSIGN_OR_RETURN(flushed, Allocate(static_cast<int64_t>(flushed_bytes)));
+  }
+  GpuEvent begin = nullptr, end = nullptr;
+  absl::Status status =
+      driver_.StatusOf(driver_.EventCreate(&begin, kGpuTimedEvent), driver_.EventCreate.name);
+  if (status.ok()) {
+    status = driver_.StatusOf(driver_.EventCreate(&end, kGpuTimedEvent), driver_.EventCreate.name);
+  }
+  TimeSamples samples;
+  for (int i = 0; i < repetitions && status.ok(); ++i) {
+    status =
+        TimeOnce(work, spin_cycles, flushed, flushed_bytes, begin, end, &samples.emplace_back());
+  }
+  for (GpuEvent event : {begin, end}) {
+    if (event != nullptr) driver_.EventDestroy(event);
+  }
+  Free(flushed);
+  RG_RETURN_IF_ERROR(status);
+  return samples;
+}
+
+absl::Status GpuDevice::ReserveMarks(int marks) {
+  RG_WITH_CONTEXT();
+  while (static_cast<int>(marks_.size()) < marks) {
+    GpuEvent event = nullptr;
+    RG_GPU(driver_, EventCreate, &event, kGpuTimedEvent);
+    marks_.push_back(event);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::Mark(int stream, int mark) {
+  RG_WITH_CONTEXT();
+  return driver_.Mark(marks_[mark], Stream(stream), recording_);
+}
+
+absl::StatusOr<std::vector<double>> GpuDevice::MarkTimes(int marks) {
+  RG_WITH_CONTEXT();
+  RG_RETURN_IF_ERROR(Synchronize());
+  std::vector<double> times;
+  for (int i = 0; i < marks; ++i) {
+    float ms = 0;
+    if (i > 0) RG_GPU(driver_, EventElapsedTime, &ms, marks_[0], marks_[i]);
+    times.push_back(1e3 * static_cast<double>(ms));
+  }
+  return times;
+}
+
+}  // namespace retrograd

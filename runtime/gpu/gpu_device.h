@@ -1,0 +1,132 @@
+// GpuDevice: what the devices of NVIDIA's and AMD's GPUs share: memory, streams, kernels compiled
+// at run time, recordings and times. What differs is the driver, and the libraries for matmuls and
+// attention, which the vendor's own device brings.
+#ifndef RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_
+#define RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/device/device.h"
+#include "runtime/gpu/gpu_driver.h"
+#include "runtime/gpu/gpu_kernels.h"
+#include "runtime/gpu/gpu_module.h"
+
+namespace retrograd {
+
+struct GpuDeviceOptions {
+  int ordinal = 0;  // among the devices that the driver shows
+  GpuCompileOptions compile;
+  bool cache = true;      // keep compiled kernels and timed choices on disk
+  std::string cache_dir;  // empty: ModuleCache::DefaultDirectory of the device's name
+  int64_t cache_bytes = int64_t{512} << 20;
+};
+
+// A matmul by a library, as prepared for a call; calls that differ in their offsets alone share it.
+class LibraryMatMul {
+ public:
+  virtual ~LibraryMatMul() = default;
+  virtual int64_t workspace_bytes() const = 0;
+  // Pointers to the stored values' first elements, and the offsets of a, b and d in elements.
+  virtual absl::Status Run(GpuStream stream, const MatMulPointers& pointers,
+                           const int64_t offsets[3], void* workspace) const = 0;
+};
+
+class GpuDevice : public Device {
+ public:
+  GpuDevice(const GpuDriver& driver, const GpuDeviceOptions& options)
+      : driver_(driver), options_(options) {}
+  ~GpuDevice() override;
+
+  DeviceFacts Describe() const override {
+    return {facts_.model, facts_.arch, facts_.sms, facts_.cache_bytes};
+  }
+  absl::StatusOr<void*> Allocate(int64_t bytes) override;
+  void Free(void* data) override;
+  absl::Status CopyIn(void* device, const void* host, int64_t bytes) override;
+  absl::Status CopyOut(void* host, const void* device, int64_t bytes) override;
+
+  absl::Status Reserve(int streams, int events) override;
+  absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
+      absl::string_view source, absl::Span<const retrograd::Launch> launches) override;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
+                                                   const MatMulFacts& facts) override;
+  using Device::Load;  // attention is the vendor's device's
+
+  absl::Status UseStream(std::optional<void*> native) override;
+  absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) override;
+  absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) override;
+  absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
+                      void* scratch) override;
+  absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape, void* to,
+                           absl::Span<const int64_t> to_strides, const void* from,
+                           absl::Span<const int64_t> from_strides) override;
+  absl::Status Record(int stream, int event) override;
+  absl::Status Wait(int stream, int event) override;
+  absl::Status Synchronize() override;
+  bool records() const override { return true; }
+  absl::Status BeginRecording() override;
+  absl::StatusOr<std::unique_ptr<Recording>> EndRecording(std::unique_ptr<Recording> old) override;
+  absl::Status Replay(Recording& recording) override;
+  absl::StatusOr<bool> CallerRecords() override;
+  absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
+                                   bool cold) override;
+  absl::Status ReserveMarks(int marks) override;
+  absl::Status Mark(int stream, int mark) override;
+  absl::StatusOr<std::vector<double>> MarkTimes(int marks) override;
+
+ protected:
+  // Before anything else is asked of the device.
+  absl::Status Start();
+  // Lets go of everything, in the end; the vendor's device has destroyed its libraries' handles.
+  void Stop();
+
+  // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it.
+  // In the device's context.
+  virtual absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(
+      const MatMulCall& call, const MatMulFacts& facts) = 0;
+
+  const GpuDriver& driver() const { return driver_; }
+  const GpuContext& context() const { return *context_; }
+  bool open() const { return context_.has_value(); }
+  const GpuFacts& facts() const { return facts_; }
+  const ModuleCache* Cache() const { return cache_ ? &*cache_ : nullptr; }
+  // A recording is made on streams of the device's own.
+  GpuStream Stream(int stream) const {
+    return stream == 0 && caller_ && !recording_ ? static_cast<GpuStream>(*caller_)
+                                                 : streams_[stream];
+  }
+  GpuStream OwnStream() const { return streams_[0]; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
+      absl::string_view source, absl::Span<const retrograd::Launch> launches);
+  absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles, void* flushed,
+                        size_t flushed_bytes, GpuEvent begin, GpuEvent end, double* microseconds);
+
+  const GpuDriver& driver_;
+  const GpuDeviceOptions options_;
+  std::optional<ModuleCache> cache_;
+  std::optional<GpuContext> context_;
+  GpuFacts facts_;
+  std::vector<GpuStream> streams_;
+  std::vector<GpuEvent> events_;
+  std::vector<GpuEvent> marks_;
+  std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
+  bool recording_ = false;
+  std::unique_ptr<GpuKernels> support_;
+  GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
+};
+
+}  // namespace retrograd
+
+// What begins a function that works in the device's context.
+#define RG_WITH_CONTEXT()                               \
+  const CurrentContext rg_current(driver(), context()); \
+  RG_RETURN_IF_ERROR(rg_current.status())
+
+#endif  // RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_

@@ -1,0 +1,158 @@
+#include "runtime/gpu/gpu_kernels.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/base/status.h"
+#include "runtime/gpu/tma_descriptors.h"
+
+namespace retrograd {
+namespace {
+
+constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O or numbers
+
+}  // namespace
+
+GpuKernels::~GpuKernels() {
+  const CurrentContext current(driver_, context_);
+  if (!current.status().ok()) return;
+  driver_.Synchronize();  // a kernel may still run
+  for (GpuModule module : modules_) driver_.ModuleUnload(module);
+  if (table_ != nullptr) driver_.MemFree(table_);
+}
+
+absl::Status GpuKernels::AddModule(const std::string& code) {
+  GpuModule module = nullptr;
+  RG_GPU(driver_, ModuleLoadData, &module, code.data());
+  modules_.push_back(module);
+  const std::string start("\0rg_", 4);
+  for (size_t at = code.find(start); at != std::string::npos; at = code.find(start, at + 1)) {
+    homes_.try_emplace(code.data() + at + 1, module);  // strings end with a zero, as the file does
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
+  int result = kGpuNotFound;
+  // A question that a module answers with an error is shown as one by the tools that watch calls.
+  if (const auto home = homes_.find(kernel); home != homes_.end()) {
+    GpuFunction function = nullptr;
+    result = driver_.ModuleGetFunction(&function, home->second, kernel.c_str());
+    if (result == kGpuSuccess) return function;
+  }
+  for (GpuModule module : modules_) {
+    GpuFunction function = nullptr;
+    result = driver_.ModuleGetFunction(&function, module, kernel.c_str());
+    if (result == kGpuSuccess) return function;
+    if (result != kGpuNotFound) break;
+  }
+  return driver_.StatusOf(result, absl::StrCat(driver_.ModuleGetFunction.name, " of ", kernel));
+}
+
+absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
+  uint32_t slots = 0;
+  for (const Launch& launch : launches) {
+    if (launch.blocks < 1 || launch.blocks > std::numeric_limits<int32_t>::max()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "kernel %s wants %d blocks: a launch has 1 to 2147483647", launch.kernel, launch.blocks));
+    }
+    Prepared prepared{.blocks = static_cast<unsigned>(launch.blocks),
+                      .threads = static_cast<unsigned>(launch.threads)};
+    RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
+    if (launch.staged_bytes > 0) {
+      prepared.staged_bytes = static_cast<unsigned>(launch.staged_bytes);
+      RG_RETURN_IF_ERROR(driver_.AllowStaged(prepared.function, launch.staged_bytes));
+    }
+    for (const LaunchArg& arg : launch.args) {
+      prepared.slots.push_back(static_cast<int32_t>(arg.slot));
+      slots = std::max(slots, arg.slot + 1);
+    }
+    if (!launch.maps.empty()) {
+      // Each fills an SM, and they come in pairs.
+      prepared.blocks = std::min(prepared.blocks, static_cast<unsigned>(std::max(sms, 2)) / 2 * 2);
+      prepared.maps = launch.maps;
+      RG_CHECK(prepared.maps.size() <= kMostMaps);
+      // What cannot be described is said now; any address does.
+      constexpr uintptr_t kSomewhere = 1 << 20;
+      const void* const somewhere = reinterpret_cast<const void*>(kSomewhere);  // NOLINT
+      for (const OperandMap& map : launch.maps) {
+        RG_RETURN_IF_ERROR(DescribeOperand(map, somewhere).status());
+      }
+    }
+    launches_.push_back(std::move(prepared));
+  }
+  if (slots > 0) RG_GPU(driver_, MemAlloc, &table_, slots * sizeof(void*));
+  known_.assign(slots, nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
+                              absl::Span<void* const> table) {
+  if (table.size() < known_.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "the table has %d addresses, the kernels read %d", table.size(), known_.size()));
+  }
+  int capture = kGpuNoCapture;
+  RG_GPU(driver_, StreamIsCapturing, stream, &capture);
+  const bool all = !certain_ || capture != kGpuNoCapture;
+  certain_ = false;  // until the last entry is on its way
+  TableEntries entries;
+  for (size_t i = 0; i < known_.size(); ++i) {
+    if (!all && known_[i] == table[i]) continue;
+    known_[i] = table[i];
+    entries.slot[entries.count] = static_cast<int32_t>(i);
+    entries.address[entries.count++] = reinterpret_cast<uint64_t>(table[i]);
+    if (entries.count == kTableEntries) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
+  }
+  if (entries.count > 0) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
+  certain_ = capture == kGpuNoCapture;
+  return absl::OkStatus();
+}
+
+absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
+  Prepared& l = launches_[launch];
+  OperandDescriptor descriptors[kMostMaps];
+  void* parameters[2 + kMostMaps] = {&table_, l.slots.data()};
+  for (size_t i = 0; i < l.maps.size(); ++i) {
+    RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
+    parameters[2 + i] = &descriptors[i];
+  }
+  RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes, stream,
+         parameters, nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status GpuKernels::Write(GpuStream stream, GpuFunction set_table, TableEntries* entries) {
+  void* parameters[] = {&table_, entries};
+  RG_GPU(driver_, LaunchKernel, set_table, 1, 1, 1, kTableEntries, 1, 1, 0, stream, parameters,
+         nullptr);
+  entries->count = 0;
+  return absl::OkStatus();
+}
+
+GpuRecording::~GpuRecording() {
+  const CurrentContext current(driver_, context_);
+  if (current.status().ok()) Destroy();
+}
+
+absl::Status GpuRecording::Become(GpuGraph graph) {
+  if (exec_ != nullptr) {
+    if (driver_.Update(exec_, graph)) return absl::OkStatus();
+    Destroy();
+  }
+  RG_GPU(driver_, GraphInstantiate, &exec_, graph, 0);
+  return absl::OkStatus();
+}
+
+void GpuRecording::Destroy() {
+  if (exec_ == nullptr) return;
+  driver_.Synchronize();  // it may still run
+  driver_.GraphExecDestroy(exec_);
+  exec_ = nullptr;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,85 @@
+// What a GPU's device keeps of a program: kernels with their table of addresses, and recordings.
+#ifndef RETROGRAD_RUNTIME_GPU_GPU_KERNELS_H_
+#define RETROGRAD_RUNTIME_GPU_GPU_KERNELS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device/device.h"
+#include "runtime/gpu/gpu_driver.h"
+#include "runtime/gpu/gpu_support_kernels.h"
+
+namespace retrograd {
+
+// Modules with their launches, and the table in device memory that those read their arguments'
+// addresses from. But for the destructor all is done in the current context.
+class GpuKernels : public LoadedKernels {
+ public:
+  GpuKernels(const GpuDriver& driver, const GpuContext& context)
+      : driver_(driver), context_(context) {}
+  ~GpuKernels() override;
+
+  absl::Status AddModule(const std::string& code);
+  void AddResources(absl::Span<const KernelResources> resources) {
+    resources_.insert(resources_.end(), resources.begin(), resources.end());
+  }
+  absl::Span<const KernelResources> resources() const override { return resources_; }
+  absl::StatusOr<GpuFunction> Find(const std::string& kernel) const;
+  // `sms`: of the device, for launches that take as many blocks as it holds at once.
+  absl::Status Prepare(absl::Span<const Launch> launches, int sms);
+
+  // Writes the entries that changed, by the kernel of that purpose. In a capture all are written
+  // and none counts as known afterwards, since nobody knows when the capture is replayed.
+  absl::Status Bind(GpuStream stream, GpuFunction set_table, absl::Span<void* const> table);
+
+  absl::Status Run(GpuStream stream, size_t launch);
+
+ private:
+  struct Prepared {
+    GpuFunction function = nullptr;
+    unsigned blocks = 1, threads = 1, staged_bytes = 0;
+    std::vector<int32_t> slots;
+    std::vector<OperandMap> maps;
+  };
+
+  absl::Status Write(GpuStream stream, GpuFunction set_table, TableEntries* entries);
+
+  const GpuDriver& driver_;
+  GpuContext context_;
+  std::vector<GpuModule> modules_;
+  std::vector<KernelResources> resources_;
+  absl::flat_hash_map<std::string, GpuModule> homes_;  // by a name in a module's table of strings
+  std::vector<Prepared> launches_;
+  void* table_ = nullptr;
+  std::vector<void*> known_;  // what the table holds once the stream has come so far
+  bool certain_ = false;      // whether it holds that
+};
+
+// An executable graph.
+class GpuRecording : public Recording {
+ public:
+  GpuRecording(const GpuDriver& driver, const GpuContext& context)
+      : driver_(driver), context_(context) {}
+  ~GpuRecording() override;
+
+  // Makes the executable what the graph says: an update where that is possible, else a new one.
+  absl::Status Become(GpuGraph graph);
+
+  GpuGraphExec exec() const { return exec_; }
+
+ private:
+  void Destroy();
+
+  const GpuDriver& driver_;
+  GpuContext context_;
+  GpuGraphExec exec_ = nullptr;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_GPU_GPU_KERNELS_H_

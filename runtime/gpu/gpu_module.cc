@@ -1,0 +1,120 @@
+#include "runtime/gpu/gpu_module.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "graph/base/status.h"
+#include "runtime/compiler/kernel_texts.h"
+
+namespace retrograd {
+namespace {
+
+// The compiler takes so long to read the prelude that fewer kernels are no part of their own.
+constexpr size_t kKernelsAPart = 3;
+
+// Sources of about equal length, each with the prelude.
+std::vector<std::string> Parts(const SplitSource& split, size_t parts) {
+  std::vector<size_t> order(split.kernels.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto length = [&split](size_t k) {
+    return split.kernels[k].members.size() + split.kernels[k].text.size();
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return length(a) > length(b); });
+  std::vector<std::string> sources(parts, std::string(split.prelude));
+  for (size_t k : order) {
+    auto shortest = std::min_element(
+        sources.begin(), sources.end(),
+        [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
+    absl::StrAppend(&*shortest, "\n", split.kernels[k].members, split.kernels[k].text);
+  }
+  return sources;
+}
+
+// A cache entry: one line of resources for each kernel, an empty line, the code. Its digest was
+// checked, so it is what was written.
+std::string PrintObject(const CompiledObject& object) {
+  std::string text;
+  for (const KernelResources& k : object.kernels) {
+    absl::StrAppend(&text, k.name, " ", k.registers, " ", k.spill_bytes, " ", k.stack_bytes, " ",
+                    k.shared_bytes, "\n");
+  }
+  return absl::StrCat(text, "\n", object.code);
+}
+
+std::optional<CompiledObject> ParseObject(absl::string_view text) {
+  CompiledObject object;
+  while (true) {
+    const size_t end = text.find('\n');
+    if (end == absl::string_view::npos) return std::nullopt;
+    const std::vector<std::string> words = absl::StrSplit(text.substr(0, end), ' ');
+    text.remove_prefix(end + 1);
+    if (words.size() == 1) break;
+    KernelResources& k = object.kernels.emplace_back();
+    k.name = words[0];
+    if (words.size() != 5 || !absl::SimpleAtoi(words[1], &k.registers) ||
+        !absl::SimpleAtoi(words[2], &k.spill_bytes) ||
+        !absl::SimpleAtoi(words[3], &k.stack_bytes) ||
+        !absl::SimpleAtoi(words[4], &k.shared_bytes)) {
+      return std::nullopt;
+    }
+  }
+  object.code = std::string(text);
+  return object;
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view source,
+                                             absl::string_view arch, const RtcOptions& options,
+                                             const ModuleCache* cache) {
+  if (cache == nullptr) return CompileFor(dialect, source, arch, options);
+  RG_ASSIGN_OR_RETURN(const std::string compiler, CompilerName(dialect, options));
+  // The flags and what is done about spills belong to this version of the format.
+  const std::string key = absl::StrCat("retrograd cubin 2\n", compiler, "\n", arch, "\n", source);
+  if (const std::optional<std::string> entry = cache->Read(key)) {
+    if (std::optional<CompiledObject> object = ParseObject(*entry)) {
+      object->compiler = compiler;
+      return *std::move(object);
+    }
+  }
+  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileFor(dialect, source, arch, options));
+  // A cache that cannot be written is no harm.
+  cache->Write(key, PrintObject(object)).IgnoreError();
+  return object;
+}
+
+absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect, absl::string_view source,
+                                                         absl::string_view arch,
+                                                         const GpuCompileOptions& options,
+                                                         const ModuleCache* cache) {
+  RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
+  if (split.kernels.empty()) return std::vector<CompiledObject>();
+  RG_RETURN_IF_ERROR(CompilerName(dialect, options.rtc).status());
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int jobs = options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
+  const size_t parts = std::clamp<size_t>(split.kernels.size() / kKernelsAPart, 1, jobs);
+  const std::vector<std::string> sources = Parts(split, parts);
+
+  std::vector<absl::StatusOr<CompiledObject>> compiled(parts, absl::UnknownError("not compiled"));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < parts; ++i) {
+    threads.emplace_back(
+        [&, i] { compiled[i] = CompileCached(dialect, sources[i], arch, options.rtc, cache); });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  std::vector<CompiledObject> objects;
+  for (absl::StatusOr<CompiledObject>& object : compiled) {
+    RG_ASSIGN_OR_RETURN(objects.emplace_back(), std::move(object));
+  }
+  return objects;
+}
+
+}  // namespace retrograd

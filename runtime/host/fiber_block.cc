@@ -1,0 +1,304 @@
+// Switches are Boost.Context's jump_fcontext, a few nanoseconds each. A fiber that must wait jumps
+// straight to the next ready one; the last to arrive makes all that waited with it ready again. If
+// nobody is ready and not all are done, threads diverged: the fibers are abandoned where they are
+// (kernels own nothing) and made anew before the next block.
+#include "runtime/host/fiber_block.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/context/detail/fcontext.hpp>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/base/status.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace retrograd {
+
+namespace context = boost::context::detail;
+
+struct FiberBlock::Fiber : rg_host_thread {
+  enum State : uint8_t { kReady, kAtBarrier, kAtShuffle, kExited };
+  FiberBlock* owner = nullptr;
+  context::fcontext_t context = nullptr;  // where it goes on; null before its first run
+  State state = kReady;
+  int line = 0;  // of the barrier or shuffle where it waits
+  int warp = 0, lane = 0;
+};
+
+struct FiberBlock::Warp {
+  int arrived = 0, line = 0;
+  int side = 0;  // which of the two sets of slots the coming shuffle uses
+  uint64_t slots[2][kMostLanes];
+};
+
+// One mapping for all stacks, with a guard page below each.
+struct FiberBlock::Stacks {
+  static constexpr size_t kStackBytes = size_t{256} << 10;
+  // Tops are staggered, or the hot frames of all fibers would fall into the same cache sets.
+  static constexpr size_t kStaggerBytes = 832, kStaggerRange = size_t{24} << 10;
+  char* base = nullptr;
+  int count = 0;
+
+  ~Stacks() {
+    if (base != nullptr) munmap(base, count * kStackBytes);
+  }
+  absl::Status Grow(int wanted) {
+    if (base != nullptr) munmap(base, count * kStackBytes);
+    base = nullptr;
+    count = 0;
+    void* mapped = mmap(nullptr, wanted * kStackBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for the stacks of ", wanted,
+                                                       " host threads: ", std::strerror(errno)));
+    }
+    base = static_cast<char*>(mapped);
+    count = wanted;
+    const size_t page = sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < count; ++i) mprotect(base + i * kStackBytes, page, PROT_NONE);
+    return absl::OkStatus();
+  }
+  context::fcontext_t Make(int i, void (*entry)(context::transfer_t)) const {
+    const size_t stagger = i * kStaggerBytes % kStaggerRange & ~size_t{63};
+    char* low = base + i * kStackBytes;
+#if defined(__SANITIZE_ADDRESS__)
+    const size_t page = sysconf(_SC_PAGESIZE);
+    ASAN_UNPOISON_MEMORY_REGION(low + page, kStackBytes - page);
+#endif
+    return context::make_fcontext(low + kStackBytes - stagger, kStackBytes - stagger, entry);
+  }
+};
+
+FiberBlock::FiberBlock() : stacks_(std::make_unique<Stacks>()) {}
+FiberBlock::~FiberBlock() = default;
+
+absl::Status FiberBlock::Reserve(int threads) {
+  if (threads < 1 || threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a block of ", threads, " threads: the host runs 1 to ", kMostThreads));
+  }
+  if (threads > stacks_->count) {
+    fibers_.assign(threads, Fiber());
+    RG_RETURN_IF_ERROR(stacks_->Grow(threads));
+    warps_.resize(threads);
+    queue_.resize(threads);
+  }
+  if (strides_of_ != threads) {
+    strides_.clear();
+    strides_.reserve(16);
+    for (int stride = 1; stride <= threads && strides_.size() < 16; stride += 1 + stride / 3) {
+      if (std::gcd(stride, threads) == 1) strides_.push_back(stride);
+    }
+    strides_.back() = std::max(1, threads - 1);  // coprime: the order reversed
+    strides_of_ = threads;
+  }
+  return absl::OkStatus();
+}
+
+uint64_t FiberBlock::Draw() {  // splitmix64
+  uint64_t z = random_ += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+void FiberBlock::PutReady(int position, int fiber) {
+  int at = queue_first_ + position;
+  if (at >= threads_) at -= threads_;
+  queue_[at] = fiber;
+  fibers_[fiber].state = Fiber::kReady;
+}
+
+void FiberBlock::PushBlock() {
+  const uint64_t random = Draw();
+  const int stride = strides_[(random >> 32) % strides_.size()];
+  int fiber = static_cast<int>((random & 0xffffffff) % threads_);
+  for (int i = 0; i < threads_; ++i) {
+    PutReady(i, fiber);
+    fiber += stride;
+    if (fiber >= threads_) fiber -= threads_;
+  }
+  queue_count_ = threads_;
+}
+
+void FiberBlock::PushWarp(int warp) {
+  const int first = warp * lanes_, count = std::min(lanes_, threads_ - first);
+  const uint64_t random = Draw();
+  int lane = static_cast<int>((random >> 1) % count);
+  const int step = random & 1 ? 1 : count - 1;
+  int position = queue_count_;
+  if (warp_goes_on_) {
+    position = 0;
+    queue_first_ -= count;
+    if (queue_first_ < 0) queue_first_ += threads_;
+  }
+  queue_count_ += count;
+  for (int i = 0; i < count; ++i) {
+    PutReady(position + i, first + lane);
+    lane += step;
+    if (lane >= count) lane -= count;
+  }
+}
+
+// Inlined, as every return after a switch goes where the processor did not expect.
+[[gnu::always_inline]] inline void FiberBlock::Jump(Fiber* from, Fiber* to) {
+  leaving_ = from;
+  entering_ = to;
+  const context::transfer_t back =
+      context::jump_fcontext(to != nullptr ? to->context : main_context_, this);
+  // Whoever jumped here goes on from back.fctx.
+  (leaving_ != nullptr ? leaving_->context : main_context_) = back.fctx;
+}
+
+[[gnu::always_inline]] inline void FiberBlock::SwitchFrom(Fiber* self) {
+  if (queue_count_ == 0 || mismatch_) return Jump(self, nullptr);
+  Fiber* next = &fibers_[queue_[queue_first_]];
+  if (++queue_first_ == threads_) queue_first_ = 0;
+  --queue_count_;
+  if (next != self) Jump(self, next);
+}
+
+// A fiber's life: a thread of one block after the other.
+void FiberBlock::Enter(context::transfer_t from) {
+  FiberBlock* const owner = static_cast<FiberBlock*>(from.data);
+  (owner->leaving_ != nullptr ? owner->leaving_->context : owner->main_context_) = from.fctx;
+  Fiber* const self = owner->entering_;
+  while (true) {
+    owner->kernel_->run_thread(self);
+    self->state = Fiber::kExited;
+    ++owner->done_;
+    owner->SwitchFrom(self);
+  }
+}
+
+namespace {
+
+// Two sizes known to the compiler instead of a call: values have 4 bytes or 8.
+void CopyValue(void* to, const void* from, int bytes) {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else {
+    std::memcpy(to, from, 8);
+  }
+}
+
+}  // namespace
+
+void FiberBlock::Barrier(rg_host_thread* self, int line) {
+  Fiber* fiber = static_cast<Fiber*>(self);
+  fiber->state = Fiber::kAtBarrier;
+  fiber->line = line;
+  if (at_barrier_ == 0) barrier_line_ = line;
+  if (line != barrier_line_) mismatch_ = true;
+  if (++at_barrier_ == threads_ && !mismatch_) {
+    at_barrier_ = 0;
+    ++epoch_;
+    PushBlock();
+  }
+  SwitchFrom(fiber);
+}
+
+bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int distance,
+                         void* value, int bytes) {
+  Fiber* fiber = static_cast<Fiber*>(self);
+  const int warp_index = fiber->warp, lane = fiber->lane;
+  const int count = std::min(lanes_, threads_ - warp_index * lanes_);
+  Warp& warp = warps_[warp_index];
+  const int side = warp.side;
+  CopyValue(&warp.slots[side][lane], value, bytes);
+  fiber->state = Fiber::kAtShuffle;
+  fiber->line = line;
+  if (warp.arrived == 0) warp.line = line;
+  if (line != warp.line) mismatch_ = true;
+  if (++warp.arrived == count && !mismatch_) {
+    warp.arrived = 0;
+    // The other slots are free: to come here again, every lane has left the shuffle before.
+    warp.side = 1 - side;
+    PushWarp(warp_index);
+  }
+  SwitchFrom(fiber);
+
+  int source = mode == rg_host_shuffle_xor ? lane ^ distance : lane + distance;
+  if (source < 0 || source >= lanes_) source = lane;  // past the warp: one's own value
+  if (source >= count) return false;
+  CopyValue(value, &warp.slots[side][source], bytes);
+  return true;
+}
+
+void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
+  stuck_ = std::string();  // or its memory would stay with the abandoned thread
+  stuck_ = std::move(why);
+  abandoned_ = true;
+  Jump(static_cast<Fiber*>(self), nullptr);
+  RG_CHECK(false);  // nobody goes on with an abandoned thread
+}
+
+bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed) {
+  RG_CHECK(kernel.threads == strides_of_ && kernel.warp >= 1 && kernel.warp <= kMostLanes);
+  kernel_ = &kernel;
+  threads_ = kernel.threads;
+  lanes_ = kernel.warp;
+  random_ = seed;
+  // Quicker, since the stacks of one warp stay in the cache; but one order of warps among many.
+  warp_goes_on_ = !kernel.checked || (Draw() & 1) != 0;
+  at_barrier_ = done_ = epoch_ = queue_first_ = queue_count_ = 0;
+  for (int i = 0; i < threads_; ++i) {
+    Fiber& fiber = fibers_[i];
+    fiber.block = block;
+    fiber.thread = i;
+    fiber.warp = i / lanes_;
+    fiber.lane = i % lanes_;
+    if (fiber.context == nullptr) fiber.context = stacks_->Make(i, &Enter);
+  }
+  for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = 0;
+  PushBlock();
+  SwitchFrom(nullptr);
+  if (done_ == threads_) return true;
+  if (!abandoned_) stuck_ = absl::StrCat("divergent threads: ", DescribeStuck());
+  mismatch_ = abandoned_ = false;
+  for (Fiber& fiber : fibers_) fiber.context = nullptr;
+  return false;
+}
+
+// "threads 0 and 127 more wait at the barrier in line 9; thread 128 has returned"
+std::string FiberBlock::DescribeStuck() const {
+  std::map<std::pair<int, int>, std::pair<int, int>> places;  // state, line -> first thread, count
+  for (int i = 0; i < threads_; ++i) {
+    const Fiber& fiber = fibers_[i];
+    const int line =
+        fiber.state == Fiber::kAtBarrier || fiber.state == Fiber::kAtShuffle ? fiber.line : 0;
+    ++places.try_emplace({fiber.state, line}, i, 0).first->second.second;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [place, threads] : places) {
+    const auto& [first, count] = threads;
+    std::string who = count == 1 ? absl::StrCat("thread ", first)
+                                 : absl::StrCat("thread ", first, " and ", count - 1, " more");
+    const bool one = count == 1;
+    switch (place.first) {
+      case Fiber::kAtBarrier:
+        absl::StrAppend(&who, one ? " waits" : " wait", " at the barrier in line ", place.second);
+        break;
+      case Fiber::kAtShuffle:
+        absl::StrAppend(&who, one ? " waits" : " wait", " at the shuffle in line ", place.second);
+        break;
+      case Fiber::kExited: absl::StrAppend(&who, one ? " has" : " have", " returned"); break;
+      default: absl::StrAppend(&who, one ? " has" : " have", " not come that far");
+    }
+    parts.push_back(std::move(who));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+}  // namespace retrograd

@@ -1,0 +1,197 @@
+#include "runtime/host/host_launch.h"
+
+#include <csetjmp>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/preludes/host_abi.h"
+#include "graph/base/status.h"
+#include "runtime/host/fiber_block.h"
+#include "runtime/host/sanitizer/access_check.h"
+#include "runtime/host/sanitizer/shared_arrays.h"
+
+namespace retrograd {
+
+struct HostLauncher::State {
+  FiberBlock fibers;
+  SharedArrays shared;
+  std::vector<void*> data;
+  AccessCheck check;
+};
+
+namespace {
+
+// The block as the kernel knows it, and what its calls need.
+struct RunningBlock : rg_host_block {
+  FiberBlock* fibers;
+  SharedArrays* shared;
+  AccessCheck* check;  // null in a fast build
+  bool cooperative;
+  std::jmp_buf stop;  // ends a block that is not cooperative
+};
+
+RunningBlock* BlockOf(rg_host_thread* self) { return static_cast<RunningBlock*>(self->block); }
+
+Accessor WhoIs(rg_host_thread* self, int epoch) {
+  return {self->block->block, self->thread, epoch};
+}
+
+void OnBarrier(rg_host_thread* self, int line) { BlockOf(self)->fibers->Barrier(self, line); }
+
+void OnShuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int distance, void* value,
+               int bytes) {
+  RunningBlock* block = BlockOf(self);
+  if (block->fibers->Shuffle(self, line, mode, distance, value, bytes)) return;
+  if (block->check != nullptr) block->check->MissingLane(WhoIs(self, 0), distance, line);
+}
+
+void* OnShared(rg_host_thread* self, const void* key, const char* name, int64_t bytes,
+               int element_bytes) {
+  RunningBlock* block = BlockOf(self);
+  const SharedArrays::Array* array = block->shared->Find(key, name, bytes, element_bytes);
+  if (array == nullptr) {
+    block->fibers->Abandon(self, absl::StrCat("shared memory: no room for ", bytes, " bytes of ",
+                                              name, ", a block has ", SharedArrays::kBytes));
+  }
+  return block->shared->Data(*array);
+}
+
+// Ends the block from within a thread. Kernels own nothing, so leaving them by a jump loses
+// nothing.
+[[noreturn]] void Stop(rg_host_thread* self) {
+  RunningBlock* block = BlockOf(self);
+  if (block->cooperative) block->fibers->Abandon(self, "stopped");
+  std::longjmp(block->stop, 1);
+}
+
+bool OnGlobalAccess(rg_host_thread* self, int argument, int64_t offset, int64_t bytes,
+                    int element_bytes, bool write, int line) {
+  RunningBlock* block = BlockOf(self);
+  if (block->check->full()) Stop(self);
+  return block->check->Global(WhoIs(self, block->fibers->epoch()), argument, offset, bytes,
+                              element_bytes, write, line);
+}
+
+bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
+                    bool write) {
+  RunningBlock* block = BlockOf(self);
+  if (block->check->full()) Stop(self);
+  const SharedArrays::Array* array = block->shared->At(data);
+  return block->check->Shared(WhoIs(self, block->fibers->epoch()), *array, offset, bytes, write);
+}
+
+constexpr rg_host_calls kCalls = {OnBarrier, OnShuffle, OnShared, OnGlobalAccess, OnSharedAccess};
+
+absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
+                       absl::Span<const HostArg> args) {
+  const rg_host_kernel& code = *kernel.code;
+  if (threads != code.threads) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, " is written for ",
+                                                   code.threads, " threads a block, launched with ",
+                                                   threads));
+  }
+  if (static_cast<int64_t>(args.size()) != code.arguments) {
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, " takes ",
+                                                   code.arguments, " arguments, launched with ",
+                                                   args.size()));
+  }
+  if (blocks < 0 || blocks > INT32_MAX) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel.name, ": ", blocks, " blocks; at most 2^31 - 1 can run"));
+  }
+  for (size_t i = 0; i < args.size(); ++i) {
+    const HostArg& arg = args[i];
+    const bool power = arg.alignment > 0 && (arg.alignment & (arg.alignment - 1)) == 0;
+    if (power && arg.bytes >= 0 && reinterpret_cast<uintptr_t>(arg.data) % arg.alignment == 0) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel.name, ", argument ", i, ": ", arg.bytes,
+                     " bytes at address 0x", absl::Hex(reinterpret_cast<uintptr_t>(arg.data)),
+                     " are promised to be aligned to ", arg.alignment, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+void RunPlainBlock(const rg_host_kernel& code, RunningBlock* block) {
+  if (block->check == nullptr || setjmp(block->stop) == 0) code.run_block(block);
+}
+
+// The order of blocks: first, first + stride, ... modulo their number.
+struct Order {
+  int64_t first, stride;
+  Order(uint64_t seed, int64_t count) {
+    const uint64_t mixed = (seed + 1) * 0x9e3779b97f4a7c15;
+    first = static_cast<int64_t>((mixed >> 33) % count);
+    stride = 1 + static_cast<int64_t>((mixed & 0xffffffff) % count);
+    while (std::gcd(stride, count) != 1) ++stride;  // count + 1 at the latest
+  }
+};
+
+}  // namespace
+
+HostLauncher::HostLauncher() : state_(std::make_unique<State>()) {}
+HostLauncher::~HostLauncher() = default;
+HostLauncher::HostLauncher(HostLauncher&&) noexcept = default;
+HostLauncher& HostLauncher::operator=(HostLauncher&&) noexcept = default;
+
+absl::Status HostLauncher::Reserve(const HostKernel& kernel) {
+  state_->data.reserve(kernel.code->arguments);
+  if (kernel.code->cooperative) state_->shared.Reserve();
+  return state_->fibers.Reserve(kernel.code->threads);
+}
+
+absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int threads,
+                               absl::Span<const HostArg> args, const HostLaunchOptions& options) {
+  RG_RETURN_IF_ERROR(CheckCall(kernel, blocks, threads, args));
+  RG_RETURN_IF_ERROR(Reserve(kernel));
+  if (blocks == 0) return absl::OkStatus();
+  const rg_host_kernel& code = *kernel.code;
+  State& state = *state_;
+  state.data.clear();
+  for (const HostArg& arg : args) state.data.push_back(arg.data);
+  if (code.checked)
+    RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads, options));
+
+  RunningBlock block;
+  block.calls = &kCalls;
+  block.data = state.data.data();
+  block.fibers = &state.fibers;
+  block.shared = &state.shared;
+  block.check = code.checked ? &state.check : nullptr;
+  block.cooperative = code.cooperative;
+  const Order block_order(options.seed, blocks);
+  const Order thread_order(options.seed, threads);
+  block.first_thread = code.checked ? static_cast<int>(thread_order.first) : 0;
+  block.thread_stride = code.checked ? static_cast<int>(thread_order.stride % threads) : 1;
+  if (threads == 1) block.thread_stride = 1;
+
+  absl::Status status;
+  for (int64_t i = 0, at = block_order.first; i < blocks && status.ok(); ++i) {
+    if (code.checked && state.check.full()) break;
+    block.block = static_cast<int>(at);
+    at = (at + block_order.stride) % blocks;
+    if (!code.cooperative) {
+      RunPlainBlock(code, &block);
+      continue;
+    }
+    state.shared.Clear();
+    if (state.fibers.Run(code, &block, options.seed + static_cast<uint64_t>(i) * 0x9e37)) continue;
+    status = absl::InternalError(
+        absl::StrCat("kernel ", kernel.name, ", block ", block.block, ": ", state.fibers.stuck()));
+  }
+  if (!code.checked) return status;
+  const absl::Status checked = state.check.EndLaunch();
+  if (status.ok() || checked.ok()) return status.ok() ? checked : status;
+  return absl::InternalError(absl::StrCat(status.message(), "; ", checked.message()));
+}
+
+void HostLauncher::MarkDefined(const void* data, int64_t bytes) {
+  state_->check.MarkDefined(data, bytes);
+}
+void HostLauncher::MarkUndefined(const void* data, int64_t bytes) {
+  state_->check.MarkUndefined(data, bytes);
+}
+
+}  // namespace retrograd

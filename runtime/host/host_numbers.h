@@ -1,0 +1,110 @@
+// Conversions between the storage types of floating values and the types that the host computes in.
+#ifndef RETROGRAD_RUNTIME_HOST_HOST_NUMBERS_H_
+#define RETROGRAD_RUNTIME_HOST_HOST_NUMBERS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "graph/base/tensor_type.h"
+
+namespace retrograd {
+
+struct HostBf16 {
+  uint16_t bits;
+};
+struct HostFp16 {
+  uint16_t bits;
+};
+
+inline float ToFloat(HostBf16 v) {
+  const uint32_t bits = uint32_t{v.bits} << 16;
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+inline float ToFloat(HostFp16 v) {
+  const uint32_t sign = uint32_t{v.bits & 0x8000u} << 16;
+  const uint32_t exponent = (v.bits >> 10) & 31, fraction = v.bits & 1023;
+  uint32_t bits;
+  if (exponent == 31) {
+    bits = sign | 0x7f800000u | (fraction << 13);
+  } else if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    std::memcpy(&bits, &magnitude, 4);
+    bits |= sign;
+  } else {
+    bits = sign | ((exponent + 112) << 23) | (fraction << 13);
+  }
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+// To the nearest, ties to even; a NaN stays one.
+inline HostBf16 ToBf16(float f) {
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  if (f != f) return {static_cast<uint16_t>((bits >> 16) | 64)};
+  return {static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+inline HostFp16 ToFp16(float f) {
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  const float magnitude = std::fabs(f);
+  if (f != f) return {static_cast<uint16_t>(sign | 0x7e00)};
+  if (magnitude >= 65520.0f) return {static_cast<uint16_t>(sign | 0x7c00)};  // rounds to infinity
+  if (magnitude < 6.103515625e-05f) {  // below 2^-14: a multiple of 2^-24
+    const float scaled = std::nearbyint(magnitude * 16777216.0f);
+    return {static_cast<uint16_t>(sign | static_cast<uint16_t>(scaled))};
+  }
+  bits &= 0x7fffffff;
+  bits += 0xfff + ((bits >> 13) & 1);
+  return {static_cast<uint16_t>(sign | ((bits >> 13) - (112 << 10)))};
+}
+
+// Load<T, C>, Store<T, C>: element i of storage type T as a value of compute type C and back.
+template <typename C, typename T>
+C LoadAs(const T* p, int64_t i) {
+  if constexpr (sizeof(T) == 2) {
+    return static_cast<C>(ToFloat(p[i]));
+  } else {
+    return static_cast<C>(p[i]);
+  }
+}
+
+template <typename C>
+void StoreAs(HostBf16* p, int64_t i, C v) {
+  p[i] = ToBf16(static_cast<float>(v));
+}
+template <typename C>
+void StoreAs(HostFp16* p, int64_t i, C v) {
+  p[i] = ToFp16(static_cast<float>(v));
+}
+template <typename C>
+void StoreAs(float* p, int64_t i, C v) {
+  p[i] = static_cast<float>(v);
+}
+template <typename C>
+void StoreAs(double* p, int64_t i, C v) {
+  p[i] = static_cast<double>(v);
+}
+
+// Calls f with a null pointer of the dtype's storage type; false if it is no floating type.
+template <typename F>
+bool WithFloatType(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kFp16: f(static_cast<HostFp16*>(nullptr)); return true;
+    case DType::kBf16: f(static_cast<HostBf16*>(nullptr)); return true;
+    case DType::kFp32: f(static_cast<float*>(nullptr)); return true;
+    case DType::kFp64: f(static_cast<double*>(nullptr)); return true;
+    default: return false;
+  }
+}
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_HOST_HOST_NUMBERS_H_

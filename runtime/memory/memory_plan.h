@@ -1,0 +1,91 @@
+// MemoryPlan: where every stored value and workspace lives. Pure; it stands after the stream
+// schedule, because only what cannot run at the same time may share bytes, and before loading,
+// which allocates one arena of the size found here.
+//
+// Graph inputs and outputs are the caller's memory; everything else lies in the arena.
+//
+// Invariants, named in Verify():
+//   M1  bytes of the arena that two storages share are never in use by both: all uses of one have
+//       finished, by the schedule's own ordering, before the first use of the other
+//   M2  every stored value has one placement, large enough for its layout, inside the arena or at
+//       an input or output of the graph with that very value
+//   M3  offsets are multiples of kArenaAlignment, but for parts of placed joins
+//   M4  a value takes over the bytes of another only as the plan permits, and after every other use
+//       of it; an accumulation always takes over what it adds to
+//   M5  a part of a placed join lies inside the whole, where the plan has it; neither takes
+//       over bytes
+//       nor gives them
+#ifndef RETROGRAD_RUNTIME_MEMORY_MEMORY_PLAN_H_
+#define RETROGRAD_RUNTIME_MEMORY_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "fusion/plan/plan.h"
+#include "graph/ir/backward_graph.h"
+#include "runtime/device/device.h"
+#include "runtime/schedule/stream_schedule.h"
+
+namespace retrograd {
+
+struct Placement {
+  enum Place : uint8_t { kArena, kInput, kOutput };
+  ValueId value;
+  Place place = kArena;
+  int64_t offset = 0;                 // kArena: bytes
+  uint32_t number = 0;                // kInput, kOutput: which of the graph's
+  int64_t bytes = 0;                  // from the first element to the last
+  uint32_t first = 0, last = 0;       // steps that first and last use it, in launch order
+  std::optional<ValueId> takes_over;  // its bytes were this value's before
+  std::optional<ValueId> inside;      // its bytes are a slice of this value's: a placed join
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+// Scratch memory of one group while it runs.
+struct Workspace {
+  GroupId group{};
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  uint32_t step = 0;
+  friend bool operator==(const Workspace&, const Workspace&) = default;
+};
+
+// An output that no kernel writes where the host wants it: it lists a value a second time, passes
+// an input on, or asks for other strides than the stored value has.
+struct OutputCopy {
+  uint32_t output = 0;
+  ValueId value;  // the output's own, which may be a view of a stored value
+  friend bool operator==(const OutputCopy&, const OutputCopy&) = default;
+};
+
+struct MemoryPlan {
+  std::vector<Placement> placements;  // in the order of their values
+  std::vector<Workspace> workspaces;  // in the order of their groups
+  std::vector<OutputCopy> copies;     // made after the last step
+  int64_t arena_bytes = 0;
+  int64_t bytes_without_reuse = 0;  // of everything in the arena, each with bytes of its own
+
+  const Placement* Find(ValueId value) const;  // nullptr if it has none
+  std::string Print() const;
+  absl::Status Verify(const BackwardGraph& graph, const FusionPlan& plan,
+                      const StreamSchedule& schedule) const;
+  friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
+};
+
+struct MemoryOptions {
+  bool reuse = true;               // off: every value has bytes of its own
+  bool overwrite_donated = false;  // donated inputs may be taken over after their last use
+};
+
+absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPlan& plan,
+                                      const StreamSchedule& schedule, const MemoryOptions& options);
+
+// The inverse of Print(). Fails with the line and what was expected there.
+absl::StatusOr<MemoryPlan> ParseMemoryPlan(absl::string_view text);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_MEMORY_MEMORY_PLAN_H_

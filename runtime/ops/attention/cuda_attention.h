@@ -1,0 +1,99 @@
+// Attention on the cuda device: by cuDNN or by kernels of ours for tensor cores, the faster one of
+// those that take the call, else by simple kernels of ours.
+#ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
+#define RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/compiler/module_cache.h"
+#include "runtime/device/device.h"
+#include "runtime/ops/attention/cudnn_attention.h"
+
+namespace retrograd {
+
+struct CudaAttentionOptions {
+  std::string cudnn_library;  // a path; empty: where it is usually found
+  CudnnAttentionOptions cudnn;
+  bool time_plans = true;  // try every plan of cuDNN for each call and keep the fastest
+  bool allow_cudnn = true;
+  bool allow_tiled = true;  // our kernels for tensor cores, on Hopper
+};
+
+// One call, loaded.
+class CudaAttentionCall : public LoadedCall {
+ public:
+  using LoadedCall::LoadedCall;
+
+  // On stream 0 of `device`, or another, which as a CUstream is `native`; in the device's context.
+  absl::Status Run(Device& device, int stream, void* native, const AttentionPointers& pointers,
+                   void* scratch);
+
+  // Null where cuDNN does not make this call, since our kernels are faster or for the reason that
+  // refusal() gives.
+  const CudnnAttention* library() const { return library_.get(); }
+  const absl::Status& refusal() const { return refusal_; }
+  // Whether our kernels for tensor cores make it.
+  bool tiled() const { return tiled_; }
+  // "cuDNN, plan .. of 3" with the times and workspaces of all, "our kernels for tensor cores", or
+  // "our kernels, because ..".
+  std::string Describe() const;
+
+ private:
+  friend class CudaAttention;
+  std::shared_ptr<CudnnAttention> library_;  // or, where it refuses, the kernels
+  std::unique_ptr<LoadedKernels> kernels_;
+  size_t launches_ = 0;
+  absl::Status refusal_;
+  bool tiled_ = false;
+  double tiled_us_ = 0, library_us_ = 0;  // 0: not timed
+};
+
+// What calls share: cuDNN's handle, and the plans chosen so far, since layers repeat their calls.
+// Made, used and destroyed in the device's context.
+class CudaAttention {
+ public:
+  explicit CudaAttention(const CudaAttentionOptions& options) : options_(options) {}
+
+  // Where calls are loaded.
+  struct Place {
+    Device& device;
+    int sm = 0;                          // 90 for compute capability 9.0
+    std::string model;                   // "NVIDIA H200"
+    void* stream = nullptr;              // stream 0 of the device, as a CUstream
+    const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
+  };
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Place& place, const AttentionCall& call,
+                                                   const AttentionFacts& facts);
+
+ private:
+  // Of our kernels for tensor cores and cuDNN's fastest plan; 0: not timed.
+  struct Choice {
+    bool tiled = false;
+    double tiled_us = 0, library_us = 0;
+  };
+
+  absl::StatusOr<std::shared_ptr<CudnnAttention>> Library(const Place& place,
+                                                          const AttentionCall& call,
+                                                          const AttentionFacts& facts);
+  // Of a call that our kernels for tensor cores take.
+  absl::StatusOr<Choice> Choose(const Place& place, const AttentionCall& call,
+                                const AttentionFacts& facts);
+  absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(const Place& place,
+                                                               const AttentionCall& call,
+                                                               const AttentionFacts& facts);
+
+  const CudaAttentionOptions options_;
+  std::unique_ptr<CudnnHandle> handle_;
+  absl::Status no_handle_;  // why there is none, once tried
+  // By all that the call says.
+  std::map<std::string, std::shared_ptr<CudnnAttention>> known_;
+  std::map<std::string, Choice> choices_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_

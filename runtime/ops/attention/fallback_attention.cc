@@ -1,0 +1,151 @@
+#include "runtime/ops/attention/fallback_attention.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codegen/emit.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr size_t kLse = 5;
+constexpr int64_t kMostHeadSize = 1024;  // of which a block keeps two rows in shared memory
+
+absl::Status Refuse(const AttentionCall& call, absl::string_view why) {
+  return absl::UnimplementedError(
+      absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
+                   absl::StrJoin(call.operands[1].shape, ","), "] K[",
+                   absl::StrJoin(call.operands[2].shape, ","), "]: ", why));
+}
+
+// From the value's first byte to past the last that the call touches.
+int64_t SpanBytes(const AttentionOperand& t, DType dtype) {
+  int64_t last = t.offset;
+  for (size_t axis = 0; axis < t.shape.size(); ++axis) {
+    if (t.shape[axis] == 0) return 0;
+    last += (t.shape[axis] - 1) * t.strides[axis];
+  }
+  return (last + 1) * SizeBytes(dtype);
+}
+
+// The rows of all heads. The pitch along an axis of one element is nobody's, but must be one.
+OperandMap MapOf(const AttentionOperand& t, DType dtype, int place) {
+  const auto pitch = [&](int axis) { return t.shape[axis] == 1 ? t.shape[3] : t.strides[axis]; };
+  return {.slot = static_cast<uint32_t>(place),
+          .dtype = dtype,
+          .offset = t.offset,
+          .inner = t.shape[3],
+          .outer = t.shape[2],
+          .pitch = pitch(2),
+          .heads = t.shape[1],
+          .head_pitch = pitch(1),
+          .batch = t.shape[0],
+          .batch_pitch = pitch(0)};
+}
+
+// What the kernel of dQ leaves of each tile of queries: a run of numbers.
+OperandMap MapOfNumbers(int64_t rows, int place) {
+  constexpr int64_t kNumbers = 128;
+  return {.slot = static_cast<uint32_t>(place),
+          .dtype = DType::kFp32,
+          .inner = kNumbers,
+          .outer = rows,
+          .pitch = kNumbers,
+          .heads = 1,
+          .head_pitch = kNumbers,
+          .batch = 1,
+          .batch_pitch = kNumbers};
+}
+
+}  // namespace
+
+absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
+                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionKernels& kernels,
+                                                    std::string prelude) {
+  FallbackAttention made{.source = std::move(prelude), .scratch_bytes = kernels.workspace_bytes};
+  const size_t operands = call.operands.size();
+  for (const AttentionKernels::Launch& from : kernels.launches) {
+    if (from.kernel.blocks == 0) continue;
+    if (from.kernel.blocks > std::numeric_limits<int32_t>::max()) {
+      return Refuse(call, absl::StrCat("our kernels would need ", from.kernel.blocks,
+                                       " blocks, more than a launch can have"));
+    }
+    absl::StrAppend(&made.source, "\n", from.kernel.source);
+    Launch launch{.kernel = from.kernel.name,
+                  .blocks = from.kernel.blocks,
+                  .threads = from.kernel.threads,
+                  .staged_bytes = from.kernel.staged_bytes};
+    for (size_t i = 0; i < from.args.size(); ++i) {
+      const size_t place = static_cast<size_t>(from.args[i]);
+      LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
+      if (place < operands) {
+        arg.bytes = SpanBytes(call.operands[place], operand_dtypes[place]);
+        arg.alignment = SizeBytes(operand_dtypes[place]);
+      } else if (place < operands + 3) {
+        arg.bytes = SpanBytes(call.results[place - operands], call.dtype);
+        arg.alignment = SizeBytes(call.dtype);
+        arg.contents = Contents::kFresh;
+      } else {
+        arg.bytes = kernels.workspace_bytes;
+        arg.alignment = SizeBytes(ComputeType(call.dtype));
+        arg.contents = arg.written ? Contents::kFresh : Contents::kWritten;
+      }
+      launch.args.push_back(arg);
+    }
+    for (const int place : from.copied) {
+      const size_t at = static_cast<size_t>(place);
+      launch.maps.push_back(at < operands ? MapOf(call.operands[at], operand_dtypes[at], place)
+                                          : MapOfNumbers(kernels.workspace_rows, place));
+    }
+    made.launches.push_back(std::move(launch));
+  }
+  return made;
+}
+
+absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
+                                                        absl::Span<const DType> operand_dtypes,
+                                                        Dialect dialect) {
+  RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
+  RG_CHECK(call.results.size() == 3);
+  if (call.operands.size() > kLse + 2) {
+    return Refuse(call, "dropout's mask is cuDNN's, which our kernels do not draw");
+  }
+  for (const DType dtype : operand_dtypes) {
+    if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
+  }
+  const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
+  if (most > kMostHeadSize) {
+    return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
+  }
+  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, dialect),
+                           Prelude(dialect));
+}
+
+FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,
+                                                  void* scratch) {
+  FallbackAttentionTable table{};
+  RG_CHECK(pointers.operands.size() + pointers.results.size() < table.size());
+  size_t at = 0;
+  for (const void* operand : pointers.operands) table[at++] = const_cast<void*>(operand);
+  for (void* result : pointers.results) table[at++] = result;
+  table[at] = scratch;
+  return table;
+}
+
+absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& kernels,
+                                  size_t launches, const AttentionPointers& pointers,
+                                  void* scratch) {
+  const FallbackAttentionTable table = FallbackAttentionAddresses(pointers, scratch);
+  RG_RETURN_IF_ERROR(device.Bind(stream, kernels, table));
+  for (size_t launch = 0; launch < launches; ++launch) {
+    RG_RETURN_IF_ERROR(device.Launch(stream, kernels, launch));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd

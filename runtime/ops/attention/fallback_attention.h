@@ -1,0 +1,48 @@
+// Attention through kernels of ours, on any device those of codegen/attention/emit_attention.h:
+// what to load, and the table of addresses that the launches read.
+#ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
+#define RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "codegen/attention/emit_attention.h"
+#include "runtime/device/device.h"
+
+namespace retrograd {
+
+struct FallbackAttention {
+  std::string source;  // with the dialect's prelude
+  std::vector<Launch>
+      launches;  // in order; what each reads of the others comes from the same stream
+  int64_t scratch_bytes = 0;
+};
+
+// Kernels of a call as launches, behind this prelude. Unimplemented, with the call's shape, beyond
+// what a launch can have.
+absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
+                                                    absl::Span<const DType> operand_dtypes,
+                                                    const AttentionKernels& kernels,
+                                                    std::string prelude);
+
+// Unimplemented, with the call's shape, for dropout, for types that are no floats, and for shapes
+// beyond a launch.
+absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
+                                                        absl::Span<const DType> operand_dtypes,
+                                                        Dialect dialect);
+
+// The addresses by slot.
+using FallbackAttentionTable = std::array<void*, 11>;
+FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers, void* scratch);
+
+// The launches, in order, with their addresses.
+absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& kernels,
+                                  size_t launches, const AttentionPointers& pointers,
+                                  void* scratch);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_

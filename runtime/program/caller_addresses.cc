@@ -1,0 +1,84 @@
+#include "runtime/program/caller_addresses.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "graph/base/status.h"
+#include "graph/reference/reference.h"
+
+namespace retrograd {
+
+CallerAddresses::CallerAddresses(const CompiledPlan& compiled, const CommandList& list)
+    : compiled_(&compiled),
+      num_inputs_(InputNodes(compiled.graph).size()),
+      num_outputs_(compiled.graph.outputs().size()),
+      inputs_(num_inputs_),
+      outputs_(num_outputs_) {
+  const std::vector<Placement>& placements = compiled.memory.placements;
+  for (uint32_t slot = 0; slot < placements.size(); ++slot) {
+    const Placement& p = placements[slot];
+    if (p.place == Placement::kArena) continue;
+    entries_.push_back({.slot = slot,
+                        .number = p.number,
+                        .output = p.place == Placement::kOutput,
+                        .empty = p.bytes == 0,
+                        .alignment = list.alignment[slot]});
+  }
+  for (const CopyCommand& copy : list.copies) {
+    copied_.push_back({.number = copy.output,
+                       .output = true,
+                       .empty = Elements(copy.shape) == 0,
+                       .alignment = SizeBytes(copy.dtype)});
+  }
+}
+
+bool CallerAddresses::Same(absl::Span<const void* const> inputs,
+                           absl::Span<void* const> outputs) const {
+  return taken_ && std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end()) &&
+         std::equal(outputs.begin(), outputs.end(), outputs_.begin(), outputs_.end());
+}
+
+absl::Status CallerAddresses::Take(absl::Span<const void* const> inputs,
+                                   absl::Span<void* const> outputs, absl::Span<void*> table) {
+  taken_ = false;
+  if (inputs.size() != num_inputs_ || outputs.size() != num_outputs_) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d", num_inputs_,
+                        num_outputs_, inputs.size(), outputs.size()));
+  }
+  for (const Entry& entry : entries_) {
+    // The caller lets go of a donated input's contents; all others are only read.
+    void* const address =
+        entry.output ? outputs[entry.number] : const_cast<void*>(inputs[entry.number]);
+    table[entry.slot] = address;
+    RG_RETURN_IF_ERROR(Check(address, entry));
+  }
+  for (const Entry& entry : copied_) RG_RETURN_IF_ERROR(Check(outputs[entry.number], entry));
+  std::copy(inputs.begin(), inputs.end(), inputs_.begin());
+  std::copy(outputs.begin(), outputs.end(), outputs_.begin());
+  taken_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status CallerAddresses::Check(const void* address, const Entry& entry) const {
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(entry.alignment) == 0;
+  if (entry.empty || (address != nullptr && aligned)) return absl::OkStatus();
+  const BackwardGraph& graph = compiled_->graph;
+  absl::string_view name = "donated";
+  if (entry.output) {
+    name = graph.outputs()[entry.number].name;
+  } else if (const auto& input = graph.node(InputNodes(graph)[entry.number]).input) {
+    name = input->name;
+  }
+  const char* const what = entry.output ? "output" : "input";
+  if (address == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s %d (%s) has no address", what, entry.number, name));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("the address of %s %d (%s) must be a multiple of %d bytes", what,
+                      entry.number, name, entry.alignment));
+}
+
+}  // namespace retrograd

@@ -1,0 +1,289 @@
+#include "runtime/program/commands.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+#include "fusion/lower/layouts.h"
+#include "fusion/plan/group_dag.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+// An order of the steps that streams and waits allow, drawn from the seed.
+std::vector<uint32_t> DrawOrder(const StreamSchedule& schedule, uint64_t seed) {
+  const uint32_t n = static_cast<uint32_t>(schedule.steps.size());
+  std::vector<std::vector<uint32_t>> after(n);
+  std::vector<uint32_t> open(n, 0), last(schedule.streams, n), ready, order;
+  for (uint32_t i = 0; i < n; ++i) {
+    const Step& step = schedule.steps[i];
+    std::vector<uint32_t> before = step.waits;
+    if (last[step.stream] != n) before.push_back(last[step.stream]);
+    last[step.stream] = i;
+    for (uint32_t b : before) after[b].push_back(i);
+    open[i] = static_cast<uint32_t>(before.size());
+    if (open[i] == 0) ready.push_back(i);
+  }
+  std::mt19937_64 random(seed);
+  while (!ready.empty()) {
+    const size_t pick = seed == 0 ? std::min_element(ready.begin(), ready.end()) - ready.begin()
+                                  : random() % ready.size();
+    const uint32_t step = ready[pick];
+    ready[pick] = ready.back();
+    ready.pop_back();
+    order.push_back(step);
+    for (uint32_t a : after[step]) {
+      if (--open[a] == 0) ready.push_back(a);
+    }
+  }
+  return order;
+}
+
+class Builder {
+ public:
+  explicit Builder(const CompiledPlan& compiled) : c_(compiled) {
+    workspace_.assign(c_.plan.groups.size(), nullptr);
+    for (const Workspace& w : c_.memory.workspaces) workspace_[Index(w.group)] = &w;
+    list_.slots = static_cast<uint32_t>(c_.memory.placements.size() + c_.memory.workspaces.size());
+    list_.alignment.assign(list_.slots, 1);
+  }
+
+  absl::StatusOr<CommandList> Build(uint64_t order_seed) {
+    std::vector<bool> waited_for(c_.schedule.steps.size(), false);
+    for (const Step& step : c_.schedule.steps) {
+      for (uint32_t wait : step.waits) waited_for[wait] = true;
+    }
+    ForkStreams();
+    for (uint32_t s : DrawOrder(c_.schedule, order_seed)) {
+      const Step& step = c_.schedule.steps[s];
+      group_ = step.group;
+      for (uint32_t wait : step.waits) Add(Command::kWait, step.stream, wait);
+      RG_RETURN_IF_ERROR(AddGroup(step));
+      if (waited_for[s]) Add(Command::kRecord, step.stream, s);
+    }
+    group_ = kNoGroup;
+    JoinStreams();
+    for (const OutputCopy& copy : c_.memory.copies) RG_RETURN_IF_ERROR(AddCopy(copy));
+    return std::move(list_);
+  }
+
+ private:
+  void Add(Command::Kind kind, int stream, size_t number) {
+    list_.commands.push_back({kind, stream, static_cast<uint32_t>(number), group_});
+  }
+
+  // Stream 0 is the caller's: all others start after what it was given before, and in the end it
+  // waits for them. The events of both stand behind those of the steps.
+  void ForkStreams() {
+    const size_t events = c_.schedule.steps.size();
+    list_.events = static_cast<int>(events) + c_.schedule.streams;
+    if (c_.schedule.streams > 1) Add(Command::kRecord, 0, events);
+    for (int stream = 1; stream < c_.schedule.streams; ++stream) {
+      Add(Command::kWait, stream, events);
+    }
+  }
+  void JoinStreams() {
+    const size_t events = c_.schedule.steps.size();
+    for (int stream = 1; stream < c_.schedule.streams; ++stream) {
+      Add(Command::kRecord, stream, events + stream);
+      Add(Command::kWait, 0, events + stream);
+    }
+  }
+
+  absl::Status AddGroup(const Step& step) {
+    const Group& group = c_.plan.groups[Index(step.group)];
+    if (const std::vector<const KernelBody*> kernels = KernelsOf(group); !kernels.empty()) {
+      return AddLaunches(step, kernels);
+    }
+    if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) {
+      return AddLaunches(step, {&fused->epilogue}, &fused->product);
+    }
+    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
+      RG_ASSIGN_OR_RETURN(const uint32_t a, Slot(matmul->a.value));
+      RG_ASSIGN_OR_RETURN(const uint32_t b, Slot(matmul->b.value));
+      RG_ASSIGN_OR_RETURN(const uint32_t d, Slot(matmul->d.value));
+      Add(Command::kMatMul, step.stream, list_.matmuls.size());
+      const MatMulFacts facts = {.allow_tf32 = c_.graph.numerics().allow_tf32,
+                                 .a_alignment = KnownAlignment(a),
+                                 .b_alignment = KnownAlignment(b),
+                                 .d_alignment = KnownAlignment(d)};
+      list_.matmuls.push_back({matmul, facts, a, b, d});
+      return absl::OkStatus();
+    }
+    if (std::holds_alternative<PlacedJoin>(group.body)) return absl::OkStatus();  // nothing runs
+    return AddAttention(step, std::get<AttentionCall>(group.body));
+  }
+
+  absl::Status AddAttention(const Step& step, const AttentionCall& call) {
+    const Attrs& attrs = c_.graph.node(call.node).attrs;
+    const double dropout_p = attrs.Float("dropout_p");
+    if (const absl::string_view variant = attrs.String("variant");
+        dropout_p > 0 && variant != "cudnn") {
+      return absl::UnimplementedError(absl::StrFormat(
+          "attention_backward %%%d drops out with p = %g by the random numbers of the framework's "
+          "implementation \"%s\", and only cuDNN's can be drawn again: run the model's forward "
+          "under "
+          "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), or with dropout 0",
+          Index(call.node), dropout_p, variant));
+    }
+    AttentionCommand command{.call = &call, .dropout_p = dropout_p};
+    const absl::Span<const ValueId> graph_operands = c_.graph.operands(call.node);
+    for (size_t i = 0; i < call.operands.size(); ++i) {
+      RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(call.operands[i].value));
+      command.operands.push_back(slot);
+      command.operand_dtypes.push_back(c_.graph.type(graph_operands[i]).dtype);
+    }
+    for (const AttentionOperand& result : call.results) {
+      RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(result.value));
+      command.results.push_back(slot);
+    }
+    command.operand_data.resize(command.operands.size());
+    command.result_data.resize(command.results.size());
+    Add(Command::kAttention, step.stream, list_.attentions.size());
+    list_.attentions.push_back(std::move(command));
+    return absl::OkStatus();
+  }
+
+  // `product`: of a kernel that multiplies first.
+  absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies,
+                           const MatMulCall* product = nullptr) {
+    std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
+    for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
+      Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
+      for (const KernelArg& arg : kernel.args) {
+        RG_ASSIGN_OR_RETURN(LaunchArg bound,
+                            arg.kind == KernelArg::kWorkspace
+                                ? WorkspaceArg(step.group)
+                                : ValueArg(arg.value, bodies[arg.member]->ir, product));
+        const bool known = std::find(touched.begin(), touched.end(), bound.slot) != touched.end();
+        if (known && bound.contents == Contents::kFresh) bound.contents = Contents::kWritten;
+        if (!known) touched.push_back(bound.slot);
+        list_.alignment[bound.slot] = std::max(list_.alignment[bound.slot], bound.alignment);
+        launch.args.push_back(bound);
+      }
+      if (product != nullptr) {  // its operands are the first arguments
+        const auto& [m, n, k] = std::tie(product->m, product->n, product->k);
+        launch.maps = {MapOf(product->a, product->in_dtype, launch.args[0].slot, m, k),
+                       MapOf(product->b, product->in_dtype, launch.args[1].slot, k, n)};
+      }
+      Add(Command::kLaunch, step.stream, list_.launches.size());
+      list_.launches.push_back(std::move(launch));
+    }
+    return absl::OkStatus();
+  }
+
+  static OperandMap MapOf(const MatrixOperand& operand, DType dtype, uint32_t slot, int64_t rows,
+                          int64_t cols) {
+    const bool by_rows = operand.col_stride == 1;
+    return {.slot = slot,
+            .dtype = dtype,
+            .offset = operand.offset,
+            .inner = by_rows ? cols : rows,
+            .outer = by_rows ? rows : cols,
+            .pitch = by_rows ? operand.row_stride : operand.col_stride};
+  }
+
+  absl::StatusOr<LaunchArg> WorkspaceArg(GroupId group) const {
+    const Workspace* w = workspace_[Index(group)];
+    if (w == nullptr) {
+      return absl::InternalError(absl::StrFormat(
+          "a kernel of group %d wants a workspace, but the plan gives the group none",
+          Index(group)));
+    }
+    const size_t number = w - c_.memory.workspaces.data();
+    return LaunchArg{.slot = static_cast<uint32_t>(c_.memory.placements.size() + number),
+                     .bytes = w->bytes,
+                     .alignment = 16,
+                     .written = true,
+                     .contents = Contents::kFresh};
+  }
+
+  absl::StatusOr<LaunchArg> ValueArg(ValueId value, const KernelIr& ir,
+                                     const MatMulCall* product) const {
+    RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(value));
+    LaunchArg arg{.slot = slot};
+    const Buffer* found = nullptr;
+    for (const Buffer& buffer : ir.buffers) {
+      if (buffer.value != value) continue;
+      found = &buffer;
+      arg.written = arg.written || buffer.written;
+      arg.bytes = std::max(arg.bytes, buffer.elements * SizeBytes(buffer.dtype));
+      arg.alignment = std::max(arg.alignment, buffer.alignment);
+    }
+    const bool multiplied =
+        product != nullptr && (product->a.value == value || product->b.value == value);
+    if (multiplied) {
+      arg.bytes = c_.memory.placements[slot].bytes;
+      arg.alignment = std::max(arg.alignment, kStoredAlignment);
+    }
+    if ((found == nullptr && !multiplied) || arg.bytes > c_.memory.placements[slot].bytes) {
+      return absl::InternalError(absl::StrFormat(
+          "a kernel's argument %s is no buffer of its IR, or larger than what is stored",
+          PrintValue(value)));
+    }
+    if (c_.graph.pattern(value.node) == Pattern::kInput) {
+      arg.contents = Contents::kDefined;
+    } else if (arg.written && !c_.memory.placements[slot].takes_over &&
+               !c_.memory.placements[slot].inside) {
+      arg.contents = Contents::kFresh;
+    } else {
+      arg.contents = Contents::kWritten;
+    }
+    return arg;
+  }
+
+  absl::Status AddCopy(const OutputCopy& output_copy) {
+    const GraphOutput& output = c_.graph.outputs()[output_copy.output];
+    const TensorType& type = c_.graph.type(output_copy.value);
+    const std::optional<StridedView> view = AsStrided(c_.graph, c_.plan.layouts, output_copy.value);
+    if (!view) {
+      return absl::InternalError(absl::StrFormat(
+          "output %d is %s, a view that no strides describe; the planner must materialise it",
+          output_copy.output, PrintValue(output_copy.value)));
+    }
+    RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(view->stored));
+    Add(Command::kCopy, 0, list_.copies.size());
+    list_.copies.push_back({output_copy.output, slot, type.dtype,
+                            view->offset * SizeBytes(type.dtype), type.shape, view->strides,
+                            output.strides.empty() ? DenseStrides(type.shape) : output.strides});
+    return absl::OkStatus();
+  }
+
+  // What divides the address of a stored value. A promise about an input's is made a demand, and
+  // outputs lie as kernels want them: a library is several times slower where it can't be sure.
+  int64_t KnownAlignment(uint32_t slot) {
+    const Placement& p = c_.memory.placements[slot];
+    if (p.place == Placement::kArena) return std::gcd(p.offset, kArenaAlignment);
+    const Node& node = c_.graph.node(p.value.node);
+    int64_t promised = p.place == Placement::kOutput ? kStoredAlignment : 0;
+    if (node.input && p.place == Placement::kInput) promised = node.input->alignment;
+    const int64_t known = std::max(promised, SizeBytes(c_.graph.type(p.value).dtype));
+    list_.alignment[slot] = std::max(list_.alignment[slot], known);
+    return known;
+  }
+
+  absl::StatusOr<uint32_t> Slot(ValueId value) const {
+    const Placement* placement = c_.memory.Find(value);
+    if (placement == nullptr) {
+      return absl::InternalError(
+          absl::StrFormat("%s is used by a kernel but stored nowhere", PrintValue(value)));
+    }
+    return static_cast<uint32_t>(placement - c_.memory.placements.data());
+  }
+
+  const CompiledPlan& c_;
+  std::vector<const Workspace*> workspace_;  // by group
+  CommandList list_;
+  GroupId group_ = kNoGroup;  // whose commands are being added
+};
+
+}  // namespace
+
+absl::StatusOr<CommandList> BuildCommands(const CompiledPlan& compiled, uint64_t order_seed) {
+  return Builder(compiled).Build(order_seed);
+}
+
+}  // namespace retrograd

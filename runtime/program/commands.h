@@ -1,0 +1,62 @@
+// What a program does in a run, as a list: everything that does not change from run to run is
+// decided when it is loaded.
+#ifndef RETROGRAD_RUNTIME_PROGRAM_COMMANDS_H_
+#define RETROGRAD_RUNTIME_PROGRAM_COMMANDS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/device/device.h"
+#include "runtime/program/compile.h"
+
+namespace retrograd {
+
+// Slots of the pointer table: one per placement of the memory plan, in its order, then one per
+// workspace.
+struct MatMulCommand {
+  const MatMulCall* call = nullptr;
+  MatMulFacts facts;
+  uint32_t a = 0, b = 0, d = 0;  // slots
+};
+struct AttentionCommand {
+  const AttentionCall* call = nullptr;
+  std::vector<uint32_t> operands, results;  // slots
+  std::vector<DType> operand_dtypes;
+  double dropout_p = 0;
+  std::vector<const void*> operand_data;  // room for a run's addresses
+  std::vector<void*> result_data;
+};
+struct CopyCommand {
+  uint32_t output = 0;  // of the graph
+  uint32_t from = 0;    // slot
+  DType dtype = DType::kFp32;
+  int64_t offset_bytes = 0;
+  std::vector<int64_t> shape, from_strides, to_strides;
+};
+
+struct Command {
+  enum Kind : uint8_t { kWait, kRecord, kLaunch, kMatMul, kAttention, kCopy };
+  Kind kind = kLaunch;
+  int stream = 0;
+  uint32_t number = 0;       // kWait, kRecord: the event; else place in the list of its kind
+  GroupId group = kNoGroup;  // whose work it is, if it is a group's
+};
+
+struct CommandList {
+  std::vector<Command> commands;
+  std::vector<Launch> launches;
+  std::vector<MatMulCommand> matmuls;
+  std::vector<AttentionCommand> attentions;
+  std::vector<CopyCommand> copies;
+  uint32_t slots = 0;
+  int events = 0;
+  std::vector<int64_t> alignment;  // by slot: what its address must be a multiple of, in bytes
+};
+
+// Points into `compiled`, which must stay where it is. order_seed: see ProgramOptions.
+absl::StatusOr<CommandList> BuildCommands(const CompiledPlan& compiled, uint64_t order_seed);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_PROGRAM_COMMANDS_H_

@@ -1,0 +1,40 @@
+// Compile: the steps from a plan to what a device can load, each a pure function of those before.
+// It stands in runtime/ because this is the first place that sees every stage.
+#ifndef RETROGRAD_RUNTIME_PROGRAM_COMPILE_H_
+#define RETROGRAD_RUNTIME_PROGRAM_COMPILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/print/kernel.h"
+#include "runtime/memory/memory_plan.h"
+#include "runtime/schedule/stream_schedule.h"
+
+namespace retrograd {
+
+struct CompileOptions {
+  Dialect dialect = Dialect::kHost;
+  // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues); if not,
+  // products go through memory.
+  bool epilogue_kernels = false;
+  ScheduleOptions schedule;
+  MemoryOptions memory;
+};
+
+struct CompiledPlan {
+  BackwardGraph graph;
+  FusionPlan plan;
+  std::vector<GroupKernels> kernels;  // by group; empty for library calls
+  std::string source;                 // one translation unit with every distinct kernel
+  StreamSchedule schedule;
+  MemoryPlan memory;
+};
+
+// The graph is the one that the plan was made for (the planner's lowered graph).
+absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
+                                     const CompileOptions& options);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_PROGRAM_COMPILE_H_

@@ -1,0 +1,90 @@
+// Program: a compiled plan on a device. Kernels are loaded, the arena is allocated and the pointer
+// table is bound when it is loaded; a run fills in the caller's addresses and issues the work.
+#ifndef RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
+#define RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/device/device.h"
+#include "runtime/program/compile.h"
+#include "runtime/program/step_trace.h"
+
+namespace retrograd {
+
+struct ProgramOptions {
+  // 0: steps are issued in the schedule's order. Else in an order drawn from this seed among all
+  // that its streams and waits allow; a device without real streams then executes in that order.
+  uint64_t order_seed = 0;
+  // On a device that records: the first run with some addresses is recorded, later ones replay it.
+  bool record = true;
+};
+
+// What a program did so far.
+struct ProgramStats {
+  int64_t runs = 0;
+  int64_t replays = 0;            // of them by one call
+  int64_t recordings = 0;         // one for each new set of addresses of library calls' operands
+  int64_t failed_recordings = 0;  // where the work was issued piece by piece instead
+  int64_t recording_ns = 0;       // host time of all recordings
+  int64_t last_recording_ns = 0;  // and of the last
+  int64_t last_run_ns = 0;        // host time of the last run, a recording included
+};
+
+// A group's work, run alone.
+struct StepTime {
+  GroupId group{};
+  TimeSamples microseconds;
+};
+
+class Program {
+ public:
+  // The device must outlive the program.
+  static absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledPlan& compiled, Device* device,
+                                                       const ProgramOptions& options = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // inputs[i] is the first element of the graph's i-th input node, with that input's strides;
+  // outputs[i] receives its i-th output with the strides that it asks for (absent: ignored).
+  // Addresses are checked: not null, and aligned as the graph promises. Allocates nothing and does
+  // not wait for the device; a set of addresses that is new to the library calls is recorded first,
+  // which does allocate. On `stream`, a stream as the device's vendor has them (null: the
+  // vendor's default stream), or on one of the device's. Runs share the arena, so one on another
+  // stream than the last must be ordered after it by the caller.
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream = std::nullopt);
+
+  // Runs the program, then each group alone, so often; see Device::Time. Waits for the device.
+  // Accumulating steps add again and again: the outputs are worth nothing afterwards. `only`: these
+  // groups and no others.
+  absl::StatusOr<std::vector<StepTime>> TimeSteps(
+      absl::Span<const void* const> inputs, absl::Span<void* const> outputs, int repetitions,
+      bool cold, std::optional<absl::Span<const GroupId>> only = std::nullopt);
+
+  // When each step runs within a run, of the median run of so many; see step_trace.h. Waits for the
+  // device, and leaves the outputs as TimeSteps does.
+  absl::StatusOr<StepTrace> Trace(absl::Span<const void* const> inputs,
+                                  absl::Span<void* const> outputs, int repetitions);
+
+  // What the compiler made of each kernel; empty where it does not tell.
+  absl::Span<const KernelResources> resources() const;
+
+  const ProgramStats& stats() const;
+  int64_t arena_bytes() const;
+  int64_t scratch_bytes() const;  // for library calls, beside the arena
+
+ private:
+  struct State;
+  explicit Program(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_

@@ -1,0 +1,81 @@
+// StreamSchedule: in which order and on which stream the groups of a plan run, what each waits for,
+// and when it is predicted to run. Pure; it stands after emission because it orders launches, and
+// before the memory plan, which needs to know what may run at the same time.
+//
+// Invariants, named in Verify():
+//   S1  every group is exactly one step
+//   S2  a step knows everything that its group depends on to have finished
+//   S3  a wait names an earlier step of another stream and is not implied by the other waits
+//   S4  a step starts after the end of every step that it knows to have finished
+//   S5  a group that fills the chip is ordered with respect to every other group
+#ifndef RETROGRAD_RUNTIME_SCHEDULE_STREAM_SCHEDULE_H_
+#define RETROGRAD_RUNTIME_SCHEDULE_STREAM_SCHEDULE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "fusion/device/interference.h"
+#include "fusion/plan/plan.h"
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+enum class ScheduleObjective : uint8_t {
+  kLatency,     // of groups that don't fill the chip, the longest remaining path first
+  kPeakMemory,  // a step that frees at least as much as it allocates first, then the longest path
+};
+absl::string_view Name(ScheduleObjective objective);  // "latency", "peak_memory"
+
+struct Step {
+  GroupId group{};
+  int stream = 0;               // 0: the chain stream, which the caller waits for
+  std::vector<uint32_t> waits;  // steps of other streams that must have finished, ascending
+  int64_t start_ps = 0;         // predicted, from the start of the first step
+  int64_t end_ps = 0;
+  bool fills_chip = false;  // runs alone
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+struct StreamSchedule {
+  int streams = 1;
+  ScheduleObjective objective = ScheduleObjective::kPeakMemory;
+  std::vector<Step> steps;  // in an order that launches may follow; a wait points backwards
+  int64_t makespan_ps = 0;
+
+  std::string Print() const;
+  absl::Status Verify(const BackwardGraph& graph, const FusionPlan& plan) const;
+  friend bool operator==(const StreamSchedule&, const StreamSchedule&) = default;
+};
+
+inline constexpr int kMaxStreams = 16;
+
+struct ScheduleOptions {
+  int streams = 1;  // 1 to kMaxStreams
+  // Without a value: peak memory on one stream, where no order changes the time; latency on many.
+  std::optional<ScheduleObjective> objective;
+  // Blocks that fill the chip: its SMs or CUs. Two such kernels side by side measured slower than
+  // one after the other (up to 3.6 times on an H200), so only smaller ones share the chip.
+  int64_t chip_blocks = 132;
+  // What may run side by side, by measurement: then this says which groups count as filling the
+  // chip, too. Empty: all that are smaller than that may.
+  InterferenceTable interference;
+};
+
+absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const FusionPlan& plan,
+                                               const ScheduleOptions& options);
+
+// The inverse of Print(). Fails with the line and what was expected there.
+absl::StatusOr<StreamSchedule> ParseStreamSchedule(absl::string_view text);
+
+// Blocks of the group's launches (a library call: tiles of 128x128).
+int64_t BlocksOf(const Group& group);
+
+// Whether these are at least so many.
+bool FillsChip(const Group& group, int64_t chip_blocks);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_SCHEDULE_STREAM_SCHEDULE_H_

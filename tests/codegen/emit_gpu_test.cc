@@ -1,0 +1,65 @@
+// Every schedule of every template in the GPU dialects, through the vendors' run-time compilers.
+// Compiling needs no GPU; that HIP code compiled does not mean that it has run.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/emit.h"
+#include "runtime/compiler/rtc.h"
+#include "tests/catch.h"
+#include "tests/support/kernels/kernel_ir_examples.h"
+
+namespace retrograd {
+namespace {
+
+std::string UnitOf(DType dtype, Dialect dialect, int warp, size_t* kernels) {
+  std::vector<GroupKernels> all;
+  std::vector<KernelExample> examples = KernelExamples(dtype);
+  for (KernelExample& example : examples) {
+    const ScheduleLimits limits = {.warp = warp,
+                                   .sms = 3,
+                                   .shared_bytes = 48 << 10,
+                                   .staged_bytes = 48 << 10,
+                                   .shared_bytes_per_sm = 96 << 10};
+    for (const Schedule& s : CandidateSchedules(example.ir, Classify(example.ir), limits)) {
+      all.push_back(EmitGroup({.ir = example.ir, .schedule = s}, dialect));
+    }
+    // The plain one again, its points numbered in 64 bits.
+    const Schedule plain = CandidateSchedules(example.ir, Classify(example.ir), limits)[0];
+    example.ir.instrs.push_back({.kind = InstrKind::kIndex,
+                                 .dtype = DType::kInt64,
+                                 .axes = 1,
+                                 .offset = IndexExpr::Axis(0) * (int64_t{1} << 33)});
+    all.push_back(EmitGroup({.ir = example.ir, .schedule = plain}, dialect));
+  }
+  std::string unit = EmitTranslationUnit(all, dialect);
+  *kernels = 0;
+  for (size_t at = unit.find("\nRG_KERNEL("); at != std::string::npos;
+       at = unit.find("\nRG_KERNEL(", at + 1)) {
+    ++*kernels;
+  }
+  return unit;
+}
+
+TEST_CASE("every schedule of every template compiles for sm_90") {
+  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  size_t kernels = 0;
+  const auto object = CompileCuda(UnitOf(DType::kBf16, Dialect::kCuda, 32, &kernels), "sm_90");
+  INFO(object.status().ToString());
+  REQUIRE(object.ok());
+  CHECK(kernels > 100);
+  CHECK(object->kernels.size() == kernels);
+  // Warnings would mean that the text says something other than what was meant.
+  INFO(object->log);
+  CHECK_FALSE(absl::StrContains(object->log, "warning"));
+}
+
+TEST_CASE("every schedule of every template compiles for gfx90a") {
+  if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  size_t kernels = 0;
+  const auto object = CompileHip(UnitOf(DType::kFp16, Dialect::kHip, 64, &kernels), "gfx90a");
+  INFO(object.status().ToString());
+  REQUIRE(object.ok());
+  CHECK(kernels > 100);
+}
+
+}  // namespace
+}  // namespace retrograd

@@ -1,0 +1,291 @@
+// The host dialect runs right kernels right.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "codegen/preludes/host_prelude.h"
+#include "runtime/host/host_module.h"
+#include "tests/catch.h"
+#include "tests/support/allocation_count.h"
+#include "tests/support/kernels/hand_kernels.h"
+
+namespace retrograd {
+namespace {
+
+// Each lane of a block of one warp learns who is three further; the last three keep their own.
+constexpr char kNeighbour[] = R"(
+RG_KERNEL(rg_neighbour, RG_WARP, 1) {
+  RG_ARG(int64_t, y, 0);
+  const long long v = 10000000000ll + RG_THREAD;
+  rg_store(y, RG_THREAD, RG_SHUFFLE_DOWN(v, 3));
+}
+)";
+
+// Who comes last in a block decides: wrong code, made to see orders.
+constexpr char kLastWins[] = R"(
+RG_KERNEL(rg_last_wins, 96, 1) {
+  RG_ARG(int32_t, y, 0);
+  RG_BARRIER();
+  rg_store(y, 0, RG_THREAD);
+}
+RG_KERNEL(rg_last_block_wins, 1, 1) {
+  RG_ARG(int32_t, y, 0);
+  rg_store(y, 0, RG_BLOCK);
+}
+)";
+
+constexpr char kConversions[] = R"(
+RG_KERNEL(rg_conversions, 1, 4) {
+  RG_ARG(const float, x, 0);
+  RG_ARG(rg_bf16, b, 1);
+  RG_ARG(rg_fp16, h, 2);
+  RG_ARG(float, back, 3);
+  rg_store(b, RG_BLOCK, rg_load(x, RG_BLOCK));
+  rg_store(h, RG_BLOCK, rg_load(x, RG_BLOCK));
+  rg_store(back, 2 * RG_BLOCK, rg_load(b, RG_BLOCK));
+  rg_store(back, 2 * RG_BLOCK + 1, rg_round<rg_fp16>(rg_load(x, RG_BLOCK)));
+}
+RG_KERNEL(rg_integers, 1, 4) {
+  RG_ARG(const double, x, 0);
+  RG_ARG(int8_t, i, 1);
+  RG_ARG(bool, b, 2);
+  RG_ARG(int64_t, l, 3);
+  rg_store(i, RG_BLOCK, rg_load(x, RG_BLOCK));
+  rg_store(b, RG_BLOCK, rg_load(x, RG_BLOCK));
+  rg_store(l, RG_BLOCK, rg_max(rg_load(l, RG_BLOCK), static_cast<int64_t>(rg_load(i, RG_BLOCK))));
+}
+RG_KERNEL(rg_functions, 1, 2) {
+  RG_ARG(const float, x, 0);
+  RG_ARG(float, y, 1);
+  const float a = rg_load(x, 0), b = rg_load(x, 1);
+  rg_store(y, 0, rg_max(a, b));
+  rg_store(y, 1, rg_min(a, b));
+  rg_store(y, 2, rg_relu(a));
+  rg_store(y, 3, rg_sign(b));
+  rg_store(y, 4, rg_rsqrt(b));
+  rg_store(y, 5, rg_erf(b));
+  rg_store(y, 6, rg_fmod(b, 1.5f));
+  rg_store(y, 7, rg_log1p(b));
+}
+)";
+
+std::shared_ptr<HostModule> GoodKernels(bool check, int warp) {
+  return MustCompile(
+      absl::StrCat(kPointwise, kRowSum, kTranspose, kSplitSum, kNeighbour, kConversions, kLastWins),
+      check, warp);
+}
+
+uint32_t BitsOf(float v) {
+  uint32_t bits;
+  std::memcpy(&bits, &v, 4);
+  return bits;
+}
+float FloatOf(uint32_t bits) {
+  float v;
+  std::memcpy(&v, &bits, 4);
+  return v;
+}
+
+TEST_CASE("kernels give right results in both builds, with both warp sizes, in any order") {
+  const bool check = GENERATE(false, true);
+  const int warp = GENERATE(32, 64);
+  const auto module = GoodKernels(check, warp);
+  HostLauncher launcher;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    INFO("check " << check << ", warp " << warp << ", seed " << seed);
+    const auto run = [&](const char* kernel, int64_t blocks, int threads,
+                         std::vector<HostArg> args) {
+      ExpectOk(launcher.Run(*module->Find(kernel), blocks, threads, args, {seed}));
+    };
+    const std::vector<float> x = RandomValues(48 * 80, 7);
+
+    std::vector<uint16_t> y16(1000);
+    const std::vector<float> thousand(x.begin(), x.begin() + 1000);
+    run("rg_pointwise", 4, 64, {In(thousand), Out(y16)});
+    for (int i = 0; i < 1000; ++i) {
+      const float exact = std::exp(x[i]);
+      REQUIRE(std::fabs(FloatOf(uint32_t{y16[i]} << 16) - exact) <= exact / 256);
+    }
+
+    std::vector<float> sums(19);
+    const std::vector<float> rows(x.begin(), x.begin() + 19 * 200);
+    run("rg_row_sum", 19, 128, {In(rows), Out(sums)});
+    for (int row = 0; row < 19; ++row) {
+      float sum = 0;  // multiples of 1/256: exact in any order
+      for (int c = 0; c < 200; ++c) sum += x[row * 200 + c];
+      REQUIRE(sums[row] == sum);
+    }
+
+    std::vector<float> transposed(48 * 80);
+    run("rg_transpose", 3, 256, {In(x), Out(transposed)});
+    for (int i = 0; i < 48 * 80; ++i) REQUIRE(transposed[i % 80 * 48 + i / 80] == x[i]);
+
+    std::vector<double> wide(1000), workspace(4), total(1);
+    double sum = 0;
+    for (int i = 0; i < 1000; ++i) sum += wide[i] = x[i];
+    run("rg_split_sum", 4, 64, {In(wide), Out(workspace)});
+    HostArg partials = Out(workspace, HostContents::kTracked);
+    run("rg_split_sum_finalize", 1, warp, {partials, Out(total)});
+    REQUIRE(total[0] == sum);
+
+    std::vector<int64_t> neighbours(warp);
+    run("rg_neighbour", 1, warp, {Out(neighbours)});
+    for (int i = 0; i < warp; ++i) {
+      REQUIRE(neighbours[i] == 10000000000 + (i + 3 < warp ? i + 3 : i));
+    }
+  }
+}
+
+TEST_CASE("storing as fp16 or bf16 rounds to nearest, ties to even, for every float of interest") {
+  // Every fp16 and bf16 value, the middles between neighbours, and what lies just beside those.
+  std::vector<float> x;
+  for (uint32_t h = 0; h < 0x7c00; ++h) {
+    const double low =
+        std::ldexp(h < 0x400 ? h : 0x400 + h % 0x400, std::max<int>(h >> 10, 1) - 25);
+    const double high = std::ldexp(h + 1 < 0x400 ? h + 1 : 0x400 + (h + 1) % 0x400,
+                                   std::max<int>((h + 1) >> 10, 1) - 25);
+    const float middle = static_cast<float>((low + high) / 2);
+    for (float v : {static_cast<float>(low), middle, std::nextafter(middle, 0.0f),
+                    std::nextafter(middle, 1e9f)}) {
+      x.push_back(v);
+      x.push_back(-v);
+    }
+  }
+  for (uint32_t b = 0; b < 0x7f80; b += 3) {
+    for (uint32_t low : {0x0u, 0x7fffu, 0x8000u, 0x8001u}) x.push_back(FloatOf(b << 16 | low));
+  }
+  for (float v : {INFINITY, -INFINITY, NAN, 65519.9f, 65520.0f, 1e-8f, 0x1p-25f, 1e38f}) {
+    x.push_back(v);
+  }
+  std::vector<uint16_t> b(x.size()), h(x.size());
+  std::vector<float> back(2 * x.size());
+  const auto module = GoodKernels(false, 32);
+  ExpectOk(module->Launch("rg_conversions", static_cast<int64_t>(x.size()), 1,
+                          {In(x), Out(b), Out(h), Out(back)}));
+  // The nearest of a format with p bits of precision and least exponent e, by double arithmetic.
+  const auto nearest = [](double v, int precision, int least, double most) {
+    if (v == 0 || std::isinf(v)) return v;
+    const int exponent = std::max(std::ilogb(v), least);
+    const double unit = std::ldexp(1.0, exponent - precision + 1);
+    const double rounded = std::nearbyint(v / unit) * unit;
+    return std::fabs(rounded) > most ? std::copysign(INFINITY, v) : rounded;
+  };
+  for (size_t i = 0; i < x.size(); ++i) {
+    INFO("x = " << x[i] << " = 0x" << std::hex << BitsOf(x[i]));
+    if (std::isnan(x[i])) {
+      REQUIRE((std::isnan(back[2 * i]) && std::isnan(back[2 * i + 1])));
+      continue;
+    }
+    REQUIRE(back[2 * i] == nearest(x[i], 8, -126, 0x1.fep127));
+    REQUIRE(back[2 * i + 1] == nearest(x[i], 11, -14, 65504));
+    REQUIRE(std::signbit(back[2 * i + 1]) == std::signbit(x[i]));
+  }
+}
+
+TEST_CASE("conversions to integers truncate, to bool ask for non-zero, and functions pass NaN on") {
+  const bool check = GENERATE(false, true);
+  const auto module = GoodKernels(check, 32);
+  const std::vector<double> x = {-3.75, 0.0, 2.99, 0.25};
+  std::vector<int8_t> i(4);
+  std::vector<uint8_t> b(4);
+  std::vector<int64_t> l = {-5, 7, 1, int64_t{1} << 40};
+  ExpectOk(
+      module->Launch("rg_integers", 4, 1, {In(x), Out(i), Out(b), Out(l, HostContents::kDefined)}));
+  CHECK(i == std::vector<int8_t>{-3, 0, 2, 0});
+  CHECK(b == std::vector<uint8_t>{1, 0, 1, 1});
+  CHECK(l == std::vector<int64_t>{-3, 7, 2, int64_t{1} << 40});
+
+  const std::vector<float> in = {NAN, 4.0f};
+  std::vector<float> y(8);
+  ExpectOk(module->Launch("rg_functions", 1, 1, {In(in), Out(y)}));
+  CHECK((std::isnan(y[0]) && std::isnan(y[1]) && std::isnan(y[2])));
+  CHECK(y[3] == 1);
+  CHECK(y[4] == 0.5f);
+  CHECK(y[5] == std::erf(4.0f));
+  CHECK(y[6] == 1.0f);
+  CHECK(y[7] == std::log1p(4.0f));
+}
+
+TEST_CASE("seeds draw the order of threads and of blocks, and one seed always draws the same") {
+  const auto module = GoodKernels(false, 32);
+  HostLauncher launcher;
+  std::vector<int32_t> y(1);
+  const std::vector<HostArg> args = {Out(y)};
+  for (const auto& [kernel, blocks, threads] :
+       {std::tuple("rg_last_wins", 1, 96), std::tuple("rg_last_block_wins", 64, 1)}) {
+    std::set<int32_t> winners;
+    for (uint64_t seed = 0; seed < 32; ++seed) {
+      ExpectOk(launcher.Run(*module->Find(kernel), blocks, threads, args, {seed}));
+      const int32_t winner = y[0];
+      winners.insert(winner);
+      ExpectOk(launcher.Run(*module->Find(kernel), blocks, threads, args, {seed}));
+      CHECK(y[0] == winner);
+    }
+    INFO(kernel);
+    CHECK(winners.size() > 8);
+  }
+}
+
+TEST_CASE("a launch of a fast build allocates nothing once its kernel is reserved") {
+  const auto module = GoodKernels(false, 32);
+  const HostKernel row_sum = *module->Find("rg_row_sum");
+  const HostKernel pointwise = *module->Find("rg_pointwise");
+  const std::vector<float> x(4000, 1.0f);
+  const std::vector<float> thousand(1000, 1.0f);
+  std::vector<float> y(20);
+  std::vector<uint16_t> y16(1000);
+  const std::vector<HostArg> row_args = {In(x), Out(y)}, point_args = {In(thousand), Out(y16)};
+  HostLauncher launcher;
+  ExpectOk(launcher.Reserve(row_sum));
+  ExpectOk(launcher.Reserve(pointwise));
+  const int64_t before = AllocationCount();
+  bool ok = true;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    ok = ok && launcher.Run(row_sum, 20, 128, row_args, {seed}).ok();
+    ok = ok && launcher.Run(pointwise, 4, 64, point_args, {seed}).ok();
+  }
+  CHECK(AllocationCount() == before);
+  CHECK(ok);
+  CHECK(y[19] == 200);
+}
+
+TEST_CASE("launchers on several threads run one module at once") {
+  const auto module = GoodKernels(false, 32);
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4);
+  for (int id = 0; id < 4; ++id) {
+    threads.emplace_back([&, id] {
+      const std::vector<float> x(200 * 50, static_cast<float>(id + 1));
+      std::vector<float> y(50);
+      for (int round = 0; round < 20; ++round) {
+        const auto status = module->Launch("rg_row_sum", 50, 128, {In(x), Out(y)});
+        for (float v : y) wrong[id] += v != 200 * (id + 1) || !status.ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("a launch that does not fit its kernel is refused by name") {
+  const auto module = GoodKernels(false, 32);
+  std::vector<float> x(4000), y(20);
+  Expect(module->Launch("rg_row_sum", 1, 64, {In(x), Out(y)}), {"rg_row_sum", "128 threads", "64"});
+  Expect(module->Launch("rg_row_sum", 1, 128, {In(x)}), {"rg_row_sum", "2 arguments", "with 1"});
+  Expect(module->Launch("rg_row_sum", int64_t{1} << 31, 128, {In(x), Out(y)}),
+         {"2147483648 blocks"});
+  Expect(module->Launch("rg_row_sum", -1, 128, {In(x), Out(y)}), {"-1 blocks"});
+  Expect(module->Launch("rg_sum_row", 1, 128, {In(x), Out(y)}), {"rg_sum_row"});
+  HostArg odd = In(x);
+  odd.data = reinterpret_cast<char*>(odd.data) + 4;
+  Expect(module->Launch("rg_row_sum", 1, 128, {odd, Out(y)}), {"argument 0", "aligned to 16"});
+  ExpectOk(module->Launch("rg_row_sum", 0, 128, {In(x), Out(y)}));
+}
+
+}  // namespace
+}  // namespace retrograd

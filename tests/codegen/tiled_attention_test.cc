@@ -1,0 +1,153 @@
+// Attention's kernels for tensor cores as source: what they take, and that it compiles. On a device
+// they run in cuda_attention_test.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/attention/emit_tiled_attention.h"
+#include "codegen/emit.h"
+#include "codegen/preludes/attention_prelude.h"
+#include "runtime/compiler/rtc.h"
+#include "runtime/ops/attention/fallback_attention.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };
+
+AttentionOperand Tokens(int64_t b, int64_t h, int64_t t, int64_t d) {
+  return {.shape = {b, h, t, d}, .strides = {t * h * d, d, h * d, 1}};
+}
+
+struct Case {
+  int64_t batch = 2, heads = 4, kv_heads = 2, queries = 200, keys = 200, dim = 64;
+  DType dtype = DType::kBf16;
+  bool causal = true, bias = false;
+};
+
+AttentionCall CallOf(const Case& c) {
+  AttentionCall call{
+      .dtype = c.dtype, .scale = 1 / std::sqrt(static_cast<double>(c.dim)), .causal = c.causal};
+  const AttentionOperand q = Tokens(c.batch, c.heads, c.queries, c.dim);
+  const AttentionOperand k = Tokens(c.batch, c.kv_heads, c.keys, c.dim);
+  call.operands = {
+      q, q,
+      k, k,
+      q, {.shape = {c.batch, c.heads, c.queries}, .strides = {c.heads * c.queries, c.queries, 1}}};
+  if (c.bias) {
+    call.operands.push_back(
+        {.shape = {c.batch, 1, c.queries, c.keys}, .strides = {c.queries * c.keys, 0, c.keys, 1}});
+  }
+  call.results = {q, k, k};
+  return call;
+}
+
+std::vector<DType> DTypes(const AttentionCall& call) {
+  std::vector<DType> dtypes(call.operands.size(), call.dtype);
+  dtypes[kLse] = DType::kFp32;
+  return dtypes;
+}
+
+std::string Refusal(const AttentionCall& call) {
+  return std::string(TiledAttentionRefusal(call, DTypes(call)).message());
+}
+
+TEST_CASE("what kernels by tiles do not take is refused with the call's shape and the reason") {
+  CHECK(Refusal(CallOf({})).empty());
+  CHECK(Refusal(CallOf({.keys = 65, .dim = 128, .dtype = DType::kFp16, .bias = true})).empty());
+  CHECK(Refusal(CallOf({.dtype = DType::kFp32})) ==
+        "attention_backward %0, f32 Q[2,4,200,64] K[2,2,200,64]: our kernels for tensor cores take "
+        "bf16 and fp16 only");
+  CHECK(absl::StrContains(Refusal(CallOf({.dim = 96})), "heads of 64 or 128"));
+  CHECK(absl::StrContains(Refusal(CallOf({.queries = 0})), "from one to 2^31 tiles"));
+  CHECK(absl::StrContains(Refusal(CallOf({.batch = 1 << 20, .heads = 1 << 12})), "2^31 tiles"));
+  AttentionCall call = CallOf({});
+  call.operands[kV].offset = 4;
+  CHECK(absl::StrContains(Refusal(call), "V has the strides 25600,64,128,1 and the offset 4"));
+  call = CallOf({});
+  call.results[1].strides = {25600, 12800, 1, 200};
+  CHECK(absl::StrContains(Refusal(call), "dK has the strides"));
+  call = CallOf({});
+  call.operands[kK].strides[1] = 0;
+  CHECK(absl::StrContains(Refusal(call), "K has the strides"));
+  call = CallOf({.bias = true});
+  call.operands.push_back({.shape = {1}, .strides = {1}});  // a seed
+  CHECK(absl::StrContains(Refusal(call), "no dropout"));
+  call = CallOf({});
+  std::vector<DType> wide = DTypes(call);
+  wide[kLse] = DType::kFp64;
+  CHECK(absl::StrContains(TiledAttentionRefusal(call, wide).message(), "fp32 log-sum-exp"));
+}
+
+TEST_CASE("the copy engine reads five operands; axes of one element get a pitch all the same") {
+  AttentionCall call = CallOf({.batch = 1});
+  call.operands[kQ].strides[0] = 0;  // of one element
+  call.operands[kK].offset = 64;
+  const AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), 132);
+  CHECK(kernels.workspace_bytes == 2 * 4 * 256 * 4);  // two numbers a query, of 4 tiles of 64
+  CHECK(kernels.workspace_rows == 4 * 4);
+  auto made = AttentionLaunches(call, DTypes(call), kernels, "");
+  REQUIRE(made.ok());
+  REQUIRE(made->launches.size() == 2);
+  for (const Launch& launch : made->launches) {
+    REQUIRE(launch.maps.size() == 5);
+    CHECK(launch.maps[0].slot == kQ);
+    CHECK(launch.maps[0].batch_pitch == 64);
+    CHECK(launch.maps[0].pitch == 256);
+    CHECK(launch.maps[1].slot == kK);
+    CHECK(launch.maps[1].offset == 64);
+    CHECK(launch.maps[1].heads == 2);
+    CHECK(launch.maps[3].slot == kDO);
+    CHECK(launch.staged_bytes <= 227 * 1024);
+  }
+  // O, or what the first kernel leaves: a run of 64 log-sum-exps and 64 deltas a tile.
+  CHECK(made->launches[0].maps[4].slot == kO);
+  const OperandMap& numbers = made->launches[1].maps[4];
+  CHECK(numbers.slot == 9);
+  CHECK(numbers.dtype == DType::kFp32);
+  CHECK(numbers.inner == 128);
+  CHECK(numbers.outer == 4 * 4);
+}
+
+TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") {
+  AttentionCall call = CallOf({.causal = false, .bias = true});
+  AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), 132);
+  REQUIRE(kernels.launches.size() == 3);
+  CHECK(kernels.launches[0].kernel.blocks == 2 * 4 * 4);  // batch, tiles of queries and of keys
+  CHECK(kernels.workspace_bytes == 2 * 2 * 4 * 256 * 4 + 2 * 2 * 4 * 4);
+  call.operands[kBias].strides[0] = 0;
+  kernels = EmitTiledAttention(call, DTypes(call), 132);
+  CHECK(kernels.launches[0].kernel.blocks == 4 * 4);
+}
+
+TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait for no other") {
+  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  for (const Case& c :
+       {Case{}, Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
+        Case{.dtype = DType::kFp16, .causal = false, .bias = true},
+        Case{.queries = 2048, .keys = 2048, .bias = true}, Case{.dim = 128},
+        Case{.queries = 2048, .keys = 2048, .dim = 128, .causal = false, .bias = true},
+        Case{.dim = 128, .dtype = DType::kFp16, .bias = true}}) {
+    INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias" : ""));
+    const AttentionCall call = CallOf(c);
+    auto made = AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), 132),
+                                  absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude()));
+    REQUIRE(made.ok());
+    auto object = CompileCuda(made->source, "sm_90a", {});
+    INFO(object.status());
+    REQUIRE(object.ok());
+    CHECK(object->kernels.size() == (c.bias ? 3 : 2));
+    for (const KernelResources& kernel : object->kernels) {
+      INFO(kernel.name << ": " << kernel.spill_bytes << " bytes spilled");
+      CHECK(kernel.spill_bytes == 0);
+      CHECK(kernel.registers <= 168);
+    }
+    CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+  }
+}
+
+}  // namespace
+}  // namespace retrograd

@@ -1,0 +1,324 @@
+// The search: that its bounds are bounds, that exact means optimal, that windows never lose.
+// RETROGRAD_SEARCH_GRAPHS=10000 compares that many random graphs with brute force (default 1,000).
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "fusion/analysis/regions.h"
+#include "fusion/cost/limits.h"
+#include "fusion/lower/layouts.h"
+#include "fusion/planner/planner.h"
+#include "fusion/search/atoms.h"
+#include "fusion/search/greedy_search.h"
+#include "fusion/search/region_search.h"
+#include "graph/text/text.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+
+namespace retrograd {
+namespace {
+
+// In one region of a graph of 12 ops, of which lowering may make more.
+constexpr size_t kMostAtoms = 24;
+
+uint32_t RandomGraphs() {
+  const char* wanted = std::getenv("RETROGRAD_SEARCH_GRAPHS");
+  return wanted == nullptr ? 1000 : static_cast<uint32_t>(std::atoi(wanted));
+}
+
+// The regions of one lowered graph with what prices them.
+class Regions {
+ public:
+  explicit Regions(const BackwardGraph& graph, const DeviceSpec& device = *LoadDeviceSpec("h200"))
+      : device_(device),
+        limits_(*Limits::Make(device_, {})),
+        graph_(*Lower(graph)),
+        layouts_(AssignLayouts(graph_)),
+        consumers_(graph_),
+        pricer_(graph_, layouts_, consumers_, device_, limits_, {}),
+        regions_(FindRegions(graph_, consumers_, std::vector<bool>(graph_.num_nodes()))) {}
+
+  const GroupPricer& pricer() const { return pricer_; }
+  const std::vector<Region>& regions() const { return regions_; }
+
+ private:
+  DeviceSpec device_;
+  Limits limits_;
+  BackwardGraph graph_;
+  std::vector<Layout> layouts_;
+  Consumers consumers_;
+  GroupPricer pricer_;
+  std::vector<Region> regions_;
+};
+
+// A device on which the small tensors of random graphs are large: they take longer than a launch,
+// and some fit its cache alone but not together.
+DeviceSpec SmallDevice(uint32_t seed) {
+  DeviceSpec device = *LoadDeviceSpec("h200");
+  device.launch_graph_ps /= 100;
+  device.margin_ps /= 100;
+  device.hbm_bytes_per_s /= 1000;
+  device.cache_bytes_per_s /= 1000;
+  device.cache_bytes = int64_t{1} << (8 + seed % 8);
+  device.sms = 1;
+  device.bytes_in_flight_per_sm = 256;
+  return device;
+}
+
+// Whether the atoms of a set hang together by edges or shared tensors.
+bool Connected(const RegionMasks& masks, AtomMask set) {
+  AtomMask reached = set & -set, before = 0;
+  while (reached != before) {
+    before = reached;
+    ForEachBit(before, [&](int i) { reached |= masks.neighbours(i) & set; });
+  }
+  return reached == set;
+}
+
+// The least cost over all sequences of legal groups; nullopt if there is none. Brute force: every
+// set of atoms that can come next is tried after every set that can be done, without a bound.
+class BruteForce {
+ public:
+  BruteForce(ExactSearch& prices, const GroupPricer& pricer,
+             std::function<bool(AtomMask)> allowed = {})
+      : prices_(prices), pricer_(pricer), allowed_(std::move(allowed)) {}
+
+  std::optional<int64_t> LeastCost() {
+    const RegionMasks& masks = prices_.masks();
+    best_.assign(size_t{1} << masks.size(), std::nullopt);
+    best_[0] = 0;
+    for (AtomMask done = 0; done < masks.all(); ++done) {
+      if (best_[done]) Extend(0, done, 0);
+    }
+    return best_[masks.all()];
+  }
+
+ private:
+  // Every choice of atoms from `atom` on that can be computed together with the set after `done`;
+  // atoms stand in topological order.
+  void Extend(int atom, AtomMask done, AtomMask set) {
+    const RegionMasks& masks = prices_.masks();
+    if (atom == masks.size()) {
+      if (set != 0) Try(done, set);
+      return;
+    }
+    Extend(atom + 1, done, set);
+    const bool ready = (masks.predecessors(atom) & ~(done | set)) == 0;
+    if (ready && (done & Bit(atom)) == 0) Extend(atom + 1, done, set | Bit(atom));
+  }
+
+  void Try(AtomMask done, AtomMask set) {
+    const std::optional<int64_t> cost = CostOf(set);
+    if (!cost) return;
+    std::optional<int64_t>& slot = best_[done | set];
+    if (!slot || *best_[done] + *cost < *slot) slot = *best_[done] + *cost;
+  }
+
+  std::optional<int64_t> CostOf(AtomMask set) {
+    const auto [at, added] = costs_.try_emplace(set);
+    if (added && Connected(prices_.masks(), set) && (!allowed_ || allowed_(set))) {
+      const GroupPrice& price = prices_.PriceOf(set);
+      if (price.feasible) at->second = pricer_.Cost(price, (set & (set - 1)) != 0);
+    }
+    return at->second;
+  }
+
+  ExactSearch& prices_;
+  const GroupPricer& pricer_;
+  const std::function<bool(AtomMask)> allowed_;
+  std::vector<std::optional<int64_t>> best_;  // by what is done
+  absl::flat_hash_map<AtomMask, std::optional<int64_t>> costs_;
+};
+
+TEST_CASE("the search finds what brute force over all legal partitions finds") {
+  int compared = 0, fused = 0;
+  std::vector<int> regions(kMostAtoms + 1);
+  for (uint32_t seed = 1; seed <= RandomGraphs(); ++seed) {
+    const BackwardGraph graph = RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20});
+    Regions all(graph, seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      INFO("seed " << seed << ", " << atoms.size() << " atoms\n" << Print(graph));
+      REQUIRE(atoms.size() <= kMostAtoms);
+      ++regions[atoms.size()];
+      const Partition found = RegionSearch(atoms, book, {}).Solve();
+      ExactSearch prices(atoms, book, {});
+      REQUIRE(found.exact);
+      CHECK(found.cost_ps == BruteForce(prices, all.pricer()).LeastCost());
+      compared += atoms.size() > 2;
+      fused += found.parts.size() < atoms.size();
+    }
+  }
+  std::printf("%u random graphs; regions of each number of atoms:", RandomGraphs());
+  for (size_t n = 1; n < regions.size(); ++n) std::printf(" %zu: %d", n, regions[n]);
+  std::printf("\n");
+  CHECK(compared * 4 > static_cast<int>(RandomGraphs()));  // not all regions were trivial
+  CHECK(fused > 0);
+}
+
+TEST_CASE(
+    "under a constraint the search finds what brute force under it finds, or that there is none") {
+  int kept_together = 0, kept_apart = 0, impossible = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 10; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}),
+                seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 2 || atoms.size() > 8) continue;
+      RegionSearch search(atoms, book, {});
+      ExactSearch prices(atoms, book, {});
+      for (int a = 0; a < static_cast<int>(atoms.size()); ++a) {
+        for (int b : atoms[a].neighbours) {
+          if (b <= a) continue;
+          for (const bool together : {true, false}) {
+            const Constraint constraint{.a = a, .b = b, .together = together};
+            const std::optional<int64_t> least =
+                BruteForce(prices, all.pricer(), [&](AtomMask set) {
+                  const bool has_a = set & Bit(a), has_b = set & Bit(b);
+                  return together ? has_a == has_b : !(has_a && has_b);
+                }).LeastCost();
+            const Partition found = search.SolveWith({constraint});
+            INFO("seed " << seed << ", atoms " << a << " and " << b
+                         << (together ? " together" : " apart"));
+            REQUIRE(found.exact);
+            CHECK(found.parts.empty() == !least.has_value());
+            if (!least) {
+              ++impossible;
+              continue;
+            }
+            CHECK(found.cost_ps == *least);
+            ++(together ? kept_together : kept_apart);
+          }
+        }
+      }
+    }
+  }
+  CHECK(kept_together > 0);
+  CHECK(kept_apart > 0);
+  CHECK(impossible > 0);
+}
+
+TEST_CASE(
+    "a set of atoms that must be parted is whole in no kernel, at the cost that brute force "
+    "finds") {
+  int dearer = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 4; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 12, .max_elements = 1 << 20}),
+                seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 3 || atoms.size() > 8) continue;
+      const AtomMask parted = AtomMask{7} << (seed % (atoms.size() - 2));
+      RegionSearch search(atoms, book, {});
+      ExactSearch prices(atoms, book, {});
+      const auto apart = [&](AtomMask set) { return (set & parted) != parted; };
+      const Partition found =
+          search.SolveWith({}, ExactSearch::kNoBound, absl::MakeConstSpan(&parted, 1));
+      INFO("seed " << seed << ", parted " << parted);
+      REQUIRE(found.exact);
+      CHECK(found.cost_ps == BruteForce(prices, all.pricer(), apart).LeastCost());
+      dearer += found.cost_ps > search.Solve().cost_ps;
+    }
+  }
+  CHECK(dearer > 0);
+}
+
+TEST_CASE("no kernel is priced below what its bytes take at least") {
+  int64_t priced = 0;
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 20}),
+                seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() > 12) continue;
+      ExactSearch search(atoms, book, {});
+      const RegionMasks& masks = search.masks();
+      for (AtomMask set = 1; set <= masks.all(); ++set) {
+        if (masks.Closure(set) != set || !Connected(masks, set)) continue;
+        const GroupPrice& price = search.PriceOf(set);
+        if (!price.feasible) continue;
+        INFO("seed " << seed << ", set " << set);
+        const int64_t least = masks.LeastPs(set);
+        CHECK(least <= price.ps);
+        CHECK(all.pricer().LeastPsOfAll(masks.LeastBytes(set)) <= least);
+        ++priced;
+      }
+    }
+  }
+  CHECK(priced > 1000);
+}
+
+TEST_CASE(
+    "merging wherever it is possible leaves fewer kernels than where it pays, and costs more") {
+  int64_t kernels_where_it_pays = 0, kernels = 0, cost_where_it_pays = 0, cost = 0;
+  for (const char* name : {"bert", "vit"}) {
+    auto graph = BuildModel(name);
+    REQUIRE(graph.status().ToString() == "OK");
+    Regions all(*graph);
+    for (size_t r = 0; r < all.regions().size() && r < 10; ++r) {
+      INFO(name << ", region " << r);
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
+      const Partition pays = MergeGreedily(atoms, all.pricer(), 20'000);
+      const Partition possible =
+          RegionSearch(atoms, book, {.merge = MergeWhere::kPossible}).Solve();
+      size_t members = 0;
+      for (const Partition::Part& part : possible.parts) {
+        CHECK(all.pricer().Evaluate(OpsOfAtoms(atoms, part.atoms)).feasible);
+        members += part.atoms.size();
+      }
+      CHECK(members == atoms.size());
+      kernels_where_it_pays += pays.parts.size();
+      kernels += possible.parts.size();
+      cost_where_it_pays += pays.cost_ps;
+      cost += possible.cost_ps;
+    }
+  }
+  CHECK(kernels < kernels_where_it_pays);
+  CHECK(cost > cost_where_it_pays);
+}
+
+TEST_CASE("windows never cost more than greedy merging, and less where it went wrong") {
+  int64_t better = 0, regions = 0, optimal = 0;
+  for (const char* name : {"golf_gpt_34m_b32", "bert_tiny", "llama_tiny", "gpt2_tiny"}) {
+    auto graph = BuildModel(name);
+    REQUIRE(graph.status().ToString() == "OK");
+    Regions all(*graph);
+    for (size_t r = 0; r < all.regions().size() && r < 40; ++r) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
+      if (atoms.size() < 3 || atoms.size() > 20) continue;
+      const Partition greedy = MergeGreedily(atoms, all.pricer(), 20'000);
+      const Partition windows = ImproveByWindows(atoms, book, greedy, {.atoms = 8});
+      const Partition exact = RegionSearch(atoms, book, {}).Solve();
+      INFO(name << ", region " << r << " of " << atoms.size() << " atoms");
+      REQUIRE(exact.exact);
+      CHECK(windows.cost_ps <= greedy.cost_ps);
+      CHECK(exact.cost_ps <= windows.cost_ps);
+      int64_t cost = 0;
+      size_t members = 0;
+      for (const Partition::Part& part : windows.parts) {
+        cost += part.cost_ps;
+        members += part.atoms.size();
+      }
+      CHECK(cost == windows.cost_ps);
+      CHECK(members == atoms.size());
+      ++regions;
+      better += windows.cost_ps < greedy.cost_ps;
+      optimal += windows.cost_ps == exact.cost_ps;
+    }
+  }
+  INFO(regions << " regions, windows better in " << better << ", optimal in " << optimal);
+  CHECK(regions > 20);
+  CHECK(better > 0);
+}
+
+}  // namespace
+}  // namespace retrograd

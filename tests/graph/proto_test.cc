@@ -1,0 +1,95 @@
+// The interchange form: round trips and files. Refusals are in malformed_test.cc.
+#include "graph/proto/proto.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "graph/proto/graph.pb.h"
+#include "graph/text/text.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+
+namespace retrograd {
+namespace {
+
+BackwardGraph SmallGraph() {
+  auto g = ParseGraph(R"(graph "small"
+numerics tf32=1 deterministic=0 framework="torch 2.11.0"
+origin @0 op="aten.mul" instance=7 module="blocks.0" source="m.py:3" recomputed=1
+%0 = input name="dy" kind=tangent strides=[1,4] alignment=16 donated=1  f32[4,8]
+%1 = full dtype=f32 shape=[] value=-inf  f32[]
+%2 = mul %0 %1  f32[4,8]  ; @0
+%3 = sum %2 axes=[0]  f32[8]
+output %3 name="w"
+output none name="b"
+output %2 strides=[1,4]
+)");
+  REQUIRE(g.ok());
+  return *g;
+}
+
+std::string TemporaryFolder() {
+  std::string folder = "/tmp/retrograd_proto_test.XXXXXX";
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  return folder;
+}
+
+TEST_CASE("a graph survives serialization, and equal graphs give equal bytes") {
+  const BackwardGraph g = SmallGraph();
+  auto back = ParseGraphProto(SerializeGraph(g));
+  REQUIRE(back.status().ToString() == "OK");
+  CHECK(*back == g);
+  CHECK(SerializeGraph(*back) == SerializeGraph(g));
+}
+
+TEST_CASE("random graphs survive serialization") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    const BackwardGraph g = RandomGraph(seed);
+    auto back = ParseGraphProto(SerializeGraph(g));
+    REQUIRE(back.status().ToString() == "OK");
+    REQUIRE(*back == g);
+  }
+}
+
+TEST_CASE("a newer minor version with fields that nobody knows yet is read") {
+  v1::Graph message;
+  REQUIRE(message.ParseFromString(SerializeGraph(SmallGraph())));
+  message.set_schema_minor(9);
+  message.mutable_nodes(0)
+      ->GetReflection()
+      ->MutableUnknownFields(message.mutable_nodes(0))
+      ->AddVarint(900, 1);
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(901, "later");
+  auto back = ParseGraphProto(message.SerializeAsString());
+  REQUIRE(back.status().ToString() == "OK");
+  CHECK(*back == SmallGraph());
+}
+
+TEST_CASE("saving replaces a file as a whole and leaves nothing beside it") {
+  const std::string folder = TemporaryFolder();
+  for (const std::string name : {"/g.bwd.pb", "/g.rgt"}) {
+    const std::string path = folder + name;
+    std::ofstream(path) << "old";
+    REQUIRE(SaveGraph(SmallGraph(), path).ok());
+    auto back = LoadGraph(path);
+    REQUIRE(back.status().ToString() == "OK");
+    CHECK(*back == SmallGraph());
+    REQUIRE(::unlink(path.c_str()) == 0);
+  }
+  CHECK(::rmdir(folder.c_str()) == 0);  // fails if a temporary file is left
+}
+
+TEST_CASE("file errors name the path") {
+  const absl::Status missing = LoadGraph("/nonexistent/g.bwd.pb").status();
+  CHECK(missing.code() == absl::StatusCode::kNotFound);
+  CHECK_THAT(std::string(missing.message()), ContainsSubstring("/nonexistent/g.bwd.pb"));
+  CHECK_FALSE(LoadGraph("/dev").ok());
+  CHECK_FALSE(SaveGraph(SmallGraph(), "/nonexistent/g.bwd.pb").ok());
+}
+
+}  // namespace
+}  // namespace retrograd

@@ -1,0 +1,280 @@
+// Our own attention kernels against the host's BLAS implementation, on the checking host device,
+// and through NVRTC.
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codegen/attention/emit_attention.h"
+#include "runtime/compiler/rtc.h"
+#include "runtime/devices/host_device.h"
+#include "runtime/host/host_numbers.h"
+#include "runtime/ops/attention/fallback_attention.h"
+#include "runtime/ops/attention/host_attention.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };
+
+struct Case {
+  AttentionCall call;
+  std::vector<DType> dtypes;
+  std::string text;
+};
+
+int64_t Between(std::mt19937_64& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+// Strides of a tensor whose axes lie in a random order, sometimes with a gap between rows.
+AttentionOperand Strided(std::mt19937_64& random, std::vector<int64_t> shape) {
+  AttentionOperand t{.offset = Between(random, 0, 1) * Between(random, 0, 40), .shape = shape};
+  std::vector<size_t> order(shape.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  t.strides.resize(shape.size());
+  int64_t stride = 1;
+  for (const size_t axis : order) {
+    t.strides[axis] = stride;
+    stride *= shape[axis] + (Between(random, 0, 3) == 0 ? 3 : 0);
+  }
+  return t;
+}
+
+Case RandomCase(std::mt19937_64& random, DType dtype) {
+  Case c;
+  const int64_t batch = Between(random, 1, 2), kv_heads = Between(random, 1, 2);
+  const int64_t heads = kv_heads * Between(random, 1, 3);
+  // Some of them more than the kernels take at once, and none of them a multiple of it.
+  const int64_t queries =
+      Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
+  const int64_t keys =
+      Between(random, 0, 3) == 0 ? Between(random, 129, 140) : Between(random, 1, 9);
+  const int64_t dim = Between(random, 0, 5) == 0 ? 130 : Between(random, 1, 10);
+  const int64_t v_dim = Between(random, 0, 5) == 0 ? 129 : Between(random, 1, 10);
+  c.call.dtype = dtype;
+  c.call.causal = Between(random, 0, 1) == 1;
+  c.call.scale = 0.3;
+  c.call.operands = {Strided(random, {batch, heads, queries, v_dim}),
+                     Strided(random, {batch, heads, queries, dim}),
+                     Strided(random, {batch, kv_heads, keys, dim}),
+                     Strided(random, {batch, kv_heads, keys, v_dim}),
+                     Strided(random, {batch, heads, queries, v_dim}),
+                     Strided(random, {batch, heads, queries})};
+  const DType lse = dtype == DType::kFp64 ? DType::kFp64 : DType::kFp32;
+  c.dtypes = {dtype, dtype, dtype, dtype, dtype, lse};
+  if (Between(random, 0, 1) == 1) {
+    const std::vector<std::vector<int64_t>> shapes = {{batch, heads, queries, keys},
+                                                      {1, heads, 1, keys},
+                                                      {queries, keys},
+                                                      {batch, 1, queries, 1}};
+    c.call.operands.push_back(Strided(random, shapes[static_cast<size_t>(Between(random, 0, 3))]));
+    c.dtypes.push_back(Between(random, 0, 1) == 1 ? lse : dtype);
+  }
+  c.call.results = {Strided(random, {batch, heads, queries, dim}),
+                    Strided(random, {batch, kv_heads, keys, dim}),
+                    Strided(random, {batch, kv_heads, keys, v_dim})};
+  for (AttentionOperand& result : c.call.results) result.offset = 0;
+  c.text = absl::StrCat(Name(dtype), " Q[", absl::StrJoin(c.call.operands[kQ].shape, ","), "] V[",
+                        absl::StrJoin(c.call.operands[kV].shape, ","), "] causal ", c.call.causal,
+                        " bias ", c.call.operands.size() > kBias);
+  return c;
+}
+
+int64_t Elements(const AttentionOperand& t) {
+  int64_t last = t.offset;
+  for (size_t axis = 0; axis < t.shape.size(); ++axis)
+    last += (t.shape[axis] - 1) * t.strides[axis];
+  return last + 1;
+}
+
+// Device memory that holds the values.
+struct Memory {
+  Memory(Device* device, DType dtype, const std::vector<double>& values)
+      : device(device), dtype(dtype), elements(static_cast<int64_t>(values.size())) {
+    std::vector<char> bytes(values.size() * static_cast<size_t>(SizeBytes(dtype)));
+    REQUIRE(WithFloatType(dtype, [&](auto* type) {
+      auto* p = reinterpret_cast<decltype(type)>(bytes.data());
+      for (size_t i = 0; i < values.size(); ++i) StoreAs(p, static_cast<int64_t>(i), values[i]);
+    }));
+    auto allocated = device->Allocate(static_cast<int64_t>(bytes.size()));
+    REQUIRE(allocated.ok());
+    data = *allocated;
+    REQUIRE(device->CopyIn(data, bytes.data(), static_cast<int64_t>(bytes.size())).ok());
+  }
+  ~Memory() { device->Free(data); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::vector<double> Read() const {
+    std::vector<char> bytes(static_cast<size_t>(elements * SizeBytes(dtype)));
+    REQUIRE(device->CopyOut(bytes.data(), data, static_cast<int64_t>(bytes.size())).ok());
+    std::vector<double> values(static_cast<size_t>(elements));
+    REQUIRE(WithFloatType(dtype, [&](auto* type) {
+      const auto* p = reinterpret_cast<decltype(type)>(bytes.data());
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = LoadAs<double>(p, static_cast<int64_t>(i));
+      }
+    }));
+    return values;
+  }
+
+  Device* device;
+  DType dtype;
+  int64_t elements;
+  void* data = nullptr;
+};
+
+constexpr double kUntouched = 7;
+
+// The results of a case under both implementations.
+struct Outcome {
+  std::vector<std::vector<double>> ours, hosts;
+};
+
+Outcome Run(Device* device, const Case& c, std::mt19937_64& random) {
+  std::vector<std::unique_ptr<Memory>> memory;
+  AttentionPointers pointers;
+  std::vector<const void*> operands;
+  for (size_t i = 0; i < c.call.operands.size(); ++i) {
+    std::vector<double> values(static_cast<size_t>(Elements(c.call.operands[i])));
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    for (double& v : values) v = uniform(random) + (i == kLse ? 2 : 0);
+    // Some queries see nothing.
+    if (i == kLse && Between(random, 0, 2) == 0) values[0] = -INFINITY;
+    memory.push_back(std::make_unique<Memory>(device, c.dtypes[i], values));
+    operands.push_back(memory.back()->data);
+  }
+  Outcome outcome;
+  for (int implementation = 0; implementation < 2; ++implementation) {
+    std::vector<std::unique_ptr<Memory>> stored;
+    std::vector<void*> results;
+    for (const AttentionOperand& t : c.call.results) {
+      stored.push_back(std::make_unique<Memory>(
+          device, c.call.dtype, std::vector<double>(static_cast<size_t>(Elements(t)), kUntouched)));
+      results.push_back(stored.back()->data);
+    }
+    pointers = {operands, c.dtypes, absl::MakeSpan(results)};
+    if (implementation == 0) {
+      auto made = MakeFallbackAttention(c.call, c.dtypes, device->dialect());
+      INFO(made.status());
+      REQUIRE(made.ok());
+      auto kernels = device->Load(made->source, made->launches);
+      INFO(kernels.status());
+      REQUIRE(kernels.ok());
+      auto scratch = device->Allocate(made->scratch_bytes);
+      REQUIRE(scratch.ok());
+      const FallbackAttentionTable table = FallbackAttentionAddresses(pointers, *scratch);
+      REQUIRE(device->Bind(0, **kernels, table).ok());
+      for (size_t launch = 0; launch < made->launches.size(); ++launch) {
+        const absl::Status launched = device->Launch(0, **kernels, launch);
+        INFO(launched);
+        REQUIRE(launched.ok());
+      }
+      device->Free(*scratch);
+    } else {
+      auto bytes = HostAttentionScratchBytes(c.call);
+      REQUIRE(bytes.ok());
+      auto scratch = device->Allocate(*bytes);
+      REQUIRE(scratch.ok());
+      HostAttentionBackward(c.call, pointers, *scratch);
+      device->Free(*scratch);
+    }
+    for (const auto& result : stored) {
+      (implementation == 0 ? outcome.ours : outcome.hosts).push_back(result->Read());
+    }
+  }
+  return outcome;
+}
+
+// Sums of up to 140 terms of size 1 in another order; a narrow type rounds once more.
+double Tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kFp64: return 1e-11;
+    case DType::kFp32: return 1e-4;
+    case DType::kFp16: return 2e-3;
+    default: return 1.6e-2;
+  }
+}
+
+TEST_CASE(
+    "our attention kernels agree with the host's on random shapes, strides, masks and heads") {
+  const char* text = std::getenv("RETROGRAD_ATTENTION_CASES");
+  const int cases = text != nullptr ? std::atoi(text) : 12;
+  const uint64_t seed = std::random_device()();
+  std::mt19937_64 random(seed);
+  HostDeviceOptions options;
+  options.compile.check = true;
+  options.compile.cache = false;
+  const std::unique_ptr<Device> device = MakeHostDevice(options);
+  constexpr DType kTypes[] = {DType::kFp32, DType::kFp64, DType::kBf16, DType::kFp16};
+  for (int i = 0; i < cases; ++i) {
+    const Case c = RandomCase(random, kTypes[i % 4]);
+    INFO("seed " << seed << ", case " << i << ": " << c.text);
+    const Outcome outcome = Run(device.get(), c, random);
+    for (size_t result = 0; result < 3; ++result) {
+      double largest = 1e-30;
+      for (const double v : outcome.hosts[result]) {
+        if (v != kUntouched) largest = std::max(largest, std::abs(v));
+      }
+      for (size_t at = 0; at < outcome.hosts[result].size(); ++at) {
+        const double ours = outcome.ours[result][at], hosts = outcome.hosts[result][at];
+        if (!(std::abs(ours - hosts) <= Tolerance(c.call.dtype) * std::max(1.0, largest))) {
+          FAIL("result " << result << ", element " << at << ": " << ours << " against " << hosts);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
+  std::mt19937_64 random(5);
+  for (const DType dtype : {DType::kFp32, DType::kFp64, DType::kBf16, DType::kFp16}) {
+    const Case c = RandomCase(random, dtype);
+    INFO(c.text);
+    if (CudaCompilerAvailable().ok()) {
+      auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda);
+      REQUIRE(made.ok());
+      const auto object = CompileCuda(made->source, "sm_90");
+      INFO(object.status());
+      REQUIRE(object.ok());
+      CHECK(object->kernels.size() == 2);
+      for (const KernelResources& kernel : object->kernels) CHECK(kernel.spill_bytes == 0);
+    }
+    if (HipCompilerAvailable().ok()) {
+      auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kHip);
+      REQUIRE(made.ok());
+      const auto object = CompileHip(made->source, "gfx90a");
+      INFO(object.status());
+      CHECK(object.ok());
+    }
+  }
+}
+
+TEST_CASE("what our attention kernels do not know is refused with the call's shape") {
+  std::mt19937_64 random(3);
+  Case c = RandomCase(random, DType::kFp32);
+  const auto refused = [&] {
+    return std::string(MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda).status().message());
+  };
+  while (c.call.operands.size() < 8) {  // the generator's seed and offset
+    c.call.operands.push_back({.shape = {1}, .strides = {1}});
+    c.dtypes.push_back(DType::kInt64);
+  }
+  CHECK(refused().find("dropout's mask is cuDNN's") != std::string::npos);
+  c.call.operands.resize(6);
+  c.dtypes.resize(6);
+  c.call.operands[kV].shape[3] = 1025;
+  CHECK(refused().find("head sizes up to 1024") != std::string::npos);
+  c.call.operands[kV].shape[3] = 8;
+  c.call.operands[kQ].shape = {1 << 10, 1 << 10, 1 << 12, 8};
+  CHECK(refused().find("Q[1024,1024,4096,8]") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace retrograd

@@ -1,0 +1,240 @@
+#include "tests/support/kernels/kernel_ir_examples.h"
+
+#include "tests/support/kernels/kernel_ir_builder.h"
+
+namespace retrograd {
+namespace {
+
+constexpr AxisMask kA0 = 1, kA1 = 2, kA2 = 4;
+
+// y = tanh(x + bias) * scale[row]; z = the same rounded, plus 1.
+KernelIr Elementwise(DType t) {
+  KernelIrBuilder b({33, 40});
+  const int x = b.In(t, 33 * 40), bias = b.In(t, 40), scale = b.In(t, 33);
+  const int y = b.Out(t, 33 * 40), z = b.Out(DType::kFp32, 33 * 40);
+  const int sum = b.Do(Op::add, {b.Load(x, A(0) * 40 + A(1)), b.Load(bias, A(1))});
+  const int v = b.Do(Op::mul, {b.Do(Op::tanh, {sum}), b.Load(scale, A(0))});
+  b.Store(v, y, A(0) * 40 + A(1));
+  const int narrow = b.Cast(v, DType::kBf16);
+  b.Store(b.Do(Op::add, {b.Cast(narrow, DType::kFp32), b.Constant(1, DType::kFp32)}), z,
+          A(0) * 40 + A(1));
+  return b.Build();
+}
+
+// cat of [12,16] and [12,24] along the last axis, and x read with an odd alignment and padding.
+KernelIr Joined(DType t) {
+  KernelIrBuilder b({12, 40});
+  const int p = b.In(t, 12 * 16), q = b.In(t, 12 * 24), x = b.In(t, 12 * 40, SizeBytes(t));
+  const int y = b.Out(t, 12 * 40);
+  const Guard left{A(1), 0, 16}, right{A(1), 16, 40};
+  const int lp = b.Load(p, A(0) * 16 + A(1), {left});
+  const int lq = b.Load(q, A(0) * 24 + A(1) + IndexExpr::Constant(-16), {right});
+  const int joined = b.Select({left}, lp, lq);
+  const Guard inside{A(1) + IndexExpr::Constant(-3), 0, 37};
+  const int padded = b.Load(x, A(0) * 40 + A(1) + IndexExpr::Constant(-3), {inside}, 2.5);
+  b.Store(b.Do(Op::sub, {joined, padded}), y, A(0) * 40 + A(1));
+  return b.Build();
+}
+
+// Heads merged: y[t, 8h + d] = x[h, t, d], with a mask and comparisons.
+KernelIr Masked(DType t) {
+  const std::vector<int64_t> extents = {10, 32};
+  KernelIrBuilder b(extents);
+  const int x = b.In(t, 320), y = b.Out(t, 320), mask = b.Out(DType::kBool, 320);
+  const IndexExpr head = FloorDiv(A(1), 8, extents), lane = Mod(A(1), 8, extents);
+  const int v = b.Load(x, head * 80 + A(0) * 8 + lane);
+  const int row = b.Index(A(0), DType::kInt64), column = b.Index(A(1), DType::kInt64, -4, 1);
+  const int keep = b.Do(Op::ge, {row, column});
+  const int positive = b.Do(Op::gt, {v, b.Constant(0, t)});
+  const int both = b.Do(Op::logical_and, {keep, positive});
+  b.Store(b.Do(Op::where, {both, v, b.Constant(-2, t)}), y, A(0) * 32 + A(1));
+  b.Store(both, mask, A(0) * 32 + A(1));
+  return b.Build();
+}
+
+// Rows of a table, some counted from the end.
+KernelIr Gathered(DType t) {
+  KernelIrBuilder b({21, 16});
+  const int table = b.In(t, 9 * 16), index = b.In(DType::kInt64, 21), y = b.Out(t, 21 * 16);
+  const int i = b.Load(index, A(0));
+  b.Store(b.Gather(table, A(1), i, 16, 9), y, A(0) * 16 + A(1));
+  return b.Build();
+}
+
+KernelIr AddedTo(DType t) {
+  KernelIrBuilder b({7, 24});
+  const int x = b.In(t, 7 * 24), y = b.Out(t, 7 * 24);
+  b.Store(b.Do(Op::neg, {b.Load(x, A(0) * 24 + A(1))}), y, A(0) * 24 + A(1), StoreMode::kAdd);
+  return b.Build();
+}
+
+// dx = y (dy - sum(dy y)), and the sum itself.
+KernelIr SoftmaxBackward(DType t, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int dy = b.In(t, rows * columns), y = b.In(t, rows * columns);
+  const int dx = b.Out(t, rows * columns), s = b.Out(DType::kFp32, rows);
+  const IndexExpr at = A(0) * columns + A(1);
+  const int ldy = b.Load(dy, at), ly = b.Load(y, at);
+  const int sum = b.Reduce(Op::sum, b.Do(Op::mul, {ldy, ly}), kA1);
+  b.Store(b.Do(Op::mul, {ly, b.Do(Op::sub, {ldy, sum})}), dx, at);
+  b.Store(b.Cast(sum, DType::kFp32), s, A(0));
+  return b.Build();
+}
+
+// log softmax over rows with a bias per column: a maximum, then a sum.
+KernelIr LogSoftmax(DType t) {
+  KernelIrBuilder b({13, 72});
+  const int x = b.In(t, 13 * 72), bias = b.In(t, 72), y = b.Out(t, 13 * 72), m = b.Out(t, 13);
+  const int v = b.Do(Op::add, {b.Load(x, A(0) * 72 + A(1)), b.Load(bias, A(1))});
+  const int most = b.Reduce(Op::amax, v, kA1);
+  const int shifted = b.Do(Op::sub, {v, most});
+  const int total = b.Reduce(Op::sum, b.Do(Op::exp, {shifted}), kA1);
+  b.Store(b.Do(Op::sub, {shifted, b.Do(Op::log, {total})}), y, A(0) * 72 + A(1));
+  b.Store(most, m, A(0));
+  return b.Build();
+}
+
+// Over the first and the last axis, the middle one kept.
+KernelIr OuterAndInner(DType t) {
+  KernelIrBuilder b({6, 5, 16});
+  const int x = b.In(t, 480), y = b.Out(t, 5);
+  const int v = b.Load(x, A(0) * 80 + A(1) * 16 + A(2));
+  b.Store(b.Reduce(Op::sum, b.Do(Op::mul, {v, v}), kA0 | kA2), y, A(1));
+  return b.Build();
+}
+
+// Everything to one number: rows are too few, so it splits.
+KernelIr Total(DType t) {
+  KernelIrBuilder b({5000});
+  const int x = b.In(t, 5000), y = b.Out(t, 1), z = b.Out(t, 5000);
+  const int v = b.Load(x, A(0));
+  b.Store(v, z, A(0) * -1 + IndexExpr::Constant(4999));
+  const int mean = b.Do(Op::mul, {b.Reduce(Op::sum, v, kA0), b.Constant(1.0 / 5000, t)});
+  b.Store(mean, y, IndexExpr());
+  return b.Build();
+}
+
+// Integer extremes of rows.
+KernelIr IntegerRows() {
+  KernelIrBuilder b({9, 50});
+  const int x = b.In(DType::kInt64, 450), y = b.Out(DType::kInt64, 9), z = b.Out(DType::kInt8, 9);
+  const int v = b.Load(x, A(0) * 50 + A(1));
+  b.Store(b.Reduce(Op::sum, v, kA1), y, A(0));
+  b.Store(b.Reduce(Op::amin, b.Cast(v, DType::kInt8), kA1), z, A(0));
+  return b.Build();
+}
+
+// Bias gradients: sums down the rows of dy and dy x, one rounded and scaled, and a copy beside.
+KernelIr ColumnSums(DType t, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int dy = b.In(t, rows * columns), x = b.In(t, rows * columns), w = b.In(t, columns);
+  const int db = b.Out(t, columns), dw = b.Out(DType::kFp32, columns);
+  const int prod = b.Out(t, rows * columns);
+  const IndexExpr at = A(0) * columns + A(1);
+  const int ldy = b.Load(dy, at);
+  const int p = b.Do(Op::mul, {ldy, b.Do(Op::mul, {b.Load(x, at), b.Load(w, A(1))})});
+  b.Store(b.Reduce(Op::sum, ldy, kA0), db, A(1));
+  const int sum = b.Reduce(Op::sum, b.Cast(p, DType::kFp32), kA0);
+  b.Store(b.Do(Op::mul, {sum, b.Constant(0.5, DType::kFp32)}), dw, A(1));
+  b.Store(p, prod, at);
+  return b.Build();
+}
+
+// Column sums with the kept axes apart: axis 1 folded, 0 and 2 kept.
+KernelIr MiddleSum(DType t) {
+  KernelIrBuilder b({3, 29, 24});
+  const int x = b.In(t, 3 * 29 * 24), y = b.Out(t, 72);
+  const int v = b.Load(x, A(0) * (29 * 24) + A(1) * 24 + A(2));
+  b.Store(b.Reduce(Op::amax, v, kA1), y, A(0) * 24 + A(2));
+  return b.Build();
+}
+
+// The backward of rms_norm with weight: dx along rows, dw down columns, one pass.
+KernelIr NormBackward(DType t, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int dy = b.In(t, rows * columns), x = b.In(t, rows * columns);
+  const int rstd = b.In(DType::kFp32, rows), w = b.In(t, columns);
+  const int dx = b.Out(t, rows * columns), dw = b.Out(t, columns),
+            db = b.Out(DType::kFp32, columns), before = b.In(DType::kFp32, columns);
+  const IndexExpr at = A(0) * columns + A(1);
+  const int ldy = b.Cast(b.Load(dy, at), DType::kFp32), lr = b.Load(rstd, A(0));
+  const int xhat = b.Do(Op::mul, {b.Cast(b.Load(x, at), DType::kFp32), lr});
+  const int g = b.Do(Op::mul, {ldy, b.Cast(b.Load(w, A(1)), DType::kFp32)});
+  const int sum = b.Reduce(Op::sum, b.Do(Op::mul, {g, xhat}), kA1);
+  const int mean = b.Do(Op::mul, {sum, b.Constant(1.0 / columns, DType::kFp32)});
+  const int inner = b.Do(Op::sub, {g, b.Do(Op::mul, {xhat, mean})});
+  b.Store(b.Cast(b.Do(Op::mul, {lr, inner}), t), dx, at);
+  b.Store(b.Cast(b.Reduce(Op::sum, b.Do(Op::mul, {ldy, xhat}), kA0), t), dw, A(1));
+  // Depends on the row's sum too, and is added to what is there.
+  const int shift = b.Reduce(Op::sum, b.Do(Op::mul, {ldy, mean}), kA0);
+  b.Store(b.Do(Op::add, {shift, b.Load(before, A(1))}), db, A(1));
+  return b.Build();
+}
+
+// y[i, j] = x[j, i] + bias[j], the tile's edges cut.
+KernelIr Transposed(DType t) {
+  KernelIrBuilder b({2, 50, 40});
+  const int x = b.In(t, 4000), bias = b.In(t, 40), y = b.Out(t, 4000);
+  const int v = b.Do(Op::add, {b.Load(x, A(0) * 2000 + A(2) * 50 + A(1)), b.Load(bias, A(2))});
+  b.Store(v, y, A(0) * 2000 + A(1) * 40 + A(2));
+  return b.Build();
+}
+
+// An embedding's gradient: rows of src added where the index says. Many rows share an index, so
+// that their sums cross chunks; with a short table some indices fall outside.
+KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t table_rows) {
+  KernelIrBuilder b({outer, rows, inner});
+  const int src = b.In(t, outer * rows * inner), index = b.In(DType::kInt64, rows);
+  const int table = b.Out(t, outer * table_rows * inner);
+  const int i = b.Load(index, A(1));
+  const int v = b.Load(src, A(0) * (rows * inner) + A(1) * inner + A(2));
+  b.Scatter({.index_instr = i,
+             .src_instr = b.Widen(b.Do(Op::mul, {v, b.Constant(0.5, t)}), kA0 | kA1 | kA2),
+             .buffer = table,
+             .row_axes = kA1,
+             .table_rows = table_rows});
+  return b.Build();
+}
+
+// Sums of a tensor in which there may be nothing.
+KernelIr SumOf(DType t, int64_t rows, int64_t columns, AxisMask folded) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t left = folded == kA0 ? columns : rows;
+  const int x = b.In(t, rows * columns), y = b.Out(t, left);
+  // Widened, as a stride of 0 names no axis.
+  const int v = b.Widen(b.Load(x, A(0) * columns + A(1)), kA0 | kA1);
+  b.Store(b.Reduce(Op::sum, v, folded), y, folded == kA0 ? A(1) : A(0));
+  return b.Build();
+}
+
+}  // namespace
+
+std::vector<KernelExample> KernelExamples(DType t) {
+  return {
+      {"elementwise", Template::kPointwise, Elementwise(t)},
+      {"joined", Template::kPointwise, Joined(t)},
+      {"masked", Template::kPointwise, Masked(t)},
+      {"gathered", Template::kPointwise, Gathered(t)},
+      {"added to", Template::kPointwise, AddedTo(t)},
+      {"softmax backward", Template::kRowReduction, SoftmaxBackward(t, 37, 96)},
+      {"softmax backward, narrow", Template::kRowReduction, SoftmaxBackward(t, 5, 7)},
+      {"softmax backward, wide", Template::kRowReduction, SoftmaxBackward(t, 3, 1200)},
+      {"log softmax", Template::kRowReduction, LogSoftmax(t)},
+      {"outer and inner", Template::kRowReduction, OuterAndInner(t)},
+      {"total", Template::kRowReduction, Total(t)},
+      {"integer rows", Template::kRowReduction, IntegerRows()},
+      {"column sums", Template::kColumnReduction, ColumnSums(t, 301, 48)},
+      {"column sums, odd", Template::kColumnReduction, ColumnSums(t, 70, 33)},
+      {"middle sum", Template::kColumnReduction, MiddleSum(t)},
+      {"norm backward", Template::kRowColumn, NormBackward(t, 45, 64)},
+      {"norm backward, wide", Template::kRowColumn, NormBackward(t, 11, 520)},
+      {"transposed", Template::kTranspose, Transposed(t)},
+      {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},
+      {"scattered, short table", Template::kScatterAdd, Scattered(t, 3, 150, 5, 6)},
+      {"sum of no rows", Template::kColumnReduction, SumOf(t, 0, 24, kA0)},
+      {"sums of empty rows", Template::kColumnReduction, SumOf(t, 24, 0, kA1)},
+      {"no sums", Template::kRowReduction, SumOf(t, 0, 24, kA1)},
+  };
+}
+
+}  // namespace retrograd

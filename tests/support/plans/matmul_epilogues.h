@@ -1,0 +1,25 @@
+// Plans whose matmuls make more of their product before storing it, for tests of such plans and of
+// the kernels that run them.
+#ifndef RETROGRAD_TESTS_SUPPORT_PLANS_MATMUL_EPILOGUES_H_
+#define RETROGRAD_TESTS_SUPPORT_PLANS_MATMUL_EPILOGUES_H_
+
+#include <vector>
+
+#include "fusion/planner/planner.h"
+
+namespace retrograd {
+
+// The H200 with epilogues of all kinds, which cost next to nothing, for products of these dtypes;
+// one reads at most so many tensors beside the product, and stores at most so many.
+DeviceSpec EagerEpilogues(std::vector<DType> dtypes, int most_reads = 40, int most_stores = 40);
+
+// How many of the plan's groups are matmuls with an epilogue.
+int Epilogues(const FusionPlan& plan);
+
+// The plan, which must be made, and be right by the plan checker.
+Planned PlanWith(const BackwardGraph& graph, const DeviceSpec& device,
+                 const PlanOptions& options = {});
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TESTS_SUPPORT_PLANS_MATMUL_EPILOGUES_H_

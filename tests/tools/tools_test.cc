@@ -1,0 +1,286 @@
+// The command line: what it prints, when it fails and how.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tools/execute/gradient_errors.h"
+#include "tools/explain/explanation.h"
+
+namespace retrograd {
+namespace {
+
+struct Output {
+  int status = -1;
+  std::string out, err;
+};
+
+// Trusted text of this file, through the shell.
+Output RunCommandLine(const std::string& line) {
+  const std::string errors =
+      (std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", getpid())).string();
+  const std::string command = absl::StrCat(line, " 2>", errors);
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Output output;
+  std::array<char, 4096> buffer;
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    output.out.append(buffer.data(), n);
+  output.status = WEXITSTATUS(pclose(pipe));
+  if (FILE* file = fopen(errors.c_str(), "r")) {
+    while (size_t n = fread(buffer.data(), 1, buffer.size(), file)) {
+      output.err.append(buffer.data(), n);
+    }
+    fclose(file);
+  }
+  std::filesystem::remove(errors);
+  return output;
+}
+
+// Runs one of our binaries.
+Output RunTool(const std::string& arguments) {
+  return RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/", arguments));
+}
+
+bool HaveBinaries() {
+  return std::filesystem::exists(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd")) &&
+         std::filesystem::exists(absl::StrCat(RETROGRAD_BIN_DIR, "/fusion-explain"));
+}
+
+int64_t Lines(absl::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// Without what a slow machine reports of its progress: lines that end in " ...".
+int64_t MessageLines(absl::string_view text) {
+  int64_t lines = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    lines += !absl::EndsWith(line, " ...");
+  }
+  return lines;
+}
+
+// A graph without a recorded bundle, small enough to plan at once.
+constexpr char kSmall[] = "mlp:layers=2,tokens=64,in=16,hidden=32,out=16,dtype=fp32";
+
+TEST_CASE("mistakes on the command line are one line on stderr that says what to do") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const struct {
+    const char* arguments;
+    const char* says;
+  } kMistakes[] = {
+      {"retrograd run golf_tinny --check", "golf_tiny"},
+      {"retrograd run /no/such/file.bwd.pb", "/no/such/file.bwd.pb"},
+      {"retrograd run mlp --inputs /no/such.safetensors", "/no/such.safetensors"},
+      {"retrograd run mlp", "--inputs"},
+      {"retrograd run golf_tiny --device tpu", "cuda"},
+      {"retrograd run golf_tiny --device cuda:x", "cuda:N"},
+      {"retrograd run golf_tiny --device cuda --sanitize", "host"},
+      {"retrograd run golf_tiny --spec h2000", "h200"},
+      {"retrograd run golf_tiny --disable vectorisation", "vectorization"},
+      {"retrograd run golf_tiny --tighten register", "registers"},
+      {"retrograd run golf_tiny --streams 99", "1 to 16"},
+      {"retrograd kernels golf_tiny --dialect metal", "cuda, hip and host"},
+      {"retrograd dump golf_tiny --stage plans", "plan"},
+      {"fusion-explain plan golf_tiny --format xml", "text, json and html"},
+  };
+  for (const auto& mistake : kMistakes) {
+    const Output output = RunTool(mistake.arguments);
+    INFO(mistake.arguments << "\n" << output.err);
+    CHECK(output.status == 1);
+    CHECK(output.out.empty());
+    CHECK(MessageLines(output.err) == 1);
+    CHECK_THAT(output.err, ContainsSubstring(mistake.says));
+  }
+  CHECK(RunTool("retrograd").status != 0);
+  CHECK(RunTool("retrograd frobnicate").status != 0);
+}
+
+TEST_CASE("every tool tells its version") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const std::string tool : {"retrograd", "fusion-explain"}) {
+    const Output version = RunTool(tool + " --version");
+    CHECK(version.status == 0);
+    CHECK(version.out == tool + " 0.1.0\n");
+  }
+}
+
+TEST_CASE("help has examples and states the tolerance with its reason") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  CHECK_THAT(RunTool("retrograd --help").out, ContainsSubstring("Examples:"));
+  CHECK_THAT(RunTool("fusion-explain --help").out, ContainsSubstring("Examples:"));
+  CHECK_THAT(RunTool("retrograd run --help").out, ContainsSubstring("2e-2"));
+}
+
+TEST_CASE("models lists every graph of the registry") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const Output output = RunTool("retrograd models");
+  CHECK(output.status == 0);
+  for (const Model& model : AllModels()) CHECK_THAT(output.out, ContainsSubstring(model.name));
+}
+
+TEST_CASE("kernels prints sources in each dialect, dump each stage under its name") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const char* dialect : {"cuda", "hip", "host"}) {
+    const Output output =
+        RunTool(absl::StrCat("retrograd kernels ", kSmall, " --dialect ", dialect));
+    CHECK(output.status == 0);
+    CHECK_THAT(output.out, ContainsSubstring("RG_KERNEL(rg_"));
+  }
+  const Output dump = RunTool(absl::StrCat("retrograd dump ", kSmall));
+  CHECK(dump.status == 0);
+  for (const char* head : {"graph ", "schedule streams=1", "memory arena="}) {
+    CHECK_THAT(dump.out, ContainsSubstring(head));
+  }
+}
+
+TEST_CASE("captured gradients agree with the framework's, by the best plan and by any other") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const std::string model = GENERATE(as<std::string>{}, "golf_tiny", "golf_tiny_h200", "bert_tiny",
+                                     "gpt2_tiny", "llama_tiny_h200");
+  // Seed 7 once drew a plan in which a kernel overwrote an input that its second stage still read.
+  for (const char* way : {"", "--random-plan 7", "--streams 3 --seed 2 --no-memory-reuse"}) {
+    const Output output = RunTool(absl::StrCat("retrograd run ", model, " --check ", way));
+    INFO(model << " " << way << "\n" << output.out << output.err);
+    CHECK(output.status == 0);
+    CHECK_THAT(output.out, ContainsSubstring("ok"));
+  }
+}
+
+TEST_CASE("an explanation is at most 60 lines of 120 columns, and complete as JSON") {
+  for (const char* model : {kSmall, "golf_tiny", "golf_plain_b48"}) {
+    INFO(model);
+    Progress progress;
+    auto graph = OpenAndPlan({.graph = model}, &progress);
+    INFO(graph.status());
+    REQUIRE(graph.ok());
+    auto memory = PeakMemoryOf(*graph);
+    REQUIRE(memory.ok());
+    const std::string text = ExplainAsText(*graph, *memory, model);
+    CHECK(Lines(text) <= 60);
+    for (absl::string_view line : absl::StrSplit(text, '\n')) CHECK(line.size() <= 120);
+    const nlohmann::json json =
+        nlohmann::json::parse(ExplainAsJson(*graph, *memory, model), nullptr, false);
+    REQUIRE(json.is_object());
+    CHECK(json["version"] == kExplanationVersion);
+    CHECK(json["groups"].size() == graph->planned.plan.groups.size());
+    CHECK(json["decisions"].size() == graph->planned.plan.decisions.size());
+    CHECK(json["summary"]["price_ps"] == graph->planned.plan.summary.price_ps);
+  }
+}
+
+TEST_CASE("a full-size plan spills nowhere and says which fat schedules it refused") {
+  Progress progress;
+  auto graph = OpenAndPlan({.graph = "golf_plain_b48"}, &progress);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  for (const Group& group : graph->planned.plan.groups) {
+    for (const KernelBody* kernel : KernelsOf(group)) CHECK(kernel->spill_bytes == 0);
+  }
+  auto memory = PeakMemoryOf(*graph);
+  REQUIRE(memory.ok());
+  const std::string text = ExplainAsText(*graph, *memory, "golf_plain_b48");
+  CHECK_THAT(text, ContainsSubstring("refused schedule"));
+  CHECK_THAT(text, ContainsSubstring("spilled"));
+}
+
+TEST_CASE("errors are relative to each gradient, or to the floor where it is mathematically zero") {
+  const std::vector<Gradient> gradients = {
+      {"weight", {3.00003, 4}, {3, 4}},
+      {"zero", {1e-9, 0}, {0, 1e-12}},
+      {"exact", {0}, {0}},
+  };
+  const std::vector<GradientError> errors = GradientErrors(gradients, 1e-5);
+  CHECK(errors[0].error == Approx(6e-6).epsilon(1e-3));
+  CHECK(errors[0].ok);
+  CHECK_FALSE(errors[0].below_floor);
+  CHECK(errors[1].below_floor);
+  CHECK(errors[1].error == Approx(1e-9 / 5e-5).epsilon(0.01));
+  CHECK_FALSE(errors[1].ok);
+  CHECK(errors[2].error == 0);
+  CHECK(errors[2].ok);
+}
+
+TEST_CASE("a wrong or missing number is never within the tolerance") {
+  const double nan = std::nan("");
+  CHECK_FALSE(GradientErrors({{"g", {nan, 1}, {1, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {1, 1}, {nan, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {INFINITY, 1}, {1, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {1.001, 1}, {1, 1}}}, 1e-5)[0].ok);
+}
+
+TEST_CASE("the tolerance is wide only for graphs with narrow values") {
+  GraphBuilder wide("wide"), narrow("narrow");
+  wide.Output(wide.Add(Op::neg, {wide.Input({DType::kFp32, {2}}, {.name = "x"})}), "y");
+  narrow.Output(narrow.Cast(narrow.Input({DType::kFp32, {2}}, {.name = "x"}), DType::kBf16), "y");
+  CHECK(ToleranceFor(*wide.Build()) == 1e-5);
+  CHECK(ToleranceFor(*narrow.Build()) == 2e-2);
+}
+
+TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const std::string device = GENERATE(as<std::string>{}, "hip", "cuda");
+  // The tests' drivers under the names that real ones have.
+  const auto folder =
+      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", device, getpid());
+  std::filesystem::create_directory(folder);
+#if defined(RETROGRAD_FAKE_CUDA)
+  for (const char* name : {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}) {
+    std::filesystem::create_symlink(RETROGRAD_FAKE_CUDA, folder / name);
+  }
+#else
+  if (device == "cuda") return;
+#endif
+  for (const char* name : {"libamdhip64.so.7", "libhiprtc.so.7", "libhipblaslt.so.1"}) {
+    std::filesystem::create_symlink(RETROGRAD_FAKE_HIP, folder / name);
+  }
+  const std::string fake =
+      absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=", folder.string(),
+                   "/cache ", RETROGRAD_BIN_DIR, "/");
+  const std::string run =
+      absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
+  const Output times =
+      RunCommandLine(absl::StrCat(fake, run, " --streams 2 --repeat 3 --kernels --cold --json"));
+  INFO(times.err);
+  REQUIRE(times.status == 0);
+  const nlohmann::json json = nlohmann::json::parse(times.out);
+  CHECK(json["recordings"] == 1);
+  CHECK(json["failed_recordings"] == 0);
+  CHECK(json["measured_us"] > 0);
+  CHECK(json["steps"].size() >= 4);
+  for (const auto& step : json["steps"]) CHECK(step["measured_us"] > 0);
+  CHECK(RunCommandLine(absl::StrCat(fake, run, " --no-recording --save ", folder.string(),
+                                    "/gradients.safetensors"))
+            .status == 0);
+  // Recorded inputs and gradients; attention, and kernels that several layers share.
+  const Output checked =
+      RunCommandLine(absl::StrCat(fake, "retrograd run golf_tiny --check --device ", device));
+  INFO(checked.out << checked.err);
+  CHECK(checked.status == 0);
+  const Output third = RunCommandLine(
+      absl::StrCat(fake, "retrograd run ", kSmall, " --random-inputs 3 --device ", device, ":3"));
+  CHECK(third.status == 1);
+  CHECK_THAT(third.err, ContainsSubstring(device + ":3"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a device that nobody knows is refused with the names of those that there are") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  for (const char* name : {"hipp", "cuda:", "hip:x", "gpu", ""}) {
+    const Output refused = RunCommandLine(absl::StrCat(RETROGRAD_BIN_DIR, "/retrograd run ", kSmall,
+                                                       " --random-inputs 1 --device '", name, "'"));
+    CHECK(refused.status == 1);
+    CHECK_THAT(refused.err, ContainsSubstring("host, cuda, cuda:N, hip and hip:N"));
+  }
+}
+
+}  // namespace
+}  // namespace retrograd

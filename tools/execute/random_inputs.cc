@@ -1,0 +1,64 @@
+#include "tools/execute/random_inputs.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "runtime/host/host_numbers.h"
+
+namespace retrograd {
+namespace {
+
+// Odd, so that equal columns do not meet equal values.
+constexpr int64_t kElements = (int64_t{1} << 20) - 3;
+constexpr int64_t kNoIndex = 2;  // an integer that indexes nothing is 0 or 1
+
+// The smallest extent of an axis on which the input is an index, directly or through views.
+int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
+  int64_t limit = kNoIndex;
+  bool indexes = false;
+  std::vector<NodeId> open = {input};
+  for (size_t i = 0; i < open.size(); ++i) {
+    for (const Use& use : graph.uses(open[i])) {
+      const Pattern pattern = graph.pattern(use.user);
+      if (pattern == Pattern::kView || graph.node(use.user).op == Op::cast) {
+        if (std::find(open.begin(), open.end(), use.user) == open.end()) open.push_back(use.user);
+      }
+      if (pattern != Pattern::kGather && pattern != Pattern::kScatter) continue;
+      const TensorType& x = graph.type(graph.operands(use.user)[0]);
+      const int64_t extent = x.shape[graph.node(use.user).attrs.Int("axis")];
+      limit = indexes ? std::min(limit, extent) : extent;
+      indexes = true;
+    }
+  }
+  return std::max<int64_t>(limit, 1);
+}
+
+}  // namespace
+
+int64_t IntegerLimit(const BackwardGraph& graph, NodeId input) {
+  return SizeBytes(graph.type(input).dtype) == 1 ? kNoIndex : IndexLimit(graph, input);
+}
+
+std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t seed) {
+  const TensorType& type = graph.type(input);
+  const int64_t count = std::clamp<int64_t>(type.elements(), 1, kElements);
+  std::string bytes(static_cast<size_t>(count * SizeBytes(type.dtype)), '\0');
+  std::mt19937_64 random(seed ^ (uint64_t{Index(input)} << 32));
+  std::uniform_real_distribution<double> unit(-1, 1);
+  const bool floating = WithFloatType(type.dtype, [&](auto* t) {
+    auto* p = reinterpret_cast<decltype(t)>(bytes.data());
+    for (int64_t i = 0; i < count; ++i) StoreAs(p, i, unit(random));
+  });
+  if (floating) return bytes;
+  const int64_t size = SizeBytes(type.dtype);
+  const int64_t most = IntegerLimit(graph, input);
+  for (int64_t i = 0; i < count; ++i) {
+    // Little-endian, as every host is.
+    const uint64_t value = random() % static_cast<uint64_t>(most);
+    std::copy_n(reinterpret_cast<const char*>(&value), size, bytes.data() + i * size);
+  }
+  return bytes;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,191 @@
+// The explanation as JSON: complete, versioned, times in picoseconds and sizes in bytes.
+#include <nlohmann/json.hpp>
+
+#include "fusion/plan/group_dag.h"
+#include "tools/explain/explanation.h"
+#include "tools/explain/group_json.h"
+
+namespace retrograd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Nodes(absl::Span<const NodeId> nodes) {
+  Json list = Json::array();
+  for (NodeId id : nodes) list.push_back(Index(id));
+  return list;
+}
+
+Json Values(absl::Span<const ValueId> values) {
+  Json list = Json::array();
+  for (ValueId v : values) list.push_back(PrintValue(v));
+  return list;
+}
+
+Json Terms(const std::vector<Term>& terms) {
+  Json list = Json::array();
+  for (const Term& t : terms) {
+    list.push_back({{"name", t.name}, {"ps", t.ps}, {"binds", t.binds}, {"formula", t.formula}});
+  }
+  return list;
+}
+
+Json ScheduleJson(const Schedule& s) {
+  return {{"template", std::string(Name(s.kind))},
+          {"threads", s.threads},
+          {"vector_width", s.vector_width},
+          {"threads_per_row", s.threads_per_row},
+          {"rows_per_block", s.rows_per_block},
+          {"rows_per_thread", s.rows_per_thread},
+          {"persistent", s.persistent},
+          {"prefetch", s.prefetch},
+          {"staged", s.staged},
+          {"split", s.split},
+          {"blocks", s.blocks}};
+}
+
+Json MatMulJson(const MatMulCall& m) {
+  return {{"kind", "matmul"},
+          {"m", m.m},
+          {"n", m.n},
+          {"k", m.k},
+          {"batch", m.batch},
+          {"in_dtype", std::string(Name(m.in_dtype))},
+          {"out_dtype", std::string(Name(m.out_dtype))},
+          {"accumulate", m.accumulate}};
+}
+
+Json Body(const Group& group) {
+  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
+    return {{"kind", "kernel"},
+            {"schedule", ScheduleJson(kernel->schedule)},
+            {"extents", kernel->ir.extents},
+            {"registers", kernel->registers},
+            {"spill_bytes", kernel->spill_bytes}};
+  }
+  if (const auto* m = std::get_if<MatMulCall>(&group.body)) return MatMulJson(*m);
+  if (const auto* merged = std::get_if<MergedBody>(&group.body)) {
+    Json members = Json::array();
+    for (const MergedBody::Member& member : merged->members) {
+      members.push_back({{"nodes", Nodes(member.nodes)},
+                         {"recomputed", Nodes(member.recomputed)},
+                         {"schedule", ScheduleJson(member.kernel.schedule)},
+                         {"extents", member.kernel.ir.extents},
+                         {"registers", member.kernel.registers},
+                         {"price_ps", member.price_ps},
+                         {"terms", Terms(member.terms)}});
+    }
+    return {{"kind", "merged"}, {"members", std::move(members)}};
+  }
+  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+    Json offsets = Json::array();
+    for (const PlacedJoin::Part& part : join->parts) offsets.push_back(part.offset);
+    return {{"kind", "placed_join"}, {"offsets", std::move(offsets)}};
+  }
+  if (const auto* f = std::get_if<FusedMatMul>(&group.body)) {
+    Json body = MatMulJson(f->product);
+    body["kind"] = "fused_matmul";
+    body["implementation"] = f->implementation;
+    body["epilogue_extents"] = f->epilogue.ir.extents;
+    body["product_ps"] = f->product_ps;
+    body["epilogue_ps"] = f->epilogue_ps;
+    return body;
+  }
+  const auto& a = std::get<AttentionCall>(group.body);
+  return {{"kind", "attention"},
+          {"dtype", std::string(Name(a.dtype))},
+          {"query_shape", a.operands[1].shape},
+          {"key_shape", a.operands[2].shape},
+          {"causal", a.causal},
+          {"bias", a.operands.size() > 6}};
+}
+
+}  // namespace
+
+Json GroupJson(const BackwardGraph& graph, const Group& group) {
+  Json ops = Json::array();
+  for (NodeId id : group.nodes) {
+    const Origin* origin = graph.origin(id);
+    Json op = {{"node", Index(id)}, {"op", std::string(Name(graph.op(id)))}};
+    if (origin != nullptr) {
+      op["origin"] = origin->op;
+      op["instance"] = origin->instance;
+      op["module"] = origin->module_path;
+      op["source"] = origin->source;
+    }
+    ops.push_back(std::move(op));
+  }
+  return {{"ops", std::move(ops)},
+          {"recomputed", Nodes(group.recomputed)},
+          {"inputs", Values(group.inputs)},
+          {"outputs", Values(group.outputs)},
+          {"body", Body(group)},
+          {"terms", Terms(group.terms)},
+          {"price_ps", group.price_ps},
+          {"workspace_bytes", group.workspace_bytes},
+          {"read_bytes", group.read_bytes},
+          {"written_bytes", group.written_bytes}};
+}
+
+namespace {
+
+Json DecisionJson(const Decision& decision) {
+  Json alternatives = Json::array();
+  for (const Decision::Alternative& a : decision.alternatives) {
+    alternatives.push_back({{"nodes", Nodes(a.nodes)},
+                            {"schedule", ScheduleJson(a.schedule)},
+                            {"registers", a.registers},
+                            {"spill_bytes", a.spill_bytes},
+                            {"price_ps", a.price_ps},
+                            {"terms", Terms(a.terms)}});
+  }
+  return {{"a", Nodes(decision.a)},        {"b", Nodes(decision.b)},
+          {"together", decision.together}, {"together_ps", decision.together_ps},
+          {"apart_ps", decision.apart_ps}, {"limit", decision.limit},
+          {"reason", decision.reason},     {"alternatives", std::move(alternatives)}};
+}
+
+}  // namespace
+
+std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
+                          absl::string_view name) {
+  const FusionPlan& plan = graph.planned.plan;
+  const PlanSummary& s = plan.summary;
+  Json document = {{"format", "retrograd.explanation"},
+                   {"version", kExplanationVersion},
+                   {"graph", std::string(name)},
+                   {"device", graph.spec.name},
+                   {"calibrated", graph.spec.calibrated}};
+  document["summary"] = {{"ops", s.ops},
+                         {"kernels", s.kernels},
+                         {"recomputed_ops", s.recomputed_ops},
+                         {"price_ps", s.price_ps},
+                         {"cost_ps", s.cost_ps},
+                         {"unfused_ps", s.unfused_ps},
+                         {"bytes", s.bytes},
+                         {"unfused_bytes", s.unfused_bytes},
+                         {"bound_ps", s.bound_ps},
+                         {"gap_ps", s.gap_ps},
+                         {"merged_launches", s.merged_launches},
+                         {"merged_ps", s.merged_ps},
+                         {"regions", s.regions},
+                         {"distinct_regions", s.distinct_regions},
+                         {"largest_region_atoms", s.largest_region_atoms}};
+  document["memory"] = {{"peak_bytes", memory.total()},
+                        {"live_bytes", s.peak_bytes},
+                        {"inputs_bytes", memory.inputs_bytes},
+                        {"outputs_bytes", memory.outputs_bytes},
+                        {"arena_bytes", memory.arena_bytes},
+                        {"arena_bytes_without_reuse", memory.without_reuse_bytes}};
+  document["groups"] = Json::array();
+  for (const Group& group : plan.groups) {
+    document["groups"].push_back(GroupJson(graph.planned.graph, group));
+  }
+  document["decisions"] = Json::array();
+  for (const Decision& decision : plan.decisions) {
+    document["decisions"].push_back(DecisionJson(decision));
+  }
+  return document.dump(1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace retrograd

@@ -1,0 +1,24 @@
+// The options that every planning command takes.
+#ifndef RETROGRAD_TOOLS_EXPLAIN_PLAN_OPTIONS_H_
+#define RETROGRAD_TOOLS_EXPLAIN_PLAN_OPTIONS_H_
+
+#include <string>
+
+#include "tools/support/pipeline.h"
+
+namespace CLI {
+class App;
+}
+
+namespace retrograd {
+
+// GRAPH, the spec under the given option name, --disable, --tighten, --max-memory, --set,
+// --feedback, --random-plan.
+void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option);
+
+// --dtype and --scale-rows: another graph, which is there to be planned and not to be run.
+void AddGraphChanges(CLI::App* command, PlanArguments* arguments);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_EXPLAIN_PLAN_OPTIONS_H_

@@ -1,0 +1,193 @@
+#include "tools/run/backward_library.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/plan/peak_memory.h"
+#include "graph/base/status.h"
+#include "graph/reference/reference.h"
+#include "runtime/program/program.h"
+#include "tools/execute/load_plan.h"
+#include "tools/execute/make_device.h"
+#include "tools/execute/random_inputs.h"
+#include "tools/execute/step_times.h"
+#include "tools/support/pipeline.h"
+
+using retrograd::CompiledPlan;
+using retrograd::Device;
+using retrograd::LoadedPlan;
+using retrograd::Program;
+using Json = nlohmann::ordered_json;
+
+struct rg_backward {
+  std::unique_ptr<Device> device;  // outlives the program
+  LoadedPlan loaded;
+  Json seconds = Json::object();  // of each step of opening
+  std::string text;               // that a caller was given
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+// Seconds since the last lap, under the lap's name.
+class Laps {
+ public:
+  explicit Laps(Json* seconds) : seconds_(*seconds) {}
+  void Lap(const char* name) {
+    const Clock::time_point now = Clock::now();
+    seconds_[name] = std::chrono::duration<double>(now - begin_).count();
+    begin_ = now;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Json& seconds_;
+  Clock::time_point begin_ = Clock::now();
+};
+
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const Json& options) {
+  retrograd::DeviceChoices choices;
+  choices.cuda.cache_dir = choices.hip.cache_dir = options.value("cache_dir", "");
+  choices.cuda.attention.cudnn.deterministic = options.value("deterministic", true);
+  choices.cuda.attention.allow_tiled = options.value("tiled_attention", true);
+  return retrograd::MakeDevice(options.value("device", "cuda"), choices);
+}
+
+absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json& options) {
+  auto made = std::make_unique<rg_backward>();
+  Laps laps(&made->seconds);
+  RG_ASSIGN_OR_RETURN(made->device, MakeDevice(options));
+  laps.Lap("device");
+  retrograd::Progress progress;
+  retrograd::PlanArguments arguments;
+  arguments.graph = graph;
+  arguments.spec = options.value("spec", "h200");
+  for (auto [name, list] : {std::pair("disable", &arguments.disable), {"set", &arguments.set}}) {
+    if (options.contains(name)) *list = options[name].get<std::vector<std::string>>();
+  }
+  RG_ASSIGN_OR_RETURN(retrograd::OpenedGraph opened, retrograd::Open(arguments, &progress));
+  laps.Lap("read");
+  RG_ASSIGN_OR_RETURN(retrograd::PlannedGraph planned,
+                      retrograd::Plan(std::move(opened), graph, &progress));
+  laps.Lap("plan");
+  retrograd::CompileOptions compile;
+  compile.dialect = made->device->dialect();
+  compile.epilogue_kernels = made->device->multiplies_with_epilogues();
+  compile.schedule.chip_blocks = planned.spec.sms;
+  RG_ASSIGN_OR_RETURN(made->loaded, retrograd::LoadPlan(&planned, graph, compile, {},
+                                                        made->device.get(), &progress));
+  laps.Lap("load");
+  return made;
+}
+
+// The most bytes alive at once, in the sense of fusion/plan/peak_memory.h, with the scratch memory
+// of library calls while one runs.
+int64_t PeakWithScratch(const CompiledPlan& compiled, int64_t scratch_bytes) {
+  const std::vector<int64_t> live = retrograd::LiveBytes(compiled.graph, compiled.plan);
+  int64_t peak = 0;
+  for (size_t i = 0; i < live.size(); ++i) {
+    const retrograd::Group& group = compiled.plan.groups[i];
+    const bool call = std::holds_alternative<retrograd::MatMulCall>(group.body) ||
+                      std::holds_alternative<retrograd::AttentionCall>(group.body);
+    peak = std::max(peak, live[i] + (call ? scratch_bytes : 0));
+  }
+  return peak;
+}
+
+// [name of the dtype, elements from the first to the last] of an input or output.
+Json Room(const retrograd::TensorType& type, const std::vector<int64_t>& strides) {
+  return {retrograd::Name(type.dtype),
+          retrograd::SpanElements(type.shape,
+                                  strides.empty() ? retrograd::DenseStrides(type.shape) : strides)};
+}
+
+Json Describe(const rg_backward& backward) {
+  const retrograd::PlanSummary& summary = backward.loaded.compiled.plan.summary;
+  const Program& program = *backward.loaded.program;
+  const retrograd::ProgramStats& stats = program.stats();
+  Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
+  for (const retrograd::Group& group : backward.loaded.compiled.plan.groups) {
+    if (std::holds_alternative<retrograd::PlacedJoin>(group.body)) continue;
+    const std::string kind(retrograd::KindOf(group));
+    calls[kind] = calls.value(kind, 0) + 1;
+  }
+  const retrograd::BackwardGraph& graph = backward.loaded.compiled.graph;
+  Json inputs = Json::array(), outputs = Json::array();
+  for (retrograd::NodeId id : retrograd::InputNodes(graph)) {
+    inputs.push_back(Room(graph.type(id), graph.node(id).input->strides));
+    inputs.back().push_back(retrograd::IntegerLimit(graph, id));
+  }
+  for (const retrograd::GraphOutput& output : graph.outputs()) {
+    outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());
+  }
+  return {{"ops", summary.ops},
+          {"inputs", inputs},
+          {"outputs", outputs},
+          {"kernels", summary.kernels},
+          {"plans", backward.loaded.plans},
+          {"spilling_kernels", backward.loaded.spilling},
+          {"groups", calls},
+          {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
+          {"arena_bytes", program.arena_bytes()},
+          {"scratch_bytes", program.scratch_bytes()},
+          {"peak_bytes", PeakWithScratch(backward.loaded.compiled, program.scratch_bytes())},
+          {"seconds", backward.seconds},
+          {"runs", stats.runs},
+          {"recordings", stats.recordings},
+          {"failed_recordings", stats.failed_recordings},
+          {"recording_us", static_cast<double>(stats.recording_ns) / 1e3}};
+}
+
+}  // namespace
+
+rg_backward* rg_backward_open(const char* graph, const char* options) {
+  try {
+    absl::StatusOr<std::unique_ptr<rg_backward>> opened = Open(graph, Json::parse(options));
+    if (opened.ok()) return opened->release();
+    last_error = std::string(opened.status().message());
+  } catch (const nlohmann::json::exception& error) {
+    last_error = absl::StrCat("the options are not what they should be: ", error.what());
+  }
+  return nullptr;
+}
+
+void rg_backward_close(rg_backward* backward) { delete backward; }
+
+int rg_backward_run(rg_backward* backward, const void* const* inputs, size_t num_inputs,
+                    void* const* outputs, size_t num_outputs, void* stream) {
+  const absl::Status status = backward->loaded.program->Run(
+      {inputs, num_inputs}, {outputs, num_outputs}, std::optional<void*>(stream));
+  if (status.ok()) return 0;
+  last_error = std::string(status.message());
+  return 1;
+}
+
+double rg_backward_last_run_us(rg_backward* backward) {
+  return static_cast<double>(backward->loaded.program->stats().last_run_ns) / 1e3;
+}
+
+const char* rg_backward_describe(rg_backward* backward) {
+  backward->text = Describe(*backward).dump();
+  return backward->text.c_str();
+}
+
+const char* rg_backward_time_steps(rg_backward* backward, const void* const* inputs,
+                                   size_t num_inputs, void* const* outputs, size_t num_outputs,
+                                   int repeat) {
+  const auto times = backward->loaded.program->TimeSteps(
+      {inputs, num_inputs}, {outputs, num_outputs}, repeat, /*cold=*/false);
+  if (!times.ok()) {
+    last_error = std::string(times.status().message());
+    return nullptr;
+  }
+  backward->text = retrograd::StepsJson(backward->loaded.compiled, *times).dump();
+  return backward->text.c_str();
+}
+
+const char* rg_backward_error(void) { return last_error.c_str(); }

@@ -1,0 +1,40 @@
+// `retrograd run`: plans a graph for one device, runs the generated kernels on another, and
+// compares the gradients with recorded ones.
+#ifndef RETROGRAD_TOOLS_RUN_RUN_H_
+#define RETROGRAD_TOOLS_RUN_RUN_H_
+
+#include <string>
+
+#include "tools/support/pipeline.h"
+
+namespace retrograd {
+
+struct RunArguments {
+  PlanArguments plan;
+  std::string inputs;           // a bundle; empty: the one recorded beside the graph
+  uint64_t random = 0;          // not 0: inputs drawn by this seed, in place of a bundle
+  std::string device = "host";  // or "cuda", "cuda:1", "hip"
+  std::string save;             // where to write the computed gradients; empty: nowhere
+  bool check = false;           // compare with the recorded gradients
+  bool sanitize = false;        // the checking build of the host kernels
+  bool memory_reuse = true;
+  bool record = true;           // replay a recorded run, where the device can
+  int repeat_check = 0;         // so many more runs must give the bits of the first
+  int repeat = 0;               // time so many runs after the first
+  bool kernels = false;         // with repeat: time each kernel and call alone as well
+  bool deterministic = true;    // two runs give the same bits
+  bool tiled_attention = true;  // by our kernels for tensor cores, where they are faster
+  bool cold = false;            // with nothing of before in the device's caches
+  bool json = false;            // print the figures as JSON
+  std::string timeline;  // where to write the predicted and the measured timeline; empty: nowhere
+  int streams = 1;
+  int warp = 32;
+  uint64_t seed = 0;  // of every order that is free: blocks, threads, steps
+};
+
+// The exit status: 0 if everything ran and, with check, every gradient is within the tolerance.
+int RunCommand(const RunArguments& arguments);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_RUN_RUN_H_

@@ -1,0 +1,64 @@
+// What every command does first: from the names on the command line to a plan, with a word on
+// stderr when it takes longer than a person waits without one.
+#ifndef RETROGRAD_TOOLS_SUPPORT_PIPELINE_H_
+#define RETROGRAD_TOOLS_SUPPORT_PIPELINE_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "fusion/planner/planner.h"
+
+namespace retrograd {
+
+// Says on stderr which step is running, once two seconds have passed since the first one began.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void Step(std::string what);  // "planning golf_tiny for h200"
+  double Seconds() const;       // since the last Step
+
+ private:
+  struct State;
+  State* state_;
+};
+
+// Options that the planning commands share, as given on the command line.
+struct PlanArguments {
+  std::string graph;
+  std::string spec = "h200";
+  std::vector<std::string> disable, tighten;
+  std::string feedback;          // file of a compiler report; empty: none
+  uint64_t random_plan = 0;      // not 0: any legal plan by this seed
+  std::string max_memory;        // "2GiB"; empty: no ceiling
+  std::vector<std::string> set;  // numbers of the device: "max_registers=128"
+  std::string dtype;             // of every floating value; empty: as they are
+  double scale_rows = 1;         // of the batch
+};
+
+// What is planned, and how.
+struct OpenedGraph {
+  BackwardGraph original;
+  std::string spec_text;  // the text form of spec
+  DeviceSpec spec;
+  PlanOptions options;
+};
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress);
+
+struct PlannedGraph : OpenedGraph {
+  Planned planned;
+};
+absl::StatusOr<PlannedGraph> Plan(OpenedGraph opened, const std::string& name, Progress* progress);
+
+absl::StatusOr<PlannedGraph> OpenAndPlan(const PlanArguments& arguments, Progress* progress);
+
+// One line for the user: "retrograd: <message>" on stderr. Returns the exit status 1.
+int Report(absl::string_view tool, const absl::Status& status);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TOOLS_SUPPORT_PIPELINE_H_
