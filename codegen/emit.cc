@@ -28,12 +28,10 @@ GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
 }
 
 GroupKernels EmitGroup(const Group& group, Dialect dialect) {
-  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) return EmitGroup(*kernel, dialect);
-  if (const auto* merged = std::get_if<MergedBody>(&group.body))
-    return EmitMerged(*merged, dialect);
-  if (const auto* fused = std::get_if<FusedMatMul>(&group.body))
-    return EmitFusedMatMul(*fused, dialect);
-  return {};  // a library call
+  if (const KernelBody* kernel = KernelOf(group)) return EmitGroup(*kernel, dialect);
+  if (const KernelLaunch* launch = SharedLaunchOf(group)) return EmitMerged(*launch, dialect);
+  if (const Call* fused = FusedCallOf(group)) return EmitFusedMatMul(*fused, dialect);
+  return {};  // a library's, or nothing
 }
 
 std::string Prelude(Dialect dialect) {

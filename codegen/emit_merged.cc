@@ -66,9 +66,9 @@ void PrintRun(const Run& run, absl::string_view name, int64_t first_block, int64
 
 }  // namespace
 
-GroupKernels EmitMerged(const MergedBody& body, Dialect dialect) {
+GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
   std::vector<Kernel> kernels;
-  for (const MergedBody::Member& member : body.members) {
+  for (const KernelLaunch::Member& member : launch.members) {
     GroupKernels alone = EmitGroup(member.kernel, dialect);
     RG_CHECK(alone.launches.size() ==
              1);  // what follows a main launch would need all of its blocks

@@ -6,7 +6,7 @@
 
 namespace retrograd {
 
-GroupKernels EmitMerged(const MergedBody& body, Dialect dialect);
+GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect);
 
 }  // namespace retrograd
 

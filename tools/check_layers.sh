@@ -13,7 +13,8 @@ order="
   graph/base graph/ir graph/text graph/proto graph/passes graph/reference
   models
   fusion/kernel/ir fusion/device fusion/kernel/templates fusion/kernel/build fusion/plan
-  fusion/verify fusion/analysis fusion/cost fusion/lower fusion/ops fusion/pricing fusion/search
+  fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
+  fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes codegen/templates codegen/attention codegen/gemm codegen
   runtime/compiler runtime/device runtime/host/sanitizer runtime/host

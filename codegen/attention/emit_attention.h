@@ -9,6 +9,7 @@
 
 #include "absl/types/span.h"
 #include "codegen/print/kernel.h"
+#include "fusion/ops/attention/attention_call.h"
 
 namespace retrograd {
 

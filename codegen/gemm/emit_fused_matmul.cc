@@ -10,7 +10,7 @@
 #include "codegen/preludes/multiplier_prelude.h"
 #include "codegen/print/point_printer.h"
 #include "fusion/kernel/ir/vector_access.h"
-#include "fusion/ops/gemm_tile_legality.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -31,15 +31,15 @@ bool LiesAcross(const MatrixOperand& operand, bool first) {
 
 class FusedMatMulPrinter {
  public:
-  FusedMatMulPrinter(const FusedMatMul& body, Dialect dialect)
-      : call_(body.product),
+  FusedMatMulPrinter(const Call& call, Dialect dialect)
+      : call_(MatMulOf(call)),
         tiled_(dialect == Dialect::kCuda),
         rows_(CeilDiv(call_.m, kProductTile)),
         cols_(CeilDiv(call_.n, kProductTile)),
         wide_(cols_ > 1 ? 2 : 1),
-        launch_(body.epilogue, dialect, tiled_ ? kMultiplierThreads : kThreads, Blocks()),
+        launch_(call.epilogue->kernel, dialect, tiled_ ? kMultiplierThreads : kThreads, Blocks()),
         printer_(&launch_, kProductPack),
-        ir_(body.epilogue.ir),
+        ir_(call.epilogue->kernel.ir),
         out_(launch_.out) {}
 
   GroupKernels Print() {
@@ -189,7 +189,7 @@ class FusedMatMulPrinter {
     PrintPlace();
   }
 
-  const MatMulCall& call_;
+  const MatMulCall call_;
   const bool tiled_;
   const int64_t rows_, cols_;  // tiles
   const int64_t wide_;         // tiles of a cluster, side by side; else one below the other
@@ -204,9 +204,9 @@ class FusedMatMulPrinter {
 
 }  // namespace
 
-GroupKernels EmitFusedMatMul(const FusedMatMul& body, Dialect dialect) {
-  RG_CHECK(WhyNoTiles(body.product).empty());
-  return FusedMatMulPrinter(body, dialect).Print();
+GroupKernels EmitFusedMatMul(const Call& call, Dialect dialect) {
+  RG_CHECK(call.epilogue && WhyNoTiles(MatMulOf(call)).empty());
+  return FusedMatMulPrinter(call, dialect).Print();
 }
 
 }  // namespace retrograd

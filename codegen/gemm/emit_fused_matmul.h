@@ -1,4 +1,4 @@
-// Matmuls that make more of their product before it is stored.
+// Matmuls that make more of their product before it is stored: calls with an epilogue.
 #ifndef RETROGRAD_CODEGEN_GEMM_EMIT_FUSED_MATMUL_H_
 #define RETROGRAD_CODEGEN_GEMM_EMIT_FUSED_MATMUL_H_
 
@@ -6,7 +6,7 @@
 
 namespace retrograd {
 
-GroupKernels EmitFusedMatMul(const FusedMatMul& body, Dialect dialect);
+GroupKernels EmitFusedMatMul(const Call& call, Dialect dialect);
 
 }  // namespace retrograd
 

@@ -294,4 +294,8 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   return price;
 }
 
+int64_t CopyPs(int64_t bytes, const DeviceSpec& d) {
+  return d.launch_graph_ps + TransferPs(2 * bytes, d.hbm_bytes_per_s);
+}
+
 }  // namespace retrograd

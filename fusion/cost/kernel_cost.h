@@ -52,6 +52,9 @@ int64_t LeastKernelPs(const DeviceSpec& device);
 // bytes / (bytes per second), in picoseconds, rounded up.
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s);
 
+// A kernel that copies so many bytes from one layout to another, at full bandwidth.
+int64_t CopyPs(int64_t bytes, const DeviceSpec& device);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_COST_KERNEL_COST_H_

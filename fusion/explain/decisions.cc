@@ -46,7 +46,7 @@ std::vector<Decision::Alternative> Differing(const RegionPlan& plan, const Regio
                                       .schedule = part.schedule,
                                       .price_ps = group->price_ps,
                                       .terms = group->terms};
-    if (const auto* body = std::get_if<KernelBody>(&group->body)) {
+    if (const KernelBody* body = KernelOf(*group)) {
       alternative.registers = body->registers;
       alternative.spill_bytes = body->spill_bytes;
     }

@@ -12,7 +12,7 @@
 #include "fusion/lower/concat_in_place.h"
 #include "fusion/lower/layouts.h"
 #include "fusion/lower/legalize.h"
-#include "fusion/ops/library_cost.h"
+#include "fusion/ops/matmul/matmul_cost.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

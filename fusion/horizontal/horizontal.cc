@@ -35,7 +35,7 @@ constexpr int kThreadsOfMany = 512;
 using Kind = std::pair<Template, int>;  // threads of a block
 
 std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
-  const auto* kernel = std::get_if<KernelBody>(&group.body);
+  const KernelBody* kernel = KernelOf(group);
   if (kernel == nullptr || group.workspace_bytes > 0 || kernel->ir.scatter ||
       kernel->spill_bytes > 0) {
     return std::nullopt;
@@ -251,7 +251,7 @@ class Sharing {
     MergedPrice price = PriceMerged(members, pricer_.device(), /*explain=*/true);
     Decision decision{.a = groups_[go[0]].nodes, .together = true, .together_ps = price.ps};
     Group merged;
-    MergedBody body;
+    KernelLaunch body;
     for (uint32_t g : go) {
       Group& group = groups_[g];
       decision.apart_ps += group.price_ps;
@@ -266,9 +266,9 @@ class Sharing {
       merged.read_bytes += group.read_bytes;
       merged.written_bytes += group.written_bytes;
       KeepInPlace(go, g, &merged);
-      body.members.push_back({.nodes = std::move(group.nodes),
+      body.members.push_back({.kernel = std::move(*KernelOf(group)),
+                              .nodes = std::move(group.nodes),
                               .recomputed = std::move(group.recomputed),
-                              .kernel = std::move(std::get<KernelBody>(group.body)),
                               .price_ps = group.price_ps,
                               .terms = std::move(group.terms)});
     }

@@ -53,7 +53,7 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
 }  // namespace
 
 LaunchShare::LaunchShare(const Group& group, const DeviceSpec& device) {
-  const KernelBody& kernel = std::get<KernelBody>(group.body);
+  const KernelBody& kernel = *KernelOf(group);
   const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
   schedule = kernel.schedule;
   footprint = PredictFootprint(kernel.ir, profile, schedule, device);

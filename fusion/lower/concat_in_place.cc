@@ -6,14 +6,13 @@
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts.h"
+#include "fusion/ops/library_op.h"
 
 namespace retrograd {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes; what kernels count on for every stored value
 constexpr int64_t kLeastRun = 128;  // bytes of a part that lie together: a line of the cache
-
-bool IsLibrary(const BackwardGraph& g, NodeId id) { return g.pattern(id) == Pattern::kLibrary; }
 
 // Ops whose results a kernel or a library call stores with any strides. An accumulate step or a
 // cast behind a matmul may become part of the call, which then writes into what it adds to.
@@ -26,7 +25,7 @@ bool WritesAnyStrides(const BackwardGraph& g, NodeId id) {
                           [&](ValueId v) { return g.op(BehindViews(g, v).node) == Op::matmul; });
     }
     case Pattern::kReduction: return true;
-    case Pattern::kLibrary: return g.op(id) == Op::attention_backward;
+    case Pattern::kLibrary: return LibraryOpOf(g.op(id)).stores_slices;
     default: return false;
   }
 }
@@ -108,12 +107,12 @@ class Placer {
           !WritesAnyStrides(g_, stored.node)) {
         return std::nullopt;
       }
-      for (const PlacedJoin::Part& other : placed.parts) {
+      for (const Alias::Part& other : placed.parts) {
         if (other.value == stored) return std::nullopt;
       }
       auto layout = LayoutBehind(g_, part, strides);
       if (!layout || !LibrariesRead(g_, layouts_, stored, *layout)) return std::nullopt;
-      if (g_.op(stored.node) == Op::attention_backward && layout->strides.back() != 1) {
+      if (IsLibrary(g_, stored.node) && !LibraryStores(g_, stored, layout->strides)) {
         return std::nullopt;
       }
       placed.parts.push_back({stored, offset});
@@ -123,8 +122,8 @@ class Placer {
     return placed;
   }
 
-  std::vector<PlacedJoin> Run() {
-    std::vector<PlacedJoin> joins;
+  std::vector<Alias> Run() {
+    std::vector<Alias> joins;
     absl::flat_hash_set<ValueId> placed;
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
       const NodeId id{i};
@@ -152,7 +151,8 @@ class Placer {
       return true;
     const absl::Span<const ValueId> parts = g_.operands(cat);
     return std::all_of(parts.begin(), parts.end(), [&](ValueId v) {
-      return g_.op(BehindViews(g_, v).node) == Op::attention_backward;
+      const NodeId made = BehindViews(g_, v).node;
+      return IsLibrary(g_, made) && LibraryOpOf(g_.op(made)).stores_slices;
     });
   }
 
@@ -169,15 +169,15 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
   return Placer(graph, consumers, layouts).Place(parts, axis, whole_shape);
 }
 
-std::vector<PlacedJoin> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
-                                   std::vector<Layout>& layouts) {
+std::vector<Alias> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
+                              std::vector<Layout>& layouts) {
   return Placer(graph, consumers, layouts).Run();
 }
 
-Group PlacedJoinGroup(const PlacedJoin& join) {
+Group AliasGroup(const Alias& join) {
   Group group;
   group.nodes = {join.whole.node};
-  for (const PlacedJoin::Part& part : join.parts) group.inputs.push_back(part.value);
+  for (const Alias::Part& part : join.parts) group.inputs.push_back(part.value);
   std::sort(group.inputs.begin(), group.inputs.end());
   group.outputs = {join.whole};
   group.body = join;

@@ -17,7 +17,7 @@ namespace retrograd {
 // another reader needs it elsewhere, or it would start off the alignment that kernels count on.
 // `layouts` are changed while it looks, and back.
 struct PlacedParts {
-  std::vector<PlacedJoin::Part> parts;
+  std::vector<Alias::Part> parts;
   std::vector<Layout> layouts;
 };
 std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumers& consumers,
@@ -27,11 +27,11 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
 // The cats of the graph that are placed, in the order of their ids; their parts' layouts are
 // changed accordingly. Those that only library calls read, or whose parts library calls make: no
 // kernel would do anything but copy.
-std::vector<PlacedJoin> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
-                                   std::vector<Layout>& layouts);
+std::vector<Alias> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
+                              std::vector<Layout>& layouts);
 
 // The group that stands for a placed join: no launch, no time.
-Group PlacedJoinGroup(const PlacedJoin& join);
+Group AliasGroup(const Alias& join);
 
 }  // namespace retrograd
 

@@ -6,6 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
+#include "fusion/ops/library_op.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -76,8 +77,6 @@ std::optional<Layout> DenseAfter(const BackwardGraph& g, ValueId stored,
   if (!strides || !IsDensePermutation(extents, *strides)) return std::nullopt;
   return Layout{std::move(*strides)};
 }
-
-bool IsLibrary(const BackwardGraph& g, NodeId id) { return g.pattern(id) == Pattern::kLibrary; }
 
 // Library calls that read a stored value, through views: (call, the operand as the call sees it).
 // Depth first, in the order of the uses; `stack` is scratch.
@@ -204,9 +203,10 @@ class Assigner {
     const NodeId id = v.node;
     const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
     if (g_.pattern(id) == Pattern::kScatter) return natural();
-    if (g_.op(id) == Op::attention_backward) {
-      // dQ like Q, dK like K, dV like V: the host's own order of heads and tokens.
-      auto view = AsStrided(g_, layouts_, g_.operands(id)[1 + v.result]);
+    const int like =
+        IsLibrary(g_, id) ? LibraryOpOf(g_.op(id)).result_like(static_cast<int>(v.result)) : -1;
+    if (like >= 0) {
+      auto view = AsStrided(g_, layouts_, g_.operands(id)[like]);
       if (view && IsDensePermutation(g_.type(v).shape, view->strides)) return {view->strides};
       return natural();
     }
@@ -272,34 +272,14 @@ class Assigner {
 
 std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(graph).Run(); }
 
-std::optional<MatrixOperand> AsMatrix(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                      ValueId value) {
-  auto view = AsStrided(g, layouts, value);
-  if (!view) return std::nullopt;
-  const Shape& shape = g.type(value).shape;
-  const size_t rank = shape.size();
-  if (rank < 2) return std::nullopt;
-  MatrixOperand m{.value = view->stored, .offset = view->offset};
-  const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
-  m.row_stride = view->strides[rank - 2];
-  m.col_stride = view->strides[rank - 1];
-  // A stride along an extent of 1 is free: make it what a dense matrix would have.
-  if (cols == 1) m.col_stride = m.row_stride == 1 && rows > 1 ? rows : 1;
-  if (rows == 1) m.row_stride = m.col_stride == 1 ? std::max<int64_t>(cols, 1) : 1;
-  const bool row_major = m.col_stride == 1 && m.row_stride >= std::max<int64_t>(cols, 1);
-  const bool col_major = m.row_stride == 1 && m.col_stride >= std::max<int64_t>(rows, 1);
-  if (!row_major && !col_major) return std::nullopt;
-  m.batch_strides.assign(view->strides.begin(), view->strides.end() - 2);
-  return m;
-}
-
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value) {
-  if (g.op(call) == Op::matmul) return AsMatrix(g, layouts, value).has_value();
-  auto view = AsStrided(g, layouts, value);
-  if (!view) return false;
-  const Shape& shape = g.type(value).shape;
-  return shape.size() < 4 || view->strides.back() == 1 || shape.back() == 1;
+  const std::optional<StridedView> view = AsStrided(g, layouts, value);
+  return view && LibraryOpOf(g.op(call)).reads(g.type(value).shape, view->strides);
+}
+
+bool LibraryStores(const BackwardGraph& g, ValueId result, absl::Span<const int64_t> strides) {
+  return LibraryOpOf(g.op(result.node)).stores(g.type(result).shape, strides);
 }
 
 std::optional<Layout> LayoutForOutput(const BackwardGraph& g, const GraphOutput& output) {

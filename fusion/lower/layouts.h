@@ -16,14 +16,12 @@ namespace retrograd {
 // By value_index. Values that are never stored (views) have no strides.
 std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
 
-// A value, through its views, as a (batch of) matrices with a unit stride in rows or columns;
-// nullopt if its layout does not allow it.
-std::optional<MatrixOperand> AsMatrix(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                                      ValueId value);
-
-// Whether a matmul or attention call can read `value` as its operand.
+// Whether a library call can read `value` as its operand, as it lies.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value);
+
+// Whether a library call can store its result with these strides.
+bool LibraryStores(const BackwardGraph& graph, ValueId result, absl::Span<const int64_t> strides);
 
 // The strides that the value behind the views of an output must have, so that the output lies as
 // the host requires; nullopt if no strides can do it.

@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/lower/layouts.h"
+#include "fusion/ops/library_op.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 
@@ -78,11 +79,8 @@ Repairs FindRepairs(const BackwardGraph& g) {
       if (!copy && g.pattern(stored.node) == Pattern::kScatter) {
         copy = layouts[g.value_index(stored)].strides != DenseStrides(g.type(stored).shape);
       }
-      if (!copy && g.op(stored.node) == Op::matmul) {
-        copy = !AsMatrix(g, layouts, stored);
-      }
-      if (!copy && g.op(stored.node) == Op::attention_backward) {
-        copy = layouts[g.value_index(stored)].strides.back() != 1;
+      if (!copy && IsLibrary(g, stored.node)) {
+        copy = !LibraryStores(g, stored, layouts[g.value_index(stored)].strides);
       }
     }
     repairs.outputs.push_back(copy);

@@ -56,11 +56,8 @@ absl::Status CheckAcyclic(const GroupDag& dag) {
 
 std::vector<ValueId> ValuesRead(const Group& group) {
   std::vector<ValueId> read = group.inputs;
-  if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-    read.push_back(matmul->a.value);
-    read.push_back(matmul->b.value);
-  } else if (const auto* attention = std::get_if<AttentionCall>(&group.body)) {
-    for (const AttentionOperand& operand : attention->operands) read.push_back(operand.value);
+  if (const Call* call = CallOf(group)) {
+    for (const CallTensor& operand : call->operands) read.push_back(operand.value);
   }
   for (const Group::InPlace& pair : RequiredInPlace(group)) read.push_back(pair.input);
   std::sort(read.begin(), read.end());

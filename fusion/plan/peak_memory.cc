@@ -15,7 +15,7 @@ class Liveness {
   Liveness(const BackwardGraph& g, const FusionPlan& plan)
       : g_(g), plan_(plan), last_use_(g.num_values(), 0), inside_(g.num_values(), false) {
     for (const Group& group : plan.groups) {
-      if (!std::holds_alternative<PlacedJoin>(group.body)) continue;
+      if (AliasOf(group) == nullptr) continue;
       for (ValueId v : group.inputs) inside_[g.value_index(v)] = true;
     }
     for (size_t i = 0; i < plan.groups.size(); ++i) {
@@ -65,7 +65,7 @@ class Liveness {
   // Of what the group reads for the last time, what its outputs may lie on.
   int64_t TakenOver(const Group& group, size_t step) const {
     int64_t bytes = 0;
-    if (std::holds_alternative<PlacedJoin>(group.body)) {  // the whole is its parts
+    if (AliasOf(group) != nullptr) {  // the whole is its parts
       for (ValueId v : group.inputs) bytes += last_use_[g_.value_index(v)] == step ? BytesOf(v) : 0;
       return bytes;
     }

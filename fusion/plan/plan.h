@@ -23,76 +23,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "fusion/kernel/ir/kernel_ir.h"
 #include "fusion/kernel/ir/layout.h"
 #include "fusion/kernel/templates/schedule.h"
+#include "fusion/plan/call.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
 
 enum class GroupId : uint32_t {};
 constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
-
-// A matrix (or a batch of them) inside a stored value, as BLAS reads it.
-struct MatrixOperand {
-  ValueId value;           // the stored value, behind any views
-  int64_t offset = 0;      // elements, of the first element
-  int64_t row_stride = 0;  // elements; one of row_stride and col_stride is 1
-  int64_t col_stride = 0;
-  std::vector<int64_t> batch_strides;  // one per batch axis
-  friend bool operator==(const MatrixOperand&, const MatrixOperand&) = default;
-};
-
-// d = a·b + beta·c, with c stored where d is (an accumulate step) when beta is 1.
-struct MatMulCall {
-  int64_t m = 0, n = 0, k = 0;
-  std::vector<int64_t> batch;  // extents of the batch axes
-  DType in_dtype = DType::kFp32;
-  DType out_dtype = DType::kFp32;  // a cast to fp32 may be absorbed
-  MatrixOperand a, b, d;
-  bool accumulate = false;  // beta = 1: adds to the value `previous`, whose storage d takes over
-  ValueId previous;
-  friend bool operator==(const MatMulCall&, const MatMulCall&) = default;
-};
-
-// A [B, H, T, D] tensor inside a stored value, any strides with the last one 1.
-struct AttentionOperand {
-  ValueId value;
-  int64_t offset = 0;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;
-  friend bool operator==(const AttentionOperand&, const AttentionOperand&) = default;
-};
-
-struct AttentionCall {
-  NodeId node{};
-  DType dtype = DType::kFp32;
-  double scale = 1;
-  bool causal = false;
-  // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
-  std::vector<AttentionOperand> operands;
-  std::vector<AttentionOperand> results;  // dQ, dK, dV (dBias)
-  friend bool operator==(const AttentionCall&, const AttentionCall&) = default;
-};
-
-// A fused kernel: what it computes and how.
-struct KernelBody {
-  KernelIr ir;
-  Schedule schedule;
-  int registers = 0;        // predicted, of a thread
-  int64_t spill_bytes = 0;  // predicted, of a thread
-  friend bool operator==(const KernelBody&, const KernelBody&) = default;
-};
-
-// A matmul whose result never leaves the multiplying kernel: an epilogue makes the stored values of
-// it, point by point.
-struct FusedMatMul {
-  MatMulCall product;          // adds to nothing; its result is the epilogue's to read alone
-  KernelBody epilogue;         // reads the product where it would lie
-  std::string implementation;  // of the device's matmul_epilogues
-  int64_t product_ps = 0, epilogue_ps = 0;  // as kernels of their own
-  friend bool operator==(const FusedMatMul&, const FusedMatMul&) = default;
-};
 
 // One named term of a price.
 struct Term {
@@ -103,31 +42,35 @@ struct Term {
   friend bool operator==(const Term&, const Term&) = default;
 };
 
-// Kernels that do not depend on each other, in one launch: each runs in a range of blocks of its
-// own, in this order.
-struct MergedBody {
+// One launch of one kernel, or of several that do not depend on each other: each runs in a range of
+// blocks of its own, in this order.
+struct KernelLaunch {
   struct Member {
+    KernelBody kernel;
+    // Of a kernel that shares the launch; where it is alone, the group says them.
     std::vector<NodeId> nodes;       // those of the group's that it computes
     std::vector<NodeId> recomputed;  // and those that it computes again
-    KernelBody kernel;
-    int64_t price_ps = 0;     // in a launch of its own
-    std::vector<Term> terms;  // of that price
+    int64_t price_ps = 0;            // in a launch of its own
+    std::vector<Term> terms;         // of that price
     friend bool operator==(const Member&, const Member&) = default;
   };
-  std::vector<Member> members;  // at least two; same template, same threads, no finalize launch
-  friend bool operator==(const MergedBody&, const MergedBody&) = default;
+  // Members that share a launch have the same template, the same threads and no finalize launch.
+  std::vector<Member> members;
+  bool shared() const { return members.size() > 1; }
+  friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 };
 
-// A cat that costs nothing: each part is stored as a slice of the whole's bytes. No launch.
-struct PlacedJoin {
+// A value whose bytes are those of others, side by side: a concat whose parts are stored in place.
+// Nothing is launched.
+struct Alias {
   struct Part {
     ValueId value;       // stored, behind any views
     int64_t offset = 0;  // elements, of its first element in the whole
     friend bool operator==(const Part&, const Part&) = default;
   };
   ValueId whole;
-  std::vector<Part> parts;  // in the order of the cat's operands
-  friend bool operator==(const PlacedJoin&, const PlacedJoin&) = default;
+  std::vector<Part> parts;  // in the order of the concat's operands
+  friend bool operator==(const Alias&, const Alias&) = default;
 };
 
 struct Group {
@@ -135,7 +78,7 @@ struct Group {
   std::vector<NodeId> recomputed;  // cheap ops owned elsewhere and computed here again
   std::vector<ValueId> inputs;     // stored values read, ascending
   std::vector<ValueId> outputs;    // values stored, ascending
-  std::variant<KernelBody, MatMulCall, AttentionCall, MergedBody, PlacedJoin, FusedMatMul> body;
+  std::variant<KernelLaunch, Call, Alias> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;  // scratch memory while it runs
@@ -149,16 +92,36 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// The fused kernels of a group, in the order of their blocks: none for a library call (with an
-// epilogue or not), several where kernels share a launch.
+// A launch of one kernel.
+KernelLaunch LaunchOf(KernelBody kernel);
+
+// The kernel of a launch that it has for itself; nullptr for any other group.
+const KernelBody* KernelOf(const Group& group);
+KernelBody* KernelOf(Group& group);
+
+// The launch that several kernels share; nullptr for any other group.
+const KernelLaunch* SharedLaunchOf(const Group& group);
+KernelLaunch* SharedLaunchOf(Group& group);
+
+// The call, with or without an epilogue; nullptr for any other group.
+const Call* CallOf(const Group& group);
+Call* CallOf(Group& group);
+
+// The alias; nullptr for any other group.
+const Alias* AliasOf(const Group& group);
+Alias* AliasOf(Group& group);
+
+// The call that has an epilogue; nullptr for any other group.
+const Call* FusedCallOf(const Group& group);
+
+// The kernels of a group's launch, in the order of their blocks: none for calls and aliases.
 std::vector<const KernelBody*> KernelsOf(const Group& group);
 
-// What the member of a shared launch would be as a group of its own, with the take-overs that it
-// keeps beside the others.
-Group GroupOf(const Group& merged, const MergedBody::Member& member);
+// What the member of a shared launch would be as a group of its own, with the buffers that it
+// reuses beside the others.
+Group GroupOf(const Group& merged, const KernelLaunch::Member& member);
 
-// The two groups that do what a matmul with an epilogue does, with the product in memory between
-// them.
+// The two groups that do what a call with an epilogue does, with the result in memory between them.
 std::pair<Group, Group> HalvesOf(const Group& fused);
 
 // The pairs of group.in_place that are no choice: an output is added to what `input` holds.

@@ -5,19 +5,17 @@
 namespace retrograd {
 
 bool HasEpilogues(const FusionPlan& plan) {
-  return std::any_of(plan.groups.begin(), plan.groups.end(), [](const Group& group) {
-    return std::holds_alternative<FusedMatMul>(group.body);
-  });
+  return std::any_of(plan.groups.begin(), plan.groups.end(),
+                     [](const Group& group) { return FusedCallOf(group) != nullptr; });
 }
 
 FusionPlan SplitEpilogues(const FusionPlan& plan) {
-  return SplitEpilogues(plan, [](const FusedMatMul&) { return false; });
+  return SplitEpilogues(plan, [](const Call&) { return false; });
 }
 
-FusionPlan SplitEpilogues(const FusionPlan& plan,
-                          absl::FunctionRef<bool(const FusedMatMul&)> stays) {
+FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const Call&)> stays) {
   const auto is_split = [&](const Group& group) {
-    const auto* fused = std::get_if<FusedMatMul>(&group.body);
+    const Call* fused = FusedCallOf(group);
     return fused != nullptr && !stays(*fused);
   };
   FusionPlan split = plan;
@@ -36,8 +34,8 @@ FusionPlan SplitEpilogues(const FusionPlan& plan,
   for (uint32_t n = 0; n < split.group_of.size(); ++n) {
     const uint32_t group = Index(plan.group_of[n]);
     if (group >= plan.groups.size()) continue;  // no group
-    const auto* fused = std::get_if<FusedMatMul>(&plan.groups[group].body);
-    const bool second = is_split(plan.groups[group]) && fused->product.d.value.node != NodeId{n};
+    const Group& from = plan.groups[group];
+    const bool second = is_split(from) && FusedCallOf(from)->results[0].value.node != NodeId{n};
     split.group_of[n] = GroupId{place[group] + (second ? 1 : 0)};
   }
   return split;

@@ -14,8 +14,7 @@ bool HasEpilogues(const FusionPlan& plan);
 // plan computes the same values. Its summary stays that of the plan which was chosen.
 FusionPlan SplitEpilogues(const FusionPlan& plan);
 // The same, but for the groups that `stays` names.
-FusionPlan SplitEpilogues(const FusionPlan& plan,
-                          absl::FunctionRef<bool(const FusedMatMul&)> stays);
+FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const Call&)> stays);
 
 }  // namespace retrograd
 

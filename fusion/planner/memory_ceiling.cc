@@ -178,7 +178,7 @@ std::vector<Parting> PartingsAtPeak(const BackwardGraph& g, const FusionPlan& pl
   }
   std::vector<Parting> partings;
   for (size_t j = 0; j <= peak && j < plan.groups.size(); ++j) {
-    if (!std::holds_alternative<KernelBody>(plan.groups[j].body)) continue;
+    if (KernelOf(plan.groups[j]) == nullptr) continue;
     std::vector<ValueId> alive, wait;  // results in the order of their readers
     for (ValueId v : plan.groups[j].outputs) {
       const size_t index = g.value_index(v);

@@ -298,7 +298,7 @@ class Planner {
       s.price_ps += group.price_ps;
       s.bytes += group.read_bytes + group.written_bytes;
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
-      if (std::holds_alternative<PlacedJoin>(group.body)) continue;  // nothing is launched
+      if (AliasOf(group) != nullptr) continue;  // nothing is launched
       const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
       s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir))
                            : (group.workspace_bytes > 0 ? 2 : 1);

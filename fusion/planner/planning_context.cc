@@ -1,8 +1,8 @@
 #include "fusion/planner/planning_context.h"
 
+#include "fusion/calls/library_calls.h"
 #include "fusion/lower/concat_in_place.h"
 #include "fusion/lower/layouts.h"
-#include "fusion/ops/library_calls.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -31,7 +31,7 @@ Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOp
       placed_joins(Enabled(options, "merged_matmuls") &&
                            options.merging != PlanOptions::Merging::kNever
                        ? PlaceJoins(g, consumers, layouts)
-                       : std::vector<PlacedJoin>{}),
+                       : std::vector<Alias>{}),
       pricer(graph, layouts, consumers, device, limits,
              {.vectorize = Enabled(options, "vectorization"),
               .split = Enabled(options, "split_reductions"),
@@ -58,8 +58,8 @@ absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph&
   for (const Group& group : ground->library_calls) {
     for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
   }
-  for (const PlacedJoin& join : ground->placed_joins) {
-    ground->library_calls.push_back(PlacedJoinGroup(join));
+  for (const Alias& join : ground->placed_joins) {
+    ground->library_calls.push_back(AliasGroup(join));
     taken[Index(join.whole.node)] = true;
   }
   ground->regions = FindRegions(graph, ground->consumers, taken);

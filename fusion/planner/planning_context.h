@@ -25,7 +25,7 @@ struct Groundwork {
   Limits limits;
   std::vector<Layout> layouts;
   Consumers consumers;
-  std::vector<PlacedJoin> placed_joins;  // among library_calls too; decided with the layouts
+  std::vector<Alias> placed_joins;  // among library_calls too; decided with the layouts
   GroupPricer pricer;
   std::vector<Group> library_calls;
   std::vector<Region> regions;

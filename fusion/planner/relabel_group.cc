@@ -29,9 +29,13 @@ void Renaming::Rename(KernelBody& kernel) const {
   }
 }
 
-void Renaming::Rename(MatMulCall& call) const {
-  for (MatrixOperand* operand : {&call.a, &call.b, &call.d}) operand->value = Of(operand->value);
-  if (call.accumulate) call.previous = Of(call.previous);
+void Renaming::Rename(Call& call) const {
+  for (std::vector<CallTensor>* list : {&call.operands, &call.results}) {
+    for (CallTensor& tensor : *list) tensor.value = Of(tensor.value);
+  }
+  call.node = Of(call.node);
+  if (call.previous) call.previous = Of(*call.previous);
+  if (call.epilogue) Rename(call.epilogue->kernel);
 }
 
 Group Renaming::Rename(Group group) const {
@@ -43,15 +47,8 @@ Group Renaming::Rename(Group group) const {
     std::sort(list->begin(), list->end());
   }
   for (Group::InPlace& pair : group.in_place) pair = {Of(pair.input), Of(pair.output)};
-  if (auto* kernel = std::get_if<KernelBody>(&group.body)) {
-    Rename(*kernel);
-  } else if (auto* call = std::get_if<MatMulCall>(&group.body)) {
-    Rename(*call);
-  } else {
-    auto& fused = std::get<FusedMatMul>(group.body);
-    Rename(fused.product);
-    Rename(fused.epilogue);
-  }
+  if (KernelBody* kernel = KernelOf(group)) Rename(*kernel);
+  if (Call* call = CallOf(group)) Rename(*call);
   return group;
 }
 

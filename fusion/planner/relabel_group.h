@@ -20,7 +20,7 @@ class Renaming {
   NodeId Of(NodeId op) const { return to_.at({op, 0}).node; }
   ValueId Of(ValueId v) const { return to_.at(v); }
   void Rename(KernelBody& kernel) const;
-  void Rename(MatMulCall& call) const;
+  void Rename(Call& call) const;
 
   // By value: two regions may read different results of one library call.
   absl::flat_hash_map<ValueId, ValueId> to_;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "fusion/ops/matmul_epilogue.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -30,7 +30,7 @@ int64_t WithoutLaunch(int64_t ps, const DeviceSpec& device) {
 struct Fusion {
   const Group* call = nullptr;
   GroupOps rest;
-  const MatMulCall& product() const { return std::get<MatMulCall>(call->body); }
+  MatMulCall product() const { return MatMulOf(*CallOf(*call)); }
 };
 
 Fusion Divide(const GroupPricer& pricer, const GroupOps& group) {
@@ -133,7 +133,7 @@ GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group) {
   if (!price.feasible) return price;
   absl::StatusOr<Group> rest = pricer.Make(fusion.rest, price.schedule);
   if (!rest.ok()) return refuse(std::string(rest.status().message()));
-  const KernelIr& ir = std::get<KernelBody>(rest->body).ir;
+  const KernelIr& ir = KernelOf(*rest)->ir;
   const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
   price.ps = PriceOf(*chosen.row, fusion.call->price_ps, PassOf(*rest, pricer.device())).ps();
@@ -145,22 +145,22 @@ absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& gr
   const Fusion fusion = Divide(pricer, group);
   if (fusion.rest.ops.empty()) return *fusion.call;
   RG_ASSIGN_OR_RETURN(Group rest, pricer.Make(fusion.rest, schedule));
-  FusedMatMul body{.product = fusion.product(),
-                   .epilogue = std::get<KernelBody>(std::move(rest.body)),
-                   .product_ps = fusion.call->price_ps,
-                   .epilogue_ps = rest.price_ps};
-  const Chosen chosen = Implementation(pricer.device(), body.product, body.epilogue.ir);
+  Call call = *CallOf(*fusion.call);
+  CallEpilogue epilogue{.kernel = std::move(*KernelOf(rest)),
+                        .call_ps = fusion.call->price_ps,
+                        .kernel_ps = rest.price_ps};
+  const Chosen chosen = Implementation(pricer.device(), fusion.product(), epilogue.kernel.ir);
   if (chosen.row == nullptr) {
     return absl::InternalError(absl::StrCat("a priced epilogue cannot be made: ", chosen.reason));
   }
-  body.implementation = chosen.row->name;
-  const ValueId product = body.product.d.value;
+  epilogue.implementation = chosen.row->name;
+  const ValueId product = call.results[0].value;
   const Pass pass = PassOf(rest, pricer.device());
   Group fused{.nodes = group.ops,
               .inputs = fusion.call->inputs,
               .outputs = std::move(rest.outputs),
-              .terms = FusedTerms(*chosen.row, body.product_ps, pass),
-              .price_ps = PriceOf(*chosen.row, body.product_ps, pass).ps(),
+              .terms = FusedTerms(*chosen.row, epilogue.call_ps, pass),
+              .price_ps = PriceOf(*chosen.row, epilogue.call_ps, pass).ps(),
               .workspace_bytes = rest.workspace_bytes,
               .read_bytes = fusion.call->read_bytes + rest.read_bytes -
                             pricer.graph().type(product.node).size_bytes(),
@@ -178,7 +178,8 @@ absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& gr
   }
   std::sort(fused.inputs.begin(), fused.inputs.end());
   fused.inputs.erase(std::unique(fused.inputs.begin(), fused.inputs.end()), fused.inputs.end());
-  fused.body = std::move(body);
+  call.epilogue = std::move(epilogue);
+  fused.body = std::move(call);
   return fused;
 }
 

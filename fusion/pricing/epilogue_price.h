@@ -7,9 +7,9 @@
 
 namespace retrograd {
 
-// Price of a group that contains `call`'s matmul (fusion/ops/epilogue_candidates.h) beside the ops
-// of its epilogue, or of the matmul alone. Infeasible with limit "epilogue" if no implementation
-// takes it.
+// Price of a group that contains `call`'s matmul (fusion/calls/epilogue_candidates.h) beside the
+// ops of its epilogue, or of the matmul alone. Infeasible with limit "epilogue" if no
+// implementation takes it.
 GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group);
 
 // The group itself, under the schedule that PriceAnchored chose for its epilogue.

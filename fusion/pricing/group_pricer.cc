@@ -222,10 +222,10 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   group.read_bytes = price.read_bytes;
   group.written_bytes = price.written_bytes;
   group.in_place = InPlacePairs(*kernel.ir, shape, schedule);
-  group.body = KernelBody{.ir = std::move(*kernel.ir),
-                          .schedule = schedule,
-                          .registers = price.footprint.registers_wanted,
-                          .spill_bytes = price.footprint.spill_bytes};
+  group.body = LaunchOf({.ir = std::move(*kernel.ir),
+                         .schedule = schedule,
+                         .registers = price.footprint.registers_wanted,
+                         .spill_bytes = price.footprint.spill_bytes});
   return group;
 }
 

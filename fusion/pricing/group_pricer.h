@@ -10,12 +10,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "fusion/analysis/consumers.h"
 #include "fusion/analysis/region_signature.h"
+#include "fusion/calls/epilogue_candidates.h"
 #include "fusion/cost/compiler_report.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/cost/limits.h"
 #include "fusion/cost/memory_bound.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/ops/epilogue_candidates.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {

@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/ops/matmul_epilogue.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 
 namespace retrograd {
 namespace {

@@ -39,18 +39,18 @@ bool IsOutput(const BackwardGraph& g, ValueId value) {
 int Mentions(const FusionPlan& plan, ValueId value) {
   int count = 0;
   for (const Group& group : plan.groups) {
-    const auto* join = std::get_if<PlacedJoin>(&group.body);
+    const Alias* join = AliasOf(group);
     if (join == nullptr) continue;
     count += join->whole == value;
-    for (const PlacedJoin::Part& part : join->parts) count += part.value == value;
+    for (const Alias::Part& part : join->parts) count += part.value == value;
   }
   return count;
 }
 
 }  // namespace
 
-absl::Status CheckPlacedJoin(const BackwardGraph& g, const FusionPlan& plan, const Group& group,
-                             const PlacedJoin& join) {
+absl::Status CheckAlias(const BackwardGraph& g, const FusionPlan& plan, const Group& group,
+                        const Alias& join) {
   const NodeId id = group.nodes[0];
   if (group.nodes.size() != 1 || g.op(id) != Op::cat || join.whole != ValueId{id, 0} ||
       group.outputs != std::vector<ValueId>{join.whole} || !group.recomputed.empty()) {
@@ -58,7 +58,7 @@ absl::Status CheckPlacedJoin(const BackwardGraph& g, const FusionPlan& plan, con
   }
   const absl::Span<const ValueId> operands = g.operands(id);
   std::vector<ValueId> parts;
-  for (const PlacedJoin::Part& part : join.parts) parts.push_back(part.value);
+  for (const Alias::Part& part : join.parts) parts.push_back(part.value);
   std::sort(parts.begin(), parts.end());
   if (join.parts.size() != operands.size() || parts != group.inputs ||
       std::adjacent_find(parts.begin(), parts.end()) != parts.end()) {

@@ -9,8 +9,8 @@ namespace retrograd {
 
 // P5, P6: each part lies where the whole has it, and is nothing but that part. Shares no code with
 // the planner.
-absl::Status CheckPlacedJoin(const BackwardGraph& graph, const FusionPlan& plan, const Group& group,
-                             const PlacedJoin& join);
+absl::Status CheckAlias(const BackwardGraph& graph, const FusionPlan& plan, const Group& group,
+                        const Alias& join);
 
 }  // namespace retrograd
 

@@ -32,9 +32,9 @@ bool VisitsEachOnce(const Instr& load, const KernelIr& ir, int64_t elements) {
   return points == elements;
 }
 
-absl::Status CheckPoints(const Group& group, const FusedMatMul& body) {
-  const KernelIr& ir = body.epilogue.ir;
-  const ValueId product = body.product.d.value;
+absl::Status CheckPoints(const Group& group, const Call& call) {
+  const KernelIr& ir = call.epilogue->kernel.ir;
+  const ValueId product = call.results[0].value;
   bool reads = false;
   for (const Instr& i : ir.instrs) {
     if (i.kind == InstrKind::kReduce || ir.scatter) return Broken("P9: its epilogue folds points");
@@ -50,8 +50,9 @@ absl::Status CheckPoints(const Group& group, const FusedMatMul& body) {
   if (!reads) return Broken("P9: its epilogue does not read %", Index(product.node));
   const bool takes =
       std::any_of(group.in_place.begin(), group.in_place.end(), [&](const auto& pair) {
-        return pair.input == body.product.a.value || pair.input == body.product.b.value ||
-               pair.input == product;
+        return pair.input == product ||
+               std::any_of(call.operands.begin(), call.operands.end(),
+                           [&](const CallTensor& t) { return t.value == pair.input; });
       });
   if (takes) return Broken("P8: takes over bytes that are still multiplied");
   return absl::OkStatus();
@@ -59,19 +60,19 @@ absl::Status CheckPoints(const Group& group, const FusedMatMul& body) {
 
 }  // namespace
 
-absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group,
-                           const FusedMatMul& body) {
-  const ValueId product = body.product.d.value;
+absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group, const Call& call) {
+  if (call.results.size() != 1) return Broken("P9: an epilogue follows one result");
+  const ValueId product = call.results[0].value;
   const bool own = Index(product.node) < graph.num_nodes() && product.result == 0 &&
                    std::binary_search(group.nodes.begin(), group.nodes.end(), product.node);
   if (!own || group.nodes.size() < 2) {
     return Broken("P1: multiplies %", Index(product.node),
                   ", which is not one op of several that it owns");
   }
-  if (body.product.accumulate) return Broken("P9: its product is added to what is there");
+  if (call.previous) return Broken("P9: its product is added to what is there");
   auto [multiply, rest] = HalvesOf(group);
   std::vector<ValueId> read = multiply.inputs, written;
-  for (const Buffer& b : body.epilogue.ir.buffers) {
+  for (const Buffer& b : call.epilogue->kernel.ir.buffers) {
     if (b.written) written.push_back(b.value);
     if (!b.written && b.value != product) read.push_back(b.value);
   }
@@ -85,7 +86,7 @@ absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group,
   if (std::binary_search(written.begin(), written.end(), product)) {
     return Broken("P9: its epilogue stores the product");
   }
-  return CheckPoints(group, body);
+  return CheckPoints(group, call);
 }
 
 }  // namespace retrograd

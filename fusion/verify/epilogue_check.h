@@ -8,7 +8,7 @@
 namespace retrograd {
 
 // P5, P9. After it the group's halves may be taken.
-absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group, const FusedMatMul& body);
+absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group, const Call& call);
 
 }  // namespace retrograd
 

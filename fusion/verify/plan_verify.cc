@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/plan/plan.h"
 #include "fusion/plan/split_epilogues.h"
+#include "fusion/verify/call_check.h"
 #include "fusion/verify/concat_in_place_check.h"
 #include "fusion/verify/epilogue_check.h"
 #include "fusion/verify/kernel_check.h"
-#include "fusion/verify/library_check.h"
 #include "fusion/verify/symbolic_value.h"
 #include "graph/base/status.h"
 
@@ -152,21 +152,21 @@ class Checker {
   absl::Status CheckMerged() const {
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       const Group& group = plan_.groups[i];
-      const auto* merged = std::get_if<MergedBody>(&group.body);
+      const KernelLaunch* merged = SharedLaunchOf(group);
       if (merged == nullptr) continue;
       std::vector<NodeId> nodes;
-      for (const MergedBody::Member& m : merged->members)
+      for (const KernelLaunch::Member& m : merged->members)
         nodes.insert(nodes.end(), m.nodes.begin(), m.nodes.end());
       std::sort(nodes.begin(), nodes.end());
       if (merged->members.size() < 2 || nodes != group.nodes)
         return Broken("P1: the kernels of group ", i, " do not make up its ops");
-      for (const MergedBody::Member& a : merged->members) {
+      for (const KernelLaunch::Member& a : merged->members) {
         if (a.kernel.schedule.threads != merged->members[0].kernel.schedule.threads ||
             a.kernel.schedule.split > 1 || a.kernel.ir.scatter) {
           return Broken("P2: the kernel of %", Index(a.nodes[0]),
                         " cannot share the launch of group ", i);
         }
-        for (const MergedBody::Member& b : merged->members) {
+        for (const KernelLaunch::Member& b : merged->members) {
           if (&a != &b) RG_RETURN_IF_ERROR(CheckApart(i, a, b));
         }
       }
@@ -174,8 +174,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckApart(size_t i, const MergedBody::Member& reader,
-                          const MergedBody::Member& writer) const {
+  absl::Status CheckApart(size_t i, const KernelLaunch::Member& reader,
+                          const KernelLaunch::Member& writer) const {
     for (const Buffer& read : reader.kernel.ir.buffers) {
       if (read.written) continue;
       for (const Buffer& b : writer.kernel.ir.buffers) {
@@ -327,29 +327,22 @@ class Checker {
   }
 
   absl::Status CheckBody(const Group& group) const {
-    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-      return CheckMatMul(g_, plan_, group, *matmul);
-    }
-    if (const auto* attention = std::get_if<AttentionCall>(&group.body)) {
-      return CheckAttention(g_, plan_, group, *attention);
-    }
-    if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
-      return CheckPlacedJoin(g_, plan_, group, *join);
-    }
-    if (const auto* merged = std::get_if<MergedBody>(&group.body))
-      return CheckMembers(group, *merged);
-    const auto& kernel = std::get<KernelBody>(group.body);
+    if (const Call* call = CallOf(group)) return CheckCall(g_, plan_, group, *call);
+    if (const Alias* alias = AliasOf(group)) return CheckAlias(g_, plan_, group, *alias);
+    if (const KernelLaunch* launch = SharedLaunchOf(group)) return CheckMembers(group, *launch);
+    if (KernelOf(group) == nullptr) return Broken("P5: launches no kernel");
+    const KernelBody& kernel = *KernelOf(group);
     RG_RETURN_IF_ERROR(CheckKernel(g_, plan_, group, kernel));
     RG_RETURN_IF_ERROR(CheckSchedule(group, kernel));
     return CheckInPlace(group, kernel);
   }
 
   // Each kernel of a shared launch, and that the group lists what they read and write together.
-  absl::Status CheckMembers(const Group& group, const MergedBody& merged) const {
+  absl::Status CheckMembers(const Group& group, const KernelLaunch& merged) const {
     std::vector<ValueId> read, written;
     std::vector<NodeId> recomputed;
     size_t pairs = 0;
-    for (const MergedBody::Member& member : merged.members) {
+    for (const KernelLaunch::Member& member : merged.members) {
       const Group alone = GroupOf(group, member);
       RG_RETURN_IF_ERROR(CheckBody(alone));
       read.insert(read.end(), alone.inputs.begin(), alone.inputs.end());
@@ -390,9 +383,9 @@ absl::Status FusionPlan::Verify(const BackwardGraph& graph) const {
   if (!HasEpilogues(*this)) return Checker(graph, *this).Run();
   // The halves of matmuls with epilogues are checked as any group is.
   for (size_t i = 0; i < groups.size(); ++i) {
-    const auto* body = std::get_if<FusedMatMul>(&groups[i].body);
-    if (body == nullptr) continue;
-    if (absl::Status s = CheckEpilogue(graph, groups[i], *body); !s.ok()) {
+    const Call* call = FusedCallOf(groups[i]);
+    if (call == nullptr) continue;
+    if (absl::Status s = CheckEpilogue(graph, groups[i], *call); !s.ok()) {
       return absl::FailedPreconditionError(absl::StrCat("group ", i, ": ", s.message()));
     }
   }

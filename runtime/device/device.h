@@ -61,30 +61,18 @@ struct Launch {
   std::vector<OperandMap> maps;
 };
 
-// Addresses of a library call's operands, of their stored values' first elements.
-struct MatMulPointers {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  void* d = nullptr;
-};
-struct AttentionPointers {
+// Addresses of a library call's operands and results, in the op's order: of their stored values'
+// first elements.
+struct CallPointers {
   absl::Span<const void* const> operands;
-  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
   absl::Span<void* const> results;
 };
 
 // What a device may count on beyond what the call says.
-struct MatMulFacts {
-  bool allow_tf32 = false;                   // fp32 operands may be rounded to TF32
-  int64_t a_alignment = 1, b_alignment = 1;  // bytes known to divide the stored value's address
-  int64_t d_alignment = 1;
-};
-
-// What else a device has to know of an attention call. A call that drops out has the random
-// generator's seed and offset as its last operands.
-struct AttentionFacts {
-  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
-  double dropout_p = 0;                    // of the probabilities
+struct CallFacts {
+  bool allow_tf32 = false;  // fp32 operands may be rounded to TF32
+  // Bytes known to divide the addresses of CallPointers; an element's size where it is empty.
+  std::vector<int64_t> operand_alignment, result_alignment;
 };
 
 // Kernels of one translation unit, loaded, with their launches.
@@ -102,8 +90,23 @@ class LoadedCall {
   virtual ~LoadedCall() = default;
   int64_t scratch_bytes() const { return scratch_bytes_; }  // memory that it wants while it runs
 
+  // Issues the work on a stream of the device that has loaded the call.
+  virtual absl::Status Run(int stream, const CallPointers& pointers, void* scratch) = 0;
+  // Which implementation it is, for people.
+  virtual std::string Describe() const { return ""; }
+
  private:
   int64_t scratch_bytes_;
+};
+
+// Loads the calls of one op on one device, and keeps what they share: a library's handle, choices
+// that were timed before.
+class CallLoader {
+ public:
+  virtual ~CallLoader() = default;
+  // Unimplemented, saying why, where the device cannot make the call.
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                           const CallFacts& facts) = 0;
 };
 
 // Work that was recorded once, to be replayed by one call.
@@ -151,10 +154,8 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
       absl::string_view source, absl::Span<const Launch> launches) = 0;
   // Prepares a library call, or says why the device cannot make it.
-  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
-                                                           const MatMulFacts& facts) = 0;
-  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
-                                                           const AttentionFacts& facts) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                           const CallFacts& facts) = 0;
 
   // Stream 0 is the caller's from now on: a CUstream of the device's own context, where a CUstream
   // may be null; without a value it is one of the device's.
@@ -165,10 +166,6 @@ class Device {
   // where it is, unchanged, until the next Bind.
   virtual absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) = 0;
   virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
-  virtual absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
-                              void* scratch) = 0;
-  virtual absl::Status AttentionBackward(int stream, LoadedCall& call,
-                                         const AttentionPointers& pointers, void* scratch) = 0;
   // Copies a tensor of at most kMaxRank dims; strides in elements.
   virtual absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
                                    void* to, absl::Span<const int64_t> to_strides, const void* from,

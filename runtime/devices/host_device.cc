@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -34,16 +35,38 @@ class HostKernels : public LoadedKernels {
   absl::Span<void* const> table;  // the caller's
 };
 
-struct HostMatMulCall : LoadedCall {
-  HostMatMulCall(const MatMulCall& call, int64_t scratch_bytes)
-      : LoadedCall(scratch_bytes), call(call) {}
-  MatMulCall call;
+// A call in the checking build: what it has stored may be read from then on.
+class CheckedCall : public LoadedCall {
+ public:
+  CheckedCall(std::unique_ptr<LoadedCall> call, const Call& of, HostLauncher& launcher)
+      : LoadedCall(call->scratch_bytes()),
+        call_(std::move(call)),
+        results_(of.results),
+        launcher_(launcher) {}
+
+  absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
+    RG_RETURN_IF_ERROR(call_->Run(stream, pointers, scratch));
+    for (size_t i = 0; i < results_.size(); ++i) {
+      launcher_.MarkDefined(pointers.results[i],
+                            SpanOf(results_[i]) * SizeBytes(results_[i].dtype));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::unique_ptr<LoadedCall> call_;
+  const std::vector<CallTensor> results_;
+  HostLauncher& launcher_;
 };
 
-struct HostAttentionCall : LoadedCall {
-  HostAttentionCall(const AttentionCall& call, int64_t scratch_bytes)
-      : LoadedCall(scratch_bytes), call(call) {}
-  AttentionCall call;
+// Who makes the calls of each op.
+struct HostOp {
+  Op op;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> (*load)(const Call& call);
+};
+constexpr HostOp kHostOps[] = {
+    {Op::matmul, LoadHostMatMul},
+    {Op::attention_backward, LoadHostAttention},
 };
 
 // Of the calling thread.
@@ -60,16 +83,6 @@ HostContents ToHost(Contents contents) {
     case Contents::kFresh: return HostContents::kUndefined;
   }
   return HostContents::kDefined;
-}
-
-// From the first element of a tensor to past its last.
-int64_t MatMulResultBytes(const MatMulCall& call) {
-  int64_t span =
-      1 + call.d.offset + (call.m - 1) * call.d.row_stride + (call.n - 1) * call.d.col_stride;
-  for (size_t i = 0; i < call.batch.size(); ++i) {
-    span += (call.batch[i] - 1) * call.d.batch_strides[i];
-  }
-  return span * SizeBytes(call.out_dtype);
 }
 
 class HostDevice : public Device {
@@ -128,15 +141,15 @@ class HostDevice : public Device {
     return loaded;
   }
 
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
-                                                   const MatMulFacts&) override {
-    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostMatMulScratchBytes(call));
-    return std::make_unique<HostMatMulCall>(call, scratch_bytes);
-  }
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall& call,
-                                                   const AttentionFacts&) override {
-    RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(call));
-    return std::make_unique<HostAttentionCall>(call, scratch_bytes);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
+    for (const HostOp& row : kHostOps) {
+      if (row.op != call.op) continue;
+      RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> loaded, row.load(call));
+      if (!options_.compile.check) return loaded;
+      return std::make_unique<CheckedCall>(std::move(loaded), call, launcher_);
+    }
+    return absl::UnimplementedError(absl::StrFormat("%s %%%d: the host has no implementation",
+                                                    Name(call.op), Index(call.node)));
   }
 
   absl::Status Reserve(int, int) override { return absl::OkStatus(); }
@@ -155,30 +168,6 @@ class HostDevice : public Device {
     }
     return launcher_.Run(prepared.kernel, prepared.blocks, prepared.threads, prepared.args,
                          {.seed = options_.seed});
-  }
-
-  absl::Status MatMul(int, LoadedCall& loaded, const MatMulPointers& pointers,
-                      void* scratch) override {
-    const MatMulCall& call = static_cast<HostMatMulCall&>(loaded).call;
-    HostMatMul(call, pointers, scratch);
-    if (options_.compile.check) launcher_.MarkDefined(pointers.d, MatMulResultBytes(call));
-    return absl::OkStatus();
-  }
-
-  absl::Status AttentionBackward(int, LoadedCall& loaded, const AttentionPointers& pointers,
-                                 void* scratch) override {
-    const AttentionCall& call = static_cast<HostAttentionCall&>(loaded).call;
-    HostAttentionBackward(call, pointers, scratch);
-    if (!options_.compile.check) return absl::OkStatus();
-    for (size_t i = 0; i < call.results.size(); ++i) {
-      const AttentionOperand& result = call.results[i];
-      int64_t span = 1 + result.offset;
-      for (size_t d = 0; d < result.shape.size(); ++d) {
-        span += (result.shape[d] - 1) * result.strides[d];
-      }
-      launcher_.MarkDefined(pointers.results[i], span * SizeBytes(call.dtype));
-    }
-    return absl::OkStatus();
   }
 
   absl::Status CopyStrided(int, DType dtype, absl::Span<const int64_t> shape, void* to,

@@ -8,22 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "codegen/emit.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/fallback_matmul.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 
 namespace retrograd {
-namespace {
-
-// A matmul by the library or, where it refuses, by a kernel of ours.
-struct GpuMatMul : LoadedCall {
-  using LoadedCall::LoadedCall;
-  std::shared_ptr<const LibraryMatMul> library;
-  int64_t offsets[3] = {};  // of a, b and d, in elements
-  std::unique_ptr<GpuKernels> fallback;
-};
-
-}  // namespace
-
 GpuDevice::~GpuDevice() { Stop(); }
 
 void GpuDevice::Stop() {
@@ -31,6 +18,7 @@ void GpuDevice::Stop() {
   support_.reset();
   {
     const CurrentContext current(driver_, context());
+    loaders_.clear();  // they destroy their libraries' handles
     if (current.status().ok()) {
       for (GpuEvent event : events_) driver_.EventDestroy(event);
       for (GpuEvent event : marks_) driver_.EventDestroy(event);
@@ -154,28 +142,15 @@ absl::StatusOr<std::unique_ptr<LoadedKernels>> GpuDevice::Load(
   return LoadKernels(source, launches);
 }
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const MatMulCall& call,
-                                                            const MatMulFacts& facts) {
-  RG_WITH_CONTEXT();
-  RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(call, dialect()));
-  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(0);  // nothing to do
-  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> library =
-      call.k == 0 ? absl::UnimplementedError("an empty sum") : PrepareMatMul(call, facts);
-  if (library.ok()) {
-    auto loaded = std::make_unique<GpuMatMul>((*library)->workspace_bytes());
-    loaded->library = *library;
-    loaded->offsets[0] = call.a.offset;
-    loaded->offsets[1] = call.b.offset;
-    loaded->offsets[2] = call.d.offset;
-    return loaded;
+absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const Call& call,
+                                                            const CallFacts& facts) {
+  const auto loader = loaders_.find(call.op);
+  if (loader == loaders_.end()) {
+    return absl::UnimplementedError(absl::StrCat(Name(call.op), " %", Index(call.node), ": ",
+                                                 name(), " has no implementation"));
   }
-  if (!absl::IsUnimplemented(library.status())) return library.status();
-  auto loaded = std::make_unique<GpuMatMul>(0);
-  const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};
-  RG_ASSIGN_OR_RETURN(loaded->fallback,
-                      LoadKernels(Prelude(dialect()) + kernel.source,
-                                  {{kernel.name, kernel.blocks, kernel.threads, args}}));
-  return loaded;
+  RG_WITH_CONTEXT();
+  return loader->second->Load(call, facts);
 }
 
 absl::Status GpuDevice::UseStream(std::optional<void*> native) {
@@ -202,19 +177,6 @@ absl::Status GpuDevice::Bind(int stream, LoadedKernels& kernels, absl::Span<void
 absl::Status GpuDevice::Launch(int stream, LoadedKernels& kernels, size_t launch) {
   RG_WITH_CONTEXT();
   return static_cast<GpuKernels&>(kernels).Run(Stream(stream), launch);
-}
-
-absl::Status GpuDevice::MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
-                               void* scratch) {
-  RG_WITH_CONTEXT();
-  auto& matmul = static_cast<GpuMatMul&>(call);
-  if (matmul.library != nullptr) {
-    return matmul.library->Run(Stream(stream), pointers, matmul.offsets, scratch);
-  }
-  if (matmul.fallback == nullptr) return absl::OkStatus();
-  void* const table[] = {const_cast<void*>(pointers.a), const_cast<void*>(pointers.b), pointers.d};
-  RG_RETURN_IF_ERROR(matmul.fallback->Bind(Stream(stream), set_table_, table));
-  return matmul.fallback->Run(Stream(stream), 0);
 }
 
 absl::Status GpuDevice::CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,

@@ -1,13 +1,15 @@
 // GpuDevice: what the devices of NVIDIA's and AMD's GPUs share: memory, streams, kernels compiled
-// at run time, recordings and times. What differs is the driver, and the libraries for matmuls and
-// attention, which the vendor's own device brings.
+// at run time, recordings and times. What differs is the driver, and who loads the calls of each
+// op, which the vendor's own device brings.
 #ifndef RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_
 #define RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,16 +26,6 @@ struct GpuDeviceOptions {
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory of the device's name
   int64_t cache_bytes = int64_t{512} << 20;
-};
-
-// A matmul by a library, as prepared for a call; calls that differ in their offsets alone share it.
-class LibraryMatMul {
- public:
-  virtual ~LibraryMatMul() = default;
-  virtual int64_t workspace_bytes() const = 0;
-  // Pointers to the stored values' first elements, and the offsets of a, b and d in elements.
-  virtual absl::Status Run(GpuStream stream, const MatMulPointers& pointers,
-                           const int64_t offsets[3], void* workspace) const = 0;
 };
 
 class GpuDevice : public Device {
@@ -53,15 +45,12 @@ class GpuDevice : public Device {
   absl::Status Reserve(int streams, int events) override;
   absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
       absl::string_view source, absl::Span<const retrograd::Launch> launches) override;
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall& call,
-                                                   const MatMulFacts& facts) override;
-  using Device::Load;  // attention is the vendor's device's
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                   const CallFacts& facts) override;
 
   absl::Status UseStream(std::optional<void*> native) override;
   absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) override;
   absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) override;
-  absl::Status MatMul(int stream, LoadedCall& call, const MatMulPointers& pointers,
-                      void* scratch) override;
   absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape, void* to,
                            absl::Span<const int64_t> to_strides, const void* from,
                            absl::Span<const int64_t> from_strides) override;
@@ -79,17 +68,7 @@ class GpuDevice : public Device {
   absl::Status Mark(int stream, int mark) override;
   absl::StatusOr<std::vector<double>> MarkTimes(int marks) override;
 
- protected:
-  // Before anything else is asked of the device.
-  absl::Status Start();
-  // Lets go of everything, in the end; the vendor's device has destroyed its libraries' handles.
-  void Stop();
-
-  // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it.
-  // In the device's context.
-  virtual absl::StatusOr<std::shared_ptr<const LibraryMatMul>> PrepareMatMul(
-      const MatMulCall& call, const MatMulFacts& facts) = 0;
-
+  // For those who load and run calls on it.
   const GpuDriver& driver() const { return driver_; }
   const GpuContext& context() const { return *context_; }
   bool open() const { return context_.has_value(); }
@@ -101,6 +80,15 @@ class GpuDevice : public Device {
                                                  : streams_[stream];
   }
   GpuStream OwnStream() const { return streams_[0]; }
+
+ protected:
+  // Before anything else is asked of the device.
+  absl::Status Start();
+  // Lets go of everything, in the end.
+  void Stop();
+
+  // Who loads the calls of an op.
+  void SetLoader(Op op, std::unique_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
 
  private:
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
@@ -118,6 +106,7 @@ class GpuDevice : public Device {
   std::vector<GpuEvent> marks_;
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
+  std::map<Op, std::unique_ptr<CallLoader>> loaders_;
   std::unique_ptr<GpuKernels> support_;
   GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
 };

@@ -87,11 +87,11 @@ void FindShared(Context* c) {
   c->inside_at.assign(c->values.size(), 0);
   c->shares.assign(c->values.size(), false);
   for (const Group& group : c->plan.groups) {
-    const auto* join = std::get_if<PlacedJoin>(&group.body);
+    const Alias* join = AliasOf(group);
     if (join == nullptr) continue;
     const size_t whole = c->Number(join->whole);
     c->shares[whole] = true;
-    for (const PlacedJoin::Part& part : join->parts) {
+    for (const Alias::Part& part : join->parts) {
       const size_t v = c->Number(part.value);
       c->shares[v] = true;
       c->inside[v] = whole;

@@ -154,7 +154,7 @@ absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan
                               const MemoryPlan& memory) {
   size_t parts = 0;
   for (const Group& group : plan.groups) {
-    const auto* join = std::get_if<PlacedJoin>(&group.body);
+    const Alias* join = AliasOf(group);
     if (join == nullptr) continue;
     const Placement* whole = memory.Find(join->whole);
     const bool alone = whole != nullptr && whole->place == Placement::kArena &&
@@ -163,7 +163,7 @@ absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan
       return Broken("M5: %s is joined in place but has no bytes of its own",
                     PrintValue(join->whole));
     }
-    for (const PlacedJoin::Part& part : join->parts) {
+    for (const Alias::Part& part : join->parts) {
       ++parts;
       const Placement* p = memory.Find(part.value);
       const int64_t at = part.offset * SizeBytes(graph.type(part.value).dtype);
@@ -186,7 +186,7 @@ absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan
     const Placement* from = memory.Find(*p.takes_over);
     bool shared = from != nullptr && from->inside.has_value();
     for (const Group& group : plan.groups) {
-      const auto* join = std::get_if<PlacedJoin>(&group.body);
+      const Alias* join = AliasOf(group);
       shared = shared || (join != nullptr && join->whole == *p.takes_over);
     }
     if (shared) return Broken("M5: %s takes over a part of a placed join", PrintValue(p.value));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "fusion/lower/layouts.h"
+#include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 
@@ -98,52 +99,30 @@ class Builder {
     if (const std::vector<const KernelBody*> kernels = KernelsOf(group); !kernels.empty()) {
       return AddLaunches(step, kernels);
     }
-    if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) {
-      return AddLaunches(step, {&fused->epilogue}, &fused->product);
+    if (AliasOf(group) != nullptr) return absl::OkStatus();  // nothing runs
+    if (const Call* fused = FusedCallOf(group)) {
+      const MatMulCall product = MatMulOf(*fused);
+      return AddLaunches(step, {&fused->epilogue->kernel}, &product);
     }
-    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-      RG_ASSIGN_OR_RETURN(const uint32_t a, Slot(matmul->a.value));
-      RG_ASSIGN_OR_RETURN(const uint32_t b, Slot(matmul->b.value));
-      RG_ASSIGN_OR_RETURN(const uint32_t d, Slot(matmul->d.value));
-      Add(Command::kMatMul, step.stream, list_.matmuls.size());
-      const MatMulFacts facts = {.allow_tf32 = c_.graph.numerics().allow_tf32,
-                                 .a_alignment = KnownAlignment(a),
-                                 .b_alignment = KnownAlignment(b),
-                                 .d_alignment = KnownAlignment(d)};
-      list_.matmuls.push_back({matmul, facts, a, b, d});
-      return absl::OkStatus();
-    }
-    if (std::holds_alternative<PlacedJoin>(group.body)) return absl::OkStatus();  // nothing runs
-    return AddAttention(step, std::get<AttentionCall>(group.body));
+    return AddCall(step, *CallOf(group));
   }
 
-  absl::Status AddAttention(const Step& step, const AttentionCall& call) {
-    const Attrs& attrs = c_.graph.node(call.node).attrs;
-    const double dropout_p = attrs.Float("dropout_p");
-    if (const absl::string_view variant = attrs.String("variant");
-        dropout_p > 0 && variant != "cudnn") {
-      return absl::UnimplementedError(absl::StrFormat(
-          "attention_backward %%%d drops out with p = %g by the random numbers of the framework's "
-          "implementation \"%s\", and only cuDNN's can be drawn again: run the model's forward "
-          "under "
-          "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), or with dropout 0",
-          Index(call.node), dropout_p, variant));
-    }
-    AttentionCommand command{.call = &call, .dropout_p = dropout_p};
-    const absl::Span<const ValueId> graph_operands = c_.graph.operands(call.node);
-    for (size_t i = 0; i < call.operands.size(); ++i) {
-      RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(call.operands[i].value));
+  absl::Status AddCall(const Step& step, const Call& call) {
+    CallCommand command{.call = &call, .facts = {.allow_tf32 = c_.graph.numerics().allow_tf32}};
+    for (const CallTensor& operand : call.operands) {
+      RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(operand.value));
       command.operands.push_back(slot);
-      command.operand_dtypes.push_back(c_.graph.type(graph_operands[i]).dtype);
+      command.facts.operand_alignment.push_back(KnownAlignment(slot));
     }
-    for (const AttentionOperand& result : call.results) {
+    for (const CallTensor& result : call.results) {
       RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(result.value));
       command.results.push_back(slot);
+      command.facts.result_alignment.push_back(KnownAlignment(slot));
     }
     command.operand_data.resize(command.operands.size());
     command.result_data.resize(command.results.size());
-    Add(Command::kAttention, step.stream, list_.attentions.size());
-    list_.attentions.push_back(std::move(command));
+    Add(Command::kCall, step.stream, list_.calls.size());
+    list_.calls.push_back(std::move(command));
     return absl::OkStatus();
   }
 

@@ -14,17 +14,11 @@ namespace retrograd {
 
 // Slots of the pointer table: one per placement of the memory plan, in its order, then one per
 // workspace.
-struct MatMulCommand {
-  const MatMulCall* call = nullptr;
-  MatMulFacts facts;
-  uint32_t a = 0, b = 0, d = 0;  // slots
-};
-struct AttentionCommand {
-  const AttentionCall* call = nullptr;
+struct CallCommand {
+  const Call* call = nullptr;
+  CallFacts facts;
   std::vector<uint32_t> operands, results;  // slots
-  std::vector<DType> operand_dtypes;
-  double dropout_p = 0;
-  std::vector<const void*> operand_data;  // room for a run's addresses
+  std::vector<const void*> operand_data;    // room for a run's addresses
   std::vector<void*> result_data;
 };
 struct CopyCommand {
@@ -36,7 +30,7 @@ struct CopyCommand {
 };
 
 struct Command {
-  enum Kind : uint8_t { kWait, kRecord, kLaunch, kMatMul, kAttention, kCopy };
+  enum Kind : uint8_t { kWait, kRecord, kLaunch, kCall, kCopy };
   Kind kind = kLaunch;
   int stream = 0;
   uint32_t number = 0;       // kWait, kRecord: the event; else place in the list of its kind
@@ -46,8 +40,7 @@ struct Command {
 struct CommandList {
   std::vector<Command> commands;
   std::vector<Launch> launches;
-  std::vector<MatMulCommand> matmuls;
-  std::vector<AttentionCommand> attentions;
+  std::vector<CallCommand> calls;
   std::vector<CopyCommand> copies;
   uint32_t slots = 0;
   int events = 0;

@@ -1,7 +1,7 @@
 #include "runtime/program/compile.h"
 
 #include "codegen/emit.h"
-#include "fusion/ops/gemm_tile_legality.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "fusion/plan/split_epilogues.h"
 #include "graph/base/status.h"
 
@@ -10,9 +10,9 @@ namespace retrograd {
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
                                      const CompileOptions& options) {
   // Products go through memory where the device does not make epilogues, or not this one.
-  const auto stays = [&](const FusedMatMul& fused) {
-    return options.epilogue_kernels && WhyNoTiles(graph, fused.product).empty() &&
-           WhyNotByTiles(fused.epilogue.ir, fused.product.d.value).empty();
+  const auto stays = [&](const Call& fused) {
+    return options.epilogue_kernels && WhyNoTiles(graph, MatMulOf(fused)).empty() &&
+           WhyNotByTiles(fused.epilogue->kernel.ir, fused.results[0].value).empty();
   };
   CompiledPlan compiled{.graph = graph, .plan = SplitEpilogues(plan, stays)};
 

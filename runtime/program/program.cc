@@ -22,7 +22,7 @@ struct Program::State {
   std::vector<uint32_t> library_slots;  // that library calls read and write, outside the arena
   std::vector<const void*> library_addresses;  // a run's, then those that copies write
   std::unique_ptr<LoadedKernels> kernels;
-  std::vector<std::unique_ptr<LoadedCall>> matmuls, attentions;  // as in list
+  std::vector<std::unique_ptr<LoadedCall>> calls;  // as in list
   void* arena = nullptr;
   void* scratch = nullptr;  // scratch_stride bytes for each stream
   int64_t scratch_stride = 0;
@@ -84,16 +84,12 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
 }
 
 absl::Status Program::State::LoadCalls() {
-  for (const MatMulCommand& m : list.matmuls) {
-    RG_ASSIGN_OR_RETURN(matmuls.emplace_back(), device->Load(*m.call, m.facts));
-  }
-  for (const AttentionCommand& a : list.attentions) {
-    RG_ASSIGN_OR_RETURN(attentions.emplace_back(),
-                        device->Load(*a.call, {a.operand_dtypes, a.dropout_p}));
-  }
   int64_t largest = 0;
-  for (const auto* calls : {&matmuls, &attentions}) {
-    for (const auto& call : *calls) largest = std::max(largest, call->scratch_bytes());
+  for (const CallCommand& command : list.calls) {
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call,
+                        device->Load(*command.call, command.facts));
+    largest = std::max(largest, call->scratch_bytes());
+    calls.push_back(std::move(call));
   }
   scratch_stride = (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
   return absl::OkStatus();
@@ -104,18 +100,12 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
     case Command::kWait: return device->Wait(command.stream, static_cast<int>(command.number));
     case Command::kRecord: return device->Record(command.stream, static_cast<int>(command.number));
     case Command::kLaunch: return device->Launch(command.stream, *kernels, command.number);
-    case Command::kMatMul: {
-      const MatMulCommand& m = list.matmuls[command.number];
-      return device->MatMul(command.stream, *matmuls[command.number],
-                            {table[m.a], table[m.b], table[m.d]}, ScratchOf(command.stream));
-    }
-    case Command::kAttention: {
-      AttentionCommand& a = list.attentions[command.number];
-      for (size_t i = 0; i < a.operands.size(); ++i) a.operand_data[i] = table[a.operands[i]];
-      for (size_t i = 0; i < a.results.size(); ++i) a.result_data[i] = table[a.results[i]];
-      return device->AttentionBackward(command.stream, *attentions[command.number],
-                                       {a.operand_data, a.operand_dtypes, a.result_data},
-                                       ScratchOf(command.stream));
+    case Command::kCall: {
+      CallCommand& c = list.calls[command.number];
+      for (size_t i = 0; i < c.operands.size(); ++i) c.operand_data[i] = table[c.operands[i]];
+      for (size_t i = 0; i < c.results.size(); ++i) c.result_data[i] = table[c.results[i]];
+      return calls[command.number]->Run(command.stream, {c.operand_data, c.result_data},
+                                        ScratchOf(command.stream));
     }
     case Command::kCopy: {
       const CopyCommand& copy = list.copies[command.number];
@@ -135,12 +125,9 @@ absl::Status Program::State::IssueAll(absl::Span<void* const> outputs) {
 // Kernels find addresses in the table; library calls, copies and descriptions of what the copy
 // engine reads are recorded with theirs.
 void Program::State::FindLibrarySlots() {
-  for (const MatMulCommand& m : list.matmuls) {
-    library_slots.insert(library_slots.end(), {m.a, m.b, m.d});
-  }
-  for (const AttentionCommand& a : list.attentions) {
-    library_slots.insert(library_slots.end(), a.operands.begin(), a.operands.end());
-    library_slots.insert(library_slots.end(), a.results.begin(), a.results.end());
+  for (const CallCommand& call : list.calls) {
+    library_slots.insert(library_slots.end(), call.operands.begin(), call.operands.end());
+    library_slots.insert(library_slots.end(), call.results.begin(), call.results.end());
   }
   for (const CopyCommand& copy : list.copies) library_slots.push_back(copy.from);
   for (const Launch& launch : list.launches) {
@@ -229,9 +216,7 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
   for (size_t first = 0, end = 0; first < commands.size(); first = end) {
     end = first + 1;
     const Command::Kind kind = commands[first].kind;
-    if (kind != Command::kLaunch && kind != Command::kMatMul && kind != Command::kAttention) {
-      continue;
-    }
+    if (kind != Command::kLaunch && kind != Command::kCall) continue;
     const GroupId group = commands[first].group;
     while (end < commands.size() && commands[end].group == group && commands[end].kind == kind) {
       ++end;

@@ -18,9 +18,6 @@ namespace retrograd {
 namespace {
 
 constexpr uint32_t kNoStep = 0xffffffff;
-constexpr int64_t kTile = 128;  // rows and columns of a library kernel's tile
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Time of the longest chain that starts with each group.
 std::vector<int64_t> RemainingPath(const FusionPlan& plan, const GroupDag& dag) {
@@ -158,19 +155,19 @@ class Neighbours {
       : table_(options.interference) {
     if (table_.empty()) return;
     for (const Group& group : plan.groups) {
-      const bool library = KernelsOf(group).empty();
-      kinds_.push_back(library ? WorkKind::kMatMul : WorkKind::kKernel);
-      // With a share that no row has it is overlapped with nothing. Attention was not measured.
-      const bool known =
-          !std::holds_alternative<AttentionCall>(group.body) && group.price_ps <= kMostOverlappedPs;
-      shares_.push_back(known ? static_cast<double>(BlocksOf(group)) /
+      const Work work = WorkOf(group);
+      kinds_.push_back(work.kind);
+      // With a share that no row has it is overlapped with nothing.
+      const bool known = work.may_overlap && work.ps <= kMostOverlappedPs;
+      shares_.push_back(known ? static_cast<double>(work.blocks) /
                                     static_cast<double>(std::max<int64_t>(options.chip_blocks, 1))
                               : std::numeric_limits<double>::infinity());
     }
   }
   // Runs alone: nothing beside it would gain.
   bool FillsChip(const FusionPlan& plan, const ScheduleOptions& options, uint32_t group) const {
-    if (table_.empty()) return retrograd::FillsChip(plan.groups[group], options.chip_blocks);
+    if (table_.empty())
+      return retrograd::FillsChip(WorkOf(plan.groups[group]), options.chip_blocks);
     return shares_[group] > 0 && !table_.Pays(kinds_[group], shares_[group], kWorthOverlapping);
   }
   // Time of both together, as a part of that of one after the other.
@@ -326,22 +323,8 @@ absl::string_view Name(ScheduleObjective objective) {
   return objective == ScheduleObjective::kLatency ? "latency" : "peak_memory";
 }
 
-int64_t BlocksOf(const Group& group) {
-  int64_t blocks = 0;
-  for (const KernelBody* kernel : KernelsOf(group)) blocks += kernel->schedule.blocks;
-  if (blocks > 0) return blocks;
-  if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-    return CeilDiv(matmul->m, kTile) * CeilDiv(matmul->n, kTile) * Elements(matmul->batch);
-  }
-  if (std::holds_alternative<FusedMatMul>(group.body)) return BlocksOf(HalvesOf(group).first);
-  const auto* attention = std::get_if<AttentionCall>(&group.body);
-  if (attention == nullptr) return 0;
-  const std::vector<int64_t>& q = attention->operands[1].shape;  // [batch, heads, tokens, dim]
-  return q[0] * q[1] * CeilDiv(q[2], kTile);
-}
-
-bool FillsChip(const Group& group, int64_t chip_blocks) {
-  return !std::holds_alternative<PlacedJoin>(group.body) && BlocksOf(group) >= chip_blocks;
+bool FillsChip(const Work& work, int64_t chip_blocks) {
+  return work.launches && work.blocks >= chip_blocks;
 }
 
 absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const FusionPlan& plan,

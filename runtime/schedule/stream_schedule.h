@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "fusion/calls/work.h"
 #include "fusion/device/interference.h"
 #include "fusion/plan/plan.h"
 #include "graph/ir/backward_graph.h"
@@ -70,11 +71,8 @@ absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const
 // The inverse of Print(). Fails with the line and what was expected there.
 absl::StatusOr<StreamSchedule> ParseStreamSchedule(absl::string_view text);
 
-// Blocks of the group's launches (a library call: tiles of 128x128).
-int64_t BlocksOf(const Group& group);
-
-// Whether these are at least so many.
-bool FillsChip(const Group& group, int64_t chip_blocks);
+// Whether the work has at least so many blocks.
+bool FillsChip(const Work& work, int64_t chip_blocks);
 
 }  // namespace retrograd
 

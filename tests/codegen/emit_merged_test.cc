@@ -25,7 +25,7 @@ KernelBody Distinct(KernelBody body, uint32_t number) {
 
 // Launches of up to `size` kernels, of every template whose kernels have a single launch: each
 // example in its schedules of 256 threads, every third one twice.
-std::vector<MergedBody> Launches(DType dtype, int warp, size_t size) {
+std::vector<KernelLaunch> Launches(DType dtype, int warp, size_t size) {
   std::map<Template, std::vector<KernelBody>> bodies;
   for (const KernelExample& example : KernelExamples(dtype)) {
     const Classification shape = Classify(example.ir);
@@ -39,12 +39,12 @@ std::vector<MergedBody> Launches(DType dtype, int warp, size_t size) {
       }
     }
   }
-  std::vector<MergedBody> launches;
+  std::vector<KernelLaunch> launches;
   for (const auto& [kind, list] : bodies) {
     for (size_t from = 0; from < list.size(); from += size) {
-      MergedBody merged;
+      KernelLaunch merged;
       for (size_t i = from; i < std::min(from + size, list.size()); ++i) {
-        merged.members.push_back({.nodes = {}, .recomputed = {}, .kernel = list[i]});
+        merged.members.push_back({.kernel = list[i]});
       }
       if (merged.members.size() > 1) launches.push_back(std::move(merged));
     }
@@ -53,9 +53,9 @@ std::vector<MergedBody> Launches(DType dtype, int warp, size_t size) {
 }
 
 // A body with the buffers and stores of all members, to run the launch with.
-KernelBody Everything(const MergedBody& merged) {
+KernelBody Everything(const KernelLaunch& merged) {
   KernelBody all;
-  for (const MergedBody::Member& m : merged.members) {
+  for (const KernelLaunch::Member& m : merged.members) {
     const int first = static_cast<int>(all.ir.buffers.size());
     for (const Buffer& b : m.kernel.ir.buffers) all.ir.buffers.push_back(b);
     for (Store s : m.kernel.ir.stores) {
@@ -67,16 +67,16 @@ KernelBody Everything(const MergedBody& merged) {
 }
 
 // "" if each member has computed what it would alone.
-std::string RunAndCompare(const HostModule& module, const MergedBody& merged,
+std::string RunAndCompare(const HostModule& module, const KernelLaunch& merged,
                           const GroupKernels& kernels, uint64_t seed) {
   BufferValues before;
-  for (const MergedBody::Member& m : merged.members) {
+  for (const KernelLaunch::Member& m : merged.members) {
     for (auto& values : RandomBuffers(m.kernel.ir, seed)) before.push_back(std::move(values));
   }
   auto after = RunKernels(module, Everything(merged), kernels, before, seed);
   if (!after.ok()) return std::string(after.status().message());
   size_t first = 0;
-  for (const MergedBody::Member& m : merged.members) {
+  for (const KernelLaunch::Member& m : merged.members) {
     const auto slice = [&](const BufferValues& all) {
       const auto begin = all.begin() + static_cast<int64_t>(first);
       return BufferValues(begin, begin + static_cast<int64_t>(m.kernel.ir.buffers.size()));
@@ -89,10 +89,10 @@ std::string RunAndCompare(const HostModule& module, const MergedBody& merged,
 }
 
 void RunAll(DType dtype, const HostCompileOptions& options) {
-  const std::vector<MergedBody> launches = Launches(dtype, options.warp, 5);
+  const std::vector<KernelLaunch> launches = Launches(dtype, options.warp, 5);
   CHECK(launches.size() >= 8);
   std::vector<GroupKernels> kernels;
-  for (const MergedBody& merged : launches) {
+  for (const KernelLaunch& merged : launches) {
     kernels.push_back(EmitGroup(Group{.body = merged}, Dialect::kHost));
     REQUIRE(kernels.back().launches.size() == 1);
   }
@@ -117,10 +117,10 @@ TEST_CASE(
     "equal kernels of a launch are one function, called with the blocks and arguments of each") {
   const KernelExample example = KernelExamples(DType::kFp32)[0];
   const Schedule s = CandidateSchedules(example.ir, Classify(example.ir), {})[0];
-  MergedBody merged;
+  KernelLaunch merged;
   for (uint32_t i = 1; i <= 4; ++i) {
     merged.members.push_back(
-        {.nodes = {}, .recomputed = {}, .kernel = Distinct({.ir = example.ir, .schedule = s}, i)});
+        {.kernel = Distinct({.ir = example.ir, .schedule = s}, i)});
   }
   const Kernel alone = EmitGroup(merged.members[0].kernel, Dialect::kCuda).launches[0];
   const Kernel kernel = EmitGroup(Group{.body = merged}, Dialect::kCuda).launches[0];
@@ -139,7 +139,7 @@ TEST_CASE(
 
 std::string Unit(DType dtype, Dialect dialect, int warp, size_t* kernels) {
   std::vector<GroupKernels> all;
-  for (const MergedBody& merged : Launches(dtype, warp, 6)) {
+  for (const KernelLaunch& merged : Launches(dtype, warp, 6)) {
     all.push_back(EmitGroup(Group{.body = merged}, dialect));
   }
   *kernels = all.size();
@@ -158,7 +158,7 @@ TEST_CASE("shared launches compile for sm_90, with the shared memory of their hu
   INFO(object->log);
   CHECK_FALSE(absl::StrContains(object->log, "warning"));
   std::map<std::string, Kernel> emitted;
-  for (const MergedBody& merged : Launches(DType::kBf16, 32, 6)) {
+  for (const KernelLaunch& merged : Launches(DType::kBf16, 32, 6)) {
     Kernel k = EmitGroup(Group{.body = merged}, Dialect::kCuda).launches[0];
     emitted[k.name] = k;
   }

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/device/device_numbers.h"
-#include "fusion/ops/gemm_tile_legality.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/reference/reference.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
@@ -121,12 +121,12 @@ TEST_CASE("a kernel that multiplies names its operands first, and how the copy e
   REQUIRE(Epilogues(compiled.plan) == 1);
   CHECK(absl::StrContains(compiled.source, "rg_multiply<rg_bf16, 0, 1, 1, 2, 5>("));
   for (size_t g = 0; g < compiled.plan.groups.size(); ++g) {
-    const auto* fused = std::get_if<FusedMatMul>(&compiled.plan.groups[g].body);
+    const Call* fused = FusedCallOf(compiled.plan.groups[g]);
     if (fused == nullptr) continue;
     REQUIRE(compiled.kernels[g].launches.size() == 1);
     const Kernel& kernel = compiled.kernels[g].launches[0];
-    CHECK(kernel.args[0].value == fused->product.a.value);
-    CHECK(kernel.args[1].value == fused->product.b.value);
+    CHECK(kernel.args[0].value == fused->operands[0].value);
+    CHECK(kernel.args[1].value == fused->operands[1].value);
     CHECK(kernel.blocks == int64_t{4} * 2 * 2);  // 4 rows of 2 pairs of tiles
     CHECK(kernel.staged_bytes <= int64_t{227} * 1024);
   }
@@ -138,9 +138,9 @@ TEST_CASE("what the copy engine cannot read, or tiles do not hold, is multiplied
   MatMulCall good;
   KernelIr epilogue;
   for (const Group& group : planned.plan.groups) {
-    if (const auto* fused = std::get_if<FusedMatMul>(&group.body)) {
-      good = fused->product;
-      epilogue = fused->epilogue.ir;
+    if (const Call* fused = FusedCallOf(group)) {
+      good = MatMulOf(*fused);
+      epilogue = fused->epilogue->kernel.ir;
     }
   }
   CHECK(WhyNoTiles(good).empty());

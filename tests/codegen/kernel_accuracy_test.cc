@@ -123,7 +123,7 @@ void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs,
 
   std::vector<GroupKernels> kernels(plan.groups.size());
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const auto* body = std::get_if<KernelBody>(&plan.groups[i].body);
+    const KernelBody* body = KernelOf(plan.groups[i]);
     if (body != nullptr) kernels[i] = EmitGroup(*body, Dialect::kHost);
   }
   HostCompileOptions options;
@@ -131,7 +131,7 @@ void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs,
   auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), options);
   REQUIRE(module.status().ToString() == "OK");
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const auto* body = std::get_if<KernelBody>(&plan.groups[i].body);
+    const KernelBody* body = KernelOf(plan.groups[i]);
     if (body == nullptr) continue;
     const KernelIr& ir = body->ir;
     BufferValues before;

@@ -48,7 +48,7 @@ class CasePlan {
     planned_ = *std::move(planned);
     CHECK(plan().Verify(planned_.graph).ToString() == "OK");
     for (const Group& group : groups()) {
-      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      const KernelBody* kernel = KernelOf(group);
       if (kernel != nullptr) CHECK(kernel->spill_bytes == 0);
     }
     CHECK(PlanFusion(graph, device, options)->plan == plan());
@@ -61,9 +61,7 @@ class CasePlan {
 
   // The kernel that makes an output.
   const Group& Of(absl::string_view output) const { return groups()[Place(output)]; }
-  const KernelBody& Kernel(absl::string_view output) const {
-    return std::get<KernelBody>(Of(output).body);
-  }
+  const KernelBody& Kernel(absl::string_view output) const { return *KernelOf(Of(output)); }
   bool Together(absl::string_view a, absl::string_view b) const { return Place(a) == Place(b); }
 
   // Time over that of moving so many bytes at the device's bandwidth.
@@ -137,7 +135,7 @@ TEST_CASE("column sums whose accumulators exceed the register file are not kept 
   const Extent wide = {.rows = 16384, .columns = 16384};
   const CasePlan plan(LayerNormWithSums(wide, SiblingOf::kNormResult, 8));
   for (const Group& group : plan.groups()) {
-    const auto& kernel = std::get<KernelBody>(group.body);
+    const auto& kernel = *KernelOf(group);
     CHECK(kernel.schedule.kind != Template::kRowColumn);
   }
   CHECK(plan.groups().size() == 2);
@@ -169,7 +167,7 @@ TEST_CASE("eight scale gradients are parted from a norm whose rows leave no regi
     INFO(wide.columns << " columns");
     const CasePlan plan(RmsNormWithScaleSums(wide, 8));
     for (const Group& group : plan.groups()) {
-      const auto& kernel = std::get<KernelBody>(group.body);
+      const auto& kernel = *KernelOf(group);
       if (kernel.schedule.kind != Template::kRowColumn) continue;
       int64_t sums = 0;
       for (const ValueId v : group.outputs) sums += plan.graph().type(v).shape.size() == 1;

@@ -55,10 +55,10 @@ TEST_CASE("eight independent tiny pointwise ops are one launch, and each has its
   const Planned planned = PlanOf(&builder);
   REQUIRE(planned.plan.groups.size() == 1);
   const Group& group = planned.plan.groups[0];
-  const auto& merged = std::get<MergedBody>(group.body);
+  const auto& merged = *SharedLaunchOf(group);
   REQUIRE(merged.members.size() == 8);
   int64_t apart = 0;
-  for (const MergedBody::Member& member : merged.members) {
+  for (const KernelLaunch::Member& member : merged.members) {
     CHECK(member.nodes.size() == 1);
     CHECK(member.kernel.schedule.blocks >= 1);
     apart += member.price_ps;
@@ -182,18 +182,18 @@ TEST_CASE(
   const Planned good = PlanOf(&builder);
   const auto verdict = [&](const auto& spoil) {
     FusionPlan plan = good.plan;
-    spoil(plan.groups[0], std::get<MergedBody>(plan.groups[0].body));
+    spoil(plan.groups[0], *SharedLaunchOf(plan.groups[0]));
     return std::string(plan.Verify(good.graph).message());
   };
-  CHECK_THAT(verdict([](Group&, MergedBody& m) { m.members[1].kernel.schedule.threads = 128; }),
+  CHECK_THAT(verdict([](Group&, KernelLaunch& m) { m.members[1].kernel.schedule.threads = 128; }),
              ContainsSubstring("cannot share the launch"));
-  CHECK_THAT(verdict([](Group&, MergedBody& m) { m.members.pop_back(); }),
+  CHECK_THAT(verdict([](Group&, KernelLaunch& m) { m.members.pop_back(); }),
              ContainsSubstring("do not make up its ops"));
-  CHECK_THAT(verdict([](Group& g, MergedBody& m) {
+  CHECK_THAT(verdict([](Group& g, KernelLaunch& m) {
                m.members[1].kernel.ir.buffers[0].value = g.outputs[0];
              }),
              ContainsSubstring("which another stores"));
-  CHECK_THAT(verdict([](Group& g, MergedBody& m) {
+  CHECK_THAT(verdict([](Group& g, KernelLaunch& m) {
                m.members[1].kernel.ir.buffers[0].value = m.members[0].kernel.ir.buffers[0].value;
                g.in_place = {{m.members[0].kernel.ir.buffers[0].value, g.outputs[0]}};
              }),

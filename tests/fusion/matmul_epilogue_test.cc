@@ -1,6 +1,6 @@
 // Matmuls that make more of their product before storing it: when they are chosen, what is refused,
 // and that the gradients stay the same.
-#include "fusion/ops/matmul_epilogue.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 
 #include <cmath>
 #include <functional>
@@ -222,44 +222,44 @@ TEST_CASE("the plan checker finds an epilogue that cannot be one") {
   const Planned planned = PlanWith(Activation(512, 256, 64, DType::kBf16), Eager());
   struct Fault {
     std::string name, rule;
-    std::function<void(Group&, FusedMatMul&)> plant;
+    std::function<void(Group&, Call&)> plant;
   };
-  auto load_of_product = [](FusedMatMul& body) -> Instr& {
-    for (Instr& i : body.epilogue.ir.instrs) {
+  auto load_of_product = [](Call& call) -> Instr& {
+    for (Instr& i : call.epilogue->kernel.ir.instrs) {
       if (i.kind == InstrKind::kLoad &&
-          body.epilogue.ir.buffers[i.buffer].value == body.product.d.value) {
+          call.epilogue->kernel.ir.buffers[i.buffer].value == call.results[0].value) {
         return i;
       }
     }
     FAIL("the product is not loaded");
-    return body.epilogue.ir.instrs[0];
+    return call.epilogue->kernel.ir.instrs[0];
   };
   const Fault faults[] = {
       {"another op's product", "P1",
-       [](Group&, FusedMatMul& b) {
-         b.product.d.value = {NodeId{0}, 0};
+       [](Group&, Call& b) {
+         b.results[0].value = {NodeId{0}, 0};
        }},
       {"no such product", "P1",
-       [](Group&, FusedMatMul& b) {
-         b.product.d.value = {NodeId{9999}, 0};
+       [](Group&, Call& b) {
+         b.results[0].value = {NodeId{9999}, 0};
        }},
-      {"an input forgotten", "P5", [](Group& g, FusedMatMul&) { g.inputs.pop_back(); }},
+      {"an input forgotten", "P5", [](Group& g, Call&) { g.inputs.pop_back(); }},
       {"the product listed", "P5",
-       [](Group& g, FusedMatMul& b) { g.outputs.insert(g.outputs.begin(), b.product.d.value); }},
+       [](Group& g, Call& b) { g.outputs.insert(g.outputs.begin(), b.results[0].value); }},
       {"an operand's bytes taken over", "P8",
-       [](Group& g, FusedMatMul& b) {
-         g.in_place = {{b.product.a.value, g.outputs[0]}};
+       [](Group& g, Call& b) {
+         g.in_place = {{b.operands[0].value, g.outputs[0]}};
        }},
       {"the product at another point", "P9",
-       [&](Group&, FusedMatMul& b) { load_of_product(b).offset = IndexExpr::Constant(0); }},
-      {"a product that adds", "P9", [](Group&, FusedMatMul& b) { b.product.accumulate = true; }},
-      {"other sizes", "P5", [](Group&, FusedMatMul& b) { b.product.k /= 2; }},
+       [&](Group&, Call& b) { load_of_product(b).offset = IndexExpr::Constant(0); }},
+      {"a product that adds", "P9", [](Group&, Call& b) { b.previous = b.operands[0].value; }},
+      {"other sizes", "P5", [](Group&, Call& b) { b.operands[0].shape.back() /= 2; }},
   };
   for (const Fault& fault : faults) {
     INFO(fault.name);
     FusionPlan plan = planned.plan;
     for (Group& group : plan.groups) {
-      if (auto* body = std::get_if<FusedMatMul>(&group.body)) fault.plant(group, *body);
+      if (FusedCallOf(group) != nullptr) fault.plant(group, *CallOf(group));
     }
     const absl::Status status = plan.Verify(planned.graph);
     REQUIRE_FALSE(status.ok());

@@ -101,9 +101,9 @@ int MatMuls(const BackwardGraph& g) {
 
 DeviceSpec H200() { return *LoadDeviceSpec("h200"); }
 
-int PlacedJoins(const FusionPlan& plan) {
+int Aliases(const FusionPlan& plan) {
   int count = 0;
-  for (const Group& group : plan.groups) count += std::holds_alternative<PlacedJoin>(group.body);
+  for (const Group& group : plan.groups) count += (AliasOf(group) != nullptr);
   return count;
 }
 
@@ -176,9 +176,9 @@ TEST_CASE("merged matmuls run: attention with grouped heads, rotary producers, a
   l.heads = {4, 2, 2};
   const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 1e-10);
   int matmuls = 0;
-  for (const Group& group : plan.groups) matmuls += std::holds_alternative<MatMulCall>(group.body);
+  for (const Group& group : plan.groups) matmuls += CallOf(group) != nullptr;
   CHECK(matmuls == 2);
-  CHECK(PlacedJoins(plan) == 1);  // of the gradients; the weights are the host's and copied
+  CHECK(Aliases(plan) == 1);  // of the gradients; the weights are the host's and copied
 }
 
 TEST_CASE("parts that several streams store side by side are all there when the whole is read") {
@@ -189,7 +189,7 @@ TEST_CASE("parts that several streams store side by side are all there when the 
   setup.compile.schedule.streams = 3;
   setup.host.compile.check = true;
   const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 1e-10, setup);
-  CHECK(PlacedJoins(plan) == 1);
+  CHECK(Aliases(plan) == 1);
 }
 
 TEST_CASE(
@@ -201,7 +201,7 @@ TEST_CASE(
   REQUIRE(planned.ok());
   REQUIRE(planned->plan.Verify(planned->graph).ok());
   for (Group& group : planned->plan.groups) {
-    auto* join = std::get_if<PlacedJoin>(&group.body);
+    Alias* join = AliasOf(group);
     if (join == nullptr) continue;
     join->parts[1].offset += 2;
     CHECK(planned->plan.Verify(planned->graph).message().substr(0, 2) == "P6");
@@ -235,8 +235,8 @@ TEST_CASE("bf16 products that the graph widens and adds in fp32 become one bf16 
   l.widened = true;
   const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 2e-2);
   for (const Group& group : plan.groups) {
-    const auto* call = std::get_if<MatMulCall>(&group.body);
-    if (call != nullptr) CHECK(call->out_dtype == DType::kBf16);
+    const Call* call = CallOf(group);
+    if (call != nullptr) CHECK(call->results[0].dtype == DType::kBf16);
   }
 }
 
@@ -248,7 +248,7 @@ TEST_CASE(
   l.part_is_output = true;
   l.attention = GENERATE(false, true);
   const FusionPlan plan = CheckRun(Projections(l), Merging::kAlways, 1e-10);
-  CHECK(PlacedJoins(plan) == 1);
+  CHECK(Aliases(plan) == 1);
 }
 
 TEST_CASE("matmuls that wait for each other are not merged") {

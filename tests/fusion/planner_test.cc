@@ -104,8 +104,8 @@ TEST_CASE("dx and dweight of a norm share one pass over x and dy") {
   REQUIRE(planned.ok());
   REQUIRE(planned->plan.groups.size() == 1);
   const Group& group = planned->plan.groups[0];
-  CHECK(std::get<KernelBody>(group.body).schedule.kind == Template::kRowColumn);
-  CHECK(std::get<KernelBody>(group.body).spill_bytes == 0);
+  CHECK(KernelOf(group)->schedule.kind == Template::kRowColumn);
+  CHECK(KernelOf(group)->spill_bytes == 0);
   // x, dy and dx once each in bf16, and little else.
   CHECK(group.read_bytes + group.written_bytes < 3 * 2 * 16384 * 4096 * 1.01);
 }
@@ -148,7 +148,7 @@ TEST_CASE("no kernel of the captured full-size transformers is predicted to spil
     REQUIRE(planned.ok());
     CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
     for (const Group& group : planned->plan.groups) {
-      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      const KernelBody* kernel = KernelOf(group);
       if (kernel != nullptr) CHECK(kernel->spill_bytes == 0);
     }
   }
@@ -170,7 +170,7 @@ TEST_CASE("a single row is not overwritten in place while other thread rows may 
     auto planned = PlanFusion(*graph, H200(), options);
     REQUIRE(planned.ok());
     for (const Group& group : planned->plan.groups) {
-      const auto* kernel = std::get_if<KernelBody>(&group.body);
+      const KernelBody* kernel = KernelOf(group);
       if (kernel == nullptr || kernel->schedule.kind != Template::kRowReduction) continue;
       if (kernel->schedule.rows_per_block > 1) CHECK(group.in_place.empty());
     }

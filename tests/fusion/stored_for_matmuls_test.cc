@@ -5,6 +5,7 @@
 #include "fusion/analysis/cheap_sources.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/rematerialize.h"
+#include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
 #include "tests/catch.h"
@@ -32,16 +33,16 @@ int64_t KernelBytes(const FusionPlan& plan) {
   return bytes;
 }
 
-const MatMulCall& OnlyMatMul(const FusionPlan& plan) {
-  const MatMulCall* found = nullptr;
+MatMulCall OnlyMatMul(const FusionPlan& plan) {
+  const Call* found = nullptr;
   for (const Group& group : plan.groups) {
-    if (const auto* call = std::get_if<MatMulCall>(&group.body)) {
+    if (const Call* call = CallOf(group)) {
       CHECK(found == nullptr);
       found = call;
     }
   }
   REQUIRE(found != nullptr);
-  return *found;
+  return MatMulOf(*found);
 }
 
 // Probabilities that dropout masks, a matmul of them, and the masked gradient of what it made: the
@@ -164,10 +165,10 @@ TEST_CASE("a kernel does not transpose what a matmul reads in either order") {
   b.Output(b.MatMul(turned, g), "dv");
   const Planned planned = PlanOf(b.Build());
   for (const Group& group : planned.plan.groups) {
-    const auto* kernel = std::get_if<KernelBody>(&group.body);
+    const KernelBody* kernel = KernelOf(group);
     if (kernel != nullptr) CHECK(kernel->schedule.kind == Template::kPointwise);
   }
-  const MatMulCall& call = OnlyMatMul(planned.plan);
+  const MatMulCall call = OnlyMatMul(planned.plan);
   CHECK(call.a.row_stride == 1);
   CHECK(call.a.col_stride == 512);
 }
@@ -179,7 +180,7 @@ TEST_CASE("rows that a kernel stores for a matmul begin at multiples of 16 bytes
   const ValueId grad = b.Add(Op::exp, {logits});
   b.Output(b.MatMul(b.Permute(grad, {1, 0}), x), "dw");
   const Planned planned = PlanOf(b.Build());
-  const MatMulCall& call = OnlyMatMul(planned.plan);
+  const MatMulCall call = OnlyMatMul(planned.plan);
   CHECK(call.a.row_stride == 1);
   CHECK(call.a.col_stride == 1024);
 }
@@ -205,7 +206,7 @@ TEST_CASE("a matmul beside one that reads zeros appended to its operand reads th
     const Planned planned = PlanOf(graph);
     std::vector<int64_t> rows;
     for (const Group& group : planned.plan.groups) {
-      if (const auto* call = std::get_if<MatMulCall>(&group.body)) rows.push_back(call->m);
+      if (const Call* call = CallOf(group)) rows.push_back(MatMulOf(*call).m);
     }
     std::sort(rows.begin(), rows.end());
     CHECK(rows == std::vector<int64_t>{256, aligned ? v : 1024});
@@ -249,7 +250,7 @@ TEST_CASE(
   const Planned planned = PlanOf(graph);
   CHECK(LargestDifference(*graph, planned.graph) <= 1e-10);
   for (const Group& group : planned.plan.groups) {
-    const auto* kernel = std::get_if<KernelBody>(&group.body);
+    const KernelBody* kernel = KernelOf(group);
     const bool rows = kernel != nullptr && kernel->schedule.kind == Template::kRowReduction;
     if (rows) CHECK(kernel->schedule.vector_width == 8);
   }

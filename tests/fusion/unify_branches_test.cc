@@ -19,7 +19,7 @@ KernelIr KernelOf(absl::string_view text) {
   REQUIRE(planned.status().ToString() == "OK");
   CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
   REQUIRE(planned->plan.groups.size() == 1);
-  const KernelIr& ir = std::get<KernelBody>(planned->plan.groups[0].body).ir;
+  const KernelIr& ir = KernelOf(planned->plan.groups[0])->ir;
   CHECK(ir.Verify().ToString() == "OK");
   return ir;
 }

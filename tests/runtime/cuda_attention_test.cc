@@ -19,6 +19,7 @@
 #include "runtime/ops/attention/cuda_attention.h"
 #include "runtime/ops/attention/host_attention.h"
 #include "tests/catch.h"
+#include "tests/support/plans/calls.h"
 
 namespace retrograd {
 namespace {
@@ -142,7 +143,7 @@ struct Loaded {
   Loaded(Device* device, const AttentionCall& call, const std::vector<DType>& dtypes,
          const std::vector<std::vector<char>>& operands)
       : device(device), call(call), dtypes(dtypes) {
-    auto made = device->Load(call, AttentionFacts{dtypes});
+    auto made = device->Load(ToCall(call, dtypes), {});
     INFO(made.status());
     REQUIRE(made.ok());
     loaded = *std::move(made);
@@ -168,10 +169,7 @@ struct Loaded {
     taken.push_back(*data);
     return *data;
   }
-  absl::Status Run() {
-    return device->AttentionBackward(0, *loaded, {inputs, dtypes, absl::MakeSpan(results)},
-                                     scratch);
-  }
+  absl::Status Run() { return loaded->Run(0, {inputs, absl::MakeSpan(results)}, scratch); }
   std::vector<std::vector<char>> Results() {
     REQUIRE(device->Synchronize().ok());
     std::vector<std::vector<char>> all;
@@ -183,7 +181,7 @@ struct Loaded {
     }
     return all;
   }
-  std::string Describe() const { return static_cast<CudaAttentionCall&>(*loaded).Describe(); }
+  std::string Describe() const { return loaded->Describe(); }
 
   Device* device;
   AttentionCall call;
@@ -468,11 +466,11 @@ TEST_CASE("times of attention's backward pass by the layout of what it reads and
       for (const int i : c.operands) call.operands[i] = Heads(call.operands[i]);
       for (const int i : c.results) call.results[i] = Heads(call.results[i]);
       const std::vector<DType> dtypes = DTypes(call);
-      auto loaded = device->Load(call, AttentionFacts{dtypes});
+      auto loaded = device->Load(ToCall(call, dtypes), {});
       INFO(loaded.status());
       REQUIRE(loaded.ok());
       std::printf("%s, %s: %s\n", c.what, deterministic ? "deterministic" : "free",
-                  static_cast<CudaAttentionCall&>(**loaded).Describe().c_str());
+                  (*loaded)->Describe().c_str());
       std::fflush(stdout);
     }
   }

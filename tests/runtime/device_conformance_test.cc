@@ -13,6 +13,7 @@
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "tests/catch.h"
+#include "tests/support/plans/calls.h"
 
 namespace retrograd {
 namespace {
@@ -139,11 +140,13 @@ void CheckMatMul(Device* device, const MatMulCall& call, int64_t a_size, int64_t
   const DeviceTensor b(device, call.in_dtype, RandomValues(2, b_size));
   const DeviceTensor d(device, call.out_dtype, RandomValues(3, d_size));
   const std::vector<double> av = a.Read(), bv = b.Read(), before = d.Read();
-  auto loaded = device->Load(call, {});
+  auto loaded = device->Load(ToCall(call), {});
   INFO(loaded.status());
   REQUIRE(loaded.ok());
   Scratch scratch(device, (*loaded)->scratch_bytes());
-  REQUIRE(device->MatMul(0, **loaded, {a.data(), b.data(), d.data()}, scratch.data).ok());
+  const void* const operands[] = {a.data(), b.data()};
+  void* const results[] = {d.data()};
+  REQUIRE((*loaded)->Run(0, {operands, results}, scratch.data).ok());
   const std::vector<double> after = d.Read();
 
   std::vector<double> expected = before;
@@ -237,7 +240,7 @@ TEST_CASE("a matmul takes batches, broadcast operands, extents of 1 and 0, and a
 TEST_CASE("a matmul of integers or beyond BLAS's range is refused before it runs") {
   auto device = TestDevice();
   const auto refusal = [&](const MatMulCall& call) {
-    return std::string(device->Load(call, MatMulFacts{}).status().message());
+    return std::string(device->Load(ToCall(call), {}).status().message());
   };
   CHECK_THAT(
       refusal({.m = 1, .n = 1, .k = 1, .in_dtype = DType::kInt32, .out_dtype = DType::kInt32}),
@@ -371,10 +374,10 @@ TEST_CASE("attention backward agrees with the reference: causal, grouped queries
         device.get(), dtype, std::vector<double>(static_cast<size_t>(Elements(shape)), 7.0)));
     results.push_back(tensors.back()->data());
   }
-  auto loaded = device->Load(call, AttentionFacts{dtypes});
+  auto loaded = device->Load(ToCall(call, dtypes), {});
   REQUIRE(loaded.ok());
   Scratch scratch(device.get(), (*loaded)->scratch_bytes());
-  REQUIRE(device->AttentionBackward(0, **loaded, {operands, dtypes, results}, scratch.data).ok());
+  REQUIRE((*loaded)->Run(0, {operands, results}, scratch.data).ok());
   auto expected = EvaluateNode(*graph, result.node, reference_operands);
   INFO(expected.status());
   REQUIRE(expected.ok());

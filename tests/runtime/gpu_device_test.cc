@@ -3,9 +3,9 @@
 #include "codegen/emit.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/cuda_device.h"
-#include "runtime/gpu/fallback_matmul.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 #include "runtime/gpu/hip/hip_driver.h"
+#include "runtime/ops/matmul/fallback_matmul.h"
 #include "tests/catch.h"
 #include "tests/support/fake_gpu.h"
 

@@ -1,6 +1,7 @@
 #include "runtime/memory/memory_plan.h"
 
 #include "tests/catch.h"
+#include "tests/support/plans/calls.h"
 #include "tests/support/plans/random_plan.h"
 
 namespace retrograd {
@@ -99,14 +100,14 @@ TEST_CASE("a sum that is an output takes what it adds to into the output's memor
   builder.Output(sum, "sum");
   RandomPlan p{*builder.Build(), {}};
   p.plan = OneGroupPerOp(p.graph);
-  p.plan.groups[1].body = MatMulCall{.m = 4,
-                                     .n = 4,
-                                     .k = 4,
-                                     .a = {.value = x},
-                                     .b = {.value = x},
-                                     .d = {.value = sum},
-                                     .accumulate = true,
-                                     .previous = first};
+  p.plan.groups[1].body = ToCall({.m = 4,
+                                  .n = 4,
+                                  .k = 4,
+                                  .a = {.value = x},
+                                  .b = {.value = x},
+                                  .d = {.value = sum},
+                                  .accumulate = true},
+                                 first);
   for (bool reuse : {true, false}) {
     const MemoryPlan memory = Planned(p, Scheduled(p, 1), {.reuse = reuse});
     CHECK(memory.arena_bytes == 0);
@@ -114,14 +115,14 @@ TEST_CASE("a sum that is an output takes what it adds to into the output's memor
     CHECK(memory.Find(first)->number == 0);
   }
   // An input that is not given up cannot be added to.
-  p.plan.groups[1].body = MatMulCall{.m = 4,
-                                     .n = 4,
-                                     .k = 4,
-                                     .a = {.value = x},
-                                     .b = {.value = x},
-                                     .d = {.value = sum},
-                                     .accumulate = true,
-                                     .previous = x};
+  p.plan.groups[1].body = ToCall({.m = 4,
+                                  .n = 4,
+                                  .k = 4,
+                                  .a = {.value = x},
+                                  .b = {.value = x},
+                                  .d = {.value = sum},
+                                  .accumulate = true},
+                                 x);
   CHECK_THAT(std::string(PlanMemory(p.graph, p.plan, Scheduled(p, 1), {}).status().message()),
              ContainsSubstring("may not be overwritten"));
 }

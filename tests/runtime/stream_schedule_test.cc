@@ -2,6 +2,7 @@
 
 #include "runtime/schedule/happens_before.h"
 #include "tests/catch.h"
+#include "tests/support/plans/calls.h"
 #include "tests/support/plans/random_plan.h"
 
 namespace retrograd {
@@ -29,7 +30,7 @@ RandomPlan Chain(int64_t blocks) {
   for (Group& group : chain.plan.groups) {
     KernelBody body;
     body.schedule.blocks = blocks;
-    group.body = body;
+    group.body = LaunchOf(body);
   }
   return chain;
 }
@@ -179,14 +180,14 @@ TEST_CASE("a group that adds to a value in place runs after its other readers") 
   builder.Output(reader, "reader");
   const BackwardGraph graph = *builder.Build();
   FusionPlan plan = OneGroupPerOp(graph);
-  plan.groups[1].body = MatMulCall{.m = 4,
-                                   .n = 4,
-                                   .k = 4,
-                                   .a = {.value = x},
-                                   .b = {.value = x},
-                                   .d = {.value = sum},
-                                   .accumulate = true,
-                                   .previous = previous};
+  plan.groups[1].body = ToCall({.m = 4,
+                                .n = 4,
+                                .k = 4,
+                                .a = {.value = x},
+                                .b = {.value = x},
+                                .d = {.value = sum},
+                                .accumulate = true},
+                               previous);
   plan.groups[1].price_ps = 1'000'000'000;  // the most urgent otherwise
   const StreamSchedule schedule = Scheduled(graph, plan, {.streams = 2});
   CHECK(schedule.Verify(graph, plan).ok());

@@ -84,7 +84,7 @@ TEST_CASE("no string of a graph reaches generated source, or changes it") {
       const auto source = [&](const Planned& planned) {
         std::vector<GroupKernels> kernels;
         for (const Group& group : planned.plan.groups) {
-          const auto* body = std::get_if<KernelBody>(&group.body);
+          const KernelBody* body = KernelOf(group);
           if (body != nullptr) kernels.push_back(EmitGroup(*body, dialect));
         }
         return EmitTranslationUnit(kernels, dialect);

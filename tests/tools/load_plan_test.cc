@@ -45,12 +45,12 @@ class ReportingDevice : public Device {
     ++loads_;
     return loaded;
   }
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const MatMulCall&, const MatMulFacts&) override {
-    return std::make_unique<LoadedCall>(0);
-  }
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const AttentionCall&,
-                                                   const AttentionFacts&) override {
-    return std::make_unique<LoadedCall>(0);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call&, const CallFacts&) override {
+    struct NoCall : LoadedCall {
+      NoCall() : LoadedCall(0) {}
+      absl::Status Run(int, const CallPointers&, void*) override { return Never(); }
+    };
+    return std::make_unique<NoCall>();
   }
 
   // Nothing runs.
@@ -59,10 +59,6 @@ class ReportingDevice : public Device {
   absl::Status UseStream(std::optional<void*>) override { return Never(); }
   absl::Status Bind(int, LoadedKernels&, absl::Span<void* const>) override { return Never(); }
   absl::Status Launch(int, LoadedKernels&, size_t) override { return Never(); }
-  absl::Status MatMul(int, LoadedCall&, const MatMulPointers&, void*) override { return Never(); }
-  absl::Status AttentionBackward(int, LoadedCall&, const AttentionPointers&, void*) override {
-    return Never();
-  }
   absl::Status CopyStrided(int, DType, absl::Span<const int64_t>, void*, absl::Span<const int64_t>,
                            const void*, absl::Span<const int64_t>) override {
     return Never();

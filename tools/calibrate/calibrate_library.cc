@@ -3,7 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "fusion/ops/library_cost.h"
+#include "fusion/ops/library_op.h"
+#include "fusion/ops/matmul/matmul_cost.h"
 #include "graph/base/status.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/kernel_bench.h"
@@ -91,17 +92,16 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
       batch, heads, tokens);
   RG_ASSIGN_OR_RETURN(const std::vector<Group> groups, PlannedGroups(graph, bench.base));
   for (const Group& group : groups) {
-    const auto* call = std::get_if<AttentionCall>(&group.body);
+    const Call* call = CallOf(group);
     if (call == nullptr) continue;
-    const auto is_attention = [](const Group& g) {
-      return std::holds_alternative<AttentionCall>(g.body);
-    };
-    RG_ASSIGN_OR_RETURN(
-        const double us, bench.log->Us(absl::StrCat("causal attention ", tensor), [&] {
-          return TimeSteps(graph, bench.base, sizes.repeat, is_attention, bench.device);
-        }));
-    const PricedSample sample{
-        us, [call = *call](const DeviceSpec& d) { return PriceAttention(call, d).ps; }};
+    const auto is_call = [](const Group& g) { return CallOf(g) != nullptr; };
+    RG_ASSIGN_OR_RETURN(const double us,
+                        bench.log->Us(absl::StrCat("causal attention ", tensor), [&] {
+                          return TimeSteps(graph, bench.base, sizes.repeat, is_call, bench.device);
+                        }));
+    const PricedSample sample{us, [call = *call](const DeviceSpec& d) {
+                                return LibraryOpOf(call.op).price(call, d, /*explain=*/false).ps;
+                              }};
     RG_ASSIGN_OR_RETURN(
         const FittedNumbers fit,
         FitNumbers(text, std::vector<std::string>{"attention_flops"}, {&sample, 1}));

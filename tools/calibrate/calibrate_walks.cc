@@ -99,13 +99,13 @@ output %%3 name="dw"
 )",
                         rows, sizes.Of(512, 16), rows, table, sizes.Of(512, 16));
     const auto is_scatter = [](const Group& group) {
-      const auto* body = std::get_if<KernelBody>(&group.body);
+      const KernelBody* body = KernelOf(group);
       return body != nullptr && body->ir.scatter.has_value();
     };
     RG_ASSIGN_OR_RETURN(const std::vector<Group> groups, PlannedGroups(graph, bench.base));
     for (const Group& group : groups) {
       if (!is_scatter(group)) continue;
-      const KernelBody& body = std::get<KernelBody>(group.body);
+      const KernelBody& body = *KernelOf(group);
       RG_ASSIGN_OR_RETURN(
           const double us,
           bench.log->Us(absl::StrCat("index_add of ", rows, " rows into ", table), [&] {

@@ -142,36 +142,45 @@ class TextKernel : public BenchWork {
   std::unique_ptr<LoadedKernels> loaded_;
 };
 
-class MatMulWork : public BenchWork {
+class CallWork : public BenchWork {
  public:
-  static absl::StatusOr<std::unique_ptr<MatMulWork>> Make(Device* device, const MatMulCall& call) {
-    auto work = std::make_unique<MatMulWork>(device);
-    const int64_t size = SizeBytes(call.in_dtype);
-    RG_ASSIGN_OR_RETURN(void* const a, FilledBuffer(device, &work->buffers_, call.in_dtype,
-                                                    call.m * call.k * size));
-    RG_ASSIGN_OR_RETURN(void* const b, FilledBuffer(device, &work->buffers_, call.in_dtype,
-                                                    call.k * call.n * size));
-    RG_ASSIGN_OR_RETURN(void* const d, FilledBuffer(device, &work->buffers_, call.out_dtype,
-                                                    call.m * call.n * SizeBytes(call.out_dtype)));
-    work->pointers_ = {a, b, d};
-    RG_ASSIGN_OR_RETURN(work->call_, device->Load(call, {.a_alignment = kAlignment,
-                                                         .b_alignment = kAlignment,
-                                                         .d_alignment = kAlignment}));
+  static absl::StatusOr<std::unique_ptr<CallWork>> Make(Device* device, const Call& call) {
+    auto work = std::make_unique<CallWork>(device);
+    CallFacts facts;
+    for (const CallTensor& t : call.operands) {
+      RG_ASSIGN_OR_RETURN(
+          work->operands_.emplace_back(),
+          FilledBuffer(device, &work->buffers_, t.dtype, SpanOf(t) * SizeBytes(t.dtype)));
+      facts.operand_alignment.push_back(kAlignment);
+    }
+    for (const CallTensor& t : call.results) {
+      RG_ASSIGN_OR_RETURN(
+          work->results_.emplace_back(),
+          FilledBuffer(device, &work->buffers_, t.dtype, SpanOf(t) * SizeBytes(t.dtype)));
+      facts.result_alignment.push_back(kAlignment);
+    }
+    RG_ASSIGN_OR_RETURN(work->call_, device->Load(call, facts));
     RG_ASSIGN_OR_RETURN(work->scratch_, work->buffers_.Allocate(work->call_->scratch_bytes()));
     return work;
   }
-  explicit MatMulWork(Device* device) : device_(device), buffers_(device) {}
+  explicit CallWork(Device* device) : buffers_(device) {}
   absl::Status Issue(int stream) override {
-    return device_->MatMul(stream, *call_, pointers_, scratch_);
+    return call_->Run(stream, {operands_, absl::MakeSpan(results_)}, scratch_);
   }
 
  private:
-  Device* device_;
   Buffers buffers_;
-  MatMulPointers pointers_;
+  std::vector<const void*> operands_;
+  std::vector<void*> results_;
   std::unique_ptr<LoadedCall> call_;
   void* scratch_ = nullptr;
 };
+
+// Row-major, at the beginning of a value of its own.
+CallTensor Dense(Shape shape, DType dtype) {
+  std::vector<int64_t> strides = DenseStrides(shape);
+  return {.shape = std::move(shape), .strides = std::move(strides), .dtype = dtype};
+}
 
 }  // namespace
 
@@ -182,14 +191,9 @@ absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Kernel(const KernelIr& i
 
 absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::MatMul(int64_t m, int64_t n, int64_t k,
                                                                DType dtype) {
-  return MatMulWork::Make(device_, {.m = m,
-                                    .n = n,
-                                    .k = k,
-                                    .in_dtype = dtype,
-                                    .out_dtype = dtype,
-                                    .a = {.row_stride = k, .col_stride = 1},
-                                    .b = {.row_stride = n, .col_stride = 1},
-                                    .d = {.row_stride = n, .col_stride = 1}});
+  return CallWork::Make(device_, {.op = Op::matmul,
+                                  .operands = {Dense({m, k}, dtype), Dense({k, n}, dtype)},
+                                  .results = {Dense({m, n}, dtype)}});
 }
 
 absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Text(const std::string& name,
@@ -276,12 +280,11 @@ absl::StatusOr<KernelBench::Pair> KernelBench::SideBySide(BenchWork* a, int link
 absl::StatusOr<KernelBody> PlannedKernel(absl::string_view graph_text, const DeviceSpec& spec) {
   RG_ASSIGN_OR_RETURN(const BackwardGraph graph, ParseGraph(graph_text));
   RG_ASSIGN_OR_RETURN(const Planned planned, PlanFusion(graph, spec, {.decisions = false}));
-  if (planned.plan.groups.size() != 1 ||
-      !std::holds_alternative<KernelBody>(planned.plan.groups[0].body)) {
+  if (planned.plan.groups.size() != 1 || KernelOf(planned.plan.groups[0]) == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a benchmark is planned as ", planned.plan.groups.size(), " groups and not as one kernel"));
   }
-  return std::get<KernelBody>(planned.plan.groups[0].body);
+  return *KernelOf(planned.plan.groups[0]);
 }
 
 absl::StatusOr<std::vector<Group>> PlannedGroups(absl::string_view graph_text,

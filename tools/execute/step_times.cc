@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "fusion/ops/library_op.h"
 #include "tools/support/compiled_kernels.h"
 
 namespace retrograd {
@@ -17,11 +17,10 @@ double Median(TimeSamples samples) {
   return *middle;
 }
 
-const char* KindOf(const Group& group) {
-  if (std::holds_alternative<MatMulCall>(group.body)) return "matmul";
-  if (std::holds_alternative<AttentionCall>(group.body)) return "attention";
-  if (std::holds_alternative<FusedMatMul>(group.body)) return "matmul with an epilogue";
-  return "kernel";
+std::string KindOf(const Group& group) {
+  const Call* call = CallOf(group);
+  if (call == nullptr) return "kernel";
+  return absl::StrCat(LibraryOpOf(call->op).name, call->epilogue ? " with an epilogue" : "");
 }
 
 std::string OpsOf(const BackwardGraph& graph, const Group& group) {
@@ -43,11 +42,8 @@ nlohmann::ordered_json StepsJson(const CompiledPlan& compiled, const std::vector
         {"least_us", *std::min_element(time.microseconds.begin(), time.microseconds.end())},
         {"read_bytes", group.read_bytes},
         {"written_bytes", group.written_bytes}};
-    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-      step["m"] = matmul->m;
-      step["n"] = matmul->n;
-      step["k"] = matmul->k;
-      step["batch"] = Elements(matmul->batch);
+    if (const Call* call = CallOf(group); call != nullptr && !call->epilogue) {
+      for (const auto& [name, size] : LibraryOpOf(call->op).sizes(*call)) step[name] = size;
     }
     steps.push_back(std::move(step));
   }
@@ -59,7 +55,7 @@ void AddResources(const CompiledPlan& compiled, absl::Span<const KernelResources
   if (kernels.empty()) return;
   for (auto& step : *steps) {
     const GroupId id{step["group"].get<uint32_t>()};
-    const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[Index(id)].body);
+    const KernelBody* body = KernelOf(compiled.plan.groups[Index(id)]);
     const auto resources = ResourcesOf(compiled, id, kernels);
     if (body == nullptr || !resources) continue;
     const Footprint footprint = FootprintOf(*body, *resources, device);

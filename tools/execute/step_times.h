@@ -15,7 +15,7 @@ namespace retrograd {
 double Median(TimeSamples samples);
 
 // "matmul", "attention" or "kernel".
-const char* KindOf(const Group& group);
+std::string KindOf(const Group& group);
 
 // What a group computes, in one line of op names.
 std::string OpsOf(const BackwardGraph& graph, const Group& group);

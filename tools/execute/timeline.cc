@@ -22,7 +22,7 @@ double Microseconds(int64_t ps) { return static_cast<double>(ps) / 1e6; }
 std::vector<StepSpan> PredictedSpans(const CompiledPlan& compiled) {
   std::vector<StepSpan> spans;
   for (const Step& step : compiled.schedule.steps) {
-    if (std::holds_alternative<PlacedJoin>(compiled.plan.groups[Index(step.group)].body)) continue;
+    if (AliasOf(compiled.plan.groups[Index(step.group)]) != nullptr) continue;
     spans.push_back({.group = step.group,
                      .stream = step.stream,
                      .begin_us = Microseconds(step.start_ps),

@@ -1,6 +1,8 @@
 // The explanation as JSON: complete, versioned, times in picoseconds and sizes in bytes.
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "fusion/ops/library_op.h"
 #include "fusion/plan/group_dag.h"
 #include "tools/explain/explanation.h"
 #include "tools/explain/group_json.h"
@@ -44,29 +46,45 @@ Json ScheduleJson(const Schedule& s) {
           {"blocks", s.blocks}};
 }
 
-Json MatMulJson(const MatMulCall& m) {
-  return {{"kind", "matmul"},
-          {"m", m.m},
-          {"n", m.n},
-          {"k", m.k},
-          {"batch", m.batch},
-          {"in_dtype", std::string(Name(m.in_dtype))},
-          {"out_dtype", std::string(Name(m.out_dtype))},
-          {"accumulate", m.accumulate}};
+Json Tensors(const std::vector<CallTensor>& tensors) {
+  Json list = Json::array();
+  for (const CallTensor& t : tensors) {
+    list.push_back({{"value", PrintValue(t.value)},
+                    {"dtype", std::string(Name(t.dtype))},
+                    {"shape", t.shape},
+                    {"strides", t.strides}});
+  }
+  return list;
+}
+
+Json CallJson(const Call& call) {
+  const LibraryOp& row = LibraryOpOf(call.op);
+  Json body = {{"kind", call.epilogue ? absl::StrCat("fused_", row.name) : std::string(row.name)},
+               {"describe", row.describe(call)},
+               {"operands", Tensors(call.operands)},
+               {"results", Tensors(call.results)},
+               {"accumulate", call.previous.has_value()}};
+  for (const auto& [name, size] : row.sizes(call)) body[name] = size;
+  if (call.epilogue) {
+    body["implementation"] = call.epilogue->implementation;
+    body["epilogue_extents"] = call.epilogue->kernel.ir.extents;
+    body["product_ps"] = call.epilogue->call_ps;
+    body["epilogue_ps"] = call.epilogue->kernel_ps;
+  }
+  return body;
 }
 
 Json Body(const Group& group) {
-  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
+  if (const KernelBody* kernel = KernelOf(group)) {
     return {{"kind", "kernel"},
             {"schedule", ScheduleJson(kernel->schedule)},
             {"extents", kernel->ir.extents},
             {"registers", kernel->registers},
             {"spill_bytes", kernel->spill_bytes}};
   }
-  if (const auto* m = std::get_if<MatMulCall>(&group.body)) return MatMulJson(*m);
-  if (const auto* merged = std::get_if<MergedBody>(&group.body)) {
+  if (const KernelLaunch* launch = SharedLaunchOf(group)) {
     Json members = Json::array();
-    for (const MergedBody::Member& member : merged->members) {
+    for (const KernelLaunch::Member& member : launch->members) {
       members.push_back({{"nodes", Nodes(member.nodes)},
                          {"recomputed", Nodes(member.recomputed)},
                          {"schedule", ScheduleJson(member.kernel.schedule)},
@@ -75,29 +93,14 @@ Json Body(const Group& group) {
                          {"price_ps", member.price_ps},
                          {"terms", Terms(member.terms)}});
     }
-    return {{"kind", "merged"}, {"members", std::move(members)}};
+    return {{"kind", "shared_launch"}, {"members", std::move(members)}};
   }
-  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
+  if (const Alias* alias = AliasOf(group)) {
     Json offsets = Json::array();
-    for (const PlacedJoin::Part& part : join->parts) offsets.push_back(part.offset);
-    return {{"kind", "placed_join"}, {"offsets", std::move(offsets)}};
+    for (const Alias::Part& part : alias->parts) offsets.push_back(part.offset);
+    return {{"kind", "alias"}, {"offsets", std::move(offsets)}};
   }
-  if (const auto* f = std::get_if<FusedMatMul>(&group.body)) {
-    Json body = MatMulJson(f->product);
-    body["kind"] = "fused_matmul";
-    body["implementation"] = f->implementation;
-    body["epilogue_extents"] = f->epilogue.ir.extents;
-    body["product_ps"] = f->product_ps;
-    body["epilogue_ps"] = f->epilogue_ps;
-    return body;
-  }
-  const auto& a = std::get<AttentionCall>(group.body);
-  return {{"kind", "attention"},
-          {"dtype", std::string(Name(a.dtype))},
-          {"query_shape", a.operands[1].shape},
-          {"key_shape", a.operands[2].shape},
-          {"causal", a.causal},
-          {"bias", a.operands.size() > 6}};
+  return CallJson(*CallOf(group));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/ops/library_op.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
@@ -50,24 +51,15 @@ std::string CountOrigins(const BackwardGraph& graph, absl::Span<const NodeId> no
   return CountNames(names, 4);
 }
 
-std::string DescribeMerged(const MergedBody& merged) {
+std::string DescribeShared(const KernelLaunch& merged) {
   int64_t blocks = 0, registers = 0;
-  for (const MergedBody::Member& member : merged.members) {
+  for (const KernelLaunch::Member& member : merged.members) {
     blocks += member.kernel.schedule.blocks;
     registers = std::max<int64_t>(registers, member.kernel.registers);
   }
   const Schedule& first = merged.members[0].kernel.schedule;
   return absl::StrFormat("%d kernels in one launch, %s threads=%d blocks=%d, %d registers",
                          merged.members.size(), Name(first.kind), first.threads, blocks, registers);
-}
-
-std::string DescribeMatMul(const MatMulCall& m) {
-  std::string text = "matmul ";
-  if (Elements(m.batch) != 1) absl::StrAppend(&text, Elements(m.batch), "x ");
-  absl::StrAppendFormat(&text, "%dx%dx%d %s", m.m, m.n, m.k, Name(m.in_dtype));
-  if (m.out_dtype != m.in_dtype) absl::StrAppend(&text, " into ", Name(m.out_dtype));
-  if (m.accumulate) text += ", adds";
-  return text;
 }
 
 std::string BindingTerm(const Group& group) {
@@ -94,24 +86,22 @@ std::string WithoutIds(absl::string_view text) {
 }  // namespace
 
 std::string DescribeBody(const Group& group) {
-  if (const auto* merged = std::get_if<MergedBody>(&group.body)) return DescribeMerged(*merged);
-  if (const auto* kernel = std::get_if<KernelBody>(&group.body)) {
+  if (const KernelLaunch* launch = SharedLaunchOf(group)) return DescribeShared(*launch);
+  if (const KernelBody* kernel = KernelOf(group)) {
     std::string text =
         absl::StrFormat("%s, %d registers", kernel->schedule.Print(), kernel->registers);
     if (kernel->spill_bytes > 0) absl::StrAppend(&text, ", spills ", kernel->spill_bytes, " B");
     return text;
   }
-  if (const auto* m = std::get_if<MatMulCall>(&group.body)) return DescribeMatMul(*m);
-  if (const auto* f = std::get_if<FusedMatMul>(&group.body)) {
-    return absl::StrCat(DescribeMatMul(f->product), " with an epilogue (", f->implementation, ")");
+  if (const Alias* alias = AliasOf(group)) {
+    return absl::StrCat("no kernel: ", alias->parts.size(), " parts stored side by side");
   }
-  if (const auto* join = std::get_if<PlacedJoin>(&group.body)) {
-    return absl::StrCat("no kernel: ", join->parts.size(), " parts stored side by side");
+  const Call& call = *CallOf(group);
+  std::string text = LibraryOpOf(call.op).describe(call);
+  if (call.epilogue) {
+    absl::StrAppend(&text, " with an epilogue (", call.epilogue->implementation, ")");
   }
-  const auto& attention = std::get<AttentionCall>(group.body);
-  const std::vector<int64_t>& q = attention.operands[1].shape;
-  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
-                         attention.operands[2].shape[2], q[3], attention.causal ? ", causal" : "");
+  return text;
 }
 
 std::string CountOps(const BackwardGraph& graph, absl::Span<const NodeId> nodes) {

@@ -109,9 +109,9 @@ Json Ops(const BackwardGraph& graph, const std::vector<NodeId>& nodes, StringTab
 // Of a shared launch: [ops, schedule, price alone] for each kernel.
 Json Members(const BackwardGraph& graph, const Group& group, StringTable* strings) {
   Json members = Json::array();
-  const auto* merged = std::get_if<MergedBody>(&group.body);
+  const KernelLaunch* merged = SharedLaunchOf(group);
   if (merged == nullptr) return members;
-  for (const MergedBody::Member& m : merged->members) {
+  for (const KernelLaunch::Member& m : merged->members) {
     members.push_back({strings->Number(CountOps(graph, m.nodes)),
                        strings->Number(m.kernel.schedule.Print()), m.price_ps});
   }

@@ -52,7 +52,7 @@ class Collector {
           AddKernel(name, *body, /*best_plan=*/seed == 0);
           AddCandidates(name, *body);
         }
-        if (std::holds_alternative<MergedBody>(group.body)) {
+        if (SharedLaunchOf(group) != nullptr) {
           AddSharedLaunch(name, group, /*best_plan=*/seed == 0);
         }
       }

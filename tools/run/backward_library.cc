@@ -93,8 +93,8 @@ int64_t PeakWithScratch(const CompiledPlan& compiled, int64_t scratch_bytes) {
   int64_t peak = 0;
   for (size_t i = 0; i < live.size(); ++i) {
     const retrograd::Group& group = compiled.plan.groups[i];
-    const bool call = std::holds_alternative<retrograd::MatMulCall>(group.body) ||
-                      std::holds_alternative<retrograd::AttentionCall>(group.body);
+    const bool call =
+        retrograd::CallOf(group) != nullptr && retrograd::FusedCallOf(group) == nullptr;
     peak = std::max(peak, live[i] + (call ? scratch_bytes : 0));
   }
   return peak;
@@ -113,7 +113,7 @@ Json Describe(const rg_backward& backward) {
   const retrograd::ProgramStats& stats = program.stats();
   Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
   for (const retrograd::Group& group : backward.loaded.compiled.plan.groups) {
-    if (std::holds_alternative<retrograd::PlacedJoin>(group.body)) continue;
+    if (retrograd::AliasOf(group) != nullptr) continue;
     const std::string kind(retrograd::KindOf(group));
     calls[kind] = calls.value(kind, 0) + 1;
   }

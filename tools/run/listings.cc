@@ -46,7 +46,7 @@ absl::Status PrintKernels(const PlanArguments& arguments, absl::string_view dial
 absl::flat_hash_map<std::string, const KernelBody*> Predictions(const CompiledPlan& compiled) {
   absl::flat_hash_map<std::string, const KernelBody*> predicted;
   for (size_t g = 0; g < compiled.kernels.size(); ++g) {
-    const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[g].body);
+    const KernelBody* body = KernelOf(compiled.plan.groups[g]);
     if (body == nullptr || compiled.kernels[g].launches.empty()) continue;
     const std::vector<Kernel>& launches = compiled.kernels[g].launches;
     predicted.emplace(launches[MainLaunchOf(*body, launches)].name, body);

@@ -230,7 +230,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
     const Group& group = compiled.plan.groups[Index(times[i].group)];
     std::printf("  group %-4d %9.1f us, predicted %9.1f  %s: %.80s%s\n",
                 static_cast<int>(Index(times[i].group)), Median(times[i].microseconds),
-                static_cast<double>(group.price_ps) / 1e6, KindOf(group),
+                static_cast<double>(group.price_ps) / 1e6, KindOf(group).c_str(),
                 OpsOf(compiled.graph, group).c_str(), PrintResources(json["steps"][i]).c_str());
   }
   return absl::OkStatus();

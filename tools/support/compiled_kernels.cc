@@ -15,7 +15,7 @@ ByName Index(absl::Span<const KernelResources> kernels) {
 
 std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, size_t group,
                                              const ByName& kernels) {
-  const auto* body = std::get_if<KernelBody>(&compiled.plan.groups[group].body);
+  const KernelBody* body = KernelOf(compiled.plan.groups[group]);
   const std::vector<Kernel>& launches = compiled.kernels[group].launches;
   if (body == nullptr || launches.empty()) return std::nullopt;
   const size_t main = MainLaunchOf(*body, launches);
@@ -49,7 +49,7 @@ CompilerReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelRes
   for (size_t g = 0; g < compiled.kernels.size(); ++g) {
     const auto resources = ResourcesOf(compiled, g, by_name);
     if (!resources) continue;
-    const auto& body = std::get<KernelBody>(compiled.plan.groups[g].body);
+    const KernelBody& body = *KernelOf(compiled.plan.groups[g]);
     report.kernels.emplace(FingerprintOf(FingerprintOf(body.ir), body.schedule), *resources);
   }
   return report;

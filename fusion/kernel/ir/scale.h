@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "absl/numeric/int128.h"
 
@@ -28,6 +29,15 @@ inline int64_t MulDiv(int64_t a, int64_t b, int64_t c) {
   const absl::uint128 wide = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b);
   const absl::uint128 quotient = (wide + static_cast<uint64_t>(c) - 1) / static_cast<uint64_t>(c);
   return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
+}
+
+inline constexpr int64_t kPsPerSecond = 1'000'000'000'000;
+
+// At most kHuge.
+inline int64_t Product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (int64_t f : factors) product = MulDiv(product, f, 1);
+  return product;
 }
 
 }  // namespace retrograd

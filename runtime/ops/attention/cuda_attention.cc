@@ -40,14 +40,6 @@ std::string Key(const AttentionCall& call, const AttentionFacts& facts) {
   return key;
 }
 
-// Elements from the stored value's first to past the last that the call touches.
-int64_t SpanOf(const AttentionOperand& t) {
-  int64_t last = t.offset;
-  for (size_t axis = 0; axis < t.shape.size(); ++axis)
-    last += (t.shape[axis] - 1) * t.strides[axis];
-  return last + 1;
-}
-
 // Memory for a measurement, given back in the end.
 class Arena {
  public:
@@ -155,10 +147,12 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
 
 }  // namespace
 
-absl::Status CudaAttentionCall::Run(Device& device, int stream, void* native,
-                                    const AttentionPointers& pointers, void* scratch) {
-  if (library_ != nullptr) return library_->Run(native, pointers, scratch);
-  return RunFallbackAttention(device, stream, *kernels_, launches_, pointers, scratch);
+absl::Status CudaAttentionCall::Run(int stream, const CallPointers& pointers, void* scratch) {
+  const AttentionPointers typed{pointers.operands, dtypes_, pointers.results};
+  const CurrentContext current(device_.driver(), device_.context());
+  RG_RETURN_IF_ERROR(current.status());
+  if (library_ != nullptr) return library_->Run(device_.Stream(stream), typed, scratch);
+  return RunFallbackAttention(device_, stream, *kernels_, launches_, typed, scratch);
 }
 
 std::string CudaAttentionCall::Describe() const {
@@ -230,7 +224,7 @@ absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
                       AttentionLaunches(call, facts.operand_dtypes,
                                         EmitTiledAttention(call, facts.operand_dtypes, sms),
                                         absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
-  auto loaded = std::make_unique<CudaAttentionCall>(made.scratch_bytes);
+  auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.source, made.launches));
   loaded->launches_ = made.launches.size();
   loaded->tiled_ = true;
@@ -280,7 +274,7 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
                         return (*library)->Run(place.stream, pointers, memory->workspace);
                       }));
   RG_ASSIGN_OR_RETURN(choice.tiled_us, MedianTime(place.device, [&] {
-                        return (*tiled)->Run(place.device, 0, place.stream, pointers,
+                        return (*tiled)->Run(0, {memory->operands, absl::MakeSpan(memory->results)},
                                              memory->workspace);
                       }));
   choice.tiled = choice.tiled_us < choice.library_us;
@@ -310,7 +304,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
   }
   absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, facts);
   if (library.ok()) {
-    auto loaded = std::make_unique<CudaAttentionCall>((*library)->workspace_bytes());
+    auto loaded =
+        std::make_unique<CudaAttentionCall>(place.device, facts, (*library)->workspace_bytes());
     loaded->library_ = *std::move(library);
     loaded->tiled_us_ = choice.tiled_us;
     return loaded;
@@ -323,11 +318,39 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
   }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
                       MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));
-  auto loaded = std::make_unique<CudaAttentionCall>(fallback.scratch_bytes);
+  auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, fallback.scratch_bytes);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.source, fallback.launches));
   loaded->launches_ = fallback.launches.size();
   loaded->refusal_ = library.status();
   return loaded;
+}
+
+namespace {
+
+class CudaAttentionLoader : public CallLoader {
+ public:
+  CudaAttentionLoader(GpuDevice& device, int sm, const CudaAttentionOptions& options)
+      : device_(device), sm_(sm), attention_(options) {}
+
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
+    RG_RETURN_IF_ERROR(CheckDropout(call));
+    const AttentionRequest request(call);
+    return attention_.Load(
+        {device_, sm_, device_.facts().model, device_.Stream(0), device_.Cache()}, request.call,
+        request.facts());
+  }
+
+ private:
+  GpuDevice& device_;
+  const int sm_;
+  CudaAttention attention_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallLoader> MakeCudaAttentionLoader(GpuDevice& device, int sm,
+                                                    const CudaAttentionOptions& options) {
+  return std::make_unique<CudaAttentionLoader>(device, sm, options);
 }
 
 }  // namespace retrograd

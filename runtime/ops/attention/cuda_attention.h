@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/compiler/module_cache.h"
-#include "runtime/device/device.h"
+#include "runtime/gpu/gpu_device.h"
+#include "runtime/ops/attention/attention_facts.h"
 #include "runtime/ops/attention/cudnn_attention.h"
 
 namespace retrograd {
@@ -26,11 +28,12 @@ struct CudaAttentionOptions {
 // One call, loaded.
 class CudaAttentionCall : public LoadedCall {
  public:
-  using LoadedCall::LoadedCall;
+  CudaAttentionCall(GpuDevice& device, const AttentionFacts& facts, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes),
+        device_(device),
+        dtypes_(facts.operand_dtypes.begin(), facts.operand_dtypes.end()) {}
 
-  // On stream 0 of `device`, or another, which as a CUstream is `native`; in the device's context.
-  absl::Status Run(Device& device, int stream, void* native, const AttentionPointers& pointers,
-                   void* scratch);
+  absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override;
 
   // Null where cuDNN does not make this call, since our kernels are faster or for the reason that
   // refusal() gives.
@@ -40,10 +43,12 @@ class CudaAttentionCall : public LoadedCall {
   bool tiled() const { return tiled_; }
   // "cuDNN, plan .. of 3" with the times and workspaces of all, "our kernels for tensor cores", or
   // "our kernels, because ..".
-  std::string Describe() const;
+  std::string Describe() const override;
 
  private:
   friend class CudaAttention;
+  GpuDevice& device_;
+  const std::vector<DType> dtypes_;          // of the operands
   std::shared_ptr<CudnnAttention> library_;  // or, where it refuses, the kernels
   std::unique_ptr<LoadedKernels> kernels_;
   size_t launches_ = 0;
@@ -60,7 +65,7 @@ class CudaAttention {
 
   // Where calls are loaded.
   struct Place {
-    Device& device;
+    GpuDevice& device;
     int sm = 0;                          // 90 for compute capability 9.0
     std::string model;                   // "NVIDIA H200"
     void* stream = nullptr;              // stream 0 of the device, as a CUstream
@@ -93,6 +98,10 @@ class CudaAttention {
   std::map<std::string, std::shared_ptr<CudnnAttention>> known_;
   std::map<std::string, Choice> choices_;
 };
+
+// Who loads attention on the cuda device of this compute capability (90 for 9.0).
+std::unique_ptr<CallLoader> MakeCudaAttentionLoader(GpuDevice& device, int sm,
+                                                    const CudaAttentionOptions& options);
 
 }  // namespace retrograd
 

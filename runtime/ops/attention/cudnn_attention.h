@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/device/device.h"
+#include "runtime/ops/attention/attention_facts.h"
 
 namespace retrograd {
 

@@ -22,16 +22,6 @@ absl::Status Refuse(const AttentionCall& call, absl::string_view why) {
                    absl::StrJoin(call.operands[2].shape, ","), "]: ", why));
 }
 
-// From the value's first byte to past the last that the call touches.
-int64_t SpanBytes(const AttentionOperand& t, DType dtype) {
-  int64_t last = t.offset;
-  for (size_t axis = 0; axis < t.shape.size(); ++axis) {
-    if (t.shape[axis] == 0) return 0;
-    last += (t.shape[axis] - 1) * t.strides[axis];
-  }
-  return (last + 1) * SizeBytes(dtype);
-}
-
 // The rows of all heads. The pitch along an axis of one element is nobody's, but must be one.
 OperandMap MapOf(const AttentionOperand& t, DType dtype, int place) {
   const auto pitch = [&](int axis) { return t.shape[axis] == 1 ? t.shape[3] : t.strides[axis]; };
@@ -84,10 +74,10 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
       const size_t place = static_cast<size_t>(from.args[i]);
       LaunchArg arg{.slot = static_cast<uint32_t>(place), .written = from.written[i]};
       if (place < operands) {
-        arg.bytes = SpanBytes(call.operands[place], operand_dtypes[place]);
+        arg.bytes = SpanOf(call.operands[place]) * SizeBytes(operand_dtypes[place]);
         arg.alignment = SizeBytes(operand_dtypes[place]);
       } else if (place < operands + 3) {
-        arg.bytes = SpanBytes(call.results[place - operands], call.dtype);
+        arg.bytes = SpanOf(call.results[place - operands]) * SizeBytes(call.dtype);
         arg.alignment = SizeBytes(call.dtype);
         arg.contents = Contents::kFresh;
       } else {
@@ -146,6 +136,53 @@ absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& ker
     RG_RETURN_IF_ERROR(device.Launch(stream, kernels, launch));
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+class FallbackAttentionCall : public LoadedCall {
+ public:
+  FallbackAttentionCall(Device& device, std::vector<DType> dtypes, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), device_(device), dtypes_(std::move(dtypes)) {}
+
+  absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
+    return RunFallbackAttention(device_, stream, *kernels, launches,
+                                {pointers.operands, dtypes_, pointers.results}, scratch);
+  }
+  std::string Describe() const override { return "our kernels"; }
+
+  std::unique_ptr<LoadedKernels> kernels;
+  size_t launches = 0;
+
+ private:
+  Device& device_;
+  const std::vector<DType> dtypes_;  // of the operands
+};
+
+class FallbackAttentionLoader : public CallLoader {
+ public:
+  explicit FallbackAttentionLoader(Device& device) : device_(device) {}
+
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
+    RG_RETURN_IF_ERROR(CheckDropout(call));
+    const AttentionRequest request(call);
+    RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
+                        MakeFallbackAttention(request.call, request.dtypes, device_.dialect()));
+    auto loaded =
+        std::make_unique<FallbackAttentionCall>(device_, request.dtypes, fallback.scratch_bytes);
+    RG_ASSIGN_OR_RETURN(loaded->kernels, device_.Load(fallback.source, fallback.launches));
+    loaded->launches = fallback.launches.size();
+    return loaded;
+  }
+
+ private:
+  Device& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<CallLoader> MakeFallbackAttentionLoader(Device& device) {
+  return std::make_unique<FallbackAttentionLoader>(device);
 }
 
 }  // namespace retrograd

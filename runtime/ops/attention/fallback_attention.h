@@ -4,6 +4,7 @@
 #define RETROGRAD_RUNTIME_OPS_ATTENTION_FALLBACK_ATTENTION_H_
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/types/span.h"
 #include "codegen/attention/emit_attention.h"
 #include "runtime/device/device.h"
+#include "runtime/ops/attention/attention_facts.h"
 
 namespace retrograd {
 
@@ -42,6 +44,9 @@ FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& point
 absl::Status RunFallbackAttention(Device& device, int stream, LoadedKernels& kernels,
                                   size_t launches, const AttentionPointers& pointers,
                                   void* scratch);
+
+// Who loads attention on a device that has no other implementation.
+std::unique_ptr<CallLoader> MakeFallbackAttentionLoader(Device& device);
 
 }  // namespace retrograd
 

@@ -245,4 +245,29 @@ void HostAttentionBackward(const AttentionCall& call, const AttentionPointers& p
   }
 }
 
+namespace {
+
+class HostAttentionCall : public LoadedCall {
+ public:
+  HostAttentionCall(AttentionRequest request, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), request_(std::move(request)) {}
+  absl::Status Run(int, const CallPointers& pointers, void* scratch) override {
+    HostAttentionBackward(request_.call, request_.PointersOf(pointers), scratch);
+    return absl::OkStatus();
+  }
+  std::string Describe() const override { return "OpenBLAS"; }
+
+ private:
+  const AttentionRequest request_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadHostAttention(const Call& call) {
+  RG_RETURN_IF_ERROR(CheckDropout(call));
+  AttentionRequest request(call);
+  RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(request.call));
+  return std::make_unique<HostAttentionCall>(std::move(request), scratch_bytes);
+}
+
 }  // namespace retrograd

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/device/device.h"
+#include "runtime/ops/matmul/matmul_facts.h"
 
 namespace retrograd {
 

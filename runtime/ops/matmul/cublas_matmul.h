@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/device.h"
-#include "runtime/gpu/gpu_device.h"
 #include "runtime/ops/matmul/blas_operands.h"
+#include "runtime/ops/matmul/gpu_matmul.h"
 
 namespace retrograd {
 

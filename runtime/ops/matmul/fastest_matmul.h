@@ -6,8 +6,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "runtime/device/device.h"
 #include "runtime/gpu/gpu_driver.h"
+#include "runtime/ops/matmul/matmul_facts.h"
 
 namespace retrograd {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/compiler/module_cache.h"
-#include "runtime/gpu/gpu_device.h"
+#include "runtime/ops/matmul/gpu_matmul.h"
 
 namespace retrograd {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
@@ -206,6 +207,30 @@ void HostMatMul(const MatMulCall& call, const MatMulPointers& pointers, void* sc
   } else {
     Multiply(call, pointers, static_cast<float*>(scratch));
   }
+}
+
+namespace {
+
+class HostMatMulCall : public LoadedCall {
+ public:
+  HostMatMulCall(MatMulCall call, int64_t scratch_bytes)
+      : LoadedCall(scratch_bytes), call_(std::move(call)) {}
+  absl::Status Run(int, const CallPointers& pointers, void* scratch) override {
+    HostMatMul(call_, MatMulPointersOf(pointers), scratch);
+    return absl::OkStatus();
+  }
+  std::string Describe() const override { return "OpenBLAS"; }
+
+ private:
+  const MatMulCall call_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadHostMatMul(const Call& call) {
+  MatMulCall matmul = MatMulOf(call);
+  RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostMatMulScratchBytes(matmul));
+  return std::make_unique<HostMatMulCall>(std::move(matmul), scratch_bytes);
 }
 
 }  // namespace retrograd

@@ -3,8 +3,10 @@
 #ifndef RETROGRAD_RUNTIME_OPS_MATMUL_HOST_MATMUL_H_
 #define RETROGRAD_RUNTIME_OPS_MATMUL_HOST_MATMUL_H_
 
+#include <memory>
+
 #include "absl/status/statusor.h"
-#include "runtime/device/device.h"
+#include "runtime/ops/matmul/matmul_facts.h"
 
 namespace retrograd {
 
@@ -14,6 +16,9 @@ absl::StatusOr<int64_t> HostMatMulScratchBytes(const MatMulCall& call);
 
 // The scratch is aligned to 64 bytes. HostMatMulScratchBytes must have accepted the call.
 void HostMatMul(const MatMulCall& call, const MatMulPointers& pointers, void* scratch);
+
+// The host's implementation of a matmul.
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadHostMatMul(const Call& call);
 
 }  // namespace retrograd
 

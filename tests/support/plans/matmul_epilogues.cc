@@ -19,7 +19,7 @@ DeviceSpec EagerEpilogues(std::vector<DType> dtypes, int most_reads, int most_st
 
 int Epilogues(const FusionPlan& plan) {
   int count = 0;
-  for (const Group& group : plan.groups) count += std::holds_alternative<FusedMatMul>(group.body);
+  for (const Group& group : plan.groups) count += (FusedCallOf(group) != nullptr);
   return count;
 }
 

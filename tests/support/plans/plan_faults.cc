@@ -29,23 +29,22 @@ class Planter {
   std::pair<Group*, KernelBody*> AnyKernel() {
     std::vector<std::pair<Group*, KernelBody*>> found;
     for (Group& g : plan_.groups) {
-      if (auto* kernel = std::get_if<KernelBody>(&g.body)) found.push_back({&g, kernel});
-      if (auto* merged = std::get_if<MergedBody>(&g.body)) {
-        for (MergedBody::Member& m : merged->members) found.push_back({&g, &m.kernel});
+      if (KernelBody* kernel = KernelOf(g)) found.push_back({&g, kernel});
+      if (KernelLaunch* merged = SharedLaunchOf(g)) {
+        for (KernelLaunch::Member& m : merged->members) found.push_back({&g, &m.kernel});
       }
     }
     if (found.empty()) return {nullptr, nullptr};
     return Any(found);
   }
-  template <typename Body>
-  std::pair<Group*, Body*> AnyWith() {
+  std::pair<Group*, Call*> AnyCall(Op op) {
     std::vector<Group*> found;
     for (Group& g : plan_.groups) {
-      if (std::holds_alternative<Body>(g.body)) found.push_back(&g);
+      if (const Call* call = CallOf(g); call != nullptr && call->op == op) found.push_back(&g);
     }
     if (found.empty()) return {nullptr, nullptr};
     Group* group = Any(found);
-    return {group, &std::get<Body>(group->body)};
+    return {group, CallOf(*group)};
   }
   Instr* AnyInstr(KernelIr& ir, InstrKind kind) {
     std::vector<Instr*> found;
@@ -450,62 +449,60 @@ class Planter {
   // --- library calls ---
 
   bool ChangeMatMul(PlanFault fault) {
-    auto [group, call] = AnyWith<MatMulCall>();
+    auto [group, call] = AnyCall(Op::matmul);
     if (call == nullptr) return false;
-    MatrixOperand* operands[] = {&call->a, &call->b, &call->d};
-    MatrixOperand& m = *operands[Int(0, 2)];
-    int64_t* dims[] = {&call->m, &call->n, &call->k};
+    CallTensor* tensors[] = {&call->operands[0], &call->operands[1], &call->results[0]};
+    CallTensor& t = *tensors[Int(0, 2)];
+    const size_t rank = t.shape.size();
     const int64_t by = Int(0, 1) == 0 ? 1 : -1;
     switch (fault) {
       case PlanFault::kMatMulDims:
-        if (!call->batch.empty() && Int(0, 3) == 0) {
-          Any(call->batch) += by;
-        } else if (Int(0, 2) == 0) {
-          std::swap(*dims[0], *dims[Int(1, 2)]);
+        if (Int(0, 2) == 0 && t.shape[rank - 1] != t.shape[rank - 2]) {
+          std::swap(t.shape[rank - 1], t.shape[rank - 2]);
         } else {
-          *dims[Int(0, 2)] += by;
+          Any(t.shape) += by;
         }
         return true;
       case PlanFault::kMatMulStride:
-        if (!m.batch_strides.empty() && Int(0, 2) == 0) {
-          Any(m.batch_strides) += by;
+        if (rank > 2 && Int(0, 2) == 0) {
+          t.strides[Int(0, static_cast<int64_t>(rank) - 3)] += by;
         } else if (Int(0, 1) == 0) {
-          std::swap(m.row_stride, m.col_stride);
+          std::swap(t.strides[rank - 1], t.strides[rank - 2]);
         } else {
-          (Int(0, 1) == 0 ? m.row_stride : m.col_stride) += by;
+          t.strides[rank - 1 - static_cast<size_t>(Int(0, 1))] += by;
         }
         return true;
-      case PlanFault::kMatMulOffset: m.offset += by; return true;
+      case PlanFault::kMatMulOffset: t.offset += by; return true;
       case PlanFault::kMatMulOperands:
         switch (Int(0, 2)) {
-          case 0: std::swap(call->a, call->b); break;
-          case 1: std::swap(call->a.value, call->b.value); break;
-          default: m.value = {AnyComputing(), 0};
+          case 0: std::swap(call->operands[0], call->operands[1]); break;
+          case 1: std::swap(call->operands[0].value, call->operands[1].value); break;
+          default: t.value = {AnyComputing(), 0};
         }
         return true;
-      case PlanFault::kMatMulDType: {
-        DType& dtype = Int(0, 1) == 0 ? call->in_dtype : call->out_dtype;
-        dtype = dtype == DType::kFp32 ? DType::kBf16 : DType::kFp32;
+      case PlanFault::kMatMulDType:
+        t.dtype = t.dtype == DType::kFp32 ? DType::kBf16 : DType::kFp32;
         return true;
-      }
       default:
-        if (call->accumulate && Int(0, 1) == 0) {
-          call->previous = {AnyComputing(), 0};
+        if (call->previous && Int(0, 1) == 0) {
+          call->previous = ValueId{AnyComputing(), 0};
+        } else if (call->previous) {
+          call->previous.reset();
         } else {
-          call->accumulate = !call->accumulate;
+          call->previous = ValueId{};
         }
         return true;
     }
   }
 
   bool ChangeAttention(PlanFault fault) {
-    auto [group, call] = AnyWith<AttentionCall>();
+    auto [group, call] = AnyCall(Op::attention_backward);
     if (call == nullptr) return false;
-    std::vector<AttentionOperand>& list = Int(0, 1) == 0 ? call->operands : call->results;
+    std::vector<CallTensor>& list = Int(0, 1) == 0 ? call->operands : call->results;
     switch (fault) {
       case PlanFault::kAttentionOperands: std::swap(Any(list), Any(list)); return true;
       case PlanFault::kAttentionStride: {
-        AttentionOperand& t = Any(list);
+        CallTensor& t = Any(list);
         const size_t i = Int(0, static_cast<int64_t>(t.strides.size()) - 1);
         if (t.shape[i] <= 1) return false;
         if (Int(0, 1) == 0)
@@ -516,9 +513,12 @@ class Planter {
       }
       default:
         switch (Int(0, 2)) {
-          case 0: call->scale *= 2; break;
-          case 1: call->causal = !call->causal; break;
-          default: call->dtype = call->dtype == DType::kFp32 ? DType::kBf16 : DType::kFp32;
+          case 0: call->attributes.Set("scale", call->attributes.Float("scale", 1) * 2); break;
+          case 1: call->attributes.Set("causal", 1 - call->attributes.Int("causal")); break;
+          default: {
+            CallTensor& t = Any(list);
+            t.dtype = t.dtype == DType::kFp32 ? DType::kBf16 : DType::kFp32;
+          }
         }
         return true;
     }

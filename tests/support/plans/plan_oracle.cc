@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fusion/ops/matmul/matmul_call.h"
 #include "graph/base/status.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/kernels/kernel_ir_interpreter.h"
@@ -137,8 +138,17 @@ bool RunKernel(const BackwardGraph& g, const KernelIr& ir,
   return true;
 }
 
-bool RunMatMul(const BackwardGraph& g, const MatMulCall& c,
-               std::vector<std::vector<double>>& memory) {
+bool RunMatMul(const BackwardGraph& g, const Call& call, std::vector<std::vector<double>>& memory) {
+  const Shape &left = call.operands[0].shape, &right = call.operands[1].shape,
+              &result = call.results[0].shape;
+  const size_t rank = left.size();
+  if (right.size() != rank || result.size() != rank) return false;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t expected = i + 1 == rank ? right[i] : left[i];
+    if (result[i] != expected || (i + 2 < rank && right[i] != left[i])) return false;
+  }
+  if (left[rank - 1] != right[rank - 2]) return false;
+  const MatMulCall c = MatMulOf(call);
   std::vector<int64_t> extents = c.batch;
   extents.push_back(c.m);
   extents.push_back(c.n);
@@ -150,7 +160,7 @@ bool RunMatMul(const BackwardGraph& g, const MatMulCall& c,
   }
   const std::vector<double>& a = memory[g.value_index(c.a.value)];
   const std::vector<double>& b = memory[g.value_index(c.b.value)];
-  std::vector<double> d = memory[g.value_index(c.accumulate ? c.previous : c.d.value)];
+  std::vector<double> d = memory[g.value_index(c.accumulate ? *call.previous : c.d.value)];
   if (d.size() != memory[g.value_index(c.d.value)].size()) return false;
   const size_t batch = c.batch.size();
   const auto in = [](const std::vector<double>& list, int64_t at) {
@@ -274,9 +284,8 @@ bool PlanOracle::Run(const FusionPlan& plan, Memory& memory) const {
     for (const KernelBody* kernel : KernelsOf(group)) {
       if (!RunKernel(g_, kernel->ir, memory)) return false;
     }
-    if (const auto* matmul = std::get_if<MatMulCall>(&group.body)) {
-      if (!RunMatMul(g_, *matmul, memory)) return false;
-    }
+    const Call* call = CallOf(group);
+    if (call != nullptr && call->op == Op::matmul && !RunMatMul(g_, *call, memory)) return false;
   }
   return true;
 }
@@ -298,7 +307,7 @@ std::vector<double> PlanOracle::Outputs(const Memory& memory) const {
 bool PlanOracle::PairMatters(const FusionPlan& plan) const {
   for (const Group& group : plan.groups) {
     for (const Group::InPlace& pair : group.in_place) {
-      bool found = std::holds_alternative<MatMulCall>(group.body);
+      bool found = CallOf(group) != nullptr && CallOf(group)->op == Op::matmul;
       for (const KernelBody* kernel : KernelsOf(group)) {
         const int in = BufferOf(kernel->ir, pair.input, false);
         const int out = BufferOf(kernel->ir, pair.output, true);
@@ -316,13 +325,13 @@ bool PlanOracle::PairMatters(const FusionPlan& plan) const {
 
 bool PlanOracle::AttentionMatters(const FusionPlan& plan) const {
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const auto* now = std::get_if<AttentionCall>(&plan.groups[i].body);
-    if (now == nullptr) continue;
-    const auto& then = std::get<AttentionCall>(good_.groups[i].body);
+    const Call* now = CallOf(plan.groups[i]);
+    if (now == nullptr || now->op != Op::attention_backward) continue;
+    const Call& then = *CallOf(good_.groups[i]);
     for (auto [a, b] :
          {std::pair{&now->operands, &then.operands}, {&now->results, &then.results}}) {
       for (size_t t = 0; t < a->size(); ++t) {
-        const AttentionOperand &x = (*a)[t], &y = (*b)[t];
+        const CallTensor &x = (*a)[t], &y = (*b)[t];
         if (x.value != y.value || x.shape != y.shape) return true;
         const bool same = EveryPlace(x.shape, [&](const std::vector<int64_t>& at) {
           return x.offset + Dot(at, x.strides) == y.offset + Dot(at, y.strides);

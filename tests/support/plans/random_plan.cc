@@ -5,6 +5,7 @@
 
 #include "fusion/kernel/build/build.h"
 #include "graph/base/status.h"
+#include "tests/support/plans/calls.h"
 
 namespace retrograd {
 namespace {
@@ -100,7 +101,7 @@ RandomPlan MakeRandomPlan(uint64_t seed, const RandomPlanOptions& options) {
     if (draw.Percent(20)) group.workspace_bytes = 1 + draw.Below(10000);
     KernelBody body;
     body.schedule.blocks = draw.Percent(options.full_percent) ? 1000 : 8;
-    group.body = body;
+    group.body = LaunchOf(body);
     const ValueId out = group.outputs[0];
     for (ValueId in : group.inputs) {
       if (graph.type(in) != graph.type(out)) continue;
@@ -109,14 +110,14 @@ RandomPlan MakeRandomPlan(uint64_t seed, const RandomPlanOptions& options) {
                             graph.pattern(in.node) != Pattern::kInput;
       if (sole_use && draw.Percent(options.accumulate_percent)) {
         const ValueId other = group.inputs[0] == in ? group.inputs.back() : group.inputs[0];
-        group.body = MatMulCall{.m = 128,
-                                .n = 128,
-                                .k = 1,
-                                .a = {.value = other},
-                                .b = {.value = other},
-                                .d = {.value = out},
-                                .accumulate = true,
-                                .previous = in};
+        group.body = ToCall({.m = 128,
+                             .n = 128,
+                             .k = 1,
+                             .a = {.value = other},
+                             .b = {.value = other},
+                             .d = {.value = out},
+                             .accumulate = true},
+                            in);
         break;
       }
     }

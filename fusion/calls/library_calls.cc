@@ -1,18 +1,30 @@
-#include "fusion/ops/library_calls.h"
+#include "fusion/calls/library_calls.h"
 
 #include <algorithm>
-#include <tuple>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts.h"
-#include "fusion/ops/library_cost.h"
+#include "fusion/ops/library_op.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
+
+std::string TextOf(const AttrValue& value) {
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value))
+    return absl::StrJoin(*list, ",");
+  if (const auto* number = std::get_if<double>(&value)) return absl::StrFormat("%a", *number);
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return absl::StrCat(std::get<int64_t>(value));
+}
 
 class CallMaker {
  public:
@@ -20,58 +32,30 @@ class CallMaker {
             const DeviceSpec& device, const AbsorbOptions& options)
       : g_(g), layouts_(layouts), consumers_(consumers), device_(device), options_(options) {}
 
-  absl::StatusOr<Group> MatMul(NodeId id) {
+  absl::StatusOr<Group> Make(NodeId id) {
+    const LibraryOp& row = LibraryOpOf(g_.op(id));
     Group group;
     group.nodes = {id};
-    MatMulCall call;
-    const Shape& a = g_.type(g_.operands(id)[0]).shape;
-    const Shape& d = g_.type(id).shape;
-    call.m = d[d.size() - 2];
-    call.n = d[d.size() - 1];
-    call.k = a.back();
-    call.batch.assign(d.begin(), d.end() - 2);
-    call.in_dtype = g_.type(g_.operands(id)[0]).dtype;
-    call.out_dtype = g_.type(id).dtype;
-    auto lhs = AsMatrix(g_, layouts_, g_.operands(id)[0]);
-    auto rhs = AsMatrix(g_, layouts_, g_.operands(id)[1]);
-    auto out = AsMatrix(g_, layouts_, {id, 0});
-    if (!lhs || !rhs || !out) return Unreadable(id);
-    call.a = *lhs;
-    call.b = *rhs;
-    call.d = *out;
-    if (options_.casts) AbsorbCast(id, call, group);
-    if (options_.accumulates) AbsorbAccumulate(call, group);
-    group.inputs = {call.a.value, call.b.value};
-    if (call.accumulate) {
-      group.inputs.push_back(call.previous);
-      group.in_place = {{call.previous, call.d.value}};
-    }
-    group.outputs = {call.d.value};
-    Finish(PriceOf(call), group);
-    group.body = std::move(call);
-    return group;
-  }
-
-  absl::StatusOr<Group> Attention(NodeId id) const {
-    Group group;
-    group.nodes = {id};
-    const Attrs& attrs = g_.node(id).attrs;
-    AttentionCall call{.node = id,
-                       .dtype = g_.type(g_.operands(id)[0]).dtype,
-                       .scale = attrs.Float("scale", 1),
-                       .causal = attrs.Int("causal") != 0};
+    Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
     for (ValueId v : g_.operands(id)) {
-      auto view = AsStrided(g_, layouts_, v);
-      if (!view) return Unreadable(id);
-      call.operands.push_back({view->stored, view->offset, g_.type(v).shape, view->strides});
-      group.inputs.push_back(view->stored);
+      std::optional<CallTensor> operand = TensorOf(row, v);
+      if (!operand || !row.reads(operand->shape, operand->strides)) return Unreadable(id);
+      call.operands.push_back(*std::move(operand));
     }
     for (uint32_t r = 0; r < g_.node(id).results.size(); ++r) {
-      const ValueId v{id, r};
-      call.results.push_back({v, 0, g_.type(v).shape, layouts_[g_.value_index(v)].strides});
-      group.outputs.push_back(v);
+      std::optional<CallTensor> result = TensorOf(row, {id, r});
+      if (!result || !row.stores(result->shape, result->strides)) return Unreadable(id);
+      call.results.push_back(*std::move(result));
     }
-    Finish(PriceAttention(call, device_, true), group);
+    if (row.absorbs && options_.casts) AbsorbCast(row, id, call, group);
+    if (row.absorbs && options_.accumulates) AbsorbAccumulate(row, call, group);
+    for (const CallTensor& operand : call.operands) group.inputs.push_back(operand.value);
+    for (const CallTensor& result : call.results) group.outputs.push_back(result.value);
+    if (call.previous) {
+      group.inputs.push_back(*call.previous);
+      group.in_place = {{*call.previous, call.results[0].value}};
+    }
+    Finish(PriceOf(row, call), group);
     group.body = std::move(call);
     return group;
   }
@@ -79,15 +63,33 @@ class CallMaker {
  private:
   absl::Status Unreadable(NodeId id) const {
     return absl::InternalError(absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
-                                            "): an operand or result is no strided matrix; the "
-                                            "graph was not legalized"));
+                                            "): an operand or result lies as its library does not "
+                                            "take it; the graph was not legalized"));
   }
 
-  // Layers repeat their matmuls: each is priced and explained once.
-  const Price& PriceOf(const MatMulCall& call) {
-    auto [at, added] = prices_.try_emplace(PriceKey{
-        call.m, call.n, call.k, call.batch, call.in_dtype, call.out_dtype, call.accumulate});
-    if (added) at->second = PriceMatMul(call, device_, true);
+  std::optional<CallTensor> TensorOf(const LibraryOp& row, ValueId v) const {
+    std::optional<StridedView> view = AsStrided(g_, layouts_, v);
+    if (!view) return std::nullopt;
+    const TensorType& type = g_.type(v);
+    if (row.normalize != nullptr) row.normalize(type.shape, view->strides);
+    return CallTensor{view->stored, view->offset, type.shape, std::move(view->strides), type.dtype};
+  }
+
+  // Layers repeat their calls: each is priced and explained once. A price depends on no address.
+  const Price& PriceOf(const LibraryOp& row, const Call& call) {
+    std::string key(Name(call.op));
+    for (const std::vector<CallTensor>* list : {&call.operands, &call.results}) {
+      for (const CallTensor& t : *list) {
+        absl::StrAppend(&key, " ", Name(t.dtype), "[", absl::StrJoin(t.shape, ","), "]",
+                        absl::StrJoin(t.strides, ","));
+      }
+    }
+    for (const auto& [name, value] : call.attributes.all()) {
+      absl::StrAppend(&key, " ", name, "=", TextOf(value));
+    }
+    if (call.previous) key += " adds";
+    auto [at, added] = prices_.try_emplace(std::move(key));
+    if (added) at->second = row.price(call, device_, true);
     return at->second;
   }
 
@@ -108,9 +110,10 @@ class CallMaker {
     return true;
   }
 
-  // The matrix of `reader`'s storage that the matmul's result becomes, if the reader takes the
-  // whole result through views that only rearrange it.
-  std::optional<MatrixOperand> ThroughReader(NodeId id, NodeId reader, ValueId operand) const {
+  // Where in `reader`'s storage the call's result lies, if the reader takes the whole result
+  // through views that only rearrange it, and the call can store it there.
+  std::optional<CallTensor> ThroughReader(const LibraryOp& row, NodeId id, NodeId reader,
+                                          ValueId operand) const {
     std::vector<NodeId> chain;
     for (ValueId v = operand; g_.pattern(v.node) == Pattern::kView; v = g_.operands(v.node)[0]) {
       chain.push_back(v.node);
@@ -129,36 +132,31 @@ class CallMaker {
     const std::vector<int64_t>& strides = layouts_[g_.value_index({reader, 0})].strides;
     const IndexExpr address = Linearize(map.coords, strides);
     if (!address.is_affine() || address.offset() != 0) return std::nullopt;
-    MatrixOperand m{.value = {reader, 0}};
-    const int rank = static_cast<int>(extents.size());
-    for (int i = 0; i < rank - 2; ++i) m.batch_strides.push_back(address.axis_coef(i));
-    m.row_stride = address.axis_coef(rank - 2);
-    m.col_stride = address.axis_coef(rank - 1);
-    const int64_t rows = extents[rank - 2], cols = extents[rank - 1];
-    if (cols == 1) m.col_stride = m.row_stride == 1 && rows > 1 ? rows : 1;
-    if (rows == 1) m.row_stride = m.col_stride == 1 ? std::max<int64_t>(cols, 1) : 1;
-    const bool row_major = m.col_stride == 1 && m.row_stride >= cols;
-    const bool col_major = m.row_stride == 1 && m.col_stride >= rows;
-    if (!row_major && !col_major) return std::nullopt;
-    return m;
+    CallTensor result{.value = {reader, 0}, .shape = extents, .dtype = g_.type(reader).dtype};
+    for (size_t i = 0; i < extents.size(); ++i) {
+      result.strides.push_back(address.axis_coef(static_cast<int>(i)));
+    }
+    if (row.normalize != nullptr) row.normalize(extents, result.strides);
+    if (!row.stores(extents, result.strides)) return std::nullopt;
+    return result;
   }
 
-  void AbsorbCast(NodeId id, MatMulCall& call, Group& group) const {
+  void AbsorbCast(const LibraryOp& row, NodeId id, Call& call, Group& group) const {
     NodeId reader;
     if (!OnlyReader(id, reader) || g_.op(reader) != Op::cast) return;
-    if (call.out_dtype != DType::kBf16 && call.out_dtype != DType::kFp16) return;
+    const DType narrow = call.results[0].dtype;
+    if (narrow != DType::kBf16 && narrow != DType::kFp16) return;
     if (g_.type(reader).dtype != DType::kFp32) return;
     // Read by kernels, the narrow result is the cheaper one: they widen it for nothing.
     if (!consumers_.is_output(reader)) return;
-    auto m = ThroughReader(id, reader, g_.operands(reader)[0]);
-    if (!m) return;
-    call.d = *m;
-    call.out_dtype = DType::kFp32;
+    std::optional<CallTensor> result = ThroughReader(row, id, reader, g_.operands(reader)[0]);
+    if (!result) return;
+    call.results[0] = *std::move(result);
     group.nodes.push_back(reader);
   }
 
   // accumulate(previous, product), both over the whole tensor, in previous's own storage.
-  void AbsorbAccumulate(MatMulCall& call, Group& group) const {
+  void AbsorbAccumulate(const LibraryOp& row, Call& call, Group& group) const {
     const NodeId last = group.nodes.back();
     NodeId reader;
     if (!OnlyReader(last, reader) || g_.op(reader) != Op::accumulate) return;
@@ -173,13 +171,13 @@ class CallMaker {
     if (!whole || consumers_.is_output(previous.node) || consumers_.of(previous.node).size() != 1 ||
         g_.node(previous.node).results.size() != 1 ||
         layouts_[index] != layouts_[g_.value_index({reader, 0})] ||
-        g_.type(previous).dtype != call.out_dtype || g_.type(reader).dtype != call.out_dtype) {
+        g_.type(previous).dtype != call.results[0].dtype ||
+        g_.type(reader).dtype != call.results[0].dtype) {
       return;
     }
-    auto m = ThroughReader(last, reader, operands[mine]);
-    if (!m || last != group.nodes.front()) return;
-    call.d = *m;
-    call.accumulate = true;
+    std::optional<CallTensor> result = ThroughReader(row, last, reader, operands[mine]);
+    if (!result || last != group.nodes.front()) return;
+    call.results[0] = *std::move(result);
     call.previous = previous;
     group.nodes.push_back(reader);
   }
@@ -189,9 +187,7 @@ class CallMaker {
   const Consumers& consumers_;
   const DeviceSpec& device_;
   AbsorbOptions options_;
-  // All that the price of a matmul depends on.
-  using PriceKey = std::tuple<int64_t, int64_t, int64_t, std::vector<int64_t>, DType, DType, bool>;
-  absl::flat_hash_map<PriceKey, Price> prices_;
+  absl::flat_hash_map<std::string, Price> prices_;  // by all that a price depends on
 };
 
 }  // namespace
@@ -204,14 +200,9 @@ absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
   CallMaker maker(graph, layouts, consumers, device, options);
   std::vector<Group> groups;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    const NodeId id{i};
-    if (graph.op(id) == Op::matmul) {
-      RG_ASSIGN_OR_RETURN(Group group, maker.MatMul(id));
-      groups.push_back(std::move(group));
-    } else if (graph.op(id) == Op::attention_backward) {
-      RG_ASSIGN_OR_RETURN(Group group, maker.Attention(id));
-      groups.push_back(std::move(group));
-    }
+    if (!IsLibrary(graph, NodeId{i})) continue;
+    RG_ASSIGN_OR_RETURN(Group group, maker.Make(NodeId{i}));
+    groups.push_back(std::move(group));
   }
   return groups;
 }

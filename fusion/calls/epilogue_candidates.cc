@@ -1,11 +1,11 @@
-#include "fusion/ops/epilogue_candidates.h"
+#include "fusion/calls/epilogue_candidates.h"
 
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/barrier_depths.h"
-#include "fusion/ops/gemm_tile_legality.h"
-#include "fusion/ops/matmul_epilogue.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 
 namespace retrograd {
 namespace {
@@ -25,11 +25,14 @@ class Taker {
 
   // Whether the call's matmul now belongs to a region.
   bool Take(const Group& call) {
-    const auto* matmul = std::get_if<MatMulCall>(&call.body);
-    if (matmul == nullptr || call.nodes.size() != 1 || matmul->accumulate) return false;
+    const Call* made = CallOf(call);
+    if (made == nullptr || made->op != Op::matmul || call.nodes.size() != 1 || made->previous) {
+      return false;
+    }
+    const MatMulCall matmul = MatMulOf(*made);
     const NodeId id = call.nodes[0];
-    if (consumers_.is_output(id) || !TakenByAny(*matmul)) return false;
-    if (SizeBytes(matmul->in_dtype) == 2 && !PaysAsTiles(*matmul)) return false;
+    if (consumers_.is_output(id) || !TakenByAny(matmul)) return false;
+    if (SizeBytes(matmul.in_dtype) == 2 && !PaysAsTiles(matmul)) return false;
     const absl::Span<const NodeId> users = consumers_.of(id);
     if (users.empty() || region_of_[Index(users[0])] < 0) return false;
     // What is read by other kernels as well has to be stored: no use for an epilogue.
@@ -39,7 +42,7 @@ class Taker {
     });
     std::vector<NodeId>& ops = regions_[region].ops;
     if (!inside || ops.size() >= kMostOps || MeetsItsOwnSum(id, ops)) return false;
-    if (SizeBytes(matmul->in_dtype) == 2 && HasLongArithmetic(ops)) return false;
+    if (SizeBytes(matmul.in_dtype) == 2 && HasLongArithmetic(ops)) return false;
     ops.insert(std::lower_bound(ops.begin(), ops.end(), id), id);
     return true;
   }

@@ -1,4 +1,4 @@
-#include "fusion/ops/gemm_tile_legality.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
 
 #include <limits>
 

@@ -1,11 +1,11 @@
-#include "fusion/ops/matmul_epilogue.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "fusion/ops/gemm_tile_legality.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
 
 namespace retrograd {
 namespace {

@@ -1,4 +1,4 @@
-#include "fusion/ops/library_cost.h"
+#include "fusion/ops/matmul/matmul_cost.h"
 
 #include <algorithm>
 
@@ -8,14 +8,6 @@
 
 namespace retrograd {
 namespace {
-
-constexpr int64_t kPsPerSecond = 1'000'000'000'000;
-
-int64_t Product(std::initializer_list<int64_t> factors) {  // at most kHuge
-  int64_t product = 1;
-  for (int64_t f : factors) product = MulDiv(product, f, 1);
-  return product;
-}
 
 int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   if (dtype == DType::kFp64) return d.matmul_fp64_flops;
@@ -106,40 +98,6 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
         {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
   }
   return price;
-}
-
-Price PriceAttention(const AttentionCall& call, const DeviceSpec& d, bool explain) {
-  Price price;
-  for (const AttentionOperand& o : call.operands) {
-    price.read_bytes += Elements(o.shape) * SizeBytes(call.dtype);
-  }
-  for (const AttentionOperand& o : call.results) {
-    price.written_bytes += Elements(o.shape) * SizeBytes(call.dtype);
-  }
-  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
-  const std::vector<int64_t>& q = call.operands[1].shape;
-  const std::vector<int64_t>& k = call.operands[2].shape;
-  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
-  if (call.causal) flops /= 2;
-  const int64_t rate = call.dtype == DType::kFp32   ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
-                       : call.dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
-                                                    : d.attention_flops;
-  const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
-  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
-  if (explain) {
-    price.terms = {
-        {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-        {"flops", compute, compute >= hbm,
-         absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
-        {"hbm", hbm, hbm > compute,
-         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
-  }
-  return price;
-}
-
-int64_t CopyPs(int64_t bytes, const DeviceSpec& d) {
-  return d.launch_graph_ps + TransferPs(2 * bytes, d.hbm_bytes_per_s);
 }
 
 }  // namespace retrograd

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "fusion/device/device_spec.h"
-#include "fusion/plan/plan.h"
+#include "fusion/ops/matmul/matmul_call.h"
 
 namespace retrograd {
 

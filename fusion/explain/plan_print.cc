@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "fusion/ops/library_op.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
@@ -31,26 +32,16 @@ std::string PrintKernel(const KernelBody& kernel) {
       kernel.spill_bytes > 0 ? absl::StrCat(" spills=", kernel.spill_bytes, "B") : "");
 }
 
-std::string PrintMatMul(const MatMulCall& m) {
-  return absl::StrCat(
-      "matmul ", m.batch.empty() ? "" : absl::StrCat("batch=", absl::StrJoin(m.batch, "x"), " "),
-      m.m, "x", m.n, "x", m.k, " ", Name(m.in_dtype), "->", Name(m.out_dtype),
-      m.accumulate ? " beta=1" : "");
-}
-
 std::string PrintBody(const Group& group) {
-  if (auto* k = std::get_if<KernelBody>(&group.body)) return PrintKernel(*k);
-  if (auto* m = std::get_if<MergedBody>(&group.body)) {
-    return absl::StrCat("merged kernels=", m->members.size());
+  if (const KernelBody* kernel = KernelOf(group)) return PrintKernel(*kernel);
+  if (const KernelLaunch* launch = SharedLaunchOf(group)) {
+    return absl::StrCat("shared launch kernels=", launch->members.size());
   }
-  if (auto* m = std::get_if<MatMulCall>(&group.body)) return PrintMatMul(*m);
-  if (auto* f = std::get_if<FusedMatMul>(&group.body)) {
-    return absl::StrCat(PrintMatMul(f->product), " epilogue=", f->implementation);
-  }
-  if (std::holds_alternative<PlacedJoin>(group.body)) return "placed join";
-  const AttentionCall& a = std::get<AttentionCall>(group.body);
-  return absl::StrCat("attention_backward ", absl::StrJoin(a.operands[1].shape, "x"), " ",
-                      Name(a.dtype), a.causal ? " causal" : "");
+  if (AliasOf(group) != nullptr) return "alias";
+  const Call& call = *CallOf(group);
+  return absl::StrCat(
+      LibraryOpOf(call.op).describe(call),
+      call.epilogue ? absl::StrCat(" epilogue=", call.epilogue->implementation) : "");
 }
 
 }  // namespace
@@ -71,8 +62,8 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
                     PrintBody(g), " price=", g.price_ps, "ps");
     if (g.workspace_bytes > 0) absl::StrAppend(&out, " workspace=", g.workspace_bytes, "B");
     out += "\n";
-    if (auto* merged = std::get_if<MergedBody>(&g.body)) {
-      for (const MergedBody::Member& m : merged->members) {
+    if (const KernelLaunch* launch = SharedLaunchOf(g)) {
+      for (const KernelLaunch::Member& m : launch->members) {
         absl::StrAppend(&out, "  member nodes=", PrintNodes(m.nodes), " ", PrintKernel(m.kernel),
                         " alone=", m.price_ps, "ps\n");
       }

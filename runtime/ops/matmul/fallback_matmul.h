@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "codegen/print/kernel.h"
+#include "fusion/ops/matmul/matmul_call.h"
 
 namespace retrograd {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "fusion/plan/plan.h"
+#include "fusion/ops/matmul/matmul_call.h"
 
 namespace retrograd {
 

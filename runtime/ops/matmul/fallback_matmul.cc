@@ -1,4 +1,4 @@
-#include "runtime/gpu/fallback_matmul.h"
+#include "runtime/ops/matmul/fallback_matmul.h"
 
 #include <limits>
 

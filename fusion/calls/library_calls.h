@@ -1,5 +1,5 @@
-// Matmuls and attention as library calls: operands as strided matrices, and the ops around a
-// matmul that the call itself can do.
+// Library ops as calls: operands and results as strided tensors, and the ops behind a call that it
+// can do itself.
 #ifndef RETROGRAD_FUSION_OPS_LIBRARY_CALLS_H_
 #define RETROGRAD_FUSION_OPS_LIBRARY_CALLS_H_
 
@@ -17,7 +17,7 @@ struct AbsorbOptions {
   bool accumulates = true;  // an accumulate step behind a matmul becomes beta = 1
 };
 
-// One group per matmul and attention op, priced, ascending by their first op. Every graph that
+// One group per library op, priced, ascending by their first op. Every graph that
 // Legalize has been through can be expressed.
 absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
                                                      absl::Span<const Layout> layouts,

@@ -1,4 +1,4 @@
-// Predicted time of a library call, term by term, in integer picoseconds.
+// Predicted time of a matmul, term by term, in integer picoseconds.
 //
 // A matmul is cut into tiles of its result, one block each. The library is taken to choose the best
 // of the usual tiles, and to split the sum over k where there are fewer tiles than SMs:
@@ -9,22 +9,18 @@
 // k takes its flops at an SM's rate, and never less than what it waits for its operands; small
 // tiles are therefore slow for their size and large ones leave SMs idle. The result is written
 // after the last step of each tile and overlaps with little.
-#ifndef RETROGRAD_FUSION_OPS_LIBRARY_COST_H_
-#define RETROGRAD_FUSION_OPS_LIBRARY_COST_H_
+#ifndef RETROGRAD_FUSION_OPS_MATMUL_MATMUL_COST_H_
+#define RETROGRAD_FUSION_OPS_MATMUL_MATMUL_COST_H_
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_spec.h"
-#include "fusion/plan/plan.h"
+#include "fusion/ops/matmul/matmul_call.h"
 
 namespace retrograd {
 
 // `explain` fills the terms; the figures are the same without.
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
-Price PriceAttention(const AttentionCall& call, const DeviceSpec& device, bool explain = false);
-
-// A kernel that copies so many bytes from one layout to another, at full bandwidth.
-int64_t CopyPs(int64_t bytes, const DeviceSpec& device);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_OPS_LIBRARY_COST_H_
+#endif  // RETROGRAD_FUSION_OPS_MATMUL_MATMUL_COST_H_

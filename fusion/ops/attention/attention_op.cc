@@ -1,0 +1,86 @@
+// The row of attention_backward.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/library_op.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kTile = 128;  // queries that a block makes
+
+// Heads lie as they like, their elements side by side.
+bool HasUnitStride(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  return shape.size() < 4 || strides.back() == 1 || shape.back() == 1;
+}
+
+bool StoresUnitStride(absl::Span<const int64_t>, absl::Span<const int64_t> strides) {
+  return strides.back() == 1;
+}
+
+Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
+  Price price;
+  const DType dtype = call.operands[0].dtype;
+  const bool causal = call.attributes.Int("causal") != 0;
+  for (const CallTensor& o : call.operands) {
+    price.read_bytes += Elements(o.shape) * SizeBytes(call.operands[0].dtype);
+  }
+  for (const CallTensor& o : call.results) {
+    price.written_bytes += Elements(o.shape) * SizeBytes(call.operands[0].dtype);
+  }
+  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
+  const std::vector<int64_t>& q = call.operands[1].shape;
+  const std::vector<int64_t>& k = call.operands[2].shape;
+  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
+  if (causal) flops /= 2;
+  const int64_t rate = dtype == DType::kFp32   ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
+                       : dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
+                                               : d.attention_flops;
+  const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
+  if (explain) {
+    price.terms = {
+        {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+        {"flops", compute, compute >= hbm,
+         absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
+        {"hbm", hbm, hbm > compute,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+int64_t Blocks(const Call& call) {
+  const Shape& q = call.operands[1].shape;  // [batch, heads, tokens, dim]
+  return q[0] * q[1] * CeilDiv(q[2], kTile);
+}
+
+std::string Describe(const Call& call) {
+  const Shape &q = call.operands[1].shape, &k = call.operands[2].shape;
+  return absl::StrFormat("attention %dx%d heads, %d queries, %d keys, dim %d%s", q[0], q[1], q[2],
+                         k[2], q[3], call.attributes.Int("causal") != 0 ? ", causal" : "");
+}
+
+CallSizes Sizes(const Call& call) {
+  const Shape &q = call.operands[1].shape, &k = call.operands[2].shape;
+  return {{"batch", q[0]},   {"heads", q[1]}, {"kv_heads", k[1]},
+          {"queries", q[2]}, {"keys", k[2]},  {"head_size", q[3]}};
+}
+
+}  // namespace
+
+// dQ lies like Q, dK like K, dV like V: the host's own order of heads and tokens.
+const LibraryOp kAttentionOp = {.op = Op::attention_backward,
+                                .name = "attention",
+                                .reads = HasUnitStride,
+                                .stores = StoresUnitStride,
+                                .result_like = [](int result) { return 1 + result; },
+                                .stores_slices = true,
+                                .price = PriceCall,
+                                .blocks = Blocks,
+                                .describe = Describe,
+                                .sizes = Sizes};
+
+}  // namespace retrograd

@@ -1,0 +1,45 @@
+// What the implementations of attention's backward are told beside the call itself.
+#ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_ATTENTION_FACTS_H_
+#define RETROGRAD_RUNTIME_OPS_ATTENTION_ATTENTION_FACTS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "fusion/ops/attention/attention_call.h"
+#include "runtime/device/device.h"
+
+namespace retrograd {
+
+// Addresses of the stored values' first elements.
+struct AttentionPointers {
+  absl::Span<const void* const> operands;
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  absl::Span<void* const> results;
+};
+
+// A call that drops out has the random generator's seed and offset as its last operands.
+struct AttentionFacts {
+  absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
+  double dropout_p = 0;                    // of the probabilities
+};
+
+// A call with its operands' dtypes in one list, as the implementations take them.
+struct AttentionRequest {
+  explicit AttentionRequest(const Call& from);
+  AttentionFacts facts() const { return {dtypes, dropout_p}; }
+  AttentionPointers PointersOf(const CallPointers& pointers) const {
+    return {pointers.operands, dtypes, pointers.results};
+  }
+
+  AttentionCall call;
+  std::vector<DType> dtypes;
+  double dropout_p = 0;
+};
+
+// Unimplemented for a call that drops out by random numbers of the framework that no library draws
+// again.
+absl::Status CheckDropout(const Call& call);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_OPS_ATTENTION_ATTENTION_FACTS_H_
