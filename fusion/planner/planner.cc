@@ -28,6 +28,20 @@ absl::Status CheckNames(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
+// Refuses the ops that no group of a plan computes.
+absl::Status CheckPlannable(const BackwardGraph& graph) {
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    const Op op = graph.op(NodeId{i});
+    const bool library =
+        PatternOf(op) == Pattern::kLibrary && op != Op::matmul && op != Op::attention_backward;
+    if (!library && PatternOf(op) != Pattern::kScan) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("node %", i, " (", Name(op),
+                     ") has no kernel yet: the reference evaluator alone computes it"));
+  }
+  return absl::OkStatus();
+}
+
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct Preparation {
   Prepared prepared;
@@ -158,6 +172,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options) {
 absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
                                  const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
+  RG_RETURN_IF_ERROR(CheckPlannable(graph));
   RG_ASSIGN_OR_RETURN(Preparation preparation,
                       Preparation::Make(graph, device, options, /*with_plan=*/false));
   return std::move(preparation.prepared);
@@ -166,6 +181,7 @@ absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& d
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
+  RG_RETURN_IF_ERROR(CheckPlannable(graph));
   Planned planned;
   RG_ASSIGN_OR_RETURN(Preparation preparation,
                       Preparation::Make(graph, device, options,

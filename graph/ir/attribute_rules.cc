@@ -8,6 +8,7 @@
 #include "graph/base/malformations.h"
 #include "graph/base/near_names.h"
 #include "graph/base/status.h"
+#include "graph/ir/library_ops.h"
 
 namespace retrograd {
 namespace {
@@ -21,11 +22,6 @@ constexpr AttrRule kIota[] = {{"axis", AttrKind::kInt},
                               {"step", AttrKind::kInt}};
 constexpr AttrRule kCast[] = {{"dtype", AttrKind::kDType}};
 constexpr AttrRule kReduce[] = {{"axes", AttrKind::kInts}, {"keep", AttrKind::kFlag, false}};
-constexpr AttrRule kMatMul[] = {{"dtype", AttrKind::kDType, false}};
-constexpr AttrRule kAttention[] = {{"causal", AttrKind::kFlag, false},
-                                   {"dropout_p", AttrKind::kNumber, false},
-                                   {"scale", AttrKind::kNumber},
-                                   {"variant", AttrKind::kString, false}};
 constexpr AttrRule kShape[] = {{"shape", AttrKind::kInts}};
 constexpr AttrRule kPerm[] = {{"perm", AttrKind::kInts}};
 constexpr AttrRule kSlice[] = {{"axis", AttrKind::kInt},
@@ -36,6 +32,7 @@ constexpr AttrRule kAxes[] = {{"axes", AttrKind::kInts}};
 constexpr AttrRule kPad[] = {
     {"high", AttrKind::kInts}, {"low", AttrKind::kInts}, {"value", AttrKind::kExtended, false}};
 constexpr AttrRule kAxis[] = {{"axis", AttrKind::kInt}};
+constexpr AttrRule kScan[] = {{"axis", AttrKind::kInt}, {"reverse", AttrKind::kFlag, false}};
 constexpr AttrRule kRegions[] = {{"shape", AttrKind::kInts}, {"starts", AttrKind::kInts}};
 
 absl::string_view Describe(AttrKind kind) {
@@ -114,6 +111,7 @@ absl::Status UnknownAttr(absl::Span<const AttrRule> rules) {
 }  // namespace
 
 absl::Span<const AttrRule> AttrRules(Op op) {
+  if (PatternOf(op) == Pattern::kLibrary) return LibraryOpOf(op).attrs;
   switch (op) {
     case Op::full: return kFull;
     case Op::iota: return kIota;
@@ -121,8 +119,6 @@ absl::Span<const AttrRule> AttrRules(Op op) {
     case Op::sum:
     case Op::amax:
     case Op::amin: return kReduce;
-    case Op::matmul: return kMatMul;
-    case Op::attention_backward: return kAttention;
     case Op::reshape:
     case Op::expand: return kShape;
     case Op::permute: return kPerm;
@@ -135,6 +131,7 @@ absl::Span<const AttrRule> AttrRules(Op op) {
     case Op::gather:
     case Op::index_add: return kAxis;
     case Op::accumulate: return kRegions;
+    case Op::cumsum: return kScan;
     default: return {};
   }
 }

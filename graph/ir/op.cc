@@ -30,7 +30,7 @@ constexpr OpInfo kTable[] = {
 absl::string_view Name(Pattern pattern) {
   constexpr absl::string_view kNames[] = {"input",      "pointwise", "reduction", "library",
                                           "view",       "join",      "gather",    "scatter",
-                                          "accumulate", "composite"};
+                                          "accumulate", "scan",      "composite"};
   return kNames[static_cast<int>(pattern)];
 }
 

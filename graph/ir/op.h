@@ -24,6 +24,7 @@ enum class Pattern : uint8_t {
   kGather,   // result[i] = operand[.., index[..], ..]
   kScatter,  // result[.., index[..], ..] += operand[i]
   kAccumulate,  // result = sum of contributions, each in its region; zero where none
+  kScan,        // result[i] folds the elements up to i along one axis
   kComposite,   // expands to the others before planning
 };
 absl::string_view Name(Pattern pattern);

@@ -270,7 +270,7 @@ absl::StatusOr<Types> InferView(Op op, Operands operands, const Attrs& attrs) {
   }
 }
 
-// --- joins, indexed ops, accumulate --------------------------------------------------------------
+// --- joins, indexed ops, accumulate, scans -------------------------------------------------------
 
 absl::StatusOr<Types> InferCat(Operands operands, const Attrs& attrs) {
   if (!SameDType(operands)) return BadDType(operands, "all have to be of one dtype");
@@ -376,6 +376,12 @@ absl::StatusOr<Types> InferAccumulate(Operands operands, const Attrs& attrs) {
   return One(operands[0]->dtype, std::move(shape));
 }
 
+absl::StatusOr<Types> InferScan(Operands operands, const Attrs& attrs) {
+  if (operands[0]->dtype == DType::kBool) return BadDType(operands, "a scan takes numbers");
+  RG_RETURN_IF_ERROR(CheckedAxis(attrs, operands[0]->rank()).status());
+  return Types{*operands[0]};
+}
+
 // --- composites ----------------------------------------------------------------------------------
 
 absl::StatusOr<Types> InferComposite(const OpInfo& info, Operands operands) {
@@ -428,13 +434,14 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(Op op, Operands operands, con
     case Pattern::kInput: break;
     case Pattern::kPointwise: return InferPointwise(info, operands, attrs);
     case Pattern::kReduction: return InferReduction(info, operands, attrs);
-    case Pattern::kLibrary: return InferLibrary(op, operands, attrs);
+    case Pattern::kLibrary: return LibraryOpOf(op).infer(operands, attrs);
     case Pattern::kView: return InferView(op, operands, attrs);
     case Pattern::kJoin:
       return op == Op::cat ? InferCat(operands, attrs) : InferSliceScatter(operands, attrs);
     case Pattern::kGather: return InferGather(op, operands, attrs);
     case Pattern::kScatter: return InferIndexAdd(operands, attrs);
     case Pattern::kAccumulate: return InferAccumulate(operands, attrs);
+    case Pattern::kScan: return InferScan(operands, attrs);
     case Pattern::kComposite: return InferComposite(info, operands);
   }
   return Malformed(Malformation::kInputInfo, "an input's type is given, not inferred");

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/base/rounding.h"
+#include "graph/ir/library_ops.h"
 
 namespace retrograd {
 namespace {
@@ -173,14 +174,19 @@ Simpler WithoutEmptyOperands(const NodeView& node, const TensorType& result,
 // What holds no element is a constant, and so is what is made of nothing: kernels and library calls
 // then never meet an extent of 0.
 Simpler SimplifyEmpty(const NodeView& node, const TensorType& result, const ValueView& values) {
-  if (node.operands.empty() || node.op == Op::attention_backward) return {};
+  if (node.operands.empty()) return {};
+  if (PatternOf(node.op) == Pattern::kLibrary && !LibraryOpOf(node.op).zero_of_empty) return {};
   if (IsEmpty(result)) return Full(0, result);
   const auto empty = [&](size_t i) { return IsEmpty(values.type(node.operands[i])); };
   switch (PatternOf(node.op)) {
     case Pattern::kReduction:
-    case Pattern::kLibrary:
     case Pattern::kGather:
       if (empty(0)) return Full(0, result);
+      return {};
+    case Pattern::kLibrary:
+      for (size_t i = 0; i < node.operands.size(); ++i) {
+        if (empty(i)) return Full(0, result);
+      }
       return {};
     case Pattern::kView:
       if (empty(0)) return Full(node.attrs.Float("value"), result);  // a pad
@@ -215,6 +221,9 @@ Simpler SimplifyOnce(const NodeView& node, const TensorType& result, const Value
       if (node.operands.size() == 1 && values.type(node.operands[0]) == result) {
         return node.operands[0];
       }
+      return {};
+    case Pattern::kScan:
+      if (result.shape[node.attrs.Int("axis")] == 1) return node.operands[0];
       return {};
     default: return {};
   }

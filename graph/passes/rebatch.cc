@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
+#include "graph/ir/library_ops.h"
 #include "graph/passes/rewriter.h"
 
 namespace retrograd {
@@ -137,33 +138,14 @@ class Dimensions {
     }
   }
 
-  void TieMatMul(ValueId a, ValueId b, ValueId c) {
-    const int rank = static_cast<int>(ShapeOf(c).size());
-    for (int d = 0; d + 2 < rank; ++d) Tie(a, d, c, d), Tie(b, d, c, d);
-    Tie(a, rank - 2, c, rank - 2);
-    Tie(b, rank - 1, c, rank - 1);
-    Tie(a, rank - 1, b, rank - 2);
-  }
-
-  // dO, Q, K, V, O [B,H,T,D], log-sum-exp [B,H,T], then what broadcasts to the scores [B,H,T,S].
-  void TieAttention(NodeId id) {
-    const absl::Span<const ValueId> in = g_.operands(id);
-    const ValueId q = in[1], k = in[2];
-    for (size_t i : {0, 2, 3, 4, 5}) Tie(q, 0, in[i], 0);
-    for (size_t i : {0, 4, 5}) Tie(q, 1, in[i], 1), Tie(q, 2, in[i], 2);
-    Tie(k, 2, in[3], 2);
-    if (in.size() > 6) {
-      const int shift = 4 - static_cast<int>(ShapeOf(in[6]).size());
-      for (int d = 0; d + shift < 4; ++d) {
-        if (shift >= 0 && ShapeOf(in[6])[d] != 1) {
-          d + shift < 3 ? Tie(in[6], d, q, d + shift) : Tie(in[6], d, k, 2);
-        }
-      }
-    }
-    for (uint32_t r = 0; r < g_.node(id).results.size(); ++r) {
-      const size_t of = r < 3 ? r + 1 : 6;
-      if (of < in.size()) TieBroadcast(in[of], {id, r});
-    }
+  void TieLibrary(NodeId id) {
+    std::vector<ValueId> values(g_.operands(id).begin(), g_.operands(id).end());
+    for (uint32_t r = 0; r < g_.node(id).results.size(); ++r) values.push_back({id, r});
+    std::vector<const TensorType*> types;
+    for (ValueId v : values) types.push_back(&g_.type(v));
+    const LibraryDims dims = LibraryOpOf(g_.op(id)).dims(types);
+    for (const auto& [a, b] : dims.equal) Tie(values[a.tensor], a.dim, values[b.tensor], b.dim);
+    for (const TensorDim& d : dims.fixed) Pin(values[d.tensor], d.dim, id);
   }
 
   // x.shape[:axis] + index.shape + x.shape[axis+1:]
@@ -216,8 +198,7 @@ class Dimensions {
         for (ValueId x : in) TieBroadcast(x, y);
         return;
       case Pattern::kReduction: return TieReduction(id, in[0], y);
-      case Pattern::kLibrary:
-        return g_.op(id) == Op::matmul ? TieMatMul(in[0], in[1], y) : TieAttention(id);
+      case Pattern::kLibrary: return TieLibrary(id);
       case Pattern::kView: return TieView(id, in[0], y);
       case Pattern::kJoin:
         if (g_.op(id) == Op::slice_scatter) {
@@ -229,6 +210,7 @@ class Dimensions {
       case Pattern::kGather: return TieGather(id, in[0], in[1], y, axis);
       case Pattern::kScatter: TieBroadcast(in[0], y); return TieSelected(in[0], in[1], in[2], axis);
       case Pattern::kAccumulate: return TieAccumulate(id);
+      case Pattern::kScan: return TieBroadcast(in[0], y);
       case Pattern::kComposite:
         for (ValueId v : in) {
           for (int d = 0; d < static_cast<int>(ShapeOf(v).size()); ++d) Pin(v, d, id);
@@ -348,6 +330,10 @@ class Rescaler {
     Attrs attrs = g_.node(id).attrs;
     const Shape shape = ScaledShape({id, 0});
     if (attrs.Find("shape") != nullptr) attrs.Set("shape", shape);
+    if (g_.pattern(id) == Pattern::kLibrary) {
+      const absl::string_view repeats = LibraryOpOf(g_.op(id)).result_shape_attr;
+      if (!repeats.empty()) attrs.Set(repeats, shape);
+    }
     // Whole slices alone reach here with a scaled axis.
     const int axis = static_cast<int>(attrs.Int("axis"));
     if (attrs.Find("stop") != nullptr && dims_.ClassOf({id, 0}, axis) == scaled_) {

@@ -8,8 +8,8 @@
 #include "graph/base/status.h"
 #include "graph/ir/composites.h"
 #include "graph/ir/node_rules.h"
+#include "graph/reference/library_reference.h"
 #include "graph/reference/reference.h"
-#include "graph/reference/reference_ops.h"
 
 namespace retrograd {
 namespace {
@@ -94,9 +94,12 @@ class MagnitudeWalk {
                      [](double v) { return std::fabs(v); });
       return absl::OkStatus();
     }
-    if (node.op == Op::attention_backward) {
-      return EvaluateAttention(node.attrs, magnitudes, exact, true, out.data(),
-                               magnitudes_[first + 1].data(), magnitudes_[first + 2].data());
+    if (info.pattern == Pattern::kLibrary) {
+      std::vector<double*> results;
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        results.push_back(magnitudes_[first + r].data());
+      }
+      return EvaluateLibrary({node.op, node.attrs, magnitudes, exact, node.results, true}, results);
     }
     if (info.pattern == Pattern::kPointwise) {
       Pointwise(info, node.results[0], exact, magnitudes, out);

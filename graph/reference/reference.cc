@@ -10,7 +10,7 @@
 #include "graph/ir/composites.h"
 #include "graph/ir/node_rules.h"
 #include "graph/ir/structural_ops.h"
-#include "graph/reference/reference_ops.h"
+#include "graph/reference/library_reference.h"
 
 namespace retrograd {
 namespace {
@@ -87,9 +87,10 @@ absl::StatusOr<std::vector<Values>> EvaluateOp(Op op, const Attrs& attrs,
     RG_RETURN_IF_ERROR(CheckSize(type));
     out.emplace_back(type.elements());
   }
-  if (op == Op::attention_backward) {
-    RG_RETURN_IF_ERROR(EvaluateAttention(attrs, operands, operands, false, out[0].data(),
-                                         out[1].data(), out[2].data()));
+  if (info.pattern == Pattern::kLibrary) {
+    std::vector<double*> data;
+    for (Values& values : out) data.push_back(values.data());
+    RG_RETURN_IF_ERROR(EvaluateLibrary({op, attrs, operands, operands, results}, data));
   } else if (info.pattern != Pattern::kPointwise) {
     RG_RETURN_IF_ERROR(EvaluateLinear(op, attrs, operands, results[0], order, out[0].data()));
   } else if (info.type_rule == TypeRule::kConstant) {

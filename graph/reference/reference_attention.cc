@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/base/status.h"
-#include "graph/reference/reference_ops.h"
+#include "graph/reference/library_reference.h"
 
 namespace retrograd {
 namespace {
@@ -50,9 +50,12 @@ void AddScaled(double factor, const double* from, double* to, int64_t n) {
 
 }  // namespace
 
-absl::Status EvaluateAttention(const Attrs& attrs, absl::Span<const DenseTensor> operands,
-                               absl::Span<const DenseTensor> exact, bool magnitudes, double* dq,
-                               double* dk, double* dv) {
+// The magnitudes of the gradients need the exact operands too: those give the probabilities.
+absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const> out) {
+  const Attrs& attrs = node.attrs;
+  const absl::Span<const DenseTensor> operands = node.operands, exact = node.exact;
+  const bool magnitudes = node.magnitudes;
+  double *dq = out[0], *dk = out[1], *dv = out[2];
   if (attrs.Float("dropout_p") > 0) {
     return absl::UnimplementedError(
         "attention with dropout: its mask belongs to the implementation that made it");

@@ -149,26 +149,6 @@ void EvaluateReduction(Op op, const Attrs& attrs, const DenseTensor& x, const Te
   });
 }
 
-void EvaluateMatMul(const DenseTensor& a, const DenseTensor& b, const TensorType& result,
-                    double* out) {
-  const int rank = result.rank();
-  const int64_t m = result.shape[rank - 2], n = result.shape[rank - 1];
-  const int64_t k = a.type->shape.back();
-  const int64_t batches = m * n == 0 ? 0 : result.elements() / (m * n);
-  std::fill(out, out + result.elements(), 0.0);
-  for (int64_t batch = 0; batch < batches; ++batch) {
-    const double* left = a.data + batch * m * k;
-    const double* right = b.data + batch * k * n;
-    double* target = out + batch * m * n;
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t p = 0; p < k; ++p) {
-        const double factor = left[i * k + p];
-        for (int64_t j = 0; j < n; ++j) target[i * n + j] += factor * right[p * n + j];
-      }
-    }
-  }
-}
-
 absl::StatusOr<int64_t> CheckedIndex(double value, int64_t extent) {
   const auto index = static_cast<int64_t>(value);
   if (value >= 0 && index < extent) return index;
@@ -183,6 +163,23 @@ struct AxisCut {
     inner = Elements(shape.subspan(axis + 1));
   }
 };
+
+void EvaluateScan(Op op, const Attrs& attrs, const DenseTensor& x, double* out) {
+  const OpInfo& info = Info(op);
+  const AxisCut cut(x.type->shape, attrs.Int("axis"));
+  const bool reverse = attrs.Int("reverse") == 1;
+  const int64_t step = reverse ? -cut.inner : cut.inner;
+  for (int64_t o = 0; o < cut.outer; ++o) {
+    for (int64_t i = 0; i < cut.inner; ++i) {
+      int64_t at = (o * cut.extent + (reverse ? cut.extent - 1 : 0)) * cut.inner + i;
+      double folded = info.identity;
+      for (int64_t count = 0; count < cut.extent; ++count, at += step) {
+        const double args[2] = {folded, x.data[at]};
+        out[at] = folded = info.reference(args);
+      }
+    }
+  }
+}
 
 absl::Status IndexSelect(const Attrs& attrs, absl::Span<const DenseTensor> operands, double* out) {
   const AxisCut cut(operands[0].type->shape, attrs.Int("axis"));
@@ -299,7 +296,6 @@ absl::Status EvaluateLinear(Op op, const Attrs& attrs, absl::Span<const DenseTen
                             double* out) {
   switch (PatternOf(op)) {
     case Pattern::kReduction: EvaluateReduction(op, attrs, operands[0], result, out); break;
-    case Pattern::kLibrary: EvaluateMatMul(operands[0], operands[1], result, out); break;
     case Pattern::kView: EvaluateView(op, attrs, operands[0], result, out); break;
     case Pattern::kJoin: EvaluateJoin(op, attrs, operands, result, out); break;
     case Pattern::kGather:
@@ -307,6 +303,7 @@ absl::Status EvaluateLinear(Op op, const Attrs& attrs, absl::Span<const DenseTen
                                     : Gather(attrs, operands, result, out);
     case Pattern::kScatter: return IndexAdd(attrs, operands, out);
     case Pattern::kAccumulate: EvaluateAccumulate(attrs, operands, result, order, out); break;
+    case Pattern::kScan: EvaluateScan(op, attrs, operands[0], out); break;
     default: RG_CHECK(false);
   }
   return absl::OkStatus();

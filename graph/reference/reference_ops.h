@@ -24,17 +24,11 @@ void EvaluatePointwise(absl::Span<const DenseTensor> operands, const TensorType&
 void EvaluateConstant(Op op, const Attrs& attrs, const TensorType& result, double* out);
 
 // Every pattern whose arithmetic is linear in the operands that are not indices, and amax and
-// amin: reductions, matmul, views, joins, indexed ops, accumulate. `order`: of an accumulate's
+// amin: reductions, views, joins, indexed ops, accumulate, scans. `order`: of an accumulate's
 // contributions, empty: as they stand.
 absl::Status EvaluateLinear(Op op, const Attrs& attrs, absl::Span<const DenseTensor> operands,
                             const TensorType& result, absl::Span<const uint32_t> order,
                             double* out);
-
-// attention_backward: dQ, dK, dV. With `magnitudes` the operands are magnitudes but for `exact`,
-// the values of the operands, which give the probabilities.
-absl::Status EvaluateAttention(const Attrs& attrs, absl::Span<const DenseTensor> operands,
-                               absl::Span<const DenseTensor> exact, bool magnitudes, double* dq,
-                               double* dk, double* dv);
 
 }  // namespace retrograd
 

@@ -270,6 +270,27 @@ const std::vector<Case>& Cases() {
          Attribute(n, "scale")->set_f(1);
          for (int i = 0; i < 3; ++i) *n->add_results() = g.nodes(0).results(0);
        }},
+      {M::kConvolutionShape, "a convolution of two dims", "node %7 (convolution)",
+       [](v1::Graph& g) {
+         v1::Node* n = Append(g, "convolution", {0, 0});
+         for (const char* name : {"dilation", "padding", "stride"}) SetInts(n, name, {});
+         Attribute(n, "groups")->set_i(1);
+         *n->add_results() = g.nodes(0).results(0);
+       }},
+      {M::kConvolutionShape, "a gradient of another output",
+       "node %8 (convolution_weight_gradient)",
+       [](v1::Graph& g) {
+         v1::Node* x = Append(g, "input", {});
+         x->mutable_input()->set_kind(v1::INPUT_SAVED);
+         x->add_results()->set_dtype(v1::DTYPE_FP32);
+         SetShape(x->mutable_results(0), {2, 3, 5});
+         v1::Node* n = Append(g, "convolution_weight_gradient", {7, 7});
+         for (const char* name : {"dilation", "stride"}) SetInts(n, name, {1});
+         SetInts(n, "padding", {0});
+         SetInts(n, "weight_shape", {3, 3, 2});
+         Attribute(n, "groups")->set_i(1);
+         *n->add_results() = x->results(0);
+       }},
       {M::kIndexDType, "a floating index", "node %6 (index_select)",
        [](v1::Graph& g) {
          g.mutable_nodes(5)->mutable_results(0)->set_dtype(v1::DTYPE_FP32);

@@ -417,7 +417,9 @@ class Editor {
   std::vector<ValueId> Operands(const OpInfo& info, ValueId x, DType dtype, Shape shape) {
     switch (info.pattern) {
       case Pattern::kLibrary:
-        return info.op == Op::matmul ? MatMulOperands(x, dtype, shape) : AttentionOperands();
+        if (info.op == Op::matmul) return MatMulOperands(x, dtype, shape);
+        if (info.op == Op::attention_backward) return AttentionOperands();
+        return ConvolutionOperands(info.op, dtype);
       case Pattern::kGather:
         if (info.op == Op::gather) return {x, NewInput(DType::kInt64, shape)};
         return {x, NewInput(DType::kInt32, {Int(1, 40)})};
@@ -483,6 +485,33 @@ class Editor {
     return out;
   }
 
+  // With stride and dilation 1 and no padding a gradient's attributes give back its shapes.
+  std::vector<ValueId> ConvolutionOperands(Op op, DType dtype) {
+    const auto dims = static_cast<size_t>(Int(1, 3));
+    const int64_t batch = Int(1, 3), channels = Int(1, 8), filters = Int(1, 8);
+    Shape x = {batch, channels}, w = {filters, channels}, y = {batch, filters};
+    for (size_t d = 0; d < dims; ++d) {
+      w.push_back(Int(1, 3));
+      y.push_back(Int(1, 9));
+      x.push_back(y.back() + w.back() - 1);
+    }
+    if (!IsFloat(dtype)) dtype = FloatDType();
+    return {OfShape(op == Op::convolution ? x : y, dtype),
+            NewInput(dtype, op == Op::convolution_weight_gradient ? x : w)};
+  }
+
+  // The shape that a gradient of ConvolutionOperands has.
+  Shape GradientShape(Op op, const std::vector<ValueId>& operands) {
+    const Shape dy = ShapeOf(operands[0]), other = ShapeOf(operands[1]);
+    const bool input = op == Op::convolution_input_gradient;
+    if (dy.size() < 3 || other.size() != dy.size()) return dy;
+    Shape shape = {input ? dy[0] : dy[1], other[1]};
+    for (size_t d = 2; d < dy.size(); ++d) {
+      shape.push_back(input ? dy[d] + other[d] - 1 : std::max<int64_t>(other[d] - dy[d] + 1, 1));
+    }
+    return shape;
+  }
+
   std::vector<ValueId> CompositeOperands(const OpInfo& info, ValueId x, DType dtype,
                                          const Shape& shape) {
     std::vector<ValueId> out = {x, OfShape(shape, dtype)};
@@ -524,8 +553,16 @@ class Editor {
         }
         if (axes.empty()) axes.push_back(axis);
         a.Set("axes", axes);
-      } else if (rule.name == "keep" || rule.name == "causal") {
+      } else if (rule.name == "keep" || rule.name == "causal" || rule.name == "reverse") {
         if (Chance(50)) a.Set(rule.name, int64_t{1});
+      } else if (rule.name == "groups") {
+        a.Set("groups", int64_t{1});
+      } else if (rule.name == "stride" || rule.name == "dilation" || rule.name == "padding") {
+        std::vector<int64_t> list(std::max<int64_t>(rank - 2, 0), rule.name == "padding" ? 0 : 1);
+        if (op == Op::convolution && !list.empty() && Chance(40)) ++list.back();
+        a.Set(rule.name, list);
+      } else if (rule.name == "input_shape" || rule.name == "weight_shape") {
+        a.Set(rule.name, GradientShape(op, operands));
       } else if (rule.name == "perm") {
         a.Set("perm", Permutation(shape.size()));
       } else if (rule.name == "low" || rule.name == "high") {

@@ -1,0 +1,101 @@
+// cumsum: the sums of the elements up to each, along one axis.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "graph/passes/rebatch.h"
+#include "graph/passes/simplify.h"
+#include "graph/proto/proto.h"
+#include "graph/reference/reference.h"
+#include "graph/text/text.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+BackwardGraph Parse(absl::string_view text) {
+  auto graph = ParseGraph(text);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+BackwardGraph Scan(absl::string_view type, absl::string_view attrs) {
+  return Parse(
+      absl::StrCat("%x = input name=\"x\" ", type, "\n%y = cumsum %x ", attrs, "\noutput %y"));
+}
+
+Values Run(const BackwardGraph& graph, const Values& x) {
+  auto values = Evaluate(graph, {x});
+  REQUIRE(values.status().ToString() == "OK");
+  return (*values)[1];
+}
+
+TEST_CASE("a cumulative sum adds the elements before each along its axis, or those behind it") {
+  const Values x = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};  // [2,3,2]
+  CHECK(Run(Scan("f64[2,3,2]", "axis=1"), x) == Values{1, 2, 4, 6, 9, 12, 7, 8, 16, 18, 27, 30});
+  CHECK(Run(Scan("f64[2,3,2]", "axis=1 reverse=1"), x) ==
+        Values{9, 12, 8, 10, 5, 6, 27, 30, 20, 22, 11, 12});
+  CHECK(Run(Scan("f64[2,3,2]", "axis=0"), x) == Values{1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 18});
+  CHECK(Run(Scan("f64[2,3,2]", "axis=2 reverse=0"), x) ==
+        Values{1, 3, 3, 7, 5, 11, 7, 15, 9, 19, 11, 23});
+  CHECK(Run(Scan("i8[3]", "axis=0"), {100, 100, 1}) == Values{100, -56, -55});
+  CHECK(Run(Scan("f64[0,3]", "axis=0"), {}).empty());
+}
+
+TEST_CASE("magnitudes add up along a scan") {
+  const BackwardGraph graph = Scan("f64[3]", "axis=0");
+  const auto values = Evaluate(graph, {{1, -2, 3}}, {.keep_all = true});
+  REQUIRE(values.ok());
+  const auto magnitudes = Magnitudes(graph, *values);
+  REQUIRE(magnitudes.ok());
+  CHECK((*magnitudes)[1] == Values{1, 3, 6});
+}
+
+TEST_CASE("the backward of a cumulative sum is the reverse one, by finite differences") {
+  const BackwardGraph forward = Scan("f64[4]", "axis=0");
+  const BackwardGraph backward = Scan("f64[4]", "axis=0 reverse=1");
+  const Values x = {0.3, -1.2, 0.7, 2.1}, dy = {1.5, -0.4, 0.9, 0.2};
+  const auto loss = [&](const Values& at) {
+    double sum = 0;
+    const Values y = Run(forward, at);
+    for (size_t i = 0; i < y.size(); ++i) sum += y[i] * dy[i];
+    return sum;
+  };
+  const Values dx = Run(backward, dy);
+  for (size_t i = 0; i < x.size(); ++i) {
+    Values above = x, below = x;
+    above[i] += 1e-3;
+    below[i] -= 1e-3;
+    CHECK((loss(above) - loss(below)) / 2e-3 == Approx(dx[i]).margin(1e-9));
+  }
+}
+
+TEST_CASE("a scan needs an axis of its operand and numbers") {
+  const auto refusal = [](absl::string_view type, absl::string_view attrs) {
+    const auto graph =
+        ParseGraph(absl::StrCat("%x = input ", type, "\n%y = cumsum %x ", attrs, "\noutput %y"));
+    return graph.ok() ? "legal" : std::string(graph.status().message());
+  };
+  CHECK(refusal("f32[2]", "axis=0") == "legal");
+  CHECK_THAT(refusal("f32[2]", "axis=1"), ContainsSubstring("axis 1 of a tensor with 1 dims"));
+  CHECK_THAT(refusal("bool[2]", "axis=0"), ContainsSubstring("a scan takes numbers"));
+  CHECK_THAT(refusal("f32[2]", "axis=0 reverse=2"), ContainsSubstring("has to be 0 or 1"));
+  CHECK_THAT(refusal("f32[2]", "reverse=1"), ContainsSubstring("attribute axis is missing"));
+}
+
+TEST_CASE("a scan reads back from text and file, scales with its rows, and over one element is x") {
+  const BackwardGraph graph = Scan("f32[6,4]", "axis=0 reverse=1");
+  CHECK(Parse(Print(graph)) == graph);
+  const auto back = ParseGraphProto(SerializeGraph(graph));
+  REQUIRE(back.ok());
+  CHECK(*back == graph);
+  const auto scaled = RescaleRows(graph, 1, 2);
+  REQUIRE(scaled.status().ToString() == "OK");
+  CHECK(scaled->type(NodeId{1}).shape == Shape{3, 4});
+  const auto simple = Simplify(Scan("f32[6,1]", "axis=1"));
+  REQUIRE(simple.ok());
+  CHECK(simple->op(simple->outputs()[0].value->node) == Op::input);
+}
+
+}  // namespace
+}  // namespace retrograd
