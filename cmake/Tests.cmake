@@ -68,3 +68,9 @@ target_link_libraries(plan_digest PRIVATE retrograd_fusion)
 add_dependencies(determinism_test plan_digest)
 target_compile_definitions(determinism_test
                            PRIVATE RETROGRAD_TEST_DIR="${CMAKE_BINARY_DIR}/tests")
+
+# The reference evaluator as a program, for the tests of the exporter.
+add_executable(reference_outputs tests/graph/reference_outputs.cc)
+set_target_properties(reference_outputs
+                      PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(reference_outputs PRIVATE retrograd_options retrograd_graph)

@@ -42,11 +42,23 @@ bool IsIdentityView(const NodeView& node, const TensorType& x, const TensorType&
   }
 }
 
+// A scan of the flipped operand, flipped back, is the scan from the other end.
+Simpler FlippedScan(const NodeView& flip, const NodeView& scan, const ValueView& values) {
+  const NodeView inner = values.producer(scan.operands[0]);
+  const absl::Span<const int64_t> axes = flip.attrs.Ints("axes");
+  const int64_t axis = scan.attrs.Int("axis");
+  if (inner.op != Op::flip || axes != inner.attrs.Ints("axes")) return {};
+  if (axes.size() != 1 || axes[0] != axis) return {};
+  const int64_t reverse = 1 - scan.attrs.Int("reverse");
+  return NewNode{Op::cumsum, ToVector(inner.operands), {{"axis", axis}, {"reverse", reverse}}};
+}
+
 Simpler SimplifyView(const NodeView& node, const TensorType& result, const ValueView& values) {
   const ValueId x = node.operands[0];
   const NodeView from = values.producer(x);
   if (IsIdentityView(node, values.type(x), result)) return x;
   if (from.op == Op::full && node.op != Op::pad) return Full(from.attrs.Float("value"), result);
+  if (node.op == Op::flip && from.op == Op::cumsum) return FlippedScan(node, from, values);
   if (from.op != node.op) return {};
   if (node.op == Op::reshape || node.op == Op::expand) {
     return NewNode{node.op, ToVector(from.operands), node.attrs};

@@ -3,7 +3,8 @@
 A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
 node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
 tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
-in view_rows.py, index_rows.py, attention_rows.py or composite_rows.py.
+in view_rows.py, strided_rows.py, index_rows.py, convolution_rows.py, pool_rows.py,
+attention_rows.py or composite_rows.py.
 """
 
 import torch
@@ -408,6 +409,12 @@ def amax(call, x, axes=None, keepdim=False):
 @row("aten.amin.default")
 def amin(call, x, axes=None, keepdim=False):
     return call.b.reduce("amin", x, axes_of(x, axes), keepdim)
+
+
+@row("aten.cumsum.default")
+def cumsum(call, x, axis, dtype=None):
+    x = _summand(call, x, dtype)
+    return call.b.cumsum(x, axis_of(x, axis)) if x.rank else x
 
 
 # --- matmuls -------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Builder:
         self.origin = 0  # 1 + index into graph.origins; 0: none
         self._origins = {}
         self._constants = {}
+        self.pool_offsets = {}  # indices of a max pool -> the offsets that they were made from
 
     def set_origin(self, origin):
         """`origin`: a schema.Origin or None, for the nodes added from here on."""
@@ -118,6 +119,29 @@ class Builder:
         if dtype in (None, a.dtype):
             return self.node("matmul", [a, b], [(a.dtype, shape)])[0]
         return self.node("matmul", [a, b], [(dtype, shape)], dtype=dtypes.name_of(dtype))[0]
+
+    # --- convolutions and scans -----------------------------------------------------------------
+    def convolution(self, x, w, **window):
+        """`window`: stride, padding, dilation (one number a spatial dim) and groups."""
+        walk = zip(x.shape[2:], w.shape[2:], window["stride"], window["padding"], window["dilation"])
+        out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in walk]
+        shape = (x.shape[0], w.shape[0], *out)
+        return self.node("convolution", [x, w], [(x.dtype, shape)], **window)[0]
+
+    def convolution_input_gradient(self, dy, w, shape, **window):
+        return self.node(
+            "convolution_input_gradient", [dy, w], [(dy.dtype, shape)],
+            input_shape=list(shape), **window,
+        )[0]  # fmt: skip
+
+    def convolution_weight_gradient(self, dy, x, shape, **window):
+        return self.node(
+            "convolution_weight_gradient", [dy, x], [(dy.dtype, shape)],
+            weight_shape=list(shape), **window,
+        )[0]  # fmt: skip
+
+    def cumsum(self, x, axis):
+        return self.node("cumsum", [x], [(x.dtype, x.shape)], axis=axis)[0]
 
     # --- views ----------------------------------------------------------------------------------
     def reshape(self, x, shape):

@@ -10,7 +10,9 @@ from retrograd.builder import Builder, Ref
 from retrograd.errors import ExportError
 
 # Importing the modules registers their rows.
-from retrograd import attention_rows, composite_rows, index_rows, view_rows  # noqa: F401  isort: skip
+from retrograd import (  # noqa: F401  isort: skip
+    attention_rows, composite_rows, convolution_rows, index_rows, pool_rows, strided_rows, view_rows,
+)  # fmt: skip
 
 # Types that the schema lacks and that only travel: the same bits under another name.
 _SAME_BITS = {torch.uint64: torch.int64, torch.uint32: torch.int32}
@@ -31,6 +33,11 @@ class Call:
     @property
     def shape(self):
         return tuple(self._node.meta["val"].shape)
+
+    def recorded(self, argument):
+        """The tensor that the node's argument of this number was recorded as: its strides and
+        offset, which the row's Refs lack."""
+        return self._node.args[argument].meta["val"]
 
     @property
     def original_aten(self):

@@ -124,6 +124,33 @@ def _matmul(x, attrs, types):
     return (x[0].to(wide) @ x[1].to(wide)).to(types[0][0])
 
 
+def _window_of(attrs):
+    dims = len(attrs["stride"])
+    return attrs["stride"], attrs["padding"], attrs["dilation"], False, [0] * dims, attrs["groups"]
+
+
+def _convolution(x, attrs, types):
+    return torch.ops.aten.convolution(x[0], x[1], None, *_window_of(attrs)).to(types[0][0])
+
+
+def _convolution_input_gradient(x, attrs, types):
+    like = torch.empty(types[0][1], dtype=x[0].dtype)
+    arguments = (x[0], like, x[1], None, *_window_of(attrs), [True, False, False])
+    return torch.ops.aten.convolution_backward(*arguments)[0].to(types[0][0])
+
+
+def _convolution_weight_gradient(x, attrs, types):
+    like = torch.empty(types[0][1], dtype=x[0].dtype)
+    arguments = (x[0], x[1], like, None, *_window_of(attrs), [False, True, False])
+    return torch.ops.aten.convolution_backward(*arguments)[1].to(types[0][0])
+
+
+def _cumsum(x, attrs, types):
+    if not attrs.get("reverse"):
+        return x[0].cumsum(attrs["axis"])
+    return x[0].flip(attrs["axis"]).cumsum(attrs["axis"]).flip(attrs["axis"])
+
+
 def _attention_backward(x, attrs, types):
     """From the saved log-sum-exp: P = exp(S - lse), dS = P (dP - rowsum(dO O))."""
     do, q, k, v, o, lse = (t.double() for t in x[:6])
@@ -187,6 +214,10 @@ OPS = {
     "amin": _reduction(torch.amin),
     "matmul": _matmul,
     "attention_backward": _attention_backward,
+    "convolution": _convolution,
+    "convolution_input_gradient": _convolution_input_gradient,
+    "convolution_weight_gradient": _convolution_weight_gradient,
+    "cumsum": _cumsum,
     "reshape": lambda x, a, t: x[0].reshape(a["shape"]),
     "permute": lambda x, a, t: x[0].permute(a["perm"]),
     "expand": lambda x, a, t: x[0].expand(a["shape"]),

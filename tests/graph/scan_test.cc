@@ -70,6 +70,21 @@ TEST_CASE("the backward of a cumulative sum is the reverse one, by finite differ
   }
 }
 
+TEST_CASE("a scan between two flips of its axis is the scan from the other end") {
+  const auto flipped = [](absl::string_view axes) {
+    return Parse(absl::StrCat("%x = input f64[2,3]\n%f = flip %x axes=", axes,
+                              "\n%s = cumsum %f axis=1\n%y = flip %s axes=", axes, "\noutput %y"));
+  };
+  const auto simple = Simplify(flipped("[1]"));
+  REQUIRE(simple.ok());
+  CHECK(simple->num_nodes() == 2);
+  const Values x = {1, 2, 3, 4, 5, 6};
+  CHECK(Run(*simple, x) == Values{6, 5, 3, 15, 11, 6});
+  const auto both = Simplify(flipped("[0,1]"));  // the other axis is flipped too
+  REQUIRE(both.ok());
+  CHECK(both->num_nodes() == 4);
+}
+
 TEST_CASE("a scan needs an axis of its operand and numbers") {
   const auto refusal = [](absl::string_view type, absl::string_view attrs) {
     const auto graph =
