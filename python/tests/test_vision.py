@@ -16,6 +16,8 @@ from retrograd import schema
 # fp32 sums in another order: a few hundred roundings of 6e-8. In fp64 as many of 1e-16, and what
 # norms over few pixels make of them.
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-11}
+# Eager PyTorch divides by 6 in the backward of hardsigmoid by a constant of fp32, in fp64 too.
+EAGER_TOLERANCES = {("mobilenet", torch.float64): 1e-7}
 
 MODELS = pytest.mark.parametrize("name", vision_models.MODELS)
 
@@ -46,10 +48,12 @@ def vision(tmp_path_factory):
     return export
 
 
-def _check(graph, outputs, recorded, eager, tolerance):
+def _check(name, dtype, graph, outputs, recorded, eager):
+    tolerance = TOLERANCES[dtype]
     assert max(interpreter.errors(outputs, recorded).values()) <= tolerance
     by_index = {i: eager[graph.outputs[i].name] for i in recorded}
     assert {graph.outputs[i].name for i in recorded} == set(eager)
+    tolerance = EAGER_TOLERANCES.get((name, dtype), tolerance)
     assert max(interpreter.errors(outputs, by_index).values()) <= tolerance
 
 
@@ -66,14 +70,14 @@ def test_the_reference_evaluator_gives_the_gradients_of_pytorch(
     options = dict(dtype=dtype, channels_last=channels_last) if channels_last else {}
     exported = vision(name, **options)
     graph, outputs, recorded = reference.evaluate_file(exported.path, exported.bundle, tmp_path)
-    _check(graph, outputs, recorded, exported.eager, TOLERANCES[dtype])
+    _check(name, dtype, graph, outputs, recorded, exported.eager)
 
 
 @MODELS
 def test_the_graph_computes_them_in_its_own_types(vision, name):
     exported = vision(name)
     graph, outputs, recorded = interpreter.evaluate_file(exported.path, exported.bundle)
-    _check(graph, outputs, recorded, exported.eager, TOLERANCES[torch.float32])
+    _check(name, torch.float32, graph, outputs, recorded, exported.eager)
 
 
 GRADIENTS = {"convolution_input_gradient", "convolution_weight_gradient"}
