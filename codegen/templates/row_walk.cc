@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/templates/column_totals.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -22,7 +23,7 @@ RowWalk::RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* 
   chunks_ = std::max<int64_t>((shape.shape.columns + run - 1) / run, 1);
   RG_CHECK(schedule_.threads == schedule_.threads_per_row * schedule_.rows_per_block);
   row_blocks_ = schedule_.blocks;
-  if (schedule_.kind == Template::kRowReduction) row_blocks_ /= schedule_.split;
+  if (TemplateOf(schedule_).splits_rows) row_blocks_ /= schedule_.split;
   rows_at_once_ = int64_t{schedule_.rows_per_block} * schedule_.rows_per_thread;
   for (size_t i = 0; i < ir_.instrs.size(); ++i) {
     if (FoldedAxes(ir_, ir_.instrs[i]) != 0) printer_.SetKnown(static_cast<int>(i), true);
@@ -30,7 +31,7 @@ RowWalk::RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* 
 }
 
 bool RowWalk::unrolled() const {
-  return schedule_.persistent || schedule_.kind == Template::kRowColumn;
+  return schedule_.persistent || TemplateOf(schedule_).keeps_columns;
 }
 
 bool RowWalk::ByColumn(int instr) const {
@@ -469,7 +470,7 @@ void RowWalk::PrintRows() {
   if (schedule_.staged > 0 && walks) ChooseStaged();
   if ((schedule_.prefetch || !staged_.empty()) && walks) ChoosePrefetched();
   ChooseKept();
-  const bool split = schedule_.kind == Template::kRowReduction && schedule_.split > 1;
+  const bool split = TemplateOf(schedule_).splits_rows && schedule_.split > 1;
   RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
   const absl::string_view index = launch_.index_type();
   std::string block = absl::StrCat("static_cast<", index, ">(RG_BLOCK)");

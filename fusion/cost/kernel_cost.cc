@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
 namespace {
@@ -23,8 +23,7 @@ int64_t BytesInFlight(const Schedule& s, const Footprint& f, const DeviceSpec& d
 // each draw 105 GB/s, where others drew 70.
 int64_t BandwidthOfBlocks(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const int64_t active = std::min(s.blocks, d.sms);
-  const bool much = s.kind == Template::kColumnReduction &&
-                    BytesInFlight(s, f, d) >= 4 * d.bytes_in_flight_per_sm;
+  const bool much = TemplateOf(s).streams && BytesInFlight(s, f, d) >= 4 * d.bytes_in_flight_per_sm;
   int64_t of_blocks = active * d.sm_bytes_per_s;
   if (active < d.sms) of_blocks = std::min(of_blocks, MulDiv(d.hbm_bytes_per_s, 2 * active, d.sms));
   if (much) of_blocks = of_blocks / 2 * 3;
@@ -52,36 +51,11 @@ int64_t Waves(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   return CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
 }
 
-// What the folding of many thread rows takes, in barrier rounds: 0.6 us on an H200.
-constexpr int64_t kFoldRounds = 20;
-
 // Barrier rounds on a block's critical path; blocks that share an SM hide each other's.
 int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
                   const DeviceSpec& d) {
-  const RowsAndColumns& rc = p.shape.shape;
-  int64_t rounds = 0;
-  switch (s.kind) {
-    case Template::kRowReduction:
-    case Template::kRowColumn: {
-      const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
-      const int64_t row_blocks =
-          s.kind == Template::kRowReduction ? std::max<int64_t>(s.blocks / s.split, 1) : s.blocks;
-      const int64_t iterations = CeilDiv(rc.rows, rows_at_once * row_blocks);
-      rounds = iterations * std::max(p.stages.row_stages, 1);
-      if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, 3);  // shuffles alone
-      // Short chunks that are not unrolled wait for memory one after the other.
-      if (!s.persistent) {
-        const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
-        rounds += iterations * (p.stages.row_stages + 1) * CeilDiv(rc.columns / s.split, lane) / 4;
-      }
-      break;
-    }
-    case Template::kColumnReduction:
-      rounds = 2 + CeilDiv(rc.rows, s.split * s.rows_per_block * s.rows_per_thread);
-      if (s.rows_per_block > d.warp) rounds += kFoldRounds;
-      break;
-    default: rounds = 1;
-  }
+  const KernelTemplate& t = TemplateOf(s);
+  const int64_t rounds = t.barrier_rounds == nullptr ? 1 : t.barrier_rounds(p, s, d);
   const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, 4);
   return rounds * Waves(s, f, d) * d.barrier_ps / overlap;
 }
@@ -89,14 +63,10 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
 // What blocks that walk rows wait for memory, batch after batch, beside what the bytes take: the
 // loads of a batch are under way together, and nothing else is unless the next batch's are, or
 // another block's.
-int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
+int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footprint& f,
                      const DeviceSpec& d) {
-  const bool columns = s.kind == Template::kColumnReduction;
-  if (s.kind != Template::kRowColumn && !columns) return 0;
-  const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
-  const int64_t batches = CeilDiv(p.shape.shape.rows, at_once * (columns ? s.split : s.blocks));
+  if (batches.count <= 1) return 0;
   const int64_t waves = Waves(s, f, d);
-  if (batches <= 1) return 0;
   const int64_t resident =
       std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
   // What the loads ahead of a batch do not hide grows with them.
@@ -107,38 +77,17 @@ int64_t RowBatchesPs(const KernelProfile& p, const Schedule& s, const Footprint&
   const int64_t wait = s.staged > 0 ? staged
                        : s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread
                                     : d.row_batch_ps;
-  const int64_t passes = s.persistent || columns ? 1 : p.stages.row_stages + 1;
   // Measured: two blocks on an SM wait 1.6 times less than one, four 3.4 times.
   const int64_t others = resident - 1;
-  return batches * waves * passes * wait * 10 / (10 + 4 * others + resident * others);
+  return batches.count * waves * batches.passes * wait * 10 / (10 + 4 * others + resident * others);
 }
 
 // Fitted to 320 schedules of 60 kernels of three transformers' backwards on one H200, 2026-11-21.
 //
-// A block takes so long at least: one after the other it looks up where its data lie, loads them
-// and stores the result. While the first blocks do, nothing else is under way.
-constexpr int64_t kBlockPs = 1'000'000;
-constexpr int64_t kColumnFinalizePs = 700'000;
-// Elements that a thread may hold of its rows before loads into registers draw less of the
-// bandwidth, and so many more that they take twice as long. With column sums beside them less fit.
-constexpr int64_t kHeld = 32, kHeldTwice = 64;
-constexpr int64_t kHeldBesideSums = 12, kHeldBesideSumsTwice = 36;
 // With so few threads on an SM less than all of what could be computed while memory is waited for
 // is: two thirds of it come on top.
 constexpr int64_t kThreadsForOverlap = 2048, kThreadsOfLeastOverlap = 1024;
 constexpr int64_t kBlocksForOverlap = 5;
-
-// How much longer than at full bandwidth the loads of rows take whose elements are held in
-// registers.
-int64_t HeldPpm(const KernelProfile& p, const Schedule& s) {
-  const bool sums = s.kind == Template::kRowColumn;
-  const bool kept = s.kind == Template::kRowReduction && s.persistent && p.carried_loads > 0;
-  if (s.staged > 0 || (!sums && !kept)) return kPpm;
-  const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
-  const int64_t held = CeilDiv(p.shape.shape.columns, lane) * s.vector_width * s.rows_per_thread;
-  const int64_t above = std::max<int64_t>(held - (sums ? kHeldBesideSums : kHeld), 0);
-  return kPpm + above * kPpm / (sums ? kHeldBesideSumsTwice : kHeldTwice);
-}
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
@@ -149,43 +98,16 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
       std::clamp<int64_t>(resident * s.threads, kThreadsOfLeastOverlap, kThreadsForOverlap);
   const int64_t of_threads = MulDiv(shorter, 2 * (kThreadsForOverlap - threads),
                                     3 * (kThreadsForOverlap - kThreadsOfLeastOverlap));
-  if (s.kind != Template::kRowReduction || s.threads_per_row <= d.warp) return of_threads;
+  if (!TemplateOf(s).meets_each_row || s.threads_per_row <= d.warp) return of_threads;
   return std::max(of_threads,
                   shorter * std::max<int64_t>(kBlocksForOverlap - resident, 0) / kBlocksForOverlap);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
 
-// The second launch of a split, beside its bytes. In that of column sums threads add up first, then
-// meet: measured, sums of 6 MB took 0.7 us longer than the same in one launch.
-int64_t FinalizePs(const KernelIr& ir, const Schedule& s, int64_t workspace) {
-  if (workspace == 0 || ir.scatter) return 0;
-  return kBlockPs + (s.kind == Template::kColumnReduction ? kColumnFinalizePs : 0);
-}
-
-// A scatter's first launches sort the indices; then come its sums and zeros.
-Schedule SummingLaunch(const KernelIr& ir, const ScatterWorkspace& w, const Schedule& s) {
-  Schedule sums = s;
-  const int64_t vectors = CeilDiv(w.inner, s.vector_width);
-  sums.blocks = CeilDiv(w.outer * w.chunks * vectors, s.threads) +
-                CeilDiv(w.outer * ir.scatter->table_rows * vectors, s.threads * kScatterZeros);
-  sums.blocks = std::max<int64_t>(sums.blocks, 1);
-  return sums;
-}
-
-// Measured: a thread that sums rows, or partial sums, waits so long for each batch of them.
-constexpr int64_t kScatterBatchPs = 1'000'000;
-
-// The keys, the passes of the sort and the combining of partial sums, beside their launches. Where
-// a pass is not the last it puts indices far from each other, which takes twice as long.
-int64_t SortPs(const ScatterWorkspace& w, int64_t table_rows, const DeviceSpec& d) {
-  if (w.empty()) return 0;
-  const int64_t passes = 3 * w.sort.passes - 2;
-  const int64_t partials =
-      w.rows / std::max<int64_t>(table_rows, 1) / w.chunk;  // of a row of the table
-  const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
-  return (ScatterLaunches(w) - 1) * kBlockPs + passes * w.rows * d.sort_pass_ps +
-         batches * kScatterBatchPs;
+// The second launch of a split, beside its bytes.
+int64_t FinalizePs(const KernelTemplate& t, int64_t workspace) {
+  return workspace == 0 || t.launches != nullptr ? 0 : kBlockPs + t.finalize_ps;
 }
 
 }  // namespace
@@ -211,8 +133,8 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const KernelIr& ir = ir_;
   const KernelProfile& p = profile_;
   const DeviceSpec& d = device_;
-  const ScatterWorkspace scatter = ir.scatter ? ScatterWorkspaceOf(ir) : ScatterWorkspace();
-  const Schedule s = ir.scatter ? SummingLaunch(ir, scatter, chosen) : chosen;
+  const KernelTemplate& kind = TemplateOf(chosen);
+  const Schedule s = kind.working_launch == nullptr ? chosen : kind.working_launch(ir, chosen);
   Price price;
   price.footprint = PredictFootprint(ir, p, s, d);
   if (compiled != nullptr) UseCompiled(*compiled, s, d, price.footprint);
@@ -221,17 +143,18 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   price.read_bytes = t.read;
   price.written_bytes = t.written;
   const int64_t workspace = work_.WorkspaceBytes(chosen);
-  price.launches = ir.scatter ? ScatterLaunches(scatter) : (workspace > 0 ? 2 : 1);
+  price.launches = LaunchesOf(ir, chosen.kind, workspace);
 
   const int64_t bandwidth = Bandwidth(s, f, d);
   const int64_t launch = price.launches * d.launch_graph_ps;
   // Waiting batch after batch is what few bytes in flight look like in a walk of rows.
-  const int64_t batches = RowBatchesPs(p, s, f, d);
-  const int64_t held = HeldPpm(p, s);
+  const RowBatches row_batches =
+      kind.row_batches == nullptr ? RowBatches() : kind.row_batches(p, s);
+  const int64_t batches = RowBatchesPs(row_batches, s, f, d);
+  const int64_t held = kind.held_ppm == nullptr ? kPpm : kind.held_ppm(p, s);
   const int64_t walked =
       MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches;
-  const bool batch_waits = batches > 0 && !s.prefetch && s.staged == 0 &&
-                           (s.persistent || s.kind == Template::kColumnReduction);
+  const bool batch_waits = batches > 0 && !s.prefetch && s.staged == 0 && row_batches.passes == 1;
   const int64_t hbm = batch_waits
                           ? walked
                           : std::max(MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm), walked);
@@ -247,19 +170,19 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t blocks = kBlockPs + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t body = work + not_hidden + blocks;
   const int64_t latency = LatencyPs(p, s, f, d);
-  const int64_t sort = ir.scatter ? SortPs(scatter, ir.scatter->table_rows, d) : 0;
+  const Preparation sort = kind.preparation == nullptr ? Preparation() : kind.preparation(ir, d);
   const int64_t finalize =
-      TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(ir, s, workspace);
+      TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(kind, workspace);
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
   const int64_t spill =
       TransferPs(2 * f.spill_bytes * GridThreads(s) * passes, d.spill_bytes_per_s);
-  price.ps = launch + body + latency + sort + finalize + spill;
+  price.ps = launch + body + latency + sort.ps + finalize + spill;
 
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
-    const bool largest = ps == std::max({hbm, cache, compute, sort});
+    const bool largest = ps == std::max({hbm, cache, compute, sort.ps});
     const bool binds = overlaps && largest;
     price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
@@ -287,7 +210,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
        absl::StrCat("the first of ", Waves(s, f, d),
                     " blocks of an SM one after the other, each at least ", Us(kBlockPs)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
-  term("sort", sort, true, absl::StrCat(scatter.sort.passes, " passes over the indices"));
+  term("sort", sort.ps, true, sort.formula);
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false,
        absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));

@@ -5,7 +5,7 @@
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_access.h"
-#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
 namespace {
@@ -25,7 +25,7 @@ bool InVectors(const IndexExpr& offset, int axis) {
   return LaneStride(offset, axis, 8) == 1 || LaneStride(offset, axis, 4) == 1;
 }
 
-bool HoldsColumns(const Schedule& s) { return s.kind == Template::kRowColumn && s.persistent; }
+bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
 // Integers of 64 bits are worked on in halves.
 constexpr int64_t kWideIntegerSteps = 3;
@@ -137,9 +137,10 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
   int64_t fresh = 0;
+  const bool transposes = TemplateOf(s).transposes;
   for (const Access& a : accesses_) {
     const int64_t width = a.vectors ? a.element_bytes * s.vector_width : a.element_bytes;
-    const int64_t fetched = s.kind == Template::kTranspose ? a.bytes : MulDiv(a.bytes, a.waste, 1);
+    const int64_t fetched = transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1);
     const int64_t weighted = MulDiv(fetched, kPpm, EfficiencyPpm(width, device_));
     t.weighted += weighted;
     if (a.fresh) fresh += weighted;
@@ -160,6 +161,7 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
 // An instruction is evaluated wherever it stands in the code, even if its value is the same at many
 // points; what every element of a vector shares is evaluated once a vector.
 void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
+  const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     if (instr.kind == InstrKind::kConstant) continue;
@@ -175,21 +177,15 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
         instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
     const bool rows = (axes & shape_.row_axes) != 0, columns = (axes & shape_.column_axes) != 0;
     Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate = rate, .once = 1};
-    switch (p.shape.kind) {
-      case Template::kPointwise:
-      case Template::kTranspose:
-      case Template::kScatterAdd:
-        if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
-        if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
-        break;
-      default:
-        if (p.stages.finalize[i] || axes == 0) {
-          here.once = ir.Points(axes);
-        } else if (rows && columns) {
-          here.once = shape_.rows * shape_.columns;
-        } else {
-          here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
-        }
+    if (by_points) {
+      if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
+      if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
+    } else if (p.stages.finalize[i] || axes == 0) {
+      here.once = ir.Points(axes);
+    } else if (rows && columns) {
+      here.once = shape_.rows * shape_.columns;
+    } else {
+      here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
     }
     here.looped = here.once * StagesOf(p, i);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
@@ -240,7 +236,8 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
 }
 
 void KernelWork::CountPartials(const KernelIr& ir, const KernelProfile& p) {
-  if (ir.scatter) scatter_bytes_ = ScatterWorkspaceOf(ir).bytes;
+  const KernelTemplate& t = TemplateOf(p.shape.kind);
+  if (t.workspace_bytes != nullptr) fixed_workspace_ = t.workspace_bytes(ir);
   for (const Instr& instr : ir.instrs) {
     const AxisMask folded = FoldedAxes(ir, instr);
     if (folded == 0) continue;
@@ -251,9 +248,10 @@ void KernelWork::CountPartials(const KernelIr& ir, const KernelProfile& p) {
 }
 
 int64_t KernelWork::WorkspaceBytes(const Schedule& s) const {
-  if (s.kind == Template::kScatterAdd) return scatter_bytes_;
+  const KernelTemplate& t = TemplateOf(s);
+  if (t.workspace_bytes != nullptr) return fixed_workspace_;
   if (s.split <= 1) return 0;
-  const bool by_row = s.kind == Template::kRowReduction;
+  const bool by_row = t.splits_rows;
   const int64_t lines = by_row ? shape_.rows : shape_.columns;
   int64_t next = 0, end = 0;
   for (const int64_t bytes : by_row ? row_partials_ : column_partials_) {

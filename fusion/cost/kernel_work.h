@@ -74,10 +74,10 @@ class KernelWork {
   int64_t points_ = 0;         // of all axes
   int64_t address_terms_ = 0;  // of a load
   int64_t read_ = 0, written_ = 0;
-  int64_t whole_ = 0;          // bytes of accesses of which width plays no part
-  int64_t reread_ = 0;         // bytes from caches under any schedule
-  int64_t looped_reread_ = 0;  // more of them where stages keep nothing
-  int64_t scatter_bytes_ = 0;  // workspace of a scatter
+  int64_t whole_ = 0;            // bytes of accesses of which width plays no part
+  int64_t reread_ = 0;           // bytes from caches under any schedule
+  int64_t looped_reread_ = 0;    // more of them where stages keep nothing
+  int64_t fixed_workspace_ = 0;  // of templates that need the same under every schedule
   std::vector<Access> accesses_;
   std::vector<Broadcast> broadcasts_;
   std::vector<Evaluations> evaluations_;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -22,7 +23,10 @@ constexpr size_t RowOf(absl::string_view name) {
 }
 constexpr size_t kRegistersRow = RowOf("registers"), kSharedRow = RowOf("shared_memory");
 
-bool MixesReductions(const KernelProfile& p) { return p.shape.kind == Template::kRowColumn; }
+bool MixesReductions(const KernelProfile& p) {
+  const KernelTemplate& t = TemplateOf(p.shape.kind);
+  return t.walk == Walk::kRows && t.sums_columns;
+}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -72,8 +73,7 @@ class RegionExplainer {
   // One sentence a kernel about the schedule that would have spilled most.
   void RefusedSchedules() {
     for (const Partition::Part& part : chosen_.partition.parts) {
-      const Template kind = part.schedule.kind;
-      if (kind != Template::kRowColumn && kind != Template::kRowReduction) continue;
+      if (TemplateOf(part.schedule).walk != Walk::kRows) continue;
       const GroupOps group = OpsOf(chosen_, part);
       if (group.ops.size() < 2) continue;
       std::vector<RefusedSchedule> refused = pricer_.Refused(group);

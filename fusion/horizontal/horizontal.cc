@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/horizontal/launch_price.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -36,8 +37,8 @@ using Kind = std::pair<Template, int>;  // threads of a block
 
 std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
   const KernelBody* kernel = KernelOf(group);
-  if (kernel == nullptr || group.workspace_bytes > 0 || kernel->ir.scatter ||
-      kernel->spill_bytes > 0) {
+  if (kernel == nullptr || group.workspace_bytes > 0 ||
+      !TemplateOf(kernel->schedule).shares_launches || kernel->spill_bytes > 0) {
     return std::nullopt;
   }
   const Schedule& s = kernel->schedule;

@@ -10,7 +10,7 @@
 #include "fusion/explain/feedback_decisions.h"
 #include "fusion/horizontal/horizontal.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/plan/peak_memory.h"
 #include "fusion/planner/can_share_kernel.h"
 #include "fusion/planner/relabel_group.h"
@@ -299,9 +299,10 @@ class Planner {
       s.bytes += group.read_bytes + group.written_bytes;
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (AliasOf(group) != nullptr) continue;  // nothing is launched
-      const bool scatter = kernels.size() == 1 && kernels[0]->ir.scatter.has_value();
-      s.kernels += scatter ? ScatterLaunches(ScatterWorkspaceOf(kernels[0]->ir))
-                           : (group.workspace_bytes > 0 ? 2 : 1);
+      // A library's call, kernels that share one launch, or a kernel of its own.
+      s.kernels += kernels.size() != 1 ? (group.workspace_bytes > 0 ? 2 : 1)
+                                       : LaunchesOf(kernels[0]->ir, kernels[0]->schedule.kind,
+                                                    group.workspace_bytes);
     }
     for (const Place& place : places_) {
       const Solved& solved = *place.solved;

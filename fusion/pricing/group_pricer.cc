@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/pricing/epilogue_price.h"
 #include "graph/base/status.h"
 
@@ -40,7 +41,7 @@ bool DependsOn(const KernelIr& ir, int instr, int of) {
 std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classification& shape,
                                          const Schedule& s) {
   std::vector<Group::InPlace> pairs;
-  if (ir.scatter || s.kind == Template::kTranspose) return pairs;
+  if (!TemplateOf(s).in_place) return pairs;
   // With a single row everything is a column's: thread rows that have no row load it all the same.
   if (shape.shape.rows <= 1 && s.rows_per_block > 1) return pairs;
   const Stages stages = AssignStages(ir, shape);

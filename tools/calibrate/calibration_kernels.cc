@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/cost/limits.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 #include "tools/calibrate/kernel_bench.h"
 
@@ -202,7 +203,7 @@ absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel,
   for (const Schedule& s : CandidateSchedules(kernel.ir, kernel.shape, unstaged)) {
     if (s.prefetch && std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
   }
-  if (kernel.shape.kind == Template::kPointwise) {
+  if (TemplateOf(kernel.shape.kind).narrows) {
     const int64_t points = planned.blocks * planned.threads * planned.vector_width;
     all.clear();
     for (int width : kWidths) {
@@ -233,7 +234,7 @@ std::vector<Schedule> Chosen(const std::vector<Schedule>& schedules, bool small)
   std::map<std::tuple<bool, bool, bool, bool>, size_t> ways;
   std::vector<Schedule> chosen, rest;
   for (const Schedule& s : schedules) {
-    const bool splits = s.kind != Template::kRowColumn && s.split > 1;
+    const bool splits = !TemplateOf(s).keeps_columns && s.split > 1;
     size_t& of_way = ways[{s.persistent, s.prefetch, s.staged > 0, splits}];
     (++of_way <= of_each ? chosen : rest).push_back(s);
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "codegen/emit.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
 #include "models/models.h"
@@ -20,17 +21,6 @@ namespace {
 constexpr size_t kBatch = 24;
 
 constexpr absl::string_view kSharedLaunch = "shared";  // in the place of a kind of launch
-
-// Which of a group's launches this is.
-LaunchKind KindOf(const Schedule& s, size_t launch, size_t launches) {
-  const LaunchKind main = MainLaunch(s);
-  if (s.kind == Template::kScatterAdd) {
-    if (launch + 1 == launches) return LaunchKind::kScatterCombine;
-    return launch + 2 == launches ? main : LaunchKind::kScatterSort;
-  }
-  if (launch == 0) return main;
-  return s.kind == Template::kRowReduction ? LaunchKind::kRowFinalize : LaunchKind::kColumnFinalize;
-}
 
 class Collector {
  public:
@@ -98,7 +88,8 @@ class Collector {
     for (size_t n = 0; n < launches.size(); ++n) {
       const Kernel& kernel = launches[n];
       RegisterSample sample{.name = kernel.name, .graph = graph, .schedule = s.Print()};
-      sample.launch = KindOf(s, n, launches.size());
+      sample.launch = TemplateOf(s).launch_kind(s, static_cast<int64_t>(n),
+                                                static_cast<int64_t>(launches.size()));
       sample.threads = kernel.threads;
       sample.counts = CountForRegisters(profile, s, sample.launch);
       sample.cap = RegisterCap(kernel.threads, device_);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 namespace {
@@ -10,14 +12,8 @@ namespace {
 int Words(DType dtype) { return SizeBytes(ComputeType(dtype)) > 4 ? 2 : 1; }
 
 bool IsInner(const KernelIr& ir, const Instr& instr, const Classification& shape) {
-  switch (shape.kind) {
-    case Template::kPointwise:
-    case Template::kTranspose:
-    case Template::kScatterAdd: return instr.axes != 0 || ir.extents.empty();
-    default:
-      return (instr.axes & shape.shape.row_axes) != 0 &&
-             (instr.axes & shape.shape.column_axes) != 0;
-  }
+  if (TemplateOf(shape.kind).walk == Walk::kPoints) return instr.axes != 0 || ir.extents.empty();
+  return (instr.axes & shape.shape.row_axes) != 0 && (instr.axes & shape.shape.column_axes) != 0;
 }
 
 // Instructions that a stage must evaluate: the operands of its reductions, its stores and what
@@ -83,7 +79,7 @@ void CountReductions(const KernelIr& ir, KernelProfile& p) {
   for (const Instr& instr : ir.instrs) {
     if (instr.kind != InstrKind::kReduce) continue;
     const bool column = (instr.reduced & p.shape.shape.row_axes) != 0;
-    if (column && p.shape.kind != Template::kRowReduction) {
+    if (column && TemplateOf(p.shape.kind).sums_columns) {
       ++p.column_sums;
       At(p.counts, RegisterCount::kColumnSums) += Words(instr.dtype);
     } else {
@@ -167,32 +163,10 @@ constexpr int64_t kSharedOfDriver = 1 << 10;  // of each block that has shared m
 // From so many splits on, several threads of a finalize launch share a column.
 constexpr int64_t kSplitsSharedByThreads = 16;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Elements that a thread holds of one row.
-int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
-  const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
-  const int64_t piece = s.kind == Template::kRowReduction ? CeilDiv(p.shape.shape.columns, s.split)
-                                                          : p.shape.shape.columns;
-  return CeilDiv(piece, lane) * s.vector_width;
-}
-
 // Whether a thread's runs of columns are one straight line of code.
-bool Unrolled(const Schedule& s) { return s.persistent || s.kind == Template::kRowColumn; }
+bool Unrolled(const Schedule& s) { return s.persistent || TemplateOf(s).keeps_columns; }
 
-bool WalksRows(const Schedule& s) {
-  return s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
-}
-
-// Rows that the blocks of a launch hold at once.
-int64_t RowsAtOnce(const Schedule& s) {
-  const int64_t row_blocks = s.kind == Template::kRowReduction ? s.blocks / s.split : s.blocks;
-  return row_blocks * s.rows_per_block * s.rows_per_thread;
-}
-
-bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
-  return RowsAtOnce(s) < p.shape.shape.rows;
-}
+bool WalksRows(const Schedule& s) { return TemplateOf(s).walk == Walk::kRows; }
 
 // Whether what varies over columns alone stays in registers: where a thread needs it for several
 // rows. A walk that keeps nothing loads it again.
@@ -202,40 +176,6 @@ bool KeepsColumns(const KernelProfile& p, const Schedule& s) {
 
 bool IsCut(const KernelProfile& p, const Schedule& s) {
   return WalksRows(s) ? LoopsOverRows(p, s) : s.split > 1;
-}
-
-int64_t SharedBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& device) {
-  const int64_t word = p.word_bytes;
-  switch (s.kind) {
-    case Template::kRowReduction:
-    case Template::kRowColumn: {
-      int64_t bytes = 0;
-      if (s.threads_per_row > device.warp) bytes = CeilDiv(s.threads, device.warp) * word * 2;
-      if (s.kind == Template::kRowColumn && s.rows_per_block > 1) {
-        bytes += int64_t{s.threads} * s.vector_width * word;
-      }
-      return bytes;
-    }
-    case Template::kColumnReduction:
-      return s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * word : 0;
-    case Template::kTranspose: return 33 * 32 * word;
-    default: return 0;
-  }
-}
-
-// Points that a thread evaluates at once, and the bytes that it asks for before it must wait.
-void FillElements(const KernelProfile& p, const Schedule& s, Footprint& f) {
-  f.elements = s.vector_width;
-  int64_t under_way = s.vector_width;
-  if (WalksRows(s)) {
-    f.elements = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
-    under_way = f.elements * std::max(s.staged - 1, 1);
-  } else if (s.kind == Template::kColumnReduction) {
-    under_way = std::max(2, s.rows_per_thread) * f.elements;
-  } else if (s.kind == Template::kScatterAdd) {
-    under_way = kScatterAtOnce * f.elements;
-  }
-  f.bytes_in_flight = p.loaded_bytes * under_way;
 }
 
 void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& device,
@@ -282,19 +222,7 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
 
 }  // namespace
 
-LaunchKind MainLaunch(const Schedule& s) {
-  switch (s.kind) {
-    case Template::kPointwise: return LaunchKind::kPointwise;
-    case Template::kTranspose: return LaunchKind::kTranspose;
-    case Template::kColumnReduction: return LaunchKind::kColumnReduction;
-    case Template::kRowReduction:
-      return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
-    case Template::kRowColumn:
-      return s.persistent ? LaunchKind::kRowColumnPersistent : LaunchKind::kRowColumn;
-    case Template::kScatterAdd: return LaunchKind::kScatterSum;
-  }
-  return LaunchKind::kPointwise;
-}
+LaunchKind MainLaunch(const Schedule& s) { return TemplateOf(s).main_launch(s); }
 
 // The emitters keep column sums and what varies over columns alone for all columns of a thread;
 // persistent walks keep what several stages read for all elements; everything else lives for one
@@ -306,9 +234,9 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   const int64_t rows = main ? s.rows_per_thread : 1;
   const int64_t columns = main && WalksRows(s) ? ElementsOfRow(p, s) : width;
   const int64_t held = columns * rows;
-  const int64_t ahead = s.kind == Template::kColumnReduction ? rows
-                        : s.kind == Template::kScatterAdd    ? kScatterAtOnce
-                                                             : 1;
+  Schedule launched = s;
+  launched.rows_per_thread = static_cast<int>(rows);
+  const int64_t ahead = TemplateOf(s).points_of_thread(p, launched).vectors;
   At(counts, RegisterCount::kLoadedVector) = CeilDiv(p.loaded_bytes * width * ahead, 4);
   At(counts, RegisterCount::kLoadedHeld) = CeilDiv(p.loaded_bytes * held, 4);
   At(counts, RegisterCount::kStoredVector) = CeilDiv(p.stored_bytes * width, 4);
@@ -346,10 +274,13 @@ int64_t RegisterCap(int threads, const DeviceSpec& device) {
 
 Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedule& s,
                            const DeviceSpec& device) {
+  const KernelTemplate& t = TemplateOf(s);
   Footprint f;
-  FillElements(p, s, f);
+  const PointsOfThread points = t.points_of_thread(p, s);
+  f.elements = points.at_once;
+  f.bytes_in_flight = p.loaded_bytes * points.under_way;
   FillRegisters(p, s, device, f);
-  f.shared_bytes = SharedBytes(p, s, device);
+  f.shared_bytes = t.shared_bytes == nullptr ? 0 : t.shared_bytes(p, s, device);
   f.staged_bytes = StagedBytes(p, s);
   FillResidency(s, device, f);
   return f;

@@ -4,15 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/vector_access.h"
-#include "fusion/kernel/templates/scatter_workspace.h"
+#include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
-
-absl::string_view Name(Template t) {
-  constexpr absl::string_view kNames[] = {"pointwise",  "row_reduction", "column_reduction",
-                                          "row_column", "transpose",     "scatter_add"};
-  return kNames[static_cast<int>(t)];
-}
 
 std::string Schedule::Print() const {
   std::string out = absl::StrCat(Name(kind), " threads=", threads);
@@ -69,7 +63,7 @@ std::vector<int64_t> WorkspaceOffsets(const KernelIr& ir, const Classification& 
                                       const Schedule& schedule) {
   std::vector<int64_t> offsets(ir.instrs.size(), -1);
   if (schedule.split <= 1) return offsets;
-  const bool by_row = schedule.kind == Template::kRowReduction;
+  const bool by_row = TemplateOf(schedule).splits_rows;
   const int64_t lines = by_row ? shape.shape.rows : shape.shape.columns;
   int64_t next = 0;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -84,12 +78,12 @@ std::vector<int64_t> WorkspaceOffsets(const KernelIr& ir, const Classification& 
 }
 
 int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule) {
-  if (schedule.kind == Template::kScatterAdd) return ScatterWorkspaceOf(ir).bytes;
+  const KernelTemplate& t = TemplateOf(schedule);
+  if (t.workspace_bytes != nullptr) return t.workspace_bytes(ir);
   if (schedule.split <= 1) return 0;
   const Classification shape = Classify(ir);
   const std::vector<int64_t> offsets = WorkspaceOffsets(ir, shape, schedule);
-  const bool by_row = schedule.kind == Template::kRowReduction;
-  const int64_t lines = by_row ? shape.shape.rows : shape.shape.columns;
+  const int64_t lines = t.splits_rows ? shape.shape.rows : shape.shape.columns;
   int64_t end = 0;
   for (size_t i = 0; i < offsets.size(); ++i) {
     if (offsets[i] < 0) continue;

@@ -1,0 +1,89 @@
+#include "fusion/kernel/templates/candidate_list.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kMaxWidth = 8;
+constexpr int kWidthBesideWide = 4;
+
+// The most lanes that any large tensor of the kernel can load or store at once. Beside wider
+// elements four: then the 16 bytes of neighbouring threads lie side by side for those too. With
+// eight, each half of a thread's 32 bytes was an access of its own, with gaps (a norm's backward
+// with an fp32 residual on an H200: 1.14 times the floor at eight, 1.03 at four).
+int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
+  const int axis = FastestAxis(ir);
+  if (!limits.vectorize || axis < 0) return 1;
+  int width = kMaxWidth;
+  while (width > 1 && ir.extents[axis] % width != 0) width /= 2;
+  int widest = 1;
+  bool wide_elements = false;
+  const int64_t all = ir.Points(ir.all_axes());
+  const auto see = [&](int lanes, const IndexExpr& offset, int buffer) {
+    widest = std::max(widest, lanes);
+    const bool cut = lanes > 1 && lanes < width &&
+                     lanes * SizeBytes(ir.buffers[buffer].dtype) == kMaxAccessBytes;
+    wide_elements = wide_elements || (cut && ir.Points(offset.axes()) == all);
+  };
+  for (size_t i = 0; i < ir.instrs.size() && width > 1; ++i) {
+    const Instr& load = ir.instrs[i];
+    if (load.kind != InstrKind::kLoad) continue;
+    see(LoadWidth(ir, static_cast<int>(i), axis, width), load.offset, load.buffer);
+  }
+  for (const Store& s : ir.stores) see(StoreWidth(ir, s, axis, width), s.offset, s.buffer);
+  return std::min({width, widest, wide_elements ? kWidthBesideWide : kMaxWidth});
+}
+
+Accumulators AccumulatorsOf(const KernelIr& ir) {
+  Accumulators all;
+  std::array<bool, static_cast<size_t>(DType::kFp64) + 1> types = {};
+  for (const Instr& i : ir.instrs) {
+    if (FoldedAxes(ir, i) == 0) continue;
+    const DType type = AccumulatorType(i.dtype);
+    ++all.reductions;
+    all.widest = std::max(all.widest, SizeBytes(type));
+    if (!types[static_cast<size_t>(type)]) all.element += SizeBytes(type);
+    types[static_cast<size_t>(type)] = true;
+  }
+  return all;
+}
+
+}  // namespace
+
+CandidateList::CandidateList(const KernelIr& ir, const RowsAndColumns& shape,
+                             const ScheduleLimits& limits)
+    : ir_(ir),
+      shape_(shape),
+      limits_(limits),
+      widest_(WidestVector(ir, limits)),
+      accumulators_(AccumulatorsOf(ir)) {}
+
+void CandidateList::Add(Schedule s, int64_t shared_bytes) {
+  s.blocks = std::max<int64_t>(s.blocks, 1);
+  if (s.threads > limits_.max_threads) return;
+  if (limits_.shared_bytes > 0 && shared_bytes > limits_.shared_bytes) return;
+  if (std::find(list_.begin(), list_.end(), s) == list_.end()) list_.push_back(s);
+}
+
+int64_t CandidateList::TileBytes(const Schedule& s) const {
+  if (s.rows_per_block <= 1) return 0;
+  return int64_t{s.threads} * s.vector_width * accumulators_.element;
+}
+
+std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
+                                         const ScheduleLimits& limits) {
+  if (!shape.feasible) return {};
+  CandidateList list(ir, shape.shape, limits);
+  TemplateOf(shape.kind).candidates(list);
+  std::vector<Schedule> candidates = list.Take();
+  RG_CHECK(!candidates.empty());
+  return candidates;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,148 @@
+// Reductions keep the fastest axis: threads own columns and go down the rows.
+#include <algorithm>
+
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kMostThreads = 1024;
+// Of a thread, loaded before it works on the first: half of its registers.
+constexpr int kMostRowsAtOnce = 8;
+constexpr int64_t kBytesAtOnce = 128;
+
+// What the folding of many thread rows takes, in barrier rounds: 0.6 us on an H200.
+constexpr int64_t kFoldRounds = 20;
+// In the second launch threads add up first, then meet: measured, sums of 6 MB took 0.7 us longer
+// than the same in one launch.
+constexpr int64_t kFinalizePs = 700'000;
+
+std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
+  if (folds.sets.size() != 1 || folds.across(folds.sets[0])) return std::nullopt;
+  const AxisMask rows = folds.sets[0], columns = ir.all_axes() & ~rows;
+  if (std::string why = ColumnResultMisused(ir, columns, folds.long_axes); !why.empty()) {
+    return Refused(why);
+  }
+  return Recognised(ir, Template::kColumnReduction, rows, columns);
+}
+
+Schedule Column(const CandidateList& list, int threads, int thread_rows, int width, int64_t split) {
+  Schedule s{.kind = Template::kColumnReduction, .threads = threads, .vector_width = width};
+  s.rows_per_block = thread_rows;
+  s.split = split;
+  s.blocks = CeilDiv(list.shape().columns, int64_t{threads / thread_rows} * width) * split;
+  return s;
+}
+
+void Add(CandidateList& list, const Schedule& s) { list.Add(s, list.TileBytes(s)); }
+
+// So many rows of a thread at once as it has, and as its registers take.
+Schedule WithRowsAtOnce(const CandidateList& list, int64_t row_bytes, Schedule s) {
+  const int64_t rows = CeilDiv(CeilDiv(list.shape().rows, s.split), s.rows_per_block);
+  const int64_t bytes = std::max<int64_t>(row_bytes * s.vector_width, 1);
+  while (s.rows_per_thread * 2 <= kMostRowsAtOnce && s.rows_per_thread < rows &&
+         s.rows_per_thread * 2 * bytes <= kBytesAtOnce) {
+    s.rows_per_thread *= 2;
+  }
+  return s;
+}
+
+bool StoresRows(const CandidateList& list) {
+  const KernelIr& ir = list.ir();
+  return std::any_of(ir.stores.begin(), ir.stores.end(), [&](const Store& store) {
+    return (ir.instrs[store.instr].axes & list.shape().row_axes) != 0;
+  });
+}
+
+int64_t LoadedBytesOfElement(const CandidateList& list) {
+  int64_t bytes = 0;
+  for (const Instr& i : list.ir().instrs) {
+    if (i.kind == InstrKind::kLoad && (i.axes & list.shape().row_axes) != 0) {
+      bytes += SizeBytes(i.dtype);
+    }
+  }
+  return bytes;
+}
+
+void AddCandidates(CandidateList& list) {
+  const RowsAndColumns& shape = list.shape();
+  const int widest = list.widest();
+  const int64_t sms = list.limits().sms, row_bytes = LoadedBytesOfElement(list);
+  Add(list, Column(list, kThreads, 1, 1, 1));
+  for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
+    // The largest blocks do without a split: what they sum is too little for a second launch to
+    // pay. A block that stores rows, too, has but narrow pieces of them (12 us on an H200 where
+    // others took 8).
+    const int threads = thread_rows > 32 ? kMostThreads : kThreads;
+    if (threads > kThreads && StoresRows(list)) break;
+    const int lanes = threads / thread_rows;
+    if (thread_rows > 1 && int64_t{lanes} * widest >= 8 * std::max<int64_t>(shape.columns, 1)) {
+      continue;  // most lanes would have no column
+    }
+    if (thread_rows > 1 && thread_rows / 2 >= shape.rows) continue;  // or no row
+    const Schedule whole = Column(list, threads, thread_rows, widest, 1);
+    if (whole.blocks > kMaxBlocks) continue;
+    if (threads > kThreads && whole.blocks > sms) continue;
+    Add(list, WithRowsAtOnce(list, row_bytes, whole));
+    if (threads > kThreads) continue;
+    for (int waves : {1, 2, 4, 8}) {
+      if (!list.limits().split) continue;
+      const int64_t split =
+          std::min(CeilDiv(shape.rows, thread_rows), CeilDiv(sms * waves, whole.blocks));
+      if (split <= 1) continue;
+      Add(list,
+          WithRowsAtOnce(list, row_bytes, Column(list, kThreads, thread_rows, widest, split)));
+    }
+  }
+}
+
+LaunchKind Main(const Schedule&) { return LaunchKind::kColumnReduction; }
+
+LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
+  return launch == 0 ? Main(s) : LaunchKind::kColumnFinalize;
+}
+
+PointsOfThread Points(const KernelProfile&, const Schedule& s) {
+  return {.at_once = s.vector_width,
+          .under_way = int64_t{std::max(2, s.rows_per_thread)} * s.vector_width,
+          .vectors = s.rows_per_thread};
+}
+
+int64_t TileBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
+  return s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * p.word_bytes : 0;
+}
+
+int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  const int64_t rounds =
+      2 + CeilDiv(p.shape.shape.rows, s.split * s.rows_per_block * s.rows_per_thread);
+  return rounds + (s.rows_per_block > d.warp ? kFoldRounds : 0);
+}
+
+RowBatches Batches(const KernelProfile& p, const Schedule& s) {
+  const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+  return {.count = CeilDiv(p.shape.shape.rows, at_once * s.split)};
+}
+
+}  // namespace
+
+constinit const KernelTemplate kColumnReductionTemplate = {
+    .id = Template::kColumnReduction,
+    .name = "column_reduction",
+    .recognise = Recognise,
+    .candidates = AddCandidates,
+    .walk = Walk::kColumns,
+    .sums_columns = true,
+    .shares_launches = true,
+    .in_place = true,
+    .launch_kind = KindOf,
+    .main_launch = Main,
+    .points_of_thread = Points,
+    .shared_bytes = TileBytes,
+    .barrier_rounds = Rounds,
+    .row_batches = Batches,
+    .streams = true,
+    .finalize_ps = kFinalizePs,
+};
+
+}  // namespace retrograd

@@ -1,0 +1,24 @@
+#include "fusion/kernel/templates/kernel_template.h"
+
+namespace retrograd {
+namespace {
+
+constexpr const KernelTemplate* kTemplates[] = {&kPointwiseTemplate,       &kRowReductionTemplate,
+                                                &kColumnReductionTemplate, &kRowColumnTemplate,
+                                                &kTransposeTemplate,       &kScatterAddTemplate};
+
+}  // namespace
+
+absl::Span<const KernelTemplate* const> KernelTemplates() { return kTemplates; }
+
+const KernelTemplate& TemplateOf(Template id) { return *kTemplates[static_cast<int>(id)]; }
+
+absl::string_view Name(Template t) { return TemplateOf(t).name; }
+
+int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes) {
+  const KernelTemplate& t = TemplateOf(id);
+  if (t.launches != nullptr) return t.launches(ir);
+  return workspace_bytes > 0 ? 2 : 1;
+}
+
+}  // namespace retrograd

@@ -1,0 +1,119 @@
+// A way to walk kernels, as a row of data and plain functions: one const object a template, each in
+// the file of its name. All that differs between templates is a member here, but for the text of
+// the kernels (codegen/templates/emitters.cc) and the plan checker (fusion/verify), which shares no
+// code with what it judges.
+//
+// A new template is a value of Template, its file and its row in kernel_template.cc, a row in
+// emitters.cc, and one in verify's table.
+#ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
+#define RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "fusion/device/register_model.h"
+#include "fusion/kernel/templates/candidate_list.h"
+#include "fusion/kernel/templates/folds.h"
+#include "fusion/kernel/templates/registers.h"
+#include "fusion/kernel/templates/schedule.h"
+
+namespace retrograd {
+
+// How threads are dealt out over the points of a kernel.
+enum class Walk : uint8_t {
+  kPoints,   // each thread has points of its own, wherever they lie
+  kColumns,  // each thread has columns of its own and goes down their rows
+  kRows,     // teams of threads share a row
+};
+
+// Points of one thread.
+struct PointsOfThread {
+  int64_t at_once = 1;    // evaluated together
+  int64_t under_way = 1;  // whose loads are under way before the thread must wait
+  int64_t vectors = 1;    // that are loaded together in a straight line, where nothing is held
+};
+
+// Batches of rows that a block loads one after the other, and how often each.
+struct RowBatches {
+  int64_t count = 0;
+  int64_t passes = 1;
+};
+
+// Launches before the one that does the work.
+struct Preparation {
+  int64_t ps = 0;
+  std::string formula;
+};
+
+// The time that a block takes at least: one after the other it looks up where its data lie, loads
+// them and stores the result. Measured on an H200.
+inline constexpr int64_t kBlockPs = 1'000'000;
+
+struct KernelTemplate {
+  Template id;
+  absl::string_view name;
+
+  // The reading of the IR's axes under which this template walks it, or why no template does.
+  // Nullopt: the IR is not of this kind.
+  std::optional<Classification> (*recognise)(const KernelIr& ir, const Folds& folds);
+  // Adds the schedules worth pricing. The first one is plain: no vectors, no split, nothing kept in
+  // registers. It exists on every device and with every optimisation switched off.
+  void (*candidates)(CandidateList& list);
+
+  Walk walk = Walk::kPoints;
+  bool sums_columns = false;     // its reductions fold rows away, too, not only columns
+  bool keeps_columns = false;    // threads hold sums of all their columns, in straight-line code;
+                                 // each block hands over its own: Schedule::split is its blocks
+  bool splits_rows = false;      // Schedule::split counts pieces of a row, not pieces of a column
+  bool transposes = false;       // loads that run along another axis fill transactions all the same
+  bool narrows = false;          // the same walk exists with narrower vectors and more blocks
+  bool shares_launches = false;  // its main launch may be a range of blocks of another's
+  bool in_place = false;         // an output may take over the bytes of an input
+
+  // Which launch of the kernel's is number `launch` of `launches`; the one that does the work.
+  LaunchKind (*launch_kind)(const Schedule& s, int64_t launch, int64_t launches);
+  LaunchKind (*main_launch)(const Schedule& s);
+  PointsOfThread (*points_of_thread)(const KernelProfile& p, const Schedule& s);
+  // Bytes that a block's text declares. Null: none.
+  int64_t (*shared_bytes)(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) = nullptr;
+
+  // Terms of the price. Null stands for what most templates have.
+  // Barrier rounds on a block's critical path. Null: one.
+  int64_t (*barrier_rounds)(const KernelProfile& p, const Schedule& s,
+                            const DeviceSpec& d) = nullptr;
+  // Batches that a block waits for. Null: none.
+  RowBatches (*row_batches)(const KernelProfile& p, const Schedule& s) = nullptr;
+  // How much longer loads take because of what a thread holds. Null: no longer.
+  int64_t (*held_ppm)(const KernelProfile& p, const Schedule& s) = nullptr;
+  bool meets_each_row = false;  // rows of several warps: only other blocks hide what a block does
+  bool streams = false;         // an SM with much under way draws half as much again
+  int64_t finalize_ps = 0;      // of a launch that finishes a split, beside its block and bytes
+
+  // Kernels of several launches whatever their schedule. Null: one launch, and one more for a
+  // split.
+  int64_t (*launches)(const KernelIr& ir) = nullptr;
+  int64_t (*workspace_bytes)(const KernelIr& ir) = nullptr;
+  Schedule (*working_launch)(const KernelIr& ir, const Schedule& s) = nullptr;  // its blocks
+  Preparation (*preparation)(const KernelIr& ir, const DeviceSpec& d) = nullptr;
+};
+
+// By number of Template. Later ones ask for more of an IR and are asked first.
+absl::Span<const KernelTemplate* const> KernelTemplates();
+const KernelTemplate& TemplateOf(Template id);
+inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s.kind); }
+
+// Launches of a kernel that needs so much workspace.
+int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes);
+
+extern const KernelTemplate kPointwiseTemplate;
+extern const KernelTemplate kRowReductionTemplate;
+extern const KernelTemplate kColumnReductionTemplate;
+extern const KernelTemplate kRowColumnTemplate;
+extern const KernelTemplate kTransposeTemplate;
+extern const KernelTemplate kScatterAddTemplate;
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_

@@ -1,0 +1,191 @@
+// Reductions of both kinds: blocks walk rows and keep the sums of all columns in registers.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
+
+namespace retrograd {
+namespace {
+
+// Columns live in the registers of one block.
+constexpr int64_t kMaxRowColumns = int64_t{1024} * kMaxPersistentElements;
+// Of an SM, of rows that are staged in shared memory: twice and more what its share of an H200's
+// bandwidth needs, so that it is there when a batch is done.
+constexpr int64_t kBytesUnderWay = 64 << 10;
+constexpr int64_t kMostBatches = 4;
+constexpr int64_t kMuchHeld = 32;  // elements of a thread: with their column sums 130 registers
+constexpr int64_t kSharedOfOthers = 2 << 10;  // what a driver keeps of each block's
+// Elements that a thread may hold beside column sums before loads into registers draw less of the
+// bandwidth, and so many more that they take twice as long.
+constexpr int64_t kHeldBesideSums = 12, kHeldBesideSumsTwice = 36;
+
+std::string AxisList(AxisMask axes) {
+  std::string out;
+  for (int a = 0; a < kMaxAxes; ++a) {
+    if (axes >> a & 1) absl::StrAppend(&out, out.empty() ? "a" : ",a", a);
+  }
+  return out;
+}
+
+std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
+  if (folds.sets.size() < 2 || folds.fastest < 0) return std::nullopt;
+  if (folds.sets.size() > 2) return Refused("its reductions fold three or more sets of axes");
+  const bool first = folds.across(folds.sets[0]);
+  const AxisMask across = folds.sets[first ? 0 : 1], down = folds.sets[first ? 1 : 0];
+  if ((across & down) != 0 || (across | down) != folds.long_axes) {
+    return Refused(absl::StrCat("its reductions fold ", AxisList(across), " and ", AxisList(down),
+                                ", which are no rows and columns of ", AxisList(folds.long_axes)));
+  }
+  const int64_t columns = ir.Points(across);
+  if (columns > kMaxRowColumns) {
+    return Refused(absl::StrCat("rows of ", columns, " elements are wider than the ",
+                                kMaxRowColumns, " column sums that a block can hold"));
+  }
+  if (std::string why = ColumnResultMisused(ir, across, folds.long_axes); !why.empty()) {
+    return Refused(why);
+  }
+  return Recognised(ir, Template::kRowColumn, ir.all_axes() & ~across, across);
+}
+
+class RowColumns {
+ public:
+  explicit RowColumns(CandidateList& list)
+      : list_(list),
+        limits_(list.limits()),
+        widest_(list.widest()),
+        staged_element_(limits_.staged_bytes == 0
+                            ? 0
+                            : StagedBytesOfElement(list.ir(), list.shape(), widest_)) {}
+
+  void Run() {
+    int plain = static_cast<int>(
+        std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list_.shape().columns, 8)), 256));
+    while (ElementsInThread(list_, plain, 1) > 16 && plain < 1024) plain *= 2;
+    Add(WalkBy(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
+    for (int threads = 8; threads <= 1024; threads *= 2) {
+      if (!FitsRow(list_, threads, widest_)) continue;
+      for (int at_once : kRowsAtOnce) AddTeams(threads, at_once);
+    }
+  }
+
+ private:
+  Schedule WalkBy(int threads_per_row, int width, int at_once, bool persistent,
+                  int64_t blocks) const {
+    Schedule s =
+        RowSchedule(list_, Template::kRowColumn, threads_per_row, width, at_once, persistent);
+    s.blocks = std::clamp<int64_t>(
+        blocks, 1, std::max<int64_t>(CeilDiv(list_.shape().rows, s.rows_per_block * at_once), 1));
+    s.split = s.blocks;
+    return s;
+  }
+
+  int64_t SharedBytes(const Schedule& s) const {
+    return ScratchBytes(list_, s) + list_.TileBytes(s);
+  }
+
+  void Add(const Schedule& s) { list_.Add(s, SharedBytes(s)); }
+
+  void AddTeams(int threads, int at_once) {
+    const int64_t elements = ElementsInThread(list_, threads, widest_);
+    if (elements * at_once > kMaxPersistentElements) return;
+    for (int waves : {1, 2, 4}) {
+      if (!limits_.split && waves > 1) continue;
+      if (at_once > 1 && waves == 4) continue;
+      const int64_t blocks = limits_.split ? int64_t{limits_.sms} * waves : 1;
+      if (limits_.persistent && !StagesInstead(threads, elements, at_once, waves)) {
+        AddPersistent(WalkBy(threads, widest_, at_once, true, blocks));
+      }
+      if (at_once == 1 && (waves == 2 || !limits_.persistent)) {
+        Add(WalkBy(threads, widest_, at_once, false, blocks));
+      }
+    }
+  }
+
+  // With and without the loads of the next rows ahead, where a block walks several: into shared
+  // memory where the device can, else into registers.
+  void AddPersistent(Schedule s) {
+    Add(s);
+    if (s.blocks * s.rows_per_block * s.rows_per_thread >= list_.shape().rows) return;
+    s.staged = Batches(s);
+    if (s.staged == 0) s.prefetch = true;
+    Add(s);
+  }
+
+  // Whether loads ahead into shared memory take the place of rows at once: those were faster for
+  // none of the kernels of a transformer whose schedules were timed. Blocks whose threads hold much
+  // have an SM for themselves.
+  bool StagesInstead(int threads_per_row, int64_t elements, int at_once, int waves) const {
+    if (at_once == 1 && (elements < kMuchHeld || waves == 1)) return false;
+    return Batches(WalkBy(threads_per_row, widest_, 1, true, limits_.sms)) > 0;
+  }
+
+  // Batches of rows in shared memory at once: enough to keep the bytes under way that saturate
+  // memory with the blocks that share an SM, if they all fit. 0 if there is no room for two.
+  int Batches(const Schedule& s) const {
+    if (limits_.staged_bytes == 0 || s.split <= 1) return 0;
+    const int64_t held =
+        ElementsInThread(list_, s.threads_per_row, s.vector_width) * s.rows_per_thread;
+    const int64_t batch = staged_element_ * held * s.threads;
+    if (batch == 0) return 0;
+    const int64_t blocks = CeilDiv(s.blocks, limits_.sms);
+    const int64_t room = std::min(limits_.staged_bytes, limits_.shared_bytes_per_sm / blocks);
+    const int64_t fit = (room - kSharedOfOthers - SharedBytes(s)) / batch;
+    if (fit < 2) return 0;
+    return static_cast<int>(
+        std::min({fit, CeilDiv(kBytesUnderWay, batch * blocks) + 1, kMostBatches}));
+  }
+
+  CandidateList& list_;
+  const ScheduleLimits& limits_;
+  const int widest_;
+  const int64_t staged_element_;  // bytes of an element that staged loads bring in
+};
+
+LaunchKind Main(const Schedule& s) {
+  return s.persistent ? LaunchKind::kRowColumnPersistent : LaunchKind::kRowColumn;
+}
+
+LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
+  return launch == 0 ? Main(s) : LaunchKind::kColumnFinalize;
+}
+
+int64_t SharedOfBlock(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  const int64_t tile =
+      s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * p.word_bytes : 0;
+  return ScratchBytes(p, s, d) + tile;
+}
+
+RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
+  const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+  return {.count = CeilDiv(p.shape.shape.rows, at_once * s.blocks),
+          .passes = s.persistent ? 1 : p.stages.row_stages + 1};
+}
+
+int64_t Held(const KernelProfile& p, const Schedule& s) {
+  return HeldRowsPpm(p, s, kHeldBesideSums, kHeldBesideSumsTwice);
+}
+
+}  // namespace
+
+constinit const KernelTemplate kRowColumnTemplate = {
+    .id = Template::kRowColumn,
+    .name = "row_column",
+    .recognise = Recognise,
+    .candidates = [](CandidateList& list) { RowColumns(list).Run(); },
+    .walk = Walk::kRows,
+    .sums_columns = true,
+    .keeps_columns = true,
+    .shares_launches = true,
+    .in_place = true,
+    .launch_kind = KindOf,
+    .main_launch = Main,
+    .points_of_thread = PointsOfRowWalk,
+    .shared_bytes = SharedOfBlock,
+    .barrier_rounds = RoundsOfRowWalk,
+    .row_batches = BatchesOfBlock,
+    .held_ppm = Held,
+};
+
+}  // namespace retrograd

@@ -1,0 +1,113 @@
+// Reductions fold the fastest axis: teams of threads share a row.
+#include <algorithm>
+
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
+
+namespace retrograd {
+namespace {
+
+// Elements that a thread may hold of its rows before loads into registers draw less of the
+// bandwidth, and so many more that they take twice as long.
+constexpr int64_t kHeld = 32, kHeldTwice = 64;
+
+std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
+  if (folds.sets.empty()) return std::nullopt;
+  const AxisMask columns = folds.sets[0];
+  if (folds.fastest >= 0 && (folds.sets.size() > 1 || !folds.across(columns))) return std::nullopt;
+  return Recognised(ir, Template::kRowReduction, ir.all_axes() & ~columns, columns);
+}
+
+Schedule Row(const CandidateList& list, int threads_per_row, int width, int at_once,
+             bool persistent) {
+  return RowSchedule(list, Template::kRowReduction, threads_per_row, width, at_once, persistent);
+}
+
+void Add(CandidateList& list, const Schedule& s) { list.Add(s, ScratchBytes(list, s)); }
+
+// Nothing that varies over rows and columns waits for a reduction.
+bool SplitsRows(const CandidateList& list) {
+  const KernelIr& ir = list.ir();
+  const AxisMask columns = list.shape().column_axes;
+  std::vector<bool> reduced(ir.instrs.size(), false);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    for (int o : instr.operands) reduced[i] = reduced[i] || reduced[o];
+    for (const Indirect& ind : instr.indirect) reduced[i] = reduced[i] || reduced[ind.instr];
+    const bool folds = FoldedAxes(ir, instr) != 0;
+    if (reduced[i] && (folds || (instr.axes & columns) != 0)) return false;
+    reduced[i] = reduced[i] || folds;
+  }
+  return true;
+}
+
+void AddSplits(CandidateList& list, int threads_per_row) {
+  if (threads_per_row != 256) return;
+  const int64_t sms = list.limits().sms;
+  const Schedule base = Row(list, threads_per_row, list.widest(), 1, false);
+  if (base.blocks * 2 > sms) return;
+  const int64_t runs = CeilDiv(list.shape().columns, int64_t{threads_per_row} * list.widest());
+  for (int waves : {1, 2, 4, 8}) {
+    Schedule s = base;
+    s.split = std::min(runs, sms * waves / base.blocks);
+    s.blocks = base.blocks * s.split;
+    if (s.split > 1 && s.blocks <= kMaxBlocks) Add(list, s);
+  }
+}
+
+void AddCandidates(CandidateList& list) {
+  const int widest = list.widest();
+  const int64_t plain =
+      std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
+  Add(list, Row(list, static_cast<int>(plain), 1, 1, false));
+  for (int threads = 8; threads <= 1024; threads *= 2) {
+    if (!FitsRow(list, threads, widest)) continue;
+    const int64_t elements = ElementsInThread(list, threads, widest);
+    if (list.limits().persistent && elements <= kMaxPersistentElements) {
+      for (int at_once : kRowsAtOnce) {
+        if (elements * at_once <= kMaxPersistentElements) {
+          Add(list, Row(list, threads, widest, at_once, true));
+        }
+      }
+    }
+    if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
+      Add(list, Row(list, threads, widest, 1, false));
+    }
+    if (list.limits().split && SplitsRows(list)) AddSplits(list, threads);
+  }
+}
+
+LaunchKind Main(const Schedule& s) {
+  return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
+}
+
+LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
+  return launch == 0 ? Main(s) : LaunchKind::kRowFinalize;
+}
+
+int64_t Held(const KernelProfile& p, const Schedule& s) {
+  return s.persistent && p.carried_loads > 0 ? HeldRowsPpm(p, s, kHeld, kHeldTwice) : kPpm;
+}
+
+}  // namespace
+
+constinit const KernelTemplate kRowReductionTemplate = {
+    .id = Template::kRowReduction,
+    .name = "row_reduction",
+    .recognise = Recognise,
+    .candidates = AddCandidates,
+    .walk = Walk::kRows,
+    .splits_rows = true,
+    .shares_launches = true,
+    .in_place = true,
+    .launch_kind = KindOf,
+    .main_launch = Main,
+    .points_of_thread = PointsOfRowWalk,
+    .shared_bytes = ScratchBytes,
+    .barrier_rounds = RoundsOfRowWalk,
+    .held_ppm = Held,
+    .meets_each_row = true,
+};
+
+}  // namespace retrograd

@@ -1,0 +1,89 @@
+#include "fusion/kernel/templates/row_walks.h"
+
+#include <algorithm>
+
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+
+Schedule RowSchedule(const CandidateList& list, Template id, int threads_per_row, int width,
+                     int at_once, bool persistent) {
+  Schedule s{.kind = id, .vector_width = width};
+  s.threads_per_row = threads_per_row;
+  s.rows_per_block = std::max(1, kThreads / threads_per_row);
+  s.threads = threads_per_row * s.rows_per_block;
+  s.rows_per_thread = at_once;
+  s.persistent = persistent;
+  s.blocks = std::min(CeilDiv(list.shape().rows, int64_t{s.rows_per_block} * at_once), kMaxBlocks);
+  return s;
+}
+
+int64_t PowerOfTwoFrom(int64_t n) {
+  int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+bool FitsRow(const CandidateList& list, int threads_per_row, int width) {
+  const int64_t columns = std::max<int64_t>(list.shape().columns, 1);
+  return threads_per_row <= std::max<int64_t>(PowerOfTwoFrom(CeilDiv(columns, width)), 8);
+}
+
+int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int width) {
+  return CeilDiv(list.shape().columns, int64_t{threads_per_row} * width) * width;
+}
+
+// Two turns of scratch, so that one barrier a round is enough.
+int64_t ScratchBytes(const CandidateList& list, const Schedule& s) {
+  const int warp = list.limits().warp;
+  if (s.threads_per_row <= warp) return 0;
+  const Accumulators& sums = list.accumulators();
+  return 2 * sums.reductions * s.rows_per_thread * s.threads / warp * sums.widest;
+}
+
+int64_t ScratchBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  if (s.threads_per_row <= d.warp) return 0;
+  return CeilDiv(s.threads, d.warp) * p.word_bytes * 2;
+}
+
+int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
+  const int64_t columns = p.shape.shape.columns;
+  const int64_t piece = TemplateOf(s).splits_rows ? CeilDiv(columns, s.split) : columns;
+  return CeilDiv(piece, int64_t{s.threads_per_row} * s.vector_width) * s.vector_width;
+}
+
+int64_t RowBlocks(const Schedule& s) {
+  return TemplateOf(s).splits_rows ? s.blocks / s.split : s.blocks;
+}
+
+bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
+  return RowBlocks(s) * s.rows_per_block * s.rows_per_thread < p.shape.shape.rows;
+}
+
+PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s) {
+  const int64_t at_once = (s.persistent ? ElementsOfRow(p, s) : s.vector_width) * s.rows_per_thread;
+  return {.at_once = at_once, .under_way = at_once * std::max(s.staged - 1, 1)};
+}
+
+int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  const RowsAndColumns& rc = p.shape.shape;
+  const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+  const int64_t iterations = CeilDiv(rc.rows, rows_at_once * std::max<int64_t>(RowBlocks(s), 1));
+  int64_t rounds = iterations * std::max(p.stages.row_stages, 1);
+  if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, 3);  // shuffles alone
+  // Short chunks that are not unrolled wait for memory one after the other.
+  if (!s.persistent) {
+    const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
+    rounds += iterations * (p.stages.row_stages + 1) * CeilDiv(rc.columns / s.split, lane) / 4;
+  }
+  return rounds;
+}
+
+int64_t HeldRowsPpm(const KernelProfile& p, const Schedule& s, int64_t above, int64_t twice) {
+  if (s.staged > 0) return kPpm;
+  const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
+  const int64_t held = CeilDiv(p.shape.shape.columns, lane) * s.vector_width * s.rows_per_thread;
+  return kPpm + std::max<int64_t>(held - above, 0) * kPpm / twice;
+}
+
+}  // namespace retrograd

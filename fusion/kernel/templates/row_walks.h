@@ -1,0 +1,49 @@
+// What templates share whose teams of threads walk rows: their schedules, what a thread holds of a
+// row, and what a block waits for.
+#ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
+#define RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
+
+#include "fusion/kernel/templates/kernel_template.h"
+
+namespace retrograd {
+
+// Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose
+// schedules were timed on an H200: mostly a third slower than one row with the next loaded ahead.
+inline constexpr int kRowsAtOnce[] = {1, 2};
+
+// Teams of so many threads in a block of kThreads or, if that is more, of one team.
+Schedule RowSchedule(const CandidateList& list, Template id, int threads_per_row, int width,
+                     int at_once, bool persistent);
+
+// The least power of two that is at least n.
+int64_t PowerOfTwoFrom(int64_t n);
+
+// Threads of a row that leave none without a column.
+bool FitsRow(const CandidateList& list, int threads_per_row, int width);
+
+// Elements of a row in one thread.
+int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int width);
+
+// Shared memory in which the warps of a row add up.
+int64_t ScratchBytes(const CandidateList& list, const Schedule& s);
+int64_t ScratchBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& d);
+
+// Elements that a thread holds of one row, or of its piece of one.
+int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s);
+
+// Blocks that have rows of their own.
+int64_t RowBlocks(const Schedule& s);
+
+// The blocks of a launch hold fewer rows at once than there are.
+bool LoopsOverRows(const KernelProfile& p, const Schedule& s);
+
+PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s);
+int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec& d);
+
+// How much longer than at full bandwidth the loads of rows take whose elements are held in
+// registers: above so many, `twice` more of them take twice as long.
+int64_t HeldRowsPpm(const KernelProfile& p, const Schedule& s, int64_t above, int64_t twice);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
