@@ -1,0 +1,181 @@
+#include "fusion/verify/template_checks.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/scale.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+int64_t Round16(int64_t bytes) { return CeilDiv(bytes, 16) * 16; }
+
+// Sums are kept in the compute type; integers in at least 32 bits.
+int64_t AccumulatorBytes(DType dtype) { return SizeBytes(dtype) == 8 ? 8 : 4; }
+
+// Partial results of the folds of `set`: one for each line and piece.
+int64_t PartialBytes(const ScheduleReading& r, AxisMask set, AxisMask lines) {
+  if (r.schedule.split <= 1) return 0;
+  int64_t begin = 0, end = 0;
+  for (size_t i = 0; i < r.ir.instrs.size(); ++i) {
+    if (r.folds.folded[i] == 0 || r.folds.folded[i] != set) continue;
+    end = begin + r.ir.Points(lines) * r.schedule.split * AccumulatorBytes(r.ir.instrs[i].dtype);
+    begin = Round16(end);
+  }
+  return end;
+}
+
+AxisMask Without(const KernelIr& ir, AxisMask axes) { return ir.all_axes() & ~axes; }
+
+absl::Status CheckTeams(const ScheduleReading& r) {
+  const int team = r.schedule.threads_per_row;
+  if (team < 1 || (team & (team - 1)) != 0 ||
+      r.schedule.threads != team * r.schedule.rows_per_block) {
+    return r.Misfit("has other threads than rows times threads of a row");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckColumnUse(const ScheduleReading& r, AxisMask columns) {
+  const std::vector<bool> after = AfterFold(r.ir, r.folds, false);
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (after[i] && (r.ir.instrs[i].axes & r.folds.long_axes & ~columns) != 0) {
+      return r.Misfit("spreads a column sum over the rows that it sums");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPasses(const ScheduleReading& r) {
+  if (!r.folds.folds.empty()) return r.Misfit("walks points where the kernel folds axes");
+  if (r.schedule.split != 1) return r.Misfit("splits what it does not fold");
+  return absl::OkStatus();
+}
+
+absl::Status CheckTranspose(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  if (!r.folds.folds.empty()) return r.Misfit("transposes where the kernel folds axes");
+  if (s.split != 1 || s.threads % 32 != 0) return r.Misfit("is no transposing walk");
+  // Blocks of 32 x 32 over the fastest axis and one other, whichever it is.
+  for (int a = 0; a < r.folds.fastest; ++a) {
+    const int64_t slow = r.ir.extents[a], fast = r.ir.extents[r.folds.fastest];
+    if (slow <= 1) continue;
+    const int64_t others = r.ir.Points(r.ir.all_axes()) / (slow * fast);
+    if (s.blocks == others * CeilDiv(slow, 32) * CeilDiv(fast, 32)) return absl::OkStatus();
+  }
+  return r.Misfit("has another number of blocks than tiles");
+}
+
+// Pieces of a row know the fold only after all of them: nothing may wait for it in the row.
+absl::Status CheckRowSplit(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  const int64_t rows = r.ir.Points(Without(r.ir, r.folds.across));
+  if (s.persistent || s.blocks % s.split != 0 ||
+      s.blocks / s.split * s.rows_per_block * s.rows_per_thread < rows) {
+    return r.Misfit(absl::StrCat("does not cover ", rows, " rows"));
+  }
+  const std::vector<bool> after = AfterFold(r.ir, r.folds, true);
+  for (size_t i = 0; i < after.size(); ++i) {
+    const Instr& instr = r.ir.instrs[i];
+    if (!after[i]) continue;
+    if ((instr.axes & r.folds.across) != 0) return r.Misfit("splits rows that are read again");
+    if (r.folds.folded[i] == 0) continue;
+    if (after[instr.operands[0]]) return r.Misfit("splits a fold of a fold");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRows(const ScheduleReading& r) {
+  if (r.folds.folds.size() != 1 || r.folds.across == 0) {
+    return r.Misfit("reduces rows where the kernel folds other axes");
+  }
+  RG_RETURN_IF_ERROR(CheckTeams(r));
+  return r.schedule.split == 1 ? absl::OkStatus() : CheckRowSplit(r);
+}
+
+int64_t RowPartials(const ScheduleReading& r) {
+  return PartialBytes(r, r.folds.across, Without(r.ir, r.folds.across));
+}
+
+absl::Status CheckColumns(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  if (r.folds.folds.size() != 1 || r.folds.down == 0) {
+    return r.Misfit("reduces columns where the kernel folds other axes");
+  }
+  const AxisMask column_axes = Without(r.ir, r.folds.down);
+  RG_RETURN_IF_ERROR(CheckColumnUse(r, column_axes));
+  const int64_t columns = r.ir.Points(column_axes);
+  if (s.threads % s.rows_per_block != 0) return r.Misfit("has a broken row of threads");
+  const int64_t lanes = s.threads / s.rows_per_block;
+  const int64_t tiles = std::max<int64_t>(CeilDiv(columns, lanes * s.vector_width), 1);
+  if (s.blocks != tiles * s.split) {
+    return r.Misfit(absl::StrCat("does not cover ", columns, " columns"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t ColumnPartials(const ScheduleReading& r) {
+  return PartialBytes(r, r.folds.down, Without(r.ir, r.folds.down));
+}
+
+absl::Status CheckRowColumn(const ScheduleReading& r) {
+  const FoldReading& f = r.folds;
+  if (f.folds.size() != 2 || f.across == 0 || f.down == 0 || (f.across & f.down) != 0 ||
+      (f.across | f.down) != f.long_axes) {
+    return r.Misfit("reduces rows and columns where the kernel folds other axes");
+  }
+  RG_RETURN_IF_ERROR(CheckTeams(r));
+  RG_RETURN_IF_ERROR(CheckColumnUse(r, f.across));
+  if (r.schedule.split != r.schedule.blocks) {
+    return r.Misfit("has other partial sums than blocks");
+  }
+  return absl::OkStatus();
+}
+
+int64_t RowColumnPartials(const ScheduleReading& r) {
+  return PartialBytes(r, r.folds.down, r.folds.across);
+}
+
+absl::Status CheckScatter(const ScheduleReading&) { return absl::OkStatus(); }
+
+// Four lists of int32 (where each table row begins; order, keys, and keys once more for the
+// sort), and two partial rows for every 64 sorted positions, or for fewer.
+int64_t ScatterWorkspace(const ScheduleReading& r) {
+  const Scatter& s = *r.ir.scatter;
+  const int64_t rows = r.ir.Points(s.row_axes);
+  const int64_t around = r.ir.Points(Without(r.ir, s.row_axes));
+  const int64_t partials = around * CeilDiv(rows, 64) * 2;
+  return Round16(4 * (s.table_rows + 1)) + 3 * Round16(4 * rows) +
+         Round16(partials * AccumulatorBytes(r.ir.buffers[s.buffer].dtype));
+}
+
+constexpr TemplateCheck kChecks[] = {
+    {.id = Template::kPointwise, .fits = CheckPasses},
+    {.id = Template::kRowReduction, .fits = CheckRows, .workspace_bytes = RowPartials},
+    {.id = Template::kColumnReduction, .fits = CheckColumns, .workspace_bytes = ColumnPartials},
+    {.id = Template::kRowColumn,
+     .fits = CheckRowColumn,
+     .workspace_bytes = RowColumnPartials,
+     .loads_ahead = true},
+    {.id = Template::kTranspose, .fits = CheckTranspose, .in_place = false},
+    {.id = Template::kScatterAdd,
+     .fits = CheckScatter,
+     .workspace_bytes = ScatterWorkspace,
+     .scatters = true,
+     .in_place = false},
+};
+
+constexpr bool InOrder() {
+  for (size_t i = 0; i < std::size(kChecks); ++i) {
+    if (static_cast<size_t>(kChecks[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(InOrder(), "rows stand by number of Template");
+
+}  // namespace
+
+const TemplateCheck& CheckOf(Template id) { return kChecks[static_cast<int>(id)]; }
+
+}  // namespace retrograd

@@ -1,0 +1,26 @@
+// What the plan checker asks of the schedules of each template: a row of functions, written apart
+// from those that made the schedules.
+#ifndef RETROGRAD_FUSION_VERIFY_TEMPLATE_CHECKS_H_
+#define RETROGRAD_FUSION_VERIFY_TEMPLATE_CHECKS_H_
+
+#include "fusion/verify/schedule_reading.h"
+
+namespace retrograd {
+
+struct TemplateCheck {
+  Template id;
+  // The walk fits the kernel's folds and reaches all of its points.
+  absl::Status (*fits)(const ScheduleReading& r);
+  // Bytes that it parks between launches. Null: none.
+  int64_t (*workspace_bytes)(const ScheduleReading& r) = nullptr;
+  bool loads_ahead = false;  // the next rows may be loaded while these are worked on
+  bool scatters = false;
+  // The point that writes an element is the only one that reads it where it stood before.
+  bool in_place = true;
+};
+
+const TemplateCheck& CheckOf(Template id);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_VERIFY_TEMPLATE_CHECKS_H_
