@@ -16,15 +16,7 @@
 namespace retrograd {
 
 GroupKernels EmitGroup(const KernelBody& body, Dialect dialect) {
-  switch (body.schedule.kind) {
-    case Template::kPointwise: return EmitPointwise(body, dialect);
-    case Template::kRowReduction: return EmitRowReduction(body, dialect);
-    case Template::kColumnReduction: return EmitColumnReduction(body, dialect);
-    case Template::kRowColumn: return EmitRowColumn(body, dialect);
-    case Template::kTranspose: return EmitTranspose(body, dialect);
-    case Template::kScatterAdd: return EmitScatterAdd(body, dialect);
-  }
-  RG_CHECK(false);
+  return EmitterOf(body.schedule.kind)(body, dialect);
 }
 
 GroupKernels EmitGroup(const Group& group, Dialect dialect) {
