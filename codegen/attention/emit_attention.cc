@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/dialect.h"
-#include "codegen/print/launch_text.h"
+#include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
 #include "graph/base/status.h"
 
@@ -63,7 +63,7 @@ class Writer {
     out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
               ") query[c] = ", Load(kQ, "b", "h", "i", "c"), ";");
     out_.Line("part[t] = own;");
-    out_.Line("RG_BARRIER();");
+    Barrier();
     out_.Line("real delta = 0;");
     out_.Line("for (int n = 0; n < ", kThreads, "; ++n) delta += part[n];");
     out_.Line("if (t == 0) rg_store(workspace, block, delta);");
@@ -84,9 +84,9 @@ class Writer {
           [&](absl::string_view c) { return Load(kV, "b", KvHead("h"), "j", c); });
     out_.Line("g = weight * (dp - delta);");
     out_.Close();
-    out_.Line("RG_BARRIER();");
+    Barrier();
     out_.Line("ds[t] = g;");
-    out_.Line("RG_BARRIER();");
+    Barrier();
     Count("seen");
     Add("sum", dim_, "ds", [&](absl::string_view n, absl::string_view c) {
       return Load(kK, "b", KvHead("h"), absl::StrCat("(first + ", n, ")"), c);
@@ -117,7 +117,7 @@ class Writer {
               queries_, "; first += ", kThreads, ")");
     out_.Line("const int64_t i = first + t;");
     out_.Line("real w = 0, g = 0;");
-    out_.Line("RG_BARRIER();");
+    Barrier();
     out_.Open("if (i < ", queries_, call_.causal ? " && i >= j" : "", ")");
     out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
     Score([&](absl::string_view c) { return Load(kQ, "b", "h", "i", c); },
@@ -130,7 +130,7 @@ class Writer {
     out_.Close();
     out_.Line("weights[t] = w;");
     out_.Line("ds[t] = g;");
-    out_.Line("RG_BARRIER();");
+    Barrier();
     Count(absl::StrCat(queries_));
     Add("dk_sum", dim_, "ds", [&](absl::string_view n, absl::string_view c) {
       return Load(kQ, "b", "h", absl::StrCat("(first + ", n, ")"), c);
@@ -153,13 +153,13 @@ class Writer {
   // Head and arguments.
   void Begin(absl::string_view what, std::vector<int> operands, std::vector<int> results) {
     out_ = SourceWriter();
+    out_.SetDepth(1);
     launch_ = {};
-    shared_bytes_ = 0;
     if (HasBias()) operands.push_back(kBias);
-    const int count = static_cast<int>(operands.size() + results.size()) + 1;
-    out_.Line("// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ",
-              dim_, "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "");
-    out_.Open("RG_KERNEL(", kNameOfThisKernel, ", ", kThreads, ", ", count, ")");
+    launch_.kernel.threads = kThreads;
+    launch_.kernel.function.comment = absl::StrCat(
+        "// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ", dim_,
+        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "", "\n");
     for (int operand : operands) {
       Argument(operand, false, StorageName(dtypes_[operand]), kOperandNames[operand]);
     }
@@ -175,24 +175,36 @@ class Writer {
   }
 
   void Argument(int place, bool written, absl::string_view type, absl::string_view name) {
-    out_.Line("RG_ARG(", written ? "" : "const ", type, ", ", name, ", ", launch_.args.size(),
-              ");");
+    launch_.kernel.function.declarations.push_back(
+        {.kind = Declaration::kArgument,
+         .type = absl::StrCat(written ? "" : "const ", type),
+         .name = std::string(name),
+         .at = static_cast<int64_t>(launch_.args.size())});
     launch_.args.push_back(place);
     launch_.written.push_back(written);
   }
 
   AttentionKernels::Launch End(int64_t blocks) {
-    out_.Close();
-    NameKernel(out_.text(), &launch_.kernel);
     launch_.kernel.blocks = blocks;
-    launch_.kernel.threads = kThreads;
-    launch_.kernel.shared_bytes = shared_bytes_;
+    launch_.kernel.arguments = static_cast<int>(launch_.args.size());
+    launch_.kernel.function.statements = out_.text();
+    NameKernel(&launch_.kernel);
     return std::move(launch_);
   }
 
   void Shared(absl::string_view name, int64_t count) {
-    out_.Line("RG_SHARED(", ComputeName(call_.dtype), ", ", name, ", ", count, ");");
-    shared_bytes_ += (count * SizeBytes(ComputeType(call_.dtype)) + 15) / 16 * 16;
+    Kernel& kernel = launch_.kernel;
+    kernel.function.declarations.push_back({.kind = Declaration::kShared,
+                                            .type = std::string(ComputeName(call_.dtype)),
+                                            .name = std::string(name),
+                                            .count = count});
+    kernel.shared_bytes += (count * SizeBytes(ComputeType(call_.dtype)) + 15) / 16 * 16;
+    kernel.threads_meet = true;
+  }
+
+  void Barrier() {
+    out_.Line("RG_BARRIER();");
+    launch_.kernel.threads_meet = true;
   }
 
   std::string Address(const AttentionOperand& t, bool trailing, absl::string_view b,
@@ -273,7 +285,6 @@ class Writer {
   int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_, v_dim_;
   SourceWriter out_;
   AttentionKernels::Launch launch_;
-  int64_t shared_bytes_ = 0;
 };
 
 }  // namespace

@@ -11,9 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/preludes/attention_prelude.h"
 #include "codegen/print/dialect.h"
-#include "codegen/print/launch_text.h"
+#include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
 #include "graph/base/status.h"
 
@@ -85,7 +84,7 @@ class Writer {
   }
 
   AttentionKernels::Launch BiasKinds() {
-    Begin("what tiles of the bias hold", "RG_KERNEL(", 128, {kLse, kBias, Workspace()});
+    Begin("what tiles of the bias hold", KernelHead::kPlain, 128, {kLse, kBias, Workspace()});
     Arguments({kLse, kBias, Workspace()});
     const AttentionOperand& bias = call_.operands[kBias];
     Sizes(1);
@@ -102,7 +101,7 @@ class Writer {
          end -= shape.rows()) {
       costs.push_back(kBlockCost + CeilDiv(call_.causal ? std::min(end, keys_) : keys_, kTile));
     }
-    Begin("the gradient of Q", kAttentionStart, shape.threads(),
+    Begin("the gradient of Q", KernelHead::kAttention, shape.threads(),
           WithBias({kLse, Result(kDQ), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, kO};
     Open(absl::StrCat("rg_query_shape<", ShapeText(shape), ">"),
@@ -127,7 +126,7 @@ class Writer {
       const int64_t passed = call_.causal ? std::min(first / kTile, QueryTiles()) : 0;
       costs.push_back(kBlockCost + heads_ / kv_heads_ * (QueryTiles() - passed));
     }
-    Begin("the gradients of K and V", kAttentionStart, shape.threads(),
+    Begin("the gradients of K and V", KernelHead::kAttention, shape.threads(),
           WithBias({Result(kDK), Result(kDV), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, Workspace()};
     Open(absl::StrCat("rg_key_shape<", ShapeText(shape), ", ", shape.held ? "true" : "false", ">"),
@@ -193,21 +192,25 @@ class Writer {
   }
 
   // Head, and what the launch takes.
-  void Begin(absl::string_view what, absl::string_view start, int threads,
-             const std::vector<int>& places) {
+  void Begin(absl::string_view what, KernelHead head, int threads, const std::vector<int>& places) {
     out_ = SourceWriter();
+    out_.SetDepth(1);
     launch_ = {};
+    launch_.kernel.head = head;
+    launch_.kernel.parts = PreludePart::kAttention;
     launch_.kernel.threads = threads;
+    launch_.kernel.threads_meet = true;
+    // What the copy engine reads is no argument.
+    launch_.kernel.arguments = static_cast<int>(places.size());
     launch_.args = places;
     const bool reads =
         std::find(places.begin(), places.end(), Result(kDK)) != places.end();  // the workspace
     for (const int place : places) {
       launch_.written.push_back(place >= Result(0) && !(place == Workspace() && reads));
     }
-    out_.Line("// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ",
-              dim_, "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "");
-    // What the copy engine reads is no argument.
-    out_.Open(start, kNameOfThisKernel, ", ", threads, ", ", places.size(), ")");
+    launch_.kernel.function.comment = absl::StrCat(
+        "// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ", dim_,
+        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "", "\n");
   }
   // Declares some of them. What only one warpgroup needs is not in the registers of all.
   void Arguments(const std::vector<int>& places) {
@@ -287,8 +290,8 @@ class Writer {
     if (staged_bytes > 0) {
       out_.Line("static_assert(shape::shared_bytes == ", staged_bytes, ");");
     }
-    out_.Close();
-    NameKernel(out_.text(), &launch_.kernel);
+    launch_.kernel.function.statements = out_.text();
+    NameKernel(&launch_.kernel);
     launch_.kernel.blocks = blocks;
     launch_.kernel.staged_bytes = staged_bytes;
     return std::move(launch_);

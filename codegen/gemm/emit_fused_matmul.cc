@@ -88,7 +88,7 @@ class FusedMatMulPrinter {
   }
 
   void OpenMultiplier() {
-    launch_.SetStart(kMultiplierStart);
+    launch_.SetHead(KernelHead::kMultiplier, PreludePart::kMultiplier);
     launch_.Staged(call_.in_dtype, "rg_memory", kMultiplierSharedBytes / SizeBytes(call_.in_dtype));
     const absl::string_view type = StorageName(call_.in_dtype);
     out_.Line("static_assert(rg_multiply_shape<", kMultiplierStages,
@@ -121,7 +121,7 @@ class FusedMatMulPrinter {
     out_.Line("rg_store(rg_tile, (r * ", kPacksARow, " + (c / ", kProductPack, " ^ (r & 7))) * ",
               kProductPack, " + c % ", kProductPack, ", sum);");
     out_.Close();
-    out_.Line("RG_BARRIER();");
+    launch_.Barrier();
   }
 
   // The pack's place in the tile, and the number of its first point; of a pack outside of the

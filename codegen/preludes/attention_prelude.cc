@@ -1,7 +1,6 @@
 #include "codegen/preludes/attention_prelude.h"
 
 #include "absl/strings/str_cat.h"
-#include "codegen/preludes/hopper_prelude.h"
 
 namespace retrograd {
 
@@ -417,7 +416,7 @@ RG_INLINE void rg_registers_fewer() {
 )";
 
 std::string AttentionPrelude() {
-  return absl::StrCat(HopperPrelude(), kAttentionTiles, kAttentionQueries, kAttentionKeys);
+  return absl::StrCat(kAttentionTiles, kAttentionQueries, kAttentionKeys);
 }
 
 }  // namespace retrograd

@@ -1,5 +1,5 @@
 // What the CUDA dialect's kernels of attention's backward on sm_90a are written with, behind the
-// dialect's prelude.
+// dialect's prelude and hopper_prelude.h.
 //   dQ has a block for some rows of queries, which walks over the keys; it makes delta =
 //   rowsum(dO O) by the way. dK and dV have a block for some rows of keys, which walks over the
 //   queries of all heads that share them.
@@ -11,13 +11,7 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
-
 namespace retrograd {
-
-// What the declaration of such a kernel begins with. It takes, behind the slots, descriptions of Q,
-// K, V, dO and O (runtime/gpu/tma_descriptors.h).
-inline constexpr absl::string_view kAttentionStart = "RG_ATTENTION(";
 
 std::string AttentionPrelude();
 

@@ -1,8 +1,5 @@
 #include "codegen/preludes/multiplier_prelude.h"
 
-#include "absl/strings/str_cat.h"
-#include "codegen/preludes/hopper_prelude.h"
-
 namespace retrograd {
 namespace {
 
@@ -258,6 +255,6 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
 
 }  // namespace
 
-std::string MultiplierPrelude() { return absl::StrCat(HopperPrelude(), kMultiplier); }
+std::string MultiplierPrelude() { return kMultiplier; }
 
 }  // namespace retrograd

@@ -1,18 +1,12 @@
 // What the CUDA dialect's kernels that multiply with an epilogue are written with, behind the
-// prelude: the multiplying itself, for sm_90a.
+// dialect's prelude and hopper_prelude.h: the multiplying itself, for sm_90a.
 #ifndef RETROGRAD_CODEGEN_PRELUDES_MULTIPLIER_PRELUDE_H_
 #define RETROGRAD_CODEGEN_PRELUDES_MULTIPLIER_PRELUDE_H_
 
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
-
 namespace retrograd {
-
-// What the declaration of such a kernel begins with. It takes, behind the slots, two descriptors of
-// operands (runtime/gpu/tma_descriptors.h).
-inline constexpr absl::string_view kMultiplierStart = "RG_MULTIPLIER(";
 
 inline constexpr int kMultiplierThreads = 384;  // a warpgroup that loads, two that multiply
 inline constexpr int kMultiplierCluster = 2;    // blocks

@@ -1,4 +1,5 @@
-// Kernel: one launch as source text, with what is needed to call it.
+// Kernel: one launch as a value: what it is written with, how it is declared, what its body holds,
+// and what is needed to call it. kernel_text.h prints it.
 #ifndef RETROGRAD_CODEGEN_PRINT_KERNEL_H_
 #define RETROGRAD_CODEGEN_PRINT_KERNEL_H_
 
@@ -23,17 +24,85 @@ struct KernelArg {
   friend bool operator==(const KernelArg&, const KernelArg&) = default;
 };
 
+// Parts of a translation unit's prelude that only some kernels are written with.
+enum class PreludePart : uint8_t {
+  kMultiplier,  // codegen/preludes/multiplier_prelude.h
+  kAttention,   // codegen/preludes/attention_prelude.h
+};
+
+class PreludeParts {
+ public:
+  PreludeParts() = default;
+  PreludeParts(PreludePart part)  // NOLINT: one part is a set of parts
+      : bits_(static_cast<uint8_t>(1 << static_cast<int>(part))) {}
+  bool empty() const { return bits_ == 0; }
+  bool Has(PreludePart part) const { return (bits_ & PreludeParts(part).bits_) != 0; }
+  PreludeParts& operator|=(PreludeParts other) {
+    bits_ |= other.bits_;
+    return *this;
+  }
+  friend bool operator==(const PreludeParts&, const PreludeParts&) = default;
+
+ private:
+  uint8_t bits_ = 0;
+};
+
+// The macro that declares a kernel. It says what the kernel takes behind the slots.
+enum class KernelHead : uint8_t {
+  kPlain,
+  kMultiplier,  // takes descriptions of two operands (runtime/gpu/tma_descriptors.h)
+  kAttention,   // takes descriptions of Q, K, V, dO and O
+};
+
+// A name that a body begins with.
+struct Declaration {
+  enum Kind : uint8_t {
+    kArgument,
+    kShared,  // an array that the threads of a block share
+    kStaged,  // the same, of memory that the launch asks for
+  };
+  Kind kind = kArgument;
+  std::string type;  // of its elements, as it is spelled: "const rg_bf16"
+  std::string name;
+  int64_t at = 0;     // of an argument: its number; of staged memory: the first byte
+  int64_t count = 0;  // elements of an array
+  friend bool operator==(const Declaration&, const Declaration&) = default;
+};
+
+struct KernelFunction {
+  std::string comment;  // lines above the head
+  std::vector<Declaration> declarations;
+  std::string statements;  // lines
+  friend bool operator==(const KernelFunction&, const KernelFunction&) = default;
+};
+
+// Blocks of a merged launch that run one of its members, `count` times, one after the other.
+struct MemberRun {
+  int member = 0;
+  int64_t count = 1;
+  int64_t first_block = 0, blocks = 1;        // blocks: of each time
+  int64_t first_argument = 0, arguments = 0;  // arguments: of each time
+  friend bool operator==(const MemberRun&, const MemberRun&) = default;
+};
+
 // Every kernel has the signature  void name(void* const* table, Slots<n> slots): argument i is the
 // pointer table[slots.at[i]]. The table lies in device memory, so that addresses may change between
 // runs while the launch stays as captured.
 struct Kernel {
-  std::string name;    // "rg_" + digest of the source: equal kernels share one name
-  std::string source;  // the function alone, without the dialect's prelude
+  std::string name;  // "rg_" + digest of the text: equal kernels share one name
+  KernelHead head = KernelHead::kPlain;
+  PreludeParts parts;
   int64_t blocks = 1;
   int threads = 1;
-  int64_t shared_bytes = 0;  // static shared memory
-  int64_t staged_bytes = 0;  // dynamic shared memory, which a launch asks for
-  std::vector<KernelArg> args;
+  int arguments = 0;          // how many pointers it takes
+  bool threads_meet = false;  // by barriers, shuffles or shared arrays
+  KernelFunction function;
+  // Of a merged launch: functions that share its blocks. It has no statements of its own.
+  std::vector<KernelFunction> members;
+  std::vector<MemberRun> runs;
+  int64_t shared_bytes = 0;     // static shared memory
+  int64_t staged_bytes = 0;     // dynamic shared memory, which a launch asks for
+  std::vector<KernelArg> args;  // what the pointers are; empty where the caller knows
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 

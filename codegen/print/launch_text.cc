@@ -3,20 +3,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
+#include "codegen/print/kernel_text.h"
 
 namespace retrograd {
 namespace {
-
-// 64-bit FNV-1a: names need to be stable and distinct, not secret.
-uint64_t Digest(absl::string_view text) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (unsigned char c : text) h = (h ^ c) * 0x100000001b3;
-  return h;
-}
 
 // The distinct ops of the kernel in order of first use.
 std::string OpList(const KernelIr& ir) {
@@ -46,7 +38,9 @@ std::string AccessComment(const KernelIr& ir, int buffer) {
 }  // namespace
 
 LaunchText::LaunchText(const KernelBody& body, Dialect dialect, int threads, int64_t blocks)
-    : body_(body), dialect_(dialect), threads_(threads), blocks_(std::max<int64_t>(blocks, 1)) {
+    : body_(body), dialect_(dialect) {
+  kernel_.threads = threads;
+  kernel_.blocks = std::max<int64_t>(blocks, 1);
   wide_ = NeedsWideIndex(body.ir, 0);
 }
 
@@ -55,51 +49,71 @@ void LaunchText::UseWideIndexAbove(int64_t largest_number) {
 }
 
 int LaunchText::Argument(KernelArg arg) {
-  auto it = std::find(args_.begin(), args_.end(), arg);
-  if (it == args_.end()) it = args_.insert(args_.end(), arg);
-  return static_cast<int>(it - args_.begin());
+  auto it = std::find(kernel_.args.begin(), kernel_.args.end(), arg);
+  if (it == kernel_.args.end()) it = kernel_.args.insert(kernel_.args.end(), arg);
+  return static_cast<int>(it - kernel_.args.begin());
+}
+
+bool LaunchText::IsDeclared(absl::string_view name) const {
+  const std::vector<Declaration>& all = kernel_.function.declarations;
+  return std::any_of(all.begin(), all.end(), [&](const Declaration& d) { return d.name == name; });
 }
 
 std::string LaunchText::BufferName(int buffer) {
   const Buffer& b = body_.ir.buffers[buffer];
   std::string name = absl::StrCat("p", buffer);
-  if (std::find(declared_.begin(), declared_.end(), name) != declared_.end()) return name;
+  if (IsDeclared(name)) return name;
   const int arg = Argument({.kind = KernelArg::kValue, .value = b.value});
-  lines_.push_back(absl::StrCat("RG_ARG(", b.written ? "" : "const ", StorageName(b.dtype), ", ",
-                                name, ", ", arg, ");"));
-  declared_.push_back(name);
+  kernel_.function.declarations.push_back(
+      {.kind = Declaration::kArgument,
+       .type = absl::StrCat(b.written ? "" : "const ", StorageName(b.dtype)),
+       .name = name,
+       .at = arg});
   buffers_.push_back(buffer);
   return name;
 }
 
 void LaunchText::Operand(absl::string_view name, DType dtype, ValueId value) {
   const int arg = Argument({.kind = KernelArg::kValue, .value = value});
-  lines_.push_back(absl::StrCat("RG_ARG(const ", StorageName(dtype), ", ", name, ", ", arg, ");"));
+  kernel_.function.declarations.push_back({.kind = Declaration::kArgument,
+                                           .type = absl::StrCat("const ", StorageName(dtype)),
+                                           .name = std::string(name),
+                                           .at = arg});
 }
 
 std::string LaunchText::WorkspaceName(absl::string_view type) {
   std::string name = absl::StrCat("w_", type);
-  if (std::find(declared_.begin(), declared_.end(), name) != declared_.end()) return name;
+  if (IsDeclared(name)) return name;
   const int arg = Argument({.kind = KernelArg::kWorkspace, .value = {}});
-  lines_.push_back(absl::StrCat("RG_ARG(", type, ", ", name, ", ", arg, ");"));
-  declared_.push_back(name);
+  kernel_.function.declarations.push_back(
+      {.kind = Declaration::kArgument, .type = std::string(type), .name = name, .at = arg});
   return name;
 }
 
 std::string LaunchText::Shared(DType type, absl::string_view name, int64_t count) {
-  std::string full(name);
-  if (std::find(declared_.begin(), declared_.end(), full) != declared_.end()) return full;
-  lines_.push_back(absl::StrCat("RG_SHARED(", StorageName(type), ", ", full, ", ", count, ");"));
-  declared_.push_back(full);
-  shared_bytes_ += (count * SizeBytes(type) + 15) / 16 * 16;
-  return full;
+  if (IsDeclared(name)) return std::string(name);
+  kernel_.function.declarations.push_back({.kind = Declaration::kShared,
+                                           .type = std::string(StorageName(type)),
+                                           .name = std::string(name),
+                                           .count = count});
+  kernel_.shared_bytes += (count * SizeBytes(type) + 15) / 16 * 16;
+  kernel_.threads_meet = true;
+  return std::string(name);
 }
 
 std::string LaunchText::Staged(DType type, absl::string_view name, int64_t count) {
-  lines_.push_back(absl::StrCat("RG_STAGED(", StorageName(type), ", ", name, ", ", staged_bytes_,
-                                ", ", count, ");"));
-  staged_bytes_ += (count * SizeBytes(type) + 15) / 16 * 16;
+  kernel_.function.declarations.push_back({.kind = Declaration::kStaged,
+                                           .type = std::string(StorageName(type)),
+                                           .name = std::string(name),
+                                           .at = kernel_.staged_bytes,
+                                           .count = count});
+  kernel_.staged_bytes += (count * SizeBytes(type) + 15) / 16 * 16;
   return std::string(name);
+}
+
+void LaunchText::Barrier() {
+  out.Line("RG_BARRIER();");
+  kernel_.threads_meet = true;
 }
 
 bool LaunchText::OpenUnrolled(absl::string_view variable, int64_t trips) {
@@ -109,34 +123,27 @@ bool LaunchText::OpenUnrolled(absl::string_view variable, int64_t trips) {
   return true;
 }
 
-void NameKernel(absl::string_view text, Kernel* kernel) {
-  kernel->name = absl::StrFormat("rg_%016x", Digest(text));
-  kernel->source = absl::StrReplaceAll(text, {{kNameOfThisKernel, kernel->name}});
+void LaunchText::SetHead(KernelHead head, PreludePart part) {
+  kernel_.head = head;
+  kernel_.parts |= part;
+  kernel_.threads_meet = true;
 }
 
 Kernel LaunchText::Finish(absl::string_view phase) {
-  std::string head = absl::StrCat(
+  std::string comment = absl::StrCat(
       "// ", phase.empty() ? "" : absl::StrCat(phase, " of "), body_.schedule.Print(),
       "\n// axes [", absl::StrJoin(body_.ir.extents, ", "), "]: ", OpList(body_.ir), "\n");
   for (int b : buffers_) {
     const Buffer& buffer = body_.ir.buffers[b];
-    absl::StrAppend(&head, "//   p", b, buffer.written ? " written " : " read    ",
+    absl::StrAppend(&comment, "//   p", b, buffer.written ? " written " : " read    ",
                     Name(buffer.dtype), ", ", buffer.elements * SizeBytes(buffer.dtype),
                     " bytes, at ", AccessComment(body_.ir, b), "\n");
   }
-  SourceWriter decls;
-  decls.SetDepth(1);
-  for (const std::string& line : lines_) decls.Line(line);
-  const std::string text = absl::StrCat(head, start_, kNameOfThisKernel, ", ", threads_, ", ",
-                                        args_.size(), ") {\n", decls.text(), out.text(), "}\n");
-  Kernel kernel;
-  NameKernel(text, &kernel);
-  kernel.blocks = blocks_;
-  kernel.threads = threads_;
-  kernel.shared_bytes = shared_bytes_;
-  kernel.staged_bytes = staged_bytes_;
-  kernel.args = args_;
-  return kernel;
+  kernel_.function.comment = std::move(comment);
+  kernel_.function.statements = out.text();
+  kernel_.arguments = static_cast<int>(kernel_.args.size());
+  NameKernel(&kernel_);
+  return std::move(kernel_);
 }
 
 }  // namespace retrograd

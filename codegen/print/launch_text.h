@@ -12,12 +12,6 @@
 
 namespace retrograd {
 
-// Stands in a kernel's text wherever its name goes.
-inline constexpr absl::string_view kNameOfThisKernel = "RG_NAME_OF_THIS_KERNEL";
-
-// Names the kernel by a digest of its finished text and puts the name in.
-void NameKernel(absl::string_view text, Kernel* kernel);
-
 class LaunchText {
  public:
   LaunchText(const KernelBody& body, Dialect dialect, int threads, int64_t blocks);
@@ -26,8 +20,8 @@ class LaunchText {
   const KernelIr& ir() const { return body_.ir; }
   const Schedule& schedule() const { return body_.schedule; }
   Dialect dialect() const { return dialect_; }
-  int threads() const { return threads_; }
-  int64_t blocks() const { return blocks_; }
+  int threads() const { return kernel_.threads; }
+  int64_t blocks() const { return kernel_.blocks; }
 
   // Type of point numbers and offsets: 32 bits unless something could leave them.
   absl::string_view index_type() const { return wide_ ? "int64_t" : "int"; }
@@ -44,31 +38,32 @@ class LaunchText {
   // time.
   std::string Staged(DType type, absl::string_view name, int64_t count);
 
+  // All threads of the block wait for each other.
+  void Barrier();
+  // The statements shuffle.
+  void SetThreadsMeet() { kernel_.threads_meet = true; }
+
   // Opens a loop whose trip count is a constant; nothing is opened for a single trip.
   bool OpenUnrolled(absl::string_view variable, int64_t trips);
 
   SourceWriter out;
 
-  // What the kernel's declaration begins with, instead of "RG_KERNEL(".
-  void SetStart(absl::string_view start) { start_ = std::string(start); }
+  // Another head than the plain one, and the part of the prelude by which such a kernel's threads
+  // work together.
+  void SetHead(KernelHead head, PreludePart part);
 
   // The finished kernel; phase says which of the group's launches it is ("", "finalize").
   Kernel Finish(absl::string_view phase);
 
  private:
   int Argument(KernelArg arg);
+  bool IsDeclared(absl::string_view name) const;
 
   const KernelBody& body_;
   Dialect dialect_;
-  int threads_;
-  int64_t blocks_;
   bool wide_ = false;
-  std::vector<KernelArg> args_;
-  std::vector<std::string> declared_;  // names already declared, and their lines
-  std::vector<std::string> lines_;
+  Kernel kernel_;             // its statements are `out`
   std::vector<int> buffers_;  // in order of first use, for the header comment
-  int64_t shared_bytes_ = 0, staged_bytes_ = 0;
-  std::string start_ = "RG_KERNEL(";
 };
 
 }  // namespace retrograd

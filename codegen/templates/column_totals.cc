@@ -38,9 +38,9 @@ int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::stri
     out.Line("for (int i = 1; i < ", kRowsInTurn, "; ++i) part = ",
              printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", slots))), ";");
     out.Close();
-    out.Line("RG_BARRIER();");
+    launch->Barrier();
     out.Line("if (", busy, ") ", tile, "[RG_THREAD] = part;");
-    out.Line("RG_BARRIER();");
+    launch->Barrier();
     out.Close();
   }
   return rows;
@@ -56,12 +56,12 @@ void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrin
         launch->Shared(type, absl::StrCat("tile_", StorageName(type)),
                        int64_t{totals.lanes} * totals.thread_rows * totals.width);
     const std::string acc = ColumnAccumulator(r, totals.width, totals.chunks);
-    if (!first) out.Line("RG_BARRIER();");
+    if (!first) launch->Barrier();
     first = false;
     bool loop = launch->OpenUnrolled("j", totals.width);
     out.Line(tile, "[", TileIndex(totals, "thread_row"), "] = ", acc, ";");
     if (loop) out.Close();
-    out.Line("RG_BARRIER();");
+    launch->Barrier();
     const int rows = FoldTile(totals, reduction, tile, launch, printer);
     out.Open("if (thread_row == 0)");
     if (rows < totals.thread_rows) {

@@ -69,7 +69,7 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
   printer.Print({.instrs = loads, .reductions = {}, .stores = {}});
   out.Close();
   out.Close();
-  out.Line("RG_BARRIER();");
+  launch.Barrier();
   for (int i : loads) {
     printer.SetHome(i,
                     {.lane = absl::StrCat("tile", i, "[lane * ", kTile + 1, " + n]"), .base = ""});

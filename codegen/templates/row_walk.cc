@@ -367,6 +367,7 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   for (int r : reductions) {
     const Instr& reduction = ir_.instrs[r];
     const std::string acc = RowAccumulator(r, rows);
+    launch_.SetThreadsMeet();
     out_.Open("for (int n = ", half, "; n > 0; n /= 2)");
     out_.Line(acc, " = ",
               printer_.Folded(reduction, acc, absl::StrCat("RG_SHUFFLE_XOR(", acc, ", n)")), ";");
@@ -378,7 +379,7 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   }
   if (loop) out_.Close();
   if (!NeedsShared()) return;
-  out_.Line("RG_BARRIER();");
+  launch_.Barrier();
   const bool again = launch_.OpenUnrolled("r", rows);
   const std::string warps = absl::StrCat("(", lanes, " / RG_WARP)");
   std::string first =

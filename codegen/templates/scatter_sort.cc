@@ -106,17 +106,18 @@ void PrintPacks(const ScatterWorkspace& ws, const Pass& pass, const std::string&
 }
 
 // sums and below: over the threads up to this one.
-void PrintScan(int64_t threads, SourceWriter& out) {
+void PrintScan(int64_t threads, LaunchText* launch) {
+  SourceWriter& out = launch->out;
   out.Line("sums[RG_THREAD] = sum;");
   out.Line("lower[RG_THREAD] = below;");
-  out.Line("RG_BARRIER();");
+  launch->Barrier();
   out.Open("for (int step = 1; step < ", threads, "; step *= 2)");
   out.Line("const int more = RG_THREAD >= step ? sums[RG_THREAD - step] : 0;");
   out.Line("const int more_lower = RG_THREAD >= step ? lower[RG_THREAD - step] : 0;");
-  out.Line("RG_BARRIER();");
+  launch->Barrier();
   out.Line("sums[RG_THREAD] += more;");
   out.Line("lower[RG_THREAD] += more_lower;");
-  out.Line("RG_BARRIER();");
+  launch->Barrier();
   out.Close();
 }
 
@@ -146,11 +147,11 @@ Kernel EmitPlace(const ScatterWorkspace& ws, const Pass& pass, const KernelBody&
         out.Line("if (", mine, ") ", Counter(entry), " += 1;");
       },
       &launch);
-  out.Line("RG_BARRIER();");
+  launch.Barrier();
   out.Line("int sum = 0;");
   out.Line("for (int n = 0; n < ", own,
            "; ++n) sum += ", Counter(absl::StrCat("RG_THREAD * ", own, " + n")), ";");
-  PrintScan(threads, out);
+  PrintScan(threads, &launch);
   out.Line("int place = lower[", threads - 1, "] + sums[RG_THREAD] - sum;");
   out.Open("for (int n = 0; n < ", own, "; ++n)");
   const std::string slot = Counter(absl::StrCat("RG_THREAD * ", own, " + n"));
@@ -158,12 +159,12 @@ Kernel EmitPlace(const ScatterWorkspace& ws, const Pass& pass, const KernelBody&
   out.Line(slot, " = place;");
   out.Line("place += here;");
   out.Close();
-  out.Line("RG_BARRIER();");
+  launch.Barrier();
   if (sort.passes == 1) {
     out.Line("if (RG_THREAD < ", own, " && low + RG_THREAD < ", sort.digits, ") rg_store(", w, ", ",
              ws.starts / 4, " + low + RG_THREAD, static_cast<int>(",
              Counter(absl::StrCat("RG_THREAD * ", threads)), "));");
-    out.Line("RG_BARRIER();");
+    launch.Barrier();
   }
   PrintPacks(
       ws, pass, w,

@@ -8,14 +8,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "codegen/translation_unit.h"
 #include "graph/base/status.h"
 #include "runtime/compiler/code_object.h"
 
@@ -172,10 +172,7 @@ absl::StatusOr<CompiledObject> CompileWith(const Compiler& c, absl::string_view 
 
 // Left to itself, NVIDIA's assembler spills a few registers where that makes room for one more
 // block on an SM. A plan counts on no spills, so such a kernel is compiled again for fewer blocks.
-struct Residency {
-  int64_t threads = 0, arguments = 0;
-  size_t begin = 0, end = 0;  // of the kernel's declaration in the source
-};
+using BlocksByKernel = absl::flat_hash_map<std::string, int64_t>;
 
 constexpr int64_t kRegistersPerSm = 65536, kRegisterStep = 8, kMostRegisters = 255;
 constexpr int kMostResidencyRounds = 4;
@@ -185,39 +182,21 @@ int64_t RegistersFor(int64_t blocks, int64_t threads) {
                   kMostRegisters);
 }
 
-// Where the source declares the kernel, by either macro of the prelude.
-std::optional<Residency> FindDeclaration(const std::string& source, const std::string& name) {
-  for (absl::string_view macro : {"RG_KERNEL(", "RG_KERNEL_RESIDENT("}) {
-    const size_t begin = source.find(absl::StrCat(macro, name, ","));
-    if (begin == std::string::npos) continue;
-    const size_t open = begin + macro.size(), close = source.find(')', open);
-    if (close == std::string::npos) continue;
-    const std::vector<std::string> parts = absl::StrSplit(source.substr(open, close - open), ", ");
-    Residency r{.begin = begin, .end = close + 1};
-    if (parts.size() < 3 || !absl::SimpleAtoi(parts[1], &r.threads) ||
-        !absl::SimpleAtoi(parts[2], &r.arguments) || r.threads < 1) {
-      continue;
-    }
-    return r;
-  }
-  return std::nullopt;
-}
-
-// Declares kernels that spill although a thread may have more registers for fewer blocks. False if
-// there is none.
-bool GiveUpBlocks(const std::vector<KernelResources>& kernels, std::string* source) {
+// Sets the blocks of kernels that spill although a thread may have more registers for fewer blocks.
+// False if there is none.
+bool GiveUpBlocks(absl::Span<const Kernel> kernels, absl::Span<const KernelResources> compiled,
+                  BlocksByKernel* blocks_of) {
   bool changed = false;
-  for (const KernelResources& kernel : kernels) {
-    if (kernel.spill_bytes == 0) continue;
-    const std::optional<Residency> r = FindDeclaration(*source, kernel.name);
-    if (!r.has_value()) continue;
-    const int64_t used = (kernel.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
-    int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * r->threads, 1);
-    while (blocks > 0 && RegistersFor(blocks, r->threads) <= used) --blocks;
+  for (const KernelResources& resources : compiled) {
+    const auto kernel = std::find_if(kernels.begin(), kernels.end(),
+                                     [&](const Kernel& k) { return k.name == resources.name; });
+    if (resources.spill_bytes == 0 || kernel == kernels.end()) continue;
+    if (kernel->head != KernelHead::kPlain) continue;  // others have one block on an SM
+    const int64_t used = (resources.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
+    int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * kernel->threads, 1);
+    while (blocks > 0 && RegistersFor(blocks, kernel->threads) <= used) --blocks;
     if (blocks < 1) continue;
-    source->replace(r->begin, r->end - r->begin,
-                    absl::StrCat("RG_KERNEL_RESIDENT(", kernel.name, ", ", r->threads, ", ",
-                                 r->arguments, ", ", blocks, ")"));
+    (*blocks_of)[kernel->name] = blocks;
     changed = true;
   }
   return changed;
@@ -228,20 +207,17 @@ bool GiveUpBlocks(const std::vector<KernelResources>& kernels, std::string* sour
 absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::string_view arch,
                                            const RtcOptions& options) {
   RG_ASSIGN_OR_RETURN(const Compiler compiler, CompilerOf(Nvidia(), options));
-  std::string text(source);
-  for (int round = 0;; ++round) {
-    // fp32 arithmetic as written, but for contraction into fused multiply-adds; -v for resources.
-    RG_ASSIGN_OR_RETURN(CompiledObject object,
-                        CompileWith(compiler, text,
-                                    {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
-                                     // Quotients within two units in the last place, as
-                                     // Triton's are: a third of the instructions.
-                                     "--prec-div=false", "--ptxas-options=-v",
-                                     // A generic lambda cannot say that it is the device's.
-                                     "-default-device"}));
-    object.kernels = ResourcesFromPtxasLog(object.log);
-    if (round == kMostResidencyRounds || !GiveUpBlocks(object.kernels, &text)) return object;
-  }
+  // fp32 arithmetic as written, but for contraction into fused multiply-adds; -v for resources.
+  RG_ASSIGN_OR_RETURN(CompiledObject object,
+                      CompileWith(compiler, source,
+                                  {absl::StrCat("--gpu-architecture=", arch), "--std=c++17",
+                                   // Quotients within two units in the last place, as Triton's
+                                   // are: a third of the instructions.
+                                   "--prec-div=false", "--ptxas-options=-v",
+                                   // A generic lambda cannot say that it is the device's.
+                                   "-default-device"}));
+  object.kernels = ResourcesFromPtxasLog(object.log);
+  return object;
 }
 
 absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string_view arch,
@@ -259,6 +235,25 @@ absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view sou
   RG_CHECK(dialect != Dialect::kHost);
   return dialect == Dialect::kCuda ? CompileCuda(source, arch, options)
                                    : CompileHip(source, arch, options);
+}
+
+absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const Kernel> kernels,
+                                              absl::string_view arch, const RtcOptions& options) {
+  if (dialect != Dialect::kCuda) {
+    return CompileFor(dialect, TranslationUnit(kernels, dialect), arch, options);
+  }
+  BlocksByKernel blocks_of;
+  const auto head = [&blocks_of](const Kernel& kernel) {
+    const auto it = blocks_of.find(kernel.name);
+    return it != blocks_of.end() ? PrintResidentHead(kernel, it->second) : PrintHead(kernel);
+  };
+  for (int round = 0;; ++round) {
+    RG_ASSIGN_OR_RETURN(CompiledObject object,
+                        CompileCuda(TranslationUnit(kernels, dialect, head), arch, options));
+    if (round == kMostResidencyRounds || !GiveUpBlocks(kernels, object.kernels, &blocks_of)) {
+      return object;
+    }
+  }
 }
 
 absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "codegen/print/kernel.h"
 
 namespace retrograd {
@@ -35,10 +36,8 @@ struct RtcOptions {
   std::string library;  // path of the compiler's shared library; empty: where it is usually found
 };
 
-// arch: "sm_90". A kernel that the assembler lets spill to fit more blocks on an SM is compiled for
-// fewer of them, so that what spills needs more registers than a thread can have. Unavailable,
-// saying what to install, where there is no NVRTC; InvalidArgument with the compiler's first errors
-// where the source does not compile.
+// A source as it is. arch: "sm_90". Unavailable, saying what to install, where there is no NVRTC;
+// InvalidArgument with the compiler's first errors where the source does not compile.
 absl::StatusOr<CompiledObject> CompileCuda(absl::string_view source, absl::string_view arch,
                                            const RtcOptions& options = {});
 
@@ -49,6 +48,13 @@ absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string
 // By dialect, which is not the host's.
 absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
                                           absl::string_view arch, const RtcOptions& options = {});
+
+// Kernels with different names, in one translation unit. A CUDA kernel that the assembler lets
+// spill to fit more blocks on an SM is compiled for fewer of them, so that what spills needs more
+// registers than a thread can have.
+absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const Kernel> kernels,
+                                              absl::string_view arch,
+                                              const RtcOptions& options = {});
 
 // "NVRTC 13.0", "HIPRTC 5.2", or why there is none.
 absl::StatusOr<std::string> CompilerName(Dialect dialect, const RtcOptions& options = {});

@@ -75,7 +75,7 @@ struct CallFacts {
   std::vector<int64_t> operand_alignment, result_alignment;
 };
 
-// Kernels of one translation unit, loaded, with their launches.
+// Kernels, loaded, with their launches.
 class LoadedKernels {
  public:
   virtual ~LoadedKernels() = default;
@@ -150,9 +150,10 @@ class Device {
 
   // Makes streams 0 to streams - 1 and events 0 to events - 1; those that exist stay.
   virtual absl::Status Reserve(int streams, int events) = 0;
-  // Compiles the source and prepares the launches, which Launch then names by number.
+  // Compiles the kernels, which have different names, and prepares the launches, which Launch then
+  // names by number.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
-      absl::string_view source, absl::Span<const Launch> launches) = 0;
+      absl::Span<const Kernel> kernels, absl::Span<const Launch> launches) = 0;
   // Prepares a library call, or says why the device cannot make it.
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                            const CallFacts& facts) = 0;

@@ -120,10 +120,10 @@ class HostDevice : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
-      absl::string_view source, absl::Span<const retrograd::Launch> launches) override {
+      absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) override {
     auto loaded = std::make_unique<HostKernels>();
     if (!launches.empty()) {
-      RG_ASSIGN_OR_RETURN(loaded->module, HostModule::Compile(source, options_.compile));
+      RG_ASSIGN_OR_RETURN(loaded->module, HostModule::Compile(kernels, options_.compile));
     }
     for (const retrograd::Launch& launch : launches) {
       PreparedLaunch prepared{.blocks = launch.blocks, .threads = launch.threads};

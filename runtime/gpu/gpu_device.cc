@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "codegen/emit.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 
@@ -118,7 +117,7 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
 }
 
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
-    absl::string_view source, absl::Span<const retrograd::Launch> launches) {
+    absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
     // Multiplying takes instructions that one architecture alone has.
@@ -126,7 +125,7 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
                                         [](const auto& launch) { return !launch.maps.empty(); });
     const std::string arch = multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        CompileParts(dialect(), source, arch, options_.compile, Cache()));
+                        CompileParts(dialect(), kernels, arch, options_.compile, Cache()));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);
@@ -137,9 +136,9 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
 }
 
 absl::StatusOr<std::unique_ptr<LoadedKernels>> GpuDevice::Load(
-    absl::string_view source, absl::Span<const retrograd::Launch> launches) {
+    absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
   RG_WITH_CONTEXT();
-  return LoadKernels(source, launches);
+  return LoadKernels(kernels, launches);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const Call& call,

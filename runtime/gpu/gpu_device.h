@@ -44,7 +44,7 @@ class GpuDevice : public Device {
 
   absl::Status Reserve(int streams, int events) override;
   absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
-      absl::string_view source, absl::Span<const retrograd::Launch> launches) override;
+      absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) override;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
 
@@ -92,7 +92,7 @@ class GpuDevice : public Device {
 
  private:
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
-      absl::string_view source, absl::Span<const retrograd::Launch> launches);
+      absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches);
   absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles, void* flushed,
                         size_t flushed_bytes, GpuEvent begin, GpuEvent end, double* microseconds);
 

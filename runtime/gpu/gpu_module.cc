@@ -6,11 +6,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "codegen/translation_unit.h"
 #include "graph/base/status.h"
-#include "runtime/compiler/kernel_texts.h"
 
 namespace retrograd {
 namespace {
@@ -18,23 +19,21 @@ namespace {
 // The compiler takes so long to read the prelude that fewer kernels are no part of their own.
 constexpr size_t kKernelsAPart = 3;
 
-// Sources of about equal length, each with the prelude.
-std::vector<std::string> Parts(const SplitSource& split, size_t parts) {
-  std::vector<size_t> order(split.kernels.size());
+// The kernels in so many parts of about equal length.
+std::vector<std::vector<Kernel>> Parts(absl::Span<const Kernel> kernels, size_t parts) {
+  std::vector<size_t> order(kernels.size()), lengths;
   std::iota(order.begin(), order.end(), 0);
-  const auto length = [&split](size_t k) {
-    return split.kernels[k].members.size() + split.kernels[k].text.size();
-  };
+  for (const Kernel& kernel : kernels) lengths.push_back(PrintKernel(kernel).size());
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return length(a) > length(b); });
-  std::vector<std::string> sources(parts, std::string(split.prelude));
+                   [&](size_t a, size_t b) { return lengths[a] > lengths[b]; });
+  std::vector<std::vector<Kernel>> split(parts);
+  std::vector<size_t> filled(parts);
   for (size_t k : order) {
-    auto shortest = std::min_element(
-        sources.begin(), sources.end(),
-        [](const std::string& a, const std::string& b) { return a.size() < b.size(); });
-    absl::StrAppend(&*shortest, "\n", split.kernels[k].members, split.kernels[k].text);
+    const auto shortest = std::min_element(filled.begin(), filled.end());
+    *shortest += lengths[k];
+    split[static_cast<size_t>(shortest - filled.begin())].push_back(kernels[k]);
   }
-  return sources;
+  return split;
 }
 
 // A cache entry: one line of resources for each kernel, an empty line, the code. Its digest was
@@ -69,12 +68,12 @@ std::optional<CompiledObject> ParseObject(absl::string_view text) {
   return object;
 }
 
-}  // namespace
-
-absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view source,
-                                             absl::string_view arch, const RtcOptions& options,
-                                             const ModuleCache* cache) {
-  if (cache == nullptr) return CompileFor(dialect, source, arch, options);
+// What `compile` makes of the source, from the cache or into it.
+absl::StatusOr<CompiledObject> Cached(Dialect dialect, absl::string_view source,
+                                      absl::string_view arch, const RtcOptions& options,
+                                      const ModuleCache* cache,
+                                      absl::FunctionRef<absl::StatusOr<CompiledObject>()> compile) {
+  if (cache == nullptr) return compile();
   RG_ASSIGN_OR_RETURN(const std::string compiler, CompilerName(dialect, options));
   // The flags and what is done about spills belong to this version of the format.
   const std::string key = absl::StrCat("retrograd cubin 2\n", compiler, "\n", arch, "\n", source);
@@ -84,29 +83,41 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
       return *std::move(object);
     }
   }
-  RG_ASSIGN_OR_RETURN(CompiledObject object, CompileFor(dialect, source, arch, options));
+  RG_ASSIGN_OR_RETURN(CompiledObject object, compile());
   // A cache that cannot be written is no harm.
   cache->Write(key, PrintObject(object)).IgnoreError();
   return object;
 }
 
-absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect, absl::string_view source,
+}  // namespace
+
+absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view source,
+                                             absl::string_view arch, const RtcOptions& options,
+                                             const ModuleCache* cache) {
+  return Cached(dialect, source, arch, options, cache,
+                [&] { return CompileFor(dialect, source, arch, options); });
+}
+
+absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
+                                                         absl::Span<const Kernel> kernels,
                                                          absl::string_view arch,
                                                          const GpuCompileOptions& options,
                                                          const ModuleCache* cache) {
-  RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
-  if (split.kernels.empty()) return std::vector<CompiledObject>();
+  RG_RETURN_IF_ERROR(CheckNames(kernels));
+  if (kernels.empty()) return std::vector<CompiledObject>();
   RG_RETURN_IF_ERROR(CompilerName(dialect, options.rtc).status());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int jobs = options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
-  const size_t parts = std::clamp<size_t>(split.kernels.size() / kKernelsAPart, 1, jobs);
-  const std::vector<std::string> sources = Parts(split, parts);
+  const size_t parts = std::clamp<size_t>(kernels.size() / kKernelsAPart, 1, jobs);
+  const std::vector<std::vector<Kernel>> split = Parts(kernels, parts);
 
   std::vector<absl::StatusOr<CompiledObject>> compiled(parts, absl::UnknownError("not compiled"));
   std::vector<std::thread> threads;
   for (size_t i = 0; i < parts; ++i) {
-    threads.emplace_back(
-        [&, i] { compiled[i] = CompileCached(dialect, sources[i], arch, options.rtc, cache); });
+    threads.emplace_back([&, i] {
+      compiled[i] = Cached(dialect, TranslationUnit(split[i], dialect), arch, options.rtc, cache,
+                           [&, i] { return CompileKernels(dialect, split[i], arch, options.rtc); });
+    });
   }
   for (std::thread& thread : threads) thread.join();
 

@@ -1,5 +1,5 @@
-// CUDA and HIP sources to code objects: the translation unit in several parts, each compiled by a
-// thread of its own unless the cache knows it.
+// CUDA and HIP kernels to code objects: in several translation units, each compiled by a thread of
+// its own unless the cache knows it.
 #ifndef RETROGRAD_RUNTIME_GPU_GPU_MODULE_H_
 #define RETROGRAD_RUNTIME_GPU_GPU_MODULE_H_
 
@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "codegen/print/kernel.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/compiler/rtc.h"
@@ -24,9 +25,9 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
                                              absl::string_view arch, const RtcOptions& options,
                                              const ModuleCache* cache);
 
-// One object for each part. source: the prelude, then kernels, each beginning with a line
-// RG_KERNEL(name, threads, args).
-absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect, absl::string_view source,
+// One object for each part of the kernels, which have different names.
+absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
+                                                         absl::Span<const Kernel> kernels,
                                                          absl::string_view arch,
                                                          const GpuCompileOptions& options,
                                                          const ModuleCache* cache);

@@ -9,13 +9,12 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "codegen/preludes/host_abi.h"
+#include "codegen/preludes/host_prelude.h"
+#include "codegen/translation_unit.h"
 #include "graph/base/status.h"
-#include "runtime/compiler/kernel_texts.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/host/host_compiler.h"
 
@@ -26,16 +25,8 @@ namespace {
 constexpr size_t kKernelsAFile = 8;
 
 // Kernels in which threads meet need fibers; the others run as plain loops.
-std::string WithItsKind(const KernelText& kernel) {
-  bool cooperative = false;
-  for (absl::string_view use : {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED"}) {
-    cooperative = cooperative || absl::StrContains(kernel.text, use) ||
-                  absl::StrContains(kernel.members, use);
-  }
-  // Lines in messages count from the kernel's first.
-  return absl::StrCat("#line 1 \"", kernel.name, "\"\n", kernel.members,
-                      cooperative ? "RG_KERNEL_COOPERATIVE(" : kKernelStart,
-                      kernel.text.substr(kKernelStart.size()));
+std::string HostHead(const Kernel& kernel) {
+  return kernel.threads_meet ? PrintCooperativeHead(kernel) : PrintHead(kernel);
 }
 
 std::vector<std::string> Flags(const HostCompileOptions& options) {
@@ -72,18 +63,19 @@ absl::Status WriteFile(const std::string& path, absl::string_view content) {
 }
 
 // The shared object's path in the work directory.
-absl::StatusOr<std::string> CompileIn(const std::string& folder, const SplitSource& split,
+absl::StatusOr<std::string> CompileIn(const std::string& folder, absl::Span<const Kernel> kernels,
                                       const HostCompiler& compiler,
                                       const std::vector<std::string>& flags, int jobs) {
-  const size_t kernels = split.kernels.size();
   if (jobs <= 0) jobs = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
-  const size_t files = std::clamp<size_t>(kernels / kKernelsAFile, 1, jobs);
+  const size_t files = std::clamp<size_t>(kernels.size() / kKernelsAFile, 1, jobs);
   std::vector<std::string> sources;
   for (size_t file = 0; file < files; ++file) {
-    std::string text = absl::StrCat("#line 1 \"host_simt.h\"\n", split.prelude);
+    std::string text = absl::StrCat("#line 1 \"host_simt.h\"\n", HostPrelude());
     // Dealt out in turn, since neighbours tend to be alike in size.
-    for (size_t i = file; i < kernels; i += files) {
-      absl::StrAppend(&text, WithItsKind(split.kernels[i]));
+    for (size_t i = file; i < kernels.size(); i += files) {
+      // Lines in messages count from the kernel's first.
+      absl::StrAppend(&text, "#line 1 \"", kernels[i].name, "\"\n",
+                      PrintKernel(kernels[i], HostHead(kernels[i])));
     }
     sources.push_back(absl::StrCat(folder, "/kernels", file, ".cc"));
     RG_RETURN_IF_ERROR(WriteFile(sources.back(), text));
@@ -100,19 +92,20 @@ std::string TemporaryFolder() {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::string_view source,
+absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::Span<const Kernel> kernels,
                                                                 const HostCompileOptions& options) {
   if (options.warp != 32 && options.warp != 64) {
     return absl::InvalidArgumentError(
         absl::StrCat("a warp of ", options.warp, " threads: the host has 32 or 64"));
   }
-  RG_ASSIGN_OR_RETURN(const SplitSource split, SplitKernels(source));
-  if (split.kernels.empty()) return std::shared_ptr<HostModule>(new HostModule);
+  RG_RETURN_IF_ERROR(CheckNames(kernels));
+  if (kernels.empty()) return std::shared_ptr<HostModule>(new HostModule);
   std::vector<std::string> names;
-  for (const KernelText& kernel : split.kernels) names.push_back(kernel.name);
+  for (const Kernel& kernel : kernels) names.push_back(kernel.name);
   RG_ASSIGN_OR_RETURN(const HostCompiler compiler, FindHostCompiler(options.compiler));
   const std::vector<std::string> flags = Flags(options);
-  const std::string key = CacheKey(compiler, flags, source);
+  const std::string key =
+      CacheKey(compiler, flags, TranslationUnit(kernels, Dialect::kHost, HostHead));
 
   std::optional<ModuleCache> cache;
   if (options.cache) {
@@ -133,7 +126,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::string_vie
     absl::StatusOr<WorkDirectory> work = WorkDirectory::MakeIn(cache->directory());
     if (work.ok()) {
       absl::StatusOr<std::string> built =
-          CompileIn(work->path(), split, compiler, flags, options.jobs);
+          CompileIn(work->path(), kernels, compiler, flags, options.jobs);
       if (built.ok()) built = cache->Insert(key, *built);
       if (built.ok()) {
         absl::StatusOr<std::shared_ptr<HostModule>> module = Load(*built, names);
@@ -145,7 +138,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::string_vie
   }
   RG_ASSIGN_OR_RETURN(const WorkDirectory work, WorkDirectory::MakeIn(TemporaryFolder()));
   RG_ASSIGN_OR_RETURN(const std::string built,
-                      CompileIn(work.path(), split, compiler, flags, options.jobs));
+                      CompileIn(work.path(), kernels, compiler, flags, options.jobs));
   return Load(built, names);
 }
 

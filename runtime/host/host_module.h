@@ -12,6 +12,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "codegen/print/kernel.h"
 #include "runtime/host/host_launch.h"
 
 namespace retrograd {
@@ -30,8 +32,8 @@ struct HostCompileOptions {
 
 class HostModule {
  public:
-  // source: the prelude, then kernels, each beginning with a line RG_KERNEL(name, threads, args).
-  static absl::StatusOr<std::shared_ptr<HostModule>> Compile(absl::string_view source,
+  // The kernels, in the host dialect, have different names.
+  static absl::StatusOr<std::shared_ptr<HostModule>> Compile(absl::Span<const Kernel> kernels,
                                                              const HostCompileOptions& options);
   ~HostModule();
   HostModule(const HostModule&) = delete;

@@ -16,11 +16,10 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
   };
   CompiledPlan compiled{.graph = graph, .plan = SplitEpilogues(plan, stays)};
 
-  // Source first: it depends on the plan alone.
+  // Kernels first: they depend on the plan alone.
   for (const Group& group : compiled.plan.groups) {
     compiled.kernels.push_back(EmitGroup(group, options.dialect));
   }
-  compiled.source = EmitTranslationUnit(compiled.kernels, options.dialect);
 
   // Then order, because who may run beside whom decides who may share bytes.
   RG_ASSIGN_OR_RETURN(compiled.schedule, ScheduleStreams(graph, compiled.plan, options.schedule));

@@ -3,7 +3,6 @@
 #ifndef RETROGRAD_RUNTIME_PROGRAM_COMPILE_H_
 #define RETROGRAD_RUNTIME_PROGRAM_COMPILE_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,7 +25,6 @@ struct CompiledPlan {
   BackwardGraph graph;
   FusionPlan plan;
   std::vector<GroupKernels> kernels;  // by group; empty for library calls
-  std::string source;                 // one translation unit with every distinct kernel
   StreamSchedule schedule;
   MemoryPlan memory;
 };

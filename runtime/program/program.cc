@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "codegen/translation_unit.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "runtime/program/caller_addresses.h"
@@ -68,7 +69,8 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
   RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
   RG_RETURN_IF_ERROR(state->LoadCalls());
-  RG_ASSIGN_OR_RETURN(state->kernels, device->Load(compiled.source, state->list.launches));
+  RG_ASSIGN_OR_RETURN(state->kernels,
+                      device->Load(DistinctKernels(compiled.kernels), state->list.launches));
   RG_ASSIGN_OR_RETURN(state->arena, device->Allocate(compiled.memory.arena_bytes));
   RG_ASSIGN_OR_RETURN(state->scratch,
                       device->Allocate(state->scratch_stride * compiled.schedule.streams));

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_examples.h"
@@ -10,7 +11,7 @@
 namespace retrograd {
 namespace {
 
-std::string UnitOf(DType dtype, Dialect dialect, int warp, size_t* kernels) {
+std::vector<Kernel> KernelsOf(DType dtype, Dialect dialect, int warp) {
   std::vector<GroupKernels> all;
   std::vector<KernelExample> examples = KernelExamples(dtype);
   for (KernelExample& example : examples) {
@@ -30,23 +31,17 @@ std::string UnitOf(DType dtype, Dialect dialect, int warp, size_t* kernels) {
                                  .offset = IndexExpr::Axis(0) * (int64_t{1} << 33)});
     all.push_back(EmitGroup({.ir = example.ir, .schedule = plain}, dialect));
   }
-  std::string unit = EmitTranslationUnit(all, dialect);
-  *kernels = 0;
-  for (size_t at = unit.find("\nRG_KERNEL("); at != std::string::npos;
-       at = unit.find("\nRG_KERNEL(", at + 1)) {
-    ++*kernels;
-  }
-  return unit;
+  return DistinctKernels(all);
 }
 
 TEST_CASE("every schedule of every template compiles for sm_90") {
   if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
-  size_t kernels = 0;
-  const auto object = CompileCuda(UnitOf(DType::kBf16, Dialect::kCuda, 32, &kernels), "sm_90");
+  const std::vector<Kernel> kernels = KernelsOf(DType::kBf16, Dialect::kCuda, 32);
+  const auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90");
   INFO(object.status().ToString());
   REQUIRE(object.ok());
-  CHECK(kernels > 100);
-  CHECK(object->kernels.size() == kernels);
+  CHECK(kernels.size() > 100);
+  CHECK(object->kernels.size() == kernels.size());
   // Warnings would mean that the text says something other than what was meant.
   INFO(object->log);
   CHECK_FALSE(absl::StrContains(object->log, "warning"));
@@ -54,11 +49,11 @@ TEST_CASE("every schedule of every template compiles for sm_90") {
 
 TEST_CASE("every schedule of every template compiles for gfx90a") {
   if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
-  size_t kernels = 0;
-  const auto object = CompileHip(UnitOf(DType::kFp16, Dialect::kHip, 64, &kernels), "gfx90a");
+  const std::vector<Kernel> kernels = KernelsOf(DType::kFp16, Dialect::kHip, 64);
+  const auto object = CompileKernels(Dialect::kHip, kernels, "gfx90a");
   INFO(object.status().ToString());
   REQUIRE(object.ok());
-  CHECK(kernels > 100);
+  CHECK(kernels.size() > 100);
 }
 
 }  // namespace

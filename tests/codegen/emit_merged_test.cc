@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
@@ -96,12 +97,12 @@ void RunAll(DType dtype, const HostCompileOptions& options) {
     kernels.push_back(EmitGroup(Group{.body = merged}, Dialect::kHost));
     REQUIRE(kernels.back().launches.size() == 1);
   }
-  auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), options);
+  auto module = HostModule::Compile(DistinctKernels(kernels), options);
   INFO(module.status().ToString());
   REQUIRE(module.ok());
   for (size_t i = 0; i < launches.size(); ++i) {
     const uint64_t seed = 23 + i;
-    INFO("seed " << seed << "\n" << kernels[i].launches[0].source);
+    INFO("seed " << seed << "\n" << PrintKernel(kernels[i].launches[0]));
     CHECK(RunAndCompare(**module, launches[i], kernels[i], seed) == "");
   }
 }
@@ -124,10 +125,17 @@ TEST_CASE(
   }
   const Kernel alone = EmitGroup(merged.members[0].kernel, Dialect::kCuda).launches[0];
   const Kernel kernel = EmitGroup(Group{.body = merged}, Dialect::kCuda).launches[0];
-  INFO(kernel.source);
+  INFO(PrintKernel(kernel));
   CHECK(kernel.blocks == 4 * alone.blocks);
   CHECK(kernel.args.size() == 4 * alone.args.size());
-  CHECK(kernel.source.find("RG_MEMBER(") == kernel.source.rfind("RG_MEMBER("));
+  REQUIRE(kernel.members.size() == 1);
+  CHECK(kernel.members[0] == alone.function);
+  CHECK(kernel.runs == std::vector<MemberRun>{{.member = 0,
+                                               .count = 4,
+                                               .first_block = 0,
+                                               .blocks = alone.blocks,
+                                               .first_argument = 0,
+                                               .arguments = alone.arguments}});
   for (uint32_t m = 0; m < 4; ++m) {
     for (size_t a = 0; a < alone.args.size(); ++a) {
       const KernelArg& arg = kernel.args[m * alone.args.size() + a];
@@ -137,33 +145,29 @@ TEST_CASE(
   }
 }
 
-std::string Unit(DType dtype, Dialect dialect, int warp, size_t* kernels) {
+std::vector<Kernel> KernelsOf(DType dtype, Dialect dialect, int warp) {
   std::vector<GroupKernels> all;
   for (const KernelLaunch& merged : Launches(dtype, warp, 6)) {
     all.push_back(EmitGroup(Group{.body = merged}, dialect));
   }
-  *kernels = all.size();
-  return EmitTranslationUnit(all, dialect);
+  return DistinctKernels(all);
 }
 
 // A block is in one kernel at a time: the launch needs no more shared memory than its hungriest
 // one, and argument numbers that only the block knows do not push arguments through local memory.
 TEST_CASE("shared launches compile for sm_90, with the shared memory of their hungriest kernel") {
   if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
-  size_t kernels = 0;
-  const auto object = CompileCuda(Unit(DType::kBf16, Dialect::kCuda, 32, &kernels), "sm_90");
+  const std::vector<Kernel> kernels = KernelsOf(DType::kBf16, Dialect::kCuda, 32);
+  const auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90");
   INFO(object.status().ToString());
   REQUIRE(object.ok());
-  CHECK(object->kernels.size() == kernels);
+  CHECK(object->kernels.size() == kernels.size());
   INFO(object->log);
   CHECK_FALSE(absl::StrContains(object->log, "warning"));
   std::map<std::string, Kernel> emitted;
-  for (const KernelLaunch& merged : Launches(DType::kBf16, 32, 6)) {
-    Kernel k = EmitGroup(Group{.body = merged}, Dialect::kCuda).launches[0];
-    emitted[k.name] = k;
-  }
+  for (const Kernel& k : kernels) emitted[k.name] = k;
   for (const KernelResources& k : object->kernels) {
-    INFO(k.name << " " << emitted[k.name].source);
+    INFO(k.name << " " << PrintKernel(emitted[k.name]));
     CHECK(k.spill_bytes == 0);
     CHECK(k.stack_bytes == 0);
     CHECK(k.shared_bytes <= emitted[k.name].shared_bytes + 1024);  // 1 KB is the system's own
@@ -172,11 +176,11 @@ TEST_CASE("shared launches compile for sm_90, with the shared memory of their hu
 
 TEST_CASE("shared launches compile for gfx90a") {
   if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
-  size_t kernels = 0;
-  const auto object = CompileHip(Unit(DType::kFp16, Dialect::kHip, 64, &kernels), "gfx90a");
+  const std::vector<Kernel> kernels = KernelsOf(DType::kFp16, Dialect::kHip, 64);
+  const auto object = CompileKernels(Dialect::kHip, kernels, "gfx90a");
   INFO(object.status().ToString());
   REQUIRE(object.ok());
-  CHECK(object->kernels.size() == kernels);
+  CHECK(object->kernels.size() == kernels.size());
 }
 
 }  // namespace

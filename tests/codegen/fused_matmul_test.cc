@@ -1,10 +1,12 @@
 // Kernels that multiply and make an epilogue of the product in one launch: what they compute, run
 // through the host dialect, what they read, what is refused, and that the GPU's form of them
 // compiles.
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/translation_unit.h"
 #include "fusion/device/device_numbers.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/reference/reference.h"
@@ -119,12 +121,14 @@ TEST_CASE("a kernel that multiplies names its operands first, and how the copy e
   const Planned planned = PlanOf(Graph({.m = 512, .n = 384, .k = 64}));
   const CompiledPlan compiled = CompiledFor(Dialect::kCuda, planned);
   REQUIRE(Epilogues(compiled.plan) == 1);
-  CHECK(absl::StrContains(compiled.source, "rg_multiply<rg_bf16, 0, 1, 1, 2, 5>("));
   for (size_t g = 0; g < compiled.plan.groups.size(); ++g) {
     const Call* fused = FusedCallOf(compiled.plan.groups[g]);
     if (fused == nullptr) continue;
     REQUIRE(compiled.kernels[g].launches.size() == 1);
     const Kernel& kernel = compiled.kernels[g].launches[0];
+    CHECK(kernel.head == KernelHead::kMultiplier);
+    CHECK(kernel.parts.Has(PreludePart::kMultiplier));
+    CHECK(absl::StrContains(kernel.function.statements, "rg_multiply<rg_bf16, 0, 1, 1, 2, 5>("));
     CHECK(kernel.args[0].value == fused->operands[0].value);
     CHECK(kernel.args[1].value == fused->operands[1].value);
     CHECK(kernel.blocks == int64_t{4} * 2 * 2);  // 4 rows of 2 pairs of tiles
@@ -183,7 +187,10 @@ TEST_CASE("a device without such kernels gets the product and the pass of the sa
   REQUIRE(compiled.ok());
   CHECK(Epilogues(compiled->plan) == 0);
   CHECK(compiled->plan.groups.size() == planned.plan.groups.size() + 1);
-  CHECK_FALSE(absl::StrContains(compiled->source, "rg_multiply"));
+  for (const Kernel& kernel : DistinctKernels(compiled->kernels)) {
+    CHECK(kernel.head == KernelHead::kPlain);
+    CHECK(kernel.parts.empty());
+  }
 }
 
 TEST_CASE(
@@ -200,13 +207,16 @@ TEST_CASE(
                                                               .two = true}}) {
     INFO(Print(c));
     const CompiledPlan compiled = CompiledFor(Dialect::kCuda, PlanOf(Graph(c)));
-    auto object = CompileCuda(compiled.source, "sm_90a", {});
+    const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
+    auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
     INFO(object.status());
     REQUIRE(object.ok());
     int multipliers = 0;
     for (const KernelResources& kernel : object->kernels) {
-      if (!absl::StrContains(compiled.source, absl::StrCat("RG_MULTIPLIER(", kernel.name)))
-        continue;
+      const auto emitted = std::find_if(kernels.begin(), kernels.end(),
+                                        [&](const Kernel& k) { return k.name == kernel.name; });
+      REQUIRE(emitted != kernels.end());
+      if (emitted->head != KernelHead::kMultiplier) continue;
       ++multipliers;
       CHECK(kernel.spill_bytes == 0);
       CHECK(kernel.registers <= 168);

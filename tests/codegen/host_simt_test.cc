@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "codegen/preludes/host_prelude.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
 #include "tests/support/allocation_count.h"

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/rounding.h"
@@ -128,7 +129,7 @@ void CheckKernels(const BackwardGraph& graph, const std::vector<Values>& inputs,
   }
   HostCompileOptions options;
   options.check = true;
-  auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), options);
+  auto module = HostModule::Compile(DistinctKernels(kernels), options);
   REQUIRE(module.status().ToString() == "OK");
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const KernelBody* body = KernelOf(plan.groups[i]);

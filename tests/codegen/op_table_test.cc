@@ -5,6 +5,7 @@
 #include <set>
 
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "fusion/planner/planner.h"
 #include "graph/reference/reference.h"
 #include "runtime/compiler/rtc.h"
@@ -200,8 +201,8 @@ TEST_CASE("the kernel of every row agrees with the row's reference in fp32") {
   for (const OpInfo& info : AllOps()) CheckRow(info, DType::kFp32, 2e-6);
 }
 
-// One translation unit with the kernel of every row, in one dialect and dtype.
-std::string AllRows(Dialect dialect, DType dtype) {
+// The kernels of every row, in one dialect and dtype.
+std::vector<Kernel> AllRows(Dialect dialect, DType dtype) {
   std::vector<GroupKernels> kernels;
   auto device = LoadDeviceSpec(dialect == Dialect::kHip ? "mi250x" : "h200");
   for (const OpInfo& info : AllOps()) {
@@ -213,7 +214,7 @@ std::string AllRows(Dialect dialect, DType dtype) {
       kernels.push_back(EmitGroup(group, dialect));
     }
   }
-  return EmitTranslationUnit(kernels, dialect);
+  return DistinctKernels(kernels);
 }
 
 TEST_CASE("the kernel of every row compiles for sm_90") {
@@ -221,7 +222,7 @@ TEST_CASE("the kernel of every row compiles for sm_90") {
   RG_SKIP("NVRTC reads its own stacks in ways that AddressSanitizer takes for errors");
 #endif
   for (DType dtype : {DType::kBf16, DType::kFp32, DType::kFp64}) {
-    auto object = CompileCuda(AllRows(Dialect::kCuda, dtype), "sm_90");
+    auto object = CompileKernels(Dialect::kCuda, AllRows(Dialect::kCuda, dtype), "sm_90");
     if (absl::IsUnavailable(object.status()) || absl::IsNotFound(object.status())) {
       WARN("[SKIP] " << object.status().message());
       return;
@@ -232,7 +233,7 @@ TEST_CASE("the kernel of every row compiles for sm_90") {
 
 TEST_CASE("the kernel of every row compiles for gfx90a") {
   for (DType dtype : {DType::kBf16, DType::kFp32, DType::kFp64}) {
-    auto object = CompileHip(AllRows(Dialect::kHip, dtype), "gfx90a");
+    auto object = CompileKernels(Dialect::kHip, AllRows(Dialect::kHip, dtype), "gfx90a");
     if (absl::IsUnavailable(object.status()) || absl::IsNotFound(object.status())) {
       WARN("[SKIP] " << object.status().message());
       return;

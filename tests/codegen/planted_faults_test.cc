@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_examples.h"
+#include "tests/support/kernels/kernels_from_text.h"
 #include "tests/support/kernels/run_kernel.h"
 
 namespace retrograd {
@@ -49,10 +50,10 @@ struct Spoiled {
 // The group with the n-th site of a launch spoiled, under a name of its own.
 GroupKernels Spoil(GroupKernels group, size_t launch, PlantedFault fault, int n) {
   Kernel& kernel = group.launches[launch];
-  kernel.source = Plant(kernel.source, fault, n);
-  const std::string name = absl::StrCat(kernel.name, "_", static_cast<int>(fault), "_", n);
-  kernel.source = absl::StrReplaceAll(kernel.source, {{kernel.name, name}});
-  kernel.name = name;
+  const Kernel spoiled = KernelsFromText(Plant(PrintKernel(kernel), fault, n))[0];
+  kernel.function = spoiled.function;
+  kernel.threads_meet = spoiled.threads_meet;
+  absl::StrAppend(&kernel.name, "_", static_cast<int>(fault), "_", n);
   return group;
 }
 
@@ -69,7 +70,7 @@ std::vector<Spoiled> SpoiledKernels() {
         if (seen == kSchedules) continue;
         const size_t before = all.size();
         for (size_t launch = 0; launch < group.launches.size(); ++launch) {
-          const std::string& source = group.launches[launch].source;
+          const std::string source = PrintKernel(group.launches[launch]);
           for (int n = 0; n < CountSites(source, fault); ++n) {
             const std::string name = absl::StrCat(example.name, ", ", schedule.Print());
             all.push_back({absl::StrCat(name, ", launch ", launch, ", ",
@@ -90,7 +91,7 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
   for (const Spoiled& spoiled : all) kernels.push_back(spoiled.kernels);
   HostCompileOptions options;
   options.check = true;
-  const auto module = HostModule::Compile(EmitTranslationUnit(kernels, Dialect::kHost), options);
+  const auto module = HostModule::Compile(DistinctKernels(kernels), options);
   INFO(module.status().ToString());
   REQUIRE(module.ok());
 

@@ -7,8 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/attention/emit_tiled_attention.h"
-#include "codegen/emit.h"
-#include "codegen/preludes/attention_prelude.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/ops/attention/fallback_attention.h"
 #include "tests/catch.h"
@@ -89,7 +87,7 @@ TEST_CASE("the copy engine reads five operands; axes of one element get a pitch 
   const AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), 132);
   CHECK(kernels.workspace_bytes == 2 * 4 * 256 * 4);  // two numbers a query, of 4 tiles of 64
   CHECK(kernels.workspace_rows == 4 * 4);
-  auto made = AttentionLaunches(call, DTypes(call), kernels, "");
+  auto made = AttentionLaunches(call, DTypes(call), kernels);
   REQUIRE(made.ok());
   REQUIRE(made->launches.size() == 2);
   for (const Launch& launch : made->launches) {
@@ -133,10 +131,9 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.dim = 128, .dtype = DType::kFp16, .bias = true}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias" : ""));
     const AttentionCall call = CallOf(c);
-    auto made = AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), 132),
-                                  absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude()));
+    auto made = AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), 132));
     REQUIRE(made.ok());
-    auto object = CompileCuda(made->source, "sm_90a", {});
+    auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
     INFO(object.status());
     REQUIRE(object.ok());
     CHECK(object->kernels.size() == (c.bias ? 3 : 2));

@@ -1,19 +1,21 @@
-// NVRTC, HIPRTC and modules: a code object is the source in the host dialect, which is compiled
-// when it is loaded. Generated kernels are the same text in both dialects but for the prelude and
-// the spelling of what is not finite.
+// NVRTC, HIPRTC and modules: a code object is the kernels' source in the host dialect, which is
+// compiled when it is loaded. Generated kernels are the same text in both dialects but for the
+// prelude and the spelling of what is not finite.
 #include <cstring>
 #include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "codegen/emit.h"
 #include "codegen/preludes/host_abi.h"
+#include "codegen/translation_unit.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 #include "runtime/host/host_launch.h"
 #include "runtime/host/host_module.h"
 #include "tests/fake_gpu/state.h"
+#include "tests/support/kernels/kernels_from_text.h"
 
 namespace retrograd::fake {
 namespace {
@@ -22,23 +24,22 @@ constexpr char kObjectStart[] = "fake object for ";
 
 #if defined(RETROGRAD_FAKE_HIP_LIBRARY)
 constexpr Dialect kDialect = Dialect::kHip;
-constexpr char kArchOption[] = "--offload-arch=", kWarp[] = "#define RG_WARP 64\n";
+constexpr char kArchOption[] = "--offload-arch=";
+constexpr int kWarp = 64;
 constexpr int kFreelyStaged = 65536;  // what a block may have without asking
 std::string Arch() { return absl::StrFormat("gfx%x", Property("gfx")); }
 #else
 constexpr Dialect kDialect = Dialect::kCuda;
-constexpr char kArchOption[] = "--gpu-architecture=", kWarp[] = "";
+constexpr char kArchOption[] = "--gpu-architecture=";
+constexpr int kWarp = 32;
 constexpr int kFreelyStaged = 0;
 std::string Arch() { return absl::StrCat("sm_", Property("major"), Property("minor")); }
 #endif
-constexpr char kSpellings[] = R"(
-#define __int_as_float(bits) rg_float_of(bits)
-inline double __longlong_as_double(long long bits) {
-  double v;
-  __builtin_memcpy(&v, &bits, sizeof v);
-  return v;
+// Generated kernels in the words of the host.
+std::string InHostWords(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"__int_as_float(", "__builtin_bit_cast(float, "},
+                                    {"__longlong_as_double(", "__builtin_bit_cast(double, "}});
 }
-)";
 
 struct Function {
   std::string name;
@@ -136,7 +137,8 @@ int FAKE_NAME(cuModuleLoadData, hipModuleLoadData)(GpuModule* module, const void
   if (!absl::ConsumePrefix(&text, Arch() + "\n")) return kNoBinary;
   auto loaded = std::make_unique<Module>();
   loaded->support = text == kGpuSupportKernels;
-  auto host = HostModule::Compile(loaded->support ? "" : text, {});
+  auto host = HostModule::Compile(
+      loaded->support ? std::vector<Kernel>() : KernelsFromText(text, kWarp), {.warp = kWarp});
   if (!host.ok()) return kInvalidKernel;
   loaded->host = *host;
   *module = reinterpret_cast<GpuModule>(loaded.release());
@@ -215,14 +217,14 @@ int FAKE_NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void* program, int coun
     if (absl::ConsumePrefix(&option, kArchOption)) arch = std::string(option);
   }
   absl::string_view text = c.source;
-  std::string host;
+  std::string kernels(text);
   if (absl::ConsumePrefix(&text, Prelude(kDialect))) {
-    host = absl::StrCat(kWarp, Prelude(Dialect::kHost), kSpellings);
+    kernels = InHostWords(text);
   } else if (text != kGpuSupportKernels) {
     c.log = "kernels(1): error: not the prelude of the dialect";
     return 6;
   }
-  c.code = absl::StrCat(kObjectStart, arch, "\n", host, text);
+  c.code = absl::StrCat(kObjectStart, arch, "\n", kernels);
   return 0;
 }
 int FAKE_NAME(nvrtcGetProgramLogSize, hiprtcGetProgramLogSize)(void* program, size_t* size) {

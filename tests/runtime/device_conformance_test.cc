@@ -6,7 +6,6 @@
 #include <random>
 #include <vector>
 
-#include "codegen/emit.h"
 #include "graph/reference/reference.h"
 #include "runtime/devices/cuda_device.h"
 #include "runtime/devices/hip_device.h"
@@ -14,6 +13,7 @@
 #include "runtime/host/host_numbers.h"
 #include "tests/catch.h"
 #include "tests/support/plans/calls.h"
+#include "tests/support/kernels/kernels_from_text.h"
 
 namespace retrograd {
 namespace {
@@ -418,8 +418,7 @@ TEST_CASE("a loaded kernel runs at the addresses that the table holds at each la
   const LaunchArg x{.slot = 2, .bytes = 400, .alignment = 16};
   const LaunchArg y{
       .slot = 0, .bytes = 400, .alignment = 16, .written = true, .contents = Contents::kFresh};
-  auto kernels =
-      device->Load(Prelude(device->dialect()) + kKernels, {Launch{"rg_double", 2, 64, {x, y}}});
+  auto kernels = device->Load(KernelsFromText(kKernels), {Launch{"rg_double", 2, 64, {x, y}}});
   INFO(kernels.status());
   REQUIRE(kernels.ok());
   const DeviceTensor in1(device.get(), DType::kFp32, RandomValues(1, 100));
@@ -433,8 +432,7 @@ TEST_CASE("a loaded kernel runs at the addresses that the table holds at each la
     for (double& v : expected) v *= 2;
     CHECK(out.Read() == expected);
   }
-  CHECK_FALSE(
-      device->Load(Prelude(device->dialect()) + kKernels, {Launch{"rg_missing", 1, 64, {}}}).ok());
+  CHECK_FALSE(device->Load(KernelsFromText(kKernels), {Launch{"rg_missing", 1, 64, {}}}).ok());
 }
 
 TEST_CASE("a checking device reports an access beyond an argument and goes on") {
@@ -442,9 +440,8 @@ TEST_CASE("a checking device reports an access beyond an argument and goes on") 
   const LaunchArg x{.slot = 0, .bytes = 400, .alignment = 16};
   const LaunchArg y{
       .slot = 1, .bytes = 400, .alignment = 16, .written = true, .contents = Contents::kFresh};
-  auto kernels =
-      device->Load(Prelude(device->dialect()) + kKernels,
-                   {Launch{"rg_double", 2, 64, {x, y}}, Launch{"rg_beyond", 2, 64, {x, y}}});
+  auto kernels = device->Load(KernelsFromText(kKernels), {Launch{"rg_double", 2, 64, {x, y}},
+                                                          Launch{"rg_beyond", 2, 64, {x, y}}});
   REQUIRE(kernels.ok());
   const DeviceTensor in(device.get(), DType::kFp32, RandomValues(1, 101));
   const DeviceTensor out(device.get(), DType::kFp32, RandomValues(2, 101));

@@ -164,7 +164,7 @@ Outcome Run(Device* device, const Case& c, std::mt19937_64& random) {
       auto made = MakeFallbackAttention(c.call, c.dtypes, device->dialect());
       INFO(made.status());
       REQUIRE(made.ok());
-      auto kernels = device->Load(made->source, made->launches);
+      auto kernels = device->Load(made->kernels, made->launches);
       INFO(kernels.status());
       REQUIRE(kernels.ok());
       auto scratch = device->Allocate(made->scratch_bytes);
@@ -240,7 +240,7 @@ TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
     if (CudaCompilerAvailable().ok()) {
       auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda);
       REQUIRE(made.ok());
-      const auto object = CompileCuda(made->source, "sm_90");
+      const auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90");
       INFO(object.status());
       REQUIRE(object.ok());
       CHECK(object->kernels.size() == 2);
@@ -249,7 +249,7 @@ TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
     if (HipCompilerAvailable().ok()) {
       auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kHip);
       REQUIRE(made.ok());
-      const auto object = CompileHip(made->source, "gfx90a");
+      const auto object = CompileKernels(Dialect::kHip, made->kernels, "gfx90a");
       INFO(object.status());
       CHECK(object.ok());
     }

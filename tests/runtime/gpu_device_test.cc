@@ -1,6 +1,5 @@
 // The devices of GPUs as they are made: what they say of themselves, what they say where they
 // cannot be had, and that their own kernels compile. On drivers that the test suite brings along.
-#include "codegen/emit.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/cuda_device.h"
 #include "runtime/gpu/gpu_support_kernels.h"
@@ -34,7 +33,7 @@ TEST_CASE("the device's own kernels and the fallback of matmuls compile for a GP
                   .accumulate = true};
   auto kernel = FallbackMatMul(call, dialect);
   REQUIRE(kernel.ok());
-  auto fallback = CompileFor(dialect, Prelude(dialect) + kernel->source, arch);
+  auto fallback = CompileKernels(dialect, {*kernel}, arch);
   INFO(fallback.status());
   CHECK(fallback.ok());
 }

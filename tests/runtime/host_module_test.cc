@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "codegen/preludes/host_prelude.h"
+#include "codegen/print/kernel.h"
 #include "runtime/compiler/module_cache.h"
 #include "tests/catch.h"
 
@@ -24,17 +24,14 @@ namespace {
 namespace fs = std::filesystem;
 
 // Adds `summand` to 64 floats.
-std::string AddKernel(const std::string& name, int summand) {
-  return absl::StrCat("// adds ", summand, "\nRG_KERNEL(", name, R"(, 64, 1) {
-  RG_ARG(float, y, 0);
-  rg_store(y, RG_THREAD, rg_load(y, RG_THREAD) + )",
-                      summand, R"();
-}
-)");
-}
-
-std::string SourceAdding(int summand) {
-  return absl::StrCat(HostPrelude(), AddKernel("rg_add", summand));
+Kernel AddKernel(const std::string& name, int summand) {
+  return {.name = name,
+          .threads = 64,
+          .arguments = 1,
+          .function = {.comment = absl::StrCat("// adds ", summand, "\n"),
+                       .declarations = {{.type = "float", .name = "y"}},
+                       .statements = absl::StrCat(
+                           "  rg_store(y, RG_THREAD, rg_load(y, RG_THREAD) + ", summand, ");\n")}};
 }
 
 HostCompileOptions OptionsFor(const std::string& cache_dir) {
@@ -52,7 +49,7 @@ float Added(const HostModule& module, const std::string& kernel = "rg_add") {
 
 // Compiles, runs, and says whether the code came from the cache.
 bool WasCached(int summand, const HostCompileOptions& options) {
-  auto module = HostModule::Compile(SourceAdding(summand), options);
+  auto module = HostModule::Compile({AddKernel("rg_add", summand)}, options);
   INFO(module.status().ToString());
   REQUIRE(module.ok());
   REQUIRE(Added(**module) == summand);
@@ -200,7 +197,7 @@ TEST_CASE("eight processes that compile the same and different kernels at once a
     if (child == 0) {
       bool good = true;
       for (int summand = 1; summand <= 3; ++summand) {
-        const auto module = HostModule::Compile(SourceAdding(summand), options);
+        const auto module = HostModule::Compile({AddKernel("rg_add", summand)}, options);
         good = good && module.ok() && Added(**module) == summand;
       }
       _exit(good ? 0 : 1);
@@ -217,15 +214,13 @@ TEST_CASE("eight processes that compile the same and different kernels at once a
 }
 
 TEST_CASE("many kernels are compiled by several compilers into one module") {
-  std::string source(HostPrelude());
-  for (int i = 0; i < 20; ++i) {
-    absl::StrAppend(&source, AddKernel(absl::StrCat("rg_add_", i), i + 1));
-  }
+  std::vector<Kernel> kernels;
+  for (int i = 0; i < 20; ++i) kernels.push_back(AddKernel(absl::StrCat("rg_add_", i), i + 1));
   HostCompileOptions options;
   options.cache = false;
   for (int jobs : {1, 2, 5}) {
     options.jobs = jobs;
-    const auto module = HostModule::Compile(source, options);
+    const auto module = HostModule::Compile(kernels, options);
     INFO(module.status().ToString());
     REQUIRE(module.ok());
     for (int i = 0; i < 20; ++i) {
@@ -234,8 +229,8 @@ TEST_CASE("many kernels are compiled by several compilers into one module") {
   }
 }
 
-TEST_CASE("source without kernels is an empty module") {
-  const auto module = HostModule::Compile(HostPrelude(), {});
+TEST_CASE("no kernels are an empty module") {
+  const auto module = HostModule::Compile({}, {});
   REQUIRE(module.ok());
   CHECK((*module)->Find("rg_add").status().code() == absl::StatusCode::kNotFound);
 }
@@ -243,36 +238,41 @@ TEST_CASE("source without kernels is an empty module") {
 TEST_CASE("what cannot be compiled is a status that says why") {
   HostCompileOptions options;
   options.cache = false;
-  const auto message = [&](const std::string& kernels) {
-    const auto module = HostModule::Compile(absl::StrCat(HostPrelude(), kernels), options);
+  const auto message = [&](const std::vector<Kernel>& kernels) {
+    const auto module = HostModule::Compile(kernels, options);
     REQUIRE_FALSE(module.ok());
     return std::string(module.status().message());
   };
-  const std::string wrong =
-      "RG_KERNEL(rg_wrong, 1, 1) {\n  RG_ARG(float, y, 0);\n  nonsense(y);\n}\n";
-  CHECK_THAT(message(wrong), ContainsSubstring("rg_wrong:3:") && ContainsSubstring("nonsense"));
-  const std::string undefined =
-      "RG_KERNEL(rg_undefined, 1, 1) {\n  RG_ARG(float, y, 0);\n"
-      "  extern float rg_nowhere(float);\n  rg_store(y, 0, rg_nowhere(1));\n}\n";
-  CHECK_THAT(message(undefined), ContainsSubstring("rg_nowhere"));
-  CHECK_THAT(message(AddKernel("rg_add", 1) + AddKernel("rg_add", 2)),
+  const auto with = [](const std::string& name, const std::string& statements) {
+    Kernel kernel = AddKernel(name, 1);
+    kernel.function.statements = statements;
+    return kernel;
+  };
+  // Below the comment, the head and the argument.
+  CHECK_THAT(message({with("rg_wrong", "  nonsense(y);\n")}),
+             ContainsSubstring("rg_wrong:4:") && ContainsSubstring("nonsense"));
+  CHECK_THAT(message({with("rg_undefined",
+                           "  extern float rg_nowhere(float);\n"
+                           "  rg_store(y, 0, rg_nowhere(1));\n")}),
+             ContainsSubstring("rg_nowhere"));
+  CHECK_THAT(message({AddKernel("rg_add", 1), AddKernel("rg_add", 2)}),
              ContainsSubstring("two kernels are named rg_add"));
-  CHECK_THAT(message("RG_KERNEL(2x, 1, 1) {}\n"), ContainsSubstring("\"2x\""));
+  CHECK_THAT(message({AddKernel("2x", 1)}), ContainsSubstring("\"2x\""));
   options.compiler = "no-such-compiler";
-  CHECK_THAT(message(AddKernel("rg_add", 1)),
+  CHECK_THAT(message({AddKernel("rg_add", 1)}),
              ContainsSubstring("no-such-compiler not found") && ContainsSubstring("install"));
   options.compiler = "false";
-  CHECK_THAT(message(AddKernel("rg_add", 1)), ContainsSubstring("is it a C++ compiler?"));
+  CHECK_THAT(message({AddKernel("rg_add", 1)}), ContainsSubstring("is it a C++ compiler?"));
   options.compiler = "";
   options.warp = 16;
-  CHECK_THAT(message(AddKernel("rg_add", 1)), ContainsSubstring("a warp of 16"));
+  CHECK_THAT(message({AddKernel("rg_add", 1)}), ContainsSubstring("a warp of 16"));
 }
 
 TEST_CASE("the other common compiler compiles the host dialect too") {
   HostCompileOptions options;
   options.cache = false;
   options.compiler = "clang++";
-  const auto module = HostModule::Compile(SourceAdding(3), options);
+  const auto module = HostModule::Compile({AddKernel("rg_add", 3)}, options);
   if (absl::StrContains(module.status().ToString(), "not found")) RG_SKIP("clang++ is missing");
   INFO(module.status().ToString());
   REQUIRE(module.ok());

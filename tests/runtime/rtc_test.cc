@@ -1,8 +1,9 @@
 #include "runtime/compiler/rtc.h"
 
-#include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "runtime/compiler/code_object.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/kernels_from_text.h"
 
 namespace retrograd {
 namespace {
@@ -45,7 +46,7 @@ TEST_CASE("NVRTC compiles the vocabulary for sm_90 and tells each kernel's resou
   if (const absl::Status available = CudaCompilerAvailable(); !available.ok()) {
     RG_SKIP("no NVRTC: %s", std::string(available.message()).c_str());
   }
-  auto object = CompileCuda(Prelude(Dialect::kCuda) + kSum + Fat(), "sm_90");
+  auto object = CompileKernels(Dialect::kCuda, KernelsFromText(kSum + Fat()), "sm_90");
   INFO(object.status());
   REQUIRE(object.ok());
   INFO(object->log);
@@ -64,7 +65,7 @@ TEST_CASE("HIPRTC compiles the vocabulary for gfx90a and tells each kernel's res
   if (const absl::Status available = HipCompilerAvailable(); !available.ok()) {
     RG_SKIP("no HIPRTC: %s", std::string(available.message()).c_str());
   }
-  auto object = CompileHip(Prelude(Dialect::kHip) + kSum, "gfx90a");
+  auto object = CompileKernels(Dialect::kHip, KernelsFromText(kSum), "gfx90a");
   INFO(object.status());
   REQUIRE(object.ok());
   REQUIRE(object->kernels.size() == 1);

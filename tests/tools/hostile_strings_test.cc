@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
 #include "runtime/schedule/stream_schedule.h"
@@ -87,7 +88,7 @@ TEST_CASE("no string of a graph reaches generated source, or changes it") {
           const KernelBody* body = KernelOf(group);
           if (body != nullptr) kernels.push_back(EmitGroup(*body, dialect));
         }
-        return EmitTranslationUnit(kernels, dialect);
+        return TranslationUnit(DistinctKernels(kernels), dialect);
       };
       const std::string text = source(*b);
       CHECK_FALSE(absl::StrContains(text, kMark));

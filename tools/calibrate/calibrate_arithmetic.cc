@@ -33,12 +33,8 @@ const std::vector<RateClass>& RateClasses() {
 }
 
 // Rounds of what a sum over a block's threads does: a write to shared memory, a barrier, a read.
-constexpr char kRounds[] = R"(
-RG_KERNEL(rg_rounds, 256, 1) {
-  RG_ARG(rg_bf16, y, 0);
-  RG_SHARED(float, scratch, 512);
-  float v = 1.0f;
-  for (int i = 0; i < RG_ROUNDS; ++i) {
+constexpr char kRounds[] = R"(  float v = 1.0f;
+  for (int i = 0; i < rounds; ++i) {
     const int turn = (i & 1) * 256;
     scratch[turn + RG_THREAD] = v;
     RG_BARRIER();
@@ -46,17 +42,29 @@ RG_KERNEL(rg_rounds, 256, 1) {
   }
   float stored[1] = {v};
   rg_store_vec<1>(y, RG_BLOCK * 256 + RG_THREAD, stored);
-}
 )";
+
+Kernel RoundsKernel(int rounds, int64_t blocks) {
+  return {
+      .name = "rg_rounds",
+      .blocks = blocks,
+      .threads = 256,
+      .arguments = 1,
+      .threads_meet = true,
+      .function = {
+          .declarations =
+              {{.type = "rg_bf16", .name = "y"},
+               {.kind = Declaration::kShared, .type = "float", .name = "scratch", .count = 512}},
+          .statements = absl::StrCat("  constexpr int rounds = ", rounds, ";\n", kRounds)}};
+}
 
 absl::StatusOr<double> RoundsUs(int rounds, const CalibrationBench& bench) {
   const int64_t blocks = bench.log->device().sms;
   return bench.log->Us(
       absl::StrCat(rounds, " barriers of 256 threads"), [&]() -> absl::StatusOr<double> {
         KernelBench device(bench.device, bench.sizes.repeat);
-        const std::string text = absl::StrCat("#define RG_ROUNDS ", rounds, "\n", kRounds);
         RG_ASSIGN_OR_RETURN(const auto work,
-                            device.Text("rg_rounds", text, blocks, 256, {blocks * 256 * 2}));
+                            device.Written(RoundsKernel(rounds, blocks), {blocks * 256 * 2}));
         return device.InARow(work.get());
       });
 }

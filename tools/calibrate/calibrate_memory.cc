@@ -17,13 +17,8 @@ constexpr int64_t kFewSms = 8;
 
 // Two reads and one write by blocks that each have an SM for themselves, as many bytes under way as
 // its threads can have: 64 KiB.
-constexpr char kStream[] = R"(
-RG_KERNEL(rg_stream, 1024, 3) {
-  RG_ARG(const rg_bf16, a, 0);
-  RG_ARG(const rg_bf16, b, 1);
-  RG_ARG(rg_bf16, c, 2);
-  const int64_t begin = RG_BLOCK * RG_OF_BLOCK;
-  for (int64_t i = begin + RG_THREAD * 8; i < begin + RG_OF_BLOCK; i += 2 * 8192) {
+constexpr char kStream[] = R"(  const int64_t begin = RG_BLOCK * of_block;
+  for (int64_t i = begin + RG_THREAD * 8; i < begin + of_block; i += 2 * 8192) {
     float x[2][8], y[2][8];
     for (int u = 0; u < 2; ++u) {
       rg_load_vec<8>(a, i + u * 8192, x[u]);
@@ -34,8 +29,20 @@ RG_KERNEL(rg_stream, 1024, 3) {
       rg_store_vec<8>(c, i + u * 8192, x[u]);
     }
   }
-}
 )";
+
+Kernel StreamKernel(int64_t of_block) {
+  return {.name = "rg_stream",
+          .blocks = kFewSms,
+          .threads = 1024,
+          .arguments = 3,
+          .function = {.declarations = {{.type = "const rg_bf16", .name = "a", .at = 0},
+                                        {.type = "const rg_bf16", .name = "b", .at = 1},
+                                        {.type = "rg_bf16", .name = "c", .at = 2}},
+                       .statements = absl::StrCat("  constexpr int64_t of_block = ", of_block,
+                                                  ";\n", kStream)}};
+}
+
 // Prices take kernels with usual numbers of bytes under way to draw two thirds of that.
 constexpr double kUsualShare = 2.0 / 3;
 
@@ -124,11 +131,8 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& te
       const double stream_us,
       bench.log->Us(absl::StrCat(kFewSms, " blocks of 1024 threads, three times ", bytes, " bytes"),
                     [&]() -> absl::StatusOr<double> {
-                      const std::string defined =
-                          absl::StrCat("#define RG_OF_BLOCK int64_t{", of_block, "}\n", kStream);
-                      RG_ASSIGN_OR_RETURN(
-                          const auto stream,
-                          device.Text("rg_stream", defined, kFewSms, 1024, {bytes, bytes, bytes}));
+                      RG_ASSIGN_OR_RETURN(const auto stream, device.Written(StreamKernel(of_block),
+                                                                            {bytes, bytes, bytes}));
                       return device.InARow(stream.get());
                     }));
   const double most = 3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us;

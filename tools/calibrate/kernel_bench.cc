@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
@@ -87,8 +88,7 @@ class ScheduledKernel : public BenchWork {
           FilledBuffer(device, &work->buffers_, b.dtype, b.elements * SizeBytes(b.dtype)));
     }
     RG_ASSIGN_OR_RETURN(work->table_.emplace_back(), work->buffers_.Allocate(workspace));
-    RG_ASSIGN_OR_RETURN(work->loaded_,
-                        device->Load(EmitTranslationUnit(kernels, device->dialect()), launches));
+    RG_ASSIGN_OR_RETURN(work->loaded_, device->Load(DistinctKernels(kernels), launches));
     RG_RETURN_IF_ERROR(device->Bind(0, *work->loaded_, work->table_));
     RG_RETURN_IF_ERROR(device->Synchronize());
     return work;
@@ -112,13 +112,13 @@ class ScheduledKernel : public BenchWork {
   std::unique_ptr<LoadedKernels> loaded_;
 };
 
-// A kernel of the caller's text.
-class TextKernel : public BenchWork {
+// A kernel of the caller's.
+class WrittenKernel : public BenchWork {
  public:
-  static absl::StatusOr<std::unique_ptr<TextKernel>> Make(Device* device, const std::string& text,
-                                                          Launch launch,
-                                                          absl::Span<const int64_t> bytes) {
-    auto work = std::make_unique<TextKernel>(device);
+  static absl::StatusOr<std::unique_ptr<WrittenKernel>> Make(Device* device, const Kernel& kernel,
+                                                             absl::Span<const int64_t> bytes) {
+    auto work = std::make_unique<WrittenKernel>(device);
+    Launch launch{kernel.name, kernel.blocks, kernel.threads, {}};
     for (size_t i = 0; i < bytes.size(); ++i) {
       launch.args.push_back({.slot = static_cast<uint32_t>(i),
                              .bytes = bytes[i],
@@ -127,12 +127,12 @@ class TextKernel : public BenchWork {
       RG_ASSIGN_OR_RETURN(work->table_.emplace_back(),
                           FilledBuffer(device, &work->buffers_, DType::kBf16, bytes[i]));
     }
-    RG_ASSIGN_OR_RETURN(work->loaded_, device->Load(Prelude(device->dialect()) + text, {launch}));
+    RG_ASSIGN_OR_RETURN(work->loaded_, device->Load({kernel}, {launch}));
     RG_RETURN_IF_ERROR(device->Bind(0, *work->loaded_, work->table_));
     RG_RETURN_IF_ERROR(device->Synchronize());
     return work;
   }
-  explicit TextKernel(Device* device) : device_(device), buffers_(device) {}
+  explicit WrittenKernel(Device* device) : device_(device), buffers_(device) {}
   absl::Status Issue(int stream) override { return device_->Launch(stream, *loaded_, 0); }
 
  private:
@@ -196,11 +196,9 @@ absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::MatMul(int64_t m, int64_
                                   .results = {Dense({m, n}, dtype)}});
 }
 
-absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Text(const std::string& name,
-                                                             const std::string& text,
-                                                             int64_t blocks, int threads,
-                                                             absl::Span<const int64_t> bytes) {
-  return TextKernel::Make(device_, text, Launch{name, blocks, threads, {}}, bytes);
+absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Written(const retrograd::Kernel& kernel,
+                                                                absl::Span<const int64_t> bytes) {
+  return WrittenKernel::Make(device_, kernel, bytes);
 }
 
 absl::StatusOr<std::vector<double>> KernelBench::Schedules(const KernelIr& ir,

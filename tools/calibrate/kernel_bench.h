@@ -35,9 +35,8 @@ class KernelBench {
 
   // A kernel in the words of the dialects' prelude, that takes so many bytes of bf16 for each
   // argument and writes the last.
-  absl::StatusOr<std::unique_ptr<BenchWork>> Text(const std::string& name, const std::string& text,
-                                                  int64_t blocks, int threads,
-                                                  absl::Span<const int64_t> bytes);
+  absl::StatusOr<std::unique_ptr<BenchWork>> Written(const retrograd::Kernel& kernel,
+                                                     absl::Span<const int64_t> bytes);
 
   // Each schedule of a kernel, on the same operands; times as InARow has them.
   absl::StatusOr<std::vector<double>> Schedules(const KernelIr& ir,

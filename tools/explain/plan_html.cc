@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/emit.h"
+#include "codegen/print/kernel_text.h"
 #include "fusion/plan/peak_memory.h"
 
 namespace retrograd {
@@ -68,14 +69,16 @@ class SourceTable {
                   {"blocks", cuda.blocks},
                   {"threads", cuda.threads},
                   {"shared", cuda.shared_bytes}};
-    bytes_ += cuda.source.size() + hip.source.size() + host.source.size();
+    const std::string in_cuda = PrintKernel(cuda), in_hip = PrintKernel(hip),
+                      in_host = PrintKernel(host);
+    bytes_ += in_cuda.size() + in_hip.size() + in_host.size();
     if (bytes_ > kMostSourceBytes) {
       ++left_out_;
       return entry;
     }
-    entry["cuda"] = cuda.source;
-    entry["hip"] = hip.source == cuda.source ? Json(nullptr) : Json(hip.source);
-    entry["host"] = host.source == cuda.source ? Json(nullptr) : Json(host.source);
+    entry["cuda"] = in_cuda;
+    entry["hip"] = in_hip == in_cuda ? Json(nullptr) : Json(in_hip);
+    entry["host"] = in_host == in_cuda ? Json(nullptr) : Json(in_host);
     return entry;
   }
 

@@ -54,13 +54,12 @@ class Collector {
     RegisterSamples result;
     result.arch = options_.arch.empty() ? device_.arch : options_.arch;
     for (auto it = kernels_.begin(); it != kernels_.end();) {
-      std::string source = Prelude(dialect_);
+      std::vector<Kernel> batch;
       for (size_t n = 0; n < kBatch && it != kernels_.end(); ++n, ++it) {
-        absl::StrAppend(&source, "\n", it->second.source);
+        batch.push_back(it->second.kernel);
       }
-      RG_ASSIGN_OR_RETURN(const CompiledObject object, dialect_ == Dialect::kCuda
-                                                           ? CompileCuda(source, result.arch)
-                                                           : CompileHip(source, result.arch));
+      RG_ASSIGN_OR_RETURN(const CompiledObject object,
+                          CompileKernels(dialect_, batch, result.arch));
       result.compiler = object.compiler;
       for (const KernelResources& resources : object.kernels) {
         const auto found = kernels_.find(resources.name);
@@ -78,7 +77,7 @@ class Collector {
  private:
   struct Entry {
     RegisterSample sample;
-    std::string source;
+    Kernel kernel;
   };
 
   void AddKernel(const std::string& graph, const KernelBody& body, bool best_plan) {
@@ -100,8 +99,7 @@ class Collector {
         sample.predicted = footprint.registers;
         sample.spill_predicted = footprint.spill_bytes > 0;
       }
-      const auto at =
-          kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel.source}).first;
+      const auto at = kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel}).first;
       at->second.sample.best_plan |= best_plan;
     }
   }
@@ -122,7 +120,7 @@ class Collector {
       sample.spill_predicted |= body->spill_bytes > 0;
     }
     sample.expected = sample.predicted;
-    kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel.source});
+    kernels_.try_emplace(kernel.name, Entry{std::move(sample), kernel});
   }
 
   void AddCandidates(const std::string& graph, const KernelBody& body) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/cost/limits.h"
 #include "graph/base/status.h"
@@ -151,7 +152,7 @@ absl::StatusOr<Json> TimeKernel(std::vector<Candidate> candidates, const Options
   }
   RG_RETURN_IF_ERROR(operands.Add(workspace, DType::kFp32));
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedKernels> loaded,
-                      device.Load(EmitTranslationUnit(kernels, Dialect::kCuda), launches));
+                      device.Load(DistinctKernels(kernels), launches));
   RG_RETURN_IF_ERROR(device.Bind(0, *loaded, operands.table()));
   Json rows = Json::array();
   size_t first = 0;

@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/emit.h"
+#include "codegen/translation_unit.h"
 #include "graph/base/status.h"
 #include "graph/text/text.h"
 #include "models/models.h"
@@ -36,8 +36,8 @@ absl::Status PrintKernels(const PlanArguments& arguments, absl::string_view dial
   progress.Step("printing kernels");
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
                       Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
-  absl::string_view text = compiled.source;
-  if (!prelude) text.remove_prefix(Prelude(dialect).size());
+  const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
+  const std::string text = prelude ? TranslationUnit(kernels, dialect) : PrintKernels(kernels);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return absl::OkStatus();
 }
@@ -67,9 +67,8 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
                       Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
   progress.Step(absl::StrCat("compiling for ", arch));
-  RG_ASSIGN_OR_RETURN(const CompiledObject object, dialect == Dialect::kCuda
-                                                       ? CompileCuda(compiled.source, arch)
-                                                       : CompileHip(compiled.source, arch));
+  RG_ASSIGN_OR_RETURN(const CompiledObject object,
+                      CompileKernels(dialect, DistinctKernels(compiled.kernels), arch));
   const auto predicted = Predictions(compiled);
   std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), arch.c_str(),
               object.kernels.size(), object.code.size());

@@ -12,8 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "codegen/attention/emit_tiled_attention.h"
-#include "codegen/emit.h"
-#include "codegen/preludes/attention_prelude.h"
 #include "graph/base/status.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
@@ -222,10 +220,9 @@ absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
   const int sms = static_cast<int>(place.device.Describe().sms);
   RG_ASSIGN_OR_RETURN(const FallbackAttention made,
                       AttentionLaunches(call, facts.operand_dtypes,
-                                        EmitTiledAttention(call, facts.operand_dtypes, sms),
-                                        absl::StrCat(Prelude(Dialect::kCuda), AttentionPrelude())));
+                                        EmitTiledAttention(call, facts.operand_dtypes, sms)));
   auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes);
-  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.source, made.launches));
+  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.kernels, made.launches));
   loaded->launches_ = made.launches.size();
   loaded->tiled_ = true;
   return loaded;
@@ -319,7 +316,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
                       MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));
   auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, fallback.scratch_bytes);
-  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.source, fallback.launches));
+  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.kernels, fallback.launches));
   loaded->launches_ = fallback.launches.size();
   loaded->refusal_ = library.status();
   return loaded;

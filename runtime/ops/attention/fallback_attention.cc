@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codegen/emit.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -55,9 +54,8 @@ OperandMap MapOfNumbers(int64_t rows, int place) {
 
 absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
                                                     absl::Span<const DType> operand_dtypes,
-                                                    const AttentionKernels& kernels,
-                                                    std::string prelude) {
-  FallbackAttention made{.source = std::move(prelude), .scratch_bytes = kernels.workspace_bytes};
+                                                    const AttentionKernels& kernels) {
+  FallbackAttention made{.scratch_bytes = kernels.workspace_bytes};
   const size_t operands = call.operands.size();
   for (const AttentionKernels::Launch& from : kernels.launches) {
     if (from.kernel.blocks == 0) continue;
@@ -65,7 +63,7 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
       return Refuse(call, absl::StrCat("our kernels would need ", from.kernel.blocks,
                                        " blocks, more than a launch can have"));
     }
-    absl::StrAppend(&made.source, "\n", from.kernel.source);
+    made.kernels.push_back(from.kernel);
     Launch launch{.kernel = from.kernel.name,
                   .blocks = from.kernel.blocks,
                   .threads = from.kernel.threads,
@@ -112,8 +110,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
   if (most > kMostHeadSize) {
     return Refuse(call, absl::StrCat("our kernels take head sizes up to ", kMostHeadSize));
   }
-  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, dialect),
-                           Prelude(dialect));
+  return AttentionLaunches(call, operand_dtypes, EmitAttention(call, operand_dtypes, dialect));
 }
 
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers,
@@ -170,7 +167,7 @@ class FallbackAttentionLoader : public CallLoader {
                         MakeFallbackAttention(request.call, request.dtypes, device_.dialect()));
     auto loaded =
         std::make_unique<FallbackAttentionCall>(device_, request.dtypes, fallback.scratch_bytes);
-    RG_ASSIGN_OR_RETURN(loaded->kernels, device_.Load(fallback.source, fallback.launches));
+    RG_ASSIGN_OR_RETURN(loaded->kernels, device_.Load(fallback.kernels, fallback.launches));
     loaded->launches = fallback.launches.size();
     return loaded;
   }

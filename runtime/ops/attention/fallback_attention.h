@@ -17,18 +17,17 @@
 namespace retrograd {
 
 struct FallbackAttention {
-  std::string source;  // with the dialect's prelude
+  std::vector<Kernel> kernels;
   std::vector<Launch>
       launches;  // in order; what each reads of the others comes from the same stream
   int64_t scratch_bytes = 0;
 };
 
-// Kernels of a call as launches, behind this prelude. Unimplemented, with the call's shape, beyond
+// Kernels of a call as launches. Unimplemented, with the call's shape, beyond
 // what a launch can have.
 absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
                                                     absl::Span<const DType> operand_dtypes,
-                                                    const AttentionKernels& kernels,
-                                                    std::string prelude);
+                                                    const AttentionKernels& kernels);
 
 // Unimplemented, with the call's shape, for dropout, for types that are no floats, and for shapes
 // beyond a launch.

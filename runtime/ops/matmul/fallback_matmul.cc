@@ -27,17 +27,22 @@ std::string At(absl::string_view begin, const MatrixOperand& operand, absl::stri
                          col, operand.col_stride);
 }
 
-std::string Body(const MatMulCall& call, int64_t elements) {
+std::vector<Declaration> Arguments(const MatMulCall& call) {
+  const std::string in = absl::StrCat("const ", StorageName(call.in_dtype));
+  return {{.type = in, .name = "a", .at = 0},
+          {.type = in, .name = "b", .at = 1},
+          {.type = std::string(StorageName(call.out_dtype)), .name = "d", .at = 2}};
+}
+
+std::string Statements(const MatMulCall& call, int64_t elements) {
   const bool wide = call.in_dtype == DType::kFp64 || call.out_dtype == DType::kFp64;
   const absl::string_view sum = wide ? "double" : "float";
-  const absl::string_view in = StorageName(call.in_dtype), out = StorageName(call.out_dtype);
   std::string text = absl::StrFormat(
-      "  RG_ARG(const %s, a, 0);\n  RG_ARG(const %s, b, 1);\n  RG_ARG(%s, d, 2);\n"
       "  const int64_t i = static_cast<int64_t>(RG_BLOCK) * %d + RG_THREAD;\n"
       "  if (i < int64_t(%d)) {\n"
       "    const int64_t col = i %% %d;\n    const int64_t row = i / %d %% %d;\n"
       "    int64_t rest = i / %d / %d;\n",
-      in, in, out, kThreads, elements, call.n, call.n, call.m, call.n, call.m);
+      kThreads, elements, call.n, call.n, call.m, call.n, call.m);
   for (size_t axis = call.batch.size(); axis-- > 0;) {
     absl::StrAppend(&text, "    const int64_t b", axis, " = rest % ", call.batch[axis],
                     ";\n    rest /= ", call.batch[axis], ";\n");
@@ -85,11 +90,13 @@ absl::StatusOr<Kernel> FallbackMatMul(const MatMulCall& call, Dialect dialect) {
   const int64_t elements = static_cast<int64_t>(count);
   Kernel kernel{.name = "rg_fallback_matmul",
                 .blocks = (elements + kThreads - 1) / kThreads,
-                .threads = kThreads};
+                .threads = kThreads,
+                .arguments = 3};
   if (elements == 0) return kernel;
-  kernel.source = absl::StrCat("// ", Name(dialect), ": matmul ", call.m, "x", call.n, "x", call.k,
-                               "\nRG_KERNEL(", kernel.name, ", ", kThreads, ", 3) {\n",
-                               Body(call, elements), "}\n");
+  kernel.function = {.comment = absl::StrCat("// ", Name(dialect), ": matmul ", call.m, "x", call.n,
+                                             "x", call.k, "\n"),
+                     .declarations = Arguments(call),
+                     .statements = Statements(call, elements)};
   return kernel;
 }
 

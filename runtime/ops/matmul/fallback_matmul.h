@@ -9,7 +9,7 @@
 
 namespace retrograd {
 
-// The kernel's text without a prelude; its arguments are a, b and d, which begin at the stored
+// The kernel; its arguments are a, b and d, which begin at the stored
 // values' first elements. blocks is 0 where there is nothing to do.
 absl::StatusOr<Kernel> FallbackMatMul(const MatMulCall& call, Dialect dialect);
 

@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/emit.h"
 #include "graph/base/status.h"
 #include "runtime/ops/matmul/fallback_matmul.h"
 
@@ -60,8 +59,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& ca
   if (!absl::IsUnimplemented(library.status())) return library.status();
   const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
-                      device_.Load(Prelude(device_.dialect()) + kernel.source,
-                                   {{kernel.name, kernel.blocks, kernel.threads, args}}));
+                      device_.Load({kernel}, {{kernel.name, kernel.blocks, kernel.threads, args}}));
   return std::make_unique<GpuMatMul>(device_, std::move(loaded));
 }
 

@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "codegen/preludes/host_prelude.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/kernels_from_text.h"
 
 namespace retrograd {
 
@@ -100,7 +99,7 @@ inline std::shared_ptr<HostModule> MustCompile(const std::string& kernels, bool 
   HostCompileOptions options;
   options.check = check;
   options.warp = warp;
-  auto module = HostModule::Compile(absl::StrCat(HostPrelude(), kernels), options);
+  auto module = HostModule::Compile(KernelsFromText(kernels, warp), options);
   INFO(module.status().ToString());
   REQUIRE(module.ok());
   return *module;

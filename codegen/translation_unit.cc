@@ -1,0 +1,86 @@
+#include "codegen/translation_unit.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/preludes/attention_prelude.h"
+#include "codegen/preludes/gpu_prelude.h"
+#include "codegen/preludes/hopper_prelude.h"
+#include "codegen/preludes/host_prelude.h"
+#include "codegen/preludes/multiplier_prelude.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+bool IsIdentifier(absl::string_view name) {
+  if (name.empty() || absl::ascii_isdigit(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+std::string PartsText(PreludeParts parts) {
+  if (parts.empty()) return "";
+  return absl::StrCat(HopperPrelude(),
+                      parts.Has(PreludePart::kMultiplier) ? MultiplierPrelude() : "",
+                      parts.Has(PreludePart::kAttention) ? AttentionPrelude() : "");
+}
+
+}  // namespace
+
+std::string Prelude(Dialect dialect, PreludeParts parts) {
+  RG_CHECK(parts.empty() || dialect == Dialect::kCuda);
+  switch (dialect) {
+    case Dialect::kCuda: return CudaPrelude() + PartsText(parts);
+    case Dialect::kHip: return HipPrelude();
+    case Dialect::kHost: return std::string(HostPrelude());
+  }
+  RG_CHECK(false);
+}
+
+std::vector<Kernel> DistinctKernels(absl::Span<const GroupKernels> groups) {
+  std::vector<Kernel> kernels;
+  absl::flat_hash_set<absl::string_view> known;
+  for (const GroupKernels& group : groups) {
+    for (const Kernel& kernel : group.launches) {
+      if (known.insert(kernel.name).second) kernels.push_back(kernel);
+    }
+  }
+  return kernels;
+}
+
+absl::Status CheckNames(absl::Span<const Kernel> kernels) {
+  absl::flat_hash_set<absl::string_view> known;
+  for (const Kernel& kernel : kernels) {
+    if (!IsIdentifier(kernel.name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "kernel ", known.size(), " of ", kernels.size(), ": \"", kernel.name.substr(0, 60),
+          "\" is not a kernel's name; use letters, digits "
+          "and underscores"));
+    }
+    if (!known.insert(kernel.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("of ", kernels.size(),
+                                                     " kernels, two kernels are named ",
+                                                     kernel.name, "; pass equal ones once"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string PrintKernels(absl::Span<const Kernel> kernels, HeadPrinter head) {
+  std::string text;
+  for (const Kernel& kernel : kernels) {
+    absl::StrAppend(&text, "\n", PrintKernel(kernel, head(kernel)));
+  }
+  return text;
+}
+
+std::string TranslationUnit(absl::Span<const Kernel> kernels, Dialect dialect, HeadPrinter head) {
+  PreludeParts parts;
+  for (const Kernel& kernel : kernels) parts |= kernel.parts;
+  return absl::StrCat(Prelude(dialect, parts), PrintKernels(kernels, head));
+}
+
+}  // namespace retrograd

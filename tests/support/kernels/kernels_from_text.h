@@ -1,0 +1,65 @@
+// Kernels written as text. Each begins with a line  RG_KERNEL(name, threads, arguments) {  and ends
+// with the next line  }  at the margin.
+#ifndef RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
+#define RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "codegen/print/kernel.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+
+inline bool ThreadsMeetIn(absl::string_view text) {
+  constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED"};
+  return std::any_of(std::begin(kMeetings), std::end(kMeetings),
+                     [&](absl::string_view use) { return absl::StrContains(text, use); });
+}
+
+// A head's name and numbers; RG_WARP threads are `warp`.
+inline Kernel KernelOfHead(absl::string_view head, int warp) {
+  RG_CHECK(absl::ConsumePrefix(&head, "RG_KERNEL("));
+  const std::vector<std::string> parts = absl::StrSplit(head.substr(0, head.find(')')), ", ");
+  RG_CHECK(parts.size() == 3);
+  Kernel kernel{.name = parts[0], .threads = warp};
+  RG_CHECK(parts[1] == "RG_WARP" || absl::SimpleAtoi(parts[1], &kernel.threads));
+  RG_CHECK(absl::SimpleAtoi(parts[2], &kernel.arguments));
+  return kernel;
+}
+
+// Declarations stay among the statements. What stands before a kernel, such as a merged launch's
+// members, is its comment.
+inline std::vector<Kernel> KernelsFromText(absl::string_view text, int warp = 32) {
+  std::vector<Kernel> kernels;
+  std::string before;
+  bool inside = false;
+  for (absl::string_view line : absl::StrSplit(absl::StripTrailingAsciiWhitespace(text), '\n')) {
+    if (inside && line == "}") {
+      inside = false;
+      Kernel& kernel = kernels.back();
+      kernel.threads_meet =
+          ThreadsMeetIn(kernel.function.comment) || ThreadsMeetIn(kernel.function.statements);
+    } else if (!inside && absl::StartsWith(line, "RG_KERNEL(")) {
+      inside = true;
+      kernels.push_back(KernelOfHead(line, warp));
+      kernels.back().function.comment.swap(before);
+    } else if (inside || !line.empty()) {
+      std::string& to = inside ? kernels.back().function.statements : before;
+      absl::StrAppend(&to, line, "\n");
+    }
+  }
+  RG_CHECK(!inside && before.empty());
+  return kernels;
+}
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
