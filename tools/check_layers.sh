@@ -14,11 +14,13 @@ order="
   models
   fusion/kernel/ir fusion/device fusion/kernel/templates fusion/kernel/build fusion/plan
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
+  fusion/ops/convolution
   fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes codegen/templates codegen/attention codegen/gemm codegen
   runtime/compiler runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
+  runtime/ops/convolution
   runtime/devices runtime/schedule runtime/memory runtime/program
   tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench"
 

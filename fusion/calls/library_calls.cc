@@ -12,7 +12,7 @@
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -33,7 +33,7 @@ class CallMaker {
       : g_(g), layouts_(layouts), consumers_(consumers), device_(device), options_(options) {}
 
   absl::StatusOr<Group> Make(NodeId id) {
-    const LibraryOp& row = LibraryOpOf(g_.op(id));
+    const CallOp& row = CallOpOf(g_.op(id));
     Group group;
     group.nodes = {id};
     Call call{.node = id, .op = g_.op(id), .attributes = g_.node(id).attrs};
@@ -67,7 +67,7 @@ class CallMaker {
                                             "take it; the graph was not legalized"));
   }
 
-  std::optional<CallTensor> TensorOf(const LibraryOp& row, ValueId v) const {
+  std::optional<CallTensor> TensorOf(const CallOp& row, ValueId v) const {
     std::optional<StridedView> view = AsStrided(g_, layouts_, v);
     if (!view) return std::nullopt;
     const TensorType& type = g_.type(v);
@@ -76,7 +76,7 @@ class CallMaker {
   }
 
   // Layers repeat their calls: each is priced and explained once. A price depends on no address.
-  const Price& PriceOf(const LibraryOp& row, const Call& call) {
+  const Price& PriceOf(const CallOp& row, const Call& call) {
     std::string key(Name(call.op));
     for (const std::vector<CallTensor>* list : {&call.operands, &call.results}) {
       for (const CallTensor& t : *list) {
@@ -112,7 +112,7 @@ class CallMaker {
 
   // Where in `reader`'s storage the call's result lies, if the reader takes the whole result
   // through views that only rearrange it, and the call can store it there.
-  std::optional<CallTensor> ThroughReader(const LibraryOp& row, NodeId id, NodeId reader,
+  std::optional<CallTensor> ThroughReader(const CallOp& row, NodeId id, NodeId reader,
                                           ValueId operand) const {
     std::vector<NodeId> chain;
     for (ValueId v = operand; g_.pattern(v.node) == Pattern::kView; v = g_.operands(v.node)[0]) {
@@ -141,7 +141,7 @@ class CallMaker {
     return result;
   }
 
-  void AbsorbCast(const LibraryOp& row, NodeId id, Call& call, Group& group) const {
+  void AbsorbCast(const CallOp& row, NodeId id, Call& call, Group& group) const {
     NodeId reader;
     if (!OnlyReader(id, reader) || g_.op(reader) != Op::cast) return;
     const DType narrow = call.results[0].dtype;
@@ -156,7 +156,7 @@ class CallMaker {
   }
 
   // accumulate(previous, product), both over the whole tensor, in previous's own storage.
-  void AbsorbAccumulate(const LibraryOp& row, Call& call, Group& group) const {
+  void AbsorbAccumulate(const CallOp& row, Call& call, Group& group) const {
     const NodeId last = group.nodes.back();
     NodeId reader;
     if (!OnlyReader(last, reader) || g_.op(reader) != Op::accumulate) return;

@@ -1,6 +1,6 @@
 #include "fusion/calls/work.h"
 
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 
 namespace retrograd {
 
@@ -8,7 +8,7 @@ Work WorkOf(const Group& group) {
   Work work{
       .ps = group.price_ps, .read_bytes = group.read_bytes, .written_bytes = group.written_bytes};
   if (const Call* call = CallOf(group)) {
-    const LibraryOp& row = LibraryOpOf(call->op);
+    const CallOp& row = CallOpOf(call->op);
     work.blocks = row.blocks(*call);
     work.kind = WorkKind::kMatMul;
     work.may_overlap = row.in_interference_table;

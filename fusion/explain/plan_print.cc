@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
@@ -40,7 +40,7 @@ std::string PrintBody(const Group& group) {
   if (AliasOf(group) != nullptr) return "alias";
   const Call& call = *CallOf(group);
   return absl::StrCat(
-      LibraryOpOf(call.op).describe(call),
+      CallOpOf(call.op).describe(call),
       call.epilogue ? absl::StrCat(" epilogue=", call.epilogue->implementation) : "");
 }
 

@@ -6,7 +6,7 @@
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 
 namespace retrograd {
 namespace {
@@ -25,7 +25,7 @@ bool WritesAnyStrides(const BackwardGraph& g, NodeId id) {
                           [&](ValueId v) { return g.op(BehindViews(g, v).node) == Op::matmul; });
     }
     case Pattern::kReduction: return true;
-    case Pattern::kLibrary: return LibraryOpOf(g.op(id)).stores_slices;
+    case Pattern::kLibrary: return CallOpOf(g.op(id)).stores_slices;
     default: return false;
   }
 }
@@ -152,7 +152,7 @@ class Placer {
     const absl::Span<const ValueId> parts = g_.operands(cat);
     return std::all_of(parts.begin(), parts.end(), [&](ValueId v) {
       const NodeId made = BehindViews(g_, v).node;
-      return IsLibrary(g_, made) && LibraryOpOf(g_.op(made)).stores_slices;
+      return IsLibrary(g_, made) && CallOpOf(g_.op(made)).stores_slices;
     });
   }
 

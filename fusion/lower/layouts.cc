@@ -6,7 +6,7 @@
 #include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -46,6 +46,22 @@ bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_
     span *= extent;
   }
   return true;
+}
+
+// A dense layout of the shape, its dims nested as those with these strides are.
+Layout DenseInOrderOf(absl::Span<const int64_t> strides, const Shape& shape) {
+  std::vector<size_t> dims(shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  Layout layout;
+  layout.strides.assign(shape.size(), 1);
+  int64_t span = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    layout.strides[dims[i]] = span;
+    span *= std::max<int64_t>(shape[dims[i]], 1);
+  }
+  return layout;
 }
 
 // The chain of views from a stored value to `value`, outermost (nearest to the value) first.
@@ -204,10 +220,14 @@ class Assigner {
     const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
     if (g_.pattern(id) == Pattern::kScatter) return natural();
     const int like =
-        IsLibrary(g_, id) ? LibraryOpOf(g_.op(id)).result_like(static_cast<int>(v.result)) : -1;
+        IsLibrary(g_, id) ? CallOpOf(g_.op(id)).result_like(static_cast<int>(v.result)) : -1;
     if (like >= 0) {
       auto view = AsStrided(g_, layouts_, g_.operands(id)[like]);
-      if (view && IsDensePermutation(g_.type(v).shape, view->strides)) return {view->strides};
+      if (!view) return natural();
+      const Shape& shape = g_.type(v).shape;
+      if (g_.type(g_.operands(id)[like]).shape != shape)
+        return DenseInOrderOf(view->strides, shape);
+      if (IsDensePermutation(shape, view->strides)) return {view->strides};
       return natural();
     }
     LibraryUsers(g_, v, stack_, library_users_);
@@ -275,11 +295,11 @@ std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value) {
   const std::optional<StridedView> view = AsStrided(g, layouts, value);
-  return view && LibraryOpOf(g.op(call)).reads(g.type(value).shape, view->strides);
+  return view && CallOpOf(g.op(call)).reads(g.type(value).shape, view->strides);
 }
 
 bool LibraryStores(const BackwardGraph& g, ValueId result, absl::Span<const int64_t> strides) {
-  return LibraryOpOf(g.op(result.node)).stores(g.type(result).shape, strides);
+  return CallOpOf(g.op(result.node)).stores(g.type(result).shape, strides);
 }
 
 std::optional<Layout> LayoutForOutput(const BackwardGraph& g, const GraphOutput& output) {

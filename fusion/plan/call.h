@@ -1,6 +1,6 @@
 // Call: one op that stays whole for a library, with all that it reads and writes. Plans, commands,
 // schedules and memory plans treat every op alike; what differs between ops stands in its row
-// (fusion/ops/library_op.h) and in its folder under runtime/ops/.
+// (fusion/ops/call_op.h) and in its folder under runtime/ops/.
 #ifndef RETROGRAD_FUSION_PLAN_CALL_H_
 #define RETROGRAD_FUSION_PLAN_CALL_H_
 

@@ -32,9 +32,7 @@ absl::Status CheckNames(const PlanOptions& options) {
 absl::Status CheckPlannable(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     const Op op = graph.op(NodeId{i});
-    const bool library =
-        PatternOf(op) == Pattern::kLibrary && op != Op::matmul && op != Op::attention_backward;
-    if (!library && PatternOf(op) != Pattern::kScan) continue;
+    if (PatternOf(op) != Pattern::kScan) continue;
     return absl::UnimplementedError(
         absl::StrCat("node %", i, " (", Name(op),
                      ") has no kernel yet: the reference evaluator alone computes it"));

@@ -112,6 +112,19 @@ absl::Status CheckAttentionForm(const Call& call) {
   return absl::OkStatus();
 }
 
+absl::Status CheckConvolutionForm(const Call& call) {
+  for (const std::vector<CallTensor>* list : {&call.operands, &call.results}) {
+    for (const CallTensor& t : *list) {
+      for (size_t i = 0; i < t.shape.size(); ++i) {
+        if (t.shape[i] > 1 && t.strides[i] <= 0) {
+          return Broken("P5: two elements of its convolution's tensor share an address");
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What a library asks of its operands beyond what the graph says, and what its call may do beside.
 struct CallRule {
   Op op;
@@ -121,6 +134,9 @@ struct CallRule {
 constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
     {Op::attention_backward, CheckAttentionForm},
+    {Op::convolution, CheckConvolutionForm},
+    {Op::convolution_input_gradient, CheckConvolutionForm},
+    {Op::convolution_weight_gradient, CheckConvolutionForm},
 };
 
 class CallChecker {

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/gpu/tma_descriptors.h"
 #include "runtime/ops/attention/cuda_attention.h"
+#include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/matmul/cublas_loader.h"
 
 namespace retrograd {
@@ -60,6 +61,9 @@ absl::Status CudaDevice::Start() {
   SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library,
                                                  .time = options_.time_matmuls}));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
+  for (Op op : {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
+    SetLoader(op, MakeFallbackConvolutionLoader(*this));
+  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/gpu/hip/hip_driver.h"
 #include "runtime/ops/attention/fallback_attention.h"
+#include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
 
 namespace retrograd {
@@ -25,6 +26,10 @@ class HipDevice : public GpuDevice {
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library,
                                                       .time = options_.time_matmuls}));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
+    for (Op op :
+         {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
+      SetLoader(op, MakeFallbackConvolutionLoader(*this));
+    }
     return absl::OkStatus();
   }
 

@@ -13,6 +13,7 @@
 #include "graph/base/status.h"
 #include "runtime/host/host_launch.h"
 #include "runtime/ops/attention/host_attention.h"
+#include "runtime/ops/convolution/host_convolution.h"
 #include "runtime/ops/matmul/host_matmul.h"
 
 namespace retrograd {
@@ -67,6 +68,9 @@ struct HostOp {
 constexpr HostOp kHostOps[] = {
     {Op::matmul, LoadHostMatMul},
     {Op::attention_backward, LoadHostAttention},
+    {Op::convolution, LoadHostConvolution},
+    {Op::convolution_input_gradient, LoadHostConvolution},
+    {Op::convolution_weight_gradient, LoadHostConvolution},
 };
 
 // Of the calling thread.

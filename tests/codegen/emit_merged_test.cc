@@ -120,8 +120,7 @@ TEST_CASE(
   const Schedule s = CandidateSchedules(example.ir, Classify(example.ir), {})[0];
   KernelLaunch merged;
   for (uint32_t i = 1; i <= 4; ++i) {
-    merged.members.push_back(
-        {.kernel = Distinct({.ir = example.ir, .schedule = s}, i)});
+    merged.members.push_back({.kernel = Distinct({.ir = example.ir, .schedule = s}, i)});
   }
   const Kernel alone = EmitGroup(merged.members[0].kernel, Dialect::kCuda).launches[0];
   const Kernel kernel = EmitGroup(Group{.body = merged}, Dialect::kCuda).launches[0];

@@ -12,8 +12,8 @@
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "tests/catch.h"
-#include "tests/support/plans/calls.h"
 #include "tests/support/kernels/kernels_from_text.h"
+#include "tests/support/plans/calls.h"
 
 namespace retrograd {
 namespace {

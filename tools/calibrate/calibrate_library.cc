@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "graph/base/status.h"
 #include "tools/calibrate/calibrate.h"
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& te
                           return TimeSteps(graph, bench.base, sizes.repeat, is_call, bench.device);
                         }));
     const PricedSample sample{us, [call = *call](const DeviceSpec& d) {
-                                return LibraryOpOf(call.op).price(call, d, /*explain=*/false).ps;
+                                return CallOpOf(call.op).price(call, d, /*explain=*/false).ps;
                               }};
     RG_ASSIGN_OR_RETURN(
         const FittedNumbers fit,

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "tools/support/compiled_kernels.h"
 
 namespace retrograd {
@@ -20,7 +20,7 @@ double Median(TimeSamples samples) {
 std::string KindOf(const Group& group) {
   const Call* call = CallOf(group);
   if (call == nullptr) return "kernel";
-  return absl::StrCat(LibraryOpOf(call->op).name, call->epilogue ? " with an epilogue" : "");
+  return absl::StrCat(CallOpOf(call->op).name, call->epilogue ? " with an epilogue" : "");
 }
 
 std::string OpsOf(const BackwardGraph& graph, const Group& group) {
@@ -43,7 +43,7 @@ nlohmann::ordered_json StepsJson(const CompiledPlan& compiled, const std::vector
         {"read_bytes", group.read_bytes},
         {"written_bytes", group.written_bytes}};
     if (const Call* call = CallOf(group); call != nullptr && !call->epilogue) {
-      for (const auto& [name, size] : LibraryOpOf(call->op).sizes(*call)) step[name] = size;
+      for (const auto& [name, size] : CallOpOf(call->op).sizes(*call)) step[name] = size;
     }
     steps.push_back(std::move(step));
   }

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "fusion/plan/group_dag.h"
 #include "tools/explain/explanation.h"
 #include "tools/explain/group_json.h"
@@ -58,7 +58,7 @@ Json Tensors(const std::vector<CallTensor>& tensors) {
 }
 
 Json CallJson(const Call& call) {
-  const LibraryOp& row = LibraryOpOf(call.op);
+  const CallOp& row = CallOpOf(call.op);
   Json body = {{"kind", call.epilogue ? absl::StrCat("fused_", row.name) : std::string(row.name)},
                {"describe", row.describe(call)},
                {"operands", Tensors(call.operands)},

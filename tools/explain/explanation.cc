@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
@@ -97,7 +97,7 @@ std::string DescribeBody(const Group& group) {
     return absl::StrCat("no kernel: ", alias->parts.size(), " parts stored side by side");
   }
   const Call& call = *CallOf(group);
-  std::string text = LibraryOpOf(call.op).describe(call);
+  std::string text = CallOpOf(call.op).describe(call);
   if (call.epilogue) {
     absl::StrAppend(&text, " with an epilogue (", call.epilogue->implementation, ")");
   }

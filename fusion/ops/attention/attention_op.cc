@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 
 namespace retrograd {
 namespace {
@@ -72,7 +72,7 @@ CallSizes Sizes(const Call& call) {
 }  // namespace
 
 // dQ lies like Q, dK like K, dV like V: the host's own order of heads and tokens.
-const LibraryOp kAttentionOp = {.op = Op::attention_backward,
+const CallOp kAttentionCalls = {.op = Op::attention_backward,
                                 .name = "attention",
                                 .reads = HasUnitStride,
                                 .stores = StoresUnitStride,

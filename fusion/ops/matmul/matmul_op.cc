@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/ops/library_op.h"
+#include "fusion/ops/call_op.h"
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 
@@ -18,7 +18,7 @@ bool IsMatrix(absl::Span<const int64_t> shape, absl::Span<const int64_t> given) 
   const size_t rank = shape.size();
   if (rank < 2) return false;
   std::vector<int64_t> strides(given.begin(), given.end());
-  kMatMulOp.normalize(shape, strides);
+  kMatMulCalls.normalize(shape, strides);
   const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
   const int64_t row_stride = strides[rank - 2], col_stride = strides[rank - 1];
   return (col_stride == 1 && row_stride >= std::max<int64_t>(cols, 1)) ||
@@ -60,7 +60,7 @@ CallSizes Sizes(const Call& call) {
 
 }  // namespace
 
-const LibraryOp kMatMulOp = {.op = Op::matmul,
+const CallOp kMatMulCalls = {.op = Op::matmul,
                              .name = "matmul",
                              .reads = IsMatrix,
                              .stores = IsMatrix,

@@ -1,8 +1,8 @@
 // What the planner knows of an op that stays whole for a library: a row for each, made in a folder
 // of its own. Layouts, legalization, concats in place, prices, schedules and explanations ask the
 // row and never which op it is.
-#ifndef RETROGRAD_FUSION_OPS_LIBRARY_OP_H_
-#define RETROGRAD_FUSION_OPS_LIBRARY_OP_H_
+#ifndef RETROGRAD_FUSION_OPS_CALL_OP_H_
+#define RETROGRAD_FUSION_OPS_CALL_OP_H_
 
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ namespace retrograd {
 // Named numbers of a call, for reports: {"m", 4096}, ...
 using CallSizes = std::vector<std::pair<std::string, int64_t>>;
 
-struct LibraryOp {
+struct CallOp {
   Op op{};
   absl::string_view name;  // of the kind of call in reports
 
@@ -46,17 +46,17 @@ struct LibraryOp {
   CallSizes (*sizes)(const Call& call);
 };
 
-#define RG_LIBRARY_OP(OP, ROW) extern const LibraryOp ROW;
-#include "fusion/ops/library_ops.def"
-#undef RG_LIBRARY_OP
+#define RG_CALL_OP(OP, ROW) extern const CallOp ROW;
+#include "fusion/ops/call_ops.def"
+#undef RG_CALL_OP
 
 inline bool IsLibrary(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kLibrary;
 }
 
 // The row of an op whose pattern is library.
-const LibraryOp& LibraryOpOf(Op op);
+const CallOp& CallOpOf(Op op);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_OPS_LIBRARY_OP_H_
+#endif  // RETROGRAD_FUSION_OPS_CALL_OP_H_
