@@ -74,10 +74,12 @@ class MobileNet(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.Hardswish()
         )
-        # What lies between the blocks gives the last bias of the first a gradient that is not 0.
+        # What lies behind a block keeps the gradients of its last norm from cancelling: a norm or a
+        # mean reads it next.
         self.blocks = nn.Sequential(
-            InvertedResidual(8, 16, 8, 3, 1), nn.Hardswish(), InvertedResidual(8, 24, 12, 5, 2)
-        )
+            InvertedResidual(8, 16, 8, 3, 1), nn.Hardswish(),
+            InvertedResidual(8, 24, 12, 5, 2), nn.Hardswish(),
+        )  # fmt: skip
         self.head = nn.Sequential(nn.Linear(12, 20), nn.Hardswish(), nn.Linear(20, classes))
 
     def forward(self, x, labels):
