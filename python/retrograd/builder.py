@@ -123,7 +123,8 @@ class Builder:
     # --- convolutions and scans -----------------------------------------------------------------
     def convolution(self, x, w, **window):
         """`window`: stride, padding, dilation (one number a spatial dim) and groups."""
-        walk = zip(x.shape[2:], w.shape[2:], window["stride"], window["padding"], window["dilation"])
+        moves = (window[name] for name in ("stride", "padding", "dilation"))
+        walk = zip(x.shape[2:], w.shape[2:], *moves, strict=True)
         out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in walk]
         shape = (x.shape[0], w.shape[0], *out)
         return self.node("convolution", [x, w], [(x.dtype, shape)], **window)[0]

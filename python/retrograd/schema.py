@@ -2,7 +2,7 @@
 
 Code that protoc generates only runs with the protobuf runtime it was generated for. The package
 holds the schema as a serialized descriptor set instead (`graph.descriptor`, made by
-`protoc -Igraph --descriptor_set_out=python/retrograd/graph.descriptor graph.proto`; a test compares
+`protoc -Igraph/proto --descriptor_set_out=python/retrograd/graph.descriptor graph.proto`; a test compares
 the two), from which every runtime since 4 builds the classes.
 """
 

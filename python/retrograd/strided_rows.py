@@ -35,7 +35,7 @@ class _Storage:
 def _dense_order(shape, strides):
     """The axes from the slowest to the fastest if their elements lie one behind the other without
     gaps; else None."""
-    perm = sorted(range(len(shape)), key=lambda a: (shape[a] > 1, -strides[a] if shape[a] > 1 else a))
+    perm = sorted(range(len(shape)), key=lambda a: (shape[a] > 1, -strides[a] * (shape[a] > 1)))
     expected = 1
     for axis in reversed(perm):
         if shape[axis] == 1:

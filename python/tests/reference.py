@@ -40,7 +40,8 @@ def evaluate(graph, inputs, folder):
         if not output.absent:
             node = graph.nodes[output.value.node]
             shape = interpreter.dims_of(node.results[output.value.result])
-            outputs[i], values = values[: math.prod(shape)].reshape(shape), values[math.prod(shape) :]
+            count = math.prod(shape)
+            outputs[i], values = values[:count].reshape(shape), values[count:]
     assert not values.numel()
     return outputs
 

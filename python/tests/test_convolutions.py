@@ -135,7 +135,10 @@ SPECIAL = [
         Case((3, 3), (6, 5), (2, 1), (1, 1), layouts="".join(layouts))
         for layouts in itertools.product("nc", repeat=3)
     ),
-    *(Case((1, 1), (6, 5), layouts="".join(layouts)) for layouts in itertools.product("nc", repeat=3)),
+    *(
+        Case((1, 1), (6, 5), layouts="".join(layouts))
+        for layouts in itertools.product("nc", repeat=3)
+    ),
     *(
         Case((3, 3), (6, 5), (2, 2), (1, 1), mask=mask)
         for mask in itertools.product((True, False), repeat=3)

@@ -309,6 +309,37 @@ SAMPLES = {
     "aten._scaled_dot_product_cudnn_attention_backward.default": cudnn_samples(),
 }  # fmt: skip
 
+def pool_offsets():
+    offsets = ints(2, 3, 4, 4, high=4, dtype=torch.int8)
+    return (offsets, (2, 2), (9, 9), (2, 2), (0, 0), (1, 1)), {}
+
+
+def max_pool():
+    x, window = f(2, 3, 9, 8), ((3, 2), (2, 2), (1, 1), (1, 1), False)
+    y, index = torch.ops.aten.max_pool2d_with_indices(x, *window)
+    return (torch.randn_like(y), x, *window, index), {}
+
+
+def average(dims):
+    x, window = f(2, 3, *[6] * dims), ([3] * dims, [2] * dims, [1] * dims, False, False, None)
+    y = getattr(torch.ops.aten, f"avg_pool{dims}d")(x, *window)
+    return (torch.randn_like(y), x, *window), {}
+
+
+# What test_convolutions.py and test_pools.py look at from all sides.
+SAMPLES |= {
+    "aten.convolution_backward.default": [
+        ((f(2, 6, 3), f(2, 4, 7), f(6, 2, 3), [6], [2], [0], [1], False, [0], 2, [True] * 3), {})
+    ],
+    "prims._low_memory_max_pool_offsets_to_indices.default": [pool_offsets()],
+    "aten.max_pool2d_with_indices_backward.default": [max_pool()],
+    "aten.avg_pool2d_backward.default": [average(2)],
+    "aten.avg_pool3d_backward.default": [average(3)],
+    "aten.as_strided.default": [((f(2, 12), (2, 3, 4), (12, 1, 3), 0), {})],
+    "aten.as_strided_scatter.default": [((f(2, 12), f(2, 12), (2, 12), (12, 1), 0), {})],
+    "aten.cumsum.default": [((f(3, 5), 1), {}), ((ints(4, dtype=torch.int32), 0), {})],
+}
+
 
 def test_every_row_has_a_sample():
     assert set(SAMPLES) == set(aten_table.TABLE)

@@ -14,7 +14,7 @@ def test_the_carried_descriptor_is_that_of_the_schema_file(tmp_path):
     if protoc is None:
         pytest.skip("protoc is not installed")
     out = tmp_path / "graph.descriptor"
-    folder = conftest.ROOT / "graph"
+    folder = conftest.ROOT / "graph" / "proto"
     subprocess.run(
         [protoc, f"-I{folder}", f"--descriptor_set_out={out}", "graph.proto"], check=True
     )
