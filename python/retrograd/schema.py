@@ -2,8 +2,8 @@
 
 Code that protoc generates only runs with the protobuf runtime it was generated for. The package
 holds the schema as a serialized descriptor set instead (`graph.descriptor`, made by
-`protoc -Igraph/proto --descriptor_set_out=python/retrograd/graph.descriptor graph.proto`; a test compares
-the two), from which every runtime since 4 builds the classes.
+`protoc -Igraph/proto --descriptor_set_out=python/retrograd/graph.descriptor graph.proto`; a test
+compares the two), from which every runtime since 4 builds the classes.
 """
 
 import pathlib
