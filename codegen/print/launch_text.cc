@@ -14,7 +14,10 @@ namespace {
 std::string OpList(const KernelIr& ir) {
   std::vector<absl::string_view> names;
   for (const Instr& instr : ir.instrs) {
-    if (instr.kind != InstrKind::kPointwise && instr.kind != InstrKind::kReduce) continue;
+    if (instr.kind != InstrKind::kPointwise && instr.kind != InstrKind::kReduce &&
+        instr.kind != InstrKind::kScan) {
+      continue;
+    }
     if (std::find(names.begin(), names.end(), Name(instr.op)) == names.end()) {
       names.push_back(Name(instr.op));
     }

@@ -217,6 +217,7 @@ std::string PointPrinter::ValueText(int i) const {
     case InstrKind::kIndex: return IndexValueText(instr);
     case InstrKind::kPointwise:
     case InstrKind::kReduce: return PointwiseText(instr);  // a reduction over nothing copies
+    case InstrKind::kScan: break;                          // its template knows the value
     case InstrKind::kSelect: {
       const std::string guards = GuardText(instr.guards, NamesAt(0), ir_.extents);
       if (guards.empty()) return Ref(instr.operands[0]);

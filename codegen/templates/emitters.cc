@@ -15,6 +15,7 @@ constexpr Row kEmitters[] = {
     {Template::kRowColumn, EmitRowColumn},
     {Template::kTranspose, EmitTranspose},
     {Template::kScatterAdd, EmitScatterAdd},
+    {Template::kScan, EmitScan},
 };
 
 constexpr bool InOrder() {

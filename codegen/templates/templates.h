@@ -16,6 +16,7 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect);
 GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect);
 GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect);
 GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect);
+GroupKernels EmitScan(const KernelBody& body, Dialect dialect);
 
 }  // namespace retrograd
 

@@ -48,7 +48,8 @@ class Mixer {
   void Add(const Instr& i) {
     Add(i.kind);
     // The op of a load or constant says nothing.
-    Add(i.kind == InstrKind::kPointwise || i.kind == InstrKind::kReduce
+    Add(i.kind == InstrKind::kPointwise || i.kind == InstrKind::kReduce ||
+                i.kind == InstrKind::kScan
             ? static_cast<uint64_t>(i.op)
             : uint64_t{0});
     Add(i.dtype);

@@ -28,18 +28,6 @@ absl::Status CheckNames(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
-// Refuses the ops that no group of a plan computes.
-absl::Status CheckPlannable(const BackwardGraph& graph) {
-  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    const Op op = graph.op(NodeId{i});
-    if (PatternOf(op) != Pattern::kScan) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("node %", i, " (", Name(op),
-                     ") has no kernel yet: the reference evaluator alone computes it"));
-  }
-  return absl::OkStatus();
-}
-
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct Preparation {
   Prepared prepared;
@@ -170,7 +158,6 @@ LowerOptions LowerOptionsOf(const PlanOptions& options) {
 absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
                                  const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
-  RG_RETURN_IF_ERROR(CheckPlannable(graph));
   RG_ASSIGN_OR_RETURN(Preparation preparation,
                       Preparation::Make(graph, device, options, /*with_plan=*/false));
   return std::move(preparation.prepared);
@@ -179,7 +166,6 @@ absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& d
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
-  RG_RETURN_IF_ERROR(CheckPlannable(graph));
   Planned planned;
   RG_ASSIGN_OR_RETURN(Preparation preparation,
                       Preparation::Make(graph, device, options,

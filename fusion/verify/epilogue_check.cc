@@ -37,7 +37,9 @@ absl::Status CheckPoints(const Group& group, const Call& call) {
   const ValueId product = call.results[0].value;
   bool reads = false;
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kReduce || ir.scatter) return Broken("P9: its epilogue folds points");
+    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kScan || ir.scatter) {
+      return Broken("P9: its epilogue folds points");
+    }
     if (i.kind != InstrKind::kLoad) continue;
     if (i.buffer < 0 || i.buffer >= static_cast<int>(ir.buffers.size())) continue;  // P6 says so
     if (ir.buffers[i.buffer].value != product) continue;

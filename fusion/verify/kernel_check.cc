@@ -1,6 +1,7 @@
 #include "fusion/verify/kernel_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +85,7 @@ class KernelMeaning {
       }
       case InstrKind::kSelect: return At(instr.operands[Holds(instr, at) ? 0 : 1], at);
       case InstrKind::kReduce: return Reduce(instr, at);
+      case InstrKind::kScan: return Scan(instr, at);
       case InstrKind::kPointwise: break;
     }
     std::vector<Meaning> operands;
@@ -121,6 +123,19 @@ class KernelMeaning {
       sum.Add(At(instr.operands[0], inner));
     });
     return FoldMeaning(instr.op, instr.dtype, Elements(extents), sum);
+  }
+
+  Meaning Scan(const Instr& instr, const Coords& at) {
+    const int axis = std::countr_zero(instr.reduced);
+    const int64_t first = instr.reverse ? at[axis] : 0;
+    const int64_t places[] = {instr.reverse ? ir_.extents[axis] - first : at[axis] + 1};
+    Coords inner = at;
+    FoldSum sum;
+    FoldPoints(places, most_folded_, ends_move_, [&](absl::Span<const int64_t> point) {
+      inner[axis] = first + point[0];
+      sum.Add(At(instr.operands[0], inner));
+    });
+    return FoldMeaning(instr.op, instr.dtype, places[0], sum);
   }
 
   const BackwardGraph& g_;
@@ -251,7 +266,8 @@ class KernelChecker {
               static_cast<int>(instr.operands.size()) != info.max_operands;
       }
       bad = bad || (instr.kind == InstrKind::kSelect && instr.operands.size() != 2);
-      bad = bad || (instr.kind == InstrKind::kReduce && instr.operands.size() != 1);
+      const bool folds = instr.kind == InstrKind::kReduce || instr.kind == InstrKind::kScan;
+      bad = bad || (folds && instr.operands.size() != 1);
       if (bad) return Broken("P6: instruction v", i, " of its kernel is malformed");
       if (!KeepsDType(instr))
         return Broken("P6: v", i, " of its kernel changes the dtype of what it passes on");
@@ -272,6 +288,7 @@ class KernelChecker {
   bool KeepsDType(const Instr& instr) const {
     if (instr.kind == InstrKind::kLoad) return instr.dtype == ir_.buffers[instr.buffer].dtype;
     const bool passes = instr.kind == InstrKind::kSelect || instr.kind == InstrKind::kReduce ||
+                        instr.kind == InstrKind::kScan ||
                         (instr.kind == InstrKind::kPointwise && instr.op == Op::copy);
     return !passes || std::all_of(instr.operands.begin(), instr.operands.end(),
                                   [&](int o) { return ir_.instrs[o].dtype == instr.dtype; });

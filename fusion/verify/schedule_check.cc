@@ -96,6 +96,11 @@ absl::Status CheckSchedule(const Group& group, const KernelBody& body) {
   if (check.scatters != body.ir.scatter.has_value()) {
     return r.Misfit("scatters where the kernel does not, or the other way round");
   }
+  const bool scans = std::any_of(body.ir.instrs.begin(), body.ir.instrs.end(),
+                                 [](const Instr& i) { return i.kind == InstrKind::kScan; });
+  if (check.scans != scans) {
+    return r.Misfit("scans where the kernel does not, or the other way round");
+  }
   RG_RETURN_IF_ERROR(check.fits(r));
   const int64_t needed = check.workspace_bytes == nullptr ? 0 : check.workspace_bytes(r);
   if (group.workspace_bytes < needed) {

@@ -195,6 +195,7 @@ Meaning GraphMeaning::Compute(ValueId v, const Coords& coords) {
   switch (g_.pattern(v.node)) {
     case Pattern::kPointwise: return Pointwise(v.node, coords);
     case Pattern::kReduction: return Reduction(v.node, coords);
+    case Pattern::kScan: return Scan(v.node, coords);
     case Pattern::kJoin: return Join(v.node, coords);
     case Pattern::kAccumulate: return Accumulate(v.node, coords);
     case Pattern::kGather: return Gather(v.node, coords);
@@ -239,6 +240,24 @@ Meaning GraphMeaning::Reduction(NodeId id, const Coords& coords) {
     sum.Add(At(operand, at));
   });
   return FoldMeaning(g_.op(id), g_.type(id).dtype, Elements(extents), sum);
+}
+
+// The sum of the elements up to this one; along an axis of one place, the element.
+Meaning GraphMeaning::Scan(NodeId id, const Coords& coords) {
+  const ValueId operand = g_.operands(id)[0];
+  const Attrs& attrs = g_.node(id).attrs;
+  const int64_t axis = attrs.Int("axis"), extent = g_.type(operand).shape[axis];
+  if (extent == 1) return At(operand, coords);
+  const bool reverse = attrs.Int("reverse") == 1;
+  const int64_t from = reverse ? coords[axis] : 0, to = reverse ? extent : coords[axis] + 1;
+  const int64_t places[] = {to - from};
+  FoldSum sum;
+  FoldPoints(places, most_folded_, has_flip_, [&](absl::Span<const int64_t> point) {
+    Coords at = coords;
+    at[axis] = from + point[0];
+    sum.Add(At(operand, std::move(at)));
+  });
+  return FoldMeaning(g_.op(id), g_.type(id).dtype, to - from, sum);
 }
 
 Meaning GraphMeaning::Join(NodeId id, const Coords& coords) {

@@ -66,6 +66,7 @@ class GraphMeaning {
   Meaning Compute(ValueId v, const Coords& coords);
   Meaning Pointwise(NodeId id, const Coords& coords);
   Meaning Reduction(NodeId id, const Coords& coords);
+  Meaning Scan(NodeId id, const Coords& coords);
   Meaning Join(NodeId id, const Coords& coords);
   Meaning Accumulate(NodeId id, const Coords& coords);
   Meaning Gather(NodeId id, const Coords& coords);

@@ -150,6 +150,29 @@ int64_t ScatterWorkspace(const ScheduleReading& r) {
          Round16(partials * AccumulatorBytes(r.ir.buffers[s.buffer].dtype));
 }
 
+// Teams that have a row each and go along it together.
+absl::Status CheckScan(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  if (!r.folds.folds.empty()) return r.Misfit("scans where the kernel folds axes");
+  if (s.split != 1 || s.vector_width != 1 || s.rows_per_thread != 1) {
+    return r.Misfit("is no scanning walk");
+  }
+  RG_RETURN_IF_ERROR(CheckTeams(r));
+  AxisMask along = 0;
+  int scans = 0;
+  for (const Instr& instr : r.ir.instrs) {
+    if (instr.kind != InstrKind::kScan) continue;
+    ++scans;
+    along |= instr.reduced;
+  }
+  const int64_t rows = r.ir.Points(Without(r.ir, along));
+  if (scans != 1) return r.Misfit("makes one scan where the kernel has several");
+  if (s.blocks < CeilDiv(rows, s.rows_per_block)) {
+    return r.Misfit(absl::StrCat("does not cover ", rows, " rows"));
+  }
+  return absl::OkStatus();
+}
+
 constexpr TemplateCheck kChecks[] = {
     {.id = Template::kPointwise, .fits = CheckPasses},
     {.id = Template::kRowReduction, .fits = CheckRows, .workspace_bytes = RowPartials},
@@ -164,6 +187,7 @@ constexpr TemplateCheck kChecks[] = {
      .workspace_bytes = ScatterWorkspace,
      .scatters = true,
      .in_place = false},
+    {.id = Template::kScan, .fits = CheckScan, .scans = true, .in_place = false},
 };
 
 constexpr bool InOrder() {

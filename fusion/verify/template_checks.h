@@ -15,6 +15,7 @@ struct TemplateCheck {
   int64_t (*workspace_bytes)(const ScheduleReading& r) = nullptr;
   bool loads_ahead = false;  // the next rows may be loaded while these are worked on
   bool scatters = false;
+  bool scans = false;
   // The point that writes an element is the only one that reads it where it stood before.
   bool in_place = true;
 };

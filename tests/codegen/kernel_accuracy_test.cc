@@ -108,7 +108,8 @@ std::vector<Values> PlanExact(const BackwardGraph& g, const FusionPlan& plan,
 int64_t LongestSum(const KernelIr& ir) {
   int64_t n = 1;
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kReduce) n = std::max(n, ir.Points(i.reduced));
+    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kScan)
+      n = std::max(n, ir.Points(i.reduced));
   }
   return ir.scatter ? ir.Points(ir.scatter->row_axes) : n;
 }

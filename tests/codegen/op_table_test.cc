@@ -156,7 +156,7 @@ DType DTypeFor(const OpInfo& info, DType wanted) {
 // Ops that the planner refuses.
 bool HasKernel(Op op) {
   return op != Op::convolution && op != Op::convolution_input_gradient &&
-         op != Op::convolution_weight_gradient && op != Op::cumsum;
+         op != Op::convolution_weight_gradient;
 }
 
 void CheckRow(const OpInfo& info, DType wanted, double tolerance) {

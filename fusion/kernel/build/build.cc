@@ -1,6 +1,7 @@
 #include "fusion/kernel/build/build.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
@@ -128,7 +129,7 @@ class Builder {
     for (int operand : instr.operands) instr.axes |= ir_.instrs[operand].axes;
     for (const Guard& g : instr.guards) instr.axes |= g.expr.axes();
     instr.axes |= instr.offset.axes();
-    instr.axes &= ~instr.reduced;
+    if (instr.kind == InstrKind::kReduce) instr.axes &= ~instr.reduced;
     ir_.instrs.push_back(std::move(instr));
     return static_cast<int>(ir_.instrs.size()) - 1;
   }
@@ -193,6 +194,7 @@ class Builder {
       case Pattern::kJoin: return EvaluateJoin(v, map);
       case Pattern::kAccumulate: return EvaluateAccumulate(v, map);
       case Pattern::kGather: return EvaluateGather(v, map);
+      case Pattern::kScan: return EvaluateScan(v, map);
       default:
         Refuse("pattern", absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
                                        ") is not computed inside a fused kernel"));
@@ -316,6 +318,30 @@ class Builder {
                 .dtype = g_.type(v).dtype,
                 .operands = {operand},
                 .reduced = reduced,
+                .value = v});
+  }
+
+  int EvaluateScan(ValueId v, const AccessMap& map) {
+    const NodeId id = v.node;
+    const std::vector<IndexExpr>& coords = space_.walks.at(id).result;
+    const Node& node = g_.node(id);
+    const AxisMask along = coords[node.attrs.Int("axis")].axes();
+    if (coords != map.coords || !map.guards.empty() || std::popcount(along) > 1) {
+      Refuse("scan_axis", absl::StrCat("%", Index(id), " (", Name(node.op),
+                                       ") is read at other places than those that it runs along"));
+      return 0;
+    }
+    int operand = Evaluate(g_.operands(id)[0], {.coords = coords, .guards = {}, .fill = 0});
+    if (!limit_.empty() || along == 0) return operand;  // a single place holds its own sum
+    AxisMask walked = 0;
+    for (const IndexExpr& e : coords) walked |= e.axes();
+    operand = Widened(operand, walked);
+    return Add({.kind = InstrKind::kScan,
+                .op = node.op,
+                .dtype = g_.type(v).dtype,
+                .operands = {operand},
+                .reduced = along,
+                .reverse = node.attrs.Int("reverse") == 1,
                 .value = v});
   }
 
@@ -465,6 +491,12 @@ KernelOutcome BuildKernel(const KernelRequest& request) {
     return {.ir = {},
             .limit = "one_scatter",
             .reason = "a kernel that scatters stores one table and nothing else"};
+  }
+  const bool scans = std::any_of(request.nodes.begin(), request.nodes.end(), [&](NodeId id) {
+    return request.graph.pattern(id) == Pattern::kScan;
+  });
+  if (scans && request.nodes.size() > 1) {
+    return {.ir = {}, .limit = "one_scan", .reason = "a scan has a kernel of its own"};
   }
   IterationSpace space = FindIterationSpace(request);
   if (!space.ok()) return {.ir = {}, .limit = space.limit, .reason = space.reason};

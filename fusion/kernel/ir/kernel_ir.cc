@@ -53,6 +53,9 @@ std::string PrintInstr(const Instr& instr) {
       return absl::StrCat("select", PrintOperands(instr), PrintGuards(instr.guards));
     case InstrKind::kReduce:
       return absl::StrCat(Name(instr.op), PrintOperands(instr), " over ", PrintAxes(instr.reduced));
+    case InstrKind::kScan:
+      return absl::StrCat(Name(instr.op), PrintOperands(instr), " along ", PrintAxes(instr.reduced),
+                          instr.reverse ? " reversed" : "");
   }
   return "";
 }

@@ -4,7 +4,8 @@
 //
 // Invariants, named in Verify():
 //   K1  operands are earlier instructions
-//   K2  an instruction varies over at least its operands' axes (a reduction: less what it folds)
+//   K2  an instruction varies over at least its operands' axes (a reduction: less what it folds);
+//       a scan runs along one axis over which it and its operand vary
 //   K3  loads and stores stay inside their buffers wherever their guards hold
 //   K4  a store writes each element of its region exactly once: its offset is one-to-one over the
 //       axes that its instruction varies over, and its instruction varies over no other axis
@@ -33,6 +34,7 @@ enum class InstrKind : uint8_t {
   kPointwise,  // op(operands)
   kSelect,     // operand 0 where the guards hold, else operand 1
   kReduce,     // op folded over the axes `reduced`, starting from the op's identity
+  kScan,       // op folded over the places up to this one along the axis `reduced`
 };
 
 // An indirect part of a load's offset: (wrapped) index value times stride. Negative indices count
@@ -60,7 +62,8 @@ struct Instr {
   double fill = 0;
   double constant = 0;         // kConstant
   double start = 0, step = 1;  // kIndex: start + step * offset
-  AxisMask reduced = 0;        // kReduce
+  AxisMask reduced = 0;        // kReduce, kScan
+  bool reverse = false;        // kScan: over the places from this one on
   ValueId value;               // the graph value that it computes or loads
   friend bool operator==(const Instr&, const Instr&) = default;
 };

@@ -2,6 +2,7 @@
 // where expressions are affine, and by trying every point where they are not and the points are
 // few.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "absl/container/flat_hash_set.h"
@@ -174,6 +175,15 @@ absl::Status CheckInstr(const KernelIr& ir, int i) {
     }
     if ((instr.axes & instr.reduced) != 0) return Broken("K2", i, "varies over an axis it folds");
     used &= ~instr.reduced;
+  }
+  if (instr.kind == InstrKind::kScan) {
+    if (instr.operands.size() != 1 || PatternOf(instr.op) != Pattern::kScan) {
+      return Broken("K2", i, "is no scan of one operand");
+    }
+    const AxisMask axes = instr.axes & ir.instrs[instr.operands[0]].axes;
+    if (std::popcount(instr.reduced) != 1 || (instr.reduced & ~axes) != 0) {
+      return Broken("K2", i, "runs along no axis over which it and its operand vary");
+    }
   }
   if ((used & ~instr.axes) != 0) {
     return Broken(instr.operands.empty() ? "K5" : "K2", i,

@@ -3,9 +3,10 @@
 namespace retrograd {
 namespace {
 
-constexpr const KernelTemplate* kTemplates[] = {&kPointwiseTemplate,       &kRowReductionTemplate,
-                                                &kColumnReductionTemplate, &kRowColumnTemplate,
-                                                &kTransposeTemplate,       &kScatterAddTemplate};
+constexpr const KernelTemplate* kTemplates[] = {
+    &kPointwiseTemplate, &kRowReductionTemplate, &kColumnReductionTemplate,
+    &kRowColumnTemplate, &kTransposeTemplate,    &kScatterAddTemplate,
+    &kScanTemplate};
 
 }  // namespace
 

@@ -113,6 +113,7 @@ extern const KernelTemplate kColumnReductionTemplate;
 extern const KernelTemplate kRowColumnTemplate;
 extern const KernelTemplate kTransposeTemplate;
 extern const KernelTemplate kScatterAddTemplate;
+extern const KernelTemplate kScanTemplate;
 
 }  // namespace retrograd
 

@@ -19,6 +19,7 @@ enum class Template : uint8_t {
   kRowColumn,        // both: rows walked by blocks, column sums kept in registers
   kTranspose,        // no reduction; a tile goes through shared memory so that both sides coalesce
   kScatterAdd,       // one index_add
+  kScan,             // one scan along an axis
 };
 absl::string_view Name(Template t);
 
@@ -36,7 +37,8 @@ struct Schedule {
   Template kind = Template::kPointwise;
   int threads = 256;        // of a block
   int vector_width = 1;     // elements that a thread handles side by side along the fastest axis
-  int threads_per_row = 0;  // kRowReduction, kRowColumn: threads that share a row (power of two)
+  int threads_per_row = 0;  // kRowReduction, kRowColumn, kScan: threads that share a row (a power
+                            // of two)
   int rows_per_block = 1;   // rows in separate threads of a block = threads / threads_per_row;
                             // kColumnReduction: thread rows of a block that share the columns
   int rows_per_thread = 1;  // rows at once in the registers of the same threads

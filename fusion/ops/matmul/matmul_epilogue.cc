@@ -62,7 +62,9 @@ std::string WhyNoEpilogue(const KernelIr& ir, ValueId product, const MatMulEpilo
   }
   if (ir.scatter) return "a scatter follows no product";
   for (const Instr& i : ir.instrs) {
-    if (i.kind == InstrKind::kReduce) return "the epilogue sums over the product's points";
+    if (i.kind == InstrKind::kReduce || i.kind == InstrKind::kScan) {
+      return "the epilogue sums over the product's points";
+    }
     if (!i.indirect.empty() || !i.guards.empty()) {
       return "the epilogue chooses what it reads point by point";
     }

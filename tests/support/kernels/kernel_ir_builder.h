@@ -82,6 +82,14 @@ class KernelIrBuilder {
                 .operands = {operand},
                 .reduced = reduced});
   }
+  int Scan(int operand, AxisMask along, bool reverse) {
+    return Add({.kind = InstrKind::kScan,
+                .op = Op::cumsum,
+                .dtype = ir_.instrs[operand].dtype,
+                .operands = {operand},
+                .reduced = along,
+                .reverse = reverse});
+  }
   void Store(int instr, int buffer, IndexExpr offset, StoreMode mode = StoreMode::kStore) {
     ir_.stores.push_back({instr, buffer, std::move(offset), mode});
   }
@@ -103,7 +111,7 @@ class KernelIrBuilder {
     for (int o : instr.operands) instr.axes |= ir_.instrs[o].axes;
     for (const Guard& g : instr.guards) instr.axes |= g.expr.axes();
     instr.axes |= instr.offset.axes();
-    instr.axes &= ~instr.reduced;
+    if (instr.kind == InstrKind::kReduce) instr.axes &= ~instr.reduced;
     ir_.instrs.push_back(std::move(instr));
     return static_cast<int>(ir_.instrs.size()) - 1;
   }

@@ -207,6 +207,19 @@ KernelIr SumOf(DType t, int64_t rows, int64_t columns, AxisMask folded) {
   return b.Build();
 }
 
+// The scan of half of x along an axis of [rows, columns], and less x.
+KernelIr Scanned(DType t, int64_t rows, int64_t columns, AxisMask along, bool reverse) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t all = rows * columns;
+  const IndexExpr at = A(0) * columns + A(1);
+  const int x = b.In(t, all), y = b.Out(t, all), z = b.Out(t, all);
+  const int v = b.Load(x, at);
+  const int scan = b.Scan(b.Do(Op::mul, {v, b.Constant(0.5, t)}), along, reverse);
+  b.Store(scan, y, at);
+  b.Store(b.Do(Op::sub, {scan, v}), z, at);
+  return b.Build();
+}
+
 }  // namespace
 
 std::vector<KernelExample> KernelExamples(DType t) {
@@ -234,6 +247,10 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"sum of no rows", Template::kColumnReduction, SumOf(t, 0, 24, kA0)},
       {"sums of empty rows", Template::kColumnReduction, SumOf(t, 24, 0, kA1)},
       {"no sums", Template::kRowReduction, SumOf(t, 0, 24, kA1)},
+      {"scanned rows", Template::kScan, Scanned(t, 5, 300, kA1, false)},
+      {"scanned rows, backwards", Template::kScan, Scanned(t, 37, 45, kA1, true)},
+      {"scanned columns", Template::kScan, Scanned(t, 70, 33, kA0, false)},
+      {"scanned columns, backwards", Template::kScan, Scanned(t, 9, 600, kA0, true)},
   };
 }
 

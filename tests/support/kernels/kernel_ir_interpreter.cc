@@ -1,5 +1,6 @@
 #include "tests/support/kernels/kernel_ir_interpreter.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -104,6 +105,18 @@ class Interpreter {
     return Info(instr.op).reference(x);
   }
 
+  double Scan(const Instr& instr, std::vector<int64_t> at) const {
+    const int axis = std::countr_zero(instr.reduced);
+    const int64_t here = at[axis];
+    double sum = 0;
+    for (int64_t place = instr.reverse ? here : 0;
+         place < (instr.reverse ? ir_.extents[axis] : here + 1); ++place) {
+      at[axis] = place;
+      sum += Value(instr.operands[0], at);
+    }
+    return sum;
+  }
+
   static double Cast(DType dtype, double v) {
     if (dtype == DType::kBool) return v != 0;
     return IsFloat(dtype) ? v : std::trunc(v);
@@ -132,6 +145,7 @@ class Interpreter {
             break;
           case InstrKind::kPointwise: v = Pointwise(instr, at); break;
           case InstrKind::kSelect: v = Value(instr.operands[Holds(instr, at) ? 0 : 1], at); break;
+          case InstrKind::kScan: v = Scan(instr, at); break;
           case InstrKind::kReduce: break;
         }
         out[Position(instr.axes, at)] = magnitudes_ ? std::fabs(v) : v;

@@ -69,7 +69,8 @@ bool WellFormed(const KernelIr& ir) {
     }
     if (instr.kind == InstrKind::kReduce) used &= ~instr.reduced;
     if ((used & ~instr.axes) != 0 || (instr.axes & ~ir.all_axes()) != 0) return false;
-    if ((instr.axes & instr.reduced) != 0 || (instr.reduced & ~ir.all_axes()) != 0) return false;
+    if (instr.kind == InstrKind::kReduce && (instr.axes & instr.reduced) != 0) return false;
+    if ((instr.reduced & ~ir.all_axes()) != 0) return false;
     if (instr.kind == InstrKind::kLoad && (instr.buffer < 0 || instr.buffer >= buffers))
       return false;
     if (instr.kind == InstrKind::kPointwise) {

@@ -1,0 +1,154 @@
+// A team of threads goes along a row, as many places at a time as it has threads. Within a chunk
+// groups of lanes add up by shuffles, and the groups of a row by shared memory; the sum of all
+// chunks before is carried. The last lane has the first place, so that a shuffle down brings the
+// sum of earlier places.
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/print/point_printer.h"
+#include "codegen/templates/templates.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kLanes = 32;  // of a group: no device has fewer in a warp
+
+class ScanText {
+ public:
+  ScanText(const KernelBody& body, Dialect dialect)
+      : ir_(body.ir),
+        shape_(Classify(body.ir)),
+        team_(body.schedule.threads_per_row),
+        rows_(body.schedule.rows_per_block),
+        launch_(body, dialect, body.schedule.threads, body.schedule.blocks),
+        printer_(&launch_, 1),
+        out_(launch_.out) {
+    RG_CHECK(shape_.feasible && team_ * rows_ == launch_.threads());
+    while (ir_.instrs[scan_].kind != InstrKind::kScan) ++scan_;
+    sum_ = AccumulatorName(scan().dtype);
+  }
+
+  GroupKernels Run() {
+    const int64_t points = ir_.Points(ir_.all_axes());
+    launch_.UseWideIndexAbove(std::max(points, launch_.blocks() * rows_) + 2 * team_);
+    const absl::string_view index = launch_.index_type();
+    out_.SetDepth(1);
+    if (team_ > 1) out_.Line("const int lane = RG_THREAD % ", team_, ";");
+    out_.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", rows_,
+              " + RG_THREAD", team_ > 1 ? absl::StrCat(" / ", team_) : "", ";");
+    out_.Line(sum_, " carry = ", printer_.Identity(scan()), ";");
+    out_.Open(absl::StrCat("for (", index, " first = 0; first < ", shape_.shape.columns,
+                           "; first += ", team_, ")"));
+    PrintPlace(index);
+    PrintOperand();
+    PrintSums();
+    out_.Line("sum = ", Folded("carry", "sum"), ";");
+    out_.Line("carry = ", team_ > 1 ? Folded("carry", "chunk") : "sum", ";");
+    PrintUses();
+    out_.Close();
+    return {.launches = {launch_.Finish("")}};
+  }
+
+ private:
+  const Instr& scan() const { return ir_.instrs[scan_]; }
+
+  std::string Folded(absl::string_view before, absl::string_view value) const {
+    return printer_.Folded(scan(), before, value);
+  }
+
+  void PrintPlace(absl::string_view index) {
+    out_.Line("const ", index, " place = first",
+              team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "", ";");
+    out_.Line("const ", index, " column = ",
+              scan().reverse ? absl::StrCat(shape_.shape.columns - 1, " - place") : "place", ";");
+    out_.Line("const bool inside = row < ", shape_.shape.rows, " && place < ", shape_.shape.columns,
+              ";");
+  }
+
+  void DeclareAxes(const std::vector<int>& instrs, const std::vector<int>& stores) {
+    const AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+    printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
+    printer_.DeclareAxes(shape_.shape.column_axes, used, "column");
+  }
+
+  void PrintOperand() {
+    const int operand = scan().operands[0];
+    const std::vector<int> instrs = printer_.Needed({operand});
+    out_.Line(sum_, " sum = ", printer_.Identity(scan()), ";");
+    out_.Open("if (inside)");
+    DeclareAxes(instrs, {});
+    printer_.Print({.instrs = instrs, .reductions = {}, .stores = {}});
+    const bool same = ComputeType(ir_.instrs[operand].dtype) == AccumulatorType(scan().dtype);
+    const std::string value = printer_.Ref(operand);
+    out_.Line("sum = ", same ? value : absl::StrCat("static_cast<", sum_, ">(", value, ")"), ";");
+    out_.Close();
+  }
+
+  // `sum` of the places of the chunk up to this one, and `chunk` of all of them.
+  void PrintSums() {
+    if (team_ == 1) return;
+    const int lanes = std::min(team_, kLanes);
+    if (team_ <= kLanes) {
+      out_.Line(sum_, " chunk = sum;");
+      out_.Open(absl::StrCat("for (int n = 1; n < ", lanes, "; n *= 2)"));
+      out_.Line("chunk = ", Folded("chunk", "RG_SHUFFLE_XOR(chunk, n)"), ";");
+      out_.Close();
+    }
+    out_.Open(absl::StrCat("for (int n = 1; n < ", lanes, "; n *= 2)"));
+    out_.Line("const ", sum_, " before = RG_SHUFFLE_DOWN(sum, n);");
+    out_.Line("if (lane % ", lanes, " + n < ", lanes, ") sum = ", Folded("before", "sum"), ";");
+    out_.Close();
+    if (team_ > kLanes) PrintGroups();
+  }
+
+  void PrintGroups() {
+    const int groups = team_ / kLanes;
+    const std::string sums =
+        launch_.Shared(AccumulatorType(scan().dtype), "sums", launch_.threads() / kLanes);
+    out_.Line("if (lane % ", kLanes, " == 0) ", sums, "[RG_THREAD / ", kLanes, "] = sum;");
+    out_.Line("RG_BARRIER();");
+    out_.Line(sum_, " chunk = ", printer_.Identity(scan()), ";");
+    out_.Open(absl::StrCat("for (int g = ", groups - 1, "; g >= 0; --g)"));
+    out_.Line("if (g == lane / ", kLanes, ") sum = ", Folded("chunk", "sum"), ";");
+    const std::string of_group = absl::StrCat(sums, "[RG_THREAD / ", team_, " * ", groups, " + g]");
+    out_.Line("chunk = ", Folded("chunk", of_group), ";");
+    out_.Close();
+    out_.Line("RG_BARRIER();");
+  }
+
+  void PrintUses() {
+    std::vector<int> roots, stores(ir_.stores.size());
+    std::iota(stores.begin(), stores.end(), 0);
+    for (const Store& s : ir_.stores) roots.push_back(s.instr);
+    std::string value = "sum";
+    if (AccumulatorType(scan().dtype) != ComputeType(scan().dtype)) {
+      value = absl::StrCat("static_cast<", ComputeName(scan().dtype), ">(sum)");
+    }
+    printer_.SetHome(scan_, {.lane = value, .base = ""});
+    printer_.SetKnown(scan_, true);
+    const std::vector<int> instrs = printer_.Needed(roots);
+    out_.Open("if (inside)");
+    DeclareAxes(instrs, stores);
+    printer_.Print({.instrs = instrs, .reductions = {}, .stores = stores, .level = ir_.all_axes()});
+    out_.Close();
+  }
+
+  const KernelIr& ir_;
+  const Classification shape_;
+  const int team_, rows_;
+  LaunchText launch_;
+  PointPrinter printer_;
+  SourceWriter& out_;
+  int scan_ = 0;
+  absl::string_view sum_;
+};
+
+}  // namespace
+
+GroupKernels EmitScan(const KernelBody& body, Dialect dialect) {
+  return ScanText(body, dialect).Run();
+}
+
+}  // namespace retrograd

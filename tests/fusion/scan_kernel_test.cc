@@ -1,0 +1,109 @@
+// Cumulative sums as kernels: planned, run on the host with every access checked, and held against
+// the reference evaluator.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/planner/planner.h"
+#include "graph/reference/reference.h"
+#include "graph/text/text.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/kernels/kernel_ir_builder.h"
+#include "tests/support/plans/run_plan.h"
+
+namespace retrograd {
+namespace {
+
+constexpr uint64_t kSeed = 23;
+
+BackwardGraph Parse(absl::string_view text) {
+  auto graph = ParseGraph(text);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+// Scans in plans of the graph; each has a kernel of its own.
+int CheckOnHost(const BackwardGraph& graph, int warp) {
+  const std::vector<Values> inputs = RandomInputs(graph, kSeed);
+  RunSetup setup;
+  setup.host.compile = {.check = true, .warp = warp};
+  auto run = RunOnHost(graph, inputs, setup);
+  REQUIRE(run.status().ToString() == "OK");
+  const BackwardGraph& g = run->planned.graph;
+  auto values = Evaluate(g, inputs, {.mode = ReferenceOptions::kFloat64, .keep_all = true});
+  REQUIRE(values.status().ToString() == "OK");
+  auto scale = Magnitudes(g, *values);
+  REQUIRE(scale.ok());
+  for (size_t o = 0; o < g.outputs().size(); ++o) {
+    const size_t v = g.value_index(*g.outputs()[o].value);
+    REQUIRE(run->outputs[o].size() == (*values)[v].size());
+    for (size_t i = 0; i < run->outputs[o].size(); ++i) {
+      INFO("seed " << kSeed << ", output " << o << ", element " << i);
+      CHECK(std::fabs(run->outputs[o][i] - (*values)[v][i]) <=
+            2e-6 * std::max((*scale)[v][i], 1e-6));
+    }
+  }
+  int scans = 0;
+  for (const Group& group : run->planned.plan.groups) {
+    for (const KernelBody* kernel : KernelsOf(group)) {
+      scans += kernel->schedule.kind == Template::kScan;
+    }
+  }
+  return scans;
+}
+
+int CheckScan(absl::string_view type, absl::string_view attrs, int warp = 32) {
+  INFO(type << " " << attrs << ", warps of " << warp);
+  return CheckOnHost(Parse(absl::StrCat("%x = input name=\"x\" ", type, "\n%y = cumsum %x ", attrs,
+                                        "\noutput %y")),
+                     warp);
+}
+
+TEST_CASE("a cumulative sum is a kernel along its axis, forwards and backwards") {
+  const int warp = GENERATE(32, 64);
+  CHECK(CheckScan("f32[3,1000]", "axis=1", warp) == 1);
+  CHECK(CheckScan("f32[3,1000]", "axis=1 reverse=1", warp) == 1);
+  CHECK(CheckScan("f32[70,33]", "axis=0", warp) == 1);
+  CHECK(CheckScan("f32[4,70,5]", "axis=1 reverse=1", warp) == 1);
+  CHECK(CheckScan("f32[7]", "axis=0", warp) == 1);
+  CHECK(CheckScan("i64[5,40]", "axis=1", warp) == 1);
+}
+
+TEST_CASE("along an axis of one place a cumulative sum only copies, and of nothing it is nothing") {
+  CHECK(CheckScan("f32[6,1,5]", "axis=1") == 0);
+  CHECK(CheckScan("f32[0,5]", "axis=0") == 0);
+}
+
+TEST_CASE("what stands before and behind a cumulative sum is computed, views included") {
+  CHECK(CheckOnHost(Parse("%x = input name=\"x\" f32[24,10]\n"
+                          "%e = mul %x %x\n"
+                          "%t = permute %e perm=[1,0]\n"
+                          "%r = reshape %t shape=[5,48]\n"
+                          "%y = cumsum %r axis=1\n"
+                          "%z = add %y %r\n"
+                          "%w = cumsum %z axis=0 reverse=1\n"
+                          "output %w\noutput %z"),
+                    32) == 2);
+}
+
+TEST_CASE("a scan that runs along no axis of its own is refused by number") {
+  KernelIrBuilder b({4, 8});
+  const int x = b.In(DType::kFp32, 8), y = b.Out(DType::kFp32, 8);
+  b.Store(b.Scan(b.Load(x, A(1)), 0b01, false), y, A(1));
+  CHECK_THAT(std::string(b.Build().Verify().message()), ContainsSubstring("K2: v1 runs along"));
+}
+
+TEST_CASE("no template walks a scan beside a reduction") {
+  KernelIrBuilder b({4, 8});
+  const int x = b.In(DType::kFp32, 32), y = b.Out(DType::kFp32, 32), z = b.Out(DType::kFp32, 4);
+  const int v = b.Load(x, A(0) * 8 + A(1));
+  b.Store(b.Scan(v, 0b10, false), y, A(0) * 8 + A(1));
+  b.Store(b.Reduce(Op::sum, v, 0b10), z, A(0));
+  const Classification c = Classify(b.Build());
+  CHECK_FALSE(c.feasible);
+  CHECK_THAT(c.reason, ContainsSubstring("beside another scan, a reduction"));
+}
+
+}  // namespace
+}  // namespace retrograd
