@@ -73,6 +73,7 @@ class Mixer {
     }
     for (double d : {i.fill, i.constant, i.start, i.step}) Add(d);
     Add(static_cast<uint64_t>(i.reduced));
+    if (i.reverse) Add(uint64_t{1});
   }
   uint64_t value() const { return state_; }
 
