@@ -9,54 +9,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
+#include "runtime/gpu/measurement.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
 namespace retrograd {
 namespace {
 
-constexpr int kTimedRuns = 3;
 constexpr size_t kBias = 6;  // operand
-
-void AppendKey(const AttentionOperand& t, std::string* key) {
-  absl::StrAppend(key, " [", absl::StrJoin(t.shape, ","), "]@", t.offset, ":",
-                  absl::StrJoin(t.strides, ","));
-}
-
-// Equal for calls that differ in nothing but where their values lie.
-std::string Key(const AttentionCall& call, const AttentionFacts& facts) {
-  std::string key =
-      absl::StrCat(Name(call.dtype), " ", call.causal, " ", call.scale, " ", facts.dropout_p);
-  for (size_t i = 0; i < call.operands.size(); ++i) {
-    AppendKey(call.operands[i], &key);
-    absl::StrAppend(&key, Name(facts.operand_dtypes[i]));
-  }
-  for (const AttentionOperand& result : call.results) AppendKey(result, &key);
-  return key;
-}
-
-// Memory for a measurement, given back in the end.
-class Arena {
- public:
-  explicit Arena(Device& device) : device_(device) {}
-  ~Arena() {
-    for (void* data : taken_) device_.Free(data);
-  }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  absl::StatusOr<void*> Take(int64_t bytes) {
-    RG_ASSIGN_OR_RETURN(void* const data, device_.Allocate(bytes));
-    taken_.push_back(data);
-    return data;
-  }
-
- private:
-  Device& device_;
-  std::vector<void*> taken_;
-};
 
 // The call's memory for a measurement, whatever that holds.
 struct Measured {
@@ -65,7 +27,7 @@ struct Measured {
   void* workspace = nullptr;
 };
 absl::StatusOr<Measured> TakeMemory(const AttentionCall& call, const AttentionFacts& facts,
-                                    int64_t workspace_bytes, Arena* arena) {
+                                    int64_t workspace_bytes, MeasurementMemory* arena) {
   Measured memory;
   for (size_t i = 0; i < call.operands.size(); ++i) {
     RG_ASSIGN_OR_RETURN(memory.operands.emplace_back(),
@@ -77,24 +39,6 @@ absl::StatusOr<Measured> TakeMemory(const AttentionCall& call, const AttentionFa
   }
   RG_ASSIGN_OR_RETURN(memory.workspace, arena->Take(workspace_bytes));
   return memory;
-}
-
-absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run) {
-  RG_ASSIGN_OR_RETURN(TimeSamples samples, device.Time(run, kTimedRuns, /*cold=*/false));
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
-// No plan of cuDNN's takes a time that depends on values.
-absl::Status ChooseByTiming(Device& device, void* stream, const AttentionCall& call,
-                            const AttentionFacts& facts, CudnnAttention* library) {
-  Arena arena(device);
-  RG_ASSIGN_OR_RETURN(Measured memory,
-                      TakeMemory(call, facts, library->most_workspace_bytes(), &arena));
-  const AttentionPointers pointers{memory.operands, facts.operand_dtypes,
-                                   absl::MakeSpan(memory.results)};
-  const auto time = [&](absl::FunctionRef<absl::Status()> run) { return MedianTime(device, run); };
-  return library->TakeFastest(time, stream, pointers, memory.workspace);
 }
 
 // What a bias is taken to hold when our kernels are timed, which pass over what is masked: one for
@@ -149,7 +93,7 @@ absl::Status CudaAttentionCall::Run(int stream, const CallPointers& pointers, vo
   const AttentionPointers typed{pointers.operands, dtypes_, pointers.results};
   const CurrentContext current(device_.driver(), device_.context());
   RG_RETURN_IF_ERROR(current.status());
-  if (library_ != nullptr) return library_->Run(device_.Stream(stream), typed, scratch);
+  if (library_ != nullptr) return library_->Run(device_.Stream(stream), pointers, scratch);
   return RunFallbackAttention(device_, stream, *kernels_, launches_, typed, scratch);
 }
 
@@ -163,56 +107,22 @@ std::string CudaAttentionCall::Describe() const {
     return text;
   }
   if (library_ == nullptr) return absl::StrCat("our kernels, because ", refusal_.message());
-  std::string text =
-      absl::StrFormat("cuDNN, plan %d of %d", library_->chosen() + 1, library_->plans().size());
-  for (const CudnnPlan& plan : library_->plans()) {
-    absl::StrAppendFormat(&text, "\n  %s: %.1f us, workspace %d bytes", plan.name,
-                          plan.microseconds, plan.workspace_bytes);
-  }
+  std::string text = library_->Describe();
   if (tiled_us_ != 0) absl::StrAppend(&text, "\n  our kernels for tensor cores", times(tiled_us_));
   return text;
 }
 
-absl::StatusOr<std::shared_ptr<CudnnAttention>> CudaAttention::Library(
-    const Place& place, const AttentionCall& call, const AttentionFacts& facts) {
+CudaAttention::CudaAttention(const CudaAttentionOptions& options)
+    : options_(options),
+      cudnn_("attention 1", {.library = options.cudnn_library,
+                             .allow = options.allow_cudnn,
+                             .time_plans = options.time_plans}) {}
+
+absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& place,
+                                                                   const AttentionCall& call,
+                                                                   const AttentionFacts& facts) {
   RG_RETURN_IF_ERROR(CudnnRefusal(call, facts));
-  const std::string key = Key(call, facts);
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  if (handle_ == nullptr) {
-    if (!options_.allow_cudnn) return absl::UnavailableError("cuDNN is switched off");
-    RG_RETURN_IF_ERROR(no_handle_);
-    absl::StatusOr<std::unique_ptr<CudnnHandle>> handle =
-        CudnnHandle::Create(options_.cudnn_library, place.sm);
-    if (!handle.ok()) return no_handle_ = handle.status();
-    handle_ = *std::move(handle);
-  }
-  // A plan is the device's and the library's.
-  const std::string entry =
-      absl::StrCat("retrograd cudnn attention 1\n", place.model, " sm_", place.sm, "\n",
-                   handle_->version(), "\n", options_.cudnn.deterministic, " ", key);
-  if (options_.time_plans && place.cache != nullptr) {
-    if (const std::optional<std::string> plan = place.cache->Read(entry)) {
-      absl::StatusOr<std::shared_ptr<CudnnAttention>> restored =
-          CudnnAttention::Restore(call, facts, *plan, *handle_);
-      if (restored.ok()) return known_[key] = *std::move(restored);
-    }
-  }
-  RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnAttention> made,
-                      CudnnAttention::Prepare(call, facts, options_.cudnn, *handle_));
-  if (options_.time_plans) {
-    absl::Status timed = absl::OkStatus();
-    if (made->plans().size() > 1) {
-      timed = ChooseByTiming(place.device, place.stream, call, facts, made.get());
-      // Without the memory for a measurement the library's favourite does.
-      if (!timed.ok() && !absl::IsResourceExhausted(timed)) return timed;
-    }
-    const absl::StatusOr<std::string> plan = made->Serialize();
-    if (timed.ok() && plan.ok() && place.cache != nullptr) {
-      place.cache->Write(entry, *plan).IgnoreError();
-    }
-  }
-  known_[key] = made;
-  return made;
+  return cudnn_.Choose(place.cudnn, CudnnAttentionRequest(call, facts, options_.cudnn));
 }
 
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
@@ -231,16 +141,17 @@ absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
 absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
                                                             const AttentionCall& call,
                                                             const AttentionFacts& facts) {
-  const std::string key = Key(call, facts);
+  const std::string key = CudnnAttentionRequest(call, facts, options_.cudnn).key;
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
   if (!options_.allow_cudnn) return Choice{.tiled = true};
   Choice choice;
   const std::string entry =
-      absl::StrCat("retrograd attention choice 1\n", place.model, " sm_", place.sm, "\n",
-                   options_.cudnn_library, "\n", options_.cudnn.deterministic, " ", key);
-  if (options_.time_plans && place.cache != nullptr) {
-    if (const std::optional<std::string> times = place.cache->Read(entry)) {
+      absl::StrCat("retrograd attention choice 1\n", place.cudnn.model, " sm_", place.cudnn.sm,
+                   "\n", options_.cudnn_library, "\n", key);
+  const ModuleCache* const cache = place.cudnn.cache;
+  if (options_.time_plans && cache != nullptr) {
+    if (const std::optional<std::string> times = cache->Read(entry)) {
       const std::vector<std::string> both = absl::StrSplit(*times, ' ');
       if (both.size() == 2 && absl::SimpleAtod(both[0], &choice.tiled_us) &&
           absl::SimpleAtod(both[1], &choice.library_us)) {
@@ -249,13 +160,13 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
       }
     }
   }
-  const absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, facts);
+  const absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
   if (!library.ok()) return Choice{.tiled = true};
   const bool bias = call.operands.size() > kBias;
   if (!options_.time_plans) return choices_[key] = Choice{.tiled = !bias};
   const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled = LoadTiled(place, call, facts);
   if (!tiled.ok()) return Choice{};
-  Arena arena(place.device);
+  MeasurementMemory arena(place.device);
   absl::StatusOr<Measured> memory = TakeMemory(
       call, facts, std::max((*library)->workspace_bytes(), (*tiled)->scratch_bytes()), &arena);
   // Without the memory for a measurement: that which needs the least.
@@ -265,18 +176,16 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
     RG_RETURN_IF_ERROR(FillBias(place.device, call.operands[kBias], facts.operand_dtypes[kBias],
                                 const_cast<void*>(memory->operands[kBias])));
   }
-  const AttentionPointers pointers{memory->operands, facts.operand_dtypes,
-                                   absl::MakeSpan(memory->results)};
+  const CallPointers pointers{memory->operands, absl::MakeSpan(memory->results)};
   RG_ASSIGN_OR_RETURN(choice.library_us, MedianTime(place.device, [&] {
-                        return (*library)->Run(place.stream, pointers, memory->workspace);
+                        return (*library)->Run(place.cudnn.stream, pointers, memory->workspace);
                       }));
   RG_ASSIGN_OR_RETURN(choice.tiled_us, MedianTime(place.device, [&] {
-                        return (*tiled)->Run(0, {memory->operands, absl::MakeSpan(memory->results)},
-                                             memory->workspace);
+                        return (*tiled)->Run(0, pointers, memory->workspace);
                       }));
   choice.tiled = choice.tiled_us < choice.library_us;
-  if (place.cache != nullptr) {
-    place.cache->Write(entry, absl::StrCat(choice.tiled_us, " ", choice.library_us)).IgnoreError();
+  if (cache != nullptr) {
+    cache->Write(entry, absl::StrCat(choice.tiled_us, " ", choice.library_us)).IgnoreError();
   }
   return choices_[key] = choice;
 }
@@ -299,7 +208,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
   }
-  absl::StatusOr<std::shared_ptr<CudnnAttention>> library = Library(place, call, facts);
+  absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
   if (library.ok()) {
     auto loaded =
         std::make_unique<CudaAttentionCall>(place.device, facts, (*library)->workspace_bytes());
@@ -333,8 +242,8 @@ class CudaAttentionLoader : public CallLoader {
     RG_RETURN_IF_ERROR(CheckDropout(call));
     const AttentionRequest request(call);
     return attention_.Load(
-        {device_, sm_, device_.facts().model, device_.Stream(0), device_.Cache()}, request.call,
-        request.facts());
+        {device_, {device_, sm_, device_.facts().model, device_.Stream(0), device_.Cache()}},
+        request.call, request.facts());
   }
 
  private:

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/compiler/module_cache.h"
+#include "runtime/gpu/cuda/cudnn_choice.h"
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/ops/attention/attention_facts.h"
 #include "runtime/ops/attention/cudnn_attention.h"
@@ -37,7 +37,7 @@ class CudaAttentionCall : public LoadedCall {
 
   // Null where cuDNN does not make this call, since our kernels are faster or for the reason that
   // refusal() gives.
-  const CudnnAttention* library() const { return library_.get(); }
+  const CudnnPlans* library() const { return library_.get(); }
   const absl::Status& refusal() const { return refusal_; }
   // Whether our kernels for tensor cores make it.
   bool tiled() const { return tiled_; }
@@ -48,8 +48,8 @@ class CudaAttentionCall : public LoadedCall {
  private:
   friend class CudaAttention;
   GpuDevice& device_;
-  const std::vector<DType> dtypes_;          // of the operands
-  std::shared_ptr<CudnnAttention> library_;  // or, where it refuses, the kernels
+  const std::vector<DType> dtypes_;      // of the operands
+  std::shared_ptr<CudnnPlans> library_;  // or, where it refuses, the kernels
   std::unique_ptr<LoadedKernels> kernels_;
   size_t launches_ = 0;
   absl::Status refusal_;
@@ -57,19 +57,16 @@ class CudaAttentionCall : public LoadedCall {
   double tiled_us_ = 0, library_us_ = 0;  // 0: not timed
 };
 
-// What calls share: cuDNN's handle, and the plans chosen so far, since layers repeat their calls.
-// Made, used and destroyed in the device's context.
+// What calls share: cuDNN, and the choices made so far, since layers repeat their calls. Made, used
+// and destroyed in the device's context.
 class CudaAttention {
  public:
-  explicit CudaAttention(const CudaAttentionOptions& options) : options_(options) {}
+  explicit CudaAttention(const CudaAttentionOptions& options);
 
   // Where calls are loaded.
   struct Place {
     GpuDevice& device;
-    int sm = 0;                          // 90 for compute capability 9.0
-    std::string model;                   // "NVIDIA H200"
-    void* stream = nullptr;              // stream 0 of the device, as a CUstream
-    const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
+    CudnnPlace cudnn;  // the same place
   };
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Place& place, const AttentionCall& call,
                                                    const AttentionFacts& facts);
@@ -81,9 +78,8 @@ class CudaAttention {
     double tiled_us = 0, library_us = 0;
   };
 
-  absl::StatusOr<std::shared_ptr<CudnnAttention>> Library(const Place& place,
-                                                          const AttentionCall& call,
-                                                          const AttentionFacts& facts);
+  absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Place& place, const AttentionCall& call,
+                                                      const AttentionFacts& facts);
   // Of a call that our kernels for tensor cores take.
   absl::StatusOr<Choice> Choose(const Place& place, const AttentionCall& call,
                                 const AttentionFacts& facts);
@@ -92,11 +88,8 @@ class CudaAttention {
                                                                const AttentionFacts& facts);
 
   const CudaAttentionOptions options_;
-  std::unique_ptr<CudnnHandle> handle_;
-  absl::Status no_handle_;  // why there is none, once tried
-  // By all that the call says.
-  std::map<std::string, std::shared_ptr<CudnnAttention>> known_;
-  std::map<std::string, Choice> choices_;
+  CudnnChoice cudnn_;
+  std::map<std::string, Choice> choices_;  // by all that the call says
 };
 
 // Who loads attention on the cuda device of this compute capability (90 for 9.0).

@@ -1,0 +1,56 @@
+// Which of cuDNN's plans makes a graph here: the fastest, found by running them once for each shape
+// and remembered on disk.
+#ifndef RETROGRAD_RUNTIME_GPU_CUDA_CUDNN_CHOICE_H_
+#define RETROGRAD_RUNTIME_GPU_CUDA_CUDNN_CHOICE_H_
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/compiler/module_cache.h"
+#include "runtime/gpu/cuda/cudnn_plans.h"
+
+namespace retrograd {
+
+// Where graphs are prepared.
+struct CudnnPlace {
+  Device& device;
+  int sm = 0;                          // 90 for compute capability 9.0
+  std::string model;                   // "NVIDIA H200"
+  void* stream = nullptr;              // stream 0 of the device, as a CUstream
+  const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
+};
+
+struct CudnnChoiceOptions {
+  std::string library;  // a path; empty: where it is usually found
+  bool allow = true;
+  bool time_plans = true;  // else the first plan does
+};
+
+// cuDNN's handle, loaded when it is first asked for, and the plans chosen so far, since layers
+// repeat their calls. Made, used and destroyed in the device's context.
+class CudnnChoice {
+ public:
+  // kind: of the entries on disk, with the version of what their keys mean: "attention 1".
+  CudnnChoice(absl::string_view kind, const CudnnChoiceOptions& options)
+      : kind_(kind), options_(options) {}
+
+  // Unavailable where there is no cuDNN, Unimplemented where it refuses.
+  absl::StatusOr<std::shared_ptr<CudnnPlans>> Choose(const CudnnPlace& place,
+                                                     const CudnnRequest& request);
+
+ private:
+  absl::Status LoadHandle(int sm);
+
+  const std::string kind_;
+  const CudnnChoiceOptions options_;
+  std::unique_ptr<CudnnHandle> handle_;
+  absl::Status no_handle_;                                    // why there is none, once tried
+  std::map<std::string, std::shared_ptr<CudnnPlans>> known_;  // by key
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_GPU_CUDA_CUDNN_CHOICE_H_

@@ -1,0 +1,33 @@
+// What it takes to time work on a GPU before a program runs: memory, and the median of a few runs.
+#ifndef RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
+#define RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "runtime/device/device.h"
+
+namespace retrograd {
+
+// Memory for a measurement, given back in the end.
+class MeasurementMemory {
+ public:
+  explicit MeasurementMemory(Device& device) : device_(device) {}
+  ~MeasurementMemory();
+  MeasurementMemory(const MeasurementMemory&) = delete;
+  MeasurementMemory& operator=(const MeasurementMemory&) = delete;
+  absl::StatusOr<void*> Take(int64_t bytes);
+
+ private:
+  Device& device_;
+  std::vector<void*> taken_;
+};
+
+// Microseconds of work on stream 0, of three runs with warm caches.
+absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
