@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches the headers that attention through cuDNN is built with into .cache/cudnn: cudnn-frontend's
-# and cuDNN's own, from PyPI. Nothing of them is needed to start what is built. Builds that are
+# Fetches the headers that attention and convolutions through cuDNN are built with into .cache/cudnn:
+# cudnn-frontend's and cuDNN's own, from PyPI. Nothing of them is needed to start what is built. Builds that are
 # configured are configured again, so that they find them.
 set -eu
 cd "$(dirname "$0")/.."

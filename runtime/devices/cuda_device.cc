@@ -61,8 +61,11 @@ absl::Status CudaDevice::Start() {
   SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library,
                                                  .time = options_.time_matmuls}));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
-  for (Op op : {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
-    SetLoader(op, MakeFallbackConvolutionLoader(*this));
+  const std::shared_ptr<CallLoader> convolutions = MakeCudaConvolutionLoader(
+      *this, sm_, options_.convolution, MakeFallbackConvolutionLoader(*this));
+  for (const Op op :
+       {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
+    SetLoader(op, convolutions);
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, attention by cuDNN,
-// everything loaded when the device is made.
+// The device for NVIDIA's GPUs: kernels by NVRTC, matmuls by cuBLASLt, attention and
+// convolutions by cuDNN, everything loaded when the device is made.
 #ifndef RETROGRAD_RUNTIME_DEVICES_CUDA_DEVICE_H_
 #define RETROGRAD_RUNTIME_DEVICES_CUDA_DEVICE_H_
 
@@ -11,6 +11,7 @@
 #include "runtime/device/device.h"
 #include "runtime/gpu/gpu_module.h"
 #include "runtime/ops/attention/cuda_attention.h"
+#include "runtime/ops/convolution/cuda_convolution.h"
 
 namespace retrograd {
 
@@ -25,6 +26,7 @@ struct CudaDeviceOptions {
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
   CudaAttentionOptions attention;
+  CudaConvolutionOptions convolution;
 };
 
 // Unavailable, saying why, where there is no driver or no such device, or where the build had no

@@ -87,8 +87,8 @@ class GpuDevice : public Device {
   // Lets go of everything, in the end.
   void Stop();
 
-  // Who loads the calls of an op.
-  void SetLoader(Op op, std::unique_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
+  // Who loads the calls of an op; several ops may share one.
+  void SetLoader(Op op, std::shared_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
 
  private:
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
@@ -106,7 +106,7 @@ class GpuDevice : public Device {
   std::vector<GpuEvent> marks_;
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
-  std::map<Op, std::unique_ptr<CallLoader>> loaders_;
+  std::map<Op, std::shared_ptr<CallLoader>> loaders_;
   std::unique_ptr<GpuKernels> support_;
   GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
 };

@@ -97,6 +97,7 @@ std::unique_ptr<Device> TestDevice(bool check = false) {
     options.compile.rtc.library = RETROGRAD_FAKE_CUDA;
     options.cache = false;
     options.attention.allow_cudnn = false;  // a real one would take the fake streams
+    options.convolution.allow_cudnn = false;
     auto device = MakeCudaDevice(options);
     INFO(device.status());
     REQUIRE(device.ok());

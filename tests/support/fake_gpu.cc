@@ -99,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& fake) {
   options.cache = !fake.cache_dir.empty();
   options.cache_dir = fake.cache_dir;
   options.attention.allow_cudnn = false;  // a real one would take the fake streams
+  options.convolution.allow_cudnn = false;
   return MakeCudaDevice(options);
 }
 

@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const Json& options) {
   retrograd::DeviceChoices choices;
   choices.cuda.cache_dir = choices.hip.cache_dir = options.value("cache_dir", "");
   choices.cuda.attention.cudnn.deterministic = options.value("deterministic", true);
+  choices.cuda.convolution.cudnn.nondeterministic = !options.value("deterministic", true);
   choices.cuda.attention.allow_tiled = options.value("tiled_attention", true);
   return retrograd::MakeDevice(options.value("device", "cuda"), choices);
 }

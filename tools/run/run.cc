@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   choices.host.compile.check = arguments.sanitize;
   choices.host.compile.warp = arguments.warp;
   choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
+  choices.cuda.convolution.cudnn.nondeterministic = !arguments.deterministic;
   choices.cuda.attention.allow_tiled = arguments.tiled_attention;
   return MakeDevice(arguments.device, choices);
 }
