@@ -15,6 +15,7 @@
 #include "fusion/device/device_numbers.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/device/interference.h"
+#include "fusion/device/spec_models.h"
 #include "runtime/devices/host_device.h"
 #include "tests/catch.h"
 #include "tools/calibrate/calibration_kernels.h"
@@ -84,8 +85,12 @@ TEST_CASE("a number that no spec has is refused by name") {
   REQUIRE(!changed.ok());
 }
 
-TEST_CASE("a spec gets another name and arch, and says that it is calibrated") {
-  const auto spec = ParseDeviceSpec(WithSpecName(H200(), "mine", "sm_100"), "mine");
+TEST_CASE("a spec gets another name, arch and model, and says that it is calibrated") {
+  const std::string text = WithSpecName(H200(), "mine", "sm_100", "NVIDIA \"Mine\"");
+  const auto models = ParseSpecModels(text, "mine");
+  REQUIRE(models.ok());
+  CHECK(*models == std::vector<std::string>{"NVIDIA \"Mine\""});
+  const auto spec = ParseDeviceSpec(text, "mine");
   INFO(spec.status());
   REQUIRE(spec.ok());
   CHECK(spec->name == "mine");

@@ -126,7 +126,7 @@ absl::Status CalibrateDevice(const CalibrateArguments& arguments) {
   }
   RG_RETURN_IF_ERROR(text.status());
   const std::string named = WithSpecName(*text, arguments.name.empty() ? base.name : arguments.name,
-                                         from.log.device().arch);
+                                         from.log.device().arch, from.log.device().model);
   RG_RETURN_IF_ERROR(ParseDeviceSpec(named, "the measured spec").status());
   for (const auto& [whose, spec] :
        {std::pair("the base spec's", &base_text), std::pair("the measured spec's", &named)}) {

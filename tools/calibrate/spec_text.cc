@@ -80,14 +80,18 @@ std::string WithInterference(absl::string_view text, absl::Span<const std::strin
   return absl::StrJoin(lines, "\n") + "\n";
 }
 
-std::string WithSpecName(absl::string_view text, absl::string_view name, absl::string_view arch) {
+std::string WithSpecName(absl::string_view text, absl::string_view name, absl::string_view arch,
+                         absl::string_view model) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  std::erase_if(lines, [](const std::string& line) { return absl::StartsWith(line, "models:"); });
   for (std::string& line : lines) {
     if (absl::StartsWith(line, "name:")) line = absl::StrCat("name: \"", absl::CEscape(name), "\"");
     if (absl::StartsWith(line, "arch:") && !arch.empty()) {
       line = absl::StrCat("arch: \"", absl::CEscape(arch), "\"");
     }
-    if (absl::StartsWith(line, "calibrated:")) line = "calibrated: true";
+    if (absl::StartsWith(line, "calibrated:")) {
+      line = absl::StrCat("calibrated: true\nmodels: \"", absl::CEscape(model), "\"");
+    }
   }
   return absl::StrJoin(lines, "\n");
 }

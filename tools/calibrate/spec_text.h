@@ -26,8 +26,10 @@ absl::StatusOr<std::string> WithSpecNumbers(absl::string_view text,
 // With these lines of the interference table in the place of those that it has.
 std::string WithInterference(absl::string_view text, absl::Span<const std::string> rows);
 
-// With another name, arch and calibrated set: whose spec it is.
-std::string WithSpecName(absl::string_view text, absl::string_view name, absl::string_view arch);
+// With another name, arch and model, and calibrated set: whose spec it is. The device says of
+// itself what model it is; an empty arch keeps that of the text.
+std::string WithSpecName(absl::string_view text, absl::string_view name, absl::string_view arch,
+                         absl::string_view model);
 
 }  // namespace retrograd
 
