@@ -22,6 +22,7 @@ order="
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
   runtime/ops/convolution
   runtime/devices runtime/schedule runtime/memory runtime/program
+  runtime/executable
   tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench"
 
 files=$(find graph models fusion codegen runtime tools tests \

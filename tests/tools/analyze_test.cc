@@ -2,7 +2,14 @@
 // refused fusions that were built.
 #include "tools/explain/analyze.h"
 
+#include <unistd.h>
+
+#include <filesystem>
+
 #include "tests/catch.h"
+#include "tests/support/reporting_device.h"
+#include "tools/run/run.h"
+#include "tools/support/text_file.h"
 
 namespace retrograd {
 namespace {
@@ -50,6 +57,42 @@ TEST_CASE("an analysis on the host times every step alone and within a run, and 
   CHECK(json.at("steps").size() == analysis->rows.size());
   CHECK(json.at("refused").size() == analysis->counterfactuals.size());
   CHECK_THAT(AnalysisAsText(*analysis), ContainsSubstring("mean absolute error"));
+}
+
+// A product whose epilogue the H200's spec prices below a pass of its own.
+constexpr char kProduct[] = R"(
+%0 = input name="dy" kind=tangent alignment=16  bf16[98304,512]
+%1 = input name="w" kind=parameter alignment=16  bf16[512,2048]
+%2 = input name="u" kind=saved alignment=16  bf16[98304,2048]
+%3 = matmul %0 %1
+%4 = mul %3 %2
+%5 = mul %4 %2
+output %5 name="du"
+)";
+
+TEST_CASE("what is analyzed is what would run: the same kernels, launches and library calls") {
+  const std::string graph =
+      std::filesystem::temp_directory_path() / absl::StrCat("analyze_test_", getpid(), ".rgt");
+  REQUIRE(WriteTextFile(graph, kProduct).ok());
+  for (const bool epilogues : {true, false}) {
+    INFO("epilogues " << epilogues);
+    // One device for each, on which every run fails once the program is loaded.
+    ReportingDevice analyzed({.epilogues = epilogues}), run({.epilogues = epilogues});
+    Progress progress;
+    AnalyzeArguments analyze_arguments;
+    analyze_arguments.plan.graph = graph;
+    const absl::Status after = AnalyzeOn(analyze_arguments, analyzed, &progress).status();
+    CHECK(after.code() == absl::StatusCode::kUnimplemented);
+    RunArguments run_arguments;
+    run_arguments.plan.graph = graph;
+    run_arguments.random = 1;
+    CHECK(RunOn(run_arguments, run).status().code() == absl::StatusCode::kUnimplemented);
+    REQUIRE(run.loads() == 1);
+    CHECK((run.fused() > 0) == epilogues);
+    CHECK(analyzed.kernels() == run.kernels());
+    CHECK(analyzed.work() == run.work());
+  }
+  std::filesystem::remove(graph);
 }
 
 TEST_CASE("an analysis on a device that is not there says which there are") {

@@ -10,8 +10,7 @@
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
 #include "graph/text/text.h"
-#include "runtime/program/compile.h"
-#include "runtime/program/program.h"
+#include "runtime/executable/executable.h"
 #include "tools/execute/step_times.h"
 
 namespace retrograd {
@@ -295,21 +294,20 @@ absl::StatusOr<std::vector<Group>> PlannedGroups(absl::string_view graph_text,
 absl::StatusOr<double> TimeSteps(absl::string_view graph_text, const DeviceSpec& spec, int repeat,
                                  absl::FunctionRef<bool(const Group&)> counts, Device* device) {
   RG_ASSIGN_OR_RETURN(const BackwardGraph graph, ParseGraph(graph_text));
-  RG_ASSIGN_OR_RETURN(const Planned planned, PlanFusion(graph, spec, {.decisions = false}));
-  CompileOptions options;
-  options.dialect = device->dialect();
-  options.schedule.chip_blocks = spec.sms;
-  RG_ASSIGN_OR_RETURN(const CompiledPlan compiled, Compile(planned.graph, planned.plan, options));
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Load(compiled, device));
+  RG_ASSIGN_OR_RETURN(
+      const Executable executable,
+      Executable::Make(graph, *device,
+                       {.spec = ChosenSpec{.spec = spec}, .plan = {.decisions = false}}));
   Buffers buffers(device);
   RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
                       DrawInputs(graph, 1, device, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<StepTime> times,
-                      program->TimeSteps(inputs, outputs, repeat, /*cold=*/false));
+                      executable.program().TimeSteps(inputs, outputs, repeat, /*cold=*/false));
   double us = 0;
   for (const StepTime& time : times) {
-    if (counts(compiled.plan.groups[Index(time.group)])) us += Median(time.microseconds);
+    if (counts(executable.compiled().plan.groups[Index(time.group)]))
+      us += Median(time.microseconds);
   }
   return us;
 }

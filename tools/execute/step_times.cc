@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "fusion/ops/call_op.h"
-#include "tools/support/compiled_kernels.h"
+#include "runtime/executable/compiled_kernels.h"
 
 namespace retrograd {
 

@@ -11,9 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
+#include "runtime/executable/executable.h"
 #include "tools/execute/device_tensors.h"
-#include "tools/execute/load_plan.h"
 #include "tools/execute/make_device.h"
+#include "tools/execute/make_executable.h"
 #include "tools/execute/step_times.h"
 #include "tools/explain/explanation.h"
 
@@ -28,53 +29,48 @@ constexpr double kEvenUs = 0.3;  // below the repeatability of a measurement
 
 double Microseconds(int64_t ps) { return static_cast<double>(ps) / 1e6; }
 
-// A device with a graph's inputs and outputs, on which plans of the graph run.
+// A graph's inputs and outputs on a device, on which plans of the graph run.
 class Bench {
  public:
   static absl::StatusOr<std::unique_ptr<Bench>> Make(const AnalyzeArguments& arguments,
-                                                     const BackwardGraph& graph) {
-    auto bench = std::make_unique<Bench>(arguments);
-    RG_ASSIGN_OR_RETURN(bench->device_, MakeDevice(arguments.device, {}));
-    bench->buffers_ = std::make_unique<Buffers>(bench->device_.get());
-    RG_ASSIGN_OR_RETURN(bench->inputs_,
-                        DrawInputs(graph, kInputSeed, bench->device_.get(), bench->buffers_.get()));
-    RG_ASSIGN_OR_RETURN(bench->outputs_, AllocateOutputs(graph, bench->buffers_.get()));
+                                                     const BackwardGraph& graph, Device& device) {
+    auto bench = std::make_unique<Bench>(arguments, device);
+    RG_ASSIGN_OR_RETURN(bench->inputs_, DrawInputs(graph, kInputSeed, &device, &bench->buffers_));
+    RG_ASSIGN_OR_RETURN(bench->outputs_, AllocateOutputs(graph, &bench->buffers_));
     return bench;
   }
-  explicit Bench(const AnalyzeArguments& arguments) : arguments_(arguments) {}
+  Bench(const AnalyzeArguments& arguments, Device& device)
+      : arguments_(arguments), device_(device), buffers_(&device) {}
 
-  absl::StatusOr<LoadedPlan> Load(PlannedGraph* graph, Progress* progress) {
-    CompileOptions options;
-    options.dialect = device_->dialect();
-    options.schedule.chip_blocks = graph->spec.sms;
-    return LoadPlan(graph, arguments_.plan.graph, options, {}, device_.get(), progress);
+  absl::StatusOr<Executable> Load(const OpenedGraph& graph, const std::string& name,
+                                  Progress* progress) {
+    return MakeExecutable(graph, name, {}, device_, progress);
   }
   // Median time of the whole.
-  absl::StatusOr<double> Whole(Program* program) {
+  absl::StatusOr<double> Whole(Program& program) {
     RG_ASSIGN_OR_RETURN(const TimeSamples samples,
-                        device_->Time([&] { return program->Run(inputs_, outputs_); },
-                                      arguments_.repeat, /*cold=*/false));
+                        device_.Time([&] { return program.Run(inputs_, outputs_); },
+                                     arguments_.repeat, /*cold=*/false));
     return Median(samples);
   }
   // By group, medians of the steps alone.
   absl::StatusOr<std::map<uint32_t, double>> Alone(
-      Program* program, std::optional<absl::Span<const GroupId>> only = std::nullopt) {
+      Program& program, std::optional<absl::Span<const GroupId>> only = std::nullopt) {
     RG_ASSIGN_OR_RETURN(
         const std::vector<StepTime> times,
-        program->TimeSteps(inputs_, outputs_, arguments_.repeat, arguments_.cold, only));
+        program.TimeSteps(inputs_, outputs_, arguments_.repeat, arguments_.cold, only));
     std::map<uint32_t, double> alone;
     for (const StepTime& time : times) alone[Index(time.group)] = Median(time.microseconds);
     return alone;
   }
-  absl::StatusOr<StepTrace> Trace(Program* program) {
-    return program->Trace(inputs_, outputs_, arguments_.repeat);
+  absl::StatusOr<StepTrace> Trace(Program& program) {
+    return program.Trace(inputs_, outputs_, arguments_.repeat);
   }
-  DeviceFacts facts() const { return device_->Describe(); }
 
  private:
   const AnalyzeArguments& arguments_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Buffers> buffers_;
+  Device& device_;
+  Buffers buffers_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
 };
@@ -169,22 +165,22 @@ std::string Verdict(double apart_us, double together_us) {
 }
 
 // The plan with the refused fusion forced, beside the plan.
-absl::Status TimeForced(const PlannedGraph& graph, const LoadedPlan& loaded, const Decision& d,
+absl::Status TimeForced(const OpenedGraph& graph, const Executable& executable, const Decision& d,
                         Bench* bench, Progress* progress, Counterfactual* result) {
-  OpenedGraph opened = graph;
-  opened.options.pairs.push_back({.a = d.a[0], .b = d.b[0], .together = true});
-  RG_ASSIGN_OR_RETURN(PlannedGraph forced, Plan(std::move(opened), "a refused fusion", progress));
-  RG_ASSIGN_OR_RETURN(const LoadedPlan other, bench->Load(&forced, progress));
-  const FusionPlan &a = loaded.compiled.plan, &b = other.compiled.plan;
+  OpenedGraph forced = graph;
+  forced.options.feedback = executable.feedback();
+  forced.options.pairs.push_back({.a = d.a[0], .b = d.b[0], .together = true});
+  RG_ASSIGN_OR_RETURN(const Executable other, bench->Load(forced, "a refused fusion", progress));
+  const FusionPlan &a = executable.compiled().plan, &b = other.compiled().plan;
   const std::vector<GroupId> apart = OnlyIn(a, b), together = OnlyIn(b, a);
   result->predicted_apart_us = PredictedUs(a, apart);
   result->predicted_together_us = PredictedUs(b, together);
-  RG_ASSIGN_OR_RETURN(const auto apart_us, bench->Alone(loaded.program.get(), apart));
-  RG_ASSIGN_OR_RETURN(const auto together_us, bench->Alone(other.program.get(), together));
+  RG_ASSIGN_OR_RETURN(const auto apart_us, bench->Alone(executable.program(), apart));
+  RG_ASSIGN_OR_RETURN(const auto together_us, bench->Alone(other.program(), together));
   for (const auto& [g, us] : apart_us) result->measured_apart_us += us;
   for (const auto& [g, us] : together_us) result->measured_together_us += us;
-  RG_ASSIGN_OR_RETURN(result->whole_apart_us, bench->Whole(loaded.program.get()));
-  RG_ASSIGN_OR_RETURN(result->whole_together_us, bench->Whole(other.program.get()));
+  RG_ASSIGN_OR_RETURN(result->whole_apart_us, bench->Whole(executable.program()));
+  RG_ASSIGN_OR_RETURN(result->whole_together_us, bench->Whole(other.program()));
   result->verdict = Verdict(result->measured_apart_us, result->measured_together_us);
   return absl::OkStatus();
 }
@@ -210,30 +206,38 @@ Json ErrorJson(const ModelError& e) {
 }  // namespace
 
 absl::StatusOr<Analysis> Analyze(const AnalyzeArguments& arguments, Progress* progress) {
-  RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, progress));
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench, Bench::Make(arguments, graph.original));
-  RG_ASSIGN_OR_RETURN(const LoadedPlan loaded, bench->Load(&graph, progress));
-  const DeviceFacts facts = bench->facts();
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments.device, {}));
+  return AnalyzeOn(arguments, *device, progress);
+}
+
+absl::StatusOr<Analysis> AnalyzeOn(const AnalyzeArguments& arguments, Device& device,
+                                   Progress* progress) {
+  RG_ASSIGN_OR_RETURN(const OpenedGraph graph, Open(arguments.plan, progress, &device));
+  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Bench> bench,
+                      Bench::Make(arguments, graph.original, device));
+  RG_ASSIGN_OR_RETURN(const Executable executable,
+                      bench->Load(graph, arguments.plan.graph, progress));
   progress->Step(absl::StrCat("timing ", arguments.plan.graph));
   Analysis analysis{.graph = arguments.plan.graph,
                     .device = arguments.device,
-                    .model = facts.model,
+                    .model = device.Describe().model,
                     .spec = graph.spec.name,
-                    .predicted_us = Microseconds(loaded.compiled.schedule.makespan_ps)};
-  RG_ASSIGN_OR_RETURN(analysis.measured_us, bench->Whole(loaded.program.get()));
-  RG_ASSIGN_OR_RETURN(const auto alone, bench->Alone(loaded.program.get()));
-  RG_ASSIGN_OR_RETURN(const StepTrace trace, bench->Trace(loaded.program.get()));
+                    .note = executable.note(),
+                    .predicted_us = Microseconds(executable.compiled().schedule.makespan_ps)};
+  RG_ASSIGN_OR_RETURN(analysis.measured_us, bench->Whole(executable.program()));
+  RG_ASSIGN_OR_RETURN(const auto alone, bench->Alone(executable.program()));
+  RG_ASSIGN_OR_RETURN(const StepTrace trace, bench->Trace(executable.program()));
   analysis.source = trace.source;
-  analysis.rows = RowsOf(loaded.compiled, alone, trace);
+  analysis.rows = RowsOf(executable.compiled(), alone, trace);
   analysis.alone = ErrorOfRows(analysis.rows, &ModelRow::alone_us);
   analysis.within = ErrorOfRows(analysis.rows, &ModelRow::within_us);
-  const BackwardGraph& lowered = graph.planned.graph;
-  for (const Decision* d : CheapestRefusals(lowered, graph.planned.plan,
+  const BackwardGraph& lowered = executable.graph();
+  for (const Decision* d : CheapestRefusals(lowered, executable.plan(),
                                             static_cast<size_t>(arguments.counterfactual))) {
     Counterfactual& result = analysis.counterfactuals.emplace_back();
     result.a = CountOps(lowered, d->a);
     result.b = CountOps(lowered, d->b);
-    const absl::Status timed = TimeForced(graph, loaded, *d, bench.get(), progress, &result);
+    const absl::Status timed = TimeForced(graph, executable, *d, bench.get(), progress, &result);
     if (!timed.ok()) result.failed = std::string(timed.message());
   }
   return analysis;
@@ -243,6 +247,7 @@ std::string AnalysisAsText(const Analysis& analysis) {
   std::string text = absl::StrFormat(
       "%s on %s (%s), planned for %s: predicted %.1f us, measured %.1f us\n", analysis.graph,
       analysis.device, analysis.model, analysis.spec, analysis.predicted_us, analysis.measured_us);
+  if (!analysis.note.empty()) absl::StrAppend(&text, "note: ", analysis.note, "\n");
   absl::StrAppend(&text, PrintError("alone:", analysis.alone),
                   PrintError("within a run:", analysis.within), "times within a run by ",
                   analysis.source, "\n\nfurthest off:\n   predicted      alone     within  step\n");
@@ -304,6 +309,7 @@ Json AnalysisAsJson(const Analysis& analysis) {
           {"device", analysis.device},
           {"model", analysis.model},
           {"spec", analysis.spec},
+          {"spec_note", analysis.note},
           {"predicted_us", analysis.predicted_us},
           {"measured_us", analysis.measured_us},
           {"source", analysis.source},

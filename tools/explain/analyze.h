@@ -12,6 +12,8 @@
 
 namespace retrograd {
 
+class Device;
+
 struct AnalyzeArguments {
   PlanArguments plan;
   std::string device = "host";  // where it runs: "cuda", "cuda:1"
@@ -35,6 +37,7 @@ inline constexpr double kEvenShare = 0.02;
 
 struct Analysis {
   std::string graph, device, model, spec;
+  std::string note;                          // Executable::note
   double predicted_us = 0, measured_us = 0;  // of the whole backward
   std::string source;                        // by what times within a run were taken
   std::vector<ModelRow> rows;
@@ -42,7 +45,10 @@ struct Analysis {
   std::vector<Counterfactual> counterfactuals;
 };
 
+// On the device that the arguments name, or on another, which is called so.
 absl::StatusOr<Analysis> Analyze(const AnalyzeArguments& arguments, Progress* progress);
+absl::StatusOr<Analysis> AnalyzeOn(const AnalyzeArguments& arguments, Device& device,
+                                   Progress* progress);
 std::string AnalysisAsText(const Analysis& analysis);
 nlohmann::ordered_json AnalysisAsJson(const Analysis& analysis);
 

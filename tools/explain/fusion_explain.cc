@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
   std::string analyze_file;
   CLI::App* analyze =
       app.add_subcommand("analyze", "Run a plan's kernels and compare with what was predicted");
-  retrograd::AddPlanOptions(analyze, &analyze_arguments.plan, "--spec");
+  retrograd::AddPlanOptions(analyze, &analyze_arguments.plan, "--spec", "that of where it runs");
   analyze->add_option("--device", analyze_arguments.device, "Where to run: host, cuda or cuda:N")
       ->capture_default_str();
   analyze->add_option("--repeat", analyze_arguments.repeat, "Runs; figures are medians")

@@ -7,7 +7,8 @@
 
 namespace retrograd {
 
-void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option) {
+void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option,
+                    const std::string& default_spec) {
   std::string features, limits;
   for (const Feature& f : kFeatures) absl::StrAppend(&features, " ", f.name);
   for (const Limit& l : kLimits) absl::StrAppend(&limits, " ", l.name);
@@ -18,7 +19,7 @@ void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::stri
       ->add_option(spec_option, arguments->spec,
                    absl::StrCat("Device to plan for: ", absl::StrJoin(DeviceSpecNames(), ", "),
                                 " or a .textproto file"))
-      ->capture_default_str();
+      ->default_str(default_spec);
   command
       ->add_option("--disable", arguments->disable,
                    absl::StrCat("Switch off one of:", features, "; repeatable"))

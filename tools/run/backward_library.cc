@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,22 +12,22 @@
 #include "fusion/plan/peak_memory.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
-#include "runtime/program/program.h"
-#include "tools/execute/load_plan.h"
+#include "runtime/executable/executable.h"
 #include "tools/execute/make_device.h"
+#include "tools/execute/make_executable.h"
 #include "tools/execute/random_inputs.h"
 #include "tools/execute/step_times.h"
 #include "tools/support/pipeline.h"
 
 using retrograd::CompiledPlan;
 using retrograd::Device;
-using retrograd::LoadedPlan;
+using retrograd::Executable;
 using retrograd::Program;
 using Json = nlohmann::ordered_json;
 
 struct rg_backward {
   std::unique_ptr<Device> device;  // outlives the program
-  LoadedPlan loaded;
+  std::optional<Executable> executable;
   Json seconds = Json::object();  // of each step of opening
   std::string text;               // that a caller was given
 };
@@ -68,21 +69,21 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
   retrograd::Progress progress;
   retrograd::PlanArguments arguments;
   arguments.graph = graph;
-  arguments.spec = options.value("spec", "h200");
+  arguments.spec = options.value("spec", "");
   for (auto [name, list] : {std::pair("disable", &arguments.disable), {"set", &arguments.set}}) {
     if (options.contains(name)) *list = options[name].get<std::vector<std::string>>();
   }
-  RG_ASSIGN_OR_RETURN(retrograd::OpenedGraph opened, retrograd::Open(arguments, &progress));
+  RG_ASSIGN_OR_RETURN(const retrograd::OpenedGraph opened,
+                      retrograd::Open(arguments, &progress, made->device.get()));
   laps.Lap("read");
-  RG_ASSIGN_OR_RETURN(retrograd::PlannedGraph planned,
-                      retrograd::Plan(std::move(opened), graph, &progress));
-  laps.Lap("plan");
-  retrograd::CompileOptions compile;
-  compile.dialect = made->device->dialect();
-  compile.epilogue_kernels = made->device->multiplies_with_epilogues();
-  compile.schedule.chip_blocks = planned.spec.sms;
-  RG_ASSIGN_OR_RETURN(made->loaded, retrograd::LoadPlan(&planned, graph, compile, {},
-                                                        made->device.get(), &progress));
+  // The first plan is a lap of its own; those that are made for spills count as loading.
+  const auto lap = [&](retrograd::ExecutableStage stage, const retrograd::DeviceSpec&) {
+    if (stage == retrograd::ExecutableStage::kCompile && !made->seconds.contains("plan")) {
+      laps.Lap("plan");
+    }
+  };
+  RG_ASSIGN_OR_RETURN(made->executable, retrograd::MakeExecutable(opened, graph, {.progress = lap},
+                                                                  *made->device, &progress));
   laps.Lap("load");
   return made;
 }
@@ -109,16 +110,16 @@ Json Room(const retrograd::TensorType& type, const std::vector<int64_t>& strides
 }
 
 Json Describe(const rg_backward& backward) {
-  const retrograd::PlanSummary& summary = backward.loaded.compiled.plan.summary;
-  const Program& program = *backward.loaded.program;
+  const retrograd::PlanSummary& summary = backward.executable->compiled().plan.summary;
+  const Program& program = backward.executable->program();
   const retrograd::ProgramStats& stats = program.stats();
   Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
-  for (const retrograd::Group& group : backward.loaded.compiled.plan.groups) {
+  for (const retrograd::Group& group : backward.executable->compiled().plan.groups) {
     if (retrograd::AliasOf(group) != nullptr) continue;
     const std::string kind(retrograd::KindOf(group));
     calls[kind] = calls.value(kind, 0) + 1;
   }
-  const retrograd::BackwardGraph& graph = backward.loaded.compiled.graph;
+  const retrograd::BackwardGraph& graph = backward.executable->compiled().graph;
   Json inputs = Json::array(), outputs = Json::array();
   for (retrograd::NodeId id : retrograd::InputNodes(graph)) {
     inputs.push_back(Room(graph.type(id), graph.node(id).input->strides));
@@ -127,17 +128,19 @@ Json Describe(const rg_backward& backward) {
   for (const retrograd::GraphOutput& output : graph.outputs()) {
     outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());
   }
-  return {{"ops", summary.ops},
+  return {{"spec", backward.executable->spec().name},
+          {"spec_note", backward.executable->note()},
+          {"ops", summary.ops},
           {"inputs", inputs},
           {"outputs", outputs},
           {"kernels", summary.kernels},
-          {"plans", backward.loaded.plans},
-          {"spilling_kernels", backward.loaded.spilling},
+          {"plans", backward.executable->plans()},
+          {"spilling_kernels", backward.executable->spilling()},
           {"groups", calls},
           {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
           {"arena_bytes", program.arena_bytes()},
           {"scratch_bytes", program.scratch_bytes()},
-          {"peak_bytes", PeakWithScratch(backward.loaded.compiled, program.scratch_bytes())},
+          {"peak_bytes", PeakWithScratch(backward.executable->compiled(), program.scratch_bytes())},
           {"seconds", backward.seconds},
           {"runs", stats.runs},
           {"recordings", stats.recordings},
@@ -162,7 +165,7 @@ void rg_backward_close(rg_backward* backward) { delete backward; }
 
 int rg_backward_run(rg_backward* backward, const void* const* inputs, size_t num_inputs,
                     void* const* outputs, size_t num_outputs, void* stream) {
-  const absl::Status status = backward->loaded.program->Run(
+  const absl::Status status = backward->executable->Run(
       {inputs, num_inputs}, {outputs, num_outputs}, std::optional<void*>(stream));
   if (status.ok()) return 0;
   last_error = std::string(status.message());
@@ -170,7 +173,7 @@ int rg_backward_run(rg_backward* backward, const void* const* inputs, size_t num
 }
 
 double rg_backward_last_run_us(rg_backward* backward) {
-  return static_cast<double>(backward->loaded.program->stats().last_run_ns) / 1e3;
+  return static_cast<double>(backward->executable->program().stats().last_run_ns) / 1e3;
 }
 
 const char* rg_backward_describe(rg_backward* backward) {
@@ -181,13 +184,13 @@ const char* rg_backward_describe(rg_backward* backward) {
 const char* rg_backward_time_steps(rg_backward* backward, const void* const* inputs,
                                    size_t num_inputs, void* const* outputs, size_t num_outputs,
                                    int repeat) {
-  const auto times = backward->loaded.program->TimeSteps(
+  const auto times = backward->executable->program().TimeSteps(
       {inputs, num_inputs}, {outputs, num_outputs}, repeat, /*cold=*/false);
   if (!times.ok()) {
     last_error = std::string(times.status().message());
     return nullptr;
   }
-  backward->text = retrograd::StepsJson(backward->loaded.compiled, *times).dump();
+  backward->text = retrograd::StepsJson(backward->executable->compiled(), *times).dump();
   return backward->text.c_str();
 }
 

@@ -12,7 +12,7 @@
 #include "models/models.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/program/compile.h"
-#include "tools/support/compiled_kernels.h"
+#include "runtime/executable/compiled_kernels.h"
 #include "tools/support/text_file.h"
 
 namespace retrograd {

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
 
   retrograd::RunArguments run;
   CLI::App* run_command = app.add_subcommand("run", "Run a graph's generated kernels");
-  AddPlanOptions(run_command, &run.plan, "--spec");
+  AddPlanOptions(run_command, &run.plan, "--spec", "that of where it runs");
   run_command->add_option("--inputs", run.inputs,
                           "Bundle (.safetensors) of inputs; default: the one beside the graph");
   run_command->add_option("--random-inputs", run.random,
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   run_command
       ->add_option("--device", run.device,
                    "Where to run: host, cuda, cuda:N, hip or hip:N, of which hip has never run on "
-                   "AMD hardware; without --spec, hip plans for mi250x")
+                   "AMD hardware")
       ->capture_default_str();
   run_command->add_flag("--check", run.check, "Compare with the recorded gradients")
       ->excludes("--random-inputs");
@@ -139,11 +139,7 @@ int main(int argc, char** argv) {
       "Fit the numbers again to the times of such a file, without a device");
 
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
-  if (run_command->parsed()) {
-    const bool hip = run.device.rfind("hip", 0) == 0;
-    if (hip && run_command->count("--spec") == 0) run.plan.spec = "mi250x";
-    return retrograd::RunCommand(run);
-  }
+  if (run_command->parsed()) return retrograd::RunCommand(run);
   if (kernels_command->parsed()) {
     return compile ? retrograd::CompileCommand(kernels, dialect, arch, report)
                    : retrograd::KernelsCommand(kernels, dialect, prelude);

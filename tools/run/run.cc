@@ -8,17 +8,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "fusion/device/interference.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
 #include "models/models.h"
-#include "runtime/program/program.h"
+#include "runtime/executable/executable.h"
 #include "tools/execute/device_tensors.h"
 #include "tools/execute/element_values.h"
 #include "tools/execute/gradient_errors.h"
-#include "tools/execute/load_plan.h"
 #include "tools/execute/make_device.h"
+#include "tools/execute/make_executable.h"
 #include "tools/execute/step_times.h"
 #include "tools/execute/timeline.h"
 #include "tools/support/safetensors.h"
@@ -184,11 +183,10 @@ absl::StatusOr<bool> CheckRepeats(const RunArguments& arguments, const BackwardG
 }
 
 // Times the program and, if asked, each of its kernels and calls.
-absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
-                        const LoadedPlan& loaded, Device* device,
+absl::Status PrintTimes(const RunArguments& arguments, const Executable& executable, Device* device,
                         absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
-  const CompiledPlan& compiled = loaded.compiled;
-  Program* const program = loaded.program.get();
+  const CompiledPlan& compiled = executable.compiled();
+  Program* const program = &executable.program();
   RG_ASSIGN_OR_RETURN(const TimeSamples whole,
                       device->Time([&] { return program->Run(inputs, outputs); }, arguments.repeat,
                                    arguments.cold));
@@ -198,8 +196,8 @@ absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
       {"repeat", arguments.repeat},
       {"cold", arguments.cold},
       {"kernels", compiled.plan.summary.kernels},
-      {"plans", loaded.plans},
-      {"spilling_kernels", loaded.spilling},
+      {"plans", executable.plans()},
+      {"spilling_kernels", executable.spilling()},
       {"arena_bytes", program->arena_bytes()},
       {"scratch_bytes", program->scratch_bytes()},
       {"recordings", program->stats().recordings},
@@ -214,7 +212,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
     RG_ASSIGN_OR_RETURN(times,
                         program->TimeSteps(inputs, outputs, arguments.repeat, arguments.cold));
     json["steps"] = StepsJson(compiled, times);
-    AddResources(compiled, program->resources(), spec, &json["steps"]);
+    AddResources(compiled, program->resources(), executable.spec(), &json["steps"]);
   }
   if (arguments.json) {
     std::printf("%s\n", json.dump(1).c_str());
@@ -223,9 +221,9 @@ absl::Status PrintTimes(const RunArguments& arguments, const DeviceSpec& spec,
   std::printf("median of %d runs: %.1f us on the device (predicted %.1f), least %.1f, most %.1f\n",
               arguments.repeat, Median(whole), json["predicted_us"].get<double>(),
               json["least_us"].get<double>(), json["most_us"].get<double>());
-  if (loaded.plans > 1 || loaded.spilling > 0) {
-    std::printf("planned %d times, because kernels spilled; %d still do\n", loaded.plans,
-                static_cast<int>(loaded.spilling));
+  if (executable.plans() > 1 || executable.spilling() > 0) {
+    std::printf("planned %d times, because kernels spilled; %d still do\n", executable.plans(),
+                static_cast<int>(executable.spilling()));
   }
   for (size_t i = 0; i < times.size(); ++i) {
     const Group& group = compiled.plan.groups[Index(times[i].group)];
@@ -252,41 +250,38 @@ absl::Status WriteTimeline(const RunArguments& arguments, const CompiledPlan& co
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Run(const RunArguments& arguments) {
-  RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, MakeDevice(arguments));
+}  // namespace
+
+absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
   Progress progress;
-  RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments.plan, &progress));
+  RG_ASSIGN_OR_RETURN(const OpenedGraph graph, Open(arguments.plan, &progress, &device));
   Bundle bundle;
   if (arguments.random == 0) {
     RG_ASSIGN_OR_RETURN(const std::string bundle_path, BundlePath(arguments));
     RG_ASSIGN_OR_RETURN(bundle, LoadBundle(bundle_path));
   }
 
-  CompileOptions options;
-  options.dialect = device->dialect();
-  options.epilogue_kernels = device->multiplies_with_epilogues();
-  options.schedule = {.streams = arguments.streams, .chip_blocks = graph.spec.sms};
-  RG_ASSIGN_OR_RETURN(options.schedule.interference,
-                      ParseInterference(graph.spec_text, graph.spec.name));
-  options.memory.reuse = arguments.memory_reuse;
-  RG_ASSIGN_OR_RETURN(const LoadedPlan loaded,
-                      LoadPlan(&graph, arguments.plan.graph, options,
-                               {.order_seed = arguments.seed, .record = arguments.record},
-                               device.get(), &progress));
-  const CompiledPlan& compiled = loaded.compiled;
-  Program* const program = loaded.program.get();
+  RG_ASSIGN_OR_RETURN(
+      const Executable executable,
+      MakeExecutable(graph, arguments.plan.graph,
+                     {.streams = arguments.streams,
+                      .memory_reuse = arguments.memory_reuse,
+                      .program = {.order_seed = arguments.seed, .record = arguments.record}},
+                     device, &progress));
+  if (!executable.note().empty()) std::fprintf(stderr, "note: %s\n", executable.note().c_str());
+  Program* const program = &executable.program();
 
-  Buffers buffers(device.get());
+  Buffers buffers(&device);
   RG_ASSIGN_OR_RETURN(const std::vector<const void*> inputs,
                       arguments.random != 0
-                          ? DrawInputs(graph.original, arguments.random, device.get(), &buffers)
-                          : UploadInputs(graph.original, bundle, device.get(), &buffers));
+                          ? DrawInputs(graph.original, arguments.random, &device, &buffers)
+                          : UploadInputs(graph.original, bundle, &device, &buffers));
   RG_ASSIGN_OR_RETURN(const std::vector<void*> outputs, AllocateOutputs(graph.original, &buffers));
   progress.Step(absl::StrCat("running ", arguments.plan.graph));
   RG_RETURN_IF_ERROR(program->Run(inputs, outputs));
-  RG_RETURN_IF_ERROR(device->Synchronize());
+  RG_RETURN_IF_ERROR(device.Synchronize());
 
-  const PlanSummary& summary = graph.planned.plan.summary;
+  const PlanSummary& summary = executable.plan().summary;
   if (!arguments.json) {
     std::printf("%s: %d ops in %d kernels and calls planned for %s, run on %s; arena %.2f MiB\n",
                 arguments.plan.graph.c_str(), static_cast<int>(summary.ops),
@@ -294,33 +289,34 @@ absl::StatusOr<int> Run(const RunArguments& arguments) {
                 arguments.device.c_str(), static_cast<double>(program->arena_bytes()) / (1 << 20));
   }
   if (!arguments.save.empty()) {
-    RG_RETURN_IF_ERROR(SaveGradients(graph.original, outputs, device.get(), arguments.save));
+    RG_RETURN_IF_ERROR(SaveGradients(graph.original, outputs, &device, arguments.save));
   }
   int exit_status = 0;
   if (arguments.check) {
     RG_ASSIGN_OR_RETURN(const std::vector<Gradient> gradients,
-                        Compare(graph.original, bundle, outputs, device.get()));
+                        Compare(graph.original, bundle, outputs, &device));
     std::FILE* const out = arguments.json ? stderr : stdout;
     exit_status = PrintErrors(gradients, ToleranceFor(graph.original), out) ? 0 : 1;
   }
   if (arguments.repeat_check > 0) {
-    RG_ASSIGN_OR_RETURN(const bool same, CheckRepeats(arguments, graph.original, program,
-                                                      device.get(), inputs, outputs));
+    RG_ASSIGN_OR_RETURN(const bool same,
+                        CheckRepeats(arguments, graph.original, program, &device, inputs, outputs));
     if (!same) exit_status = 1;
   }
   if (arguments.repeat > 0) {
-    RG_RETURN_IF_ERROR(PrintTimes(arguments, graph.spec, loaded, device.get(), inputs, outputs));
+    RG_RETURN_IF_ERROR(PrintTimes(arguments, executable, &device, inputs, outputs));
   }
   if (!arguments.timeline.empty()) {
-    RG_RETURN_IF_ERROR(WriteTimeline(arguments, compiled, program, device.get(), inputs, outputs));
+    RG_RETURN_IF_ERROR(
+        WriteTimeline(arguments, executable.compiled(), program, &device, inputs, outputs));
   }
   return exit_status;
 }
 
-}  // namespace
-
 int RunCommand(const RunArguments& arguments) {
-  absl::StatusOr<int> exit_status = Run(arguments);
+  const absl::StatusOr<std::unique_ptr<Device>> device = MakeDevice(arguments);
+  if (!device.ok()) return Report("retrograd", device.status());
+  const absl::StatusOr<int> exit_status = RunOn(arguments, **device);
   return exit_status.ok() ? *exit_status : Report("retrograd", exit_status.status());
 }
 

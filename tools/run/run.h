@@ -5,9 +5,12 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "tools/support/pipeline.h"
 
 namespace retrograd {
+
+class Device;
 
 struct RunArguments {
   PlanArguments plan;
@@ -33,6 +36,9 @@ struct RunArguments {
 };
 
 // The exit status: 0 if everything ran and, with check, every gradient is within the tolerance.
+// `arguments.device` is what the device is called in what is printed.
+absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device);
+// On the device that the arguments name.
 int RunCommand(const RunArguments& arguments);
 
 }  // namespace retrograd

@@ -17,6 +17,7 @@
 #include "graph/passes/rebatch.h"
 #include "graph/passes/retype.h"
 #include "models/models.h"
+#include "runtime/executable/choose_spec.h"
 #include "tools/support/byte_size.h"
 #include "tools/support/text_file.h"
 
@@ -41,19 +42,18 @@ absl::Status CheckNames(absl::string_view option, const std::vector<std::string>
   return absl::OkStatus();
 }
 
-absl::Status OpenSpec(const PlanArguments& arguments, OpenedGraph& result) {
-  RG_ASSIGN_OR_RETURN(result.spec_text, ReadDeviceSpec(arguments.spec));
-  std::string where = arguments.spec;
-  if (!arguments.set.empty()) {
-    std::vector<DeviceNumber> numbers;
-    for (const std::string& text : arguments.set) {
-      RG_ASSIGN_OR_RETURN(numbers.emplace_back(), ParseDeviceNumber(text));
-    }
-    RG_ASSIGN_OR_RETURN(result.spec, ParseDeviceSpec(result.spec_text, where));
-    RG_ASSIGN_OR_RETURN(result.spec_text, WithDeviceNumbers(result.spec_text, where, numbers));
-    absl::StrAppend(&where, " with --set ", absl::StrJoin(arguments.set, " --set "));
+absl::Status OpenSpec(const PlanArguments& arguments, const Device* device, OpenedGraph& result) {
+  std::vector<DeviceNumber> numbers;
+  for (const std::string& text : arguments.set) {
+    RG_ASSIGN_OR_RETURN(numbers.emplace_back(), ParseDeviceNumber(text));
   }
-  RG_ASSIGN_OR_RETURN(result.spec, ParseDeviceSpec(result.spec_text, where));
+  const std::string name = arguments.spec.empty() ? std::string(kReferenceSpec) : arguments.spec;
+  RG_ASSIGN_OR_RETURN(ChosenSpec chosen, arguments.spec.empty() && device != nullptr
+                                             ? SpecOf(*device, numbers)
+                                             : NamedSpec(name, numbers));
+  result.spec = std::move(chosen.spec);
+  result.spec_text = std::move(chosen.text);
+  result.spec_note = std::move(chosen.note);
   return absl::OkStatus();
 }
 
@@ -158,7 +158,8 @@ double Progress::Seconds() const {
   return std::chrono::duration<double>(Clock::now() - state_->step_begin).count();
 }
 
-absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress) {
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
+                                 const Device* device) {
   std::vector<absl::string_view> features, limits;
   for (const Feature& feature : kFeatures) features.push_back(feature.name);
   for (const Limit& limit : kLimits) limits.push_back(limit.name);
@@ -166,7 +167,7 @@ absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progr
   RG_RETURN_IF_ERROR(CheckNames("--tighten", arguments.tighten, limits));
 
   OpenedGraph result;
-  RG_RETURN_IF_ERROR(OpenSpec(arguments, result));
+  RG_RETURN_IF_ERROR(OpenSpec(arguments, device, result));
   PlanOptions& options = result.options;
   options.disable.insert(arguments.disable.begin(), arguments.disable.end());
   options.tighten.insert(arguments.tighten.begin(), arguments.tighten.end());

@@ -12,6 +12,8 @@
 
 namespace retrograd {
 
+class Device;
+
 // Says on stderr which step is running, once two seconds have passed since the first one began.
 class Progress {
  public:
@@ -30,7 +32,7 @@ class Progress {
 // Options that the planning commands share, as given on the command line.
 struct PlanArguments {
   std::string graph;
-  std::string spec = "h200";
+  std::string spec;  // empty: that of the device where it runs; of none, kReferenceSpec
   std::vector<std::string> disable, tighten;
   std::string feedback;          // file of a compiler report; empty: none
   uint64_t random_plan = 0;      // not 0: any legal plan by this seed
@@ -44,10 +46,13 @@ struct PlanArguments {
 struct OpenedGraph {
   BackwardGraph original;
   std::string spec_text;  // the text form of spec
+  std::string spec_note;  // ChosenSpec::note
   DeviceSpec spec;
   PlanOptions options;
 };
-absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress);
+// `device`: where it will run, if it will.
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
+                                 const Device* device = nullptr);
 
 struct PlannedGraph : OpenedGraph {
   Planned planned;

@@ -1,4 +1,4 @@
-#include "tools/support/compiled_kernels.h"
+#include "runtime/executable/compiled_kernels.h"
 
 #include "absl/container/flat_hash_map.h"
 

@@ -1,6 +1,6 @@
 // What a compiler made of a plan's kernels: as data for the next planning run, and to be shown.
-#ifndef RETROGRAD_TOOLS_SUPPORT_COMPILED_KERNELS_H_
-#define RETROGRAD_TOOLS_SUPPORT_COMPILED_KERNELS_H_
+#ifndef RETROGRAD_RUNTIME_EXECUTABLE_COMPILED_KERNELS_H_
+#define RETROGRAD_RUNTIME_EXECUTABLE_COMPILED_KERNELS_H_
 
 #include <optional>
 #include <string>
@@ -33,4 +33,4 @@ Footprint FootprintOf(const KernelBody& body, const CompiledResources& resources
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_TOOLS_SUPPORT_COMPILED_KERNELS_H_
+#endif  // RETROGRAD_RUNTIME_EXECUTABLE_COMPILED_KERNELS_H_

@@ -1,0 +1,84 @@
+// Executable: a backward graph, planned for a device and ready to run on it. Planning, compiling
+// and loading are one step here: what the device can do decides how the plan is compiled, and what
+// its compiler says of the kernels goes back into planning.
+#ifndef RETROGRAD_RUNTIME_EXECUTABLE_EXECUTABLE_H_
+#define RETROGRAD_RUNTIME_EXECUTABLE_EXECUTABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "fusion/planner/planner.h"
+#include "runtime/device/device.h"
+#include "runtime/executable/choose_spec.h"
+#include "runtime/program/compile.h"
+#include "runtime/program/program.h"
+
+namespace retrograd {
+
+enum class ExecutableStage : uint8_t {
+  kPlan,     // plans, or plans again
+  kCompile,  // prints the kernels of a plan, compiles and loads them
+};
+
+struct ExecutableOptions {
+  std::optional<ChosenSpec> spec;  // without a value: SpecOf(device)
+  PlanOptions plan;
+  int streams = 1;
+  bool memory_reuse = true;  // off: every stored value has bytes of its own
+  ProgramOptions program;
+  // Told when a stage begins, with the spec: for those who wait.
+  std::function<void(ExecutableStage, const DeviceSpec&)> progress;
+};
+
+// A plan whose kernels spill is made again, at most so many times in all.
+inline constexpr int kMostPlans = 4;
+
+class Executable {
+ public:
+  // The device must outlive the executable. Kernels of another architecture than the spec's, and a
+  // device that does not tell what its compiler made of them, are planned once.
+  static absl::StatusOr<Executable> Make(const BackwardGraph& graph, Device& device,
+                                         const ExecutableOptions& options = {});
+  Executable(Executable&&) = default;
+  Executable& operator=(Executable&&) = default;
+
+  // See Program::Run.
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream = std::nullopt) {
+    return program_->Run(inputs, outputs, stream);
+  }
+
+  // Of the last plan, which is the one that runs. Ids of the plan are of its lowered graph.
+  const BackwardGraph& graph() const { return planned_.graph; }
+  const FusionPlan& plan() const { return planned_.plan; }
+  // As compiled, where products that the device cannot make with an epilogue stand alone.
+  const CompiledPlan& compiled() const { return compiled_; }
+  Program& program() const { return *program_; }
+
+  const DeviceSpec& spec() const { return spec_.spec; }
+  const std::string& note() const { return spec_.note; }  // ChosenSpec::note
+  int plans() const { return plans_; }            // made until no kernel spilled that need not
+  int64_t spilling() const { return spilling_; }  // kernels that spill all the same
+  // What the plan was made with: the caller's report, and what compilers said of earlier plans.
+  const CompilerReport& feedback() const { return feedback_; }
+
+ private:
+  Executable() = default;
+
+  ChosenSpec spec_;
+  CompilerReport feedback_;
+  Planned planned_;
+  CompiledPlan compiled_;
+  std::unique_ptr<Program> program_;
+  int plans_ = 1;
+  int64_t spilling_ = 0;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_EXECUTABLE_EXECUTABLE_H_
