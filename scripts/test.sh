@@ -19,6 +19,9 @@ fi
 echo "== Include directions"
 tools/check_layers.sh || failed="$failed layers"
 
+echo "== Paths that pages and comments name"
+scripts/check_docs.sh || failed="$failed docs"
+
 echo "== README's tables"
 python3 bench/readme_table.py --check || failed="$failed readme"
 python3 bench/ablation_table.py --check || failed="$failed benchmarks"

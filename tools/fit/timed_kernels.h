@@ -25,7 +25,7 @@ struct TimedKernel {
   std::map<std::string, double> us;  // by text form of the schedule
 };
 
-// A graph's name, without a file's folders and endings: of models/llama_small.bwd.pb "llama_small".
+// A graph's name, without a file's folders and endings: "llama_small" of "out/llama_small.bwd.pb".
 std::string GraphLabel(absl::string_view graph);
 
 // Of the text that schedule-times --json wrote; `where` leads error messages.
