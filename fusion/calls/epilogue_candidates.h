@@ -1,5 +1,6 @@
-// Matmuls as optional anchors of the regions that read their results: each may be multiplied by a
-// library, or in one kernel with what is made of its result point by point.
+// Matmuls that a region may compute itself. Such a matmul is called an anchor. It is an optional
+// member of one group of the region that reads its result: the group then is one kernel, the matmul
+// with an epilogue. If the search leaves the matmul alone, it stays a library call.
 #ifndef RETROGRAD_FUSION_OPS_EPILOGUE_CANDIDATES_H_
 #define RETROGRAD_FUSION_OPS_EPILOGUE_CANDIDATES_H_
 
@@ -13,7 +14,7 @@
 
 namespace retrograd {
 
-// The library calls that are offered, by the matmul that each consists of.
+// The calls that are offered to regions, by their matmul.
 class Anchors {
  public:
   bool empty() const { return calls_.empty(); }
@@ -30,10 +31,10 @@ class Anchors {
   absl::flat_hash_map<NodeId, Group> calls_;
 };
 
-// Takes the calls that an epilogue of the device could follow out of `calls` and gives their
-// matmuls to the regions that read them first. A matmul is not offered if it does more than
-// multiply, if the host reads its result, or if no op of a region could be its epilogue. A region
-// keeps at most 64 ops with its anchors: more are not searched exactly anyway.
+// Removes from `calls` those for which the device has an epilogue kernel, and adds each matmul to
+// the region that first reads its result. A matmul stays in `calls` if its call does more than
+// multiply, if the host reads its result, or if no op of a region could be its epilogue. No matmul
+// is added to a region that would then have more than 64 ops: the exact search could not take it.
 Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers,
                     const DeviceSpec& device, std::vector<Group>& calls,
                     std::vector<Region>& regions);

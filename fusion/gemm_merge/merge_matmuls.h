@@ -1,13 +1,14 @@
-// Matmuls that share an operand become one: fewer, larger matmuls fill the chip and read the shared
-// operand once. Two patterns, both from a layer whose input feeds several projections (q, k and v):
+// GEMM merges: matmuls that share an operand become one. Fewer, larger matmuls fill the chip and
+// read the shared operand once. Two patterns, both from a layer whose input feeds several
+// projections (q, k and v):
 //
-//   products   a_i · x         ->  slices of  cat(a_i) · x     their weight gradients
-//   sums       Σ a_i · b_i     ->  cat(a_i) · cat(b_i)         the gradient of their input
+//   shared operand   a_i · x       ->  slices of cat(a_i) · x    the gradients of the weights
+//   sum              Σ a_i · b_i   ->  cat(a_i) · cat(b_i)       the gradient of the input
 //
-// where the a_i are the same in both, they share one cat, which costs nothing if its parts are
-// stored side by side (placed_joins.h). Stands behind lowering, because sums must have their order,
-// and before layouts, which it decides about. A sum of products that was rounded product by product
-// is rounded less often afterwards, never more.
+// Where the a_i of both are the same, both read one cat. It costs nothing if its parts are stored
+// side by side (fusion/lower/concat_in_place.h). This step stands after lowering, because sums must
+// have their order, and before layouts, which it influences. A merged sum is rounded once where the
+// graph rounds each matmul's result: less often, never more.
 #ifndef RETROGRAD_FUSION_GEMM_MERGE_MERGE_MATMULS_H_
 #define RETROGRAD_FUSION_GEMM_MERGE_MERGE_MATMULS_H_
 
@@ -23,9 +24,9 @@ namespace retrograd {
 
 struct MergedMatMuls {
   BackwardGraph graph;
-  // One for each candidate, of ops of `graph`: together, the matmul that they became; apart, the
-  // matmuls that they stayed. Costs are of the matmuls and what merging adds around them, unless
-  // whole plans decided: then they are of the plans.
+  // One for each candidate, in ops of `graph`: the merged matmul, or the matmuls that stay
+  // separate. Costs are those of the whole plans if plans decided, else those of the matmuls and of
+  // the copies around them.
   std::vector<Decision> decisions;
   std::vector<NodeId> matmul_of;  // by op of the graph before: the matmul that computes it now
   std::vector<bool> done;         // by candidate
@@ -36,8 +37,8 @@ struct MergeOptions {
   bool regardless = false;  // merge whatever can be merged, at any price (for tests)
 };
 
-// What is known of the candidates of one kind: equal ones, of equal layers, which merge or stay
-// apart together.
+// The verdict on one kind of candidates. Equal candidates of equal layers are one kind: all merge
+// or none.
 struct MergeVerdict {
   bool keep = true;
   // Of the whole plan, with the kind merged and with it apart; 0: not planned.

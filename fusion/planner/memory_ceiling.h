@@ -1,8 +1,10 @@
-// Plans under a ceiling of the bytes that are alive at once. Three means, each tried before the
-// next: another order of the kernels, which costs no time; a price on what kernels store for one
-// another, raised step by step, so that values are computed again instead of kept; and parting, at
-// the peak, kernels of which some results are made long before anyone reads them, so that those are
-// made later.
+// Plans whose values never need more than a given number of bytes at once. Three means are tried in
+// this order:
+//   1. another order of the kernels, which costs no time;
+//   2. a price on what kernels store for one another, raised step by step, so that values are
+//      recomputed instead of stored;
+//   3. splitting kernels at the peak: results that are read much later than they are made get a
+//      kernel of their own, which runs later.
 #ifndef RETROGRAD_FUSION_PLANNER_MEMORY_CEILING_H_
 #define RETROGRAD_FUSION_PLANNER_MEMORY_CEILING_H_
 
@@ -20,28 +22,28 @@ namespace retrograd {
 struct CeilingChoice {
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another
   GroupOrder order = GroupOrder::kProgram;
-  std::vector<PairChoice> parted;  // ops that must not share a kernel
+  std::vector<PairChoice> parted;  // ops that must not share a kernel, because one was split
 };
 
 // The plan under a choice.
 using PlanUnder = absl::FunctionRef<absl::StatusOr<FusionPlan>(const CeilingChoice&)>;
 
-// The first choice found whose plan obeys the ceiling. `ground` is that of any of the plans.
+// The first choice found whose plan obeys the ceiling. `ground`: of any plan of this graph.
 absl::StatusOr<CeilingChoice> FindBelowCeiling(const Groundwork& ground, int64_t max_bytes,
                                                PlanUnder plan);
 
-// A kernel, some of whose results wait while the most is alive: those that are read first, and
-// those that only wait.
+// A way to split one kernel at the peak: the ops whose results are read soon, and the ops whose
+// results are only kept for later.
 struct Parting {
   std::vector<NodeId> first, later;
-  int64_t bytes = 0;  // of those that wait
+  int64_t bytes = 0;  // of the results of `later`
 };
 
-// At the plan's peak, those that keep most bytes waiting first.
+// The splits at the plan's peak, those that free most bytes first.
 std::vector<Parting> PartingsAtPeak(const BackwardGraph& graph, const FusionPlan& plan);
 
-// What a plan says about the ops that the ceiling has parted, once for each kernel and not for its
-// equals.
+// The decisions that explain the splits, one for each kernel. Equal kernels of other layers are not
+// repeated.
 std::vector<Decision> ExplainParted(const BackwardGraph& graph, const CeilingChoice& choice,
                                     int64_t max_bytes);
 

@@ -1,5 +1,5 @@
-// What every plan of a graph stands on before anything is searched: layouts, prices, the library
-// calls with what they absorb, and the regions that are left between them.
+// What is decided before the search and shared by all searches on a graph: layouts, concats in
+// place, library calls with what they absorb, the regions between the calls, and the pricer.
 #ifndef RETROGRAD_FUSION_PLANNER_PLANNING_CONTEXT_H_
 #define RETROGRAD_FUSION_PLANNER_PLANNING_CONTEXT_H_
 

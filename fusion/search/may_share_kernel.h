@@ -1,6 +1,7 @@
-// Which sets of atoms surely fit no kernel, told without building one: a rehearsal of how
-// kernel/iteration_space.cc places ops, op by op, that knows only whether a walk visits a whole
-// tensor or perhaps a part of it. A set that passes may still be refused.
+// A quick test that refuses sets of atoms which surely fit no kernel, without building the kernel.
+// It follows the rules of fusion/kernel/build/iteration_space.cc op by op, but keeps only one fact
+// of an op's mapping into the iteration space: whether it covers the whole tensor or perhaps a part
+// of it. A set that passes may still be refused when its kernel is built.
 #ifndef RETROGRAD_FUSION_SEARCH_MAY_SHARE_KERNEL_H_
 #define RETROGRAD_FUSION_SEARCH_MAY_SHARE_KERNEL_H_
 
@@ -21,11 +22,12 @@ class RegionLinks {
   bool MayShareKernel(AtomMask set);
 
  private:
-  // Sets of walks: of a whole tensor, of what may be a part of it.
+  // A walk is the mapping of a value into the iteration space. A set of these two kinds of walk:
+  // one that covers the whole tensor, one that may cover only a part.
   using Walks = uint8_t;
   static constexpr Walks kNone = 0, kWhole = 1, kPart = 2, kEither = 3;
 
-  // The walks of one value that follow from a whole and from a partial walk of another.
+  // Which walks of one value follow from a whole walk of another, and which from a partial walk.
   struct Step {
     Walks whole = kWhole, part = kPart;
     Walks From(Walks walks) const {
@@ -48,8 +50,8 @@ class RegionLinks {
     AtomMask readers = 0;
     std::vector<AtomMask> any_reader;
     bool read_outside = false;   // by the host, a library call or another region
-    std::vector<Link> reads;     // places that it reads, from where its walk leads
-    std::vector<int> followers;  // readers that walk as it does
+    std::vector<Link> reads;     // places that it reads, with how its walk maps to theirs
+    std::vector<int> followers;  // readers whose walk is the same
     int64_t points = 0;
     bool scatters = false, reduces = false;
   };
@@ -61,7 +63,8 @@ class RegionLinks {
   // A kernel that scatters does so once and stores nothing else.
   bool ScattersAlone(AtomMask set) const;
   static bool Stored(const Place& place, AtomMask set);
-  // The place where the iteration space begins, as kernel/iteration_space.cc chooses it.
+  // The place where the iteration space begins, as fusion/kernel/build/iteration_space.cc chooses
+  // it.
   int Root(AtomMask set) const;
   void Visit(int place, Walks walks);
 
@@ -71,8 +74,8 @@ class RegionLinks {
   AtomMask other_rules_ = 0;  // atoms with empty tensors or library calls
   absl::flat_hash_map<NodeId, int> place_of_op_;
   absl::flat_hash_map<ValueId, int> place_of_value_;
-  std::vector<int> by_extent_;  // ops: what may be a root before another, but for what is stored
-  // Of one question:
+  std::vector<int> by_extent_;  // ops, the preferred root first: scatters, then most points
+  // State of one call of MayShareKernel:
   std::vector<Walks> walks_;  // by place
   std::vector<std::pair<int, Walks>> stack_;
 };

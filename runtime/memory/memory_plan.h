@@ -1,4 +1,4 @@
-// MemoryPlan: where every stored value and workspace lives. Pure; it stands after the stream
+// MemoryPlan: where every stored value and workspace lies. Pure. It stands after the stream
 // schedule, because only what cannot run at the same time may share bytes, and before loading,
 // which allocates one arena of the size found here.
 //
@@ -9,12 +9,12 @@
 //       finished, by the schedule's own ordering, before the first use of the other
 //   M2  every stored value has one placement, large enough for its layout, inside the arena or at
 //       an input or output of the graph with that very value
-//   M3  offsets are multiples of kArenaAlignment, but for parts of placed joins
-//   M4  a value takes over the bytes of another only as the plan permits, and after every other use
-//       of it; an accumulation always takes over what it adds to
-//   M5  a part of a placed join lies inside the whole, where the plan has it; neither takes
-//       over bytes
-//       nor gives them
+//   M3  offsets are multiples of kArenaAlignment, except those of the parts of a concat in place
+//   M4  a value reuses the bytes of another only where the plan permits it, and after every other
+//   use
+//       of that value; an accumulate step always reuses the bytes of the value that it adds to
+//   M5  a part of a concat in place lies inside the whole, at the offset that the plan has; neither
+//       part nor whole reuses bytes, and no value reuses theirs
 #ifndef RETROGRAD_RUNTIME_MEMORY_MEMORY_PLAN_H_
 #define RETROGRAD_RUNTIME_MEMORY_MEMORY_PLAN_H_
 
@@ -39,8 +39,8 @@ struct Placement {
   uint32_t number = 0;                // kInput, kOutput: which of the graph's
   int64_t bytes = 0;                  // from the first element to the last
   uint32_t first = 0, last = 0;       // steps that first and last use it, in launch order
-  std::optional<ValueId> takes_over;  // its bytes were this value's before
-  std::optional<ValueId> inside;      // its bytes are a slice of this value's: a placed join
+  std::optional<ValueId> takes_over;  // it reuses the bytes of this value, in place
+  std::optional<ValueId> inside;      // it is a part of this concat in place
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
@@ -77,7 +77,7 @@ struct MemoryPlan {
 
 struct MemoryOptions {
   bool reuse = true;               // off: every value has bytes of its own
-  bool overwrite_donated = false;  // donated inputs may be taken over after their last use
+  bool overwrite_donated = false;  // donated inputs may be reused after their last use
 };
 
 absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPlan& plan,

@@ -1,4 +1,4 @@
-// Where each op of a kernel stands in the kernel's iteration space.
+// The iteration space of a kernel, and the mapping of each of its ops into that space.
 #ifndef RETROGRAD_FUSION_KERNEL_BUILD_ITERATION_SPACE_H_
 #define RETROGRAD_FUSION_KERNEL_BUILD_ITERATION_SPACE_H_
 
@@ -11,8 +11,8 @@
 
 namespace retrograd {
 
-// The walk of one op: the coordinates of its result (for a reduction also of its operand) at each
-// point of the axes.
+// The mapping of one op: which element of its result it computes at each point of the axes. For a
+// reduction also which element of its operand it reads.
 struct Walk {
   std::vector<IndexExpr> result;
   std::vector<IndexExpr> operand;  // reductions: coordinates of the element folded in
@@ -20,13 +20,13 @@ struct Walk {
 
 struct IterationSpace {
   std::vector<int64_t> extents;
-  absl::flat_hash_map<NodeId, Walk> walks;  // ops without one are only ever evaluated in place
+  absl::flat_hash_map<NodeId, Walk> walks;  // an op without one is evaluated where it is read
   std::string limit, reason;                // set if there is no such space
   bool ok() const { return limit.empty(); }
 };
 
-// Starts at the op with the most points and spreads along operands and users. Every op that is
-// stored or folds axes gets a walk, or the space is refused.
+// Starts at the op with the most points and follows operands and users through views. Every op that
+// is stored or folds axes must get a walk; otherwise there is no space.
 IterationSpace FindIterationSpace(const KernelRequest& request);
 
 // The mask of axes over which coordinates of a tensor of this shape run through each element

@@ -1,10 +1,10 @@
-// A way to walk kernels, as a row of data and plain functions: one const object a template, each in
-// the file of its name. All that differs between templates is a member here, but for the text of
-// the kernels (codegen/templates/emitters.cc) and the plan checker (fusion/verify), which shares no
-// code with what it judges.
+// A kernel template: a way in which threads traverse the points of a kernel. Each is one const
+// object of data and plain functions, in the file of its name. All that differs between templates
+// is a member here, apart from the text of the kernels (codegen/templates/emitters.cc) and the plan
+// checker (fusion/verify/template_checks.cc), which shares no code with what it judges.
 //
 // A new template is a value of Template, its file and its row in kernel_template.cc, a row in
-// emitters.cc, and one in verify's table.
+// emitters.cc, and a row in template_checks.cc.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
 
@@ -21,18 +21,18 @@
 
 namespace retrograd {
 
-// How threads are dealt out over the points of a kernel.
+// How the points of a kernel are assigned to threads.
 enum class Walk : uint8_t {
-  kPoints,   // each thread has points of its own, wherever they lie
-  kColumns,  // each thread has columns of its own and goes down their rows
-  kRows,     // teams of threads share a row
+  kPoints,   // each thread computes points of its own, in any order
+  kColumns,  // each thread has columns of its own and loops over their rows
+  kRows,     // the threads of a team share a row
 };
 
-// Points of one thread.
+// Points of one thread, by how their evaluation overlaps.
 struct PointsOfThread {
   int64_t at_once = 1;    // evaluated together
-  int64_t under_way = 1;  // whose loads are under way before the thread must wait
-  int64_t vectors = 1;    // that are loaded together in a straight line, where nothing is held
+  int64_t under_way = 1;  // whose loads are in flight before the thread must wait
+  int64_t vectors = 1;    // loaded together in straight-line code, where no value is kept
 };
 
 // Batches of rows that a block loads one after the other, and how often each.
@@ -55,41 +55,41 @@ struct KernelTemplate {
   Template id;
   absl::string_view name;
 
-  // The reading of the IR's axes under which this template walks it, or why no template does.
-  // Nullopt: the IR is not of this kind.
+  // Which axes of the IR this template takes as rows and as columns, or why no template can run the
+  // IR. Nullopt: this template does not apply.
   std::optional<Classification> (*recognise)(const KernelIr& ir, const Folds& folds);
   // Adds the schedules worth pricing. The first one is plain: no vectors, no split, nothing kept in
   // registers. It exists on every device and with every optimisation switched off.
   void (*candidates)(CandidateList& list);
 
   Walk walk = Walk::kPoints;
-  bool sums_columns = false;     // its reductions fold rows away, too, not only columns
+  bool sums_columns = false;     // its reductions fold over rows, too, not only over columns
   bool keeps_columns = false;    // threads hold sums of all their columns, in straight-line code;
-                                 // each block hands over its own: Schedule::split is its blocks
+                                 // each block stores partial sums: Schedule::split counts blocks
   bool splits_rows = false;      // Schedule::split counts pieces of a row, not pieces of a column
-  bool transposes = false;       // loads that run along another axis fill transactions all the same
-  bool narrows = false;          // the same walk exists with narrower vectors and more blocks
+  bool transposes = false;       // loads along another axis than the stores' are coalesced, too
+  bool narrows = false;          // each schedule exists with narrower vectors and more blocks
   bool shares_launches = false;  // its main launch may be a range of blocks of another's
-  bool in_place = false;         // an output may take over the bytes of an input
+  bool in_place = false;         // an output may reuse the bytes of an input
 
-  // Which launch of the kernel's is number `launch` of `launches`; the one that does the work.
+  // The kind of launch number `launch` of `launches`, and of the launch that does the main work.
   LaunchKind (*launch_kind)(const Schedule& s, int64_t launch, int64_t launches);
   LaunchKind (*main_launch)(const Schedule& s);
   PointsOfThread (*points_of_thread)(const KernelProfile& p, const Schedule& s);
-  // Bytes that a block's text declares. Null: none.
+  // Shared memory that the text of a block declares. Null: none.
   int64_t (*shared_bytes)(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) = nullptr;
 
   // Terms of the price. Null stands for what most templates have.
   // Barrier rounds on a block's critical path. Null: one.
   int64_t (*barrier_rounds)(const KernelProfile& p, const Schedule& s,
                             const DeviceSpec& d) = nullptr;
-  // Batches that a block waits for. Null: none.
+  // Batches of rows whose loads a block waits for. Null: none.
   RowBatches (*row_batches)(const KernelProfile& p, const Schedule& s) = nullptr;
   // How much longer loads take because of what a thread holds. Null: no longer.
   int64_t (*held_ppm)(const KernelProfile& p, const Schedule& s) = nullptr;
-  bool meets_each_row = false;  // rows of several warps: only other blocks hide what a block does
-  bool streams = false;         // an SM with much under way draws half as much again
-  int64_t finalize_ps = 0;      // of a launch that finishes a split, beside its block and bytes
+  bool meets_each_row = false;  // rows of several warps have barriers: only other blocks hide waits
+  bool streams = false;         // an SM with many loads in flight draws 1.5 times the bandwidth
+  int64_t finalize_ps = 0;      // of a finalize launch, beside its first block and its bytes
 
   // Kernels of several launches whatever their schedule. Null: one launch, and one more for a
   // split.
@@ -99,7 +99,7 @@ struct KernelTemplate {
   Preparation (*preparation)(const KernelIr& ir, const DeviceSpec& d) = nullptr;
 };
 
-// By number of Template. Later ones ask for more of an IR and are asked first.
+// By number of Template. A later template applies to fewer IRs, so classification tries it first.
 absl::Span<const KernelTemplate* const> KernelTemplates();
 const KernelTemplate& TemplateOf(Template id);
 inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s.kind); }

@@ -1,5 +1,5 @@
-// Which products our multiplying kernels make, and which epilogues follow them there: tiles of 128
-// x 128 of 16-bit elements, whose operands the copy engine brings into shared memory.
+// Which matmuls the generated GEMM kernels compute, and which epilogues they can have. These
+// kernels work on tiles of 128 x 128 elements of 16 bits and load the operands by TMA.
 #ifndef RETROGRAD_FUSION_OPS_GEMM_TILE_LEGALITY_H_
 #define RETROGRAD_FUSION_OPS_GEMM_TILE_LEGALITY_H_
 
@@ -10,17 +10,17 @@
 namespace retrograd {
 
 inline constexpr int64_t kProductTile = 128;  // rows and columns
-inline constexpr int kProductPack = 8;        // elements that a thread of an epilogue takes at once
+inline constexpr int kProductPack = 8;        // elements that an epilogue's thread handles at once
 
-// Why no tiles are made of the product; empty if they are.
+// Why the kernels cannot compute the matmul in tiles. Empty if they can.
 std::string WhyNoTiles(const MatMulCall& call);
 
-// The same of the operands that come from outside: an address that may be any multiple of the
-// element's size is none for the copy engine.
+// The same for operands that are inputs of the graph. TMA needs aligned addresses, and an input may
+// promise no more than a multiple of its element size.
 std::string WhyNoTiles(const BackwardGraph& graph, const MatMulCall& call);
 
-// Why the kernel cannot follow the product tile by tile, of one that reads the product point by
-// point.
+// Why a kernel that reads the matmul's result point by point cannot run tile by tile. Empty if it
+// can.
 std::string WhyNotByTiles(const KernelIr& epilogue, ValueId product);
 
 }  // namespace retrograd

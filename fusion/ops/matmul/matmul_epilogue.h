@@ -1,8 +1,8 @@
-// What a multiplying kernel can make of its product before storing it.
+// Which matmuls can have an epilogue, and which kernels can be one.
 //
-// The product's element stays in the registers of the thread that has summed it, so the epilogue is
-// a pointwise kernel over the product's elements: each point reads its own element of the product,
-// reads other tensors where an affine index says, and stores.
+// A GEMM with an epilogue keeps its result on the chip, tile by tile. The epilogue is a pointwise
+// kernel over the elements of the result. Each point reads its own element of the result, may read
+// other tensors at affine indices, and stores.
 #ifndef RETROGRAD_FUSION_OPS_MATMUL_EPILOGUE_H_
 #define RETROGRAD_FUSION_OPS_MATMUL_EPILOGUE_H_
 
@@ -13,14 +13,16 @@
 
 namespace retrograd {
 
-// Whether the implementation multiplies so: dtypes, a plain product, and of 16-bit elements one
-// that is made of tiles (gemm_tile_legality.h).
+// Whether the implementation computes this matmul: its dtypes are listed, the call does nothing but
+// multiply, and 16-bit operands fit the tiles of gemm_tile_legality.h.
 bool TakesProduct(const MatMulEpilogue& row, const MatMulCall& call);
 
-// Whether the op could be part of the epilogue of a product of this type: pointwise, at its points.
+// Whether the op could be part of an epilogue. It must be pointwise, with one point for each
+// element of the matmul's result, whose type is `product`.
 bool MayFollow(const BackwardGraph& graph, NodeId id, const TensorType& product);
 
-// Why the kernel is no epilogue of the product under the implementation; empty if it is one.
+// Why the kernel cannot be the epilogue of this implementation. Empty if it can. `product` is the
+// matmul's result.
 std::string WhyNoEpilogue(const KernelIr& epilogue, ValueId product, const MatMulEpilogue& row);
 
 }  // namespace retrograd
