@@ -1,6 +1,6 @@
-// The walk of row_reduction and row_column kernels. Blocks take rows; the threads of a row go over
-// its columns once a stage: add to the stage's reductions, combine them among the threads of the
-// row, and go on with the finished values.
+// Prints the loop over rows of row_reduction and row_column kernels. Each block has some of the
+// rows. The threads of a row go over its columns once a stage: they add to the stage's reductions,
+// combine them among the threads of the row, and go on with the finished values.
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
 
@@ -17,7 +17,7 @@ class RowWalk {
 
   // Instructions that add down the columns too, into accumulators that the caller declared.
   void AddColumnReductions(const std::vector<int>& reductions) { column_reductions_ = reductions; }
-  // Stores that somebody else does.
+  // Stores that the caller prints.
   void LeaveOut(const std::vector<int>& stores) { left_out_ = stores; }
 
   void PrintThreadNumbers();

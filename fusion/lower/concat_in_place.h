@@ -1,6 +1,6 @@
-// Joins that cost nothing: the parts of a `cat` are stored side by side, as slices of the bytes of
-// the whole, by whoever makes them. Decided after layouts, which it changes for the parts alone,
-// and before anything is priced.
+// Concats in place: a `cat` without a copy. The kernels that make its parts store them side by
+// side, as slices of the bytes of the whole. This step stands after layouts, which it changes for
+// the parts alone, and before anything is priced.
 #ifndef RETROGRAD_FUSION_LOWER_CONCAT_IN_PLACE_H_
 #define RETROGRAD_FUSION_LOWER_CONCAT_IN_PLACE_H_
 
@@ -24,13 +24,13 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
                                       std::vector<Layout>& layouts, absl::Span<const ValueId> parts,
                                       int64_t axis, absl::Span<const int64_t> whole_shape);
 
-// The cats of the graph that are placed, in the order of their ids; their parts' layouts are
-// changed accordingly. Those that only library calls read, or whose parts library calls make: no
-// kernel would do anything but copy.
+// The cats of the graph that are made in place, in the order of their ids. Changes the layouts of
+// their parts. A cat is a candidate if only library calls read it or if library calls make all of
+// its parts: a kernel for such a cat could only copy.
 std::vector<Alias> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
                               std::vector<Layout>& layouts);
 
-// The group that stands for a placed join: no launch, no time.
+// The group of a concat in place: no launch, no time.
 Group AliasGroup(const Alias& join);
 
 }  // namespace retrograd

@@ -10,8 +10,9 @@
 //       library call takes it so
 //   P6  every element that a kernel or call stores is made of the elements that the graph names
 //   P7  a schedule fits its kernel, covers it, and has the workspace that it writes
-//   P8  bytes are taken over only by the point that alone reads them, after it has
-//   P9  an epilogue finds each element of its product at the point where it stores what it makes
+//   P8  an output reuses an input's bytes only if the point that writes an element is the only one
+//       that reads it there, and reads it first
+//   P9  each point of an epilogue reads the element of the matmul's result that it stands at
 #ifndef RETROGRAD_FUSION_PLAN_PLAN_H_
 #define RETROGRAD_FUSION_PLAN_PLAN_H_
 
@@ -83,7 +84,8 @@ struct Group {
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;  // scratch memory while it runs
   int64_t read_bytes = 0, written_bytes = 0;
-  // An input whose bytes the output may take over: same walk, same element size, last reader.
+  // An input whose bytes the output may reuse: the same iteration order, the same element size, and
+  // this group reads the input last.
   struct InPlace {
     ValueId input, output;
     friend bool operator==(const InPlace&, const InPlace&) = default;

@@ -1,5 +1,5 @@
-// A plan for devices that multiply by libraries alone, or nearly: what has an epilogue becomes two
-// groups.
+// A plan without epilogues, or with fewer, for devices that lack kernels for them: each group of a
+// matmul with an epilogue becomes two groups.
 #ifndef RETROGRAD_FUSION_PLAN_SPLIT_EPILOGUES_H_
 #define RETROGRAD_FUSION_PLAN_SPLIT_EPILOGUES_H_
 
@@ -10,10 +10,10 @@ namespace retrograd {
 
 bool HasEpilogues(const FusionPlan& plan);
 
-// Every product that had an epilogue is stored and read by a kernel of its own, priced as that; the
-// plan computes the same values. Its summary stays that of the plan which was chosen.
+// Each matmul with an epilogue becomes a library call, which stores its result, and a kernel, which
+// reads it; each has its own price. The plan computes the same values. The summary is not changed.
 FusionPlan SplitEpilogues(const FusionPlan& plan);
-// The same, but for the groups that `stays` names.
+// The same, except for the calls for which `stays` is true.
 FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const Call&)> stays);
 
 }  // namespace retrograd

@@ -1,5 +1,5 @@
-// What templates share whose teams of threads walk rows: their schedules, what a thread holds of a
-// row, and what a block waits for.
+// What the templates have in common whose threads share rows in teams: their schedules, what a
+// thread holds of a row, and what a block waits for.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
 

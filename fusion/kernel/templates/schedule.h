@@ -1,5 +1,5 @@
-// How a KernelIr is walked: template, threads, vector width, splits. Chosen by price together with
-// the fusion set; codegen obeys it to the letter.
+// The schedule of a kernel: template, threads, vector width, splits. It is chosen by price together
+// with the set of ops to fuse. Code generation prints exactly this schedule.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCHEDULE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCHEDULE_H_
 
@@ -23,9 +23,9 @@ enum class Template : uint8_t {
 };
 absl::string_view Name(Template t);
 
-// The reading of the axes that a template takes. Rows are the axes kept by the row reduction (or
-// folded by the column reduction); columns are the others. Points are numbered row-major over each
-// list of axes, outermost first.
+// Which axes a template takes as rows and which as columns. Rows are the axes kept by the row
+// reduction (or folded by the column reduction); columns are the others. Points are numbered
+// row-major over each list of axes, outermost first.
 struct RowsAndColumns {
   AxisMask row_axes = 0;
   AxisMask column_axes = 0;
@@ -59,7 +59,7 @@ struct Classification {
   bool feasible = false;
   Template kind = Template::kPointwise;
   RowsAndColumns shape;
-  std::string reason;  // why no template walks this IR
+  std::string reason;  // why no template can run this IR
 };
 Classification Classify(const KernelIr& ir);
 
