@@ -16,7 +16,6 @@
 namespace retrograd {
 namespace {
 
-
 constexpr Op kOps[] = {Op::convolution, Op::convolution_input_gradient,
                        Op::convolution_weight_gradient};
 

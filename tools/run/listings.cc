@@ -11,8 +11,8 @@
 #include "graph/text/text.h"
 #include "models/models.h"
 #include "runtime/compiler/rtc.h"
-#include "runtime/program/compile.h"
 #include "runtime/executable/compiled_kernels.h"
+#include "runtime/program/compile.h"
 #include "tools/support/text_file.h"
 
 namespace retrograd {
