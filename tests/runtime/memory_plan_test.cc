@@ -174,7 +174,7 @@ TEST_CASE("steps that may run together never share bytes, though one is launched
   }
   RandomPlan p{*builder.Build(), {}};
   p.plan = OneGroupPerOp(p.graph);
-  for (Group& group : p.plan.groups) group.body = KernelBody{};
+  for (Group& group : p.plan.groups) group.body = LaunchOf(KernelBody{});
   const StreamSchedule one = Scheduled(p, 1), two = Scheduled(p, 2);
   CHECK(Planned(p, one).arena_bytes == 2 * 4096);
   const MemoryPlan memory = Planned(p, two);
