@@ -89,6 +89,7 @@ class ScanText {
   // `sum` of the places of the chunk up to this one, and `chunk` of all of them.
   void PrintSums() {
     if (team_ == 1) return;
+    launch_.SetThreadsMeet();
     const int lanes = std::min(team_, kLanes);
     if (team_ <= kLanes) {
       out_.Line(sum_, " chunk = sum;");
@@ -108,14 +109,14 @@ class ScanText {
     const std::string sums =
         launch_.Shared(AccumulatorType(scan().dtype), "sums", launch_.threads() / kLanes);
     out_.Line("if (lane % ", kLanes, " == 0) ", sums, "[RG_THREAD / ", kLanes, "] = sum;");
-    out_.Line("RG_BARRIER();");
+    launch_.Barrier();
     out_.Line(sum_, " chunk = ", printer_.Identity(scan()), ";");
     out_.Open(absl::StrCat("for (int g = ", groups - 1, "; g >= 0; --g)"));
     out_.Line("if (g == lane / ", kLanes, ") sum = ", Folded("chunk", "sum"), ";");
     const std::string of_group = absl::StrCat(sums, "[RG_THREAD / ", team_, " * ", groups, " + g]");
     out_.Line("chunk = ", Folded("chunk", of_group), ";");
     out_.Close();
-    out_.Line("RG_BARRIER();");
+    launch_.Barrier();
   }
 
   void PrintUses() {

@@ -81,7 +81,7 @@ TEST_CASE("attention with dropout is planned as one library call that reads seed
     const Call& call = *CallOf(planned->plan.groups[0]);
     REQUIRE(call.operands.size() == graph.operands(call.node).size());
     CHECK(call.operands.back().shape.empty());
-    CHECK_THAT(planned->plan.Print(planned->graph), ContainsSubstring("attention 1x"));
+    CHECK_THAT(planned->plan.Print(planned->graph), ContainsSubstring("attention 2x4 heads"));
   }
 }
 

@@ -121,12 +121,13 @@ std::vector<double> Reference(const Call& call, const std::vector<std::vector<do
   for (const CallTensor& t : call.operands) {
     inputs.push_back(builder.Input({t.dtype, t.shape}, {.name = "x"}));
   }
-  builder.Output(builder.Add(call.op, inputs, call.attributes), "result");
+  const ValueId result = builder.Add(call.op, inputs, call.attributes);
+  builder.Output(result, "result");
   const auto graph = builder.Build();
   REQUIRE(graph.status().ToString() == "OK");
   auto evaluated = Evaluate(*graph, {values[0], values[1]}, {.mode = ReferenceOptions::kFloat64});
   REQUIRE(evaluated.ok());
-  return (*evaluated)[0];
+  return (*evaluated)[graph->value_index(result)];
 }
 
 TEST_CASE("the host's convolutions give the reference's values in any geometry and layout") {
