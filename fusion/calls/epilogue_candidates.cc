@@ -94,7 +94,7 @@ class Taker {
 
 }  // namespace
 
-std::vector<const Group*> Anchors::In(absl::Span<const NodeId> ops) const {
+std::vector<const Group*> EpilogueRoots::In(absl::Span<const NodeId> ops) const {
   std::vector<const Group*> found;
   if (calls_.empty()) return found;
   for (NodeId id : ops) {
@@ -103,22 +103,22 @@ std::vector<const Group*> Anchors::In(absl::Span<const NodeId> ops) const {
   return found;
 }
 
-Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers,
-                    const DeviceSpec& device, std::vector<Group>& calls,
-                    std::vector<Region>& regions) {
-  Anchors anchors;
-  if (device.matmul_epilogues.empty()) return anchors;
+EpilogueRoots TakeEpilogueRoots(const BackwardGraph& graph, const Consumers& consumers,
+                                const DeviceSpec& device, std::vector<Group>& calls,
+                                std::vector<Region>& regions) {
+  EpilogueRoots epilogue_roots;
+  if (device.matmul_epilogues.empty()) return epilogue_roots;
   Taker taker(graph, consumers, device, regions);
   std::vector<Group> left;
   for (Group& call : calls) {
     if (taker.Take(call)) {
-      anchors.Offer(std::move(call));
+      epilogue_roots.Offer(std::move(call));
     } else {
       left.push_back(std::move(call));
     }
   }
   calls = std::move(left);
-  return anchors;
+  return epilogue_roots;
 }
 
 }  // namespace retrograd

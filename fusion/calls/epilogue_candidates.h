@@ -1,6 +1,6 @@
-// Matmuls that a region may compute itself. Such a matmul is called an anchor. It is an optional
-// member of one group of the region that reads its result: the group then is one kernel, the matmul
-// with an epilogue. If the search leaves the matmul alone, it stays a library call.
+// Matmuls that a region may compute itself. Such a matmul is called an epilogue root. It is an
+// optional member of one group of the region that reads its result: the group then is one kernel,
+// the matmul with an epilogue. If the search leaves the matmul alone, it stays a library call.
 #ifndef RETROGRAD_FUSION_OPS_EPILOGUE_CANDIDATES_H_
 #define RETROGRAD_FUSION_OPS_EPILOGUE_CANDIDATES_H_
 
@@ -15,11 +15,11 @@
 namespace retrograd {
 
 // The calls that are offered to regions, by their matmul.
-class Anchors {
+class EpilogueRoots {
  public:
   bool empty() const { return calls_.empty(); }
   void Offer(Group call) { calls_.emplace(call.nodes[0], std::move(call)); }
-  // nullptr: no anchor.
+  // nullptr: no epilogue root.
   const Group* Find(NodeId id) const {
     auto at = calls_.find(id);
     return at == calls_.end() ? nullptr : &at->second;
@@ -35,9 +35,9 @@ class Anchors {
 // the region that first reads its result. A matmul stays in `calls` if its call does more than
 // multiply, if the host reads its result, or if no op of a region could be its epilogue. No matmul
 // is added to a region that would then have more than 64 ops: the exact search could not take it.
-Anchors TakeAnchors(const BackwardGraph& graph, const Consumers& consumers,
-                    const DeviceSpec& device, std::vector<Group>& calls,
-                    std::vector<Region>& regions);
+EpilogueRoots TakeEpilogueRoots(const BackwardGraph& graph, const Consumers& consumers,
+                                const DeviceSpec& device, std::vector<Group>& calls,
+                                std::vector<Region>& regions);
 
 }  // namespace retrograd
 

@@ -142,7 +142,7 @@ Decision ExplainPair(RegionPlanner& planner, const RegionPlan& chosen, const Gro
   if (!other.partition.parts.empty()) {
     (together ? d.apart_ps : d.together_ps) = other_cost;
     d.reason = absl::StrCat("together ", Us(d.together_ps), ", apart ", Us(d.apart_ps), ": ",
-                            together ? "parting" : "joining", " loses ", Us(other_cost - cost));
+                            together ? "split" : "joining", " loses ", Us(other_cost - cost));
     d.alternatives = Differing(other, chosen, pricer);
     return d;
   }

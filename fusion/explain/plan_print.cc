@@ -51,9 +51,9 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
   absl::StrAppendFormat(&out, "ops=%d kernels=%d price=%dps unfused=%dps bound=%dps gap=%dps\n",
                         summary.ops, summary.kernels, summary.price_ps, summary.unfused_ps,
                         summary.bound_ps, summary.gap_ps);
-  if (summary.merged_launches > 0) {
-    absl::StrAppendFormat(&out, "merged launches=%d wins=%dps\n", summary.merged_launches,
-                          summary.merged_ps);
+  if (summary.launches_saved > 0) {
+    absl::StrAppendFormat(&out, "shared launches saved=%d wins=%dps\n", summary.launches_saved,
+                          summary.shared_launch_ps);
   }
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& g = groups[i];

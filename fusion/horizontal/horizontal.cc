@@ -89,10 +89,10 @@ struct Obstacle {
   std::string limit, reason;
 };
 
-std::optional<Obstacle> BreaksLimit(absl::Span<const LaunchShare* const> members,
+std::optional<Obstacle> BreaksLimit(absl::Span<const LaunchMember* const> members,
                                     const Limits& limits) {
   int64_t ops = 0, operands = 0, stores = 0, reductions = 0;
-  for (const LaunchShare* member : members) {
+  for (const LaunchMember* member : members) {
     ops += member->ops;
     operands += member->operands;
     stores += member->stores;
@@ -179,7 +179,7 @@ class Sharing {
     return go;
   }
 
-  const LaunchShare& Share(uint32_t g) {
+  const LaunchMember& Share(uint32_t g) {
     if (!shares_[g]) shares_[g].emplace(groups_[g], pricer_.device());
     return *shares_[g];
   }
@@ -190,14 +190,14 @@ class Sharing {
     std::vector<uint32_t> go = {first};
     const std::set<Entry>& waiting = waiting_[*kinds_[first]];
     if (waiting.size() < 2) return go;
-    std::vector<const LaunchShare*> members = {&Share(first)};
+    std::vector<const LaunchMember*> members = {&Share(first)};
     int64_t price = members[0]->price_ps;
     std::optional<Decision> refusal;
     size_t tried = 0;
     for (const auto& [last_op, g] : waiting) {
       if (g == first || tried++ == kMostTried) continue;
       members.push_back(&Share(g));
-      const MergedPrice merged = PriceMerged(members, pricer_.device());
+      const SharedLaunchPrice merged = PriceSharedLaunch(members, pricer_.device());
       const int64_t apart = price + members.back()->price_ps;
       std::optional<Obstacle> obstacle = BreaksLimit(members, pricer_.limits());
       if (!obstacle && merged.ps + pricer_.Margin(merged.ps) <= apart) {
@@ -247,9 +247,9 @@ class Sharing {
   }
 
   Group Merge(std::vector<uint32_t> go) {
-    std::vector<const LaunchShare*> members;
+    std::vector<const LaunchMember*> members;
     for (uint32_t g : go) members.push_back(&Share(g));
-    MergedPrice price = PriceMerged(members, pricer_.device(), /*explain=*/true);
+    SharedLaunchPrice price = PriceSharedLaunch(members, pricer_.device(), /*explain=*/true);
     Decision decision{.a = groups_[go[0]].nodes, .together = true, .together_ps = price.ps};
     Group merged;
     KernelLaunch body;
@@ -312,8 +312,8 @@ class Sharing {
   const GroupPricer& pricer_;
   std::vector<Group> groups_;
   Successors successors_;
-  std::vector<std::optional<Kind>> kinds_;          // by group; none: launched alone
-  std::vector<std::optional<LaunchShare>> shares_;  // by group, once asked for
+  std::vector<std::optional<Kind>> kinds_;           // by group; none: launched alone
+  std::vector<std::optional<LaunchMember>> shares_;  // by group, once asked for
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;  // launched alone
   std::map<Kind, std::set<Entry>> waiting_;
   std::set<Entry> all_waiting_;

@@ -29,7 +29,7 @@ struct Grid {
   int64_t bytes_in_flight = 0;  // of all blocks
 };
 
-Grid GridOf(const LaunchShare& share) {
+Grid GridOf(const LaunchMember& share) {
   return {share.schedule.blocks, std::max<int64_t>(share.footprint.blocks_per_sm, 1),
           share.schedule.blocks * share.schedule.threads * share.footprint.bytes_in_flight};
 }
@@ -52,7 +52,7 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
 
 }  // namespace
 
-LaunchShare::LaunchShare(const Group& group, const DeviceSpec& device) {
+LaunchMember::LaunchMember(const Group& group, const DeviceSpec& device) {
   const KernelBody& kernel = *KernelOf(group);
   const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
   schedule = kernel.schedule;
@@ -71,11 +71,11 @@ LaunchShare::LaunchShare(const Group& group, const DeviceSpec& device) {
   for (Instr& instr : code.instrs) instr.value = ValueId{};
 }
 
-MergedPrice PriceMerged(absl::Span<const LaunchShare* const> members, const DeviceSpec& d,
-                        bool explain) {
-  MergedPrice price;
+SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> members,
+                                    const DeviceSpec& d, bool explain) {
+  SharedLaunchPrice price;
   Grid joint{.blocks = 0, .blocks_per_sm = d.max_blocks_per_sm};
-  for (const LaunchShare* member : members) {
+  for (const LaunchMember* member : members) {
     const Grid grid = GridOf(*member);
     joint.blocks += grid.blocks;
     joint.bytes_in_flight += grid.bytes_in_flight;
@@ -83,7 +83,7 @@ MergedPrice PriceMerged(absl::Span<const LaunchShare* const> members, const Devi
   }
   const int64_t bandwidth = Bandwidth(joint, d);
   int64_t memory = 0, cache = 0, compute = 0, longest = 0;
-  for (const LaunchShare* member : members) {
+  for (const LaunchMember* member : members) {
     memory += Scaled(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
     cache += member->cache_ps;
     compute += member->compute_ps;

@@ -19,8 +19,8 @@
 namespace retrograd {
 
 // A kernel alone in its launch.
-struct LaunchShare {
-  explicit LaunchShare(const Group& group, const DeviceSpec& device);
+struct LaunchMember {
+  explicit LaunchMember(const Group& group, const DeviceSpec& device);
 
   KernelIr code;  // without the values: equal for kernels that are the same function
   Schedule schedule;
@@ -29,17 +29,17 @@ struct LaunchShare {
   int64_t memory_ps = 0, cache_ps = 0, compute_ps = 0;  // terms of its price
   int64_t body_ps = 0;                                  // its price without the launch
   int64_t price_ps = 0;
-  bool SameFunction(const LaunchShare& other) const {
+  bool SameFunction(const LaunchMember& other) const {
     return schedule == other.schedule && code == other.code;
   }
 };
 
-struct MergedPrice {
+struct SharedLaunchPrice {
   int64_t ps = 0;
   std::vector<Term> terms;  // if explained
 };
-MergedPrice PriceMerged(absl::Span<const LaunchShare* const> members, const DeviceSpec& device,
-                        bool explain = false);
+SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> members,
+                                    const DeviceSpec& device, bool explain = false);
 
 }  // namespace retrograd
 

@@ -169,8 +169,8 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
   return Placer(graph, consumers, layouts).Place(parts, axis, whole_shape);
 }
 
-std::vector<Alias> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
-                              std::vector<Layout>& layouts) {
+std::vector<Alias> PlaceConcats(const BackwardGraph& graph, const Consumers& consumers,
+                                std::vector<Layout>& layouts) {
   return Placer(graph, consumers, layouts).Run();
 }
 

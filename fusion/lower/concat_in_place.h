@@ -27,8 +27,8 @@ std::optional<PlacedParts> PlaceParts(const BackwardGraph& graph, const Consumer
 // The cats of the graph that are made in place, in the order of their ids. Changes the layouts of
 // their parts. A cat is a candidate if only library calls read it or if library calls make all of
 // its parts: a kernel for such a cat could only copy.
-std::vector<Alias> PlaceJoins(const BackwardGraph& graph, const Consumers& consumers,
-                              std::vector<Layout>& layouts);
+std::vector<Alias> PlaceConcats(const BackwardGraph& graph, const Consumers& consumers,
+                                std::vector<Layout>& layouts);
 
 // The group of a concat in place: no launch, no time.
 Group AliasGroup(const Alias& join);

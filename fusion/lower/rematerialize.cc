@@ -13,20 +13,20 @@
 namespace retrograd {
 namespace {
 
-class Parting {
+class KernelSplit {
  public:
-  explicit Parting(const BackwardGraph& g)
+  explicit KernelSplit(const BackwardGraph& g)
       : g_(g),
         consumers_(g),
         rewriter_(g),
         sources_(Sources(g)),
         depth_(BarrierDepths(g, consumers_, std::vector<bool>(g.num_nodes(), false))) {
-    for (uint32_t i = 0; i < g.num_nodes(); ++i) parted_.push_back(MayBeParted(NodeId{i}));
+    for (uint32_t i = 0; i < g.num_nodes(); ++i) separated_.push_back(MayBeSeparated(NodeId{i}));
   }
 
   bool Any() const {
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
-      if (!parted_[i]) continue;
+      if (!separated_[i]) continue;
       for (NodeId reader : consumers_.of(NodeId{i})) {
         if (!IsBarrier(g_, reader) && depth_[Index(reader)] != depth_[i]) return true;
       }
@@ -50,7 +50,7 @@ class Parting {
   }
 
  private:
-  bool MayBeParted(NodeId id) const {
+  bool MayBeSeparated(NodeId id) const {
     const std::optional<ValueId>& source = sources_[Index(id)];
     if (!source || consumers_.is_output(id)) return false;
     if (SizeBytes(g_.type(*source).dtype) < SizeBytes(g_.type(id).dtype)) return true;
@@ -62,7 +62,7 @@ class Parting {
   // What an op at this depth reads in place of an old value.
   ValueId Read(ValueId old, int depth) {
     const NodeId made = BehindViews(g_, old).node;
-    if (!parted_[Index(made)] || depth_[Index(made)] == depth) return rewriter_.New(old);
+    if (!separated_[Index(made)] || depth_[Index(made)] == depth) return rewriter_.New(old);
     if (const auto at = own_.find({old, depth}); at != own_.end()) return at->second;
     // Views in between are the depth's own as well.
     std::vector<ValueId> operands;
@@ -77,7 +77,7 @@ class Parting {
   Rewriter rewriter_;
   const std::vector<std::optional<ValueId>> sources_;
   const std::vector<int> depth_;
-  std::vector<bool> parted_;
+  std::vector<bool> separated_;
   absl::flat_hash_map<std::pair<ValueId, int>, ValueId> own_;
   std::vector<ValueId> operands_;
 };
@@ -85,9 +85,9 @@ class Parting {
 }  // namespace
 
 absl::StatusOr<BackwardGraph> RematerializeAtBarriers(const BackwardGraph& graph) {
-  Parting parting(graph);
-  if (!parting.Any()) return graph;
-  return parting.Run();
+  KernelSplit split(graph);
+  if (!split.Any()) return graph;
+  return split.Run();
 }
 
 }  // namespace retrograd

@@ -159,11 +159,11 @@ struct PlanSummary {
   int64_t cost_ps = 0;     // what the search minimised: with margins and the price of memory
   int64_t unfused_ps = 0;  // every op a group of its own
   int64_t bytes = 0, unfused_bytes = 0;
-  int64_t bound_ps = 0;         // unavoidable bytes and flops, fewest launches
-  int64_t gap_ps = 0;           // to the optimum of the stated objective; 0: proven optimal
-  int64_t merged_launches = 0;  // launches that independent kernels save by sharing others
-  int64_t merged_ps = 0;        // what that wins; price and bound are both after it
-  int64_t peak_bytes = 0;       // of values alive at once, see peak_memory.h
+  int64_t bound_ps = 0;          // unavoidable bytes and flops, fewest launches
+  int64_t gap_ps = 0;            // to the optimum of the stated objective; 0: proven optimal
+  int64_t launches_saved = 0;    // launches that independent kernels save by sharing others
+  int64_t shared_launch_ps = 0;  // what that wins; price and bound are both after it
+  int64_t peak_bytes = 0;        // of values alive at once, see peak_memory.h
   int64_t regions = 0, distinct_regions = 0, largest_region_atoms = 0;
   friend bool operator==(const PlanSummary&, const PlanSummary&) = default;
 };

@@ -12,7 +12,7 @@ namespace {
 
 class Separation {
  public:
-  explicit Separation(const Groundwork& ground) : ground_(ground), g_(ground.graph) {}
+  explicit Separation(const PlanningContext& context) : context_(context), g_(context.graph) {}
 
   std::string Reason(NodeId a, NodeId b) const {
     if (b < a) std::swap(a, b);
@@ -36,7 +36,7 @@ class Separation {
 
  private:
   bool IsCall(NodeId id) const {
-    return IsBarrier(g_, id) || (Computes(g_, id) && ground_.region_of[Index(id)] < 0);
+    return IsBarrier(g_, id) || (Computes(g_, id) && context_.region_of[Index(id)] < 0);
   }
 
   // Marks what the op depends on, itself included.
@@ -76,24 +76,24 @@ class Separation {
     return std::nullopt;
   }
 
-  const Groundwork& ground_;
+  const PlanningContext& context_;
   const BackwardGraph& g_;
 };
 
 }  // namespace
 
-absl::Status CanMeet(const Groundwork& ground, NodeId a, NodeId b) {
-  const BackwardGraph& g = ground.graph;
-  const Separation separation(ground);
+absl::Status CanMeet(const PlanningContext& context, NodeId a, NodeId b) {
+  const BackwardGraph& g = context.graph;
+  const Separation separation(context);
   for (NodeId id : {a, b}) {
-    if (ground.region_of[Index(id)] >= 0) continue;
+    if (context.region_of[Index(id)] >= 0) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         separation.Label(id), IsBarrier(g, id) ? " is a library call, a kernel of its own"
                               : Computes(g, id)
                                   ? " is done by a library call"
                                   : " computes nothing: it is an input, a view or a constant"));
   }
-  if (ground.region_of[Index(a)] == ground.region_of[Index(b)]) return absl::OkStatus();
+  if (context.region_of[Index(a)] == context.region_of[Index(b)]) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       separation.Label(a), " and ", separation.Label(b), ": ", separation.Reason(a, b)));
 }

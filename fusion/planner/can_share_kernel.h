@@ -9,7 +9,7 @@ namespace retrograd {
 
 // OK if one region holds both. Otherwise the reason: an op that no kernel of ours computes, the
 // library call between them, the one that only one of them waits for, or that they share nothing.
-absl::Status CanMeet(const Groundwork& ground, NodeId a, NodeId b);
+absl::Status CanMeet(const PlanningContext& context, NodeId a, NodeId b);
 
 }  // namespace retrograd
 

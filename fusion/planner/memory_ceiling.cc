@@ -19,8 +19,8 @@ namespace {
 // weighs more than any kernel's time.
 constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'000'000};
 
-// Plans that are made to see whether a parting helps.
-constexpr int kMostPartings = 48;
+// Plans that are made to see whether a split helps.
+constexpr int kMostKernelSplits = 48;
 
 constexpr size_t kNever = std::numeric_limits<size_t>::max();
 
@@ -37,22 +37,22 @@ Height HeightOf(const BackwardGraph& graph, const FusionPlan& plan) {
   return height;
 }
 
-// The same pairs in all regions that are equal to theirs: equal layers are parted alike.
+// The same pairs in all regions that are equal to theirs: equal layers are separated alike.
 class Mirror {
  public:
-  explicit Mirror(const Groundwork& ground) : ground_(ground) {}
+  explicit Mirror(const PlanningContext& context) : context_(context) {}
 
   std::vector<PairChoice> Everywhere(const std::vector<PairChoice>& pairs) {
     FindEquals();
     std::vector<PairChoice> all;
     for (const PairChoice& pair : pairs) {
-      const int region = ground_.region_of[Index(pair.a)];
-      const std::vector<NodeId>& ops = ground_.regions[region].ops;
+      const int region = context_.region_of[Index(pair.a)];
+      const std::vector<NodeId>& ops = context_.regions[region].ops;
       const auto position = [&](NodeId id) {
         return std::lower_bound(ops.begin(), ops.end(), id) - ops.begin();
       };
       for (int other : equals_[class_of_[region]]) {
-        const std::vector<NodeId>& theirs = ground_.regions[other].ops;
+        const std::vector<NodeId>& theirs = context_.regions[other].ops;
         all.push_back({theirs[position(pair.a)], theirs[position(pair.b)], false});
       }
     }
@@ -63,10 +63,10 @@ class Mirror {
   void FindEquals() {
     if (!class_of_.empty()) return;
     absl::flat_hash_map<std::string, size_t> number;
-    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+    for (size_t r = 0; r < context_.regions.size(); ++r) {
       auto [at, added] =
-          number.try_emplace(RegionSignature(ground_.graph, ground_.consumers, ground_.regions[r],
-                                             ground_.pricer.numbers()),
+          number.try_emplace(RegionSignature(context_.graph, context_.consumers,
+                                             context_.regions[r], context_.pricer.numbers()),
                              equals_.size());
       if (added) equals_.emplace_back();
       class_of_.push_back(at->second);
@@ -74,19 +74,19 @@ class Mirror {
     }
   }
 
-  const Groundwork& ground_;
+  const PlanningContext& context_;
   std::vector<size_t> class_of_;          // by region
   std::vector<std::vector<int>> equals_;  // by class: its regions
 };
 
-// Pairs that keep the two sides of a parting apart; none if an op is no kernel's or they share
+// Pairs that keep the two sides of a split apart; none if an op is no kernel's or they share
 // none.
-std::vector<PairChoice> PairsOf(const Groundwork& ground, const Parting& parting) {
+std::vector<PairChoice> PairsOf(const PlanningContext& context, const KernelSplit& split) {
   std::vector<PairChoice> pairs;
-  for (NodeId a : parting.first) {
-    for (NodeId b : parting.later) {
-      const int region = ground.region_of[Index(a)];
-      if (a == b || region < 0 || region != ground.region_of[Index(b)]) return {};
+  for (NodeId a : split.first) {
+    for (NodeId b : split.later) {
+      const int region = context.region_of[Index(a)];
+      if (a == b || region < 0 || region != context.region_of[Index(b)]) return {};
       pairs.push_back({std::min(a, b), std::max(a, b), false});
     }
   }
@@ -95,8 +95,8 @@ std::vector<PairChoice> PairsOf(const Groundwork& ground, const Parting& parting
 
 class Search {
  public:
-  Search(const Groundwork& ground, int64_t max_bytes, PlanUnder plan)
-      : ground_(ground), max_bytes_(max_bytes), plan_(plan) {}
+  Search(const PlanningContext& context, int64_t max_bytes, PlanUnder plan)
+      : context_(context), max_bytes_(max_bytes), plan_(plan) {}
 
   absl::StatusOr<CeilingChoice> Run() {
     for (const int64_t price : kPrices) {
@@ -122,7 +122,7 @@ class Search {
   }
 
   bool KeepLowest(CeilingChoice choice, FusionPlan plan) {
-    const Height height = HeightOf(ground_.graph, plan);
+    const Height height = HeightOf(context_.graph, plan);
     if (!lowest_plan_.groups.empty() && height >= height_) return false;
     height_ = height;
     lowest_ = std::move(choice);
@@ -130,21 +130,22 @@ class Search {
     return true;
   }
 
-  // One parting after the other, as long as they lower the peak.
+  // One split after the other, as long as they lower the peak.
   absl::Status Part() {
     std::set<std::pair<std::vector<NodeId>, std::vector<NodeId>>> tried;
-    Mirror mirror(ground_);
-    for (int plans = 0; plans < kMostPartings && lowest_plan_.summary.peak_bytes > max_bytes_;) {
+    Mirror mirror(context_);
+    for (int plans = 0;
+         plans < kMostKernelSplits && lowest_plan_.summary.peak_bytes > max_bytes_;) {
       bool lower = false;
-      for (const Parting& parting : PartingsAtPeak(ground_.graph, lowest_plan_)) {
-        const std::vector<PairChoice> pairs = PairsOf(ground_, parting);
-        if (pairs.empty() || plans == kMostPartings) continue;
-        if (!tried.insert({parting.first, parting.later}).second) continue;
+      for (const KernelSplit& split : SplitsAtPeak(context_.graph, lowest_plan_)) {
+        const std::vector<PairChoice> pairs = PairsOf(context_, split);
+        if (pairs.empty() || plans == kMostKernelSplits) continue;
+        if (!tried.insert({split.first, split.later}).second) continue;
         ++plans;
         CeilingChoice choice = lowest_;
-        for (const PairChoice& pair : mirror.Everywhere(pairs)) choice.parted.push_back(pair);
+        for (const PairChoice& pair : mirror.Everywhere(pairs)) choice.separated.push_back(pair);
         absl::StatusOr<FusionPlan> plan = plan_(choice);
-        if (!plan.ok()) continue;  // nothing can be parted there, or the search gave up
+        if (!plan.ok()) continue;  // nothing can be separated there, or the search gave up
         Obeys(*plan);
         lower = KeepLowest(std::move(choice), *std::move(plan));
         if (lower) break;
@@ -154,7 +155,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  const Groundwork& ground_;
+  const PlanningContext& context_;
   const int64_t max_bytes_;
   PlanUnder plan_;
   int64_t least_ = -1;    // of all plans made
@@ -165,7 +166,7 @@ class Search {
 
 }  // namespace
 
-std::vector<Parting> PartingsAtPeak(const BackwardGraph& g, const FusionPlan& plan) {
+std::vector<KernelSplit> SplitsAtPeak(const BackwardGraph& g, const FusionPlan& plan) {
   const std::vector<int64_t> live = LiveBytes(g, plan);
   const size_t peak = std::max_element(live.begin(), live.end()) - live.begin();
   std::vector<size_t> first_read(g.num_values(), kNever), last_read(g.num_values(), 0);
@@ -176,7 +177,7 @@ std::vector<Parting> PartingsAtPeak(const BackwardGraph& g, const FusionPlan& pl
       last_read[g.value_index(v)] = i;
     }
   }
-  std::vector<Parting> partings;
+  std::vector<KernelSplit> splits;
   for (size_t j = 0; j <= peak && j < plan.groups.size(); ++j) {
     if (KernelOf(plan.groups[j]) == nullptr) continue;
     std::vector<ValueId> alive, wait;  // results in the order of their readers
@@ -188,7 +189,7 @@ std::vector<Parting> PartingsAtPeak(const BackwardGraph& g, const FusionPlan& pl
     const auto reader = [&](ValueId v) { return first_read[g.value_index(v)]; };
     std::stable_sort(alive.begin(), alive.end(),
                      [&](ValueId a, ValueId b) { return reader(a) < reader(b); });
-    Parting parting;
+    KernelSplit split;
     // Results that are read at the peak or before stay where they are; of those that all wait the
     // later half is made later.
     const size_t needed =
@@ -198,28 +199,28 @@ std::vector<Parting> PartingsAtPeak(const BackwardGraph& g, const FusionPlan& pl
     wait.assign(alive.begin() + from, alive.end());
     for (ValueId v : plan.groups[j].outputs) {
       const bool waits = std::find(wait.begin(), wait.end(), v) != wait.end();
-      (waits ? parting.later : parting.first).push_back(v.node);
-      if (waits) parting.bytes += g.type(v).size_bytes();
+      (waits ? split.later : split.first).push_back(v.node);
+      if (waits) split.bytes += g.type(v).size_bytes();
     }
-    if (!parting.first.empty() && !parting.later.empty()) partings.push_back(std::move(parting));
+    if (!split.first.empty() && !split.later.empty()) splits.push_back(std::move(split));
   }
-  std::stable_sort(partings.begin(), partings.end(),
-                   [](const Parting& a, const Parting& b) { return a.bytes > b.bytes; });
-  return partings;
+  std::stable_sort(splits.begin(), splits.end(),
+                   [](const KernelSplit& a, const KernelSplit& b) { return a.bytes > b.bytes; });
+  return splits;
 }
 
-absl::StatusOr<CeilingChoice> FindBelowCeiling(const Groundwork& ground, int64_t max_bytes,
+absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan) {
-  return Search(ground, max_bytes, plan).Run();
+  return Search(context, max_bytes, plan).Run();
 }
 
-std::vector<Decision> ExplainParted(const BackwardGraph& graph, const CeilingChoice& choice,
-                                    int64_t max_bytes) {
+std::vector<Decision> ExplainSeparated(const BackwardGraph& graph, const CeilingChoice& choice,
+                                       int64_t max_bytes) {
   std::vector<Decision> decisions;
-  for (const PairChoice& pair : choice.parted) {
+  for (const PairChoice& pair : choice.separated) {
     Decision d{.a = {pair.a}, .b = {pair.b}, .limit = "memory"};
     d.reason = absl::StrCat(
-        "parted by the ceiling of ", max_bytes, " B: one kernel would keep ",
+        "separated by the ceiling of ", max_bytes, " B: one kernel would keep ",
         std::min(graph.type({pair.a, 0}).size_bytes(), graph.type({pair.b, 0}).size_bytes()),
         " B or more alive before they are read");
     decisions.push_back(std::move(d));

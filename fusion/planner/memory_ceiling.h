@@ -22,30 +22,30 @@ namespace retrograd {
 struct CeilingChoice {
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another
   GroupOrder order = GroupOrder::kProgram;
-  std::vector<PairChoice> parted;  // ops that must not share a kernel, because one was split
+  std::vector<PairChoice> separated;  // ops that must not share a kernel, because one was split
 };
 
 // The plan under a choice.
 using PlanUnder = absl::FunctionRef<absl::StatusOr<FusionPlan>(const CeilingChoice&)>;
 
-// The first choice found whose plan obeys the ceiling. `ground`: of any plan of this graph.
-absl::StatusOr<CeilingChoice> FindBelowCeiling(const Groundwork& ground, int64_t max_bytes,
+// The first choice found whose plan obeys the ceiling. `context`: of any plan of this graph.
+absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan);
 
 // A way to split one kernel at the peak: the ops whose results are read soon, and the ops whose
 // results are only kept for later.
-struct Parting {
+struct KernelSplit {
   std::vector<NodeId> first, later;
   int64_t bytes = 0;  // of the results of `later`
 };
 
 // The splits at the plan's peak, those that free most bytes first.
-std::vector<Parting> PartingsAtPeak(const BackwardGraph& graph, const FusionPlan& plan);
+std::vector<KernelSplit> SplitsAtPeak(const BackwardGraph& graph, const FusionPlan& plan);
 
 // The decisions that explain the splits, one for each kernel. Equal kernels of other layers are not
 // repeated.
-std::vector<Decision> ExplainParted(const BackwardGraph& graph, const CeilingChoice& choice,
-                                    int64_t max_bytes);
+std::vector<Decision> ExplainSeparated(const BackwardGraph& graph, const CeilingChoice& choice,
+                                       int64_t max_bytes);
 
 }  // namespace retrograd
 

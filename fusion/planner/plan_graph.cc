@@ -20,7 +20,7 @@ namespace retrograd {
 namespace {
 
 // The ops of a part that earlier parts own, and from now on its own ones are owned.
-std::vector<size_t> TakeOwnership(const Solved::Part& part, std::vector<bool>& owned) {
+std::vector<size_t> TakeOwnership(const RegionResult::Part& part, std::vector<bool>& owned) {
   std::vector<size_t> recomputed;
   for (size_t position : part.unstored) {
     if (owned[position]) recomputed.push_back(position);
@@ -31,29 +31,29 @@ std::vector<size_t> TakeOwnership(const Solved::Part& part, std::vector<bool>& o
 
 class Planner {
  public:
-  Planner(const Groundwork& ground, const PlanOptions& options, GroupOrder order,
-          SolvedRegions& solved)
-      : ground_(ground), g_(ground.graph), options_(options), order_(order), solved_(solved) {}
+  Planner(const PlanningContext& context, const PlanOptions& options, GroupOrder order,
+          RegionResults& solved)
+      : context_(context), g_(context.graph), options_(options), order_(order), solved_(solved) {}
 
   // What all kernels and calls take one after the other, none of them sharing a launch. Regions
   // that no plan has solved count with what they surely move, and are solved one by one until that
   // says enough.
   absl::StatusOr<PlanPrice> Price(int64_t enough_ps) {
     int64_t price_ps = 0;
-    for (const Group& group : ground_.library_calls) price_ps += group.price_ps;
+    for (const Group& group : context_.library_calls) price_ps += group.price_ps;
     absl::flat_hash_map<absl::string_view, Unsolved> unsolved;
-    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+    for (size_t r = 0; r < context_.regions.size(); ++r) {
       const auto known = solved_.by_signature.find(Signature(r));
       if (known != solved_.by_signature.end()) {
         price_ps += known->second->price_ps;
         continue;
       }
       auto [at, added] = unsolved.try_emplace(Signature(r), Unsolved{.region = r});
-      if (added) at->second.least_ps = LeastPs(ground_.regions[r]);
+      if (added) at->second.least_ps = LeastPs(context_.regions[r]);
       ++at->second.times;
       price_ps += at->second.least_ps;
     }
-    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+    for (size_t r = 0; r < context_.regions.size(); ++r) {
       if (price_ps > enough_ps) return PlanPrice{.ps = price_ps, .exact = false};
       const auto at = unsolved.find(Signature(r));
       if (at == unsolved.end() || at->second.region != r) continue;
@@ -64,8 +64,8 @@ class Planner {
   }
 
   absl::StatusOr<FusionPlan> Run() {
-    plan_.device = ground_.device.name;
-    std::vector<Group> groups = ground_.library_calls;
+    plan_.device = context_.device.name;
+    std::vector<Group> groups = context_.library_calls;
     for (const Group& group : groups) {
       plan_.summary.bound_ps += group.price_ps;
       plan_.summary.cost_ps += group.price_ps;
@@ -73,14 +73,14 @@ class Planner {
       plan_.summary.unfused_bytes += group.read_bytes + group.written_bytes;
     }
     RG_RETURN_IF_ERROR(CheckPairs());
-    for (size_t r = 0; r < ground_.regions.size(); ++r) {
+    for (size_t r = 0; r < context_.regions.size(); ++r) {
       RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
     // Kernels that wait for company keep what they read alive.
     if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory)
       ShareLaunches(groups);
     OrderGroups(g_, std::move(groups), order_, plan_);
-    plan_.layouts = ground_.layouts;
+    plan_.layouts = context_.layouts;
     Summarize();
     SortDecisions();
     return std::move(plan_);
@@ -97,16 +97,16 @@ class Planner {
         }
       }
       if (!pair.together) continue;
-      RG_RETURN_IF_ERROR(CanMeet(ground_, pair.a, pair.b));
+      RG_RETURN_IF_ERROR(CanMeet(context_, pair.a, pair.b));
     }
     return absl::OkStatus();
   }
 
   void ShareLaunches(std::vector<Group>& groups) {
-    SharedLaunches shared = retrograd::ShareLaunches(std::move(groups), ground_.pricer);
+    SharedLaunches shared = retrograd::ShareLaunches(std::move(groups), context_.pricer);
     groups = std::move(shared.groups);
-    plan_.summary.merged_launches = shared.saved;
-    plan_.summary.merged_ps = shared.won_ps;
+    plan_.summary.launches_saved = shared.saved;
+    plan_.summary.shared_launch_ps = shared.won_ps;
     if (!options_.decisions) return;
     for (Decision& d : shared.decisions) plan_.decisions.push_back(std::move(d));
   }
@@ -114,19 +114,19 @@ class Planner {
   std::vector<PairChoice> PairsIn(int region) const {
     std::vector<PairChoice> pairs;
     for (const PairChoice& pair : options_.pairs) {
-      const bool here = ground_.region_of[Index(pair.a)] == region &&
-                        ground_.region_of[Index(pair.b)] == region && pair.a != pair.b;
+      const bool here = context_.region_of[Index(pair.a)] == region &&
+                        context_.region_of[Index(pair.b)] == region && pair.a != pair.b;
       if (here) pairs.push_back(pair);
     }
     return pairs;
   }
 
   const std::string& Signature(size_t region) {
-    if (signatures_.empty()) signatures_.resize(ground_.regions.size());
+    if (signatures_.empty()) signatures_.resize(context_.regions.size());
     std::string& signature = signatures_[region];
     if (signature.empty()) {
-      signature =
-          RegionSignature(g_, ground_.consumers, ground_.regions[region], ground_.pricer.numbers());
+      signature = RegionSignature(g_, context_.consumers, context_.regions[region],
+                                  context_.pricer.numbers());
     }
     return signature;
   }
@@ -139,7 +139,7 @@ class Planner {
 
   // A solved region in this plan.
   struct Place {
-    std::shared_ptr<const Solved> solved;
+    std::shared_ptr<const RegionResult> solved;
     int64_t times = 0;  // regions of the graph that are equal to it
     size_t first_decision = 0, num_decisions = 0;
     const Region* region = nullptr;  // the first of them
@@ -151,7 +151,7 @@ class Planner {
   }
 
   absl::StatusOr<Place*> PlaceOf(size_t number, const std::vector<PairChoice>& pairs) {
-    const Region& region = ground_.regions[number];
+    const Region& region = context_.regions[number];
     std::string signature = Signature(number);
     for (const PairChoice& pair : pairs) {
       const auto place = [&](NodeId id) {
@@ -173,31 +173,32 @@ class Planner {
   }
 
   absl::Status PlanRegion(int number, std::vector<Group>& groups) {
-    const Region& region = ground_.regions[number];
+    const Region& region = context_.regions[number];
     RG_ASSIGN_OR_RETURN(Place * place, PlaceOf(number, PairsIn(number)));
     if (++place->times == 1) {
       place->region = &region;
-      for (const Solved::Part& part : place->solved->parts) {
+      for (const RegionResult::Part& part : place->solved->parts) {
         RG_ASSIGN_OR_RETURN(Group group, MakeGroup(region, part));
         place->groups.push_back(std::move(group));
       }
       groups.insert(groups.end(), place->groups.begin(), place->groups.end());
       return absl::OkStatus();
     }
-    const Renaming renaming(g_, *place->region, region);
+    const Relabeling renaming(g_, *place->region, region);
     for (const Group& group : place->groups) groups.push_back(renaming.Rename(group));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Group> MakeGroup(const Region& region, const Solved::Part& part) const {
+  absl::StatusOr<Group> MakeGroup(const Region& region, const RegionResult::Part& part) const {
     auto ops_at = [&](const std::vector<size_t>& positions) {
       std::vector<NodeId> ops;
       for (size_t position : positions) ops.push_back(region.ops[position]);
       return ops;
     };
-    RG_ASSIGN_OR_RETURN(Group group, ground_.pricer.Make({ops_at(part.positions),
-                                                          ops_at(part.unstored), ops_at(part.kept)},
-                                                         part.schedule));
+    RG_ASSIGN_OR_RETURN(
+        Group group,
+        context_.pricer.Make({ops_at(part.positions), ops_at(part.unstored), ops_at(part.kept)},
+                             part.schedule));
     group.recomputed = ops_at(part.recomputed);
     std::vector<NodeId> owned;
     std::set_difference(group.nodes.begin(), group.nodes.end(), group.recomputed.begin(),
@@ -207,12 +208,13 @@ class Planner {
   }
 
   absl::StatusOr<Place> SolveRegion(const Region& region, const std::vector<PairChoice>& pairs) {
-    RegionPlanner planner(region, ground_.pricer, RegionOptionsOf(options_, ground_.limits), pairs);
+    RegionPlanner planner(region, context_.pricer, RegionOptionsOf(options_, context_.limits),
+                          pairs);
     const RegionPlan chosen = planner.Solve(pairs);
     if (chosen.partition.parts.empty()) return Impossible(planner, chosen, pairs);
-    Solved solved{.cost_ps = chosen.partition.cost_ps,
-                  .exact = chosen.partition.exact,
-                  .atoms = static_cast<int64_t>(planner.atoms().size())};
+    RegionResult solved{.cost_ps = chosen.partition.cost_ps,
+                        .exact = chosen.partition.exact,
+                        .atoms = static_cast<int64_t>(planner.atoms().size())};
     auto positions_of = [&](const std::vector<NodeId>& ops) {
       std::vector<size_t> positions;
       for (NodeId id : ops) {
@@ -224,10 +226,10 @@ class Planner {
     std::vector<bool> owned(region.ops.size(), false);
     for (const Partition::Part& part : chosen.partition.parts) {
       const GroupOps group = OpsOfAtoms(chosen.atoms, part.atoms);
-      Solved::Part out{.positions = positions_of(group.ops),
-                       .unstored = positions_of(group.unstored),
-                       .kept = positions_of(group.kept),
-                       .schedule = part.schedule};
+      RegionResult::Part out{.positions = positions_of(group.ops),
+                             .unstored = positions_of(group.unstored),
+                             .kept = positions_of(group.kept),
+                             .schedule = part.schedule};
       // What its own atom computes belongs to it, even if others compute it again before.
       for (int a : part.atoms) {
         for (size_t position : positions_of(chosen.atoms[a].ops)) owned[position] = true;
@@ -235,21 +237,21 @@ class Planner {
       solved.price_ps += part.ps;
       solved.parts.push_back(std::move(out));
     }
-    for (Solved::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
+    for (RegionResult::Part& part : solved.parts) part.recomputed = TakeOwnership(part, owned);
     solved.bound_ps = LeastPs(region);
     PriceUnfused(region, solved);
     Place place{.first_decision = plan_.decisions.size()};
     if (Explains()) {
-      for (Decision& d : ExplainFeedback(region, chosen, ground_.pricer,
-                                         RegionOptionsOf(options_, ground_.limits), pairs)) {
+      for (Decision& d : ExplainFeedback(region, chosen, context_.pricer,
+                                         RegionOptionsOf(options_, context_.limits), pairs)) {
         plan_.decisions.push_back(std::move(d));
       }
-      for (Decision& d : ExplainRegion(planner, chosen, ground_.pricer)) {
+      for (Decision& d : ExplainRegion(planner, chosen, context_.pricer)) {
         plan_.decisions.push_back(std::move(d));
       }
     }
     place.num_decisions = plan_.decisions.size() - place.first_decision;
-    place.solved = std::make_shared<const Solved>(std::move(solved));
+    place.solved = std::make_shared<const RegionResult>(std::move(solved));
     return place;
   }
 
@@ -273,14 +275,14 @@ class Planner {
                                                       pairs.size(), " choices at once"));
   }
 
-  int64_t LeastPs(const Region& region) const { return ground_.pricer.LeastPsOfAll(region.ops); }
+  int64_t LeastPs(const Region& region) const { return context_.pricer.LeastPsOfAll(region.ops); }
 
   // Every op in a kernel of its own; equal ops are priced once.
-  void PriceUnfused(const Region& region, Solved& solved) {
+  void PriceUnfused(const Region& region, RegionResult& solved) {
     for (NodeId id : region.ops) {
       auto [at, added] = solved_.alone_ps.try_emplace(
-          RegionSignature(g_, ground_.consumers, Region{{id}}, ground_.pricer.numbers()), 0);
-      if (added) at->second = ground_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
+          RegionSignature(g_, context_.consumers, Region{{id}}, context_.pricer.numbers()), 0);
+      if (added) at->second = context_.pricer.Evaluate(absl::MakeConstSpan(&id, 1)).ps;
       solved.unfused_ps += at->second;
       solved.unfused_bytes += g_.type(id).size_bytes();
       for (ValueId v : g_.operands(id)) {
@@ -305,7 +307,7 @@ class Planner {
                                                     group.workspace_bytes);
     }
     for (const Place& place : places_) {
-      const Solved& solved = *place.solved;
+      const RegionResult& solved = *place.solved;
       s.regions += place.times;
       ++s.distinct_regions;
       s.largest_region_atoms = std::max(s.largest_region_atoms, solved.atoms);
@@ -316,7 +318,7 @@ class Planner {
       if (!solved.exact)
         s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
-    s.bound_ps -= s.merged_ps;  // it counts a launch for every region
+    s.bound_ps -= s.shared_launch_ps;  // it counts a launch for every region
     s.peak_bytes = PeakBytes(g_, plan_);
   }
 
@@ -339,12 +341,12 @@ class Planner {
     plan_.decisions = std::move(sorted);
   }
 
-  const Groundwork& ground_;
+  const PlanningContext& context_;
   const BackwardGraph& g_;
   const PlanOptions& options_;
   const GroupOrder order_;
   FusionPlan plan_;
-  SolvedRegions& solved_;
+  RegionResults& solved_;
   std::deque<Place> places_;                           // in the order of their first regions
   absl::flat_hash_map<std::string, Place*> place_of_;  // by signature
   std::vector<std::string> signatures_;                // by region; empty: not asked for
@@ -352,19 +354,20 @@ class Planner {
 
 }  // namespace
 
-absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& prepared, const DeviceSpec& device,
-                                    const PlanOptions& options, int64_t memory_ps_per_mib,
-                                    GroupOrder order, SolvedRegions& solved) {
-  RG_ASSIGN_OR_RETURN(
-      auto ground, Groundwork::Lay(prepared, device, options, memory_ps_per_mib, &solved.kernels));
-  return Planner(*ground, options, order, solved).Run();
+absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+                                     const PlanOptions& options, int64_t memory_ps_per_mib,
+                                     GroupOrder order, RegionResults& solved) {
+  RG_ASSIGN_OR_RETURN(auto context, PlanningContext::Make(lowered, device, options,
+                                                          memory_ps_per_mib, &solved.kernels));
+  return Planner(*context, options, order, solved).Run();
 }
 
-absl::StatusOr<PlanPrice> PriceOnce(const BackwardGraph& prepared, const DeviceSpec& device,
-                                    const PlanOptions& options, int64_t enough_ps,
-                                    std::optional<int64_t> shared_ps, SolvedRegions& solved) {
-  RG_ASSIGN_OR_RETURN(auto ground, Groundwork::Lay(prepared, device, options, 0, &solved.kernels));
-  Planner planner(*ground, options, GroupOrder::kProgram, solved);
+absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+                                     const PlanOptions& options, int64_t enough_ps,
+                                     std::optional<int64_t> shared_ps, RegionResults& solved) {
+  RG_ASSIGN_OR_RETURN(auto context,
+                      PlanningContext::Make(lowered, device, options, 0, &solved.kernels));
+  Planner planner(*context, options, GroupOrder::kProgram, solved);
   RG_ASSIGN_OR_RETURN(const PlanPrice price, planner.Price(enough_ps + shared_ps.value_or(0)));
   if (!shared_ps) return price;
   const int64_t at_least = price.ps - *shared_ps;

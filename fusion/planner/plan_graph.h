@@ -17,7 +17,7 @@
 namespace retrograd {
 
 // A region solved once: parts as positions of the region's ops, valid for every equal region.
-struct Solved {
+struct RegionResult {
   struct Part {
     std::vector<size_t> positions;
     std::vector<size_t> unstored;    // those computed again by whoever reads them
@@ -34,22 +34,22 @@ struct Solved {
 
 // Regions solved so far, by their signatures: plans of several versions of a graph on one device,
 // under equal options, share them.
-struct SolvedRegions {
-  absl::flat_hash_map<std::string, std::shared_ptr<const Solved>> by_signature;
+struct RegionResults {
+  absl::flat_hash_map<std::string, std::shared_ptr<const RegionResult>> by_signature;
   absl::flat_hash_map<std::string, int64_t> alone_ps;  // T of a single op, by its signature
   KernelPrices kernels;
 };
 
-absl::StatusOr<FusionPlan> PlanOnce(const BackwardGraph& prepared, const DeviceSpec& device,
-                                    const PlanOptions& options, int64_t memory_ps_per_mib,
-                                    GroupOrder order, SolvedRegions& solved);
+absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+                                     const PlanOptions& options, int64_t memory_ps_per_mib,
+                                     GroupOrder order, RegionResults& solved);
 
 // The price of the plan; of one in which kernels share no launches without `shared_ps`. A plan that
 // would take more than enough_ps even if sharing launches won it shared_ps has a lower bound that
 // says so.
-absl::StatusOr<PlanPrice> PriceOnce(const BackwardGraph& prepared, const DeviceSpec& device,
-                                    const PlanOptions& options, int64_t enough_ps,
-                                    std::optional<int64_t> shared_ps, SolvedRegions& solved);
+absl::StatusOr<PlanPrice> PriceGraph(const BackwardGraph& lowered, const DeviceSpec& device,
+                                     const PlanOptions& options, int64_t enough_ps,
+                                     std::optional<int64_t> shared_ps, RegionResults& solved);
 
 }  // namespace retrograd
 

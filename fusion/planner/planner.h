@@ -41,11 +41,10 @@ struct PlanOptions {
   absl::flat_hash_set<std::string> disable;  // names of kFeatures
   absl::flat_hash_set<std::string> tighten;  // names of kLimits
   bool decisions = true;                     // record why groups are as they are
-  std::vector<PairChoice>
-      pairs;                     // ops of the prepared graph that must, or must not, share a kernel
-  int64_t max_memory_bytes = 0;  // ceiling of PlanSummary::peak_bytes; 0: none
-  CompilerReport feedback;       // of kernels that an earlier plan chose: those that spill are not
-                                 // chosen again
+  std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
+  int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
+  CompilerReport feedback;        // of kernels that an earlier plan chose: those that spill are not
+                                  // chosen again
   // Matmuls become one where the whole plan wins by it; or wherever they can (for tests).
   enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
   SearchOptions search;
@@ -53,10 +52,10 @@ struct PlanOptions {
 };
 
 struct Planned {
-  BackwardGraph graph;  // prepared: the plan's ids refer to it. Inputs and outputs keep their order
+  BackwardGraph graph;  // lowered: the plan's ids refer to it. Inputs and outputs keep their order
   FusionPlan plan;
-  int64_t memory_ps_per_mib = 0;   // price of what kernels store for one another, under a ceiling
-  std::vector<PairChoice> parted;  // ops that a ceiling keeps apart
+  int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
+  std::vector<PairChoice> separated;  // ops that a ceiling keeps apart
 };
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
@@ -66,12 +65,12 @@ LowerOptions LowerOptionsOf(const PlanOptions& options);
 
 // The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
 // does not depend on the pairs, whose ids are of this graph, nor on a ceiling.
-struct Prepared {
+struct LoweredGraph {
   BackwardGraph graph;
   std::vector<Decision> merges;
 };
-absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const DeviceSpec& device,
-                                 const PlanOptions& options = {});
+absl::StatusOr<LoweredGraph> LowerAndMerge(const BackwardGraph& graph, const DeviceSpec& device,
+                                           const PlanOptions& options = {});
 
 }  // namespace retrograd
 

@@ -14,24 +14,25 @@ bool Enabled(const PlanOptions& options, absl::string_view feature) {
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
   const bool fuse = Enabled(options, "fusion");
   SearchOptions search = options.search;
-  if (!Enabled(options, "fusion_prices")) search.merge = MergeWhere::kPossible;
+  if (!Enabled(options, "fusion_prices")) search.merge = CombineWhere::kPossible;
   return {.fuse = fuse,
           .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
           .recompute = fuse && Enabled(options, "recompute"),
           .search = search};
 }
 
-Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOptions& options,
-                       Limits bounds, int64_t memory_ps_per_mib, KernelPrices* known)
+PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
+                                 const PlanOptions& options, Limits bounds,
+                                 int64_t memory_ps_per_mib, KernelPrices* known)
     : graph(g),
       device(d),
       limits(std::move(bounds)),
       layouts(AssignLayouts(g)),
       consumers(g),
-      placed_joins(Enabled(options, "merged_matmuls") &&
-                           options.merging != PlanOptions::Merging::kNever
-                       ? PlaceJoins(g, consumers, layouts)
-                       : std::vector<Alias>{}),
+      placed_concats(Enabled(options, "merged_matmuls") &&
+                             options.merging != PlanOptions::Merging::kNever
+                         ? PlaceConcats(g, consumers, layouts)
+                         : std::vector<Alias>{}),
       pricer(graph, layouts, consumers, device, limits,
              {.vectorize = Enabled(options, "vectorization"),
               .split = Enabled(options, "split_reductions"),
@@ -41,37 +42,37 @@ Groundwork::Groundwork(const BackwardGraph& g, const DeviceSpec& d, const PlanOp
               .schedule_salt = static_cast<int64_t>(options.random_schedules)},
              known) {}
 
-absl::StatusOr<std::unique_ptr<Groundwork>> Groundwork::Lay(const BackwardGraph& graph,
-                                                            const DeviceSpec& device,
-                                                            const PlanOptions& options,
-                                                            int64_t memory_ps_per_mib,
-                                                            KernelPrices* known) {
+absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const BackwardGraph& graph,
+                                                                       const DeviceSpec& device,
+                                                                       const PlanOptions& options,
+                                                                       int64_t memory_ps_per_mib,
+                                                                       KernelPrices* known) {
   RG_ASSIGN_OR_RETURN(Limits limits, Limits::Make(device, options.tighten));
-  std::unique_ptr<Groundwork> ground(
-      new Groundwork(graph, device, options, std::move(limits), memory_ps_per_mib, known));
+  std::unique_ptr<PlanningContext> context(
+      new PlanningContext(graph, device, options, std::move(limits), memory_ps_per_mib, known));
   // Library calls first: what they absorb is no longer in any region.
-  RG_ASSIGN_OR_RETURN(ground->library_calls,
-                      MakeLibraryGroups(graph, ground->layouts, ground->consumers, device,
+  RG_ASSIGN_OR_RETURN(context->library_calls,
+                      MakeLibraryGroups(graph, context->layouts, context->consumers, device,
                                         {.casts = Enabled(options, "cast_absorption"),
                                          .accumulates = Enabled(options, "matmul_accumulate")}));
   std::vector<bool> taken(graph.num_nodes(), false);
-  for (const Group& group : ground->library_calls) {
+  for (const Group& group : context->library_calls) {
     for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;
   }
-  for (const Alias& join : ground->placed_joins) {
-    ground->library_calls.push_back(AliasGroup(join));
+  for (const Alias& join : context->placed_concats) {
+    context->library_calls.push_back(AliasGroup(join));
     taken[Index(join.whole.node)] = true;
   }
-  ground->regions = FindRegions(graph, ground->consumers, taken);
+  context->regions = FindRegions(graph, context->consumers, taken);
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
-    ground->pricer.OfferAnchors(
-        TakeAnchors(graph, ground->consumers, device, ground->library_calls, ground->regions));
+    context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device,
+                                                         context->library_calls, context->regions));
   }
-  ground->region_of.assign(graph.num_nodes(), -1);
-  for (size_t r = 0; r < ground->regions.size(); ++r) {
-    for (NodeId id : ground->regions[r].ops) ground->region_of[Index(id)] = static_cast<int>(r);
+  context->region_of.assign(graph.num_nodes(), -1);
+  for (size_t r = 0; r < context->regions.size(); ++r) {
+    for (NodeId id : context->regions[r].ops) context->region_of[Index(id)] = static_cast<int>(r);
   }
-  return ground;
+  return context;
 }
 
 }  // namespace retrograd

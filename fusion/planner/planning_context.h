@@ -11,29 +11,29 @@
 
 namespace retrograd {
 
-struct Groundwork {
+struct PlanningContext {
   // `graph` is lowered; it and the device must outlive the result. `memory_ps_per_mib` is the price
   // of what kernels store for one another. `known`: see GroupPricer; must outlive the result.
-  static absl::StatusOr<std::unique_ptr<Groundwork>> Lay(const BackwardGraph& graph,
-                                                         const DeviceSpec& device,
-                                                         const PlanOptions& options,
-                                                         int64_t memory_ps_per_mib = 0,
-                                                         KernelPrices* known = nullptr);
+  static absl::StatusOr<std::unique_ptr<PlanningContext>> Make(const BackwardGraph& graph,
+                                                               const DeviceSpec& device,
+                                                               const PlanOptions& options,
+                                                               int64_t memory_ps_per_mib = 0,
+                                                               KernelPrices* known = nullptr);
 
   const BackwardGraph& graph;
   const DeviceSpec& device;
   Limits limits;
   std::vector<Layout> layouts;
   Consumers consumers;
-  std::vector<Alias> placed_joins;  // among library_calls too; decided with the layouts
+  std::vector<Alias> placed_concats;  // among library_calls too; decided with the layouts
   GroupPricer pricer;
   std::vector<Group> library_calls;
   std::vector<Region> regions;
   std::vector<int> region_of;  // by node; -1: a library call's, or nothing to compute
 
  private:
-  Groundwork(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
-             Limits limits, int64_t memory_ps_per_mib, KernelPrices* known);
+  PlanningContext(const BackwardGraph& graph, const DeviceSpec& device, const PlanOptions& options,
+                  Limits limits, int64_t memory_ps_per_mib, KernelPrices* known);
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);

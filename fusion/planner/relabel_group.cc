@@ -6,7 +6,7 @@
 
 namespace retrograd {
 
-Renaming::Renaming(const BackwardGraph& g, const Region& from, const Region& to) {
+Relabeling::Relabeling(const BackwardGraph& g, const Region& from, const Region& to) {
   RG_CHECK(from.ops.size() == to.ops.size());
   for (size_t i = 0; i < from.ops.size(); ++i) to_[{from.ops[i], 0}] = {to.ops[i], 0};
   for (size_t i = 0; i < from.ops.size(); ++i) {
@@ -22,14 +22,14 @@ Renaming::Renaming(const BackwardGraph& g, const Region& from, const Region& to)
   }
 }
 
-void Renaming::Rename(KernelBody& kernel) const {
+void Relabeling::Rename(KernelBody& kernel) const {
   for (Buffer& b : kernel.ir.buffers) b.value = Of(b.value);
   for (Instr& i : kernel.ir.instrs) {
     if (const auto at = to_.find(i.value); at != to_.end()) i.value = at->second;
   }
 }
 
-void Renaming::Rename(Call& call) const {
+void Relabeling::Rename(Call& call) const {
   for (std::vector<CallTensor>* list : {&call.operands, &call.results}) {
     for (CallTensor& tensor : *list) tensor.value = Of(tensor.value);
   }
@@ -38,7 +38,7 @@ void Renaming::Rename(Call& call) const {
   if (call.epilogue) Rename(call.epilogue->kernel);
 }
 
-Group Renaming::Rename(Group group) const {
+Group Relabeling::Rename(Group group) const {
   for (std::vector<NodeId>* list : {&group.nodes, &group.recomputed}) {
     for (NodeId& id : *list) id = Of(id);
   }

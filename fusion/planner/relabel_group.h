@@ -10,9 +10,9 @@ namespace retrograd {
 
 // What is called what in two regions of one signature (region_signature.h): their ops and whatever
 // these read, through views.
-class Renaming {
+class Relabeling {
  public:
-  Renaming(const BackwardGraph& graph, const Region& from, const Region& to);
+  Relabeling(const BackwardGraph& graph, const Region& from, const Region& to);
 
   Group Rename(Group group) const;
 

@@ -34,7 +34,7 @@ struct Fusion {
 };
 
 Fusion Divide(const GroupPricer& pricer, const GroupOps& group) {
-  Fusion fusion{.call = pricer.anchors().In(group.ops)[0], .rest = group};
+  Fusion fusion{.call = pricer.epilogue_roots().In(group.ops)[0], .rest = group};
   std::erase(fusion.rest.ops, fusion.call->nodes[0]);
   return fusion;
 }
@@ -43,7 +43,7 @@ Fusion Divide(const GroupPricer& pricer, const GroupOps& group) {
 std::string WhyNotTogether(const GroupPricer& pricer, const GroupOps& group, const Fusion& fusion) {
   const BackwardGraph& g = pricer.graph();
   const NodeId matmul = fusion.call->nodes[0];
-  if (pricer.anchors().In(group.ops).size() > 1) return "a kernel multiplies once";
+  if (pricer.epilogue_roots().In(group.ops).size() > 1) return "a kernel multiplies once";
   for (NodeId id : fusion.rest.ops) {
     if (MayFollow(g, id, g.type(matmul))) continue;
     return absl::StrCat("%", Index(id), " (", Name(g.op(id)),
@@ -118,7 +118,7 @@ std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, cons
 
 }  // namespace
 
-GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group) {
+GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   const Fusion fusion = Divide(pricer, group);
   if (fusion.rest.ops.empty()) {
     return {.feasible = true,
@@ -140,8 +140,8 @@ GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group) {
   return price;
 }
 
-absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& group,
-                                   const Schedule& schedule) {
+absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps& group,
+                                       const Schedule& schedule) {
   const Fusion fusion = Divide(pricer, group);
   if (fusion.rest.ops.empty()) return *fusion.call;
   RG_ASSIGN_OR_RETURN(Group rest, pricer.Make(fusion.rest, schedule));
@@ -183,7 +183,7 @@ absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& gr
   return fused;
 }
 
-int64_t LeastAnchoredPs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {
+int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {
   int64_t ppm = kMillion;
   for (const MatMulEpilogue& row : device.matmul_epilogues) ppm = std::min(ppm, row.pass_ppm);
   return std::max(products_ps, products_ps / 2 + Share(WithoutLaunch(rest_ps, device), ppm));

@@ -10,16 +10,16 @@ namespace retrograd {
 // Price of a group that contains `call`'s matmul (fusion/calls/epilogue_candidates.h) beside the
 // ops of its epilogue, or of the matmul alone. Infeasible with limit "epilogue" if no
 // implementation takes it.
-GroupPrice PriceAnchored(const GroupPricer& pricer, const GroupOps& group);
+GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group);
 
-// The group itself, under the schedule that PriceAnchored chose for its epilogue.
-absl::StatusOr<Group> MakeAnchored(const GroupPricer& pricer, const GroupOps& group,
-                                   const Schedule& schedule);
+// The group itself, under the schedule that PriceWithEpilogue chose for its epilogue.
+absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps& group,
+                                       const Schedule& schedule);
 
 // A lower bound of what groups cost that contain these products (each alone `products_ps` in all)
 // and whose other ops take at least `rest_ps`, with a launch of its own: whichever of them are
 // epilogues.
-int64_t LeastAnchoredPs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device);
+int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device);
 
 }  // namespace retrograd
 

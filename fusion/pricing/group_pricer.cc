@@ -105,7 +105,7 @@ ScheduleLimits GroupPricer::schedule_limits() const {
 }
 
 GroupPrice GroupPricer::Evaluate(const GroupOps& group) const {
-  if (!anchors_.In(group.ops).empty()) return PriceAnchored(*this, group);
+  if (!epilogue_roots_.In(group.ops).empty()) return PriceWithEpilogue(*this, group);
   const std::vector<ValueId> stores = consumers_.Stores(group.ops, group.unstored, group.kept);
   if (options_.schedule_salt != 0) return EvaluateNew(group, stores).price;
   std::string signature = KernelSignature(graph_, consumers_, group.ops, stores, *numbers_);
@@ -201,7 +201,7 @@ int64_t GroupPricer::PassedBytes(const KernelIr& ir) const {
 }
 
 absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& schedule) const {
-  if (!anchors_.In(ops.ops).empty()) return MakeAnchored(*this, ops, schedule);
+  if (!epilogue_roots_.In(ops.ops).empty()) return MakeWithEpilogue(*this, ops, schedule);
   KernelOutcome kernel = Build(ops);
   if (!kernel.ir) {
     return absl::InternalError(absl::StrCat("a priced group cannot be built: ", kernel.reason));
@@ -295,7 +295,7 @@ int64_t GroupPricer::LeastPsOfAll(MovedBytes bytes) const {
 }
 
 int64_t GroupPricer::LeastPsOfAll(absl::Span<const NodeId> ops) const {
-  const std::vector<const Group*> products = anchors_.In(ops);
+  const std::vector<const Group*> products = epilogue_roots_.In(ops);
   if (products.empty()) return LeastPsOfAll(traffic_.LeastBytes(ops, device_));
   int64_t products_ps = 0;
   std::vector<NodeId> rest(ops.begin(), ops.end());
@@ -303,7 +303,8 @@ int64_t GroupPricer::LeastPsOfAll(absl::Span<const NodeId> ops) const {
     products_ps += product->price_ps;
     std::erase(rest, product->nodes[0]);
   }
-  return LeastAnchoredPs(products_ps, LeastPsOfAll(traffic_.LeastBytes(rest, device_)), device_);
+  return LeastWithEpiloguePs(products_ps, LeastPsOfAll(traffic_.LeastBytes(rest, device_)),
+                             device_);
 }
 
 int64_t GroupPricer::Cost(const GroupPrice& price, bool joins) const {

@@ -73,8 +73,10 @@ class GroupPricer {
               const PricerOptions& options, KernelPrices* known = nullptr);
 
   // From now on groups may contain one of these matmuls, alone or with an epilogue.
-  void OfferAnchors(Anchors anchors) { anchors_ = std::move(anchors); }
-  const Anchors& anchors() const { return anchors_; }
+  void OfferEpilogueRoots(EpilogueRoots epilogue_roots) {
+    epilogue_roots_ = std::move(epilogue_roots);
+  }
+  const EpilogueRoots& epilogue_roots() const { return epilogue_roots_; }
 
   // A single op is always feasible.
   GroupPrice Evaluate(const GroupOps& group) const;
@@ -100,7 +102,7 @@ class GroupPricer {
   // Smallest possible sum of T of any number of kernels that together move so many bytes. Less than
   // LeastPs: what one kernel moves may be too much for a cache that serves several well.
   int64_t LeastPsOfAll(MovedBytes bytes) const;
-  // The same of kernels that make these ops (ascending), anchors among them.
+  // The same of kernels that make these ops (ascending), epilogue roots among them.
   int64_t LeastPsOfAll(absl::Span<const NodeId> ops) const;
 
   // What the search minimises: T, the margin if the kernel joins atoms, the price of memory.
@@ -138,7 +140,7 @@ class GroupPricer {
   const Limits& limits_;
   PricerOptions options_;
   Traffic traffic_;
-  Anchors anchors_;
+  EpilogueRoots epilogue_roots_;
   KernelPrices* known_;
   std::shared_ptr<KernelPrices> own_;  // where nobody else's are given
   std::shared_ptr<NodeNumbers> numbers_;

@@ -53,14 +53,14 @@ class AtomFinder {
   }
 
  private:
-  // Ops that an epilogue of an anchor could hold: pointwise from the product on.
+  // Ops that an epilogue of an epilogue root could hold: pointwise from the product on.
   void FindFollowers() {
     follows_.assign(ops_.size(), false);
-    if (pricer_.anchors().empty()) return;
+    if (pricer_.epilogue_roots().empty()) return;
     for (size_t i = 0; i < ops_.size(); ++i) {
       for (ValueId v : StoredOperands(g_, ops_[i])) {
         auto at = position_.find(v.node);
-        const bool product = pricer_.anchors().Find(v.node) != nullptr;
+        const bool product = pricer_.epilogue_roots().Find(v.node) != nullptr;
         if (!product && (at == position_.end() || !follows_[at->second])) continue;
         if (MayFollow(g_, ops_[i], g_.type(v))) follows_[i] = true;
       }

@@ -13,10 +13,10 @@ namespace retrograd {
 class ExactSearch::Run {
  public:
   Run(ExactSearch& search, absl::Span<const Constraint> constraints, int64_t below,
-      absl::Span<const AtomMask> parted)
-      : s_(search), below_(below), parted_(parted.begin(), parted.end()) {
+      absl::Span<const AtomMask> separated)
+      : s_(search), below_(below), separated_(separated.begin(), separated.end()) {
     for (const Constraint& c : constraints) {
-      (c.together ? joined_ : parted_).push_back(Bit(c.a) | Bit(c.b));
+      (c.together ? joined_ : separated_).push_back(Bit(c.a) | Bit(c.b));
     }
   }
 
@@ -101,7 +101,7 @@ class ExactSearch::Run {
     seen_.clear();
     stack_.clear();
     auto push = [&](AtomMask set) {
-      if (!Parted(set) && seen_.insert(set).second) stack_.push_back(set);
+      if (!Separated(set) && seen_.insert(set).second) stack_.push_back(set);
     };
     ForEachBit(left, [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
@@ -138,9 +138,9 @@ class ExactSearch::Run {
     Enter(next, e.cost + s_.pricer_.Cost(price, (e.set & (e.set - 1)) != 0), e.done);
   }
 
-  // Holds whole what must be parted; then so does whatever grows from it.
-  bool Parted(AtomMask set) const {
-    return std::any_of(parted_.begin(), parted_.end(),
+  // Holds whole what must be separated; then so does whatever grows from it.
+  bool Separated(AtomMask set) const {
+    return std::any_of(separated_.begin(), separated_.end(),
                        [&](AtomMask atoms) { return (set & atoms) == atoms; });
   }
 
@@ -167,7 +167,7 @@ class ExactSearch::Run {
 
   ExactSearch& s_;
   const int64_t below_;
-  std::vector<AtomMask> parted_, joined_;
+  std::vector<AtomMask> separated_, joined_;
   const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
   absl::flat_hash_map<AtomMask, State> states_;
   absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
@@ -192,8 +192,8 @@ ExactSearch::ExactSearch(const std::vector<Atom>& atoms, PriceBook& book,
 }
 
 Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t below,
-                             absl::Span<const AtomMask> parted) {
-  return Run(*this, constraints, below, parted).Solve();
+                             absl::Span<const AtomMask> separated) {
+  return Run(*this, constraints, below, separated).Solve();
 }
 
 const GroupPrice& ExactSearch::PriceOf(AtomMask set) {

@@ -35,10 +35,10 @@ class ExactSearch {
   ExactSearch(const std::vector<Atom>& atoms, PriceBook& book, const SearchLimits& limits);
 
   // The cheapest plan that costs less than `below`, obeys the constraints and has in no kernel all
-  // atoms of one of the sets `parted`. No parts: there is none (exact) or the limits were met (not
-  // exact).
+  // atoms of one of the sets `separated`. No parts: there is none (exact) or the limits were met
+  // (not exact).
   Partition Solve(absl::Span<const Constraint> constraints = {}, int64_t below = kNoBound,
-                  absl::Span<const AtomMask> parted = {});
+                  absl::Span<const AtomMask> separated = {});
 
   // T of a set of atoms.
   const GroupPrice& PriceOf(AtomMask set);

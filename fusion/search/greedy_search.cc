@@ -14,11 +14,11 @@ namespace {
 class Merger {
  public:
   Merger(const std::vector<Atom>& atoms, const GroupPricer& pricer, int64_t max_prices,
-         MergeWhere where)
+         CombineWhere where)
       : atoms_(atoms),
         pricer_(pricer),
         max_prices_(max_prices),
-        least_gain_(where == MergeWhere::kItPays ? 1 : kAnyGain),
+        least_gain_(where == CombineWhere::kItPays ? 1 : kAnyGain),
         groups_(atoms.size()) {
     for (size_t i = 0; i < atoms.size(); ++i) {
       owner_.push_back(static_cast<int>(i));
@@ -153,7 +153,7 @@ class Merger {
 }  // namespace
 
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices, MergeWhere where) {
+                        int64_t max_prices, CombineWhere where) {
   return Merger(atoms, pricer, max_prices, where).Run();
 }
 

@@ -10,13 +10,13 @@
 
 namespace retrograd {
 
-enum class MergeWhere : uint8_t {
+enum class CombineWhere : uint8_t {
   kItPays,
   kPossible,  // whatever it costs: the dearest merge is made last
 };
 
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices, MergeWhere where = MergeWhere::kItPays);
+                        int64_t max_prices, CombineWhere where = CombineWhere::kItPays);
 
 }  // namespace retrograd
 

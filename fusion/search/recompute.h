@@ -13,7 +13,7 @@ inline constexpr size_t kMostRecomputed = 4;
 
 // Pointwise atoms whose readers in other kernels would rather read what the atom reads, by bytes:
 // those that save most in the plan given, then those that would if every atom were a kernel of its
-// own (a plan may keep together what is better parted and recomputed). Ascending.
+// own (a plan may keep together what is better separated and recomputed). Ascending.
 std::vector<int> RecomputeCandidates(const std::vector<Atom>& atoms, const Partition& plan,
                                      const GroupPricer& pricer);
 

@@ -30,8 +30,8 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
     ForEachBit(predecessors_[i], [&](int p) { descendants_[p] |= Bit(i) | descendants_[i]; });
   }
   for (int i = 0; i < size(); ++i) {
-    for (const Group* product : pricer.anchors().In(atoms[i].ops)) {
-      anchors_ |= Bit(i);
+    for (const Group* product : pricer.epilogue_roots().In(atoms[i].ops)) {
+      epilogue_roots_ |= Bit(i);
       product_ps_[i] += product->price_ps;
     }
   }
@@ -57,7 +57,7 @@ void RegionMasks::CountBytes(const std::vector<Atom>& atoms, const GroupPricer& 
   };
   std::vector<Reader> readers;
   for (int i = 0; i < size(); ++i) {
-    if (anchors_ & Bit(i)) continue;
+    if (epilogue_roots_ & Bit(i)) continue;
     for (const std::vector<NodeId>* ops : {&atoms[i].ops, &atoms[i].shared}) {
       for (NodeId id : *ops) {
         for (const SureRead& read : pricer.traffic().reads(id)) {
@@ -175,20 +175,20 @@ MovedBytes RegionMasks::LeastBytes(AtomMask set) const {
 
 int64_t RegionMasks::ProductsPs(AtomMask set) const {
   int64_t ps = 0;
-  ForEachBit(set & anchors_, [&](int i) { ps += product_ps_[i]; });
+  ForEachBit(set & epilogue_roots_, [&](int i) { ps += product_ps_[i]; });
   return ps;
 }
 
 int64_t RegionMasks::LeastPs(AtomMask set) const {
   const int64_t rest = pricer_.LeastPs(LeastBytes(set));
-  if ((set & anchors_) == 0) return rest;
-  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
+  if ((set & epilogue_roots_) == 0) return rest;
+  return LeastWithEpiloguePs(ProductsPs(set), rest, pricer_.device());
 }
 
 int64_t RegionMasks::LeastPsOfAll(AtomMask set) const {
   const int64_t rest = pricer_.LeastPsOfAll(LeastBytes(set));
-  if ((set & anchors_) == 0) return rest;
-  return LeastAnchoredPs(ProductsPs(set), rest, pricer_.device());
+  if ((set & epilogue_roots_) == 0) return rest;
+  return LeastWithEpiloguePs(ProductsPs(set), rest, pricer_.device());
 }
 
 }  // namespace retrograd

@@ -34,15 +34,15 @@ class RegionMasks {
 
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
-  // The least bytes that a kernel of these atoms, or several, move; what an anchor moves is not
-  // among them.
+  // The least bytes that a kernel of these atoms, or several, move; what an epilogue root moves is
+  // not among them.
   MovedBytes LeastBytes(AtomMask set) const;
   // The least that one kernel of these atoms takes, and that any number of kernels take together.
   int64_t LeastPs(AtomMask set) const;
   int64_t LeastPsOfAll(AtomMask set) const;
 
  private:
-  int64_t ProductsPs(AtomMask set) const;  // of the anchors in the set
+  int64_t ProductsPs(AtomMask set) const;  // of the epilogue roots in the set
   void CountBytes(const std::vector<Atom>& atoms, const GroupPricer& pricer);
   void CountUncached(const DeviceSpec& device);
   void JoinEqual();  // bytes that count for the same sets, so that a bound adds up few numbers
@@ -64,8 +64,8 @@ class RegionMasks {
   std::vector<Read> reads_;
   std::vector<Write> writes_;
   const GroupPricer& pricer_;
-  AtomMask anchors_ = 0;
-  std::vector<int64_t> product_ps_;  // by atom; 0: no anchor
+  AtomMask epilogue_roots_ = 0;
+  std::vector<int64_t> product_ps_;  // by atom; 0: no epilogue root
 };
 
 }  // namespace retrograd

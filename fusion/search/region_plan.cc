@@ -156,7 +156,7 @@ bool RegionPlanner::Tried(const std::vector<int>& producers) const {
 // tried. With one reader alone they cost a margin more: its kernel joins no atoms.
 std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& producers,
                                                    const std::vector<Atom>& atoms) const {
-  std::vector<AtomMask> parted;
+  std::vector<AtomMask> separated;
   for (int producer : producers) {
     std::vector<int> others = producers;
     std::erase(others, producer);
@@ -168,9 +168,9 @@ std::vector<AtomMask> RegionPlanner::ReadersToPart(const std::vector<int>& produ
       if (std::binary_search(shared.begin(), shared.end(), result))
         readers |= Bit(static_cast<int>(a));
     }
-    if ((readers & (readers - 1)) != 0) parted.push_back(readers);
+    if ((readers & (readers - 1)) != 0) separated.push_back(readers);
   }
-  return parted;
+  return separated;
 }
 
 RegionPlanner::Workplace& RegionPlanner::Recomputing(const std::vector<int>& producers) {

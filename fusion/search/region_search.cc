@@ -10,7 +10,7 @@ RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
                            const SearchOptions& options)
     : atoms_(atoms), book_(book), options_(options) {
   const size_t most = std::min<size_t>(options.max_atoms, kMaxMaskedAtoms);
-  const bool searched = options.merge == MergeWhere::kItPays;
+  const bool searched = options.merge == CombineWhere::kItPays;
   if (searched && atoms.size() <= most) exact_.emplace(atoms, book, options.limits);
 }
 
@@ -23,13 +23,13 @@ Partition RegionSearch::Solve() {
   }
   Partition greedy =
       MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices, options_.merge);
-  if (options_.merge == MergeWhere::kPossible) return greedy;
+  if (options_.merge == CombineWhere::kPossible) return greedy;
   return ImproveByWindows(atoms_, book_, std::move(greedy), options_.windows);
 }
 
 Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below,
-                                  absl::Span<const AtomMask> parted) {
-  return exact_ ? exact_->Solve(constraints, below, parted) : Partition{};
+                                  absl::Span<const AtomMask> separated) {
+  return exact_ ? exact_->Solve(constraints, below, separated) : Partition{};
 }
 
 GroupPrice RegionSearch::SmallestTogether(int a, int b) {

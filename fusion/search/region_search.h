@@ -18,8 +18,8 @@ struct SearchOptions {
   int max_atoms = 40;   // exact up to here; at most kMaxMaskedAtoms
   SearchLimits limits;  // of an exact search
   int64_t max_greedy_prices = 20'000;
-  MergeWhere merge = MergeWhere::kItPays;  // wherever possible: greedily, nothing is searched
-  WindowOptions windows;                   // for what is larger or meets the limits
+  CombineWhere merge = CombineWhere::kItPays;  // wherever possible: greedily, nothing is searched
+  WindowOptions windows;                       // for what is larger or meets the limits
   uint64_t random_seed = 0;  // not 0: any legal partition, drawn by this seed (for tests)
 };
 
@@ -30,11 +30,11 @@ class RegionSearch {
   // The best plan found.
   Partition Solve();
   // The best plan under constraints that costs less than `below` and has in no kernel all atoms of
-  // one of the sets `parted`. No parts and exact: there is none; not exact: the limits of the
+  // one of the sets `separated`. No parts and exact: there is none; not exact: the limits of the
   // search were met, or the region is too large.
   Partition SolveWith(absl::Span<const Constraint> constraints,
                       int64_t below = ExactSearch::kNoBound,
-                      absl::Span<const AtomMask> parted = {});
+                      absl::Span<const AtomMask> separated = {});
   // Why two atoms fit no kernel, with whatever must stand between them; feasible otherwise.
   GroupPrice SmallestTogether(int a, int b);
   // Whether plans are proven; only then can they be constrained.

@@ -71,20 +71,20 @@ class FlipSearch {
   std::optional<bool> Together(const BackwardGraph& lowered, const DeviceSpec& device, NodeId a,
                                NodeId b) {
     ++found_.tried;
-    const auto ground = Groundwork::Lay(lowered, device, q_.options, q_.memory_ps_per_mib);
-    if (!ground.ok()) return std::nullopt;
-    if (!CanMeet(**ground, a, b).ok()) return false;
-    const RegionOptions options = RegionOptionsOf(q_.options, (*ground)->limits);
+    const auto context = PlanningContext::Make(lowered, device, q_.options, q_.memory_ps_per_mib);
+    if (!context.ok()) return std::nullopt;
+    if (!CanMeet(**context, a, b).ok()) return false;
+    const RegionOptions options = RegionOptionsOf(q_.options, (*context)->limits);
     if (!options.fuse) return false;
-    RegionPlanner planner((*ground)->regions[(*ground)->region_of[Index(a)]], (*ground)->pricer,
+    RegionPlanner planner((*context)->regions[(*context)->region_of[Index(a)]], (*context)->pricer,
                           options);
     return ShareAKernel(planner.Solve(), a, b);
   }
 
   // Whether planning for the device has the same matmuls merged, and so is about the same ops.
   bool MergesTheSame(const DeviceSpec& device) const {
-    const absl::StatusOr<Prepared> prepared = Prepare(q_.original, device, q_.options);
-    return prepared.ok() && prepared->graph == q_.lowered;
+    const absl::StatusOr<LoweredGraph> lowered = LowerAndMerge(q_.original, device, q_.options);
+    return lowered.ok() && lowered->graph == q_.lowered;
   }
 
   // All numbers at one factor before any at the next.
@@ -130,13 +130,12 @@ class FlipSearch {
   absl::StatusOr<bool> TryGraph(const absl::StatusOr<BackwardGraph>& changed, Flip flip) {
     if (!changed.ok()) return false;
     RG_ASSIGN_OR_RETURN(const DeviceSpec device, ParseDeviceSpec(q_.device_text, "device"));
-    const absl::StatusOr<Prepared> prepared = Prepare(*changed, device, q_.options);
-    if (!prepared.ok()) return false;
-    const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, prepared->graph);
-    const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, prepared->graph);
+    const absl::StatusOr<LoweredGraph> lowered = LowerAndMerge(*changed, device, q_.options);
+    if (!lowered.ok()) return false;
+    const std::optional<NodeId> a = Counterpart(q_.lowered, q_.a, lowered->graph);
+    const std::optional<NodeId> b = Counterpart(q_.lowered, q_.b, lowered->graph);
     if (!a.has_value() || !b.has_value() || *a == *b) return false;
-    if (Together(prepared->graph, device, *a, *b) != std::optional<bool>(!q_.together))
-      return false;
+    if (Together(lowered->graph, device, *a, *b) != std::optional<bool>(!q_.together)) return false;
     flip.a = *a;
     flip.b = *b;
     found_.flips.push_back(std::move(flip));

@@ -13,7 +13,7 @@
 
 namespace retrograd {
 
-// What was asked: the ops are those of `lowered`, prepared from `original` under `options`, whose
+// What was asked: the ops are those of `lowered`, lowered from `original` under `options`, whose
 // pairs are ignored.
 struct FlipQuestion {
   const BackwardGraph& original;
@@ -31,7 +31,7 @@ struct Flip {
   std::string change;  // "max_registers were 128 (now 255)"
   std::string option;  // of fusion-explain, which applies it: "--set max_registers=128"
   double factor = 1;   // new / old; 1 for a dtype
-  NodeId a{}, b{};     // the two ops in the graph so changed and prepared
+  NodeId a{}, b{};     // the two ops in the graph so changed and lowered
 };
 
 struct Flips {

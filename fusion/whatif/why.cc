@@ -161,21 +161,21 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
         absl::StrCat("%", Index(a), " twice: name two ops, to hear why they share a kernel"));
   }
   Why why{.a = std::min(a, b), .b = std::max(a, b)};
-  RG_ASSIGN_OR_RETURN(const auto ground,
-                      Groundwork::Lay(lowered, device, options, memory_ps_per_mib));
-  if (const absl::Status met = CanMeet(*ground, why.a, why.b); !met.ok()) {
+  RG_ASSIGN_OR_RETURN(const auto context,
+                      PlanningContext::Make(lowered, device, options, memory_ps_per_mib));
+  if (const absl::Status met = CanMeet(*context, why.a, why.b); !met.ok()) {
     why.never = std::string(met.message());
     why.decides = why.never;
     return why;
   }
-  const RegionOptions region_options = RegionOptionsOf(options, ground->limits);
+  const RegionOptions region_options = RegionOptionsOf(options, context->limits);
   if (!region_options.fuse) {
     why.never = why.decides = "fusion is disabled";
     return why;
   }
-  why.region = ground->region_of[Index(a)];
-  const Region& region = ground->regions[why.region];
-  RegionPlanner free(region, ground->pricer, region_options);
+  why.region = context->region_of[Index(a)];
+  const Region& region = context->regions[why.region];
+  RegionPlanner free(region, context->pricer, region_options);
   const RegionPlan planned = free.Solve();
   why.region_ops = static_cast<int64_t>(region.ops.size());
   why.region_atoms = static_cast<int64_t>(free.atoms().size());
@@ -186,7 +186,7 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
 
   const PairChoice both{.a = why.a, .b = why.b, .together = true};
   const PairChoice each{.a = why.a, .b = why.b, .together = false};
-  RegionPlanner planner(region, ground->pricer, region_options, absl::MakeConstSpan(&both, 1));
+  RegionPlanner planner(region, context->pricer, region_options, absl::MakeConstSpan(&both, 1));
   const RegionPlan share = planner.Solve(absl::MakeConstSpan(&both, 1));
   const RegionPlan part = planner.Solve(absl::MakeConstSpan(&each, 1));
   for (const auto& [plan, other, choice, side] : {std::tuple(&share, &part, &both, &why.share),
@@ -198,7 +198,7 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
       SayWhyNot(planner, *plan, *choice, *side);
       continue;
     }
-    RG_ASSIGN_OR_RETURN(side->kernels, Differing(*plan, *other, ground->pricer));
+    RG_ASSIGN_OR_RETURN(side->kernels, Differing(*plan, *other, context->pricer));
   }
   if (why.share.feasible && why.part.feasible) why.terms = SumTerms(why);
   why.decides = Verdict(why);

@@ -49,7 +49,7 @@ struct Why {
   std::string decides;         // one sentence: the limit, margin or term
 };
 
-// `lowered` is a prepared graph, as in Planned. Options as for planning; their pairs are ignored.
+// `lowered` is a lowered graph, as in Planned. Options as for planning; their pairs are ignored.
 // `memory_ps_per_mib` is the price of memory under which the plan was made.
 absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& device,
                                const PlanOptions& options, NodeId a, NodeId b,

@@ -150,8 +150,8 @@ absl::Status CheckTakeOvers(const BackwardGraph& graph, const FusionPlan& plan,
 }
 
 // M5. What the plan joins in place lies in one piece of the arena, and nothing else does.
-absl::Status CheckPlacedJoins(const BackwardGraph& graph, const FusionPlan& plan,
-                              const MemoryPlan& memory) {
+absl::Status CheckPlacedConcats(const BackwardGraph& graph, const FusionPlan& plan,
+                                const MemoryPlan& memory) {
   size_t parts = 0;
   for (const Group& group : plan.groups) {
     const Alias* join = AliasOf(group);
@@ -245,7 +245,7 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
   const std::vector<StoredValue> values = StoredValues(graph, plan, schedule);
   RG_RETURN_IF_ERROR(CheckPlaces(graph, *this, values));
   RG_RETURN_IF_ERROR(CheckTakeOvers(graph, plan, schedule, *this, values, order));
-  RG_RETURN_IF_ERROR(CheckPlacedJoins(graph, plan, *this));
+  RG_RETURN_IF_ERROR(CheckPlacedConcats(graph, plan, *this));
   RG_RETURN_IF_ERROR(CheckOutputs(graph, *this));
   RG_RETURN_IF_ERROR(CheckWorkspaces(plan, *this));
 

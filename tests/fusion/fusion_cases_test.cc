@@ -161,7 +161,8 @@ TEST_CASE("up to eight scale gradients share one pass with a narrow norm's backw
   }
 }
 
-TEST_CASE("eight scale gradients are parted from a norm whose rows leave no registers for them") {
+TEST_CASE(
+    "eight scale gradients are separated from a norm whose rows leave no registers for them") {
   // 8 x 8192 and 8 x 16384 accumulators of 4 B: the whole register file, or twice that.
   for (const Extent wide : {Extent{16384, 8192}, Extent{8192, 16384}}) {
     INFO(wide.columns << " columns");
@@ -174,7 +175,8 @@ TEST_CASE("eight scale gradients are parted from a norm whose rows leave no regi
       CHECK(sums * wide.columns * 4 < 4 * H200().registers_per_sm);
     }
     CHECK(plan.groups().size() > 1);
-    // Parted once: dy, x, the residual and eight t, dx written, dy and x again for the norm's mean.
+    // Separated once: dy, x, the residual and eight t, dx written, dy and x again for the norm's
+    // mean.
     CHECK(plan.groups().size() <= 3);
     CHECK(plan.OverFloor(14 * Matrix(wide)) < 1.5);
   }
@@ -395,19 +397,19 @@ TEST_CASE(
     CHECK(low->plan.groups.size() > kernels);
     CHECK(low->plan.summary.price_ps > price_ps);
     CHECK(PlanFusion(graph, H200(), Ceiling(ceiling))->plan == low->plan);
-    CHECK_FALSE(low->parted.empty());
+    CHECK_FALSE(low->separated.empty());
     kernels = low->plan.groups.size();
     price_ps = low->plan.summary.price_ps;
   }
 }
 
-TEST_CASE("a plan that a ceiling parted says so for each pair") {
+TEST_CASE("a plan that a ceiling separated says so for each pair") {
   const BackwardGraph graph = ScaledBranches({65536, 1024}, 6, BranchesRead::kOneTensor);
   PlanOptions options = Ceiling(CasePlan(graph).summary().peak_bytes - 4 * Matrix({65536, 1024}));
   options.decisions = true;
   const auto low = PlanFusion(graph, H200(), options);
   REQUIRE(low.status().ToString() == "OK");
-  for (const PairChoice& pair : low->parted) {
+  for (const PairChoice& pair : low->separated) {
     CHECK(low->plan.group_of[Index(pair.a)] != low->plan.group_of[Index(pair.b)]);
     const auto says = [&](const Decision& d) {
       return d.limit == "memory" && !d.together && d.a == std::vector{pair.a} &&

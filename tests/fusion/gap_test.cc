@@ -64,9 +64,9 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
   Gaps gaps;
   const absl::StatusOr<BackwardGraph> lowered = Lower(graph);
   REQUIRE(lowered.ok());
-  const auto ground = Groundwork::Lay(*lowered, spec, {});
-  REQUIRE(ground.ok());
-  const Groundwork& g = **ground;
+  const auto context = PlanningContext::Make(*lowered, spec, {});
+  REQUIRE(context.ok());
+  const PlanningContext& g = **context;
   std::set<std::string> seen;
   for (const Region& region : g.regions) {
     if (!seen.insert(RegionSignature(g.graph, g.consumers, region, g.pricer.numbers())).second)

@@ -67,8 +67,8 @@ TEST_CASE("eight independent tiny pointwise ops are one launch, and each has its
   CHECK(group.price_ps < apart);
   CHECK(group.price_ps >= H200().launch_graph_ps);
   CHECK(planned.plan.summary.kernels == 1);
-  CHECK(planned.plan.summary.merged_launches == 7);
-  CHECK(planned.plan.summary.merged_ps == apart - group.price_ps);
+  CHECK(planned.plan.summary.launches_saved == 7);
+  CHECK(planned.plan.summary.shared_launch_ps == apart - group.price_ps);
 }
 
 TEST_CASE("a chain of kernels keeps a launch for each") {
@@ -124,7 +124,7 @@ TEST_CASE("--disable horizontal gives every kernel a launch of its own") {
   AddExps(&builder, {{100}, {200}, {300}});
   const Planned planned = PlanOf(&builder, {.disable = {"horizontal"}});
   CHECK(LaunchSizes(planned.plan) == Sizes{1, 1, 1});
-  CHECK(planned.plan.summary.merged_launches == 0);
+  CHECK(planned.plan.summary.launches_saved == 0);
 }
 
 TEST_CASE("the limits of one kernel hold for the sum of those that share a launch") {
@@ -144,9 +144,9 @@ TEST_CASE("every shared launch has a decision with its numbers, and so has a ref
   const Decision& yes = planned.plan.decisions[0];
   CHECK(yes.together);
   CHECK(yes.a.size() + yes.b.size() == 3);
-  CHECK(yes.apart_ps - yes.together_ps == planned.plan.summary.merged_ps);
+  CHECK(yes.apart_ps - yes.together_ps == planned.plan.summary.shared_launch_ps);
   CHECK_THAT(yes.reason, ContainsSubstring("3 independent pointwise kernels in one launch"));
-  CHECK_THAT(planned.plan.Print(planned.graph), ContainsSubstring("merged launches=2"));
+  CHECK_THAT(planned.plan.Print(planned.graph), ContainsSubstring("shared launches saved=2"));
 
   GraphBuilder refused("refused");
   AddExps(&refused, {{100}, {200}});
@@ -211,8 +211,8 @@ TEST_CASE("shared launches are the same in every run, and win what they say") {
     REQUIRE(apart.ok());
     CHECK(merged->plan.Verify(merged->graph).ToString() == "OK");
     const PlanSummary& s = merged->plan.summary;
-    CHECK(apart->plan.summary.price_ps - s.price_ps == s.merged_ps);
-    CHECK(apart->plan.summary.kernels - s.kernels == s.merged_launches);
+    CHECK(apart->plan.summary.price_ps - s.price_ps == s.shared_launch_ps);
+    CHECK(apart->plan.summary.kernels - s.kernels == s.launches_saved);
     auto again = PlanFusion(graph, H200(), {.disable = {"fusion"}});
     CHECK(again->plan.Print(again->graph) == merged->plan.Print(merged->graph));
   }
@@ -225,7 +225,7 @@ TEST_CASE("captured graphs of small batches save launches") {
     REQUIRE(graph.ok());
     auto planned = PlanFusion(*graph, H200(), {.decisions = false});
     REQUIRE(planned.ok());
-    CHECK(planned->plan.summary.merged_launches >= 5);
+    CHECK(planned->plan.summary.launches_saved >= 5);
   }
 }
 

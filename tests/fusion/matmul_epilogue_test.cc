@@ -123,7 +123,7 @@ TEST_CASE("nothing is planned that needs kernels which are not built") {
 }
 
 TEST_CASE("a product that others read stays a library call") {
-  // A matmul reads it: it is no anchor at all.
+  // A matmul reads it: it is no epilogue root at all.
   CHECK(Epilogues(PlanWith(Activation(512, 256, 64, DType::kBf16, true), Eager()).plan) == 0);
   // A sum in the same region reads it, and no epilogue sums.
   CHECK(Epilogues(PlanWith(Activation(512, 256, 64, DType::kBf16, false, true), Eager()).plan) ==
@@ -163,7 +163,8 @@ TEST_CASE("the free choice costs what the better of both forced choices costs") 
 }
 
 TEST_CASE(
-    "regions with anchors of random graphs are solved exactly: forcing the other choice never "
+    "regions with epilogue roots of random graphs are solved exactly: forcing the other choice "
+    "never "
     "gains") {
   int chosen = 0, forced = 0;
   for (uint32_t seed = 1; seed <= 150; ++seed) {

@@ -56,10 +56,10 @@ Counts CompareRegions(const BackwardGraph& graph, bool contract, int draws, uint
   Counts counts;
   const DeviceSpec device = *LoadDeviceSpec("h200");
   const BackwardGraph lowered = *Lower(graph);
-  const auto ground = *Groundwork::Lay(lowered, device, {}, 0);
-  for (const Region& region : ground->regions) {
-    const std::vector<Atom> atoms = FindAtoms(region, ground->pricer, contract);
-    Compare(atoms, ground->pricer, draws, rng, counts);
+  const auto context = *PlanningContext::Make(lowered, device, {}, 0);
+  for (const Region& region : context->regions) {
+    const std::vector<Atom> atoms = FindAtoms(region, context->pricer, contract);
+    Compare(atoms, context->pricer, draws, rng, counts);
     std::vector<int> pointwise;
     for (size_t a = 0; a < atoms.size() && pointwise.size() < 2; ++a) {
       const bool all = std::all_of(atoms[a].ops.begin(), atoms[a].ops.end(), [&](NodeId id) {
@@ -68,7 +68,7 @@ Counts CompareRegions(const BackwardGraph& graph, bool contract, int draws, uint
       if (all) pointwise.push_back(static_cast<int>(a));
     }
     if (pointwise.empty()) continue;
-    Compare(Recomputed(atoms, pointwise, ground->pricer), ground->pricer, draws, rng, counts);
+    Compare(Recomputed(atoms, pointwise, context->pricer), context->pricer, draws, rng, counts);
   }
   return counts;
 }

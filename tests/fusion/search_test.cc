@@ -204,7 +204,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a set of atoms that must be parted is whole in no kernel, at the cost that brute force "
+    "a set of atoms that must be separated is whole in no kernel, at the cost that brute force "
     "finds") {
   int dearer = 0;
   for (uint32_t seed = 1; seed <= RandomGraphs() / 4; ++seed) {
@@ -214,13 +214,13 @@ TEST_CASE(
       PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
       if (atoms.size() < 3 || atoms.size() > 8) continue;
-      const AtomMask parted = AtomMask{7} << (seed % (atoms.size() - 2));
+      const AtomMask separated = AtomMask{7} << (seed % (atoms.size() - 2));
       RegionSearch search(atoms, book, {});
       ExactSearch prices(atoms, book, {});
-      const auto apart = [&](AtomMask set) { return (set & parted) != parted; };
+      const auto apart = [&](AtomMask set) { return (set & separated) != separated; };
       const Partition found =
-          search.SolveWith({}, ExactSearch::kNoBound, absl::MakeConstSpan(&parted, 1));
-      INFO("seed " << seed << ", parted " << parted);
+          search.SolveWith({}, ExactSearch::kNoBound, absl::MakeConstSpan(&separated, 1));
+      INFO("seed " << seed << ", separated " << separated);
       REQUIRE(found.exact);
       CHECK(found.cost_ps == BruteForce(prices, all.pricer(), apart).LeastCost());
       dearer += found.cost_ps > search.Solve().cost_ps;
@@ -268,7 +268,7 @@ TEST_CASE(
       const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
       const Partition pays = MergeGreedily(atoms, all.pricer(), 20'000);
       const Partition possible =
-          RegionSearch(atoms, book, {.merge = MergeWhere::kPossible}).Solve();
+          RegionSearch(atoms, book, {.merge = CombineWhere::kPossible}).Solve();
       size_t members = 0;
       for (const Partition::Part& part : possible.parts) {
         CHECK(all.pricer().Evaluate(OpsOfAtoms(atoms, part.atoms)).feasible);

@@ -66,8 +66,8 @@ TEST_CASE("a mask that is read on both sides of a matmul is never stored as fp32
   CHECK(KernelBytes(planned.plan) == n * n * (1 + 4 + 2 + 1 + 2 + 4));
 }
 
-TEST_CASE("a widening cast is parted by the barrier depths of its readers, views and all") {
-  GraphBuilder b("parted");
+TEST_CASE("a widening cast is separated by the barrier depths of its readers, views and all") {
+  GraphBuilder b("separated");
   const int64_t n = 256;
   const ValueId x = b.Input({DType::kBf16, {n, n}}, {.name = "x"});
   const ValueId wide = b.Permute(b.Cast(x, DType::kFp32), {1, 0});
@@ -77,14 +77,15 @@ TEST_CASE("a widening cast is parted by the barrier depths of its readers, views
   b.Output(b.Add(Op::neg, {wide}), "beside");
   const auto graph = b.Build();
   REQUIRE(graph.ok());
-  const auto parted = RematerializeAtBarriers(*graph);
-  REQUIRE(parted.ok());
+  const auto separated = RematerializeAtBarriers(*graph);
+  REQUIRE(separated.ok());
   int casts = 0;
-  for (uint32_t i = 0; i < parted->num_nodes(); ++i) casts += IsWideningCast(*parted, NodeId{i});
+  for (uint32_t i = 0; i < separated->num_nodes(); ++i)
+    casts += IsWideningCast(*separated, NodeId{i});
   CHECK(casts == 2);
-  const auto again = RematerializeAtBarriers(*parted);
+  const auto again = RematerializeAtBarriers(*separated);
   REQUIRE(again.ok());
-  CHECK(again->num_nodes() == parted->num_nodes());
+  CHECK(again->num_nodes() == separated->num_nodes());
 }
 
 // Reads `scaled` before and after a matmul.
@@ -151,9 +152,9 @@ TEST_CASE("a cast that the host receives or that is small stays one") {
     b.Output(small ? b.Add(Op::exp, {wide}) : wide, "z");
     const auto graph = b.Build();
     REQUIRE(graph.ok());
-    const auto parted = RematerializeAtBarriers(*graph);
-    REQUIRE(parted.ok());
-    CHECK(parted->num_nodes() == graph->num_nodes());
+    const auto separated = RematerializeAtBarriers(*graph);
+    REQUIRE(separated.ok());
+    CHECK(separated->num_nodes() == graph->num_nodes());
   }
 }
 

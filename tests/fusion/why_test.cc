@@ -158,7 +158,7 @@ bool TogetherUnder(const Asked& asked, const Flip& flip) {
     text = *std::move(changed);
   }
   const DeviceSpec device = *ParseDeviceSpec(text, "flipped");
-  const Prepared prepared = *Prepare(graph, device, asked.options);
+  const LoweredGraph prepared = *LowerAndMerge(graph, device, asked.options);
   const auto why = ExplainWhy(prepared.graph, device, asked.options, flip.a, flip.b);
   INFO(why.status());
   REQUIRE(why.ok());

@@ -61,7 +61,7 @@ TEST_CASE("shared launches change no gradient") {
     auto apart = RunOnHost(*graph, inputs, Checked(seed, false));
     REQUIRE(shared.status().ToString() == "OK");
     REQUIRE(apart.status().ToString() == "OK");
-    saved += shared->planned.plan.summary.merged_launches;
+    saved += shared->planned.plan.summary.launches_saved;
     auto all = Evaluate(*graph, inputs, {.mode = ReferenceOptions::kFloat64, .keep_all = true});
     REQUIRE(all.ok());
     auto scale = Magnitudes(*graph, *all);

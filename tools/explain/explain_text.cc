@@ -49,9 +49,9 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
       "once %s",
       s.gap_ps == 0 ? "0, proven" : absl::StrCat("<= ", PrintTime(s.gap_ps)), s.regions,
       s.distinct_regions, s.largest_region_atoms, PrintBytes(s.peak_bytes)));
-  if (s.merged_launches == 0) return;
+  if (s.launches_saved == 0) return;
   lines->push_back(absl::StrFormat("independent kernels share launches: %d fewer, which wins %s",
-                                   s.merged_launches, PrintTime(s.merged_ps)));
+                                   s.launches_saved, PrintTime(s.shared_launch_ps)));
 }
 
 void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string>* lines) {

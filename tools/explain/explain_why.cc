@@ -202,10 +202,10 @@ absl::StatusOr<WhyAnswer> AnswerWhy(const PlanArguments& arguments, absl::string
     answer.lowered = std::move(planned.graph);
     merges = std::move(planned.plan.decisions);
   } else {
-    RG_ASSIGN_OR_RETURN(Prepared prepared,
-                        Prepare(answer.opened.original, answer.opened.spec, options));
-    answer.lowered = std::move(prepared.graph);
-    merges = std::move(prepared.merges);
+    RG_ASSIGN_OR_RETURN(LoweredGraph lowered,
+                        LowerAndMerge(answer.opened.original, answer.opened.spec, options));
+    answer.lowered = std::move(lowered.graph);
+    merges = std::move(lowered.merges);
   }
   RG_ASSIGN_OR_RETURN(const auto pair, FindPair(answer.lowered, a, b));
   RG_ASSIGN_OR_RETURN(answer.why, ExplainWhy(answer.lowered, answer.opened.spec, options,
@@ -262,11 +262,11 @@ absl::StatusOr<std::string> AnswerWhatIf(const PlanArguments& given, const PlanA
   RG_ASSIGN_OR_RETURN(const PlannedGraph before, OpenAndPlan(given, progress));
   RG_ASSIGN_OR_RETURN(OpenedGraph opened, Open(changed, progress));
   if (!choices.empty()) {
-    RG_ASSIGN_OR_RETURN(const Prepared prepared,
-                        Prepare(opened.original, opened.spec, opened.options));
+    RG_ASSIGN_OR_RETURN(const LoweredGraph lowered,
+                        LowerAndMerge(opened.original, opened.spec, opened.options));
     for (const NamedChoice& choice : choices) {
       RG_ASSIGN_OR_RETURN(opened.options.pairs.emplace_back(),
-                          ChoiceThere(before.planned.graph, prepared.graph, choice));
+                          ChoiceThere(before.planned.graph, lowered.graph, choice));
     }
   }
   RG_ASSIGN_OR_RETURN(const PlannedGraph after, Plan(std::move(opened), changed.graph, progress));
