@@ -7,30 +7,26 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
 #include "fusion/lower/layouts.h"
 #include "fusion/ops/call_op.h"
+#include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
 
-std::string TextOf(const AttrValue& value) {
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value))
-    return absl::StrJoin(*list, ",");
-  if (const auto* number = std::get_if<double>(&value)) return absl::StrFormat("%a", *number);
-  if (const auto* text = std::get_if<std::string>(&value)) return *text;
-  return absl::StrCat(std::get<int64_t>(value));
-}
-
 class CallMaker {
  public:
   CallMaker(const BackwardGraph& g, absl::Span<const Layout> layouts, const Consumers& consumers,
-            const DeviceSpec& device, const AbsorbOptions& options)
-      : g_(g), layouts_(layouts), consumers_(consumers), device_(device), options_(options) {}
+            const DeviceSpec& device, const DeviceReport& report, const AbsorbOptions& options)
+      : g_(g),
+        layouts_(layouts),
+        consumers_(consumers),
+        device_(device),
+        report_(report),
+        options_(options) {}
 
   absl::StatusOr<Group> Make(NodeId id) {
     const CallOp& row = CallOpOf(g_.op(id));
@@ -75,22 +71,17 @@ class CallMaker {
     return CallTensor{view->stored, view->offset, type.shape, std::move(view->strides), type.dtype};
   }
 
-  // Layers repeat their calls: each is priced and explained once. A price depends on no address.
+  // Layers repeat their calls: each is priced and explained once.
   const Price& PriceOf(const CallOp& row, const Call& call) {
-    std::string key(Name(call.op));
-    for (const std::vector<CallTensor>* list : {&call.operands, &call.results}) {
-      for (const CallTensor& t : *list) {
-        absl::StrAppend(&key, " ", Name(t.dtype), "[", absl::StrJoin(t.shape, ","), "]",
-                        absl::StrJoin(t.strides, ","));
-      }
+    auto [at, added] = prices_.try_emplace(CallKey(call));
+    if (!added) return at->second;
+    Price& price = at->second;
+    price = row.price(call, device_, true);
+    if (const auto measured = report_.calls.find(at->first); measured != report_.calls.end()) {
+      price.ps = measured->second;
+      price.terms = {{"measured", price.ps, true, "on the device"}};
     }
-    for (const auto& [name, value] : call.attributes.all()) {
-      absl::StrAppend(&key, " ", name, "=", TextOf(value));
-    }
-    if (call.previous) key += " adds";
-    auto [at, added] = prices_.try_emplace(std::move(key));
-    if (added) at->second = row.price(call, device_, true);
-    return at->second;
+    return price;
   }
 
   static void Finish(Price price, Group& group) {
@@ -186,18 +177,17 @@ class CallMaker {
   absl::Span<const Layout> layouts_;
   const Consumers& consumers_;
   const DeviceSpec& device_;
+  const DeviceReport& report_;
   AbsorbOptions options_;
-  absl::flat_hash_map<std::string, Price> prices_;  // by all that a price depends on
+  absl::flat_hash_map<std::string, Price> prices_;  // by CallKey
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
-                                                     absl::Span<const Layout> layouts,
-                                                     const Consumers& consumers,
-                                                     const DeviceSpec& device,
-                                                     const AbsorbOptions& options) {
-  CallMaker maker(graph, layouts, consumers, device, options);
+absl::StatusOr<std::vector<Group>> MakeLibraryGroups(
+    const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers,
+    const DeviceSpec& device, const DeviceReport& report, const AbsorbOptions& options) {
+  CallMaker maker(graph, layouts, consumers, device, report, options);
   std::vector<Group> groups;
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
     if (!IsLibrary(graph, NodeId{i})) continue;

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "fusion/analysis/consumers.h"
+#include "fusion/cost/device_report.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/plan/plan.h"
 
@@ -17,13 +18,11 @@ struct AbsorbOptions {
   bool accumulates = true;  // an accumulate step behind a matmul becomes beta = 1
 };
 
-// One group per library op, priced, ascending by their first op. Every graph that
-// Legalize has been through can be expressed.
-absl::StatusOr<std::vector<Group>> MakeLibraryGroups(const BackwardGraph& graph,
-                                                     absl::Span<const Layout> layouts,
-                                                     const Consumers& consumers,
-                                                     const DeviceSpec& device,
-                                                     const AbsorbOptions& options);
+// One group per library op, priced, ascending by their first op. A call that the report has
+// measured costs what it takes. Every graph that Legalize has been through can be expressed.
+absl::StatusOr<std::vector<Group>> MakeLibraryGroups(
+    const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers,
+    const DeviceSpec& device, const DeviceReport& report, const AbsorbOptions& options);
 
 }  // namespace retrograd
 

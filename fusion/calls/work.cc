@@ -5,8 +5,7 @@
 namespace retrograd {
 
 Work WorkOf(const Group& group) {
-  Work work{
-      .ps = group.price_ps, .read_bytes = group.read_bytes, .written_bytes = group.written_bytes};
+  Work work{.ps = group.price_ps};
   if (const Call* call = CallOf(group)) {
     const CallOp& row = CallOpOf(call->op);
     work.blocks = row.blocks(*call);

@@ -1,5 +1,5 @@
-// What a group asks of the device while it runs: all that a schedule and a memory plan need to know
-// of it, whatever it consists of.
+// What a group asks of the device while it runs: all that a stream schedule needs to know of it,
+// whatever it consists of.
 #ifndef RETROGRAD_FUSION_CALLS_WORK_H_
 #define RETROGRAD_FUSION_CALLS_WORK_H_
 
@@ -11,12 +11,11 @@
 namespace retrograd {
 
 struct Work {
-  bool launches = true;                       // false: nothing runs, and nothing else here counts
-  int64_t ps = 0;                             // predicted time alone
-  int64_t blocks = 0;                         // its share of the multiprocessors
-  int64_t read_bytes = 0, written_bytes = 0;  // its share of the memory
-  WorkKind kind = WorkKind::kKernel;          // its row in the table of interference
-  bool may_overlap = true;  // whether that table was measured with work of its kind
+  bool launches = true;               // false: nothing runs, and nothing else here counts
+  int64_t ps = 0;                     // predicted time alone
+  int64_t blocks = 0;                 // its share of the multiprocessors
+  WorkKind kind = WorkKind::kKernel;  // its row in the table of interference
+  bool may_overlap = true;            // whether that table was measured with work of its kind
 };
 
 Work WorkOf(const Group& group);

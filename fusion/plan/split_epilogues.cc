@@ -10,20 +10,12 @@ bool HasEpilogues(const FusionPlan& plan) {
 }
 
 FusionPlan SplitEpilogues(const FusionPlan& plan) {
-  return SplitEpilogues(plan, [](const Call&) { return false; });
-}
-
-FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const Call&)> stays) {
-  const auto is_split = [&](const Group& group) {
-    const Call* fused = FusedCallOf(group);
-    return fused != nullptr && !stays(*fused);
-  };
   FusionPlan split = plan;
   split.groups.clear();
   std::vector<uint32_t> place;  // of a group, or of its product
   for (const Group& group : plan.groups) {
     place.push_back(static_cast<uint32_t>(split.groups.size()));
-    if (!is_split(group)) {
+    if (FusedCallOf(group) == nullptr) {
       split.groups.push_back(group);
       continue;
     }
@@ -35,7 +27,8 @@ FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const C
     const uint32_t group = Index(plan.group_of[n]);
     if (group >= plan.groups.size()) continue;  // no group
     const Group& from = plan.groups[group];
-    const bool second = is_split(from) && FusedCallOf(from)->results[0].value.node != NodeId{n};
+    const Call* fused = FusedCallOf(from);
+    const bool second = fused != nullptr && fused->results[0].value.node != NodeId{n};
     split.group_of[n] = GroupId{place[group] + (second ? 1 : 0)};
   }
   return split;

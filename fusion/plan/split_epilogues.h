@@ -1,9 +1,7 @@
-// A plan without epilogues, or with fewer, for devices that lack kernels for them: each group of a
-// matmul with an epilogue becomes two groups.
+// A plan without epilogues: each group of a matmul with an epilogue becomes two groups.
 #ifndef RETROGRAD_FUSION_PLAN_SPLIT_EPILOGUES_H_
 #define RETROGRAD_FUSION_PLAN_SPLIT_EPILOGUES_H_
 
-#include "absl/functional/function_ref.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
@@ -13,8 +11,6 @@ bool HasEpilogues(const FusionPlan& plan);
 // Each matmul with an epilogue becomes a library call, which stores its result, and a kernel, which
 // reads it; each has its own price. The plan computes the same values. The summary is not changed.
 FusionPlan SplitEpilogues(const FusionPlan& plan);
-// The same, except for the calls for which `stays` is true.
-FusionPlan SplitEpilogues(const FusionPlan& plan, absl::FunctionRef<bool(const Call&)> stays);
 
 }  // namespace retrograd
 

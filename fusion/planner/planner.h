@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
-#include "fusion/cost/compiler_report.h"
+#include "fusion/cost/device_report.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/lower/lower.h"
 #include "fusion/plan/plan.h"
@@ -35,6 +35,7 @@ inline constexpr Feature kFeatures[] = {
     {"fusion", "more than one op in a kernel"},
     {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
     {"horizontal", "launches shared by independent small kernels"},
+    {"measured_calls", "prices of library calls as measured on the device, where they are known"},
 };
 
 struct PlanOptions {
@@ -43,8 +44,7 @@ struct PlanOptions {
   bool decisions = true;                     // record why groups are as they are
   std::vector<PairChoice> pairs;  // ops of the lowered graph that must, or must not, share a kernel
   int64_t max_memory_bytes = 0;   // ceiling of PlanSummary::peak_bytes; 0: none
-  CompilerReport feedback;        // of kernels that an earlier plan chose: those that spill are not
-                                  // chosen again
+  DeviceReport feedback;          // what the device made of earlier plans
   // Matmuls become one where the whole plan wins by it; or wherever they can (for tests).
   enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
   SearchOptions search;

@@ -51,10 +51,12 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
   std::unique_ptr<PlanningContext> context(
       new PlanningContext(graph, device, options, std::move(limits), memory_ps_per_mib, known));
   // Library calls first: what they absorb is no longer in any region.
-  RG_ASSIGN_OR_RETURN(context->library_calls,
-                      MakeLibraryGroups(graph, context->layouts, context->consumers, device,
-                                        {.casts = Enabled(options, "cast_absorption"),
-                                         .accumulates = Enabled(options, "matmul_accumulate")}));
+  RG_ASSIGN_OR_RETURN(
+      context->library_calls,
+      MakeLibraryGroups(graph, context->layouts, context->consumers, device,
+                        Enabled(options, "measured_calls") ? options.feedback : DeviceReport{},
+                        {.casts = Enabled(options, "cast_absorption"),
+                         .accumulates = Enabled(options, "matmul_accumulate")}));
   std::vector<bool> taken(graph.num_nodes(), false);
   for (const Group& group : context->library_calls) {
     for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;

@@ -11,7 +11,7 @@
 #include "fusion/analysis/consumers.h"
 #include "fusion/analysis/region_signature.h"
 #include "fusion/calls/epilogue_candidates.h"
-#include "fusion/cost/compiler_report.h"
+#include "fusion/cost/device_report.h"
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/cost/limits.h"
 #include "fusion/cost/memory_bound.h"
@@ -61,7 +61,7 @@ struct KernelPrices {
 struct PricerOptions {
   bool vectorize = true, split = true, persistent = true;
   int64_t memory_ps_per_mib = 0;  // price of what a kernel stores for others, to lower the peak
-  CompilerReport feedback;        // real registers of kernels that an earlier plan chose
+  DeviceReport feedback;          // real registers of kernels that an earlier plan chose
   int64_t schedule_salt = 0;      // not 0: a random admissible schedule by this seed, for tests
 };
 
@@ -93,7 +93,7 @@ class GroupPricer {
 
   // What the feedback says of the group's kernel under a schedule; nullptr: nothing.
   const CompiledResources* Compiled(const GroupOps& group, const Schedule& schedule) const;
-  const CompilerReport& feedback() const { return options_.feedback; }
+  const DeviceReport& feedback() const { return options_.feedback; }
   // The same prices as if nothing had been compiled before.
   GroupPricer WithoutFeedback() const;
 

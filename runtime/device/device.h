@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "codegen/print/kernel.h"
 #include "fusion/plan/plan.h"
+#include "runtime/compiler/module_cache.h"
 #include "runtime/compiler/rtc.h"
 
 namespace retrograd {
@@ -86,9 +87,13 @@ class LoadedKernels {
 // A library call, ready to run: what could be decided has been.
 class LoadedCall {
  public:
-  explicit LoadedCall(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
+  explicit LoadedCall(int64_t scratch_bytes, double measured_us = 0)
+      : scratch_bytes_(scratch_bytes), measured_us_(measured_us) {}
   virtual ~LoadedCall() = default;
   int64_t scratch_bytes() const { return scratch_bytes_; }  // memory that it wants while it runs
+  // Microseconds of one of several runs in a row, as measured when the implementation was chosen;
+  // 0: it was not timed.
+  double measured_us() const { return measured_us_; }
 
   // Issues the work on a stream of the device that has loaded the call.
   virtual absl::Status Run(int stream, const CallPointers& pointers, void* scratch) = 0;
@@ -97,6 +102,7 @@ class LoadedCall {
 
  private:
   int64_t scratch_bytes_;
+  double measured_us_;
 };
 
 // Loads the calls of one op on one device, and keeps what they share: a library's handle, choices
@@ -139,6 +145,8 @@ class Device {
   virtual absl::string_view name() const = 0;  // "host"
   virtual DeviceFacts Describe() const { return {.model = std::string(name())}; }
   virtual Dialect dialect() const = 0;  // in which its kernels are written
+  // Where it keeps compiled code and what was dear to find out; null: nowhere.
+  virtual const ModuleCache* Cache() const { return nullptr; }
   // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
   virtual bool multiplies_with_epilogues() const { return false; }
 

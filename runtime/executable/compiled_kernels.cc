@@ -42,9 +42,9 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, Group
   return ResourcesOf(compiled, retrograd::Index(group), Index(kernels));
 }
 
-CompilerReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
-                        const std::string& compiler, const std::string& arch) {
-  CompilerReport report{.compiler = compiler, .arch = arch};
+DeviceReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
+                      const std::string& compiler, const std::string& arch) {
+  DeviceReport report{.compiler = compiler, .arch = arch};
   const ByName by_name = Index(kernels);
   for (size_t g = 0; g < compiled.kernels.size(); ++g) {
     const auto resources = ResourcesOf(compiled, g, by_name);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "fusion/cost/compiler_report.h"
+#include "fusion/cost/device_report.h"
 #include "fusion/device/device_spec.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/program/compile.h"
@@ -23,8 +23,8 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, Group
                                              absl::Span<const KernelResources> kernels);
 
 // Each group's kernel by what it computes and how.
-CompilerReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
-                        const std::string& compiler, const std::string& arch);
+DeviceReport ReportOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
+                      const std::string& compiler, const std::string& arch);
 
 // What the group's kernel asks of an SM, with what the compiler reported in the place of
 // predictions.

@@ -35,7 +35,8 @@ struct ExecutableOptions {
   std::function<void(ExecutableStage, const DeviceSpec&)> progress;
 };
 
-// A plan whose kernels spill is made again, at most so many times in all.
+// A plan is made again where the compiler or the device says something new of it: that a kernel
+// spills, how long a library call takes. At most so many times in all.
 inline constexpr int kMostPlans = 4;
 
 class Executable {
@@ -62,16 +63,17 @@ class Executable {
 
   const DeviceSpec& spec() const { return spec_.spec; }
   const std::string& note() const { return spec_.note; }  // ChosenSpec::note
-  int plans() const { return plans_; }            // made until no kernel spilled that need not
+  int plans() const { return plans_; }            // made until the device had nothing new to say
   int64_t spilling() const { return spilling_; }  // kernels that spill all the same
-  // What the plan was made with: the caller's report, and what compilers said of earlier plans.
-  const CompilerReport& feedback() const { return feedback_; }
+  // What the plan was made with: the caller's report, and what the device said of earlier plans, of
+  // other processes as well where it keeps a cache.
+  const DeviceReport& feedback() const { return feedback_; }
 
  private:
   Executable() = default;
 
   ChosenSpec spec_;
-  CompilerReport feedback_;
+  DeviceReport feedback_;
   Planned planned_;
   CompiledPlan compiled_;
   std::unique_ptr<Program> program_;

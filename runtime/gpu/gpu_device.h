@@ -73,7 +73,7 @@ class GpuDevice : public Device {
   const GpuContext& context() const { return *context_; }
   bool open() const { return context_.has_value(); }
   const GpuFacts& facts() const { return facts_; }
-  const ModuleCache* Cache() const { return cache_ ? &*cache_ : nullptr; }
+  const ModuleCache* Cache() const override { return cache_ ? &*cache_ : nullptr; }
   // A recording is made on streams of the device's own.
   GpuStream Stream(int stream) const {
     return stream == 0 && caller_ && !recording_ ? static_cast<GpuStream>(*caller_)

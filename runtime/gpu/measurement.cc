@@ -8,6 +8,7 @@ namespace retrograd {
 namespace {
 
 constexpr int kTimedRuns = 3;
+constexpr double kRowUs = 100, kMostInARow = 16;
 
 }  // namespace
 
@@ -25,6 +26,18 @@ absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status
   RG_ASSIGN_OR_RETURN(TimeSamples samples, device.Time(run, kTimedRuns, /*cold=*/false));
   std::sort(samples.begin(), samples.end());
   return samples[samples.size() / 2];
+}
+
+absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run,
+                                  double alone_us) {
+  const int runs = static_cast<int>(std::clamp(kRowUs / std::max(alone_us, 1.0), 1.0, kMostInARow));
+  if (runs == 1) return alone_us;
+  const auto row = [&]() -> absl::Status {
+    for (int i = 0; i < runs; ++i) RG_RETURN_IF_ERROR(run());
+    return absl::OkStatus();
+  };
+  RG_ASSIGN_OR_RETURN(const double us, MedianTime(device, row));
+  return us / runs;
 }
 
 }  // namespace retrograd

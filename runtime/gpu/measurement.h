@@ -28,6 +28,11 @@ class MeasurementMemory {
 // Microseconds of work on stream 0, of three runs with warm caches.
 absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run);
 
+// The same for one of several runs in a row, as the prices of library calls count it: short work
+// hides what each launch of it costs. `alone_us`: of MedianTime.
+absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run,
+                                  double alone_us);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_

@@ -1,20 +1,38 @@
 #include "runtime/program/compile.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
-#include "fusion/plan/split_epilogues.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
+namespace {
+
+// What the device cannot make is not planned for it, and is not planned anew here.
+absl::Status CheckEpilogues(const BackwardGraph& graph, const FusionPlan& plan,
+                            const CompileOptions& options) {
+  for (const Group& group : plan.groups) {
+    const Call* fused = FusedCallOf(group);
+    if (fused == nullptr) continue;
+    std::string why = options.epilogue_kernels ? WhyNoTiles(graph, MatMulOf(*fused))
+                                               : "the device does not take kernels that multiply";
+    if (why.empty()) why = WhyNotByTiles(fused->epilogue->kernel.ir, fused->results[0].value);
+    if (why.empty()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "%", Index(fused->node), " is planned with an epilogue that no kernel makes: ", why,
+        "; plan without matmul_epilogues"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
                                      const CompileOptions& options) {
-  // Products go through memory where the device does not make epilogues, or not this one.
-  const auto stays = [&](const Call& fused) {
-    return options.epilogue_kernels && WhyNoTiles(graph, MatMulOf(fused)).empty() &&
-           WhyNotByTiles(fused.epilogue->kernel.ir, fused.results[0].value).empty();
-  };
-  CompiledPlan compiled{.graph = graph, .plan = SplitEpilogues(plan, stays)};
+  RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
+  CompiledPlan compiled{.graph = graph, .plan = plan};
 
   // Kernels first: they depend on the plan alone.
   for (const Group& group : compiled.plan.groups) {

@@ -14,8 +14,8 @@ namespace retrograd {
 
 struct CompileOptions {
   Dialect dialect = Dialect::kHost;
-  // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues); if not,
-  // products go through memory.
+  // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues). If not, a
+  // plan that has any is refused: FailedPrecondition.
   bool epilogue_kernels = false;
   ScheduleOptions schedule;
   MemoryOptions memory;

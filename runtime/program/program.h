@@ -75,6 +75,14 @@ class Program {
   // What the compiler made of each kernel; empty where it does not tell.
   absl::Span<const KernelResources> resources() const;
 
+  // A library call and microseconds of one of several runs in a row, as measured when its
+  // implementation was chosen.
+  struct CallTime {
+    const Call* call = nullptr;  // of the compiled plan
+    double us = 0;
+  };
+  std::vector<CallTime> call_times() const;  // of the calls that were timed
+
   const ProgramStats& stats() const;
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena

@@ -9,6 +9,7 @@
 #include "codegen/translation_unit.h"
 #include "fusion/device/device_numbers.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
+#include "fusion/plan/split_epilogues.h"
 #include "graph/reference/reference.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
@@ -180,12 +181,15 @@ TEST_CASE("what the copy engine cannot read, or tiles do not hold, is multiplied
   CHECK(Epilogues(PlanOf(*graph).plan) == 0);
 }
 
-TEST_CASE("a device without such kernels gets the product and the pass of the same plan") {
+TEST_CASE("a device without such kernels refuses the plan, and takes it with its halves apart") {
   const Planned planned = PlanOf(Graph({}));
   REQUIRE(Epilogues(planned.plan) == 1);
-  auto compiled = Compile(planned.graph, planned.plan, {.dialect = Dialect::kCuda});
+  const auto refused = Compile(planned.graph, planned.plan, {.dialect = Dialect::kCuda});
+  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(std::string(refused.status().message()),
+             ContainsSubstring("plan without matmul_epilogues"));
+  auto compiled = Compile(planned.graph, SplitEpilogues(planned.plan), {.dialect = Dialect::kCuda});
   REQUIRE(compiled.ok());
-  CHECK(Epilogues(compiled->plan) == 0);
   CHECK(compiled->plan.groups.size() == planned.plan.groups.size() + 1);
   for (const Kernel& kernel : DistinctKernels(compiled->kernels)) {
     CHECK(kernel.head == KernelHead::kPlain);

@@ -2,6 +2,8 @@
 // a plan that is made again for what the compiler says of its kernels.
 #include "runtime/executable/executable.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "graph/text/text.h"
@@ -156,26 +158,15 @@ TEST_CASE("a compiler's report of another arch than the spec's is refused") {
 
 // --- what the device can do
 
-// A product whose epilogue the H200's spec prices below a pass of its own.
-constexpr char kProduct[] = R"(
-%0 = input name="dy" kind=tangent alignment=16  bf16[98304,512]
-%1 = input name="w" kind=parameter alignment=16  bf16[512,2048]
-%2 = input name="u" kind=saved alignment=16  bf16[98304,2048]
-%3 = matmul %0 %1
-%4 = mul %3 %2
-%5 = mul %4 %2
-output %5 name="du"
-)";
-
 TEST_CASE("products are made with their epilogues on a device that does so, and on no other") {
-  const auto parsed = ParseGraph(kProduct);
+  const auto parsed = ParseGraph(kMatMulWithEpilogue);
   INFO(parsed.status());
   REQUIRE(parsed.ok());
   const BackwardGraph& graph = *parsed;
   ReportingDevice with({.epilogues = true}), without({});
   const Executable fused = Made(graph, with), split = Made(graph, without);
-  CHECK(fused.plan() == split.plan());
   CHECK(Epilogues(fused.plan()) > 0);
+  CHECK(Epilogues(split.plan()) == 0);
   CHECK(Epilogues(fused.compiled().plan) > 0);
   CHECK(with.fused() == Epilogues(fused.compiled().plan));
   CHECK(Epilogues(split.compiled().plan) == 0);
@@ -234,6 +225,96 @@ TEST_CASE("what a compiler says for another architecture than the spec's changes
     CHECK(device.loads() == 1);
     CHECK(made.plan() == PlanOf(graph, "h200"));
   }
+}
+
+// Two gradients of inputs that share dy: one matmul where that is faster.
+constexpr char kTwoMatMuls[] = R"(
+%0 = input name="dy" kind=tangent alignment=16  bf16[4096,512]
+%1 = input name="w" kind=parameter alignment=16  bf16[512,512]
+%2 = input name="v" kind=parameter alignment=16  bf16[512,512]
+%3 = matmul %0 %1
+%4 = matmul %0 %2
+output %3 name="dx"
+output %4 name="dz"
+)";
+
+BackwardGraph TwoMatMuls() {
+  auto parsed = ParseGraph(kTwoMatMuls);
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  return *std::move(parsed);
+}
+
+int Calls(const FusionPlan& plan) {
+  return static_cast<int>(std::count_if(plan.groups.begin(), plan.groups.end(),
+                                        [](const Group& g) { return CallOf(g) != nullptr; }));
+}
+
+TEST_CASE("a library call costs what the device measured, in the plan that runs") {
+  ReportingDevice device({.call_us = [](const Call&) { return 7.5; }});
+  const Executable made = Made(TwoMatMuls(), device);
+  CHECK(device.loads() == 1);  // the same work at other prices
+  CHECK(made.plans() == 2);
+  CHECK(Calls(made.plan()) == Calls(PlanOf(TwoMatMuls(), "h200")));
+  for (const Group& group : made.plan().groups) {
+    if (CallOf(group) == nullptr) continue;
+    CHECK(group.price_ps == 7'500'000);
+    REQUIRE(group.terms.size() == 1);
+    CHECK(group.terms[0].name == "measured");
+  }
+  CHECK(made.feedback().calls.size() == 1);
+  CHECK(made.plan() == made.compiled().plan);
+}
+
+TEST_CASE("without measured prices the plan is the spec's, and is made once") {
+  ReportingDevice device({.call_us = [](const Call&) { return 7.5; }});
+  ExecutableOptions options;
+  options.plan.disable = {"measured_calls"};
+  const Executable made = Made(TwoMatMuls(), device, options);
+  CHECK(made.plans() == 1);
+  CHECK(made.plan().groups == PlanOf(TwoMatMuls(), "h200").groups);
+}
+
+TEST_CASE("matmuls that were merged are separate again where the merged one is measured slow") {
+  const BackwardGraph graph = *ParseGraph(R"(
+%0 = input name="dy" kind=tangent alignment=16  bf16[4096,512]
+%1 = input name="w" kind=parameter alignment=16  bf16[512,64]
+%2 = input name="v" kind=parameter alignment=16  bf16[512,64]
+%3 = input name="u" kind=parameter alignment=16  bf16[512,64]
+%4 = matmul %0 %1
+%5 = matmul %0 %2
+%6 = matmul %0 %3
+%7 = add %4 %5
+%8 = add %7 %6
+output %8 name="dx"
+)");
+  REQUIRE(Calls(PlanOf(graph, "h200")) == 1);
+  const auto is_merged = [](const Call& call) { return call.results[0].shape.back() > 64; };
+  ReportingDevice slow(
+      {.call_us = [&](const Call& call) { return is_merged(call) ? 1000.0 : 5.0; }});
+  const Executable apart = Made(graph, slow);
+  CHECK(Calls(apart.plan()) == 3);
+  CHECK(slow.loads() == 2);
+  ReportingDevice fast({.call_us = [&](const Call&) { return 5.0; }});
+  CHECK(Calls(Made(graph, fast).plan()) == 1);
+}
+
+TEST_CASE("a process plans at once what an earlier one came to, by the cache of the device") {
+  const auto directory = WorkDirectory::MakeIn(std::filesystem::temp_directory_path().string());
+  REQUIRE(directory.ok());
+  const auto cache = ModuleCache::Open(directory->path() + "/cache", int64_t{1} << 30);
+  REQUIRE(cache.ok());
+  int loaded = 0;
+  const ReportingFacts facts = {.call_us = [&](const Call&) { return ++loaded, 7.5; },
+                                .cache = &*cache};
+  ReportingDevice first(facts), second(facts);
+  const Executable cold = Made(TwoMatMuls(), first), warm = Made(TwoMatMuls(), second);
+  CHECK(cold.plans() == 2);
+  CHECK(warm.plans() == 1);
+  CHECK(warm.plan() == cold.plan());
+  // Another graph has a memory of its own.
+  ReportingDevice third(facts);
+  CHECK(Made(Norm(), third).feedback().empty());
 }
 
 TEST_CASE("whoever waits is told of each plan and of each time that kernels are compiled") {

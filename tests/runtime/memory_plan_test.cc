@@ -100,14 +100,7 @@ TEST_CASE("a sum that is an output takes what it adds to into the output's memor
   builder.Output(sum, "sum");
   RandomPlan p{*builder.Build(), {}};
   p.plan = OneGroupPerOp(p.graph);
-  p.plan.groups[1].body = ToCall({.m = 4,
-                                  .n = 4,
-                                  .k = 4,
-                                  .a = {.value = x},
-                                  .b = {.value = x},
-                                  .d = {.value = sum},
-                                  .accumulate = true},
-                                 first);
+  p.plan.groups[1].body = AddingMatMul(x, sum, first);
   for (bool reuse : {true, false}) {
     const MemoryPlan memory = Planned(p, Scheduled(p, 1), {.reuse = reuse});
     CHECK(memory.arena_bytes == 0);
@@ -115,14 +108,7 @@ TEST_CASE("a sum that is an output takes what it adds to into the output's memor
     CHECK(memory.Find(first)->number == 0);
   }
   // An input that is not given up cannot be added to.
-  p.plan.groups[1].body = ToCall({.m = 4,
-                                  .n = 4,
-                                  .k = 4,
-                                  .a = {.value = x},
-                                  .b = {.value = x},
-                                  .d = {.value = sum},
-                                  .accumulate = true},
-                                 x);
+  p.plan.groups[1].body = AddingMatMul(x, sum, x);
   CHECK_THAT(std::string(PlanMemory(p.graph, p.plan, Scheduled(p, 1), {}).status().message()),
              ContainsSubstring("may not be overwritten"));
 }

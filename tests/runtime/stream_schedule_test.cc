@@ -180,14 +180,7 @@ TEST_CASE("a group that adds to a value in place runs after its other readers") 
   builder.Output(reader, "reader");
   const BackwardGraph graph = *builder.Build();
   FusionPlan plan = OneGroupPerOp(graph);
-  plan.groups[1].body = ToCall({.m = 4,
-                                .n = 4,
-                                .k = 4,
-                                .a = {.value = x},
-                                .b = {.value = x},
-                                .d = {.value = sum},
-                                .accumulate = true},
-                               previous);
+  plan.groups[1].body = AddingMatMul(x, sum, previous);
   plan.groups[1].price_ps = 1'000'000'000;  // the most urgent otherwise
   const StreamSchedule schedule = Scheduled(graph, plan, {.streams = 2});
   CHECK(schedule.Verify(graph, plan).ok());

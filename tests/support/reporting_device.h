@@ -26,6 +26,8 @@ struct ReportingFacts {
   DeviceFacts facts = {.model = "NVIDIA H200", .arch = "sm_90", .sms = 132};
   Dialect dialect = Dialect::kCuda;
   bool epilogues = false;
+  std::function<double(const Call&)> call_us = nullptr;  // what it measured of a call; 0: nothing
+  const ModuleCache* cache = nullptr;
 };
 
 class ReportingDevice : public Device {
@@ -45,6 +47,7 @@ class ReportingDevice : public Device {
   DeviceFacts Describe() const override { return what_.facts; }
   Dialect dialect() const override { return what_.dialect; }
   bool multiplies_with_epilogues() const override { return what_.epilogues; }
+  const ModuleCache* Cache() const override { return what_.cache; }
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return std::malloc(bytes + 1); }
   void Free(void* data) override { std::free(data); }
   absl::Status Reserve(int, int) override { return absl::OkStatus(); }
@@ -67,11 +70,11 @@ class ReportingDevice : public Device {
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
     struct NoCall : LoadedCall {
-      NoCall() : LoadedCall(0) {}
+      explicit NoCall(double us) : LoadedCall(0, us) {}
       absl::Status Run(int, const CallPointers&, void*) override { return Never(); }
     };
     work_.push_back(absl::StrCat("call of ", Name(call.op)));
-    return std::make_unique<NoCall>();
+    return std::make_unique<NoCall>(what_.call_us ? what_.call_us(call) : 0);
   }
   absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/catch.h"
+#include "tests/support/plans/matmul_epilogues.h"
 #include "tests/support/reporting_device.h"
 #include "tools/run/run.h"
 #include "tools/support/text_file.h"
@@ -59,21 +60,10 @@ TEST_CASE("an analysis on the host times every step alone and within a run, and 
   CHECK_THAT(AnalysisAsText(*analysis), ContainsSubstring("mean absolute error"));
 }
 
-// A product whose epilogue the H200's spec prices below a pass of its own.
-constexpr char kProduct[] = R"(
-%0 = input name="dy" kind=tangent alignment=16  bf16[98304,512]
-%1 = input name="w" kind=parameter alignment=16  bf16[512,2048]
-%2 = input name="u" kind=saved alignment=16  bf16[98304,2048]
-%3 = matmul %0 %1
-%4 = mul %3 %2
-%5 = mul %4 %2
-output %5 name="du"
-)";
-
 TEST_CASE("what is analyzed is what would run: the same kernels, launches and library calls") {
   const std::string graph =
       std::filesystem::temp_directory_path() / absl::StrCat("analyze_test_", getpid(), ".rgt");
-  REQUIRE(WriteTextFile(graph, kProduct).ok());
+  REQUIRE(WriteTextFile(graph, kMatMulWithEpilogue).ok());
   for (const bool epilogues : {true, false}) {
     INFO("epilogues " << epilogues);
     // One device for each, on which every run fails once the program is loaded.

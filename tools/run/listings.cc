@@ -28,14 +28,24 @@ absl::StatusOr<Dialect> DialectByName(absl::string_view name) {
       absl::StrCat("--dialect ", name, ": there are cuda, hip and host"));
 }
 
+// Kernels that multiply are written in CUDA alone.
+bool TakesEpilogues(Dialect dialect) { return dialect == Dialect::kCuda; }
+
+PlanArguments PlannedFor(Dialect dialect, PlanArguments arguments) {
+  if (!TakesEpilogues(dialect)) arguments.disable.push_back("matmul_epilogues");
+  return arguments;
+}
+
 absl::Status PrintKernels(const PlanArguments& arguments, absl::string_view dialect_name,
                           bool prelude) {
   RG_ASSIGN_OR_RETURN(const Dialect dialect, DialectByName(dialect_name));
   Progress progress;
-  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph,
+                      OpenAndPlan(PlannedFor(dialect, arguments), &progress));
   progress.Step("printing kernels");
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
-                      Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
+                      Compile(graph.planned.graph, graph.planned.plan,
+                              {.dialect = dialect, .epilogue_kernels = TakesEpilogues(dialect)}));
   const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
   const std::string text = prelude ? TranslationUnit(kernels, dialect) : PrintKernels(kernels);
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -62,10 +72,12 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
         "--compile is for cuda and hip; `retrograd run` compiles host");
   }
   Progress progress;
-  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  RG_ASSIGN_OR_RETURN(const PlannedGraph graph,
+                      OpenAndPlan(PlannedFor(dialect, arguments), &progress));
   if (arch.empty()) arch = graph.spec.arch;
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
-                      Compile(graph.planned.graph, graph.planned.plan, {.dialect = dialect}));
+                      Compile(graph.planned.graph, graph.planned.plan,
+                              {.dialect = dialect, .epilogue_kernels = TakesEpilogues(dialect)}));
   progress.Step(absl::StrCat("compiling for ", arch));
   RG_ASSIGN_OR_RETURN(const CompiledObject object,
                       CompileKernels(dialect, DistinctKernels(compiled.kernels), arch));

@@ -94,10 +94,10 @@ absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph) {
 }
 
 // The report must be of the spec's target: registers of another say nothing.
-absl::StatusOr<CompilerReport> ReadFeedback(const std::string& path, const DeviceSpec& spec) {
-  if (path.empty()) return CompilerReport{};
+absl::StatusOr<DeviceReport> ReadFeedback(const std::string& path, const DeviceSpec& spec) {
+  if (path.empty()) return DeviceReport{};
   RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  RG_ASSIGN_OR_RETURN(CompilerReport report, ParseCompilerReport(text, path));
+  RG_ASSIGN_OR_RETURN(DeviceReport report, ParseDeviceReport(text, path));
   if (report.arch != spec.arch) {
     return absl::InvalidArgumentError(absl::StrCat("--feedback ", path, ": compiled for '",
                                                    report.arch, "', but ", spec.name, " is ",

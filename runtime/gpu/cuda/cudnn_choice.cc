@@ -2,33 +2,36 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/measurement.h"
+#include "runtime/gpu/autotune.h"
 
 namespace retrograd {
 namespace {
 
-// On memory of its own, whatever that holds: no plan of cuDNN's takes a time that depends on
-// values.
-absl::Status ChooseByTiming(const CudnnPlace& place, const CudnnRequest& request,
-                            CudnnPlans* plans) {
-  MeasurementMemory memory(place.device);
-  std::vector<const void*> operands;
-  std::vector<void*> results;
-  for (const CudnnStored& stored : request.operands) {
-    RG_ASSIGN_OR_RETURN(operands.emplace_back(), memory.Take(stored.bytes));
+// No plan of cuDNN's takes a time that depends on values.
+class Plans : public Implementations {
+ public:
+  Plans(CudnnPlans& plans, void* stream) : plans_(plans), stream_(stream) {}
+  int count() const override { return static_cast<int>(plans_.plans().size()); }
+  int64_t most_workspace_bytes() const override { return plans_.most_workspace_bytes(); }
+  absl::Status Choose(int plan) override { return plans_.Take(static_cast<size_t>(plan)); }
+  absl::Status Run(const CallPointers& pointers, void* workspace) override {
+    return plans_.Run(stream_, pointers, workspace);
   }
-  for (const CudnnStored& stored : request.results) {
-    RG_ASSIGN_OR_RETURN(results.emplace_back(), memory.Take(stored.bytes));
-  }
-  RG_ASSIGN_OR_RETURN(void* const workspace, memory.Take(plans->most_workspace_bytes()));
-  const auto time = [&](absl::FunctionRef<absl::Status()> run) {
-    return MedianTime(place.device, run);
-  };
-  return plans->TakeFastest(time, place.stream, {operands, absl::MakeSpan(results)}, workspace);
+  absl::StatusOr<std::string> Serialize() const override { return plans_.Serialize(); }
+
+ private:
+  CudnnPlans& plans_;
+  void* const stream_;
+};
+
+CallMemory MemoryOf(const CudnnRequest& request) {
+  CallMemory memory;
+  for (const CudnnStored& stored : request.operands) memory.operands.push_back(stored.bytes);
+  for (const CudnnStored& stored : request.results) memory.results.push_back(stored.bytes);
+  return memory;
 }
 
 }  // namespace
@@ -47,28 +50,22 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace
                                                                 const CudnnRequest& request) {
   if (const auto known = known_.find(request.key); known != known_.end()) return known->second;
   RG_RETURN_IF_ERROR(LoadHandle(place.sm));
-  // A plan is the device's and the library's.
-  const std::string entry = absl::StrCat("retrograd cudnn ", kind_, "\n", place.model, " sm_",
-                                         place.sm, "\n", handle_->version(), "\n", request.key);
-  const ModuleCache* const cache = options_.time_plans ? place.cache : nullptr;
-  if (cache != nullptr) {
-    if (const std::optional<std::string> plan = cache->Read(entry)) {
-      absl::StatusOr<std::shared_ptr<CudnnPlans>> restored =
-          CudnnPlans::Restore(request, *plan, *handle_);
-      if (restored.ok()) return known_[request.key] = *std::move(restored);
+  const AutotuneOptions autotune{.cache = place.cache, .time = options_.time_plans};
+  const std::string entry = absl::StrCat("cudnn ", kind_, "\n", place.model, " sm_", place.sm, "\n",
+                                         handle_->version(), "\n", request.key);
+  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
+    absl::StatusOr<std::shared_ptr<CudnnPlans>> restored =
+        CudnnPlans::Restore(request, times->chosen, *handle_);
+    if (restored.ok()) {
+      (*restored)->SetMicroseconds(0, times->least_us());
+      return known_[request.key] = *std::move(restored);
     }
   }
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> made, CudnnPlans::Prepare(request, *handle_));
-  if (options_.time_plans) {
-    absl::Status timed = absl::OkStatus();
-    if (made->plans().size() > 1) {
-      timed = ChooseByTiming(place, request, made.get());
-      // Without the memory for a measurement the library's favourite does.
-      if (!timed.ok() && !absl::IsResourceExhausted(timed)) return timed;
-    }
-    const absl::StatusOr<std::string> plan = made->Serialize();
-    if (timed.ok() && plan.ok() && cache != nullptr) cache->Write(entry, *plan).IgnoreError();
-  }
+  Plans plans(*made, place.stream);
+  RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
+                      ChooseFastest(place.device, autotune, entry, MemoryOf(request), plans));
+  for (size_t i = 0; i < times.us.size(); ++i) made->SetMicroseconds(i, times.us[i]);
   known_[request.key] = made;
   return made;
 }

@@ -27,10 +27,6 @@ std::string CudnnPlans::Describe() const {
   return text;
 }
 
-absl::Status CudnnPlans::Run(void* stream, const CallPointers& pointers, void* workspace) {
-  return RunPlan(chosen_, stream, pointers, workspace);
-}
-
 }  // namespace retrograd
 
 #ifdef RETROGRAD_HAVE_CUDNN
@@ -141,8 +137,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Restore(const CudnnReque
   return made;
 }
 
-absl::Status CudnnPlans::RunPlan(size_t plan, void* stream, const CallPointers& pointers,
-                                 void* workspace) {
+absl::Status CudnnPlans::Run(void* stream, const CallPointers& pointers, void* workspace) {
   RG_CHECK(pointers.operands.size() == operand_offsets_.size());
   RG_CHECK(pointers.results.size() == result_offsets_.size());
   std::array<void*, kMostPointers> data;  // in the order of the tensors' ids
@@ -158,40 +153,19 @@ absl::Status CudnnPlans::RunPlan(size_t plan, void* stream, const CallPointers& 
     RG_RETURN_IF_ERROR(handle_.UseStream(stream));
     return CudnnFrontendStatus(graph_->graph.execute_plan_at_index(
                                    static_cast<cudnnHandle_t>(handle_.native()), data.data(),
-                                   static_cast<int>(count), workspace, graph_->index[plan]),
+                                   static_cast<int>(count), workspace, graph_->index[chosen_]),
                                "running");
   });
 }
 
 absl::Status CudnnPlans::Take(size_t plan) {
   // Building a plan that is built makes it the one that is serialized.
-  RG_RETURN_IF_ERROR(
-      CudnnFrontendStatus(graph_->graph.build_plan_at_index(graph_->index[plan]), "taking a plan"));
-  chosen_ = plan;
-  return absl::OkStatus();
-}
-
-absl::Status CudnnPlans::TakeFastest(Timer time, void* stream, const CallPointers& pointers,
-                                     void* workspace) {
-  absl::Status failure = absl::OkStatus();
-  int fastest = -1;
-  for (size_t plan = 0; plan < plans_.size(); ++plan) {
-    const absl::StatusOr<double> microseconds =
-        time([&] { return RunPlan(plan, stream, pointers, workspace); });
-    if (!microseconds.ok()) {
-      failure = microseconds.status();
-      continue;
-    }
-    plans_[plan].microseconds = *microseconds;
-    if (fastest < 0 || *microseconds < plans_[fastest].microseconds) {
-      fastest = static_cast<int>(plan);
-    }
-  }
-  if (fastest < 0) {
-    return absl::Status(failure.code(),
-                        absl::StrCat(shape_, ": no plan runs: ", failure.message()));
-  }
-  return CudnnGuarded("taking a plan", [&] { return Take(fastest); });
+  return CudnnGuarded("taking a plan", [&]() -> absl::Status {
+    RG_RETURN_IF_ERROR(CudnnFrontendStatus(graph_->graph.build_plan_at_index(graph_->index[plan]),
+                                           "taking a plan"));
+    chosen_ = plan;
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::string> CudnnPlans::Serialize() const {
@@ -226,8 +200,8 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Restore(const CudnnReque
                                                                 absl::string_view, CudnnHandle&) {
   return NoCudnn();
 }
-absl::Status CudnnPlans::RunPlan(size_t, void*, const CallPointers&, void*) { return NoCudnn(); }
-absl::Status CudnnPlans::TakeFastest(Timer, void*, const CallPointers&, void*) { return NoCudnn(); }
+absl::Status CudnnPlans::Run(void*, const CallPointers&, void*) { return NoCudnn(); }
+absl::Status CudnnPlans::Take(size_t) { return NoCudnn(); }
 absl::StatusOr<std::string> CudnnPlans::Serialize() const { return NoCudnn(); }
 
 }  // namespace retrograd

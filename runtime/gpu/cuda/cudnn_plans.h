@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -66,7 +65,7 @@ class CudnnPlans {
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Prepare(const CudnnRequest& request,
                                                              CudnnHandle& handle);
   // The same with the plan that Serialize once gave, for an equal request, device and version of
-  // cuDNN. An error where cuDNN does not take it any more.
+  // cuDNN. An error where cuDNN refuses it.
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Restore(const CudnnRequest& request,
                                                              absl::string_view serialized,
                                                              CudnnHandle& handle);
@@ -76,18 +75,17 @@ class CudnnPlans {
   int64_t most_workspace_bytes() const;  // of any plan
   absl::Span<const CudnnPlan> plans() const { return plans_; }
   size_t chosen() const { return chosen_; }
+  double microseconds() const { return plans_[chosen_].microseconds; }  // of it; 0: not timed
   // "cuDNN, plan 2 of 3", and a line for each plan.
   std::string Describe() const;
 
   // On a CUstream. The workspace is aligned to 256 bytes.
   absl::Status Run(void* stream, const CallPointers& pointers, void* workspace);
-  absl::Status RunPlan(size_t plan, void* stream, const CallPointers& pointers, void* workspace);
-
-  // Takes the plan for which `time` says the fewest microseconds; it is handed work that enqueues
-  // the graph once on `stream`. Plans that fail when run are left out. The workspace must suffice
-  // for most_workspace_bytes().
-  using Timer = absl::FunctionRef<absl::StatusOr<double>(absl::FunctionRef<absl::Status()>)>;
-  absl::Status TakeFastest(Timer time, void* stream, const CallPointers& pointers, void* workspace);
+  // Takes a plan: the one that Run and Serialize are about.
+  absl::Status Take(size_t plan);
+  void SetMicroseconds(size_t plan, double microseconds) {
+    plans_[plan].microseconds = microseconds;
+  }
 
   absl::StatusOr<std::string> Serialize() const;
 
@@ -95,7 +93,6 @@ class CudnnPlans {
   struct Graph;
   CudnnPlans(const CudnnRequest& request, CudnnHandle& handle);
   absl::Status BuildAll();
-  absl::Status Take(size_t plan);
 
   CudnnHandle& handle_;
   const std::string shape_;

@@ -6,38 +6,27 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/measurement.h"
+#include "runtime/gpu/autotune.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
 namespace retrograd {
 namespace {
 
 constexpr size_t kBias = 6;  // operand
+constexpr absl::string_view kTiledName = "tiled";
 
-// The call's memory for a measurement, whatever that holds.
-struct Measured {
-  std::vector<const void*> operands;
-  std::vector<void*> results;
-  void* workspace = nullptr;
-};
-absl::StatusOr<Measured> TakeMemory(const AttentionCall& call, const AttentionFacts& facts,
-                                    int64_t workspace_bytes, MeasurementMemory* arena) {
-  Measured memory;
+CallMemory MemoryOf(const AttentionCall& call, const AttentionFacts& facts) {
+  CallMemory memory;
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    RG_ASSIGN_OR_RETURN(memory.operands.emplace_back(),
-                        arena->Take(SpanOf(call.operands[i]) * SizeBytes(facts.operand_dtypes[i])));
+    memory.operands.push_back(SpanOf(call.operands[i]) * SizeBytes(facts.operand_dtypes[i]));
   }
   for (const AttentionOperand& result : call.results) {
-    RG_ASSIGN_OR_RETURN(memory.results.emplace_back(),
-                        arena->Take(SpanOf(result) * SizeBytes(call.dtype)));
+    memory.results.push_back(SpanOf(result) * SizeBytes(call.dtype));
   }
-  RG_ASSIGN_OR_RETURN(memory.workspace, arena->Take(workspace_bytes));
   return memory;
 }
 
@@ -87,6 +76,47 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
                                      : ""));
 }
 
+// cuDNN's fastest plan and our kernels for tensor cores; `names` says in which order.
+class CudnnOrTiled : public Implementations {
+ public:
+  struct Made {
+    absl::string_view name;
+    LoadedCall* call;
+  };
+  CudnnOrTiled(Device& device, const AttentionCall& call, const AttentionFacts& facts,
+               std::vector<Made> made)
+      : device_(device), call_(call), facts_(facts), made_(std::move(made)) {}
+
+  int count() const override { return static_cast<int>(made_.size()); }
+  int64_t most_workspace_bytes() const override {
+    int64_t most = 0;
+    for (const Made& made : made_) most = std::max(most, made.call->scratch_bytes());
+    return most;
+  }
+  absl::Status Choose(int implementation) override {
+    chosen_ = static_cast<size_t>(implementation);
+    return absl::OkStatus();
+  }
+  absl::Status Run(const CallPointers& pointers, void* workspace) override {
+    return made_[chosen_].call->Run(0, pointers, workspace);
+  }
+  absl::StatusOr<std::string> Serialize() const override {
+    return std::string(made_[chosen_].name);
+  }
+  absl::Status Fill(const CallPointers& pointers) override {
+    if (call_.operands.size() <= kBias) return absl::OkStatus();
+    return FillBias(device_, call_.operands[kBias], facts_.operand_dtypes[kBias],
+                    const_cast<void*>(pointers.operands[kBias]));
+  }
+
+ private:
+  Device& device_;
+  const AttentionCall& call_;
+  const AttentionFacts& facts_;
+  const std::vector<Made> made_;
+  size_t chosen_ = 0;
+};
+
 }  // namespace
 
 absl::Status CudaAttentionCall::Run(int stream, const CallPointers& pointers, void* scratch) {
@@ -126,15 +156,31 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& 
 }
 
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
-    const Place& place, const AttentionCall& call, const AttentionFacts& facts) {
+    const Place& place, const AttentionCall& call, const AttentionFacts& facts,
+    const Choice& choice) {
   const int sms = static_cast<int>(place.device.Describe().sms);
   RG_ASSIGN_OR_RETURN(const FallbackAttention made,
                       AttentionLaunches(call, facts.operand_dtypes,
                                         EmitTiledAttention(call, facts.operand_dtypes, sms)));
-  auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes);
+  auto loaded =
+      std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes, choice.tiled_us);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.kernels, made.launches));
   loaded->launches_ = made.launches.size();
   loaded->tiled_ = true;
+  loaded->tiled_us_ = choice.tiled_us;
+  loaded->library_us_ = choice.library_us;
+  return loaded;
+}
+
+std::unique_ptr<CudaAttentionCall> CudaAttention::LoadLibrary(const Place& place,
+                                                              const AttentionFacts& facts,
+                                                              std::shared_ptr<CudnnPlans> plans,
+                                                              const Choice& choice) {
+  const double us = choice.library_us > 0 ? choice.library_us : plans->microseconds();
+  auto loaded =
+      std::make_unique<CudaAttentionCall>(place.device, facts, plans->workspace_bytes(), us);
+  loaded->library_ = std::move(plans);
+  loaded->tiled_us_ = choice.tiled_us;
   return loaded;
 }
 
@@ -145,49 +191,35 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
   if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
   if (!options_.allow_cudnn) return Choice{.tiled = true};
-  Choice choice;
-  const std::string entry =
-      absl::StrCat("retrograd attention choice 1\n", place.cudnn.model, " sm_", place.cudnn.sm,
-                   "\n", options_.cudnn_library, "\n", key);
-  const ModuleCache* const cache = place.cudnn.cache;
-  if (options_.time_plans && cache != nullptr) {
-    if (const std::optional<std::string> times = cache->Read(entry)) {
-      const std::vector<std::string> both = absl::StrSplit(*times, ' ');
-      if (both.size() == 2 && absl::SimpleAtod(both[0], &choice.tiled_us) &&
-          absl::SimpleAtod(both[1], &choice.library_us)) {
-        choice.tiled = choice.tiled_us < choice.library_us;
-        return choices_[key] = choice;
-      }
-    }
+  // What stays where nothing is timed stands first: ours want the least memory, but their time
+  // depends on what a bias masks.
+  const bool tiled_first = call.operands.size() <= kBias;
+  const auto choice_of = [&](const ImplementationTimes& times) {
+    if (times.us.size() != 2) return Choice{.tiled = tiled_first};
+    return Choice{.tiled = times.chosen == kTiledName,
+                  .tiled_us = times.us[tiled_first ? 0 : 1],
+                  .library_us = times.us[tiled_first ? 1 : 0]};
+  };
+  const AutotuneOptions autotune{.cache = place.cudnn.cache, .time = options_.time_plans};
+  const std::string entry = absl::StrCat("attention\n", place.cudnn.model, " sm_", place.cudnn.sm,
+                                         "\n", options_.cudnn_library, "\n", key);
+  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
+    return choices_[key] = choice_of(*times);
   }
-  const absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
-  if (!library.ok()) return Choice{.tiled = true};
-  const bool bias = call.operands.size() > kBias;
-  if (!options_.time_plans) return choices_[key] = Choice{.tiled = !bias};
-  const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled = LoadTiled(place, call, facts);
+  absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(place, call, facts);
+  if (!plans.ok()) return Choice{.tiled = true};
+  const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled =
+      LoadTiled(place, call, facts, {});
   if (!tiled.ok()) return Choice{};
-  MeasurementMemory arena(place.device);
-  absl::StatusOr<Measured> memory = TakeMemory(
-      call, facts, std::max((*library)->workspace_bytes(), (*tiled)->scratch_bytes()), &arena);
-  // Without the memory for a measurement: that which needs the least.
-  if (absl::IsResourceExhausted(memory.status())) return Choice{.tiled = !bias};
-  RG_RETURN_IF_ERROR(memory.status());
-  if (bias) {
-    RG_RETURN_IF_ERROR(FillBias(place.device, call.operands[kBias], facts.operand_dtypes[kBias],
-                                const_cast<void*>(memory->operands[kBias])));
-  }
-  const CallPointers pointers{memory->operands, absl::MakeSpan(memory->results)};
-  RG_ASSIGN_OR_RETURN(choice.library_us, MedianTime(place.device, [&] {
-                        return (*library)->Run(place.cudnn.stream, pointers, memory->workspace);
-                      }));
-  RG_ASSIGN_OR_RETURN(choice.tiled_us, MedianTime(place.device, [&] {
-                        return (*tiled)->Run(0, pointers, memory->workspace);
-                      }));
-  choice.tiled = choice.tiled_us < choice.library_us;
-  if (cache != nullptr) {
-    cache->Write(entry, absl::StrCat(choice.tiled_us, " ", choice.library_us)).IgnoreError();
-  }
-  return choices_[key] = choice;
+  const std::unique_ptr<CudaAttentionCall> library =
+      LoadLibrary(place, facts, *std::move(plans), {});
+  std::vector<CudnnOrTiled::Made> made = {{kTiledName, tiled->get()}, {"cudnn", library.get()}};
+  if (!tiled_first) std::swap(made[0], made[1]);
+  CudnnOrTiled implementations(place.device, call, facts, std::move(made));
+  RG_ASSIGN_OR_RETURN(
+      const ImplementationTimes times,
+      ChooseFastest(place.device, autotune, entry, MemoryOf(call, facts), implementations));
+  return choices_[key] = choice_of(times);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& place,
@@ -199,23 +231,14 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
     RG_ASSIGN_OR_RETURN(choice, Choose(place, call, facts));
   }
   if (choice.tiled) {
-    absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded = LoadTiled(place, call, facts);
-    if (loaded.ok()) {
-      (*loaded)->tiled_us_ = choice.tiled_us;
-      (*loaded)->library_us_ = choice.library_us;
-      return *std::move(loaded);
-    }
+    absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded =
+        LoadTiled(place, call, facts, choice);
+    if (loaded.ok()) return *std::move(loaded);
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
-  if (library.ok()) {
-    auto loaded =
-        std::make_unique<CudaAttentionCall>(place.device, facts, (*library)->workspace_bytes());
-    loaded->library_ = *std::move(library);
-    loaded->tiled_us_ = choice.tiled_us;
-    return loaded;
-  }
+  if (library.ok()) return LoadLibrary(place, facts, *std::move(library), choice);
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();
   }
@@ -224,7 +247,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
   }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
                       MakeFallbackAttention(call, facts.operand_dtypes, place.device.dialect()));
-  auto loaded = std::make_unique<CudaAttentionCall>(place.device, facts, fallback.scratch_bytes);
+  auto loaded =
+      std::make_unique<CudaAttentionCall>(place.device, facts, fallback.scratch_bytes, /*us=*/0);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(fallback.kernels, fallback.launches));
   loaded->launches_ = fallback.launches.size();
   loaded->refusal_ = library.status();

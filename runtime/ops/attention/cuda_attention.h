@@ -28,8 +28,9 @@ struct CudaAttentionOptions {
 // One call, loaded.
 class CudaAttentionCall : public LoadedCall {
  public:
-  CudaAttentionCall(GpuDevice& device, const AttentionFacts& facts, int64_t scratch_bytes)
-      : LoadedCall(scratch_bytes),
+  CudaAttentionCall(GpuDevice& device, const AttentionFacts& facts, int64_t scratch_bytes,
+                    double us)
+      : LoadedCall(scratch_bytes, us),
         device_(device),
         dtypes_(facts.operand_dtypes.begin(), facts.operand_dtypes.end()) {}
 
@@ -85,7 +86,11 @@ class CudaAttention {
                                 const AttentionFacts& facts);
   absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(const Place& place,
                                                                const AttentionCall& call,
-                                                               const AttentionFacts& facts);
+                                                               const AttentionFacts& facts,
+                                                               const Choice& choice);
+  std::unique_ptr<CudaAttentionCall> LoadLibrary(const Place& place, const AttentionFacts& facts,
+                                                 std::shared_ptr<CudnnPlans> plans,
+                                                 const Choice& choice);
 
   const CudaAttentionOptions options_;
   CudnnChoice cudnn_;

@@ -55,7 +55,9 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Ca
 }  // namespace
 
 CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::shared_ptr<CudnnPlans> library)
-    : LoadedCall(library->workspace_bytes()), device_(device), library_(std::move(library)) {}
+    : LoadedCall(library->workspace_bytes(), library->microseconds()),
+      device_(device),
+      library_(std::move(library)) {}
 
 CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::unique_ptr<LoadedCall> fallback,
                                          absl::Status refusal)

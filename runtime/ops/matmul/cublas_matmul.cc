@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -16,7 +17,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/base/status.h"
-#include "runtime/ops/matmul/fastest_matmul.h"
 
 namespace retrograd {
 namespace {
@@ -98,6 +98,11 @@ struct CublasMatMul::State {
   bool accumulate = false;
   int64_t sizes[3] = {};  // bytes of an element of a, b and d
   std::vector<std::array<int64_t, 3>> parts;
+  // An algorithm, and the workspace that it wants.
+  struct Choice {
+    cublasLtMatmulAlgo_t algorithm;
+    uint64_t workspace_bytes = 0;
+  };
   std::vector<Choice> candidates;
   Choice choice;
 
@@ -113,6 +118,7 @@ struct CublasMatMul::State {
   absl::Status DescribeMatrix(const ColumnMatrix& matrix, cudaDataType_t type, int64_t batch,
                               cublasLtMatrixLayout_t* layout);
   absl::Status AskForCandidates(const MatMulCall& call, const MatMulFacts& facts);
+  absl::Status Take(const Choice& wanted);
 };
 
 #define RG_CUBLAS(entry, ...)                                 \
@@ -207,6 +213,18 @@ absl::Status CublasMatMul::State::AskForCandidates(const MatMulCall& call,
   return absl::OkStatus();
 }
 
+absl::Status CublasMatMul::State::Take(const Choice& wanted) {
+  cublasLtMatmulHeuristicResult_t checked;
+  RG_CUBLAS(MatmulAlgoCheck, handle, desc, first, second, result, result, &wanted.algorithm,
+            &checked);
+  if (checked.workspaceSize > kMostWorkspaceBytes) {
+    return absl::UnimplementedError(
+        "cuBLASLt: the algorithm wants more workspace than it is given");
+  }
+  choice = {wanted.algorithm, std::max<uint64_t>(wanted.workspace_bytes, checked.workspaceSize)};
+  return absl::OkStatus();
+}
+
 CublasMatMul::CublasMatMul(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CublasMatMul::~CublasMatMul() = default;
 
@@ -220,22 +238,23 @@ absl::StatusOr<std::unique_ptr<CublasMatMul>> CublasMatMul::Make(const CublasLib
   return std::unique_ptr<CublasMatMul>(new CublasMatMul(std::move(state)));
 }
 
-const std::vector<CublasMatMul::Choice>& CublasMatMul::candidates() const {
-  return state_->candidates;
-}
-const CublasMatMul::Choice& CublasMatMul::choice() const { return state_->choice; }
+int CublasMatMul::algorithms() const { return static_cast<int>(state_->candidates.size()); }
 
-bool CublasMatMul::Choose(const Choice& choice) {
-  State& s = *state_;
-  cublasLtMatmulHeuristicResult_t checked;
-  if (choice.workspace_bytes > kMostWorkspaceBytes ||
-      s.lib.MatmulAlgoCheck(s.handle, s.desc, s.first, s.second, s.result, s.result,
-                            &choice.algorithm, &checked) != CUBLAS_STATUS_SUCCESS ||
-      checked.workspaceSize > kMostWorkspaceBytes) {
-    return false;
-  }
-  s.choice = {choice.algorithm, std::max<uint64_t>(choice.workspace_bytes, checked.workspaceSize)};
-  return true;
+int64_t CublasMatMul::most_workspace_bytes() const { return kMostWorkspaceBytes; }
+
+absl::Status CublasMatMul::Choose(int algorithm) {
+  return state_->Take(state_->candidates[algorithm]);
+}
+
+std::string CublasMatMul::Serialize() const {
+  return {reinterpret_cast<const char*>(&state_->choice), sizeof state_->choice};
+}
+
+bool CublasMatMul::Restore(absl::string_view algorithm) {
+  State::Choice choice;
+  if (algorithm.size() != sizeof choice) return false;
+  std::memcpy(&choice, algorithm.data(), sizeof choice);
+  return choice.workspace_bytes <= kMostWorkspaceBytes && state_->Take(choice).ok();
 }
 
 int64_t CublasMatMul::workspace_bytes() const {
@@ -262,25 +281,6 @@ absl::Status CublasMatMul::Run(GpuStream stream, const MatMulPointers& pointers,
               s.result, d, s.result, &s.choice.algorithm, workspace, s.choice.workspace_bytes,
               reinterpret_cast<cudaStream_t>(stream));
   }
-  return absl::OkStatus();
-}
-
-absl::Status ChooseByTiming(const GpuDriver& driver, GpuStream stream, const MatMulCall& call,
-                            CublasMatMul* matmul) {
-  const std::vector<CublasMatMul::Choice> candidates = matmul->candidates();
-  if (candidates.size() < 2) return absl::OkStatus();
-  constexpr int64_t kNoOffsets[3] = {};
-  const auto choose = [&](int i) { return matmul->Choose(candidates[i]); };
-  const auto run = [&](const MatMulPointers& pointers, void* workspace) {
-    return matmul->Run(stream, pointers, kNoOffsets, workspace);
-  };
-  RG_ASSIGN_OR_RETURN(const int fastest,
-                      FastestMatMul(driver, stream, call,
-                                    {.count = static_cast<int>(candidates.size()),
-                                     .workspace_bytes = kMostWorkspaceBytes,
-                                     .choose = choose,
-                                     .run = run}));
-  matmul->Choose(candidates[fastest]);
   return absl::OkStatus();
 }
 

@@ -49,12 +49,6 @@ absl::Status CublasStatus(const CublasLibrary& library, cublasStatus_t result,
 // A matmul as the library was told of it, with the algorithm that it runs by.
 class CublasMatMul : public LibraryMatMul {
  public:
-  // An algorithm, and the workspace that it wants.
-  struct Choice {
-    cublasLtMatmulAlgo_t algorithm;
-    uint64_t workspace_bytes = 0;
-  };
-
   // Unimplemented, naming the shape, where the library has no algorithm for the call.
   static absl::StatusOr<std::unique_ptr<CublasMatMul>> Make(const CublasLibrary& library,
                                                             cublasLtHandle_t handle,
@@ -64,12 +58,11 @@ class CublasMatMul : public LibraryMatMul {
   CublasMatMul(const CublasMatMul&) = delete;
   CublasMatMul& operator=(const CublasMatMul&) = delete;
 
-  // The library's suggestions, its favourite first, which is chosen until Choose.
-  const std::vector<Choice>& candidates() const;
-  // False if the algorithm is none for this call here and now.
-  bool Choose(const Choice& choice);
-  const Choice& choice() const;
-
+  int algorithms() const override;
+  int64_t most_workspace_bytes() const override;
+  absl::Status Choose(int algorithm) override;
+  std::string Serialize() const override;
+  bool Restore(absl::string_view algorithm) override;
   int64_t workspace_bytes() const override;
   absl::Status Run(GpuStream stream, const MatMulPointers& pointers, const int64_t offsets[3],
                    void* workspace) const override;
@@ -79,10 +72,6 @@ class CublasMatMul : public LibraryMatMul {
   explicit CublasMatMul(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// Runs every candidate on memory of its own and chooses the fastest. Waits for the device.
-absl::Status ChooseByTiming(const GpuDriver& driver, GpuStream stream, const MatMulCall& call,
-                            CublasMatMul* matmul);
 
 }  // namespace retrograd
 

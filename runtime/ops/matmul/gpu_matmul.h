@@ -2,7 +2,9 @@
 #ifndef RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 #define RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "runtime/gpu/gpu_device.h"
@@ -14,6 +16,17 @@ namespace retrograd {
 class LibraryMatMul {
  public:
   virtual ~LibraryMatMul() = default;
+
+  // The library's algorithms for it, its favourite first, which is chosen until Choose.
+  virtual int algorithms() const = 0;
+  virtual int64_t most_workspace_bytes() const = 0;  // that any of them wants
+  // An error where the library does not take this one here and now.
+  virtual absl::Status Choose(int algorithm) = 0;
+  // The chosen one as bytes, and back. False if they are no algorithm for this call here.
+  virtual std::string Serialize() const = 0;
+  virtual bool Restore(absl::string_view algorithm) = 0;
+
+  // Of the chosen one.
   virtual int64_t workspace_bytes() const = 0;
   // Pointers to the stored values' first elements, and the offsets of a, b and d in elements.
   virtual absl::Status Run(GpuStream stream, const MatMulPointers& pointers,
@@ -22,19 +35,34 @@ class LibraryMatMul {
 
 class GpuMatMulLoader : public CallLoader {
  public:
-  explicit GpuMatMulLoader(GpuDevice& device) : device_(device) {}
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
 
  protected:
+  // `time`: try the library's algorithms for each matmul and keep the fastest.
+  GpuMatMulLoader(GpuDevice& device, bool time) : device_(device), time_(time) {}
   // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it.
   // In the device's context.
-  virtual absl::StatusOr<std::shared_ptr<const LibraryMatMul>> Prepare(
-      const MatMulCall& call, const MatMulFacts& facts) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LibraryMatMul>> Make(const MatMulCall& call,
+                                                              const MatMulFacts& facts) = 0;
+  // "cublaslt 130000". Asked after Make.
+  virtual std::string LibraryVersion() const = 0;
   GpuDevice& device() const { return device_; }
+  // For those who destroy what prepared matmuls need.
+  void Forget() { known_.clear(); }
 
  private:
+  struct Prepared {
+    std::shared_ptr<const LibraryMatMul> matmul;
+    double us = 0;  // 0: not timed
+  };
+  absl::StatusOr<Prepared> Prepare(const MatMulCall& call, const MatMulFacts& facts);
+  absl::StatusOr<double> ChooseAlgorithm(const MatMulCall& call, absl::string_view key,
+                                         LibraryMatMul& matmul);
+
   GpuDevice& device_;
+  const bool time_;
+  std::map<std::string, Prepared> known_;  // by MatMulKey, since layers repeat their calls
 };
 
 }  // namespace retrograd

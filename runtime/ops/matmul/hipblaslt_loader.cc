@@ -13,34 +13,35 @@ namespace {
 class HipblasltLoader : public GpuMatMulLoader {
  public:
   HipblasltLoader(GpuDevice& device, const HipblasltLoaderOptions& options)
-      : GpuMatMulLoader(device), options_(options) {}
+      : GpuMatMulLoader(device, options.time), path_(options.library) {}
+  ~HipblasltLoader() override { Forget(); }
 
  protected:
-  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> Prepare(const MatMulCall& call,
-                                                               const MatMulFacts& facts) override {
-    if (matmuls_ == nullptr) {
-      RG_RETURN_IF_ERROR(no_matmuls_);
-      absl::StatusOr<std::unique_ptr<HipblasltMatMuls>> made =
-          HipblasltMatMuls::Create(options_.library);
-      if (absl::IsUnavailable(made.status())) {
-        return no_matmuls_ = absl::UnimplementedError(made.status().message());
-      }
-      RG_RETURN_IF_ERROR(made.status());
-      matmuls_ = *std::move(made);
-    }
-    return matmuls_->Prepare(
-        {.driver = device().driver(),
-         .stream = device().OwnStream(),
-         .device = absl::StrCat(device().facts().model, " ", device().facts().arch),
-         .cache = device().Cache(),
-         .time = options_.time},
-        call, facts);
+  absl::StatusOr<std::unique_ptr<LibraryMatMul>> Make(const MatMulCall& call,
+                                                      const MatMulFacts& facts) override {
+    RG_RETURN_IF_ERROR(LoadHandle());
+    return handle_->MakeMatMul(call, facts);
+  }
+  std::string LibraryVersion() const override {
+    return absl::StrCat("hipblaslt ", handle_->version());
   }
 
  private:
-  const HipblasltLoaderOptions options_;
-  std::unique_ptr<HipblasltMatMuls> matmuls_;  // when the first matmul is loaded
-  absl::Status no_matmuls_;                    // why there are none, once tried
+  absl::Status LoadHandle() {
+    if (handle_ != nullptr) return absl::OkStatus();
+    RG_RETURN_IF_ERROR(no_handle_);
+    absl::StatusOr<std::unique_ptr<HipblasltHandle>> made = HipblasltHandle::Create(path_);
+    if (absl::IsUnavailable(made.status())) {
+      return no_handle_ = absl::UnimplementedError(made.status().message());
+    }
+    RG_RETURN_IF_ERROR(made.status());
+    handle_ = *std::move(made);
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  std::unique_ptr<HipblasltHandle> handle_;  // when the first matmul is loaded
+  absl::Status no_handle_;                   // why there is none, once tried
 };
 
 }  // namespace

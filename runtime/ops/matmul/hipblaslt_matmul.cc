@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "graph/base/status.h"
 #include "runtime/ops/matmul/blas_operands.h"
-#include "runtime/ops/matmul/fastest_matmul.h"
 
 namespace retrograd {
 namespace {
@@ -144,11 +143,17 @@ class HipblasltMatMul : public LibraryMatMul {
 
   absl::Status Describe(const MatMulCall& call, const MatMulFacts& facts);
   absl::Status AskForCandidates(const MatMulCall& call);
-  absl::Status ChooseByTiming(const HipblasltMatMuls::Place& place, const MatMulCall& call);
-  // What stands for the choice on disk, and back: false if it is none of the candidates.
-  std::string Chosen() const;
-  bool Choose(absl::string_view chosen);
 
+  int algorithms() const override { return static_cast<int>(candidates_.size()); }
+  int64_t most_workspace_bytes() const override {
+    return static_cast<int64_t>(kMostWorkspaceBytes);
+  }
+  absl::Status Choose(int algorithm) override {
+    chosen_ = static_cast<size_t>(algorithm);
+    return absl::OkStatus();
+  }
+  std::string Serialize() const override;
+  bool Restore(absl::string_view algorithm) override;
   int64_t workspace_bytes() const override {
     return static_cast<int64_t>(candidates_[chosen_].workspace_bytes);
   }
@@ -230,37 +235,16 @@ absl::Status HipblasltMatMul::AskForCandidates(const MatMulCall& call) {
       retrograd::Describe(call), ": hipBLASLt has no algorithm for it (status ", status, ")"));
 }
 
-absl::Status HipblasltMatMul::ChooseByTiming(const HipblasltMatMuls::Place& place,
-                                             const MatMulCall& call) {
-  if (candidates_.size() < 2) return absl::OkStatus();
-  constexpr int64_t kNoOffsets[3] = {};
-  const auto choose = [this](int i) {
-    chosen_ = static_cast<size_t>(i);
-    return true;
-  };
-  const auto run = [&](const MatMulPointers& pointers, void* workspace) {
-    return Run(place.stream, pointers, kNoOffsets, workspace);
-  };
-  const absl::StatusOr<int> fastest =
-      FastestMatMul(place.driver, place.stream, call,
-                    {.count = static_cast<int>(candidates_.size()),
-                     .workspace_bytes = static_cast<int64_t>(kMostWorkspaceBytes),
-                     .choose = choose,
-                     .run = run});
-  chosen_ = fastest.ok() ? static_cast<size_t>(*fastest) : 0;
-  return fastest.status();
-}
-
-std::string HipblasltMatMul::Chosen() const {
+std::string HipblasltMatMul::Serialize() const {
   const Algorithm& algorithm = candidates_[chosen_].algorithm;
   return {reinterpret_cast<const char*>(algorithm.data), sizeof algorithm.data};
 }
 
-bool HipblasltMatMul::Choose(absl::string_view chosen) {
+bool HipblasltMatMul::Restore(absl::string_view wanted) {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Algorithm& algorithm = candidates_[i].algorithm;
-    if (chosen.size() != sizeof algorithm.data ||
-        std::memcmp(chosen.data(), algorithm.data, sizeof algorithm.data) != 0) {
+    if (wanted.size() != sizeof algorithm.data ||
+        std::memcmp(wanted.data(), algorithm.data, sizeof algorithm.data) != 0) {
       continue;
     }
     chosen_ = i;
@@ -292,12 +276,12 @@ absl::Status HipblasltMatMul::Run(GpuStream stream, const MatMulPointers& pointe
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HipblasltMatMuls>> HipblasltMatMuls::Create(
+absl::StatusOr<std::unique_ptr<HipblasltHandle>> HipblasltHandle::Create(
     const std::string& library) {
   RG_ASSIGN_OR_RETURN(const HipblasltEntries* const entries, LoadOnce(library));
   void* handle = nullptr;
   RG_RETURN_IF_ERROR(StatusOf(entries->Create(&handle), "hipblasLtCreate"));
-  std::unique_ptr<HipblasltMatMuls> made(new HipblasltMatMuls(*entries, handle, 0));
+  std::unique_ptr<HipblasltHandle> made(new HipblasltHandle(*entries, handle, 0));
   RG_RETURN_IF_ERROR(StatusOf(entries->GetVersion(handle, &made->version_), "hipblasLtGetVersion"));
   if (made->version_ < kOldest) {
     return absl::UnavailableError(
@@ -306,34 +290,13 @@ absl::StatusOr<std::unique_ptr<HipblasltMatMuls>> HipblasltMatMuls::Create(
   return made;
 }
 
-HipblasltMatMuls::~HipblasltMatMuls() {
-  known_.clear();
-  entries_.Destroy(handle_);
-}
+HipblasltHandle::~HipblasltHandle() { entries_.Destroy(handle_); }
 
-absl::StatusOr<std::shared_ptr<const LibraryMatMul>> HipblasltMatMuls::Prepare(
-    const Place& place, const MatMulCall& call, const MatMulFacts& facts) {
-  const std::string key = MatMulKey(call, facts);
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  auto made = std::make_shared<HipblasltMatMul>(entries_, handle_);
+absl::StatusOr<std::unique_ptr<LibraryMatMul>> HipblasltHandle::MakeMatMul(
+    const MatMulCall& call, const MatMulFacts& facts) {
+  auto made = std::make_unique<HipblasltMatMul>(entries_, handle_);
   RG_RETURN_IF_ERROR(made->Describe(call, facts));
   RG_RETURN_IF_ERROR(made->AskForCandidates(call));
-  // A choice is the device's and the library's.
-  const std::string entry =
-      absl::StrCat("retrograd hipblaslt choice 1\n", place.device, "\n", version_, "\n", key);
-  if (place.time) {
-    const std::optional<std::string> before =
-        place.cache != nullptr ? place.cache->Read(entry) : std::nullopt;
-    if (!before || !made->Choose(*before)) {
-      const absl::Status timed = made->ChooseByTiming(place, call);
-      // Without the memory for a measurement the library's favourite does.
-      if (!timed.ok() && !absl::IsResourceExhausted(timed)) return timed;
-      if (timed.ok() && place.cache != nullptr) {
-        place.cache->Write(entry, made->Chosen()).IgnoreError();
-      }
-    }
-  }
-  known_[key] = made;
   return made;
 }
 

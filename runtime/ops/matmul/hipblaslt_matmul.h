@@ -14,37 +14,28 @@ namespace retrograd {
 
 struct HipblasltEntries;
 
-// The library's handle on a device, and the calls that were prepared so far, since layers repeat
-// them. Made, used and destroyed in the device's context.
-class HipblasltMatMuls {
+// The library's handle on a device. Made, used and destroyed in the device's context.
+class HipblasltHandle {
  public:
   // library: a path; empty: where it is usually found. Unavailable where there is none.
-  static absl::StatusOr<std::unique_ptr<HipblasltMatMuls>> Create(const std::string& library);
-  ~HipblasltMatMuls();
-  HipblasltMatMuls(const HipblasltMatMuls&) = delete;
-  HipblasltMatMuls& operator=(const HipblasltMatMuls&) = delete;
+  static absl::StatusOr<std::unique_ptr<HipblasltHandle>> Create(const std::string& library);
+  ~HipblasltHandle();
+  HipblasltHandle(const HipblasltHandle&) = delete;
+  HipblasltHandle& operator=(const HipblasltHandle&) = delete;
 
-  // Where calls are prepared.
-  struct Place {
-    const GpuDriver& driver;
-    GpuStream stream;
-    std::string device;                  // "AMD Instinct MI250X gfx90a"
-    const ModuleCache* cache = nullptr;  // of what was fastest before; null: none
-    bool time = true;                    // try the library's candidates and keep the fastest
-  };
-  // Unimplemented, naming the shape, where the library does not take the call.
-  absl::StatusOr<std::shared_ptr<const LibraryMatMul>> Prepare(const Place& place,
-                                                               const MatMulCall& call,
-                                                               const MatMulFacts& facts);
+  int version() const { return version_; }
+  // Unimplemented, naming the shape, where the library does not take the call. The handle must
+  // outlive the result.
+  absl::StatusOr<std::unique_ptr<LibraryMatMul>> MakeMatMul(const MatMulCall& call,
+                                                            const MatMulFacts& facts);
 
  private:
-  HipblasltMatMuls(const HipblasltEntries& entries, void* handle, int version)
+  HipblasltHandle(const HipblasltEntries& entries, void* handle, int version)
       : entries_(entries), handle_(handle), version_(version) {}
 
   const HipblasltEntries& entries_;
   void* handle_;
   int version_;
-  std::map<std::string, std::shared_ptr<const LibraryMatMul>> known_;  // by MatMulKey
 };
 
 }  // namespace retrograd

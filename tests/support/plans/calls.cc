@@ -37,4 +37,15 @@ Call ToCall(const AttentionCall& attention, absl::Span<const DType> operand_dtyp
   return call;
 }
 
+Call AddingMatMul(ValueId x, ValueId sum, ValueId previous) {
+  return ToCall({.m = 4,
+                 .n = 4,
+                 .k = 4,
+                 .a = {.value = x},
+                 .b = {.value = x},
+                 .d = {.value = sum},
+                 .accumulate = true},
+                previous);
+}
+
 }  // namespace retrograd

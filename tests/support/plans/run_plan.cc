@@ -1,5 +1,7 @@
 #include "tests/support/plans/run_plan.h"
 
+#include "fusion/plan/split_epilogues.h"
+
 #include <cstring>
 
 #include "graph/base/status.h"
@@ -107,7 +109,10 @@ absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vecto
   RG_RETURN_IF_ERROR(result.planned.graph.Verify());
   RG_RETURN_IF_ERROR(result.planned.plan.Verify(result.planned.graph));
   RG_ASSIGN_OR_RETURN(CompiledPlan compiled,
-                      Compile(result.planned.graph, result.planned.plan, setup.compile));
+                      Compile(result.planned.graph,
+                              setup.compile.epilogue_kernels ? result.planned.plan
+                                                             : SplitEpilogues(result.planned.plan),
+                              setup.compile));
   std::unique_ptr<Device> host = MakeHostDevice(setup.host);
   RG_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
                       Program::Load(compiled, host.get(), setup.program));

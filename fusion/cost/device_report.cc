@@ -1,4 +1,4 @@
-#include "fusion/cost/compiler_report.h"
+#include "fusion/cost/device_report.h"
 
 #include <bit>
 
@@ -8,15 +8,18 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "fusion/kernel/ir/scale.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
 
-constexpr absl::string_view kHeader = "retrograd compiler report 1";
+constexpr absl::string_view kHeader = "retrograd device report 1";
 
 // No thread has more: a larger number is a mistake, and sums of several stay in range.
 constexpr int64_t kMostResource = int64_t{1} << 30;
+// Nor takes a call longer than some seconds: sums over a graph stay in range.
+constexpr int64_t kMostPs = 10 * kPsPerSecond;
 
 // Numbers fed one after the other, mixed as splitmix64 does. Stable from run to run.
 class Mixer {
@@ -82,7 +85,7 @@ class Mixer {
 };
 
 // "kernel 8f14e45fceea167a registers 64 spill_bytes 0 shared_bytes 2048"
-absl::Status ParseKernel(absl::string_view line, CompilerReport& report) {
+absl::Status ParseKernel(absl::string_view line, DeviceReport& report) {
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   constexpr absl::string_view kNames[] = {"registers", "spill_bytes", "shared_bytes"};
   uint64_t key = 0;
@@ -110,15 +113,33 @@ absl::Status ParseKernel(absl::string_view line, CompilerReport& report) {
   return absl::OkStatus();
 }
 
-absl::Status ParseLine(absl::string_view line, CompilerReport& report) {
+// "call 12500000 matmul bf16[512,512]512,1 ..."
+absl::Status ParseCall(absl::string_view line, DeviceReport& report) {
+  absl::ConsumePrefix(&line, "call ");
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  int64_t ps = 0;
+  if (!absl::SimpleAtoi(parts.first, &ps) || ps <= 0 || ps > kMostPs || parts.second.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a call's line is 'call', picoseconds from 1 to ", kMostPs, ", and the call's key"));
+  }
+  if (!report.calls.emplace(parts.second, ps).second) {
+    return absl::InvalidArgumentError(absl::StrCat("the call '", parts.second, "' is given twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseLine(absl::string_view line, DeviceReport& report) {
   if (absl::ConsumePrefix(&line, "compiler ")) {
     report.compiler = std::string(line.substr(0, 64));
   } else if (absl::ConsumePrefix(&line, "arch ")) {
     report.arch = std::string(line.substr(0, 64));
   } else if (absl::StartsWith(line, "kernel ")) {
     return ParseKernel(line, report);
+  } else if (absl::StartsWith(line, "call ")) {
+    return ParseCall(line, report);
   } else {
-    return absl::InvalidArgumentError("a line begins with compiler, arch or kernel");
+    return absl::InvalidArgumentError("a line begins with compiler, arch, kernel or call");
   }
   return absl::OkStatus();
 }
@@ -168,23 +189,31 @@ uint64_t FingerprintOf(uint64_t ir, const Schedule& s) {
   return m.value();
 }
 
-const CompiledResources* CompilerReport::Find(uint64_t ir, const Schedule& schedule) const {
+const CompiledResources* DeviceReport::Find(uint64_t ir, const Schedule& schedule) const {
   const auto it = kernels.find(FingerprintOf(ir, schedule));
   return it == kernels.end() ? nullptr : &it->second;
 }
 
-std::string CompilerReport::Print() const {
+void DeviceReport::Update(const DeviceReport& more) {
+  if (more.empty()) return;
+  compiler = more.compiler;
+  arch = more.arch;
+  for (const auto& [key, resources] : more.kernels) kernels.insert_or_assign(key, resources);
+  for (const auto& [key, ps] : more.calls) calls.insert_or_assign(key, ps);
+}
+
+std::string DeviceReport::Print() const {
   std::string out = absl::StrCat(kHeader, "\ncompiler ", compiler, "\narch ", arch, "\n");
   for (const auto& [key, r] : kernels) {
     absl::StrAppendFormat(&out, "kernel %016x registers %d spill_bytes %d shared_bytes %d\n", key,
                           r.registers, r.spill_bytes, r.shared_bytes);
   }
+  for (const auto& [key, ps] : calls) absl::StrAppend(&out, "call ", ps, " ", key, "\n");
   return out;
 }
 
-absl::StatusOr<CompilerReport> ParseCompilerReport(absl::string_view text,
-                                                   absl::string_view where) {
-  CompilerReport report;
+absl::StatusOr<DeviceReport> ParseDeviceReport(absl::string_view text, absl::string_view where) {
+  DeviceReport report;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
@@ -193,7 +222,7 @@ absl::StatusOr<CompilerReport> ParseCompilerReport(absl::string_view text,
     if (number == 1) {
       if (line != kHeader) {
         status = absl::InvalidArgumentError(
-            absl::StrCat("no compiler report: the first line must be '", kHeader, "'"));
+            absl::StrCat("no device report: the first line must be '", kHeader, "'"));
       }
     } else if (!line.empty()) {
       status = ParseLine(line, report);

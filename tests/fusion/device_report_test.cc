@@ -1,7 +1,8 @@
-#include "fusion/cost/compiler_report.h"
+#include "fusion/cost/device_report.h"
 
 #include <algorithm>
 
+#include "fusion/plan/call_key.h"
 #include "fusion/planner/planner.h"
 #include "models/models.h"
 #include "tests/catch.h"
@@ -9,7 +10,7 @@
 namespace retrograd {
 namespace {
 
-Planned Plan(const std::string& model, const CompilerReport& feedback = {}) {
+Planned Plan(const std::string& model, const DeviceReport& feedback = {}) {
   auto graph = OpenGraph(model);
   REQUIRE(graph.ok());
   auto device = LoadDeviceSpec("h200");
@@ -50,7 +51,7 @@ TEST_CASE("a kernel that is reported to spill is not planned again, and the plan
   const Planned first = Plan("golf_tiny");
   const Group* group = LargestReduction(first.plan);
   REQUIRE(group != nullptr);
-  CompilerReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
+  DeviceReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
   report.kernels[KeyOf(*group)] = {.registers = 255, .spill_bytes = 444, .shared_bytes = 0};
   const Planned second = Plan("golf_tiny", report);
   CHECK(CountKernels(first.plan, KeyOf(*group)) >= 1);
@@ -70,7 +71,7 @@ TEST_CASE("a kernel that is reported to spill is not planned again, and the plan
 TEST_CASE("an empty report, or one of other kernels, leaves the plan as it is") {
   const Planned first = Plan("bert_tiny");
   CHECK(Plan("bert_tiny", {.compiler = "NVRTC 13.0", .arch = "sm_90"}).plan == first.plan);
-  CompilerReport other{.compiler = "NVRTC 13.0", .arch = "sm_90"};
+  DeviceReport other{.compiler = "NVRTC 13.0", .arch = "sm_90"};
   other.kernels[12345] = {.registers = 255, .spill_bytes = 1000};
   CHECK(Plan("bert_tiny", other).plan == first.plan);
 }
@@ -79,7 +80,7 @@ TEST_CASE("real registers take the place of predicted ones in the plan") {
   const Planned first = Plan("bert_tiny");
   const Group* group = LargestReduction(first.plan);
   REQUIRE(group != nullptr);
-  CompilerReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
+  DeviceReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
   const int real = KernelOf(*group)->registers - 1;
   report.kernels[KeyOf(*group)] = {.registers = real, .spill_bytes = 0, .shared_bytes = 0};
   const Planned second = Plan("bert_tiny", report);
@@ -111,18 +112,19 @@ TEST_CASE("fingerprints tell kernels apart by what they compute, not by the grap
 }
 
 TEST_CASE("a report is read back as it was written; damage is told with its line") {
-  CompilerReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
+  DeviceReport report{.compiler = "NVRTC 13.0", .arch = "sm_90"};
   report.kernels[0xff] = {.registers = 64, .spill_bytes = 8, .shared_bytes = 2048};
   report.kernels[0x8f14e45fceea167a] = {.registers = 32};
-  auto back = ParseCompilerReport(report.Print(), "x");
+  report.calls["matmul bf16[4,4]4,1 bf16[4,4]4,1 bf16[4,4]4,1"] = 12'500'000;
+  auto back = ParseDeviceReport(report.Print(), "x");
   INFO(back.status());
   REQUIRE(back.ok());
   CHECK(*back == report);
-  const std::string head = "retrograd compiler report 1\n";
+  const std::string head = "retrograd device report 1\n";
   auto refusal = [](const std::string& text) {
-    return std::string(ParseCompilerReport(text, "x.report").status().message());
+    return std::string(ParseDeviceReport(text, "x.report").status().message());
   };
-  CHECK_THAT(refusal(""), ContainsSubstring("x.report, line 1: no compiler report"));
+  CHECK_THAT(refusal(""), ContainsSubstring("x.report, line 1: no device report"));
   CHECK_THAT(refusal(head + "\nkernel 12\n"), ContainsSubstring("line 3: a kernel's line"));
   CHECK_THAT(refusal(head + "what\n"), ContainsSubstring("line 2: a line begins with"));
   const std::string line = "kernel 00000000000000ff registers 1 spill_bytes 0 shared_bytes 0\n";
@@ -131,6 +133,45 @@ TEST_CASE("a report is read back as it was written; damage is told with its line
              ContainsSubstring("registers must be a number from 0"));
   CHECK_THAT(refusal(head + "kernel 00000000000000ff spill_bytes 1 spill_bytes 0 shared_bytes 0\n"),
              ContainsSubstring("'registers' is expected"));
+  CHECK_THAT(refusal(head + "call 0 matmul\n"), ContainsSubstring("line 2: a call's line"));
+  CHECK_THAT(refusal(head + "call 99999999999999999 matmul\n"), ContainsSubstring("picoseconds"));
+  CHECK_THAT(refusal(head + "call 12\n"), ContainsSubstring("the call's key"));
+  CHECK_THAT(refusal(head + "call 1 a b\ncall 2 a b\n"),
+             ContainsSubstring("line 3: the call 'a b' is given twice"));
+}
+
+TEST_CASE("equal calls have equal keys, and each thing that a time depends on tells them apart") {
+  const Call call{.op = Op::matmul,
+                  .operands = {{.value = {NodeId{1}, 0}, .shape = {8, 4}, .strides = {4, 1}},
+                               {.value = {NodeId{2}, 0}, .shape = {4, 2}, .strides = {2, 1}}},
+                  .results = {{.value = {NodeId{3}, 0}, .shape = {8, 2}, .strides = {2, 1}}}};
+  Call same = call;
+  same.node = NodeId{9};
+  same.operands[0].value = {NodeId{7}, 0};
+  same.operands[0].offset = 64;
+  CHECK(CallKey(same) == CallKey(call));
+  const auto other = [&](auto change) {
+    Call changed = call;
+    change(changed);
+    return CallKey(changed) != CallKey(call);
+  };
+  CHECK(other([](Call& c) { c.op = Op::attention_backward; }));
+  CHECK(other([](Call& c) { c.operands[1].strides = {1, 4}; }));
+  CHECK(other([](Call& c) { c.operands[1].shape = {4, 3}; }));
+  CHECK(other([](Call& c) { c.results[0].dtype = DType::kBf16; }));
+  CHECK(other([](Call& c) { c.previous = ValueId{NodeId{4}, 0}; }));
+  CHECK(other([](Call& c) { c.attributes.Set("scale", 0.5); }));
+  CHECK(other([](Call& c) { c.attributes.Set("causal", int64_t{1}); }));
+}
+
+TEST_CASE("what is news replaces what was known, and nothing else changes") {
+  DeviceReport known{.compiler = "a", .arch = "sm_90", .calls = {{"x", 1}, {"y", 2}}};
+  known.Update({});
+  CHECK(known.arch == "sm_90");
+  known.Update({.compiler = "b", .arch = "sm_90", .kernels = {{7, {}}}, .calls = {{"y", 3}}});
+  CHECK(known.compiler == "b");
+  CHECK(known.kernels.size() == 1);
+  CHECK(known.calls == std::map<std::string, int64_t>{{"x", 1}, {"y", 3}});
 }
 
 }  // namespace
