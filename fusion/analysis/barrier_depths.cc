@@ -182,10 +182,10 @@ std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
 }
 
 std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& consumers,
-                               const std::vector<bool>& taken) {
+                               const std::vector<bool>& taken, const SinkOptions& options) {
   Sinking sinking(graph, consumers, taken);
-  sinking.SinkOps();
-  sinking.SinkComponents();
+  if (options.sources) sinking.SinkOps();
+  if (options.components) sinking.SinkComponents();
   return sinking.Take();
 }
 

@@ -29,10 +29,16 @@ bool IsBarrier(const BackwardGraph& graph, NodeId id);
 // The stored values that an op reads, looking through views; constants left out. Ascending.
 std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id);
 
+// Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
+struct SinkOptions {
+  bool sources = true;     // choice 1
+  bool components = true;  // choice 2
+};
+
 // By node. `taken` marks ops that already belong to a group (a cast that a matmul absorbs); they
 // count as barriers of their own.
 std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& consumers,
-                               const std::vector<bool>& taken);
+                               const std::vector<bool>& taken, const SinkOptions& options = {});
 
 // By node, the first op of its component: of the ops at one depth that are connected by an edge or
 // by a large tensor that both read. Ops that are no part of a kernel are alone.

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "fusion/analysis/barrier_depths.h"
 #include "fusion/analysis/consumers.h"
 #include "graph/ir/backward_graph.h"
 
@@ -22,7 +23,7 @@ inline constexpr size_t kMaxRegionOps = 768;
 
 // `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
 std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,
-                                const std::vector<bool>& taken);
+                                const std::vector<bool>& taken, const SinkOptions& sinking = {});
 
 }  // namespace retrograd
 

@@ -175,7 +175,7 @@ struct MatMulMerger::State {
     Shape whole = g_.type(join.parts[0]).shape;
     whole[join.axis] = 0;
     for (ValueId v : join.parts) whole[join.axis] += g_.type(v).shape[join.axis];
-    if (layouts_.empty()) layouts_ = AssignLayouts(g_);
+    if (layouts_.empty()) layouts_ = AssignLayouts(g_, options_.layouts);
     const bool placed =
         options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
     return placed ? 0 : CopyPs(bytes, device_);

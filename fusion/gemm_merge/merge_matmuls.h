@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "fusion/device/device_spec.h"
+#include "fusion/lower/layouts.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
@@ -35,6 +36,7 @@ struct MergedMatMuls {
 struct MergeOptions {
   bool place = true;        // cats may be made by storing their parts side by side
   bool regardless = false;  // merge whatever can be merged, at any price (for tests)
+  LayoutOptions layouts;    // that the merged graph will have
 };
 
 // The verdict on one kind of candidates. Equal candidates of equal layers are one kind: all merge

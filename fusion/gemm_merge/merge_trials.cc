@@ -17,9 +17,9 @@ constexpr int64_t kNeverEnough = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const DeviceSpec& device,
-                                      PricePlan price) {
+                                      const MergeOptions& options, PricePlan price) {
   TriedMerges result;
-  const MatMulMerger merger(lowered, device);
+  const MatMulMerger merger(lowered, device, options);
   const auto kinds = static_cast<size_t>(merger.kinds());
   RG_ASSIGN_OR_RETURN(result.merged, merger.Merge());
   if (kinds == 0) return result;

@@ -26,7 +26,7 @@ struct TriedMerges {
 // Kept are the kinds without which the plan would take longer. The first graph that is priced has
 // all of them; there is none if there is nothing to merge.
 absl::StatusOr<TriedMerges> TryMerges(const BackwardGraph& lowered, const DeviceSpec& device,
-                                      PricePlan price);
+                                      const MergeOptions& options, PricePlan price);
 
 }  // namespace retrograd
 

@@ -181,7 +181,8 @@ std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
 
 class Assigner {
  public:
-  explicit Assigner(const BackwardGraph& g) : g_(g), layouts_(g.num_values()) {}
+  Assigner(const BackwardGraph& g, const LayoutOptions& options)
+      : g_(g), options_(options), layouts_(g.num_values()) {}
 
   std::vector<Layout> Run() {
     ClaimOutputs();
@@ -230,10 +231,12 @@ class Assigner {
       if (IsDensePermutation(shape, view->strides)) return {view->strides};
       return natural();
     }
+    if (!options_.follow) return natural();
     LibraryUsers(g_, v, stack_, library_users_);
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
-        const auto pitched = IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout);
+        const bool may_pitch = options_.pitches && !IsLibrary(g_, id);
+        const auto pitched = may_pitch ? Pitched(g_.type(v), *layout) : std::nullopt;
         return pitched && AllRead(v, *pitched) ? *pitched : *layout;
       }
     }
@@ -283,6 +286,7 @@ class Assigner {
   }
 
   const BackwardGraph& g_;
+  const LayoutOptions& options_;
   std::vector<Layout> layouts_;
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
@@ -290,7 +294,9 @@ class Assigner {
 
 }  // namespace
 
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(graph).Run(); }
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options) {
+  return Assigner(graph, options).Run();
+}
 
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value) {

@@ -13,8 +13,14 @@
 
 namespace retrograd {
 
+// Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
+struct LayoutOptions {
+  bool follow = true;   // off: all that is free is row-major
+  bool pitches = true;  // gaps between rows that matmuls read, so that all begin aligned
+};
+
 // By value_index. Values that are never stored (views) have no strides.
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOptions& options = {});
 
 // Whether a library call can read `value` as its operand, as it lies.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,

@@ -8,11 +8,13 @@
 #ifndef RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 #define RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 
+#include "fusion/lower/layouts.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph);
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph,
+                                       const LayoutOptions& layouts = {});
 
 }  // namespace retrograd
 

@@ -17,20 +17,26 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
-  RG_ASSIGN_OR_RETURN(g, SharePads(g));
-  RG_ASSIGN_OR_RETURN(g, PadRows(g));
+  if (options.shared_pads) {
+    RG_ASSIGN_OR_RETURN(g, SharePads(g));
+  }
+  if (options.padded_rows) {
+    RG_ASSIGN_OR_RETURN(g, PadRows(g));
+  }
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));
-  RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
+  if (options.accumulate_order) {
+    RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
+  }
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
   // After equal ops were merged: each part of the graph between barriers has its own again of those
   // that cost nothing.
-  if (options.recompute) {
-    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g));
+  if (options.rematerialize) {
+    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g, options.sinking));
   }
   // Last, because every step before may move what lies in memory.
-  return Legalize(g);
+  return Legalize(g, options.layouts);
 }
 
 }  // namespace retrograd

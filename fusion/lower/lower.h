@@ -5,15 +5,22 @@
 #define RETROGRAD_FUSION_LOWER_LOWER_H_
 
 #include "absl/status/statusor.h"
+#include "fusion/analysis/barrier_depths.h"
+#include "fusion/lower/layouts.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
 
 // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
 struct LowerOptions {
-  bool cast_pairs = true;    // a narrowing that is widened back is dropped
-  bool first_writer = true;  // the first contribution to a sum stores
-  bool recompute = true;     // what costs no more to make than to read is made where it is read
+  bool cast_pairs = true;        // a narrowing that is widened back is dropped
+  bool first_writer = true;      // the first contribution to a sum stores
+  bool shared_pads = true;       // matmuls read an operand padded where another one does
+  bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
+  bool accumulate_order = true;  // each contribution is added where it is made
+  bool rematerialize = true;     // what costs no more to make than to read is made at each depth
+  SinkOptions sinking;
+  LayoutOptions layouts;
 };
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});

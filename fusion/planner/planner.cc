@@ -80,8 +80,10 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options)));
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
   const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
+  MergeOptions merge{.place = Enabled(options, "concats_in_place"),
+                     .layouts = LayoutOptionsOf(options)};
   if (options.merging == Merging::kAlways || random) {  // prices of random plans decide nothing
-    const MergeOptions merge{.regardless = options.merging == Merging::kAlways};
+    merge.regardless = options.merging == Merging::kAlways;
     RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(lowered.graph, device, merge));
     lowered = {std::move(merged.graph), std::move(merged.decisions)};
     return made;
@@ -99,7 +101,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
                         made.PlanFirst(tried, device, with_plan ? options : free, with_plan));
     return PlanPrice{.ps = price_ps};
   };
-  RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, price));
+  RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, merge, price));
   if (!tried.all) made.plan.reset();
   lowered = {std::move(tried.merged.graph), std::move(tried.merged.decisions)};
   return made;
@@ -152,7 +154,12 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
 LowerOptions LowerOptionsOf(const PlanOptions& options) {
   return {.cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
-          .recompute = Enabled(options, "recompute")};
+          .shared_pads = Enabled(options, "shared_pads"),
+          .padded_rows = Enabled(options, "padded_rows"),
+          .accumulate_order = Enabled(options, "accumulate_order"),
+          .rematerialize = Enabled(options, "rematerialization"),
+          .sinking = SinkOptionsOf(options),
+          .layouts = LayoutOptionsOf(options)};
 }
 
 absl::StatusOr<LoweredGraph> LowerAndMerge(const BackwardGraph& graph, const DeviceSpec& device,

@@ -11,10 +11,21 @@ bool Enabled(const PlanOptions& options, absl::string_view feature) {
   return !options.disable.contains(std::string(feature));
 }
 
+SinkOptions SinkOptionsOf(const PlanOptions& options) {
+  return {.sources = Enabled(options, "sunk_sources"),
+          .components = Enabled(options, "sunk_components")};
+}
+
+LayoutOptions LayoutOptionsOf(const PlanOptions& options) {
+  return {.follow = Enabled(options, "layouts"), .pitches = Enabled(options, "pitches")};
+}
+
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
   const bool fuse = Enabled(options, "fusion");
   SearchOptions search = options.search;
   if (!Enabled(options, "fusion_prices")) search.merge = CombineWhere::kPossible;
+  if (!Enabled(options, "exact_search")) search.max_atoms = 0;
+  if (!Enabled(options, "window_search")) search.windows.rounds = 0;
   return {.fuse = fuse,
           .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
           .recompute = fuse && Enabled(options, "recompute"),
@@ -27,9 +38,9 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
     : graph(g),
       device(d),
       limits(std::move(bounds)),
-      layouts(AssignLayouts(g)),
+      layouts(AssignLayouts(g, LayoutOptionsOf(options))),
       consumers(g),
-      placed_concats(Enabled(options, "merged_matmuls") &&
+      placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever
                          ? PlaceConcats(g, consumers, layouts)
                          : std::vector<Alias>{}),
@@ -37,6 +48,11 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
              {.vectorize = Enabled(options, "vectorization"),
               .split = Enabled(options, "split_reductions"),
               .persistent = Enabled(options, "persistent_reductions"),
+              .prefetch = Enabled(options, "prefetch"),
+              .stage_rows = Enabled(options, "staged_rows"),
+              .rows_at_once = Enabled(options, "rows_at_once"),
+              .transpose_tiles = Enabled(options, "transpose_tiles"),
+              .unify_branches = Enabled(options, "unified_branches"),
               .memory_ps_per_mib = memory_ps_per_mib,
               .feedback = options.feedback,
               .schedule_salt = static_cast<int64_t>(options.random_schedules)},
@@ -65,7 +81,7 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
     context->library_calls.push_back(AliasGroup(join));
     taken[Index(join.whole.node)] = true;
   }
-  context->regions = FindRegions(graph, context->consumers, taken);
+  context->regions = FindRegions(graph, context->consumers, taken, SinkOptionsOf(options));
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
     context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device,
                                                          context->library_calls, context->regions));

@@ -37,6 +37,8 @@ struct PlanningContext {
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);
+SinkOptions SinkOptionsOf(const PlanOptions& options);
+LayoutOptions LayoutOptionsOf(const PlanOptions& options);
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits);
 
 }  // namespace retrograd

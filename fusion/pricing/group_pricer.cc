@@ -93,7 +93,11 @@ KernelOutcome GroupPricer::Build(const GroupOps& group) const {
 }
 
 KernelOutcome GroupPricer::Build(const GroupOps& group, absl::Span<const ValueId> stores) const {
-  return BuildKernel({.graph = graph_, .layouts = layouts_, .nodes = group.ops, .stores = stores});
+  return BuildKernel({.graph = graph_,
+                      .layouts = layouts_,
+                      .nodes = group.ops,
+                      .stores = stores,
+                      .unify_branches = options_.unify_branches});
 }
 
 ScheduleLimits GroupPricer::schedule_limits() const {
@@ -101,6 +105,10 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   limits.vectorize = options_.vectorize;
   limits.split = options_.split;
   limits.persistent = options_.persistent;
+  limits.prefetch = options_.prefetch;
+  if (!options_.stage_rows) limits.staged_bytes = 0;
+  limits.rows_at_once = options_.rows_at_once;
+  limits.transpose_tiles = options_.transpose_tiles;
   return limits;
 }
 

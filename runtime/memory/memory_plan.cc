@@ -103,7 +103,9 @@ void FindShared(Context* c) {
 bool MayTakeOver(const Context& c, const Group::InPlace& pair, uint32_t step) {
   const size_t from = c.Number(pair.input), to = c.Number(pair.output);
   const StoredValue& input = c.values[from];
-  if (!c.options.reuse || c.taken_by[from] != kNobody || c.takes_over[to] != kNobody) return false;
+  if (!c.options.reuse || !c.options.in_place || c.taken_by[from] != kNobody ||
+      c.takes_over[to] != kNobody)
+    return false;
   if (!input.outputs.empty()) return false;  // the host or a copy reads it after the last step
   if (c.home[to] >= 0) return false;         // the output has memory of its own
   if (c.shares[from] || c.shares[to]) return false;

@@ -77,6 +77,7 @@ struct MemoryPlan {
 
 struct MemoryOptions {
   bool reuse = true;               // off: every value has bytes of its own
+  bool in_place = true;            // off: no value takes over another's bytes that need not
   bool overwrite_donated = false;  // donated inputs may be reused after their last use
 };
 

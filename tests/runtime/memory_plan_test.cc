@@ -45,7 +45,8 @@ TEST_CASE("random schedules give memory plans that keep M1 to M4, with and witho
   const StreamSchedule schedule = Scheduled(random, streams);
   int64_t arena_with_reuse = 0;
   for (const MemoryOptions& options :
-       {MemoryOptions{}, MemoryOptions{.overwrite_donated = true}, MemoryOptions{.reuse = false}}) {
+       {MemoryOptions{}, MemoryOptions{.overwrite_donated = true}, MemoryOptions{.in_place = false},
+        MemoryOptions{.reuse = false}}) {
     const MemoryPlan memory = Planned(random, schedule, options);
     INFO(schedule.Print());
     INFO(memory.Print());
@@ -85,6 +86,9 @@ TEST_CASE("a last reader's output takes over its input's bytes; a donated input 
   CHECK(kept.arena_bytes == 4096);
   CHECK(kept.Find({NodeId{2}, 0})->takes_over == ValueId{NodeId{1}, 0});
   CHECK_FALSE(kept.Find({NodeId{1}, 0})->takes_over);
+  const MemoryPlan apart = Planned(line, schedule, {.in_place = false});
+  CHECK(apart.arena_bytes == 8192);
+  CHECK_FALSE(apart.Find({NodeId{2}, 0})->takes_over);
   const MemoryPlan given = Planned(line, schedule, {.overwrite_donated = true});
   CHECK(given.arena_bytes == 0);
   CHECK(given.Find({NodeId{1}, 0})->takes_over == ValueId{NodeId{0}, 0});

@@ -368,7 +368,7 @@ class Builder {
 
   // Of two parts that are made alike one is made, from the elements of either.
   int Joined(std::vector<Guard> guards, int inside, int outside, ValueId v) {
-    if (guards.size() == 1) {
+    if (guards.size() == 1 && r_.unify_branches) {
       const int merged = MergeBranches(guards[0], inside, outside, extents_, ir_);
       merged_ = merged_ || merged >= 0;
       if (merged >= 0) return merged;

@@ -23,6 +23,7 @@ struct KernelRequest {
   absl::Span<const Layout> layouts;  // by value_index; of every value that may be stored or read
   absl::Span<const NodeId> nodes;  // ops computed in the kernel, ascending; no views, no constants
   absl::Span<const ValueId> stores;  // their results that others need, ascending
+  bool unify_branches = true;        // see fusion/kernel/build/unify_branches.h
 };
 
 struct KernelOutcome {

@@ -41,7 +41,8 @@ void Add(CandidateList& list, const Schedule& s) { list.Add(s, list.TileBytes(s)
 Schedule WithRowsAtOnce(const CandidateList& list, int64_t row_bytes, Schedule s) {
   const int64_t rows = CeilDiv(CeilDiv(list.shape().rows, s.split), s.rows_per_block);
   const int64_t bytes = std::max<int64_t>(row_bytes * s.vector_width, 1);
-  while (s.rows_per_thread * 2 <= kMostRowsAtOnce && s.rows_per_thread < rows &&
+  const int most = list.limits().rows_at_once ? kMostRowsAtOnce : 1;
+  while (s.rows_per_thread * 2 <= most && s.rows_per_thread < rows &&
          s.rows_per_thread * 2 * bytes <= kBytesAtOnce) {
     s.rows_per_thread *= 2;
   }

@@ -66,7 +66,7 @@ class RowColumns {
     Add(WalkBy(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
     for (int threads = 8; threads <= 1024; threads *= 2) {
       if (!FitsRow(list_, threads, widest_)) continue;
-      for (int at_once : kRowsAtOnce) AddTeams(threads, at_once);
+      for (int at_once : RowsAtOnce(limits_)) AddTeams(threads, at_once);
     }
   }
 
@@ -109,7 +109,8 @@ class RowColumns {
     Add(s);
     if (s.blocks * s.rows_per_block * s.rows_per_thread >= list_.shape().rows) return;
     s.staged = Batches(s);
-    if (s.staged == 0) s.prefetch = true;
+    s.prefetch = s.staged == 0;
+    if (s.prefetch && !limits_.prefetch) return;
     Add(s);
   }
 

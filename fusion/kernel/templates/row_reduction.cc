@@ -65,7 +65,7 @@ void AddCandidates(CandidateList& list) {
     if (!FitsRow(list, threads, widest)) continue;
     const int64_t elements = ElementsInThread(list, threads, widest);
     if (list.limits().persistent && elements <= kMaxPersistentElements) {
-      for (int at_once : kRowsAtOnce) {
+      for (int at_once : RowsAtOnce(list.limits())) {
         if (elements * at_once <= kMaxPersistentElements) {
           Add(list, Row(list, threads, widest, at_once, true));
         }

@@ -1,10 +1,16 @@
 #include "fusion/kernel/templates/row_walks.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
+
+absl::Span<const int> RowsAtOnce(const ScheduleLimits& limits) {
+  static constexpr int kRowsAtOnce[] = {1, 2};
+  return absl::MakeConstSpan(kRowsAtOnce, limits.rows_at_once ? std::size(kRowsAtOnce) : 1);
+}
 
 Schedule RowSchedule(const CandidateList& list, Template id, int threads_per_row, int width,
                      int at_once, bool persistent) {

@@ -102,6 +102,9 @@ struct ScheduleLimits {
   bool vectorize = true;    // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
+  bool prefetch = true;
+  bool rows_at_once = true;
+  bool transpose_tiles = true;
 };
 ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device);
 

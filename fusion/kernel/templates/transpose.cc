@@ -27,6 +27,7 @@ int64_t TilesBytes(const KernelIr& ir, int axis) {
 
 void AddCandidates(CandidateList& list) {
   AddPasses(list);
+  if (!list.limits().transpose_tiles) return;
   const KernelIr& ir = list.ir();
   const int axis = *TransposedAxis(ir);
   const int64_t slow = ir.extents[axis], fast = ir.extents[FastestAxis(ir)];
