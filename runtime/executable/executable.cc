@@ -1,23 +1,18 @@
 #include "runtime/executable/executable.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/translation_unit.h"
 #include "fusion/device/interference.h"
-#include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
-#include "graph/text/text.h"
-#include "runtime/executable/compiled_kernels.h"
+#include "runtime/executable/executable_report.h"
+#include "runtime/program/commands.h"
+#include "runtime/program/program_text.h"
 
 namespace retrograd {
 namespace {
-
-int64_t Spilling(absl::Span<const KernelResources> kernels) {
-  return std::count_if(kernels.begin(), kernels.end(),
-                       [](const KernelResources& k) { return k.spill_bytes > 0; });
-}
 
 // Registers of another target say nothing.
 absl::Status CheckReport(const DeviceReport& report, const DeviceSpec& spec) {
@@ -32,8 +27,10 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
                                                  const ExecutableOptions& options) {
   CompileOptions compile{.dialect = device.dialect(),
                          .epilogue_kernels = device.multiplies_with_epilogues(),
-                         .schedule = {.streams = options.streams, .chip_blocks = spec.spec.sms},
-                         .memory = {.reuse = options.memory_reuse}};
+                         .schedule = {.streams = options.streams,
+                                      .objective = options.objective,
+                                      .chip_blocks = spec.spec.sms},
+                         .memory = {.reuse = options.memory_reuse, .in_place = options.in_place}};
   RG_ASSIGN_OR_RETURN(compile.schedule.interference, ParseInterference(spec.text, spec.spec.name));
   return compile;
 }
@@ -45,79 +42,15 @@ PlanOptions PlanOptionsFor(const Device& device, const PlanOptions& options) {
   return plan;
 }
 
-// What the device and its compiler made of a program, as far as it can change a plan: kernels, if
-// any of them spills, and the times of library calls.
-DeviceReport ReportOf(const CompiledPlan& compiled, const Program& program,
-                      const std::string& arch) {
-  DeviceReport report =
-      ReportOf(compiled, program.resources(), absl::StrCat("the compiler for ", arch), arch);
-  if (Spilling(program.resources()) == 0) report.kernels.clear();
-  for (const Program::CallTime& time : program.call_times()) {
-    report.calls.emplace(CallKey(*time.call), std::max(std::llround(time.us * 1e6), 1LL));
-  }
-  return report;
+// What the compiler made of the kernels, which are in the device's cache from then on.
+absl::StatusOr<std::vector<KernelResources>> CompileAlone(const CompiledPlan& compiled,
+                                                          Device& device) {
+  RG_ASSIGN_OR_RETURN(const CommandList list, BuildCommands(compiled, /*order_seed=*/0));
+  RG_ASSIGN_OR_RETURN(const auto loaded,
+                      device.Load(DistinctKernels(compiled.kernels), list.launches));
+  const absl::Span<const KernelResources> told = loaded->resources();
+  return std::vector<KernelResources>(told.begin(), told.end());
 }
-
-// Whether `more` says anything that is not known.
-bool IsNews(const DeviceReport& more, const DeviceReport& known) {
-  const auto is_news = [](const auto& entries, const auto& before) {
-    return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) {
-      const auto at = before.find(entry.first);
-      return at == before.end() || !(at->second == entry.second);
-    });
-  };
-  return is_news(more.kernels, known.kernels) || is_news(more.calls, known.calls);
-}
-
-bool SameOrder(const StreamSchedule& a, const StreamSchedule& b) {
-  return a.streams == b.streams && std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(),
-                                              b.steps.end(), [](const Step& x, const Step& y) {
-                                                return x.group == y.group && x.stream == y.stream &&
-                                                       x.waits == y.waits;
-                                              });
-}
-
-// Whether both are the same work, whatever their plans say that it costs.
-bool SameWork(const CompiledPlan& a, const CompiledPlan& b) {
-  if (a.plan.groups.size() != b.plan.groups.size() || !SameOrder(a.schedule, b.schedule) ||
-      !(a.memory == b.memory)) {
-    return false;
-  }
-  for (size_t g = 0; g < a.plan.groups.size(); ++g) {
-    const Call *call = CallOf(a.plan.groups[g]), *other = CallOf(b.plan.groups[g]);
-    if ((call == nullptr) != (other == nullptr) || (call != nullptr && !(*call == *other)) ||
-        a.kernels[g].launches != b.kernels[g].launches) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Reports of earlier executables of a graph are kept beside compiled code, so that the first plan
-// of the next process is the last one of this.
-class RememberedReport {
- public:
-  RememberedReport(const Device& device, const ChosenSpec& spec, const BackwardGraph& graph)
-      : cache_(device.Cache()) {
-    if (cache_ == nullptr) return;
-    const DeviceFacts facts = device.Describe();
-    key_ = absl::StrCat("retrograd device report 1\n", facts.model, " ", facts.arch, "\n",
-                        spec.text, "\n", Print(graph));
-  }
-  DeviceReport Read() const {
-    if (cache_ == nullptr) return {};
-    const std::optional<std::string> entry = cache_->Read(key_);
-    if (!entry) return {};
-    return ParseDeviceReport(*entry, "remembered").value_or(DeviceReport{});
-  }
-  void Write(const DeviceReport& report) const {
-    if (cache_ != nullptr) cache_->Write(key_, report.Print()).IgnoreError();
-  }
-
- private:
-  const ModuleCache* const cache_;
-  std::string key_;
-};
 
 }  // namespace
 
@@ -139,27 +72,35 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   const std::string arch = device.Describe().arch;
   const bool reports = !arch.empty() && arch == spec.arch;
   PlanOptions plan = PlanOptionsFor(device, options.plan);
-  const RememberedReport remembered(device, made.spec_, graph);
-  if (reports) {
-    DeviceReport known = remembered.Read();
-    known.Update(plan.feedback);
-    plan.feedback = std::move(known);
-  }
+  const bool learns = reports && options.plan_again;
+  const RememberedReport remembered(learns ? device.Cache() : nullptr, device.Describe(),
+                                    made.spec_.text, graph);
+  DeviceReport known = remembered.Read();
+  known.Update(plan.feedback);
+  plan.feedback = std::move(known);
   begin(ExecutableStage::kPlan);
   RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
+  std::string loaded;  // the text of the program that is
   while (true) {
     begin(ExecutableStage::kCompile);
-    RG_ASSIGN_OR_RETURN(CompiledPlan compiled,
-                        Compile(made.planned_.graph, made.planned_.plan, compile));
-    const bool same = made.program_ != nullptr && SameWork(compiled, made.compiled_);
-    made.compiled_ = std::move(compiled);
+    RG_ASSIGN_OR_RETURN(made.compiled_, Compile(made.planned_.graph, made.planned_.plan, compile));
     made.feedback_ = plan.feedback;
-    if (same) return made;
-    RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
+    RG_ASSIGN_OR_RETURN(std::string text, ProgramText(made.compiled_));
+    if (text == loaded) return made;  // the same work at other prices
+    loaded = std::move(text);
+    std::vector<KernelResources> resources;
+    if (options.runnable) {
+      RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
+      const absl::Span<const KernelResources> told = made.program_->resources();
+      resources.assign(told.begin(), told.end());
+    } else {
+      RG_ASSIGN_OR_RETURN(resources, CompileAlone(made.compiled_, device));
+    }
     if (!reports) return made;
-    made.spilling_ = Spilling(made.program_->resources());
-    const DeviceReport report = ReportOf(made.compiled_, *made.program_, arch);
-    if (!IsNews(report, plan.feedback) || made.plans_ == kMostPlans) return made;
+    made.spilling_ = Spilling(resources);
+    if (!learns || made.plans_ == kMostPlans) return made;
+    const DeviceReport report = NewsOf(made.compiled_, resources, made.program_.get(), arch);
+    if (!IsNews(report, plan.feedback)) return made;
     plan.feedback.Update(report);
     remembered.Write(plan.feedback);
     begin(ExecutableStage::kPlan);

@@ -29,7 +29,14 @@ struct ExecutableOptions {
   std::optional<ChosenSpec> spec;  // without a value: SpecOf(device)
   PlanOptions plan;
   int streams = 1;
-  bool memory_reuse = true;  // off: every stored value has bytes of its own
+  std::optional<ScheduleObjective> objective;  // see ScheduleOptions
+  bool memory_reuse = true;                    // off: every stored value has bytes of its own
+  bool in_place = true;                        // off: only sums are added to where they lie
+  // Off: the first plan is kept, and nothing is learnt from earlier executables of the graph.
+  bool plan_again = true;
+  // Off: plans and compiles alone. The kernels then lie in the device's cache, no library call is
+  // looked at, and nothing can run.
+  bool runnable = true;
   ProgramOptions program;
   // Told when a stage begins, with the spec: for those who wait.
   std::function<void(ExecutableStage, const DeviceSpec&)> progress;
@@ -59,6 +66,7 @@ class Executable {
   const FusionPlan& plan() const { return planned_.plan; }
   // As compiled, where products that the device cannot make with an epilogue stand alone.
   const CompiledPlan& compiled() const { return compiled_; }
+  // Only of an executable that is runnable, as Run.
   Program& program() const { return *program_; }
 
   const DeviceSpec& spec() const { return spec_.spec; }

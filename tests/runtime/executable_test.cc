@@ -194,6 +194,29 @@ TEST_CASE("a plan whose kernels spill is made again without them, and the new on
   CHECK_FALSE(made.feedback().empty());
 }
 
+TEST_CASE("a plan whose kernels spill is kept where a second one is not wanted") {
+  const BackwardGraph graph = Norm();
+  ReportingDevice device({}, [](int, const std::string&) { return 8; });
+  const auto made = Executable::Make(graph, device, {.plan_again = false});
+  REQUIRE(made.ok());
+  CHECK(made->plans() == 1);
+  CHECK(made->spilling() > 0);
+  CHECK(device.loads() == 1);
+  CHECK(made->plan() == PlanOf(graph, "h200"));
+}
+
+TEST_CASE("what shall not run has its kernels compiled, is planned for spills, and makes no call") {
+  const BackwardGraph graph = *ParseGraph(kProduct);
+  const auto plans = [&](bool runnable) {
+    ReportingDevice device({}, [](int load, const std::string&) { return load == 0 ? 64 : 0; });
+    const auto made = Executable::Make(graph, device, {.runnable = runnable});
+    REQUIRE(made.ok());
+    CHECK(device.loads() == made->plans());
+    return std::pair(made->plans(), made->plan());
+  };
+  CHECK(plans(false) == plans(true));
+}
+
 TEST_CASE("a plan that does not spill is loaded once") {
   const BackwardGraph graph = Norm();
   ReportingDevice device({});

@@ -12,7 +12,9 @@
 #include "fusion/plan/peak_memory.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
+#include "runtime/compiler/module_cache.h"
 #include "runtime/executable/executable.h"
+#include "runtime/program/program_text.h"
 #include "tools/execute/make_device.h"
 #include "tools/execute/make_executable.h"
 #include "tools/execute/random_inputs.h"
@@ -29,7 +31,9 @@ struct rg_backward {
   std::unique_ptr<Device> device;  // outlives the program
   std::optional<Executable> executable;
   Json seconds = Json::object();  // of each step of opening
-  std::string text;               // that a caller was given
+  bool runnable = true;
+  std::string digest;  // of the program's text
+  std::string text;    // that a caller was given
 };
 
 namespace {
@@ -58,7 +62,22 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const Json& options) {
   choices.cuda.attention.cudnn.deterministic = options.value("deterministic", true);
   choices.cuda.convolution.cudnn.nondeterministic = !options.value("deterministic", true);
   choices.cuda.attention.allow_tiled = options.value("tiled_attention", true);
+  const bool time_calls = options.value("time_calls", true);
+  choices.cuda.time_matmuls = time_calls;
+  choices.cuda.attention.time_plans = choices.cuda.convolution.time_plans = time_calls;
   return retrograd::MakeDevice(options.value("device", "cuda"), choices);
+}
+
+retrograd::ExecutableOptions OptionsOf(const Json& options) {
+  retrograd::ExecutableOptions made;
+  made.streams = options.value("streams", 1);
+  if (!options.value("memory_order", true)) made.objective = retrograd::ScheduleObjective::kLatency;
+  made.memory_reuse = options.value("memory_reuse", true);
+  made.in_place = options.value("in_place", true);
+  made.plan_again = options.value("plan_again", true);
+  made.program.record = options.value("record", true);
+  made.runnable = options.value("runnable", true);
+  return made;
 }
 
 absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json& options) {
@@ -82,8 +101,13 @@ absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json&
       laps.Lap("plan");
     }
   };
-  RG_ASSIGN_OR_RETURN(made->executable, retrograd::MakeExecutable(opened, graph, {.progress = lap},
+  retrograd::ExecutableOptions how = OptionsOf(options);
+  how.progress = lap;
+  made->runnable = how.runnable;
+  RG_ASSIGN_OR_RETURN(made->executable, retrograd::MakeExecutable(opened, graph, std::move(how),
                                                                   *made->device, &progress));
+  RG_ASSIGN_OR_RETURN(const std::string text, retrograd::ProgramText(made->executable->compiled()));
+  made->digest = retrograd::Digest(text);
   laps.Lap("load");
   return made;
 }
@@ -109,10 +133,19 @@ Json Room(const retrograd::TensorType& type, const std::vector<int64_t>& strides
                                   strides.empty() ? retrograd::DenseStrides(type.shape) : strides)};
 }
 
+// What is known only of what can run.
+Json DescribeProgram(const CompiledPlan& compiled, const Program& program) {
+  const retrograd::ProgramStats& stats = program.stats();
+  return {{"scratch_bytes", program.scratch_bytes()},
+          {"peak_bytes", PeakWithScratch(compiled, program.scratch_bytes())},
+          {"runs", stats.runs},
+          {"recordings", stats.recordings},
+          {"failed_recordings", stats.failed_recordings},
+          {"recording_us", static_cast<double>(stats.recording_ns) / 1e3}};
+}
+
 Json Describe(const rg_backward& backward) {
   const retrograd::PlanSummary& summary = backward.executable->compiled().plan.summary;
-  const Program& program = backward.executable->program();
-  const retrograd::ProgramStats& stats = program.stats();
   Json calls = {{"kernel", 0}, {"matmul", 0}, {"attention", 0}};
   for (const retrograd::Group& group : backward.executable->compiled().plan.groups) {
     if (retrograd::AliasOf(group) != nullptr) continue;
@@ -128,24 +161,22 @@ Json Describe(const rg_backward& backward) {
   for (const retrograd::GraphOutput& output : graph.outputs()) {
     outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());
   }
-  return {{"spec", backward.executable->spec().name},
-          {"spec_note", backward.executable->note()},
-          {"ops", summary.ops},
-          {"inputs", inputs},
-          {"outputs", outputs},
-          {"kernels", summary.kernels},
-          {"plans", backward.executable->plans()},
-          {"spilling_kernels", backward.executable->spilling()},
-          {"groups", calls},
-          {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
-          {"arena_bytes", program.arena_bytes()},
-          {"scratch_bytes", program.scratch_bytes()},
-          {"peak_bytes", PeakWithScratch(backward.executable->compiled(), program.scratch_bytes())},
-          {"seconds", backward.seconds},
-          {"runs", stats.runs},
-          {"recordings", stats.recordings},
-          {"failed_recordings", stats.failed_recordings},
-          {"recording_us", static_cast<double>(stats.recording_ns) / 1e3}};
+  Json said = {{"spec", backward.executable->spec().name},
+               {"spec_note", backward.executable->note()},
+               {"ops", summary.ops},
+               {"inputs", inputs},
+               {"outputs", outputs},
+               {"kernels", summary.kernels},
+               {"plans", backward.executable->plans()},
+               {"spilling_kernels", backward.executable->spilling()},
+               {"groups", calls},
+               {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
+               {"digest", backward.digest},
+               {"arena_bytes", backward.executable->compiled().memory.arena_bytes},
+               {"seconds", backward.seconds}};
+  if (backward.runnable)
+    said.update(DescribeProgram(backward.executable->compiled(), backward.executable->program()));
+  return said;
 }
 
 }  // namespace

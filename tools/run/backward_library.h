@@ -15,7 +15,9 @@ struct rg_backward;
 // Plans, compiles and loads a graph: a file or a name. `options` is a JSON object; known keys:
 // "device" ("cuda", "cuda:1", "host"), "spec" (absent: the device's), "cache_dir" (absent: the
 // user's), "deterministic" (true), "disable" and "set" (lists of what fusion-explain takes under
-// these names). Null, with rg_backward_error(), if that fails.
+// these names), "streams" (1), "memory_order", "memory_reuse", "in_place", "plan_again", "record",
+// "runnable" (ExecutableOptions), "tiled_attention" and "time_calls" (of libraries; all true). Null,
+// with rg_backward_error(), if that fails.
 RG_EXPORT rg_backward* rg_backward_open(const char* graph, const char* options);
 RG_EXPORT void rg_backward_close(rg_backward* backward);
 
@@ -29,8 +31,8 @@ RG_EXPORT int rg_backward_run(rg_backward* backward, const void* const* inputs, 
 RG_EXPORT double rg_backward_last_run_us(rg_backward* backward);
 
 // A JSON object with what is known by now: dtype and elements of each input and output (and below
-// what an input's integers are), the spec, kernels, predicted time, bytes, seconds of each step of
-// rg_backward_open, recordings. Valid until the next call for this backward.
+// what an input's integers are), the spec, kernels, predicted time, a digest of what the program
+// does, bytes, seconds of each step of rg_backward_open, recordings. Valid until the next call for this backward.
 RG_EXPORT const char* rg_backward_describe(rg_backward* backward);
 
 // A JSON array with the time of each kernel and library call, run alone so often. The outputs are

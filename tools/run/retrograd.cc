@@ -62,6 +62,13 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
                         "Give every stored value bytes of its own");
+  run_command->add_flag("!--no-in-place", run.in_place,
+                        "Let no value take over the bytes of one that its kernel reads last");
+  run_command->add_flag("!--no-second-plan", run.plan_again,
+                        "Keep the first plan, though the compiler spills registers of its kernels");
+  run_command->add_flag(
+      "!--no-timing", run.time_calls,
+      "On an NVIDIA GPU take the first algorithm that a library offers for a call");
   run_command->add_flag("!--no-recording", run.record,
                         "Launch kernels one by one, instead of replaying a recorded run");
   run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")

@@ -132,6 +132,9 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
   choices.cuda.convolution.cudnn.nondeterministic = !arguments.deterministic;
   choices.cuda.attention.allow_tiled = arguments.tiled_attention;
+  choices.cuda.time_matmuls = arguments.time_calls;
+  choices.cuda.attention.time_plans = arguments.time_calls;
+  choices.cuda.convolution.time_plans = arguments.time_calls;
   return MakeDevice(arguments.device, choices);
 }
 
@@ -266,6 +269,8 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
       MakeExecutable(graph, arguments.plan.graph,
                      {.streams = arguments.streams,
                       .memory_reuse = arguments.memory_reuse,
+                      .in_place = arguments.in_place,
+                      .plan_again = arguments.plan_again,
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},
                      device, &progress));
   if (!executable.note().empty()) std::fprintf(stderr, "note: %s\n", executable.note().c_str());

@@ -21,6 +21,9 @@ struct RunArguments {
   bool check = false;           // compare with the recorded gradients
   bool sanitize = false;        // the checking build of the host kernels
   bool memory_reuse = true;
+  bool in_place = true;
+  bool plan_again = true;
+  bool time_calls = true;       // the algorithms of libraries, once for each shape
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
   int repeat = 0;               // time so many runs after the first
