@@ -1,131 +1,369 @@
 #!/usr/bin/env python3
-"""What each part of the planner is worth on this GPU: backwards with it and without.
+"""What each optional part of planner and runtime is worth on this GPU: backwards with and without.
 
-  bench/ablate.py                  make bench-ablate
-  bench/ablate.py golf_gpt_34m_b32 bert --out FILE
+  bench/ablate.py                        make bench-ablate
+  bench/ablate.py --budget 500           stops after so many seconds, with what was measured
+  bench/ablate.py gpt2 softmax --parts "prefetch,staged rows" --out FILE
 
-Each model's backward is planned and compiled as ever, then with one part switched off after the
-other, then with all of them off; all runs of a model are in one process, on the same random inputs.
-The forward is in none. docs/benchmarks.md says what is switched off and shows the table that
-bench/ablation_table.py makes of the file.
+1. Each model has a process of its own; all of them begin at once. The models of
+   bench/ablation_models.py are captured. Every backward is planned whole and without each part
+   (bench/ablation_parts.py), and its kernels are compiled into the cache. Nothing is timed.
+2. One process after the other measures: what does something else without a part runs in turns with
+   the whole, on the same random inputs, while the host is hidden. A part without which the program
+   is the same, by the digest of its text, has the ratio 1 and is not run.
+
+Where time is short, what is predicted to differ most comes first. The forward is in none of the
+times. docs/benchmarks.md shows the table that bench/ablation_table.py makes of the file.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
 
 import argparse
+import gc
 import json
+import math
+import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
+from ablation_parts import PARTS  # noqa: E402
 from run import commit, environment, missing, slug_of_device, write_row  # noqa: E402
 
-# What is switched off: options of rg_backward_open.
-PARTS = {
-    "alignment and divisibility": {"disable": ["vectorization"]},
-    "split reductions": {"disable": ["split_reductions"]},
-    "persistent reductions": {"disable": ["persistent_reductions"]},
-    "first-writer stores": {"disable": ["first_writer"]},
-    # As if a thread had any number of registers for nothing.
-    "registers in the price": {"set": ["max_registers=100000", "registers_per_sm=1000000000"]},
-    # With the part above, as a compiler fuses that has no prices at all.
-    "prices of fusions": {"disable": ["fusion_prices"]},
-}
-ALL = "all of them"
-MODELS = ["golf_gpt_34m_b32", "golf_plain_b48", "bert", "gpt2", "llama", "vit"]
-REPEAT = 10
-MINUTES = 10  # for one model
+FORMAT = 2  # of the file
+REGISTRY = ["golf_gpt_34m_b32", "golf_plain_b48", "bert", "gpt2", "llama", "vit"]
+REPEAT = 9
+SAMPLE_MS = 4  # of one sample at least: short backwards run several times in it
+PREPARING = 0.6  # of the budget, at most
+LONGEST_STEP = 45  # seconds: opening a program and measuring it; what a model may be late
 
 
-def variants():
-    """{name: options}, what is whole first."""
-    together = {}
-    for options in PARTS.values():
-        for key, values in options.items():
-            together.setdefault(key, []).extend(values)
-    return {"whole": {}, **PARTS, ALL: together}
+def default_models():
+    import ablation_models
+
+    return [*REGISTRY, *ablation_models.MODELS]
 
 
-def measure(model, library, repeat):
-    """Milliseconds of GPU time of each variant, or why there is none."""
-    import ours
-    import watch
+class Model:
+    """One model in its process: prepared, then measured."""
 
-    row = {"model": model, "variants": {}}
-    inputs = outputs = None
-    for name, options in variants().items():
-        try:
-            with ours.Backward(library, model, "cuda", **options) as backward:
-                plan = backward.describe()
-                inputs = inputs or ours.drawn_inputs(plan)
-                outputs = outputs or ours.empty_outputs(plan)
-                backward.bind(inputs, outputs)
-                backward.run()
-                figures = {"gpu_ms": watch.gpu_ms(lambda: None, backward.run, repeat)}
-                figures["predicted_ms"] = plan["predicted_us"] / 1e3
-                figures["kernels"] = plan["kernels"]
-                said = f"{figures['gpu_ms']['median']:.2f} ms"
-        except (ours.Refused, RuntimeError) as error:
-            figures = {"refused": str(error)}
-            said = f"refused: {error}"
-        row["variants"][name] = figures
-        print(f"  {model}, without {name}: {said}" if options else f"  {model}: {said}", flush=True)
-    return row
+    def __init__(self, options):
+        self.name, self.options = options.one, options
+        self.row = {"model": self.name, "without": {}}
+        self.programs = {}  # part: what describe() says without it
+
+    def open(self, part_options, **more):
+        import ours
+
+        known = {"cache_dir": str(self.options.cache), **more}
+        known |= {"spec": self.options.spec} if self.options.spec else {}
+        return ours.Backward(
+            self.options.library, self.graph, self.options.device, **known, **part_options
+        )
+
+    def describe(self, part_options):
+        with self.open(part_options, runnable=False) as backward:
+            return backward.describe()
+
+    def capture(self):
+        """The name or file of the graph."""
+        import ablation_models
+        import torch
+
+        if not ablation_models.knows(self.name):
+            return self.name
+        from retrograd import bundle
+        from retrograd.translate import translate
+
+        where = "cpu" if self.options.device == "host" else "cuda"
+        graph, _ = translate(ablation_models.capture(self.name, where), self.name)
+        path = self.options.graphs / f"{self.name}.bwd.pb"
+        bundle.write_atomically(path, graph.SerializeToString(deterministic=True))
+        if where == "cuda":  # of the model nothing but the graph is needed
+            gc.collect()
+            torch.cuda.empty_cache()
+        return path
+
+    def prepare(self):
+        import ours
+
+        self.graph = self.capture()
+        self.whole = self.describe({})
+        self.row["whole"] = _figures(self.whole)
+        for name in self.options.parts:
+            try:
+                said = self.describe(PARTS[name].options)
+            except ours.Refused as error:
+                self.row["without"][name] = {"refused": str(error)}
+                continue
+            figures = _figures(said)
+            figures["predicted_ratio"] = said["predicted_us"] / self.whole["predicted_us"]
+            if self.same(name, said):
+                figures["same"] = True
+            else:
+                self.programs[name] = said
+            self.row["without"][name] = figures
+
+    def same(self, name, said):
+        """Whether the program without the part is the whole one, and that is all there is to it."""
+        beyond = PARTS[name].beyond_text
+        calls = {kind: n for kind, n in self.whole["groups"].items() if kind != "kernel" and n}
+        if beyond == "all" or (beyond and (beyond in calls or (beyond == "call" and calls))):
+            return False
+        return said["digest"] == self.whole["digest"]
+
+    def order(self):
+        """Parts whose programs differ, what is predicted to matter most first; those that no price
+        tells of before all others."""
+
+        def promise(name):
+            if not set(PARTS[name].options) & {"disable", "set"}:
+                return math.inf
+            return abs(math.log(self.row["without"][name]["predicted_ratio"]))
+
+        return sorted(self.programs, key=promise, reverse=True)
+
+    def measure(self, until):
+        """Until a time of time.monotonic; parts that are not reached are marked so."""
+        import ours
+        import watch
+
+        device = "cpu" if self.options.device == "host" else "cuda"
+        known = {}  # by the digest of a program whose text says all
+        with self.open({}) as whole:
+            inputs = ours.drawn_inputs(self.whole, device)
+            outputs = ours.empty_outputs(self.whole, device)
+            whole.bind(inputs, outputs)
+            whole.run()
+            self.row["whole"] |= _figures(whole.describe())
+            (alone,) = watch.in_turns([whole.run], self.options.repeat, SAMPLE_MS)
+            self.row["whole"]["gpu_ms"] = alone
+            for name in self.order():
+                figures, digest = self.row["without"][name], self.programs[name]["digest"]
+                key = None if PARTS[name].beyond_text else digest
+                if key in known:
+                    figures |= {k: known[key][k] for k in ("ratio", "gpu_ms", "whole_gpu_ms")}
+                    figures["like"] = known[key]["name"]
+                elif time.monotonic() > until:
+                    figures["not_measured"] = "the budget was spent"
+                else:
+                    try:
+                        figures |= self.measure_one(name, whole, inputs, outputs)
+                    except (ours.Refused, RuntimeError) as error:
+                        figures["refused"] = str(error)
+                    if key and "ratio" in figures:
+                        known[key] = {"name": name, **figures}
+                self.say(name, figures)
+
+    def measure_one(self, name, whole, inputs, outputs):
+        import watch
+
+        with self.open(PARTS[name].options) as without:
+            without.bind(inputs, outputs)
+            without.run()
+            said = without.describe()
+            # With spills a first plan is not the last.
+            if self.same(name, said):
+                return {"same": True}
+            whole_ms, without_ms = watch.in_turns(
+                [whole.run, without.run], self.options.repeat, SAMPLE_MS,
+                hiding=3 if "record" in PARTS[name].options else 1,
+            )  # fmt: skip
+        return _figures(said) | {
+            "gpu_ms": without_ms, "whole_gpu_ms": whole_ms,
+            "ratio": without_ms["median"] / whole_ms["median"],
+        }  # fmt: skip
+
+    def say(self, name, figures):
+        said = figures.get("refused") or figures.get("not_measured") or "the same program"
+        if "ratio" in figures:
+            said = f"{figures['ratio']:.3f} (predicted {figures['predicted_ratio']:.3f})"
+        print(f"  {self.name}, without {name}: {said}", file=sys.stderr, flush=True)
+
+
+def _figures(said):
+    names = (
+        "predicted_us",
+        "kernels",
+        "arena_bytes",
+        "peak_bytes",
+        "scratch_bytes",
+        "plans",
+        "digest",
+    )
+    return {name: said[name] for name in names if name in said}
 
 
 def one(options):
-    import ours
+    """A model's process. It says on stdout when it is prepared, then waits for a number on stdin:
+    the seconds that it may measure."""
+    model = Model(options)
+    if options.device != "host":
+        import torch
 
-    write_row(options.part, measure(options.one, ours.find_library(options.library), options.repeat))
+        torch.zeros(1, device="cuda")  # one context for all that is opened
+    begin = time.monotonic()
+    model.prepare()
+    model.row["preparing_s"] = round(time.monotonic() - begin, 1)
+    write_row(options.part, model.row)
+    print("prepared", flush=True)
+    line = sys.stdin.readline()
+    if not line.strip():
+        return
+    begin = time.monotonic()
+    model.measure(begin + float(line))
+    model.row["measuring_s"] = round(time.monotonic() - begin, 1)
+    write_row(options.part, model.row)
+
+
+class Process:
+    """A model's process, seen from outside."""
+
+    def __init__(self, name, options):
+        self.name, self.part = name, options.out.with_suffix(f".{name}")
+        self.part.unlink(missing_ok=True)
+        self.prepared, self.child, self.options = threading.Event(), None, options
+
+    def prepare(self, turns):
+        """In a thread; `turns` says how many may at once."""
+        with turns:
+            self.child = subprocess.Popen(
+                [sys.executable, __file__, "--one", self.name, "--part", str(self.part),
+                 "--library", str(self.options.library), "--device", self.options.device,
+                 "--spec", self.options.spec, "--cache", str(self.options.cache),
+                 "--graphs", str(self.options.graphs), "--parts", ",".join(self.options.parts),
+                 "--repeat", str(self.options.repeat)],
+                env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            for line in self.child.stdout:
+                if line.strip() == "prepared":
+                    break
+        self.prepared.set()
+
+    def measure(self, seconds):
+        """The model's row, or None. Whatever happens, the process is gone afterwards."""
+        try:
+            self.child.communicate(f"{seconds}\n", timeout=seconds + LONGEST_STEP)
+        except (subprocess.SubprocessError, OSError, AttributeError) as error:
+            print(f"{self.name}: FAILED: {error}", flush=True)
+        self.stop()
+        try:
+            return json.loads(self.part.read_text())
+        except (OSError, ValueError):
+            return None
+        finally:
+            self.part.unlink(missing_ok=True)
+
+    def stop(self):
+        if self.child is not None and self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
 
 
 def all_models(options):
     import one_model
 
-    rows = []
-    part = options.out.with_suffix(".one")
-    for model in options.names or MODELS:
-        command = [sys.executable, __file__, "--one", model, "--part", str(part)]
-        command += ["--repeat", str(options.repeat)]
-        command += ["--library", str(options.library)] if options.library else []
-        part.unlink(missing_ok=True)
-        try:
-            subprocess.run(command, env=environment(), timeout=60 * MINUTES, check=True)
-            rows.append(json.loads(part.read_text()))
-        except (subprocess.SubprocessError, OSError) as error:
-            print(f"{model}: FAILED: {error}", flush=True)
-    part.unlink(missing_ok=True)
+    begin = time.monotonic()
+    names = options.names or default_models()
+    turns = threading.Semaphore(options.jobs)
+    processes = [Process(name, options) for name in names]
+    for process in processes:
+        threading.Thread(target=process.prepare, args=(turns,), daemon=True).start()
+    deadline = begin + PREPARING * options.budget
+    for process in processes:
+        process.prepared.wait(max(deadline - time.monotonic(), 0))
+    late = [p for p in processes if not p.prepared.is_set()]
+    for process in late:
+        print(f"{process.name}: FAILED: not prepared in {PREPARING:.0%} of the time", flush=True)
+        process.stop()
+    print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
+    rows, left = [], [p for p in processes if p not in late]
+    while left:
+        seconds = (begin + options.budget - time.monotonic()) / len(left)
+        process = left.pop(0)
+        row = process.measure(max(seconds, 0))
+        if row is None or "whole" not in row:
+            print(f"{process.name}: FAILED: it left no figures", flush=True)
+            continue
+        rows.append(row)
+        print(f"{summary(row)}; {time.monotonic() - begin:.0f} s", flush=True)
+        write_result(
+            options, rows, begin, one_model.machine("cuda" if options.device != "host" else "cpu")
+        )
     if not rows:
         sys.exit("bench/ablate.py: no model could be measured")
+
+
+def write_result(options, rows, begin, machine):
     write_row(
         options.out,
-        {"commit": options.commit or commit(), "machine": one_model.machine("cuda"),
-         "repeat": options.repeat, "parts": PARTS, "models": rows},
+        {"format": FORMAT, "command": " ".join(["bench/ablate.py", *options.command]),
+         "commit": options.commit or commit(), "machine": machine, "repeat": options.repeat,
+         "seconds": round(time.monotonic() - begin, 1),
+         "parts": {name: PARTS[name].options for name in options.parts}, "models": rows},
     )  # fmt: skip
+
+
+def summary(row):
+    """One line on a model."""
+    figures = row["without"].values()
+    count = {k: sum(k in f for f in figures) for k in ("ratio", "same", "refused", "not_measured")}
+    return (
+        f"{row['model']}: {count['ratio']} parts measured, {count['same']} change nothing, "
+        f"{count['refused']} refused, {count['not_measured']} not reached"
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="GRAPH", help="default: six models")
+    parser.add_argument("names", nargs="*", metavar="MODEL",
+                        help="of the registry or of bench/ablation_models.py; default: all of "
+                        "those, and six of the registry")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
                         help="default: bench/results/ablation_ and the GPU's name")  # fmt: skip
+    parser.add_argument("--parts", default=",".join(PARTS), help="default: all")
+    parser.add_argument("--budget", type=float, default=3600, metavar="SECONDS")
     parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
     parser.add_argument("--repeat", type=int, default=REPEAT)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(),
+                        help="models that are prepared at once; default: a core each")  # fmt: skip
+    parser.add_argument("--cache", type=pathlib.Path, metavar="DIR",
+                        help="of kernels and choices; default: beside --out")  # fmt: skip
+    parser.add_argument("--graphs", type=pathlib.Path, metavar="DIR",
+                        help="captured graphs are left there; default: beside --out")  # fmt: skip
     parser.add_argument("--commit", help="noted in the file; default: git's")
+    parser.add_argument("--device", choices=("cuda", "host"), default="cuda",
+                        help="host tries the script; the times mean nothing")  # fmt: skip
+    parser.add_argument("--spec", default="", help="default: the device's")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--part", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    why = missing("cuda")
+    options.command = sys.argv[1:]
+    options.parts = [p for p in options.parts.split(",") if p]
+    unknown = [p for p in options.parts if p not in PARTS]
+    if unknown:
+        parser.error(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    why = missing("cpu" if options.device == "host" else "cuda")
     if why:
         sys.exit(f"bench/ablate.py: {why}; it measures on a machine with an NVIDIA GPU")
+    import ours
+
+    options.library = ours.find_library(options.library)
     if options.one:
         return one(options)
-    options.out = options.out or ROOT / f"bench/results/ablation_{slug_of_device('cuda')}.json"
+    slug = slug_of_device("cpu" if options.device == "host" else "cuda")
+    options.out = options.out or ROOT / f"bench/results/ablation_{slug}.json"
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.cache = options.cache or options.out.with_suffix(".cache")
+    options.graphs = options.graphs or options.out.with_suffix(".graphs")
+    options.graphs.mkdir(parents=True, exist_ok=True)
     all_models(options)
 
 

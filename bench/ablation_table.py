@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/benchmarks.md that says what each part of the planner is worth.
+"""Writes the table of docs/benchmarks.md that says what each optional part is worth.
 
   bench/ablation_table.py            rewrites docs/benchmarks.md
+  bench/ablation_table.py --count    before that, counts the code of each part in this checkout
   bench/ablation_table.py --check    exit status 1 if it would change
 
 The table stands between <!-- NAME --> and <!-- /NAME -->, NAME being bench/results/NAME.json, which
@@ -16,56 +17,104 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import ablation_parts  # noqa: E402
+
 PAGE = ROOT / "docs/benchmarks.md"
-ALL = "all of them"
 
 
-def ratio(row, name):
-    """Time without a part / time of the whole; None where it was refused."""
-    whole, without = row["variants"]["whole"], row["variants"].get(name, {})
-    if "gpu_ms" not in whole or "gpu_ms" not in without:
-        return None
-    return without["gpu_ms"]["median"] / whole["gpu_ms"]["median"]
+def ratio(row, part, off=False):
+    """Time without a part / time with it; None where that is not known. `off`: of a part that is
+    off by default, without which the whole program is."""
+    figures = row["without"].get(part, {})
+    if figures.get("same"):
+        return 1.0
+    value = figures.get("ratio")
+    return 1 / value if off and value else value
 
 
 def geometric_mean(values):
-    values = [v for v in values if v is not None]
+    values = [v for v in values if v]
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-def _cell(value):
-    return "refused" if value is None else f"{value:.3f}"
+def _memory(row, part):
+    """Bytes of the arena without a part / with all; None where there is none."""
+    figures, whole = row["without"].get(part, {}), row["whole"]
+    if figures.get("same"):
+        return 1.0
+    with_all, without = whole.get("arena_bytes"), figures.get("arena_bytes")
+    return without / with_all if with_all and without else None
+
+
+def _extreme(ratios, choose):
+    model, value = choose(ratios.items(), key=lambda item: item[1])
+    return f"{value:.3f}" if abs(value - 1) < 5e-4 else f"{value:.3f} {model}"
+
+
+def part_line(result, part):
+    off = part in ablation_parts.PARTS and ablation_parts.PARTS[part].off
+    found = {row["model"]: ratio(row, part, off) for row in result["models"]}
+    ratios = {model: value for model, value in found.items() if value}
+    changed = sum(not row["without"].get(part, {}).get("same") for row in result["models"])
+    lines = result.get("lines", {}).get("of", {}).get(part)
+    cells = [part, "-" if lines is None else str(lines), f"{changed} of {len(found)}"]
+    if ratios:
+        cells += [
+            f"{geometric_mean(ratios.values()):.3f}",
+            _extreme(ratios, max),
+            _extreme(ratios, min),
+        ]
+    else:
+        cells += ["-", "-", "-"]
+    memory = geometric_mean(_memory(row, part) for row in result["models"])
+    unknown = len(found) - len(ratios)
+    cells += ["-" if memory is None else f"{memory:.2f}", str(unknown or "")]
+    return f"| {' | '.join(cells)} |"
 
 
 def table(result):
-    rows = result["models"]
-    parts = list(result["parts"])
     machine = result["machine"]
-    lines = [
-        f"{machine['device']}, driver {machine.get('driver', '-')}, commit {result['commit']}; "
-        f"`make bench-ablate`, medians of {result['repeat']}. Time without / with; above 1 the part pays.",
-        "",
-        f"| without | {' | '.join(r['model'] for r in rows)} | geometric mean |",
-        "|---" * (len(rows) + 2) + "|",
+    whole = [
+        f"{row['model']} {1e3 * row['whole']['gpu_ms']['median']:.0f}"
+        for row in result["models"]
+        if "gpu_ms" in row["whole"]
     ]
-    product = {r["model"]: 1.0 for r in rows}
-    for part in [*parts, ALL]:
-        ratios = [ratio(r, part) for r in rows]
-        if part != ALL:
-            for r, value in zip(rows, ratios):
-                product[r["model"]] *= value or 1.0
-        cells = [*map(_cell, ratios), _cell(geometric_mean(ratios))]
-        lines.append(f"| {part} | {' | '.join(cells)} |")
-    cells = [*map(_cell, product.values()), _cell(geometric_mean(product.values()))]
-    lines.append(f"| product of the single ones | {' | '.join(cells)} |")
-    whole = [r["variants"]["whole"].get("gpu_ms", {}).get("median") for r in rows]
-    cells = ["-" if w is None else f"{w:.2f}" for w in whole]
-    lines.append(f"| with all, ms | {' | '.join(cells)} | |")
+    return [
+        f"{machine['device']}, driver {machine.get('driver', '-')}, PyTorch {machine['pytorch']}, "
+        f"commit {result['commit']}; `{result['command']}`, medians of {result['repeat']}. Time "
+        f"without / with; above 1 the part pays. {len(result['models'])} models, us with "
+        f"all parts: {', '.join(whole)}.",
+        "",
+        "| part | lines | programs change | geometric mean | most | least | memory | unknown |",
+        "|---|---|---|---|---|---|---|---|",
+        *(part_line(result, part) for part in result["parts"]),
+    ]
+
+
+def parts_table():
+    lines = ["| part | switched by | then |", "|---|---|---|"]
+    for name, part in ablation_parts.PARTS.items():
+        words = []
+        for option, value in part.options.items():
+            words += (
+                [f"`--{option} {v}`" for v in value]
+                if isinstance(value, list)
+                else [f"`{option}: {json.dumps(value)}`"]
+            )
+        lines.append(
+            f"| {name}{', off by default' if part.off else ''} | {' '.join(words)} | {part.then} |"
+        )
     return lines
 
 
 def rewritten(page):
     def fill(match):
+        if match[1] == "ablation_parts":
+            return "\n".join(
+                ["<!-- ablation_parts -->", *parts_table(), "<!-- /ablation_parts -->"]
+            )
         path = ROOT / "bench/results" / f"{match[1]}.json"
         if not path.exists():  # not measured yet
             return match[0]
@@ -75,16 +124,39 @@ def rewritten(page):
     return re.sub(r"<!-- (ablation_\w+) -->.*?<!-- /\1 -->", fill, page, flags=re.S)
 
 
+def count():
+    """Writes into each result how long the code of its parts is here."""
+    from run import commit
+
+    for path in (ROOT / "bench/results").glob("ablation_*.json"):
+        result = json.loads(path.read_text())
+        known = ablation_parts.PARTS
+        result["lines"] = {
+            "commit": commit(),
+            "of": {
+                part: ablation_parts.lines_of(known[part], ROOT)
+                for part in result["parts"]
+                if part in known and known[part].code
+            },
+        }
+        path.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--count", action="store_true")
     options = parser.parse_args()
+    if options.count:
+        count()
     before = PAGE.read_text()
     after = rewritten(before)
     if options.check:
-        sys.exit(after != before and f"{PAGE}: a table is not that of its file: bench/ablation_table.py")
+        sys.exit(
+            after != before and f"{PAGE}: a table is not that of its file: bench/ablation_table.py"
+        )
     PAGE.write_text(after)
 
 

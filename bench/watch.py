@@ -1,5 +1,6 @@
 """Times and watches work on one device, the same way for both sides."""
 
+import math
 import os
 import statistics
 import time
@@ -7,6 +8,7 @@ import time
 import torch
 
 HIDING_CYCLES = 200_000_000  # about 0.1 s: longer than the host takes to issue a backward
+SHORT_HIDING_CYCLES = 20_000_000  # about 10 ms: the same of one that is issued by one call
 
 
 def summary(samples):
@@ -34,6 +36,37 @@ def gpu_ms(prepare, work, repeat):
         torch.cuda.synchronize()
         samples.append(begin.elapsed_time(end))
     return summary(samples)
+
+
+def in_turns(works, repeat, least_ms, hiding=1):
+    """The milliseconds of GPU time of each of `works`, which run in turns, so that a chip that gets
+    warm does so for all. A sample is of as many runs, one behind the other, as fill `least_ms`;
+    `hiding`: times as long as usual in which the host is hidden."""
+    cycles = hiding * SHORT_HIDING_CYCLES
+    runs = [max(1, math.ceil(least_ms / max(_sample_ms(work, 1, cycles), 1e-3))) for work in works]
+    samples = [[] for _ in works]
+    for _ in range(repeat):
+        for i, work in enumerate(works):
+            samples[i].append(_sample_ms(work, max(runs), cycles))
+    return [summary(s) | {"runs_each": max(runs)} for s in samples]
+
+
+def _sample_ms(work, runs, cycles):
+    """Milliseconds of one of so many runs; on a CPU, which hides nothing, wall time."""
+    if not torch.cuda.is_available():
+        begin = time.perf_counter()
+        for _ in range(runs):
+            work()
+        return (time.perf_counter() - begin) * 1e3 / runs
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(cycles)
+    begin.record()
+    for _ in range(runs):
+        work()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / runs
 
 
 def synchronize():

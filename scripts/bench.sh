@@ -22,4 +22,4 @@ script=${1:-run}
 [ $# -eq 0 ] || shift
 "$python" "bench/$script.py" "$@"
 "$python" bench/readme_table.py
-"$python" bench/ablation_table.py
+"$python" bench/ablation_table.py --count

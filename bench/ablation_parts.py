@@ -1,0 +1,220 @@
+"""The optional parts of planner and runtime that bench/ablate.py switches off one by one, what is
+lost without each, and which code nothing else needs."""
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    # Of rg_backward_open (tools/run/backward_library.h).
+    options: dict
+    # What is otherwise then.
+    then: str
+    # Files, or "file:name" for one function or class of it, that would go with the part.
+    code: tuple = ()
+    # The text of the program does not say whether the part is on. "all": it matters to any program;
+    # else to those that have a call of this kind ("call": of any).
+    beyond_text: str = ""
+    # Off by default: the options switch it on.
+    off: bool = False
+
+
+def _feature(name, then, *code):
+    return Part({"disable": [name]}, then, code)
+
+
+_TEMPLATES = "fusion/kernel/templates/"
+PARTS = {
+    # The graph, before the search.
+    "cast pairs": _feature(
+        "cast_pairs", "a narrowing that is widened back stays", "graph/passes/cast_pairs.cc",
+        "graph/passes/cast_pairs.h"),
+    "shared pads": _feature(
+        "shared_pads", "a matmul reads an unaligned operand, though another one reads it padded",
+        "fusion/lower/shared_pads.cc", "fusion/lower/shared_pads.h"),
+    "padded rows": _feature(
+        "padded_rows", "rows are computed at the framework's length, then padded",
+        "fusion/lower/padded_rows.cc", "fusion/lower/padded_rows.h"),
+    "first-writer stores": _feature(
+        "first_writer", "each sum of contributions begins with a fill of zeros",
+        "graph/passes/order_accumulates.cc:PlanChain"),
+    "order of accumulation": _feature(
+        "accumulate_order", "all contributions are added up when the last one is there",
+        "graph/passes/order_accumulates.cc"),
+    "rematerialisation at barriers": _feature(
+        "rematerialization",
+        "kernels on both sides of a matmul read what costs no less than making it again",
+        "fusion/lower/rematerialize.cc", "fusion/lower/rematerialize.h"),
+    "merged matmuls": _feature(
+        "merged_matmuls", "matmuls that share an operand, or are added up, stay apart",
+        "fusion/gemm_merge/merge_candidates.cc", "fusion/gemm_merge/merge_candidates.h",
+        "fusion/gemm_merge/merge_matmuls.cc", "fusion/gemm_merge/merge_matmuls.h",
+        "fusion/gemm_merge/merge_rewrite.cc", "fusion/gemm_merge/merge_rewrite.h",
+        "fusion/gemm_merge/merge_trials.cc", "fusion/gemm_merge/merge_trials.h"),
+    # Where values lie.
+    "layouts that follow": _feature(
+        "layouts", "what is free is row-major; library calls get copies",
+        "fusion/lower/layouts.cc:ForLibrary", "fusion/lower/layouts.cc:ReadableBy",
+        "fusion/lower/layouts.cc:AllRead", "fusion/lower/layouts.cc:LikeOperand",
+        "fusion/lower/layouts.cc:LikeAllOperands", "fusion/lower/layouts.cc:OrderOf",
+        "fusion/lower/layouts.cc:DenseAfter", "fusion/lower/layouts.cc:LibraryUsers"),
+    "pitches": _feature(
+        "pitches", "rows that matmuls read lie without gaps", "fusion/lower/layouts.cc:Pitched"),
+    "concats in place": _feature(
+        "concats_in_place", "each concat is a copy", "fusion/lower/concat_in_place.cc",
+        "fusion/lower/concat_in_place.h", "fusion/verify/concat_in_place_check.cc",
+        "fusion/verify/concat_in_place_check.h", "runtime/memory/memory_plan.cc:FindShared",
+        "runtime/memory/memory_plan.cc:PlaceParts"),
+    # Library calls.
+    "cast absorption": _feature(
+        "cast_absorption", "a matmul's result is cast to fp32 by a kernel",
+        "fusion/calls/library_calls.cc:AbsorbCast"),
+    "beta = 1 accumulation": _feature(
+        "matmul_accumulate", "a matmul's result is added by a kernel",
+        "fusion/calls/library_calls.cc:AbsorbAccumulate"),
+    "matmul epilogues": _feature(
+        "matmul_epilogues", "all products go through memory",
+        "fusion/calls/epilogue_candidates.cc", "fusion/calls/epilogue_candidates.h",
+        "fusion/pricing/epilogue_price.cc", "fusion/pricing/epilogue_price.h",
+        "fusion/ops/matmul/matmul_epilogue.cc", "fusion/ops/matmul/matmul_epilogue.h",
+        "fusion/verify/epilogue_check.cc", "fusion/verify/epilogue_check.h",
+        "fusion/plan/split_epilogues.cc", "fusion/plan/split_epilogues.h",
+        "fusion/ops/matmul/gemm_tile_legality.cc", "fusion/ops/matmul/gemm_tile_legality.h",
+        "codegen/gemm/emit_fused_matmul.cc", "codegen/gemm/emit_fused_matmul.h"),
+    # Regions and their search.
+    "sources sunk to their reader": _feature(
+        "sunk_sources", "values are made at the first depth that can, though read later",
+        "fusion/analysis/barrier_depths.cc:SinkOps"),
+    "components sunk to a later depth": _feature(
+        "sunk_components", "what only a later depth reads is computed as early as it can be",
+        "fusion/analysis/barrier_depths.cc:SinkComponents",
+        "fusion/analysis/barrier_depths.cc:FirstReader",
+        "fusion/analysis/barrier_depths.cc:Outside", "fusion/analysis/barrier_depths.cc:Pays"),
+    "recompute": _feature(
+        "recompute", "each value is computed by one kernel", "fusion/search/recompute.cc",
+        "fusion/search/recompute.h", "fusion/search/region_plan.cc:Climb",
+        "fusion/search/region_plan.cc:ReadersToPart", "fusion/search/region_plan.cc:Recomputing"),
+    "exact search": _feature(
+        "exact_search", "every region is solved greedily, then a window at a time",
+        "fusion/search/exact_search.cc", "fusion/search/exact_search.h"),
+    "windows": _feature(
+        "window_search",
+        "regions too large for the exact search stay as greedy merging leaves them",
+        "fusion/search/window_search.cc", "fusion/search/window_search.h"),
+    "prices of fusions": _feature(
+        "fusion_prices", "whatever can share a kernel does, neighbour by neighbour"),
+    # As if a thread had any number of registers for nothing.
+    "registers in the price": Part(
+        {"set": ["max_registers=100000", "registers_per_sm=1000000000"]},
+        "a thread's registers cost nothing and are never too many", (_TEMPLATES + "registers.cc",
+        _TEMPLATES + "registers.h")),
+    "second plan where kernels spill": Part(
+        {"plan_again": False}, "the first plan runs, though the compiler spills registers",
+        ("fusion/cost/compiler_report.cc", "fusion/cost/compiler_report.h",
+        "fusion/explain/feedback_decisions.cc", "fusion/explain/feedback_decisions.h",
+        "runtime/executable/compiled_kernels.cc:ReportOf")),
+    "shared launches": _feature(
+        "horizontal", "each kernel has a launch of its own", "fusion/horizontal/horizontal.cc",
+        "fusion/horizontal/horizontal.h", "fusion/horizontal/launch_price.cc",
+        "fusion/horizontal/launch_price.h", "codegen/emit_merged.cc", "codegen/emit_merged.h"),
+    # Schedules of kernels.
+    "alignment and divisibility": _feature(
+        "vectorization", "every load and store moves one element",
+        "fusion/kernel/ir/vector_access.cc", "fusion/kernel/ir/vector_access.h",
+        _TEMPLATES + "candidate_list.cc:WidestVector"),
+    "split reductions": _feature(
+        "split_reductions", "one block sums a whole row or column",
+        _TEMPLATES + "row_reduction.cc:SplitsRows", _TEMPLATES + "row_reduction.cc:AddSplits",
+        _TEMPLATES + "schedule.cc:WorkspaceBytes", _TEMPLATES + "schedule.cc:WorkspaceOffsets",
+        "codegen/templates/emit_row_reduction.cc:RowFinalize",
+        "codegen/templates/column_totals.cc:ColumnFinalize"),
+    "persistent reductions": _feature(
+        "persistent_reductions", "each stage of a row reads its inputs again",
+        _TEMPLATES + "row_column.cc:AddPersistent"),
+    "prefetch": _feature(
+        "prefetch", "a row is loaded when its turn has come, unless through shared memory",
+        "codegen/templates/row_walk.cc:ChoosePrefetched",
+        "codegen/templates/row_walk.cc:PrintFetch", "codegen/templates/row_walk.cc:TakeFetched"),
+    "staged rows": _feature(
+        "staged_rows", "rows are loaded ahead into registers, not into shared memory",
+        _TEMPLATES + "row_column.cc:Batches", _TEMPLATES + "row_column.cc:StagesInstead",
+        "codegen/templates/row_walk.cc:ChooseStaged",
+        "codegen/templates/row_walk.cc:DeclareStaged",
+        "codegen/templates/row_walk.cc:PlaceStaged", "codegen/templates/row_walk.cc:PrintStaging",
+        _TEMPLATES + "schedule.cc:CanStage"),
+    "rows at once": _feature(
+        "rows_at_once", "a thread holds one row", _TEMPLATES + "row_walks.cc:RowsAtOnce",
+        _TEMPLATES + "column_reduction.cc:WithRowsAtOnce"),
+    "tiles that transpose": _feature(
+        "transpose_tiles", "loads or stores across the fastest axis do not coalesce",
+        _TEMPLATES + "transpose.cc", _TEMPLATES + "transposed.cc", _TEMPLATES + "transposed.h",
+        "codegen/templates/emit_transpose.cc"),
+    "unified branches": _feature(
+        "unified_branches", "both parts of a join are computed at every point",
+        "fusion/kernel/build/unify_branches.cc", "fusion/kernel/build/unify_branches.h"),
+    # The runtime.
+    "tiled attention": Part(
+        {"tiled_attention": False}, "cuDNN makes all of attention",
+        ("codegen/attention/emit_tiled_attention.cc", "codegen/attention/emit_tiled_attention.h",
+        "codegen/preludes/attention_prelude.h"), "attention"),
+    "timed library algorithms": Part(
+        {"time_calls": False}, "the first algorithm that a library offers is taken",
+        ("runtime/ops/matmul/fastest_matmul.cc", "runtime/ops/matmul/fastest_matmul.h"), "call"),
+    "graph capture": Part(
+        {"record": False}, "kernels and calls are issued one by one",
+        ("runtime/program/graph_cache.cc", "runtime/program/graph_cache.h",
+        "runtime/program/program.cc:Replay", "runtime/program/program.cc:RecordAll",
+        "runtime/gpu/gpu_kernels.cc:Become"), "all"),
+    "several streams": Part(
+        {"streams": 3}, "kernels that do not fill the chip run beside others",
+        ("fusion/device/interference.cc", "fusion/device/interference.h",
+        "runtime/schedule/stream_schedule.cc:Neighbours",
+        "runtime/schedule/stream_schedule.cc:FindBeside",
+        "runtime/schedule/stream_schedule.cc:ElideImpliedWaits"), off=True),
+    "order by memory": Part(
+        {"memory_order": False},
+        "of what can run the longest chain goes first, whatever memory it takes",
+        ("runtime/schedule/stream_schedule.cc:MemoryChange",)),
+    "memory reuse": Part(
+        {"memory_reuse": False}, "every value has bytes of its own",
+        ("runtime/memory/arena_offsets.cc", "runtime/memory/arena_offsets.h")),
+    "buffers in place": Part(
+        {"in_place": False}, "no result takes over the bytes of an operand",
+        ("runtime/memory/memory_plan.cc:MayTakeOver",
+        "runtime/memory/memory_plan.cc:TakeOverPermitted")),
+}  # fmt: skip
+
+
+def _counts(line):
+    text = line.strip()
+    return bool(text) and not text.startswith(("//", "#"))
+
+
+def definition(lines, name):
+    """The lines of a function or class that clang-format has laid out: from its head to the brace
+    that closes it, which stands where the head begins."""
+    head = re.compile(rf"^\s*(?:(?:class|struct) {name}\b|[\w:<>,*&\s\[\]]*\b{name}\()")
+    for start, line in enumerate(lines):
+        if not head.match(line) or line.lstrip().startswith("return "):
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        for end in range(start, len(lines)):
+            opened = "{" in "".join(lines[start : end + 1])
+            if not opened and lines[end].rstrip().endswith(";"):
+                break  # a declaration or a call
+            if opened and (end == start) and line.rstrip().endswith("}"):
+                return lines[start : end + 1]
+            if lines[end].rstrip() in (indent + "}", indent + "};"):
+                return lines[start : end + 1]
+    raise LookupError(f"no definition of {name}")
+
+
+def lines_of(part, root):
+    """Lines of the part's code that are neither empty nor a comment nor a preprocessor's."""
+    total = 0
+    for place in part.code:
+        path, _, name = place.partition(":")
+        lines = (root / path).read_text().splitlines()
+        total += sum(map(_counts, definition(lines, name) if name else lines))
+    return total
