@@ -183,7 +183,8 @@ class Model:
         said = figures.get("refused") or figures.get("not_measured") or "the same program"
         if "ratio" in figures:
             said = f"{figures['ratio']:.3f} (predicted {figures['predicted_ratio']:.3f})"
-        print(f"  {self.name}, without {name}: {said}", file=sys.stderr, flush=True)
+        switched = "with" if PARTS[name].off else "without"
+        print(f"  {self.name}, {switched} {name}: {said}", file=sys.stderr, flush=True)
 
 
 def _figures(said):
@@ -227,11 +228,14 @@ class Process:
     def __init__(self, name, options):
         self.name, self.part = name, options.out.with_suffix(f".{name}")
         self.part.unlink(missing_ok=True)
-        self.prepared, self.child, self.options = threading.Event(), None, options
+        self.prepared, self.given_up = threading.Event(), threading.Event()
+        self.child, self.options = None, options
 
     def prepare(self, turns):
         """In a thread; `turns` says how many may at once."""
         with turns:
+            if self.given_up.is_set():
+                return
             self.child = subprocess.Popen(
                 [sys.executable, __file__, "--one", self.name, "--part", str(self.part),
                  "--library", str(self.options.library), "--device", self.options.device,
@@ -260,6 +264,7 @@ class Process:
             self.part.unlink(missing_ok=True)
 
     def stop(self):
+        self.given_up.set()
         if self.child is not None and self.child.poll() is None:
             self.child.kill()
             self.child.wait()
@@ -282,6 +287,7 @@ def all_models(options):
         print(f"{process.name}: FAILED: not prepared in {PREPARING:.0%} of the time", flush=True)
         process.stop()
     print(f"prepared in {time.monotonic() - begin:.0f} s", flush=True)
+    machine = one_model.machine("cpu" if options.device == "host" else "cuda")
     rows, left = [], [p for p in processes if p not in late]
     while left:
         seconds = (begin + options.budget - time.monotonic()) / len(left)
@@ -292,9 +298,7 @@ def all_models(options):
             continue
         rows.append(row)
         print(f"{summary(row)}; {time.monotonic() - begin:.0f} s", flush=True)
-        write_result(
-            options, rows, begin, one_model.machine("cuda" if options.device != "host" else "cpu")
-        )
+        write_result(options, rows, begin, machine)
     if not rows:
         sys.exit("bench/ablate.py: no model could be measured")
 
