@@ -1,4 +1,4 @@
-"""Models that bench/ablate.py measures beside those of the registry. None of this was made for them.
+"""Models that bench/ablate.py measures beside the registry's. Nothing here was made for them.
 capture(name, device) gives a model's backward graph.
 
 A model is a module whose call gives a loss. Single ops are multiplied by a tensor and summed: what
