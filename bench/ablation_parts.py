@@ -96,7 +96,7 @@ PARTS = {
         "fusion/search/recompute.h", "fusion/search/region_plan.cc:Climb",
         "fusion/search/region_plan.cc:ReadersToPart", "fusion/search/region_plan.cc:Recomputing"),
     "exact search": _feature(
-        "exact_search", "every region is solved greedily, then a window at a time",
+        "exact_search", "regions are solved greedily, then a window at a time; nothing is recomputed",
         "fusion/search/exact_search.cc", "fusion/search/exact_search.h"),
     "windows": _feature(
         "window_search",
