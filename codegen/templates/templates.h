@@ -1,5 +1,4 @@
-// One function a template: a scheduled KernelIr as launches, in order. emitters.cc says whose is
-// whose.
+// One function a template: a scheduled KernelIr as launches, in order.
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_TEMPLATES_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_TEMPLATES_H_
 
@@ -10,13 +9,9 @@ namespace retrograd {
 using Emitter = GroupKernels (*)(const KernelBody& body, Dialect dialect);
 Emitter EmitterOf(Template id);
 
-GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect);
-GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect);
-GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect);
-GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect);
-GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect);
-GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect);
-GroupKernels EmitScan(const KernelBody& body, Dialect dialect);
+#define RG_TEMPLATE(NAME) GroupKernels Emit##NAME(const KernelBody& body, Dialect dialect);
+#include "fusion/kernel/templates/templates.def"
+#undef RG_TEMPLATE
 
 }  // namespace retrograd
 

@@ -1,6 +1,6 @@
 // The ops that stay whole for a library call, one row an op. What the graph has to know of such an
 // op is in its row, which stands in the op's own file in graph/ir/library/; its reference is a row
-// of graph/reference/library_reference.h.
+// of graph/reference/library_references.def.
 #ifndef RETROGRAD_GRAPH_IR_LIBRARY_OPS_H_
 #define RETROGRAD_GRAPH_IR_LIBRARY_OPS_H_
 

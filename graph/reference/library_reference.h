@@ -20,9 +20,11 @@ struct LibraryNode {
 // Writes one dense tensor a result.
 absl::Status EvaluateLibrary(const LibraryNode& node, absl::Span<double* const> out);
 
-absl::Status EvaluateMatMul(const LibraryNode& node, absl::Span<double* const> out);
-absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const> out);
-absl::Status EvaluateConvolution(const LibraryNode& node, absl::Span<double* const> out);
+// One that several ops share is declared for each.
+#define RG_LIBRARY_REFERENCE(OP, EVALUATE) \
+  absl::Status EVALUATE(const LibraryNode& node, absl::Span<double* const> out);
+#include "graph/reference/library_references.def"
+#undef RG_LIBRARY_REFERENCE
 
 }  // namespace retrograd
 

@@ -1,12 +1,15 @@
 #include "fusion/kernel/templates/kernel_template.h"
 
+#include "graph/base/status.h"
+
 namespace retrograd {
 namespace {
 
 constexpr const KernelTemplate* kTemplates[] = {
-    &kPointwiseTemplate, &kRowReductionTemplate, &kColumnReductionTemplate,
-    &kRowColumnTemplate, &kTransposeTemplate,    &kScatterAddTemplate,
-    &kScanTemplate};
+#define RG_TEMPLATE(NAME) &k##NAME##Template,
+#include "fusion/kernel/templates/templates.def"
+#undef RG_TEMPLATE
+};
 
 }  // namespace
 
@@ -15,6 +18,18 @@ absl::Span<const KernelTemplate* const> KernelTemplates() { return kTemplates; }
 const KernelTemplate& TemplateOf(Template id) { return *kTemplates[static_cast<int>(id)]; }
 
 absl::string_view Name(Template t) { return TemplateOf(t).name; }
+
+// The template that takes most of what the IR's reductions fold, its scatter and the order of its
+// loads into account.
+Classification Classify(const KernelIr& ir) {
+  const Folds folds = ReadFolds(ir);
+  const absl::Span<const KernelTemplate* const> templates = KernelTemplates();
+  for (size_t t = templates.size(); t-- > 0;) {
+    if (std::optional<Classification> c = templates[t]->recognise(ir, folds)) return *std::move(c);
+  }
+  RG_CHECK(false && "row reductions and passes take what no other template does");
+  return {};
+}
 
 int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes) {
   const KernelTemplate& t = TemplateOf(id);

@@ -1,10 +1,10 @@
 // A kernel template: a way in which threads traverse the points of a kernel. Each is one const
 // object of data and plain functions, in the file of its name. All that differs between templates
-// is a member here, apart from the text of the kernels (codegen/templates/emitters.cc) and the plan
+// is a member here, apart from the text of the kernels (codegen/templates/templates.h) and the plan
 // checker (fusion/verify/template_checks.cc), which shares no code with what it judges.
 //
-// A new template is a value of Template, its file and its row in kernel_template.cc, a row in
-// emitters.cc, and a row in template_checks.cc.
+// A new template is a row of templates.def, its file, its emitter's file, and a row in
+// template_checks.cc.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_KERNEL_TEMPLATE_H_
 
@@ -99,7 +99,7 @@ struct KernelTemplate {
   Preparation (*preparation)(const KernelIr& ir, const DeviceSpec& d) = nullptr;
 };
 
-// By number of Template. A later template applies to fewer IRs, so classification tries it first.
+// By number of Template.
 absl::Span<const KernelTemplate* const> KernelTemplates();
 const KernelTemplate& TemplateOf(Template id);
 inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s.kind); }
@@ -107,13 +107,9 @@ inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s
 // Launches of a kernel that needs so much workspace.
 int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes);
 
-extern const KernelTemplate kPointwiseTemplate;
-extern const KernelTemplate kRowReductionTemplate;
-extern const KernelTemplate kColumnReductionTemplate;
-extern const KernelTemplate kRowColumnTemplate;
-extern const KernelTemplate kTransposeTemplate;
-extern const KernelTemplate kScatterAddTemplate;
-extern const KernelTemplate kScanTemplate;
+#define RG_TEMPLATE(NAME) extern const KernelTemplate k##NAME##Template;
+#include "fusion/kernel/templates/templates.def"
+#undef RG_TEMPLATE
 
 }  // namespace retrograd
 

@@ -13,13 +13,9 @@
 namespace retrograd {
 
 enum class Template : uint8_t {
-  kPointwise,        // no reduction; indirect loads make it a gather
-  kRowReduction,     // reductions fold the fastest axis; one set of folded axes
-  kColumnReduction,  // reductions keep the fastest axis; one set of folded axes
-  kRowColumn,        // both: rows walked by blocks, column sums kept in registers
-  kTranspose,        // no reduction; a tile goes through shared memory so that both sides coalesce
-  kScatterAdd,       // one index_add
-  kScan,             // one scan along an axis
+#define RG_TEMPLATE(NAME) k##NAME,
+#include "fusion/kernel/templates/templates.def"
+#undef RG_TEMPLATE
 };
 absl::string_view Name(Template t);
 

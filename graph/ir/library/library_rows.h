@@ -6,11 +6,9 @@
 
 namespace retrograd {
 
-extern const LibraryOp kMatMulOp;
-extern const LibraryOp kAttentionBackwardOp;
-extern const LibraryOp kConvolutionOp;
-extern const LibraryOp kConvolutionInputGradientOp;
-extern const LibraryOp kConvolutionWeightGradientOp;
+#define RG_LIBRARY_OP(OP, ROW) extern const LibraryOp ROW;
+#include "graph/ir/library/library_ops.def"
+#undef RG_LIBRARY_OP
 
 }  // namespace retrograd
 

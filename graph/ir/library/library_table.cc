@@ -1,18 +1,17 @@
-// The table of library ops: a row here for each kLibrary row of ops.def.
 #include "graph/base/status.h"
 #include "graph/ir/library/library_rows.h"
 
 namespace retrograd {
 
 const LibraryOp& LibraryOpOf(Op op) {
-  static constexpr const LibraryOp* kRows[] = {&kMatMulOp, &kAttentionBackwardOp, &kConvolutionOp,
-                                               &kConvolutionInputGradientOp,
-                                               &kConvolutionWeightGradientOp};
-  for (const LibraryOp* row : kRows) {
-    if (row->op == op) return *row;
+  switch (op) {
+#define RG_LIBRARY_OP(OP, ROW) \
+  case Op::OP:                 \
+    return ROW;
+#include "graph/ir/library/library_ops.def"
+#undef RG_LIBRARY_OP
+    default: RG_CHECK(false);
   }
-  RG_CHECK(false);
-  return *kRows[0];
 }
 
 }  // namespace retrograd
