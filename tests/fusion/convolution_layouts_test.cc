@@ -1,0 +1,162 @@
+// How the operands and results of convolutions lie in a plan, what is copied for it, and that the
+// plan then gives the reference's values.
+#include <cmath>
+
+#include "graph/text/text.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
+
+namespace retrograd {
+namespace {
+
+const Shape kX = {2, 4, 7, 5}, kW = {6, 4, 3, 3}, kY = {2, 6, 4, 5};
+
+Attrs Window() {
+  return {{"stride", Shape{2, 1}},
+          {"padding", Shape{1, 1}},
+          {"dilation", Shape{1, 1}},
+          {"groups", int64_t{1}}};
+}
+
+// [N,C,H,W] with its channels last in memory.
+std::vector<int64_t> ChannelsLast(const Shape& s) {
+  return {s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]};
+}
+
+ValueId Input(GraphBuilder& b, std::string name, const Shape& shape,
+              std::vector<int64_t> strides = {}) {
+  return b.Input({DType::kFp64, shape}, {.name = std::move(name), .strides = std::move(strides)});
+}
+
+ValueId InputGradient(GraphBuilder& b, ValueId dy, ValueId w) {
+  Attrs attrs = Window();
+  attrs.Set("input_shape", kX);
+  return b.Add(Op::convolution_input_gradient, {dy, w}, attrs);
+}
+
+ValueId WeightGradient(GraphBuilder& b, ValueId dy, ValueId x) {
+  Attrs attrs = Window();
+  attrs.Set("weight_shape", kW);
+  return b.Add(Op::convolution_weight_gradient, {dy, x}, attrs);
+}
+
+// Plans and runs the graph; its outputs are the reference's.
+Planned CheckedPlan(GraphBuilder& b) {
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  const std::vector<Values> inputs = RandomInputs(*graph, 3);
+  auto run = RunOnHost(*graph, inputs, {});
+  INFO(run.status());
+  REQUIRE(run.ok());
+  INFO(run->planned.plan.Print(run->planned.graph));
+  REQUIRE(run->planned.plan.Verify(run->planned.graph).ToString() == "OK");
+  auto expected = Evaluate(*graph, inputs, {.mode = ReferenceOptions::kFloat64});
+  REQUIRE(expected.ok());
+  for (size_t o = 0; o < graph->outputs().size(); ++o) {
+    const Values& want = (*expected)[graph->value_index(*graph->outputs()[o].value)];
+    REQUIRE(run->outputs[o].size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      REQUIRE(std::fabs(run->outputs[o][i] - want[i]) <= 1e-10 * (1 + std::fabs(want[i])));
+    }
+  }
+  return std::move(run->planned);
+}
+
+std::vector<const Call*> CallsOf(const Planned& planned) {
+  std::vector<const Call*> calls;
+  for (const Group& group : planned.plan.groups) {
+    if (const Call* call = CallOf(group)) calls.push_back(call);
+  }
+  return calls;
+}
+
+int Count(const BackwardGraph& g, Op op) {
+  int count = 0;
+  for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.op(NodeId{i}) == op;
+  return count;
+}
+
+TEST_CASE("a gradient that repeats its elements is copied once for both of its convolutions") {
+  GraphBuilder b("expanded");
+  const bool by_the_host = GENERATE(false, true);
+  const ValueId dy = by_the_host ? Input(b, "dy", kY, {6, 1, 0, 0})
+                                 : b.Expand(Input(b, "pooled", {2, 6, 1, 1}), kY);
+  b.Output(InputGradient(b, dy, Input(b, "w", kW)), "dx");
+  b.Output(WeightGradient(b, dy, Input(b, "x", kX)), "dw");
+  const Planned planned = CheckedPlan(b);
+  const std::vector<const Call*> calls = CallsOf(planned);
+  REQUIRE(calls.size() == 2);
+  CHECK(Count(planned.graph, Op::copy) == 1);
+  CHECK(calls[0]->operands[0].value == calls[1]->operands[0].value);
+  for (const Call* call : calls) {
+    for (int64_t stride : call->operands[0].strides) CHECK(stride > 0);
+  }
+}
+
+TEST_CASE("an expanded weight and an expanded input are copied, too") {
+  GraphBuilder b("expanded");
+  const ValueId dy = Input(b, "dy", kY);
+  b.Output(InputGradient(b, dy, b.Expand(Input(b, "w", {6, 1, 3, 3}), kW)), "dx");
+  b.Output(WeightGradient(b, dy, b.Expand(Input(b, "x", {1, 4, 7, 5}), kX)), "dw");
+  CHECK(Count(CheckedPlan(b).graph, Op::copy) == 2);
+}
+
+// dx = dgrad(where(y > 0, dy, 0), w) + residual, dw = wgrad of the same: a layer between an
+// activation and a join.
+ValueId Layer(GraphBuilder& b, bool last, bool gradient_last) {
+  const auto like = [&](const Shape& shape, bool channels_last) {
+    return channels_last ? ChannelsLast(shape) : std::vector<int64_t>{};
+  };
+  const ValueId dy = Input(b, "dy", kY, like(kY, gradient_last));
+  const ValueId y = Input(b, "y", kY, like(kY, gradient_last));
+  const ValueId zero = b.Full(0, DType::kFp64);
+  const ValueId masked = b.Add(Op::where, {b.Add(Op::gt, {y, zero}), dy, zero});
+  const ValueId dx = InputGradient(b, masked, Input(b, "w", kW, like(kW, last)));
+  const ValueId residual = Input(b, "residual", kX, like(kX, last));
+  b.Output(b.Add(Op::add, {dx, residual}), "dx", like(kX, last));
+  b.Output(WeightGradient(b, masked, Input(b, "x", kX, like(kX, last))), "dw", like(kW, last));
+  b.Output(b.Sum(masked, {0, 2, 3}), "db");
+  return masked;
+}
+
+bool HasChannelsLast(const CallTensor& t) { return t.strides[1] == 1; }
+
+TEST_CASE("channels-last stays so through calls and their pointwise neighbours, without a copy") {
+  GraphBuilder b("layer");
+  Layer(b, true, true);
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 0);
+  const std::vector<const Call*> calls = CallsOf(planned);
+  REQUIRE(calls.size() == 2);
+  for (const Call* call : calls) {
+    for (const CallTensor& t : call->operands) CHECK(HasChannelsLast(t));
+    CHECK(HasChannelsLast(call->results[0]));
+  }
+}
+
+TEST_CASE("row-major stays so") {
+  GraphBuilder b("layer");
+  Layer(b, false, false);
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 0);
+  for (const Call* call : CallsOf(planned)) {
+    for (const CallTensor& t : call->operands) CHECK(t.strides[3] == 1);
+    CHECK(call->results[0].strides[3] == 1);
+  }
+}
+
+TEST_CASE("a gradient lies otherwise than the input: calls read both as they are") {
+  const bool last = GENERATE(false, true);
+  GraphBuilder b("layer");
+  Layer(b, last, !last);
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 0);
+  for (const Call* call : CallsOf(planned)) {
+    CHECK(HasChannelsLast(call->operands[0]) == !last);
+    CHECK(HasChannelsLast(call->operands[1]) == last);
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
