@@ -440,11 +440,31 @@ TEST_CASE("random graphs are legal, repeatable, and together use every kind of o
     for (uint32_t i = 0; i < g.num_nodes(); ++i) seen.insert(g.op(NodeId{i}));
     if (seed % 50 == 0) CHECK(RandomGraph(seed) == g);
   }
-  for (Op op :
-       {Op::add,    Op::mul,       Op::where,     Op::cast,    Op::iota,          Op::sum,
-        Op::amax,   Op::amin,      Op::matmul,    Op::reshape, Op::permute,       Op::expand,
-        Op::slice,  Op::flip,      Op::pad,       Op::cat,     Op::slice_scatter, Op::index_select,
-        Op::gather, Op::index_add, Op::accumulate}) {
+  for (Op op : {Op::add,
+                Op::mul,
+                Op::where,
+                Op::cast,
+                Op::iota,
+                Op::sum,
+                Op::amax,
+                Op::amin,
+                Op::matmul,
+                Op::reshape,
+                Op::permute,
+                Op::expand,
+                Op::slice,
+                Op::flip,
+                Op::pad,
+                Op::cat,
+                Op::slice_scatter,
+                Op::index_select,
+                Op::gather,
+                Op::index_add,
+                Op::accumulate,
+                Op::cumsum,
+                Op::convolution,
+                Op::convolution_input_gradient,
+                Op::convolution_weight_gradient}) {
     INFO(std::string(Name(op)));
     CHECK(seen.count(op) == 1);
   }

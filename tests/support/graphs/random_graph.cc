@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/base/rounding.h"
 #include "graph/base/status.h"
+#include "tests/support/graphs/random_convolution.h"
 
 namespace retrograd {
 namespace {
@@ -189,6 +190,10 @@ class Generator {
         {&Generator::TryGather, options_.indexed ? 1 : 0},
         {&Generator::TryIndexAdd, options_.indexed ? 1 : 0},
         {&Generator::TryAccumulate, options_.accumulates ? 2 : 0},
+        {&Generator::TryScan, 1},
+        {&Generator::TryConvolution, options_.contractions ? 2 : 0},
+        {&Generator::TryWindows, 1},
+        {&Generator::TryStrided, options_.indexed ? 1 : 0},
     };
     int total = 0;
     for (const Kind& kind : kinds) total += kind.weight;
@@ -469,6 +474,129 @@ class Generator {
     Attrs attrs;
     if (type.dtype == DType::kBf16 && Chance(0.3)) attrs.Set("dtype", std::string("f32"));
     return Emit(builder_.Add(Op::matmul, {a.id, weight}, std::move(attrs)), bound);
+  }
+
+  bool TryScan() {
+    const Known k = Pick();
+    const TensorType type = builder_.type(k.id);
+    if (type.rank() == 0) return false;
+    const int64_t axis = Int(0, type.rank() - 1);
+    const double bound = k.bound * static_cast<double>(type.shape[axis]);
+    if (bound > kTame) return false;
+    Attrs attrs = {{"axis", axis}};
+    if (Chance(0.4)) attrs.Set("reverse", int64_t{1});
+    return Emit(builder_.Add(Op::cumsum, {k.id}, std::move(attrs)), bound);
+  }
+
+  bool TryConvolution() {
+    const Known k = Pick();
+    const TensorType type = builder_.type(k.id);
+    if (type.rank() < 3 || type.rank() > 5) return false;
+    std::optional<RandomConvolution> drawn =
+        DrawConvolution(type.shape, [&](int64_t low, int64_t high) { return Int(low, high); });
+    if (!drawn.has_value()) return false;
+    const double bound = k.bound * 2 * static_cast<double>(drawn->folded);
+    if (bound > kTame) return false;
+    for (const Shape& shape : {drawn->operands[0], drawn->operands[1], drawn->result}) {
+      if (Elements(shape) > options_.max_elements) return false;
+    }
+    const ValueId other = AddInput(type.dtype, drawn->operands[1 - drawn->given]);
+    if (type.dtype == DType::kBf16 && Chance(0.3)) drawn->attrs.Set("dtype", std::string("f32"));
+    const bool first = drawn->given == 0;
+    return Emit(builder_.Add(drawn->op, {first ? k.id : other, first ? other : k.id},
+                             std::move(drawn->attrs)),
+                bound);
+  }
+
+  // What the gradient of an average pool reads: along one axis each pixel adds up the windows that
+  // hold it, all of it views of the windows.
+  bool TryWindows() {
+    const Known k = Pick();
+    const Shape windows = builder_.type(k.id).shape;
+    if (windows.empty() || windows.size() > 5) return false;
+    const size_t axis = Int(0, static_cast<int64_t>(windows.size()) - 1);
+    const int64_t kernel = Int(1, 4), stride = Int(1, 3), padding = Int(0, (kernel - 1) / 2);
+    Shape pixels = windows;
+    pixels[axis] = (windows[axis] - 1) * stride + kernel - 2 * padding;
+    const int64_t turns = (kernel + stride - 1) / stride;
+    if (pixels[axis] < 1 || Elements(pixels) > options_.max_elements ||
+        Elements(windows) * stride > options_.max_elements ||
+        k.bound * static_cast<double>(turns) > kTame) {
+      return false;
+    }
+    ValueId total{};
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      const ValueId part = WindowsOfTurn(k.id, axis,
+                                         {.kernel = kernel,
+                                          .stride = stride,
+                                          .start = padding - turn * stride,
+                                          .turn = turn,
+                                          .pixels = pixels[axis]});
+      total = turn == 0 ? part : builder_.Add(Op::add, {total, part});
+    }
+    return Emit(total, k.bound * static_cast<double>(turns));
+  }
+
+  struct Turn {
+    int64_t kernel, stride;
+    int64_t start;  // where pixel 0 lies among the repeated windows
+    int64_t turn, pixels;
+  };
+  // For each pixel along the axis what its turn-th window holds, 0 where it has none.
+  ValueId WindowsOfTurn(ValueId windows, size_t axis, const Turn& t) {
+    Shape shape = builder_.type(windows).shape;
+    const int64_t inside = std::min(t.stride, t.kernel - t.turn * t.stride);
+    Shape wide = shape;
+    wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, 1);
+    ValueId v = builder_.Reshape(windows, wide);
+    wide[axis + 1] = inside;
+    v = builder_.Expand(v, wide);
+    std::vector<int64_t> low(wide.size()), high(wide.size());
+    high[axis + 1] = t.stride - inside;
+    v = builder_.Add(Op::pad, {v}, {{"low", low}, {"high", high}});
+    shape[axis] *= t.stride;
+    v = builder_.Reshape(v, shape);
+    const int64_t extent = shape[axis];
+    const int64_t before = std::clamp<int64_t>(-t.start, 0, t.pixels);
+    const int64_t begin = std::clamp<int64_t>(t.start, 0, extent);
+    const int64_t end = std::clamp<int64_t>(t.start + t.pixels, begin, extent);
+    v = builder_.Add(Op::slice, {v},
+                     {{"axis", static_cast<int64_t>(axis)},
+                      {"start", begin},
+                      {"stop", end},
+                      {"step", int64_t{1}}});
+    low.assign(shape.size(), 0), high.assign(shape.size(), 0);
+    low[axis] = before;
+    high[axis] = t.pixels - before - (end - begin);
+    return builder_.Add(Op::pad, {v}, {{"low", low}, {"high", high}});
+  }
+
+  // Elements of a flat value at computed places: any strides, which may overlap.
+  bool TryStrided() {
+    const Known k = Pick();
+    const TensorType type = builder_.type(k.id);
+    const int64_t length = type.elements();
+    if (type.rank() == 0 || length == 0) return false;
+    const Shape shape = {Int(1, 5), Int(1, 5)};
+    std::vector<int64_t> strides(shape.size());
+    int64_t last = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t steps = shape[d] - 1;
+      strides[d] = steps == 0 ? 1 : Int(0, (length - 1 - last) / steps);
+      last += steps * strides[d];
+    }
+    ValueId places{};
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const ValueId line = builder_.Add(Op::iota, {},
+                                        {{"axis", static_cast<int64_t>(d)},
+                                         {"dtype", std::string(Name(DType::kInt64))},
+                                         {"shape", shape},
+                                         {"start", d == 0 ? Int(0, length - 1 - last) : 0},
+                                         {"step", strides[d]}});
+      places = d == 0 ? line : builder_.Add(Op::add, {places, line});
+    }
+    const ValueId flat = builder_.Reshape(k.id, {length});
+    return Emit(builder_.Add(Op::index_select, {flat, places}, {{"axis", int64_t{0}}}), k.bound);
   }
 
   ValueId IndexInput(Shape shape) {

@@ -1,6 +1,6 @@
-// Random legal graphs for property tests: every pattern but attention and composites, small odd and
-// even extents, values that stay tame. Print the seed when a property fails: the same seed and
-// options give the same graph anywhere.
+// Random legal graphs for property tests: every pattern and library op but attention, and no
+// composites, small odd and even extents, values that stay tame. Print the seed when a property
+// fails: the same seed and options give the same graph anywhere.
 #ifndef RETROGRAD_TESTS_SUPPORT_GRAPHS_RANDOM_GRAPH_H_
 #define RETROGRAD_TESTS_SUPPORT_GRAPHS_RANDOM_GRAPH_H_
 
@@ -19,8 +19,8 @@ struct RandomGraphOptions {
   int max_ops = 40;
   int64_t max_extent = 13;      // of one dim
   int64_t max_elements = 4096;  // of one tensor
-  bool contractions = true;     // matmuls
-  bool indexed = true;          // index_select, gather, index_add
+  bool contractions = true;     // matmuls and convolutions
+  bool indexed = true;          // index_select, gather, index_add, strided views
   bool accumulates = true;      // accumulate nodes and slice_scatter into zeros
   bool strides = true;          // inputs and outputs that are not row-major
 };
