@@ -88,7 +88,7 @@ def measure(name, device, library, repeat, modes, say, graphs=None):
 def _capture(name, device):
     """The one backward of the model, with what its forward saved left on the device."""
     model, args, kwargs = zoo.make(name, device)
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=zoo.autocasts(name, device)):
         captured = captured_backwards(model, args, kwargs, keep_on_device=True, joint_passes=True)
     if len(captured) != 1:
         raise ExportError(f"{name} has graph breaks: {len(captured)} backwards instead of one")

@@ -32,6 +32,7 @@ def _load(path):
     pointers = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t] * 2
     for name, result, arguments in (
         ("open", ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]),
+        ("open_beside", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]),
         ("close", None, [ctypes.c_void_p]),
         ("run", ctypes.c_int, [ctypes.c_void_p, *pointers, ctypes.c_void_p]),
         ("last_run_us", ctypes.c_double, [ctypes.c_void_p]),
@@ -51,16 +52,19 @@ def _addresses(tensors):
 
 
 class Backward:
-    """A compiled backward on a device ("cuda", "host").
+    """A compiled backward on a device ("cuda", "host"), or on that of another backward, `beside`,
+    with what has been loaded and timed there.
 
     Bind it to tensors before it runs. Refused if it cannot be made.
     """
 
-    def __init__(self, library, graph, device, **options):
+    def __init__(self, library, graph, device, beside=None, **options):
         self._library = _load(library)
-        self._handle = self._library.rg_backward_open(
-            str(graph).encode(), json.dumps({"device": device, **options}).encode()
-        )
+        arguments = str(graph).encode(), json.dumps({"device": device, **options}).encode()
+        if beside is None:
+            self._handle = self._library.rg_backward_open(*arguments)
+        else:
+            self._handle = self._library.rg_backward_open_beside(beside._handle, *arguments)
         if not self._handle:
             raise Refused(self._library.rg_backward_error().decode())
         self.on_gpu = device != "host"

@@ -22,7 +22,7 @@ def measure(name, device, mode, repeat, from_before):
     torch._dynamo.reset()
     model, args, kwargs = zoo.make(name, device)
     seen = []
-    step = _Step(model, args, kwargs, MODES[mode], seen)
+    step = _Step(model, args, kwargs, zoo.autocasts(name, device), MODES[mode], seen)
     begin = time.perf_counter()
     step.forward()
     step.backward()
@@ -50,8 +50,9 @@ def measure(name, device, mode, repeat, from_before):
 class _Step:
     """A training step without its optimizer."""
 
-    def __init__(self, model, args, kwargs, options, seen):
+    def __init__(self, model, args, kwargs, autocasts, options, seen):
         self.model, self.args, self.kwargs = model, args, kwargs
+        self.autocasts = autocasts
         self.device = next(model.parameters()).device.type
         self.graphs = bool(options and options.get("triton.cudagraphs"))
         self.call = model
@@ -63,7 +64,7 @@ class _Step:
         self.clear()
         if self.graphs:
             torch.compiler.cudagraph_mark_step_begin()
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocasts):
             result = self.call(*self.args, **self.kwargs)
         self.loss = getattr(result, "loss", result)
 

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from image_networks import UNet
+
 
 @dataclasses.dataclass(frozen=True)
 class GolfConfig:
@@ -146,7 +148,8 @@ def language_model(model_class, config_class, sizes, length, batch=1):
 
 
 class Classifier(nn.Module):
-    """(images, classes) -> the mean cross entropy of a network's logits."""
+    """(images, classes of them or of their pixels) -> the mean cross entropy of a network's
+    logits."""
 
     def __init__(self, network):
         super().__init__()
@@ -156,20 +159,37 @@ class Classifier(nn.Module):
         return F.cross_entropy(self.network(images).float(), classes)
 
 
-def image_model(name, batch, channels_last=True):
-    """A network of the timm package on random images of 224 x 224."""
+def image_model(network, batch, channels_last=True, dtype=torch.float32, side=224):
+    """A network of the timm package, or what makes one, on random square images."""
 
     def make(device):
-        import timm
+        if isinstance(network, str):
+            import timm
 
-        network = timm.create_model(name, pretrained=False)
+            # A transformer's table of positions is one of image sizes, too.
+            sizes = {"img_size": side} if network.startswith("vit") else {}
+            made = timm.create_model(network, pretrained=False, **sizes)
+        else:
+            made = network()
         layout = torch.channels_last if channels_last else torch.contiguous_format
-        network = network.to(device, memory_format=layout).train()
-        images = torch.randn(batch, 3, 224, 224, device=device).to(memory_format=layout)
-        classes = torch.randint(0, 1000, (batch,), device=device)
-        return Classifier(network), (images, classes), {}
+        made = made.to(device, dtype=dtype, memory_format=layout).train()
+        images = torch.randn(batch, 3, side, side, device=device)
+        images = images.to(dtype=dtype, memory_format=layout)
+        with torch.no_grad():
+            logits = made.eval()(images[:1]).shape
+        made.train()
+        classes = torch.randint(0, logits[1], (batch, *logits[2:]), device=device)
+        return Classifier(made), (images, classes), {}
 
     return make
+
+
+def image_models(name, network, batch, **sizes):
+    """{name: a model}: in bf16, channels last, and in fp32, row-major; without autocast."""
+    return {
+        f"{name}_bf16": image_model(network, batch, True, torch.bfloat16, **sizes),
+        f"{name}_fp32": image_model(network, batch, False, torch.float32, **sizes),
+    }
 
 
 _BERT = dict(
@@ -213,8 +233,22 @@ BENCHED = {
     "vit_small_b8": image_model("vit_small_patch16_224", 8, channels_last=False),
     "mobilenetv3_b2": image_model("mobilenetv3_large_100", 2),
 }
+# Measured where their names are asked for. They run in their own dtype, without autocast.
+IMAGES = {
+    **image_models("resnet50_b32", "resnet50", 32),
+    **image_models("mobilenetv3_b32", "mobilenetv3_large_100", 32),
+    **image_models("convnext_tiny_b32", "convnext_tiny", 32),
+    **image_models("vit_small_b32", "vit_small_patch16_224", 32),
+    **image_models("unet_b8", UNet, 8, side=256),
+    **image_models("unet_tiny", lambda: UNet(width=4, levels=2, classes=3), 2, side=16),
+}
 KEPT = {**TINY, **FULL_SIZE}
-MODELS = {**KEPT, **BENCHED}
+MODELS = {**KEPT, **BENCHED, **IMAGES}
+
+
+def autocasts(name, device):
+    """Whether the model runs under bf16 autocast there."""
+    return device == "cuda" and name not in IMAGES
 
 
 def make(name, device):

@@ -35,8 +35,9 @@ DeviceReport NewsOf(const CompiledPlan& compiled, absl::Span<const KernelResourc
   DeviceReport report = ReportOf(compiled, kernels, absl::StrCat("the compiler for ", arch), arch);
   if (Spilling(kernels) == 0) report.kernels.clear();
   if (program == nullptr) return report;
-  for (const Program::CallTime& time : program->call_times()) {
-    report.calls.emplace(CallKey(*time.call), std::max(std::llround(time.us * 1e6), 1LL));
+  for (const CallInUse& used : program->CallsInUse()) {
+    if (used.measured_us <= 0) continue;
+    report.calls.emplace(CallKey(*used.call), std::max(std::llround(used.measured_us * 1e6), 1LL));
   }
   return report;
 }

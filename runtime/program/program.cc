@@ -54,16 +54,17 @@ struct Program::State {
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Program::~Program() = default;
 
-std::vector<Program::CallTime> Program::call_times() const {
-  std::vector<CallTime> times;
+const ProgramStats& Program::stats() const { return state_->stats; }
+
+std::vector<CallInUse> Program::CallsInUse() const {
+  std::vector<CallInUse> used;
   for (size_t i = 0; i < state_->calls.size(); ++i) {
-    const double us = state_->calls[i]->measured_us();
-    if (us > 0) times.push_back({state_->list.calls[i].call, us});
+    const LoadedCall& loaded = *state_->calls[i];
+    used.push_back({state_->list.calls[i].call, loaded.Describe(), loaded.measured_us()});
   }
-  return times;
+  return used;
 }
 
-const ProgramStats& Program::stats() const { return state_->stats; }
 int64_t Program::arena_bytes() const { return state_->compiled.memory.arena_bytes; }
 int64_t Program::scratch_bytes() const {
   return state_->scratch_stride * state_->compiled.schedule.streams;

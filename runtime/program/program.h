@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,14 @@ struct ProgramStats {
   int64_t recording_ns = 0;       // host time of all recordings
   int64_t last_recording_ns = 0;  // and of the last
   int64_t last_run_ns = 0;        // host time of the last run, a recording included
+};
+
+// A library call and the implementation that was loaded for it.
+struct CallInUse {
+  const Call* call = nullptr;  // of the compiled plan
+  std::string implementation;  // in its own words; may be empty
+  // Microseconds of one of several runs in a row, as measured when it was chosen; 0: not timed.
+  double measured_us = 0;
 };
 
 // A group's work, run alone.
@@ -75,13 +84,8 @@ class Program {
   // What the compiler made of each kernel; empty where it does not tell.
   absl::Span<const KernelResources> resources() const;
 
-  // A library call and microseconds of one of several runs in a row, as measured when its
-  // implementation was chosen.
-  struct CallTime {
-    const Call* call = nullptr;  // of the compiled plan
-    double us = 0;
-  };
-  std::vector<CallTime> call_times() const;  // of the calls that were timed
+  // In the order of the plan's groups.
+  std::vector<CallInUse> CallsInUse() const;
 
   const ProgramStats& stats() const;
   int64_t arena_bytes() const;

@@ -116,6 +116,7 @@ TEST_CASE("plans are shared by calls that differ in nothing but where their valu
   CHECK(key(MakeConvolution(Op::convolution, shape, {.channels_last = false})) != key(call));
   CHECK(key(call, {}, {.nondeterministic = true}) != key(call));
   CHECK(key(call, {}, {.most_workspace_bytes = 0}) != key(call));
+  CHECK(key(call, {}, {.most_plans = 4}) != key(call));
   CHECK(key(call, {.operand_alignment = {16, 16}}) != key(call));
   // More than cuDNN's kernels make use of is as good as that.
   CHECK(key(call, {.operand_alignment = {256, 32}}) == key(call, {.operand_alignment = {16, 16}}));
@@ -138,6 +139,8 @@ TEST_CASE("by default no plan is asked for that may give other bits or rounds it
   CHECK_FALSE(filter({}, {}).tensor_cores);
   CHECK(filter({.allow_tf32 = true}, {}).tensor_cores);
   CHECK_FALSE(filter({}, {.nondeterministic = true}).deterministic);
+  CHECK(filter({}, {}).most_plans == 0);
+  CHECK(filter({}, {.most_plans = 4}).most_plans == 4);
 }
 
 #if defined(RETROGRAD_FAKE_CUDA)

@@ -28,7 +28,7 @@ using retrograd::Program;
 using Json = nlohmann::ordered_json;
 
 struct rg_backward {
-  std::unique_ptr<Device> device;  // outlives the program
+  std::shared_ptr<Device> device;  // outlives the program
   std::optional<Executable> executable;
   Json seconds = Json::object();  // of each step of opening
   bool runnable = true;
@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const Json& options) {
   choices.cuda.cache_dir = choices.hip.cache_dir = options.value("cache_dir", "");
   choices.cuda.attention.cudnn.deterministic = options.value("deterministic", true);
   choices.cuda.convolution.cudnn.nondeterministic = !options.value("deterministic", true);
+  choices.cuda.convolution.cudnn.most_plans = options.value("convolution_plans", 0);
   choices.cuda.attention.allow_tiled = options.value("tiled_attention", true);
   const bool time_calls = options.value("time_calls", true);
   choices.cuda.time_matmuls = time_calls;
@@ -80,10 +81,15 @@ retrograd::ExecutableOptions OptionsOf(const Json& options) {
   return made;
 }
 
-absl::StatusOr<std::unique_ptr<rg_backward>> Open(const char* graph, const Json& options) {
+// On `device`, or on one that is made for it where that is null.
+absl::StatusOr<std::unique_ptr<rg_backward>> Open(std::shared_ptr<Device> device, const char* graph,
+                                                  const Json& options) {
   auto made = std::make_unique<rg_backward>();
   Laps laps(&made->seconds);
-  RG_ASSIGN_OR_RETURN(made->device, MakeDevice(options));
+  if (device == nullptr) {
+    RG_ASSIGN_OR_RETURN(device, MakeDevice(options));
+  }
+  made->device = std::move(device);
   laps.Lap("device");
   retrograd::Progress progress;
   retrograd::PlanArguments arguments;
@@ -133,11 +139,23 @@ Json Room(const retrograd::TensorType& type, const std::vector<int64_t>& strides
                                   strides.empty() ? retrograd::DenseStrides(type.shape) : strides)};
 }
 
+// Each library call's op, and what makes it.
+Json CallsJson(const std::vector<retrograd::CallInUse>& calls) {
+  Json list = Json::array();
+  for (const retrograd::CallInUse& used : calls) {
+    list.push_back({{"op", retrograd::Name(used.call->op)},
+                    {"by", used.implementation},
+                    {"us", used.measured_us}});
+  }
+  return list;
+}
+
 // What is known only of what can run.
 Json DescribeProgram(const CompiledPlan& compiled, const Program& program) {
   const retrograd::ProgramStats& stats = program.stats();
   return {{"scratch_bytes", program.scratch_bytes()},
           {"peak_bytes", PeakWithScratch(compiled, program.scratch_bytes())},
+          {"calls", CallsJson(program.CallsInUse())},
           {"runs", stats.runs},
           {"recordings", stats.recordings},
           {"failed_recordings", stats.failed_recordings},
@@ -179,17 +197,27 @@ Json Describe(const rg_backward& backward) {
   return said;
 }
 
-}  // namespace
-
-rg_backward* rg_backward_open(const char* graph, const char* options) {
+// Null where that fails, for the reason that last_error then holds.
+rg_backward* OpenOrFail(std::shared_ptr<Device> device, const char* graph, const char* options) {
   try {
-    absl::StatusOr<std::unique_ptr<rg_backward>> opened = Open(graph, Json::parse(options));
+    absl::StatusOr<std::unique_ptr<rg_backward>> opened =
+        Open(std::move(device), graph, Json::parse(options));
     if (opened.ok()) return opened->release();
     last_error = std::string(opened.status().message());
   } catch (const nlohmann::json::exception& error) {
     last_error = absl::StrCat("the options are not what they should be: ", error.what());
   }
   return nullptr;
+}
+
+}  // namespace
+
+rg_backward* rg_backward_open(const char* graph, const char* options) {
+  return OpenOrFail(nullptr, graph, options);
+}
+
+rg_backward* rg_backward_open_beside(rg_backward* other, const char* graph, const char* options) {
+  return OpenOrFail(other->device, graph, options);
 }
 
 void rg_backward_close(rg_backward* backward) { delete backward; }

@@ -67,10 +67,11 @@ CudnnPlans::CudnnPlans(const CudnnRequest& request, CudnnHandle& handle)
 }
 CudnnPlans::~CudnnPlans() = default;
 
-absl::Status CudnnPlans::BuildAll() {
+absl::Status CudnnPlans::Build(int64_t most_plans) {
   fe::graph::Graph& graph = graph_->graph;
   std::string refusal;
   for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+    if (most_plans > 0 && static_cast<int64_t>(plans_.size()) == most_plans) break;
     fe::error_t error = graph.build_plan_at_index(i);
     if (error.is_bad()) {
       refusal = CudnnFirstLine(error.get_message());
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnReque
     RG_RETURN_IF_ERROR(
         CudnnFrontendStatus(graph.create_execution_plans(modes), "asking for plans"));
     Apply(request.filter, graph);
-    RG_RETURN_IF_ERROR(made->BuildAll());
+    RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans));
     return made->Take(0);
   });
   if (!built.ok()) {

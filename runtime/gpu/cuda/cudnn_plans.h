@@ -38,6 +38,7 @@ struct CudnnPlanFilter {
   bool full_precision = false;        // none that sums in, or rounds operands to, a narrower type
   bool tensor_cores = true;           // in fp32 they round operands to TF32
   int64_t most_workspace_bytes = -1;  // -1: as much as a plan wants
+  int64_t most_plans = 0;             // the first so many of cuDNN's that build; 0: all
 };
 
 struct CudnnRequest {
@@ -59,7 +60,7 @@ struct CudnnPlan {
 
 class CudnnPlans {
  public:
-  // Builds every plan that cuDNN's heuristics offer and the filter passes, and takes the first.
+  // Builds the plans that cuDNN's heuristics offer and the filter passes, and takes the first.
   // Unimplemented, with the shape and the reason, for what cuDNN refuses. The handle must outlive
   // the result.
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Prepare(const CudnnRequest& request,
@@ -92,7 +93,7 @@ class CudnnPlans {
  private:
   struct Graph;
   CudnnPlans(const CudnnRequest& request, CudnnHandle& handle);
-  absl::Status BuildAll();
+  absl::Status Build(int64_t most_plans);
 
   CudnnHandle& handle_;
   const std::string shape_;

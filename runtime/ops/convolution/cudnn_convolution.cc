@@ -93,6 +93,7 @@ std::string KeyOf(const Call& call, const CallFacts& facts,
                   const CudnnConvolutionOptions& options) {
   std::string key = absl::StrCat(Name(call.op), " ", options.nondeterministic, " ",
                                  options.most_workspace_bytes, " ", MayRoundToTf32(call, facts));
+  if (options.most_plans > 0) absl::StrAppend(&key, " of ", options.most_plans);
   for (const absl::string_view name : kWindow) {
     absl::StrAppend(&key, " ", absl::StrJoin(call.attributes.Ints(name), ","));
   }
@@ -225,7 +226,8 @@ CudnnRequest CudnnConvolutionRequest(const Call& call, const CallFacts& facts,
                  .deterministic = !options.nondeterministic,
                  .full_precision = true,
                  .tensor_cores = MayRoundToTf32(call, facts),
-                 .most_workspace_bytes = options.most_workspace_bytes},
+                 .most_workspace_bytes = options.most_workspace_bytes,
+                 .most_plans = options.most_plans},
   };
 #ifdef RETROGRAD_HAVE_CUDNN
   request.describe = [&call, alignments = AlignmentsOf(call, facts)](fe::graph::Graph& graph) {

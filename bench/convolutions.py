@@ -1,0 +1,697 @@
+#!/usr/bin/env python3
+"""The backward of single convolutions, ours beside ATen's, on one GPU and in one process.
+
+  bench/convolutions.py                        all of bench/data/convolutions.csv, bf16, channels last
+  bench/convolutions.py --dtype fp32 --layout nchw
+  bench/convolutions.py --minutes 6            what is left by then, the next call measures
+  bench/convolutions.py --table FILE           prints the table of a result
+
+Ours is the program that is made of what the exporter translates ATen's op to; it repeats its bits.
+Each of cuDNN's plans for a call is timed when the program is loaded (--cudnn-plans N bounds how many).
+ATen's is aten.convolution_backward with cudnn.benchmark, once with deterministic algorithms alone and
+once with any. Where the convolution multiplies each pixel by one matrix, ours is measured in its other
+form, too: as matmuls where the exporter leaves a convolution, as a convolution where it makes matmuls.
+Work of each side is captured as a CUDA graph that does it many times; the graphs are replayed in
+turn, the host hidden, and the medians are those of the time of one repetition. The operands stay
+where they are, in the caches, on all sides. There is no bias: its gradient is a sum.
+
+Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
+"""
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import datetime
+import gc
+import json
+import math
+import operator
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
+
+import run  # noqa: E402
+
+SHAPES = ROOT / "bench/data/convolutions.csv"
+FORMAT = 1           # of the files; others are measured again
+REPLAY_US = 1000     # of work in a captured graph, about
+MOST_REPEATS = 200   # of the work in it
+HIDING_CYCLES = 600_000  # about 0.3 ms: longer than the host takes to launch a captured graph
+MARGIN = 1.02        # above it a row is listed apart
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+NAMES = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}  # in the text of a graph
+# The sides by whether their algorithms repeat their bits.
+ATEN = {"aten_deterministic": True, "aten": False}
+OURS = {"ours": True, "ours_other_form": True, "ours_nondeterministic": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Convolution:
+    n: int
+    c: int
+    h: int
+    w: int
+    k: int
+    r: int
+    s: int
+    stride: tuple
+    padding: tuple
+    dilation: tuple
+    groups: int
+    needs_dx: bool
+
+    @property
+    def x(self):
+        return (self.n, self.c, self.h, self.w)
+
+    @property
+    def weight(self):
+        return (self.k, self.c // self.groups, self.r, self.s)
+
+    @property
+    def y(self):
+        windows = zip(self.x[2:], self.weight[2:], self.stride, self.padding, self.dilation)
+        out = [(i + 2 * p - d * (f - 1) - 1) // t + 1 for i, f, t, p, d in windows]
+        return (self.n, self.k, *out)
+
+    @property
+    def is_pointwise(self):
+        """Whether every pixel is multiplied by one matrix."""
+        one_tap = (self.r, self.s) == (1, 1) and self.padding == (0, 0)
+        return one_tap and self.stride == (1, 1) and self.groups == 1
+
+    def name(self):
+        """2x64x56x56 64x3x3 s1x1 p1x1"""
+        text = f"{'x'.join(map(str, self.x))} {self.k}x{self.r}x{self.s}"
+        text += f" s{self.stride[0]}x{self.stride[1]} p{self.padding[0]}x{self.padding[1]}"
+        text += f" d{self.dilation[0]}x{self.dilation[1]}" if self.dilation != (1, 1) else ""
+        text += f" g{self.groups}" if self.groups > 1 else ""
+        return text + ("" if self.needs_dx else ", dw alone")
+
+
+def read_shapes(path):
+    """{Convolution: {model: how often}}, in the file's order."""
+    shapes = {}
+    with open(path) as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            pair = {key: tuple(map(int, row[key].split("x"))) for key in ("stride", "pad", "dil")}
+            shape = Convolution(
+                *(int(row[key]) for key in "nchwkrs"), pair["stride"], pair["pad"], pair["dil"],
+                int(row["groups"]), row["needs_dx"] == "1",
+            )  # fmt: skip
+            models = shapes.setdefault(shape, {})
+            models[row["model"]] = models.get(row["model"], 0) + int(row["count"])
+    return shapes
+
+
+def _strides(shape, channels_last):
+    n, c, h, w = shape
+    return [c * h * w, 1, c * w, c] if channels_last else [c * h * w, h * w, w, 1]
+
+
+def exported(case, gradients, tf32):
+    """The graph, as a schema message, that the exporter makes of ATen's op on the case's operands.
+    gradients: what the op gives."""
+    import torch
+    from retrograd import capture, schema
+    from retrograd.translate import translate
+
+    shape, graph, inputs = case.shape, torch.fx.Graph(), []
+    for name, kind, tensor in (
+        ("dy", schema.TANGENT, case.dy), ("x", schema.SAVED, case.x), ("w", schema.PARAMETER, case.w)
+    ):  # fmt: skip
+        node = graph.placeholder(name)
+        node.meta["val"] = tensor
+        inputs.append(
+            capture.CapturedInput(
+                node, name, kind, tensor.dtype, tuple(tensor.shape), tensor.stride(), 16, False, False
+            )
+        )
+    nodes = [i.node for i in inputs]
+    window = list(shape.stride), list(shape.padding), list(shape.dilation)
+    op = graph.call_function(
+        torch.ops.aten.convolution_backward.default,
+        (*nodes, None, *window, False, [0, 0], shape.groups, [shape.needs_dx, True, False]),
+    )
+    op.meta["val"] = [*([None] if not shape.needs_dx else []), *gradients, None]
+    outputs = []
+    for place, name, gradient in zip(range(2 - len(gradients), 2), case.names(), gradients):
+        output = graph.call_function(operator.getitem, (op, place))
+        output.meta["val"] = gradient
+        outputs.append(
+            capture.CapturedOutput(output, name, gradient.dtype, tuple(gradient.stride()))
+        )
+    numerics = schema.Graph().numerics
+    numerics.allow_tf32 = tf32
+    made, constants = translate(capture.CapturedBackward(graph, inputs, outputs, numerics), "conv")
+    assert not constants
+    return made
+
+
+def _tensor(name, extents):
+    return f"{name}[{','.join(map(str, extents))}]"
+
+
+def text_of(shape, dtype, channels_last, matmuls, tf32=False):
+    """The gradients as the ops convolution_input_gradient and convolution_weight_gradient or, for a
+    pointwise convolution, as matmuls. They lie as the operands do."""
+
+    def strides(extents):
+        return f"strides=[{','.join(map(str, _strides(extents, channels_last)))}]"
+
+    def given(label, kind, extents):
+        head = f'%{label} = input name="{label}" kind={kind} {strides(extents)} alignment=16'
+        return f"{head}  {_tensor(NAMES[dtype], extents)}"
+
+    body = _matmuls if matmuls else _convolutions
+    lines = ['graph "convolution"', *(["numerics tf32=1"] if tf32 else [])]
+    lines += [given("dy", "tangent", shape.y), given("x", "saved", shape.x)]
+    lines += [given("w", "parameter", shape.weight), *body(shape, NAMES[dtype], channels_last)]
+    lines += [f'output %dx name="dx" {strides(shape.x)}'] if shape.needs_dx else []
+    return "\n".join([*lines, f'output %dw name="dw" {strides(shape.weight)}']) + "\n"
+
+
+def _convolutions(shape, name, _):
+    def gradient(label, op, other, attribute, extents):
+        attributes = {
+            "dilation": shape.dilation, "groups": shape.groups, attribute: extents,
+            "padding": shape.padding, "stride": shape.stride,
+        }  # fmt: skip
+        text = " ".join(f"{key}={_value(v)}" for key, v in attributes.items())
+        return f"%{label} = {op} %dy %{other} {text}  {_tensor(name, extents)}"
+
+    dw = gradient("dw", "convolution_weight_gradient", "x", "weight_shape", shape.weight)
+    if not shape.needs_dx:
+        return [dw]
+    return [gradient("dx", "convolution_input_gradient", "w", "input_shape", shape.x), dw]
+
+
+def _value(value):
+    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _matmuls(shape, name, channels_last):
+    n, c, h, w, k = shape.n, shape.c, shape.h, shape.w, shape.k
+    lines = [f"%matrix = reshape %w shape=[{k},{c}]"]
+    if channels_last:  # pixels are rows
+        for label, channels in (("dy", k), ("x", c)):
+            lines += [
+                f"%{label}_last = permute %{label} perm=[0,2,3,1]",
+                f"%{label}_rows = reshape %{label}_last shape=[{n * h * w},{channels}]",
+            ]
+        lines += [
+            "%dx_rows = matmul %dy_rows %matrix",
+            f"%dx_last = reshape %dx_rows shape=[{n},{h},{w},{c}]",
+            "%dx = permute %dx_last perm=[0,3,1,2]",
+            "%dy_columns = permute %dy_rows perm=[1,0]",
+            "%product = matmul %dy_columns %x_rows",
+        ]
+    else:  # an image is a matrix of channels and pixels
+        lines += [
+            f"%dy_images = reshape %dy shape=[{n},{k},{h * w}]",
+            f"%x_images = reshape %x shape=[{n},{c},{h * w}]",
+            "%across = permute %matrix perm=[1,0]",
+            f"%of_each = expand %across shape=[{n},{c},{k}]",
+            "%dx_images = matmul %of_each %dy_images",
+            f"%dx = reshape %dx_images shape=[{n},{c},{h},{w}]",
+            "%x_across = permute %x_images perm=[0,2,1]",
+            "%products = matmul %dy_images %x_across dtype=f32",
+            "%sum = sum %products axes=[0]",
+            f"%product = cast %sum dtype={name}",
+        ]
+    return [*lines, f"%dw = reshape %product shape=[{k},{c},1,1]"]
+
+
+class Case:
+    """A convolution's operands on the device, and both sides' work on them."""
+
+    def __init__(self, shape, options):
+        import torch
+
+        self.shape, self.options, self.torch = shape, options, torch
+        torch.manual_seed(0)
+        dtype = getattr(torch, DTYPES[options.dtype])
+        layout = torch.channels_last if options.layout == "nhwc" else torch.contiguous_format
+
+        def drawn(extents):
+            tensor = torch.randn(extents, device=options.device).to(dtype)
+            return tensor.contiguous(memory_format=layout)
+
+        self.dy, self.x, self.w = (drawn(e) for e in (shape.y, shape.x, shape.weight))
+        self.dx, self.dw = torch.empty_like(self.x), torch.empty_like(self.w)
+
+    def aten(self, dy, x, w):
+        s = self.shape
+        results = self.torch.ops.aten.convolution_backward(
+            dy, x, w, None, s.stride, s.padding, s.dilation, False, [0, 0], s.groups,
+            [s.needs_dx, True, False],
+        )  # fmt: skip
+        return [g for g in results[:2] if g is not None]
+
+    def aten_work(self, deterministic):
+        def work():
+            with self.flags(deterministic, benchmark=True):
+                self.aten(self.dy, self.x, self.w)
+
+        return work
+
+    @contextlib.contextmanager
+    def flags(self, deterministic, benchmark):
+        with self.torch.backends.cudnn.flags(
+            enabled=True, benchmark=benchmark, deterministic=deterministic,
+            allow_tf32=self.options.tf32, benchmark_limit=self.options.aten_plans,
+        ):  # fmt: skip
+            yield
+
+    def references(self):
+        """The gradients in float64."""
+        with self.flags(True, benchmark=False):
+            return self.aten(*(t.double() for t in (self.dy, self.x, self.w)))
+
+    def bind(self, backward):
+        backward.bind([self.dy, self.x, self.w], self.gradients())
+
+    def names(self):
+        return ["dx", "dw"] if self.shape.needs_dx else ["dw"]
+
+    def gradients(self):
+        return ([self.dx] if self.shape.needs_dx else []) + [self.dw]
+
+
+def _error(torch, gradients, references):
+    """The larger one of ||g - ref|| / ||ref||; NaN where there is one."""
+    errors = [(g.double() - r).norm() / r.norm() for g, r in zip(gradients, references)]
+    return torch.stack(errors).max().item()
+
+
+def _same_bits(backward, gradients):
+    """Whether three runs give the bits of the first."""
+    backward.run()
+    first = [g.clone() for g in gradients]
+    same = True
+    for _ in range(3):
+        backward.run()
+        same &= all(bool((a == b).all()) for a, b in zip(first, gradients))
+    return same
+
+
+def _made_by(text):
+    """The first line, which says who makes a call, and the plan of cuDNN that was taken."""
+    lines = text.splitlines() or [""]
+    plan = re.match(r"cuDNN, plan (\d+) of \d+$", lines[0])
+    return lines[0] + (f":{lines[int(plan[1])]}" if plan else "")
+
+
+class Timer:
+    """The time of one repetition of some work, in microseconds."""
+
+    def __init__(self, torch, device):
+        self.torch, self.on_gpu = torch, device == "cuda"
+
+    def _replayed(self, replay, hidden):
+        """The microseconds of one replay."""
+        if not self.on_gpu:
+            begin = time.perf_counter()
+            replay()
+            return 1e6 * (time.perf_counter() - begin)
+        cuda = self.torch.cuda
+        begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+        cuda.synchronize()
+        cuda._sleep(hidden)
+        begin.record()
+        replay()
+        end.record()
+        cuda.synchronize()
+        return 1e3 * begin.elapsed_time(end)
+
+    def estimate(self, work):
+        """Of one call, as the host issues it."""
+        work()
+        return min(self._replayed(work, 4 * HIDING_CYCLES) for _ in range(3))
+
+    def capture(self, work, repeats):
+        """What replays the work so often."""
+        if not self.on_gpu:
+            return lambda: [work() for _ in range(repeats)]
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            for _ in range(repeats):
+                work()
+        return graph.replay
+
+    def in_turn(self, works, repeats, rounds):
+        """{side: figures} of works that take turns, each round in another order."""
+        replays = {side: self.capture(work, repeats) for side, work in works.items()}
+        for replay in replays.values():
+            replay()
+        samples = {side: [] for side in works}
+        sides = list(works)
+        for i in range(rounds):
+            for side in sides[i % len(sides) :] + sides[: i % len(sides)]:
+                microseconds = self._replayed(replays[side], HIDING_CYCLES)
+                samples[side].append(microseconds / repeats)
+        return {
+            side: {"median": statistics.median(s), "least": min(s), "most": max(s)}
+            for side, s in samples.items()
+        }
+
+
+class Opener:
+    """Loads programs of ours: all those that repeat their bits on one device, the others on another."""
+
+    def __init__(self, options, folder):
+        self.options, self.folder = options, pathlib.Path(folder)
+        self.anchors = {}  # the first program of each kind, which keeps the device
+        self.others = []
+
+    def open(self, side, graph):
+        """graph: the bytes of a message, or text."""
+        import ours
+
+        path = self.folder / ("graph.bwd.pb" if isinstance(graph, bytes) else "graph.rgt")
+        path.write_bytes(graph if isinstance(graph, bytes) else graph.encode())
+        device = "cuda" if self.options.device == "cuda" else "host"
+        more = {"convolution_plans": self.options.cudnn_plans, "deterministic": OURS[side]}
+        if self.options.cache_dir:
+            more["cache_dir"] = self.options.cache_dir
+        anchor = self.anchors.get(OURS[side])
+        backward = ours.Backward(self.options.library, path, device, beside=anchor, **more)
+        if anchor is None:
+            self.anchors[OURS[side]] = backward
+        else:
+            self.others.append(backward)
+        return backward
+
+    def close_others(self):
+        while self.others:
+            self.others.pop().close()
+
+    def close(self):
+        self.close_others()
+        for backward in self.anchors.values():
+            backward.close()
+
+
+def _graphs(case, options):
+    """{side of ours: its graph}, without a second form for what has only one."""
+    with case.flags(True, benchmark=False):
+        made = exported(case, case.aten(case.dy, case.x, case.w), options.tf32)
+    message = made.SerializeToString(deterministic=True)
+    graphs = {"ours": message, "ours_nondeterministic": message}
+    if case.shape.is_pointwise:
+        matmuls = not any(node.op == "matmul" for node in made.nodes)
+        graphs["ours_other_form"] = text_of(
+            case.shape, options.dtype, options.layout == "nhwc", matmuls, options.tf32
+        )
+    return graphs
+
+
+def measure(shape, options, opener, timer):
+    """The figures of one convolution."""
+    begin = time.perf_counter()
+    case = Case(shape, options)
+    references = case.references()
+    works, errors, calls, seconds, equal = {}, {}, {}, {}, {}
+    graphs = _graphs(case, options)
+    for side in options.sides:
+        started = time.perf_counter()
+        if side in OURS:
+            if side not in graphs:
+                continue
+            backward = opener.open(side, graphs[side])
+            case.bind(backward)
+            for gradient in case.gradients():
+                gradient.fill_(float("nan"))
+            equal[side] = _same_bits(backward, case.gradients())
+            errors[side] = _error(case.torch, case.gradients(), references)
+            calls[side] = [
+                {"op": c["op"], "by": _made_by(c["by"])} for c in backward.describe()["calls"]
+            ]
+            works[side] = backward.run
+        else:
+            works[side] = case.aten_work(ATEN[side])
+            with case.flags(ATEN[side], benchmark=True):
+                errors[side] = _error(
+                    case.torch, case.aten(case.dy, case.x, case.w), references
+                )
+        seconds[side] = round(time.perf_counter() - started, 3)
+    least = min(timer.estimate(work) for work in works.values())
+    repeats = max(1, min(MOST_REPEATS, round(REPLAY_US / max(least, 1e-3))))
+    figures = timer.in_turn(works, repeats, options.rounds)
+    del references, works, case
+    gc.collect()
+    return {
+        "us": figures, "repeats": repeats, "errors": errors, "equal_bits": equal, "calls": calls,
+        "ready_s": seconds, "total_s": round(time.perf_counter() - begin, 3),
+    }  # fmt: skip
+
+
+def measure_all(shapes, options, result, save, measure_one, clock=time.monotonic):
+    """Measures what `result` has not yet, as long as the time lasts: a row is begun if the longest so
+    far would still fit. Saves after each. How many are left."""
+    known = {row["shape"] for row in result["rows"]}
+    missing = [(s, models) for s, models in shapes.items() if s.name() not in known]
+    begin = clock()
+    longest = 0.0
+    for i, (shape, models) in enumerate(missing):
+        started = clock()
+        if started - begin + longest > 60 * options.minutes:
+            return len(missing) - i
+        row = {"shape": shape.name(), "models": models, **measure_one(shape)}
+        result["rows"].append(row)
+        save(result)
+        longest = max(longest, clock() - started)
+        print(f"{clock() - begin:6.1f} s  {line_of(row)}", flush=True)
+    return 0
+
+
+def ratios(row):
+    """Ours / ATen's deterministic side, ours / the faster of its sides; None where one is missing."""
+    us = {side: figures["median"] for side, figures in row.get("us", {}).items()}
+    theirs = [us[side] for side in ATEN if side in us]
+    if "ours" not in us or not theirs:
+        return None, None
+    same = us.get("aten_deterministic")
+    return same and us["ours"] / same, us["ours"] / min(theirs)
+
+
+def line_of(row):
+    if "failed" in row:
+        return f"{row['shape']}: FAILED: {row['failed']}"
+    times = ", ".join(f"{side} {f['median']:.2f}" for side, f in row["us"].items())
+    return f"{row['shape']}: {times} us"
+
+
+def forms(rows):
+    """[(time as matmuls / time as convolutions, row)] of those that were measured as both."""
+    pairs = []
+    for row in rows:
+        us = {side: figures["median"] for side, figures in row.get("us", {}).items()}
+        if "ours" in us and "ours_other_form" in us:
+            ratio = us["ours"] / us["ours_other_form"]
+            matmuls = any(call["op"] == "matmul" for call in row["calls"]["ours"])
+            pairs.append((ratio if matmuls else 1 / ratio, row))
+    return pairs
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summary(name, pairs):
+    """A line on [(ratio, row)]."""
+    pairs = [(r, row) for r, row in pairs if r is not None]
+    if not pairs:
+        return f"{name}: nothing measured"
+    worst, row = max(pairs, key=lambda pair: pair[0])
+    above = [row for r, row in pairs if r > MARGIN]
+    mean = geometric_mean([r for r, _ in pairs])
+    return (
+        f"{name}: geometric mean {mean:.3f}, worst {worst:.3f} ({row['shape']}), "
+        f"{len(above)} of {len(pairs)} above {MARGIN}"
+    )
+
+
+def by_model(rows):
+    """{model: (ours, ATen deterministic, the faster of ATen's)}, sums of its convolutions in us."""
+    sums = {}
+    for row in rows:
+        us = {side: f["median"] for side, f in row.get("us", {}).items()}
+        theirs = [us[side] for side in ATEN if side in us]
+        if "ours" not in us or not theirs:
+            continue
+        times = us["ours"], us.get("aten_deterministic", math.nan), min(theirs)
+        for model, count in row["models"].items():
+            before = sums.get(model, (0.0, 0.0, 0.0))
+            sums[model] = tuple(b + count * t for b, t in zip(before, times))
+    return sums
+
+
+def table(result):
+    """As Markdown."""
+    m = result["machine"]
+    lines = [
+        f"{m['device']}, driver {m.get('driver', '-')}, PyTorch {m['pytorch']}, cuDNN "
+        f"{m.get('cudnn', '-')}, commit {result['key']['commit']}; {result['key']['dtype']}, "
+        f"{result['key']['layout']}; `{result['command']}`, {result['unit']}",
+        "",
+        "| convolution | ours | ATen deterministic | ATen | ours / deterministic | ours / faster | error: ours, ATen | bits equal | made by |",
+        "|---" * 9 + "|",
+    ]
+    for row in result["rows"]:
+        if "failed" in row:
+            lines.append(f"| {row['shape']} | {row['failed']} |" + " |" * 7)
+            continue
+        us = {side: f["median"] for side, f in row["us"].items()}
+        cells = [f"{us[s]:.2f}" if s in us else "-" for s in ("ours", *ATEN)]
+        cells += [f"{r:.3f}" if r else "-" for r in ratios(row)]
+        theirs = [row["errors"][s] for s in ATEN if s in row["errors"]]
+        cells.append(f"{row['errors'].get('ours', math.nan):.1e}, {max(theirs, default=math.nan):.1e}")
+        cells.append("yes" if row["equal_bits"].get("ours") else "NO")
+        makers = dict.fromkeys(c["by"].split(",")[0] for c in row["calls"].get("ours", []))
+        cells.append(", ".join(makers) or "-")
+        lines.append(f"| {row['shape']} | {' | '.join(cells)} |")
+    pairs = [(ratios(row), row) for row in result["rows"]]
+    lines += [
+        "",
+        summary("ours / ATen deterministic", [(r[0], row) for r, row in pairs]),
+        summary("ours / ATen, the faster side", [(r[1], row) for r, row in pairs]),
+        summary("pointwise ones as matmuls / as convolutions", forms(result["rows"])),
+        "",
+        "| model, all its convolutions | ours, us | ATen deterministic | ATen, the faster of each |",
+        "|---|---|---|---|",
+    ]
+    for model, times in by_model(result["rows"]).items():
+        lines.append(f"| {model} | {' | '.join(f'{t:.0f}' for t in times)} |")
+    return "\n".join(lines)
+
+
+def load_or_begin(path, key, options, machine):
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, ValueError):
+        result = None
+    if not options.again and isinstance(result, dict) and result.get("key") == key:
+        return result
+    return {
+        "what": "Backward of single convolutions: gradients of input and weight, ours and ATen's.",
+        "command": " ".join(["bench/convolutions.py", *options.arguments]),
+        "key": key,
+        "machine": machine,
+        "date": datetime.date.today().isoformat(),
+        "unit": f"us, medians of {options.rounds}",
+        "rows": [],
+    }
+
+
+def measure_here(options):
+    import one_model
+    import torch
+    from ours import Refused
+
+    options.tf32 = options.dtype == "fp32" and not options.no_tf32
+    key = {
+        "format": FORMAT, "commit": run.commit() if options.commit is None else options.commit,
+        "dtype": options.dtype, "layout": options.layout, "sides": options.sides,
+        "tf32": options.tf32, "rounds": options.rounds, "cudnn_plans": options.cudnn_plans,
+        "aten_plans": options.aten_plans,
+    }  # fmt: skip
+    shapes = read_shapes(options.shapes)
+    if options.first:
+        shapes = dict(list(shapes.items())[: options.first])
+    result = load_or_begin(options.out, key, options, one_model.machine(options.device))
+    timer = Timer(torch, options.device)
+    with tempfile.TemporaryDirectory(prefix="retrograd_convolutions_") as folder:
+        opener = Opener(options, folder)
+
+        def measured(shape):
+            try:
+                return measure(shape, options, opener, timer)
+            finally:
+                opener.close_others()
+
+        def measured_or_failed(shape):
+            try:
+                return measured(shape)
+            except (Refused, RuntimeError) as error:
+                if options.device == "cuda":
+                    torch.cuda.synchronize()  # an error of the device's own ends the process
+                return {"failed": str(error).splitlines()[0]}
+
+        try:
+            left = measure_all(
+                shapes, options, result, lambda r: run.write_row(options.out, r), measured_or_failed
+            )
+        finally:
+            opener.close()
+    print(table(result))
+    if left:
+        return f"bench/convolutions.py: the time is up, {left} are left: run it again to go on"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
+    parser.add_argument("--layout", choices=("nhwc", "nchw"), default="nhwc")
+    parser.add_argument("--no-tf32", action="store_true",
+                        help="fp32 operands are not rounded to TF32, on no side")  # fmt: skip
+    parser.add_argument("--shapes", type=pathlib.Path, default=SHAPES, metavar="FILE")
+    parser.add_argument("--first", type=int, metavar="N", help="only the file's first N shapes")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
+                        help="default: bench/results/convolutions_ with GPU, dtype, layout")  # fmt: skip
+    parser.add_argument("--minutes", type=float, default=6)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--cudnn-plans", type=int, default=0, metavar="N",
+                        help="ours times so many of cuDNN's plans for a call; 0: all")  # fmt: skip
+    parser.add_argument("--aten-plans", type=int, default=10, metavar="N",
+                        help="and ATen so many: cudnn.benchmark_limit, 10 by default; 0: all")  # fmt: skip
+    parser.add_argument("--sides", default=",".join(["ours", "ours_other_form", *ATEN]),
+                        help=f"of {', '.join([*OURS, *ATEN])}")  # fmt: skip
+    parser.add_argument("--cache-dir", help="where ours keeps the plans that it chose")
+    parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
+    parser.add_argument("--commit", help="noted in the file; default: git's")
+    parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu tries the script; the times mean nothing")  # fmt: skip
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.table:
+        print(table(json.loads(options.table.read_text())))
+        return None
+    options.arguments = [a for a in sys.argv[1:] if a != "--here"]
+    options.sides = options.sides.split(",")
+    unknown = [s for s in options.sides if s not in OURS and s not in ATEN]
+    if unknown:
+        parser.error(f"no side {unknown[0]!r}; there are {', '.join([*OURS, *ATEN])}")
+    why = run.missing(options.device)
+    if why:
+        sys.exit(f"bench/convolutions.py: {why}; it measures with PyTorch on an NVIDIA GPU")
+    if not options.here:  # with the libraries of NVIDIA's where Python packages brought them
+        command = [sys.executable, __file__, "--here", *options.arguments]
+        return subprocess.run(command, env=run.environment(), check=False).returncode
+    import ours
+
+    try:
+        options.library = ours.find_library(options.library)
+    except FileNotFoundError as error:
+        sys.exit(f"bench/convolutions.py: {error}")
+    if options.out is None:
+        name = f"{run.slug_of_device(options.device)}_{options.dtype}_{options.layout}"
+        options.out = ROOT / f"bench/results/convolutions_{name}.json"
+    return measure_here(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
