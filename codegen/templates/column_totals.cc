@@ -233,11 +233,11 @@ ColumnTotals ColumnWork(const KernelIr& ir, const Classification& shape, const S
   return totals;
 }
 
-std::string ColumnAccumulator(int reduction, int width, int64_t chunks) {
+std::string ColumnAccumulator(int reduction, int width, int64_t chunks, absl::string_view lane) {
   if (width == 1 && chunks == 1) return absl::StrCat("v", reduction);
   if (width == 1) return absl::StrCat("v", reduction, "[k]");
   return absl::StrCat("v", reduction, "[", chunks > 1 ? absl::StrCat("k * ", width, " + ") : "",
-                      "j]");
+                      lane, "]");
 }
 
 void DeclareColumnAccumulators(const ColumnTotals& totals, LaunchText* launch,
@@ -284,7 +284,10 @@ void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, 
   if (totals.thread_rows > 1) CombineThreadRows(totals, launch, printer);
   std::vector<std::string> accumulators;
   for (int r : totals.reductions) {
-    accumulators.push_back(ColumnAccumulator(r, totals.width, totals.chunks));
+    // What repeats along the columns has the same total in every lane, and may be used outside of
+    // a loop over lanes.
+    accumulators.push_back(
+        ColumnAccumulator(r, totals.width, totals.chunks, printer->InLanes(r) ? "j" : "0"));
   }
   UseFinishedReductions(totals.reductions, accumulators, printer);
   if (!totals.column.empty()) {

@@ -27,7 +27,8 @@ struct ColumnTotals {
 };
 
 // "v5[k * 8 + j]": the accumulator of one lane, as ColumnTotals expects it.
-std::string ColumnAccumulator(int reduction, int width, int64_t chunks);
+std::string ColumnAccumulator(int reduction, int width, int64_t chunks,
+                              absl::string_view lane = "j");
 
 // "float v5[16];" and its start, for each reduction.
 void DeclareColumnAccumulators(const ColumnTotals& totals, LaunchText* launch,

@@ -207,6 +207,19 @@ KernelIr SumOf(DType t, int64_t rows, int64_t columns, AxisMask folded) {
   return b.Build();
 }
 
+// x repeats along the columns; its one total beside sums of columns.
+KernelIr TotalBesideColumns(DType t, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int x = b.In(t, rows), dy = b.In(t, rows * columns);
+  const int total = b.Out(t, 1), sums = b.Out(t, columns), scaled = b.Out(t, rows * columns);
+  const IndexExpr at = A(0) * columns + A(1);
+  const int once = b.Load(x, A(0)), ldy = b.Load(dy, at);
+  b.Store(b.Reduce(Op::sum, once, kA0), total, IndexExpr());
+  b.Store(b.Reduce(Op::sum, ldy, kA0), sums, A(1));
+  b.Store(b.Do(Op::mul, {ldy, once}), scaled, at);
+  return b.Build();
+}
+
 // The scan of half of x along an axis of [rows, columns], and less x.
 KernelIr Scanned(DType t, int64_t rows, int64_t columns, AxisMask along, bool reverse) {
   KernelIrBuilder b({rows, columns});
@@ -238,6 +251,7 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"integer rows", Template::kRowReduction, IntegerRows()},
       {"column sums", Template::kColumnReduction, ColumnSums(t, 301, 48)},
       {"column sums, odd", Template::kColumnReduction, ColumnSums(t, 70, 33)},
+      {"total beside columns", Template::kColumnReduction, TotalBesideColumns(t, 45, 24)},
       {"middle sum", Template::kColumnReduction, MiddleSum(t)},
       {"norm backward", Template::kRowColumn, NormBackward(t, 45, 64)},
       {"norm backward, wide", Template::kRowColumn, NormBackward(t, 11, 520)},
