@@ -18,7 +18,8 @@ int64_t PointsOf(const BackwardGraph& g, NodeId id) {
 // Whether a user of the value is placed where the value is.
 bool Follows(const BackwardGraph& g, NodeId user, size_t operand) {
   switch (g.pattern(user)) {
-    case Pattern::kReduction: return true;
+    case Pattern::kReduction:
+    case Pattern::kScan: return true;
     case Pattern::kPointwise:
     case Pattern::kAccumulate: return g.type(g.operands(user)[operand]).shape == g.type(user).shape;
     case Pattern::kJoin: return g.op(user) == Op::slice_scatter && operand == 0;
@@ -48,7 +49,8 @@ RegionLinks::Step RegionLinks::ToOperand(const BackwardGraph& g, NodeId user, si
   const bool same = g.type(g.operands(user)[operand]).shape == g.type(user).shape;
   switch (g.pattern(user)) {
     case Pattern::kPointwise: return {.whole = kWhole, .part = same ? kPart : kEither};
-    case Pattern::kReduction: return {};
+    case Pattern::kReduction:
+    case Pattern::kScan: return {};
     case Pattern::kScatter: return operand == 2 ? Step{} : Step{kNone, kNone};
     case Pattern::kJoin:
     case Pattern::kAccumulate: return same ? Step{} : Step{.whole = kNone, .part = kEither};

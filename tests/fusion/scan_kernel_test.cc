@@ -23,8 +23,12 @@ BackwardGraph Parse(absl::string_view text) {
   return *std::move(graph);
 }
 
-// Scans in plans of the graph; each has a kernel of its own.
-int CheckOnHost(const BackwardGraph& graph, int warp) {
+struct Kernels {
+  int all = 0, scans = 0;
+};
+
+// Of a plan of the graph, which gives the reference's values.
+Kernels KernelsOnHost(const BackwardGraph& graph, int warp) {
   const std::vector<Values> inputs = RandomInputs(graph, kSeed);
   RunSetup setup;
   setup.host.compile = {.check = true, .warp = warp};
@@ -44,14 +48,17 @@ int CheckOnHost(const BackwardGraph& graph, int warp) {
             2e-6 * std::max((*scale)[v][i], 1e-6));
     }
   }
-  int scans = 0;
+  Kernels count;
   for (const Group& group : run->planned.plan.groups) {
     for (const KernelBody* kernel : KernelsOf(group)) {
-      scans += kernel->schedule.kind == Template::kScan;
+      ++count.all;
+      count.scans += kernel->schedule.kind == Template::kScan;
     }
   }
-  return scans;
+  return count;
 }
+
+int CheckOnHost(const BackwardGraph& graph, int warp) { return KernelsOnHost(graph, warp).scans; }
 
 int CheckScan(absl::string_view type, absl::string_view attrs, int warp = 32) {
   INFO(type << " " << attrs << ", warps of " << warp);
@@ -85,6 +92,60 @@ TEST_CASE("what stands before and behind a cumulative sum is computed, views inc
                           "%w = cumsum %z axis=0 reverse=1\n"
                           "output %w\noutput %z"),
                     32) == 2);
+}
+
+TEST_CASE("pointwise neighbours of a cumulative sum share its kernel") {
+  const int warp = GENERATE(32, 64);
+  for (const char* scan : {"cumsum %e axis=1", "cumsum %e axis=0 reverse=1"}) {
+    INFO(scan);
+    const Kernels made = KernelsOnHost(Parse(absl::StrCat("%x = input name=\"x\" f32[40,70]\n"
+                                                          "%b = input name=\"b\" f32[70]\n"
+                                                          "%t = tanh %x\n%e = mul %t %b\n%s = ",
+                                                          scan,
+                                                          "\n%m = mul %s %x\n%y = add %m %e\n"
+                                                          "output %y\noutput %s\noutput %e")),
+                                       warp);
+    CHECK(made.all == 1);
+    CHECK(made.scans == 1);
+  }
+}
+
+TEST_CASE("a cumulative sum that every row reads is made once") {
+  const Kernels made = KernelsOnHost(Parse("%x = input name=\"x\" f32[9,50]\n"
+                                           "%v = input name=\"v\" f32[50]\n"
+                                           "%s = cumsum %v axis=0\n%y = mul %x %s\n"
+                                           "output %y\noutput %s"),
+                                     32);
+  CHECK(made.scans == 1);
+}
+
+TEST_CASE("who reads a cumulative sum at other places has a kernel of its own") {
+  for (const char* view :
+       {"flip %s axes=[1]", "permute %s perm=[1,0]", "slice %s axis=1 start=3 stop=23 step=1",
+        "pad %s low=[0,20] high=[0,0]"}) {
+    INFO(view);
+    const char* const shape = view[0] == 's'   ? "f32[20,20]"
+                              : view[1] == 'a' ? "f32[20,43]"
+                              : view[1] == 'e' ? "f32[23,20]"
+                                               : "f32[20,23]";
+    const Kernels made =
+        KernelsOnHost(Parse(absl::StrCat("%x = input name=\"x\" f32[20,23]\n%o = input name=\"o\" ",
+                                         shape, "\n%s = cumsum %x axis=1\n%r = ", view,
+                                         "\n%y = add %r %o\noutput %y\noutput %s")),
+                      32);
+    CHECK(made.scans == 1);
+    if (view[1] != 'e') CHECK(made.all == 2);
+  }
+}
+
+TEST_CASE("a cumulative sum shares no kernel with a sum or with another one") {
+  const Kernels made = KernelsOnHost(Parse("%x = input name=\"x\" f32[33,40]\n"
+                                           "%e = mul %x %x\n%s = cumsum %e axis=1\n"
+                                           "%r = sum %s axes=[1]\n%w = cumsum %s axis=0\n"
+                                           "output %r\noutput %w"),
+                                     32);
+  CHECK(made.all == 3);
+  CHECK(made.scans == 2);
 }
 
 TEST_CASE("a scan that runs along no axis of its own is refused by number") {

@@ -321,12 +321,26 @@ class Builder {
                 .value = v});
   }
 
+  // Whether coordinate `dim` runs through all of its extent in order, along an axis of its own.
+  bool IsWholeAxis(absl::Span<const IndexExpr> coords, int64_t dim, int64_t extent) const {
+    const AxisMask along = coords[dim].axes();
+    if (along == 0) return extent <= 1;
+    const int axis = std::countr_zero(along);
+    if (coords[dim] != IndexExpr::Axis(axis) || extents_[axis] != extent) return false;
+    for (size_t d = 0; d < coords.size(); ++d) {
+      if (static_cast<int64_t>(d) != dim && (coords[d].axes() & along) != 0) return false;
+    }
+    return true;
+  }
+
   int EvaluateScan(ValueId v, const AccessMap& map) {
     const NodeId id = v.node;
     const std::vector<IndexExpr>& coords = space_.walks.at(id).result;
     const Node& node = g_.node(id);
-    const AxisMask along = coords[node.attrs.Int("axis")].axes();
-    if (coords != map.coords || !map.guards.empty() || std::popcount(along) > 1) {
+    const int64_t axis = node.attrs.Int("axis");
+    const AxisMask along = coords[axis].axes();
+    if (coords != map.coords || !map.guards.empty() ||
+        !IsWholeAxis(coords, axis, g_.type(v).shape[axis])) {
       Refuse("scan_axis", absl::StrCat("%", Index(id), " (", Name(node.op),
                                        ") is read at other places than those that it runs along"));
       return 0;
@@ -468,6 +482,17 @@ class Builder {
   bool merged_ = false;  // some instructions may be left unused
 };
 
+// Whether the ops hold no scan, or one and nothing that folds.
+bool ScansAlone(const KernelRequest& request) {
+  int scans = 0, folds = 0;
+  for (NodeId id : request.nodes) {
+    const Pattern p = request.graph.pattern(id);
+    scans += p == Pattern::kScan;
+    folds += p == Pattern::kReduction || p == Pattern::kScatter;
+  }
+  return scans == 0 || (scans == 1 && folds == 0);
+}
+
 }  // namespace
 
 ValueId BehindViews(const BackwardGraph& graph, ValueId value) {
@@ -492,11 +517,10 @@ KernelOutcome BuildKernel(const KernelRequest& request) {
             .limit = "one_scatter",
             .reason = "a kernel that scatters stores one table and nothing else"};
   }
-  const bool scans = std::any_of(request.nodes.begin(), request.nodes.end(), [&](NodeId id) {
-    return request.graph.pattern(id) == Pattern::kScan;
-  });
-  if (scans && request.nodes.size() > 1) {
-    return {.ir = {}, .limit = "one_scan", .reason = "a scan has a kernel of its own"};
+  if (!ScansAlone(request)) {
+    return {.ir = {},
+            .limit = "one_scan",
+            .reason = "a kernel that scans does so once, beside no reduction and no scatter"};
   }
   IterationSpace space = FindIterationSpace(request);
   if (!space.ok()) return {.ir = {}, .limit = space.limit, .reason = space.reason};

@@ -218,7 +218,8 @@ class Finder {
     const bool folds = g_.pattern(id) == Pattern::kReduction || g_.pattern(id) == Pattern::kScatter;
     const AccessMap here{.coords = folds ? walk.operand : walk.result, .guards = {}, .fill = 0};
     switch (g_.pattern(id)) {
-      case Pattern::kReduction: fn(operands[0], here); break;
+      case Pattern::kReduction:
+      case Pattern::kScan: fn(operands[0], here); break;
       case Pattern::kScatter: fn(operands[2], here); break;
       case Pattern::kPointwise:
         for (ValueId v : operands) {
@@ -254,7 +255,8 @@ class Finder {
       if (!inside_.contains(user) || space_.walks.contains(user)) continue;
       const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
-        case Pattern::kReduction: SetPoints(user, map.coords); break;
+        case Pattern::kReduction:
+        case Pattern::kScan: SetPoints(user, map.coords); break;
         case Pattern::kPointwise:
         case Pattern::kAccumulate:
           if (mine == g_.type(user).shape) SetPoints(user, map.coords);
@@ -298,9 +300,10 @@ class Finder {
     return std::nullopt;
   }
 
-  // Views in front of stored values may cut an axis too.
+  // Views in front of stored values may cut an axis too; not for a scan, whose axis stays whole.
   std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
     std::optional<std::pair<int, int64_t>> cut;
+    if (g_.pattern(id) == Pattern::kScan) return cut;
     ForEachRead(id, walk, [&](ValueId read, const AccessMap& at) {
       if (cut) return;
       BehindViews(read, at, [&](ValueId, const AccessMap& map) {
@@ -342,6 +345,11 @@ class Finder {
       }
     }
     for (NodeId id : r_.nodes) {
+      if (g_.pattern(id) == Pattern::kScan && !space_.walks.contains(id)) {
+        Refuse("scan_axis", absl::StrCat(Label(g_, id), " runs along places that the other ops do ",
+                                         "not visit"));
+        return;
+      }
       if (g_.pattern(id) != Pattern::kReduction) continue;
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
