@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -14,7 +13,6 @@
 #include "codegen/gemm/emit_fused_matmul.h"
 #include "codegen/translation_unit.h"
 #include "fusion/analysis/barrier_depths.h"
-#include "fusion/device/device_numbers.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/lower/layouts.h"
@@ -25,7 +23,6 @@
 #include "graph/text/text.h"
 #include "runtime/memory/memory_plan.h"
 #include "runtime/schedule/stream_schedule.h"
-#include "tests/support/plans/matmul_epilogues.h"
 
 namespace retrograd {
 namespace {
@@ -53,7 +50,7 @@ Text LowerStage(const GoldenRun& run, const BackwardGraph& graph) {
   return Print(lowered);
 }
 
-// "%9 cat, element 128" for a value that is stored inside a concat in place.
+// ", inside %9 cat from element 128" for a part of a concat in place.
 std::string InsideOf(const PlanningContext& context, ValueId value) {
   for (const Alias& alias : context.placed_concats) {
     for (const Alias::Part& part : alias.parts) {
@@ -84,7 +81,8 @@ Text Layouts(const GoldenRun& run, const BackwardGraph& graph) {
   return text;
 }
 
-// The regions, then the library calls between them, each with its barrier depth.
+// The regions, then the library calls and aliases, each with its barrier depth: a call has that of
+// what reads its results.
 Text Regions(const GoldenRun& run, const BackwardGraph& graph) {
   RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
   RG_ASSIGN_OR_RETURN(const auto context, PlanningContext::Make(lowered, run.device, run.options));
@@ -336,8 +334,6 @@ Text MemoryStage(const GoldenRun& run, const BackwardGraph& graph) {
                       memory.Print());
 }
 
-// --- flags
-
 struct Stage {
   absl::string_view name;
   Text (*text)(const GoldenRun& run, const BackwardGraph& graph);
@@ -357,88 +353,16 @@ const Stage* FindStage(absl::string_view name) {
   return nullptr;
 }
 
-// "%2,%5": these two ops must share a kernel.
-absl::StatusOr<PairChoice> ParseTogether(absl::string_view text) {
-  const std::vector<absl::string_view> ids = absl::StrSplit(text, ',');
-  uint32_t id[2] = {};
-  for (size_t i = 0; i < 2; ++i) {
-    if (ids.size() == 2 && absl::SimpleAtoi(absl::StripPrefix(ids[i], "%"), &id[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat("together=", text, ": want %a,%b"));
-  }
-  return PairChoice{.a = NodeId{id[0]}, .b = NodeId{id[1]}, .together = true};
-}
-
-// The device of the flags device, set and epilogues.
-struct DeviceFlags {
-  std::string name = "h200";
-  std::vector<DeviceNumber> numbers;
-  bool free_epilogues = false;  // any matmul of bf16 may have any epilogue, for nothing
-};
-
-absl::StatusOr<DeviceSpec> DeviceOf(const DeviceFlags& flags) {
-  if (flags.free_epilogues) return EagerEpilogues({DType::kBf16});
-  if (flags.numbers.empty()) return LoadDeviceSpec(flags.name);
-  RG_ASSIGN_OR_RETURN(const std::string text, ReadDeviceSpec(flags.name));
-  RG_ASSIGN_OR_RETURN(const std::string changed,
-                      WithDeviceNumbers(text, flags.name, flags.numbers));
-  return ParseDeviceSpec(changed, flags.name);
-}
-
-absl::Status ReadFlag(absl::string_view word, GoldenRun& run, DeviceFlags& device) {
-  const std::pair<std::string, std::string> flag = absl::StrSplit(word, absl::MaxSplits('=', 1));
-  const auto& [name, value] = flag;
-  if (name == "device") {
-    device.name = value;
-  } else if (name == "set") {
-    RG_ASSIGN_OR_RETURN(device.numbers.emplace_back(), ParseDeviceNumber(value));
-  } else if (word == "epilogues=free") {
-    device.free_epilogues = true;
-  } else if (name == "disable") {
-    run.options.disable.insert(value);
-  } else if (name == "tighten") {
-    run.options.tighten.insert(value);
-  } else if (name == "together") {
-    RG_ASSIGN_OR_RETURN(run.options.pairs.emplace_back(), ParseTogether(value));
-  } else if (word == "merging=always") {
-    run.options.merging = PlanOptions::Merging::kAlways;
-  } else if (name == "limit") {
-    run.limit = value;
-  } else if (name == "max-memory" && absl::SimpleAtoi(value, &run.options.max_memory_bytes)) {
-  } else if (name == "streams" && absl::SimpleAtoi(value, &run.streams)) {
-  } else if (name == "schedule") {
-    run.schedule = absl::StrSplit(value, ',');
-  } else if (word == "implementation=tensor_cores") {
-    run.implementation = value;
-  } else {
-    return absl::InvalidArgumentError(absl::StrCat("there is no flag '", word, "'"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-absl::StatusOr<GoldenRun> ParseGoldenRun(absl::string_view flags) {
-  GoldenRun run;
-  DeviceFlags device;
-  for (absl::string_view word : absl::StrSplit(flags, ' ', absl::SkipEmpty())) {
-    if (run.stage.empty()) {
-      run.stage = std::string(word);
-      continue;
-    }
-    RG_RETURN_IF_ERROR(ReadFlag(word, run, device));
-  }
-  if (FindStage(run.stage) == nullptr) {
+Text TextOfStage(const GoldenRun& run, absl::string_view graph) {
+  const Stage* stage = FindStage(run.stage);
+  if (stage == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("there is no stage '", run.stage, "'"));
   }
-  RG_ASSIGN_OR_RETURN(run.device, DeviceOf(device));
-  return run;
-}
-
-std::string TextOfStage(const GoldenRun& run, absl::string_view graph) {
   const absl::StatusOr<BackwardGraph> parsed = ParseGraph(graph);
   if (!parsed.ok()) return absl::StrCat(parsed.status().message(), "\n");
-  const Text text = FindStage(run.stage)->text(run, *parsed);
-  return text.ok() ? *text : absl::StrCat(text.status().message(), "\n");
+  return stage->text(run, *parsed);
 }
 
 }  // namespace retrograd

@@ -4,35 +4,15 @@
 #define RETROGRAD_TESTS_SUPPORT_GOLDEN_GOLDEN_STAGES_H_
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "fusion/planner/planner.h"
+#include "tests/support/golden/golden_run.h"
 
 namespace retrograd {
 
-// A stage with its flags, as the flags line of a golden file has them: "plan device=h200".
-struct GoldenRun {
-  std::string stage;
-  // device=NAME, with numbers by set=NAME=VALUE; epilogues=free: an H200 on which any bf16 matmul
-  // may have any epilogue and pays nothing for it.
-  DeviceSpec device;
-  // disable=NAME, tighten=NAME, together=%a,%b (of the lowered graph), merging=always,
-  // max-memory=BYTES
-  PlanOptions options;
-  std::string limit;  // limit=NAME: a decision must be refused by it
-  int streams = 1;    // streams=N
-  // schedule=WORD,WORD..: all ops are one kernel, by the first schedule that prints these words.
-  std::vector<std::string> schedule;
-  // implementation=tensor_cores: attention by tiles; otherwise the kernels that take any call.
-  std::string implementation;
-};
-
-// InvalidArgument for a stage or flag that there is not.
-absl::StatusOr<GoldenRun> ParseGoldenRun(absl::string_view flags);
-
-// The text, or the message of a graph or a choice that is refused.
-std::string TextOfStage(const GoldenRun& run, absl::string_view graph);
+// The text; of a malformed graph the message that refuses it. An error is one of the golden file or
+// of the stage, such as a plan that is wrong or a limit that refuses nothing.
+absl::StatusOr<std::string> TextOfStage(const GoldenRun& run, absl::string_view graph);
 
 }  // namespace retrograd
 
