@@ -160,7 +160,11 @@ PARTS = {
         "codegen/preludes/attention_prelude.h"), "attention"),
     "timed library algorithms": Part(
         {"time_calls": False}, "the first algorithm that a library offers is taken",
-        ("runtime/ops/matmul/fastest_matmul.cc", "runtime/ops/matmul/fastest_matmul.h"), "call"),
+        ("runtime/gpu/autotune.cc", "runtime/gpu/autotune.h"), "call"),
+    "measured prices of calls": Part(
+        {"measured_calls": True}, "library calls cost what they were measured to take",
+        ("runtime/executable/executable_report.cc", "runtime/executable/executable_report.h",
+        "fusion/plan/call_key.cc", "fusion/plan/call_key.h"), "call", off=True),
     "graph capture": Part(
         {"record": False}, "kernels and calls are issued one by one",
         ("runtime/program/graph_cache.cc", "runtime/program/graph_cache.h",
