@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fusion/analysis/consumers.h"
+#include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
@@ -22,7 +23,7 @@ inline constexpr size_t kMaxRegionOps = 768;
 
 // `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
 std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,
-                                const std::vector<bool>& taken);
+                                const std::vector<bool>& taken, const FreeReads& free = {});
 
 }  // namespace retrograd
 

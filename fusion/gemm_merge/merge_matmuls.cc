@@ -150,7 +150,7 @@ struct MatMulMerger::State {
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));
-      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
+      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph, device_.matmul_alignment_bytes));
       out.matmul_of = Renumbered(rewritten, out.graph);
       out.done = std::move(rewritten.done);
     }
@@ -175,7 +175,7 @@ struct MatMulMerger::State {
     Shape whole = g_.type(join.parts[0]).shape;
     whole[join.axis] = 0;
     for (ValueId v : join.parts) whole[join.axis] += g_.type(v).shape[join.axis];
-    if (layouts_.empty()) layouts_ = AssignLayouts(g_);
+    if (layouts_.empty()) layouts_ = AssignLayouts(g_, device_.matmul_alignment_bytes);
     const bool placed =
         options_.place && PlaceParts(g_, consumers_, layouts_, join.parts, join.axis, whole);
     return placed ? 0 : CopyPs(bytes, device_);

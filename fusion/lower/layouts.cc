@@ -158,14 +158,10 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
   return common;
 }
 
-// Bytes that divide the pitch of a matmul's operand, or the library takes a kernel of half the
-// speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 409 us with rows of 30528).
-constexpr int64_t kPitchBytes = 16;
-
 // A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned;
 // nullopt where they do.
-std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
-  const int64_t unit = std::max<int64_t>(kPitchBytes / SizeBytes(type.dtype), 1);
+std::optional<Layout> Pitched(const TensorType& type, Layout layout, int64_t alignment_bytes) {
+  const int64_t unit = std::max<int64_t>(alignment_bytes / SizeBytes(type.dtype), 1);
   int64_t run = 1;  // extent of the innermost dim
   for (size_t d = 0; d < type.shape.size(); ++d) {
     if (layout.strides[d] == 1 && type.shape[d] > 1) run = type.shape[d];
@@ -181,7 +177,8 @@ std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
 
 class Assigner {
  public:
-  explicit Assigner(const BackwardGraph& g) : g_(g), layouts_(g.num_values()) {}
+  Assigner(const BackwardGraph& g, int64_t alignment_bytes)
+      : g_(g), alignment_bytes_(alignment_bytes), layouts_(g.num_values()) {}
 
   std::vector<Layout> Run() {
     ClaimOutputs();
@@ -233,7 +230,7 @@ class Assigner {
     LibraryUsers(g_, v, stack_, library_users_);
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
-        const auto pitched = IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout);
+        const auto pitched = IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout, alignment_bytes_);
         return pitched && AllRead(v, *pitched) ? *pitched : *layout;
       }
     }
@@ -283,6 +280,7 @@ class Assigner {
   }
 
   const BackwardGraph& g_;
+  const int64_t alignment_bytes_;
   std::vector<Layout> layouts_;
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
@@ -290,7 +288,9 @@ class Assigner {
 
 }  // namespace
 
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph) { return Assigner(graph).Run(); }
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph, int64_t matmul_alignment_bytes) {
+  return Assigner(graph, matmul_alignment_bytes).Run();
+}
 
 bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value) {

@@ -13,8 +13,9 @@
 
 namespace retrograd {
 
-// By value_index. Values that are never stored (views) have no strides.
-std::vector<Layout> AssignLayouts(const BackwardGraph& graph);
+// By value_index. Values that are never stored (views) have no strides. The rows of what kernels
+// make for library calls begin at multiples of so many bytes, a device's matmul_alignment_bytes.
+std::vector<Layout> AssignLayouts(const BackwardGraph& graph, int64_t matmul_alignment_bytes = 16);
 
 // Whether a library call can read `value` as its operand, as it lies.
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,

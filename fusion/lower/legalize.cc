@@ -62,8 +62,8 @@ void CheckStackedPads(const BackwardGraph& g, Repairs& repairs) {
   }
 }
 
-Repairs FindRepairs(const BackwardGraph& g) {
-  const std::vector<Layout> layouts = AssignLayouts(g);
+Repairs FindRepairs(const BackwardGraph& g, int64_t matmul_alignment_bytes) {
+  const std::vector<Layout> layouts = AssignLayouts(g, matmul_alignment_bytes);
   Repairs repairs;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) CheckOperands(g, layouts, NodeId{i}, repairs);
   CheckStackedPads(g, repairs);
@@ -177,12 +177,13 @@ bool NeedsScatterRepair(const BackwardGraph& g) {
 
 }  // namespace
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph) {
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph,
+                                       int64_t matmul_alignment_bytes) {
   BackwardGraph current = graph;
   // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
   // need no repair themselves, which bounds the rounds.
   for (int round = 0; round < 4; ++round) {
-    const Repairs repairs = FindRepairs(current);
+    const Repairs repairs = FindRepairs(current, matmul_alignment_bytes);
     if (!repairs.any() && !NeedsScatterRepair(current)) return current;
     RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
   }

@@ -12,7 +12,9 @@
 
 namespace retrograd {
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph);
+// The alignment is that of layouts (fusion/lower/layouts.h).
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph,
+                                       int64_t matmul_alignment_bytes = 16);
 
 }  // namespace retrograd
 

@@ -27,10 +27,11 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // After equal ops were merged: each part of the graph between barriers has its own again of those
   // that cost nothing.
   if (options.recompute) {
-    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g));
+    RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g, options.free_reads));
   }
   // Last, because every step before may move what lies in memory.
-  return Legalize(g);
+  return options.device == nullptr ? Legalize(g)
+                                   : Legalize(g, options.device->matmul_alignment_bytes);
 }
 
 }  // namespace retrograd

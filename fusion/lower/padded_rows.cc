@@ -14,7 +14,7 @@
 namespace retrograd {
 namespace {
 
-// Ops further up than this, in ids, are not the ones that make a row.
+// Search bound: ops further up than this, in ids, are not the ones that make a row.
 constexpr uint32_t kNear = 512;
 
 // Rows of `length` elements become rows of `padded`, up from one value.

@@ -15,12 +15,12 @@ namespace {
 
 class KernelSplit {
  public:
-  explicit KernelSplit(const BackwardGraph& g)
+  KernelSplit(const BackwardGraph& g, const FreeReads& free)
       : g_(g),
         consumers_(g),
         rewriter_(g),
-        sources_(Sources(g)),
-        depth_(BarrierDepths(g, consumers_, std::vector<bool>(g.num_nodes(), false))) {
+        sources_(Sources(g, free)),
+        depth_(BarrierDepths(g, consumers_, std::vector<bool>(g.num_nodes(), false), free)) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) separated_.push_back(MayBeSeparated(NodeId{i}));
   }
 
@@ -84,8 +84,9 @@ class KernelSplit {
 
 }  // namespace
 
-absl::StatusOr<BackwardGraph> RematerializeAtBarriers(const BackwardGraph& graph) {
-  KernelSplit split(graph);
+absl::StatusOr<BackwardGraph> RematerializeAtBarriers(const BackwardGraph& graph,
+                                                      const FreeReads& free) {
+  KernelSplit split(graph, free);
   if (!split.Any()) return graph;
   return split.Run();
 }

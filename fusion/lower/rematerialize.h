@@ -5,6 +5,7 @@
 #define RETROGRAD_FUSION_LOWER_REMATERIALIZE_H_
 
 #include "absl/status/statusor.h"
+#include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
@@ -13,7 +14,8 @@ namespace retrograd {
 // barrier depth (fusion/analysis/barrier_depths.h) alone: readers at each further depth make their
 // own. What the host or a library call reads stays one value, and is made again only from what is
 // narrower.
-absl::StatusOr<BackwardGraph> RematerializeAtBarriers(const BackwardGraph& graph);
+absl::StatusOr<BackwardGraph> RematerializeAtBarriers(const BackwardGraph& graph,
+                                                      const FreeReads& free = {});
 
 }  // namespace retrograd
 

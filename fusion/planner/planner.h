@@ -61,7 +61,7 @@ struct Planned {
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options = {});
 
-LowerOptions LowerOptionsOf(const PlanOptions& options);
+LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device);
 
 // The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
 // does not depend on the pairs, whose ids are of this graph, nor on a ceiling.

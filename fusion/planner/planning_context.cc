@@ -27,7 +27,7 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
     : graph(g),
       device(d),
       limits(std::move(bounds)),
-      layouts(AssignLayouts(g)),
+      layouts(AssignLayouts(g, d.matmul_alignment_bytes)),
       consumers(g),
       placed_concats(Enabled(options, "merged_matmuls") &&
                              options.merging != PlanOptions::Merging::kNever
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
     context->library_calls.push_back(AliasGroup(join));
     taken[Index(join.whole.node)] = true;
   }
-  context->regions = FindRegions(graph, context->consumers, taken);
+  context->regions = FindRegions(graph, context->consumers, taken, FreeReadsOf(device));
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
     context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device,
                                                          context->library_calls, context->regions));

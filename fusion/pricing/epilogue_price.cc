@@ -5,22 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
-
-constexpr int64_t kMillion = 1'000'000;
-// An epilogue has a single warp on each of an SM's schedulers, a pass several, which hide each
-// other's waits: gelu's arithmetic was measured to take three times as long, as part of an
-// epilogue's share of a pass.
-constexpr int64_t kArithmeticFactor = 3;
-
-// Parts per million of a time, without overflow.
-int64_t Share(int64_t ps, int64_t ppm) {
-  return ps / kMillion * ppm + ps % kMillion * ppm / kMillion;
-}
 
 int64_t WithoutLaunch(int64_t ps, const DeviceSpec& device) {
   return std::max<int64_t>(ps - device.launch_graph_ps, 0);
@@ -98,8 +88,9 @@ struct FusedPrice {
 
 FusedPrice PriceOf(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
   return {.multiplying_ps = Share(product_ps, row.product_ppm),
-          .taking_turns_ps = product_ps / 2 +
-                             Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
+          .taking_turns_ps =
+              product_ps / 2 +
+              Share(pass.ps + Share(pass.arithmetic_ps, row.arithmetic_ppm), row.pass_ppm)};
 }
 
 std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
@@ -110,9 +101,9 @@ std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, cons
        absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
       {"turns", price.taking_turns_ps, waits,
        absl::StrFormat(
-           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
+           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
            "arithmetic)",
-           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, kArithmeticFactor,
+           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
            pass.arithmetic_ps / 1e6)}};
 }
 
@@ -184,7 +175,7 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
 }
 
 int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {
-  int64_t ppm = kMillion;
+  int64_t ppm = kPpm;
   for (const MatMulEpilogue& row : device.matmul_epilogues) ppm = std::min(ppm, row.pass_ppm);
   return std::max(products_ps, products_ps / 2 + Share(WithoutLaunch(rest_ps, device), ppm));
 }

@@ -39,6 +39,8 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
                          .schedule = {.streams = options.streams, .chip_blocks = spec.spec.sms},
                          .memory = {.reuse = options.memory_reuse}};
   RG_ASSIGN_OR_RETURN(compile.schedule.interference, ParseInterference(spec.text, spec.spec.name));
+  compile.schedule.worth_overlapping = 1e-6 * static_cast<double>(spec.spec.stream_worth_ppm);
+  compile.schedule.most_overlapped_ps = spec.spec.stream_longest_ps;
   return compile;
 }
 

@@ -87,12 +87,12 @@ std::string Structure(const FusionPlan& plan, const BackwardGraph& graph) {
 std::string Run(const Case& c) {
   auto graph = ParseGraph(c.graph);
   if (!graph.ok()) return absl::StrCat(graph.status().message(), "\n");
-  if (c.stage == "lower") {
-    auto lowered = Lower(*graph, LowerOptionsOf(c.options));
-    return lowered.ok() ? Print(*lowered) : absl::StrCat(lowered.status().message(), "\n");
-  }
   auto device = LoadDeviceSpec(c.device);
   REQUIRE(device.ok());
+  if (c.stage == "lower") {
+    auto lowered = Lower(*graph, LowerOptionsOf(c.options, *device));
+    return lowered.ok() ? Print(*lowered) : absl::StrCat(lowered.status().message(), "\n");
+  }
   auto planned = PlanFusion(*graph, *device, c.options);
   if (!planned.ok()) return absl::StrCat(planned.status().message(), "\n");
   CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");

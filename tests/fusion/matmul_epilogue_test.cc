@@ -275,15 +275,15 @@ TEST_CASE("a device spec says what is wrong with an epilogue") {
   const std::string good = *ReadDeviceSpec("h200");
   for (
       const Bad& bad :
-      {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 max_stores: 1 })",
+      {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 arithmetic_factor: 3 max_stores: 1 })",
            "product_factor must be from 1 to 100"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 max_stores: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 arithmetic_factor: 3 max_stores: 1 })",
            "pass_share must be in (0, 1]"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 arithmetic_factor: 3 })",
            "max_stores at least 1"},
-       Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 max_stores: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 arithmetic_factor: 3 max_stores: 1 })",
            "a name and a source are needed"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 max_stores: 1 dtypes: "z" })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 arithmetic_factor: 3 max_stores: 1 dtypes: "z" })",
            "'z' is no dtype"}}) {
     const auto spec = ParseDeviceSpec(absl::StrCat(good, bad.text), "spec");
     REQUIRE_FALSE(spec.ok());

@@ -7,7 +7,7 @@
 
 namespace retrograd {
 
-// Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose
+// Search bound: rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose
 // schedules were timed on an H200: mostly a third slower than one row with the next loaded ahead.
 inline constexpr int kRowsAtOnce[] = {1, 2};
 

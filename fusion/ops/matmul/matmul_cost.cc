@@ -21,8 +21,6 @@ struct Tile {
 constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
                            {256, 64},  {64, 128},  {128, 64},  {64, 64}};
 constexpr int64_t kPieces[] = {1, 2, 3, 4, 5, 6, 8, 11, 12, 16, 22, 33, 44, 66};
-constexpr int64_t kLeastPiece = 256;  // terms of a sum that are worth a block of their own
-constexpr int64_t kStep = 64;         // terms of a sum that a block loads at once
 
 // One way to run a matmul.
 struct Cut {
@@ -46,9 +44,11 @@ Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps
     const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
     const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
     for (int64_t pieces : kPieces) {
-      if (pieces > 1 && (call.k / pieces < kLeastPiece || tiles > 2 * d.sms / pieces)) break;
+      if (pieces > 1 && (call.k / pieces < d.matmul_least_slice || tiles > 2 * d.sms / pieces))
+        break;
       Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
-      const int64_t steps = CeilDiv(std::max<int64_t>(CeilDiv(call.k, pieces), 1), kStep) * kStep;
+      const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
+      const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;
       cut.compute_ps = Product({CeilDiv(cut.blocks, d.sms), steps, step_ps});
       if (pieces > 1) {
         cut.split_ps = d.matmul_split_ps +
