@@ -14,13 +14,19 @@ int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   return dtype == DType::kFp32 ? d.matmul_fp32_flops : d.matmul_bf16_flops;
 }
 
-// Tiles of the result and pieces of the sum that a matmul library offers.
+// Tiles of the result that a matmul library offers.
 struct Tile {
   int64_t rows, columns;
 };
 constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
                            {256, 64},  {64, 128},  {128, 64},  {64, 64}};
-constexpr int64_t kPieces[] = {1, 2, 3, 4, 5, 6, 8, 11, 12, 16, 22, 33, 44, 66};
+
+// Slices of a sum that a matmul library is taken to try: few, powers of two, and divisors of the
+// SMs, so that the blocks of one tile fill whole waves.
+bool TriesSlices(int64_t slices, int64_t sms) {
+  const bool power = slices <= 16 && (slices & (slices - 1)) == 0;
+  return slices <= 6 || power || sms % slices == 0;
+}
 
 // One way to run a matmul.
 struct Cut {
@@ -43,7 +49,8 @@ Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps
         Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
     const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
     const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
-    for (int64_t pieces : kPieces) {
+    for (int64_t pieces = 1; pieces <= std::max<int64_t>(d.sms / 2, 1); ++pieces) {
+      if (!TriesSlices(pieces, d.sms)) continue;
       if (pieces > 1 && (call.k / pieces < d.matmul_least_slice || tiles > 2 * d.sms / pieces))
         break;
       Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
