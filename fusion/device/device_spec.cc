@@ -320,6 +320,8 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_WITHIN(matmul_least_slice, matmul_least_slice, 1, 1, 1e6);
   RG_WITHIN(matmul_step_terms, matmul_step_terms, 1, 1, 65536);
   RG_WITHIN(matmul_alignment_bytes, matmul_alignment_bytes, 1, 1, 4096);
+  RG_WITHIN(matmul_odd_pitch_ppm, matmul_odd_pitch_factor, 1e6, 1, 100);
+  RG_WITHIN(matmul_odd_extent_ppm, matmul_odd_extent_factor, 1e6, 1, 100);
   RG_WITHIN(attention_fp32_ppm, attention_fp32_factor, 1e6, 1e-3, 100);
   RG_WITHIN(overlap_threads, overlap_threads, 1, 1, 1e6);
   RG_WITHIN(no_overlap_threads, no_overlap_threads, 1, 1, 1e6);

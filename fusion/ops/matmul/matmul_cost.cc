@@ -38,11 +38,43 @@ struct Cut {
   int64_t total_ps = kHuge;
 };
 
+// What of an operand is no multiple of the alignment.
+struct Odd {
+  bool pitch = false;  // where its rows begin
+  bool extent = false;
+};
+
+// Of a matrix whose layout the call does not say, nothing is known to be odd.
+Odd OddOf(const MatrixOperand& o, int64_t rows, int64_t columns, int64_t unit) {
+  if (o.row_stride == 0 && o.col_stride == 0) return {};
+  const bool by_rows = o.col_stride == 1;
+  const int64_t run = by_rows ? columns : rows, runs = by_rows ? rows : columns;
+  if (run == 1) return {};
+  const int64_t pitch = by_rows ? o.row_stride : o.col_stride;
+  const bool batches = std::any_of(o.batch_strides.begin(), o.batch_strides.end(),
+                                   [&](int64_t stride) { return stride % unit != 0; });
+  return {.pitch = (runs > 1 && pitch % unit != 0) || o.offset % unit != 0 || batches,
+          .extent = run % unit != 0};
+}
+
+// How much longer a matmul takes because the library cannot load whole vectors of its operands. Of
+// other than 16-bit types nothing was measured.
+int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
+  const int64_t size = SizeBytes(call.in_dtype);
+  if (size != 2) return kPpm;
+  const int64_t unit = std::max<int64_t>(d.matmul_alignment_bytes / size, 1);
+  const Odd a = OddOf(call.a, call.m, call.k, unit), b = OddOf(call.b, call.k, call.n, unit);
+  const bool odd_sum = (a.extent && call.a.col_stride == 1) || (b.extent && call.b.col_stride != 1);
+  if (a.pitch || b.pitch || odd_sum) return d.matmul_odd_pitch_ppm;
+  return a.extent || b.extent ? d.matmul_odd_extent_ppm : kPpm;
+}
+
 Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps,
             const DeviceSpec& d) {
   const int64_t sm_rate = std::max<int64_t>(rate / d.sms, 1);
   const int64_t partial_bytes =
       Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+  const int64_t misaligned = MisalignedPpm(call, d);
   Cut best;
   for (const Tile& tile : kTiles) {
     const int64_t tiles =
@@ -56,7 +88,8 @@ Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps
       Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
       const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
       const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;
-      cut.compute_ps = Product({CeilDiv(cut.blocks, d.sms), steps, step_ps});
+      cut.compute_ps =
+          MulDiv(Product({CeilDiv(cut.blocks, d.sms), steps, step_ps}), misaligned, kPpm);
       if (pieces > 1) {
         cut.split_ps = d.matmul_split_ps +
                        TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
@@ -66,6 +99,13 @@ Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps
     }
   }
   return best;
+}
+
+std::string Misaligned(const MatMulCall& call, const DeviceSpec& d) {
+  const int64_t ppm = MisalignedPpm(call, d);
+  if (ppm == kPpm) return "";
+  return absl::StrFormat(", %.2f times as long for rows that %d bytes do not divide",
+                         static_cast<double>(ppm) / 1e6, d.matmul_alignment_bytes);
 }
 
 }  // namespace
@@ -91,15 +131,16 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   price.ps = std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps + result);
   if (!explain) return price;
   const bool computes = cut.compute_ps >= read;
-  price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-                 {"flops", cut.compute_ps, computes,
-                  absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s", batch,
-                                  call.m, call.n, call.k, cut.blocks, cut.tile.rows,
-                                  cut.tile.columns, static_cast<double>(rate) / 1e12)},
-                 {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
-                 {"result", result, false,
-                  absl::StrCat(price.written_bytes, " B written",
-                               previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
+  price.terms = {
+      {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+      {"flops", cut.compute_ps, computes,
+       absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s%s", batch, call.m,
+                       call.n, call.k, cut.blocks, cut.tile.rows, cut.tile.columns,
+                       static_cast<double>(rate) / 1e12, Misaligned(call, d))},
+      {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
+      {"result", result, false,
+       absl::StrCat(price.written_bytes, " B written",
+                    previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
   if (cut.pieces > 1) {
     price.terms.push_back(
         {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
