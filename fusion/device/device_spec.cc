@@ -142,6 +142,9 @@ absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
   if (!(p.arithmetic_factor() > 0 && p.arithmetic_factor() <= 100)) {
     return refuse("arithmetic_factor must be in (0, 100]");
   }
+  if (!(p.operand_wait() >= 0 && p.operand_wait() <= 100)) {
+    return refuse("operand_wait must be from 0 to 100");
+  }
   if (p.max_reads() < 0 || p.max_stores() < 1) {
     return refuse("max_reads must not be negative and max_stores at least 1");
   }
@@ -149,6 +152,7 @@ absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
                           .product_ppm = std::llround(p.product_factor() * 1e6),
                           .pass_ppm = std::llround(p.pass_share() * 1e6),
                           .arithmetic_ppm = std::llround(p.arithmetic_factor() * 1e6),
+                          .operand_wait_ppm = std::llround(p.operand_wait() * 1e6),
                           .max_reads = p.max_reads(),
                           .max_stores = p.max_stores()};
   for (const std::string& name : p.dtypes()) {

@@ -18,7 +18,7 @@ namespace retrograd {
 struct MatMulEpilogue {
   std::string name;
   int64_t product_ppm = 0, pass_ppm = 0;  // parts per million
-  int64_t arithmetic_ppm = 0;
+  int64_t arithmetic_ppm = 0, operand_wait_ppm = 0;
   int max_reads = 0, max_stores = 0;
   std::vector<DType> dtypes;
 };

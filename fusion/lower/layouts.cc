@@ -230,7 +230,8 @@ class Assigner {
     LibraryUsers(g_, v, stack_, library_users_);
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
-        const auto pitched = IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout, alignment_bytes_);
+        const auto pitched =
+            IsLibrary(g_, id) ? std::nullopt : Pitched(g_.type(v), *layout, alignment_bytes_);
         return pitched && AllRead(v, *pitched) ? *pitched : *layout;
       }
     }

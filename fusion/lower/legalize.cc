@@ -177,8 +177,7 @@ bool NeedsScatterRepair(const BackwardGraph& g) {
 
 }  // namespace
 
-absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph,
-                                       int64_t matmul_alignment_bytes) {
+absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph, int64_t matmul_alignment_bytes) {
   BackwardGraph current = graph;
   // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
   // need no repair themselves, which bounds the rounds.

@@ -69,32 +69,52 @@ int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
   return a.extent || b.extent ? d.matmul_odd_extent_ppm : kPpm;
 }
 
-Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps,
+// The call as all ways to run it see it.
+struct Work {
+  int64_t batch = 1, rate = 0, read_ps = 0, misaligned_ppm = kPpm;
+};
+
+Work WorkOf(const MatMulCall& call, const DeviceSpec& d) {
+  Work w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
+  for (int64_t b : call.batch) w.batch *= b;
+  const int64_t operands = w.batch * (call.m * call.k + call.k * call.n) * SizeBytes(call.in_dtype);
+  w.read_ps = TransferPs(operands, d.hbm_bytes_per_s);
+  return w;
+}
+
+int64_t Tiles(const MatMulCall& call, const Work& w, const Tile& tile) {
+  return Product({w.batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
+}
+
+Cut CutInto(const MatMulCall& call, const Work& w, const Tile& tile, int64_t pieces,
             const DeviceSpec& d) {
-  const int64_t sm_rate = std::max<int64_t>(rate / d.sms, 1);
-  const int64_t partial_bytes =
-      Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
-  const int64_t misaligned = MisalignedPpm(call, d);
+  const int64_t sm_rate = std::max<int64_t>(w.rate / d.sms, 1);
+  const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
+  const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
+  Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({Tiles(call, w, tile), pieces})};
+  const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
+  const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;
+  cut.compute_ps =
+      MulDiv(Product({CeilDiv(cut.blocks, d.sms), steps, step_ps}), w.misaligned_ppm, kPpm);
+  if (pieces > 1) {
+    const int64_t partial_bytes =
+        Product({w.batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+    cut.split_ps = d.matmul_split_ps +
+                   TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
+  }
+  cut.total_ps = std::max(cut.compute_ps, w.read_ps) + cut.split_ps;
+  return cut;
+}
+
+Cut BestCut(const MatMulCall& call, const Work& w, const DeviceSpec& d) {
   Cut best;
   for (const Tile& tile : kTiles) {
-    const int64_t tiles =
-        Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
-    const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
-    const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
+    const int64_t tiles = Tiles(call, w, tile);
     for (int64_t pieces = 1; pieces <= std::max<int64_t>(d.sms / 2, 1); ++pieces) {
       if (!TriesSlices(pieces, d.sms)) continue;
-      if (pieces > 1 && (call.k / pieces < d.matmul_least_slice || tiles > 2 * d.sms / pieces))
-        break;
-      Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
-      const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
-      const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;
-      cut.compute_ps =
-          MulDiv(Product({CeilDiv(cut.blocks, d.sms), steps, step_ps}), misaligned, kPpm);
-      if (pieces > 1) {
-        cut.split_ps = d.matmul_split_ps +
-                       TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
-      }
-      cut.total_ps = std::max(cut.compute_ps, read_ps) + cut.split_ps;
+      const bool thin = call.k / pieces < d.matmul_least_slice;
+      if (pieces > 1 && (thin || tiles > 2 * d.sms / pieces)) break;
+      const Cut cut = CutInto(call, w, tile, pieces, d);
       if (cut.total_ps < best.total_ps) best = cut;
     }
   }
@@ -112,8 +132,8 @@ std::string Misaligned(const MatMulCall& call, const DeviceSpec& d) {
 
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   Price price;
-  int64_t batch = 1;
-  for (int64_t b : call.batch) batch *= b;
+  const Work w = WorkOf(call, d);
+  const int64_t batch = w.batch;
   const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
   const int64_t operands = batch * (call.m * call.k + call.k * call.n) * in;
   const int64_t previous = call.accumulate ? batch * call.m * call.n * out : 0;
@@ -124,10 +144,9 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
     if (explain) price.terms = {{"launch", price.ps, false, "an empty product"}};
     return price;
   }
-  const int64_t rate = MatMulRate(call.in_dtype, d);
-  const int64_t read = TransferPs(operands, d.hbm_bytes_per_s);
+  const int64_t rate = w.rate, read = w.read_ps;
   const int64_t result = TransferPs(price.written_bytes + previous, d.hbm_bytes_per_s);
-  const Cut cut = BestCut(call, batch, rate, read, d);
+  const Cut cut = BestCut(call, w, d);
   price.ps = std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps + result);
   if (!explain) return price;
   const bool computes = cut.compute_ps >= read;
@@ -146,6 +165,14 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
         {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
   }
   return price;
+}
+
+int64_t TiledMatMulPs(const MatMulCall& call, int64_t tile, const DeviceSpec& d) {
+  const Work w = WorkOf(call, d);
+  const int64_t result = Product({w.batch, call.m, call.n, SizeBytes(call.out_dtype)});
+  const Cut cut = CutInto(call, w, {tile, tile}, /*pieces=*/1, d);
+  return std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps +
+                             TransferPs(result, d.hbm_bytes_per_s));
 }
 
 }  // namespace retrograd
