@@ -30,9 +30,9 @@ PARTS = {
     "cast pairs": _feature(
         "cast_pairs", "a narrowing that is widened back stays", "graph/passes/cast_pairs.cc",
         "graph/passes/cast_pairs.h"),
-    "shared pads": _feature(
-        "shared_pads", "a matmul reads an unaligned operand, though another one reads it padded",
-        "fusion/lower/shared_pads.cc", "fusion/lower/shared_pads.h"),
+    "padded operands": _feature(
+        "pad_operands", "a matmul reads odd operands as they are",
+        "fusion/lower/pad_operands.cc", "fusion/lower/pad_operands.h"),
     "padded rows": _feature(
         "padded_rows", "rows are computed at the framework's length, then padded",
         "fusion/lower/padded_rows.cc", "fusion/lower/padded_rows.h"),

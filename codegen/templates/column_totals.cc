@@ -13,8 +13,8 @@ std::string TileIndex(const ColumnTotals& totals, absl::string_view thread_row) 
   return absl::StrCat("(", thread_row, " * ", totals.width, " + j) * ", totals.lanes, " + lane");
 }
 
-// Thread rows that one thread adds up: with more of them, all threads of the block share the work
-// first.
+// Part of the order of addition, the same on all devices: thread rows that one thread adds up. With
+// more of them, all threads of the block share the work first.
 constexpr int kRowsInTurn = 8;
 
 // Each `kRowsInTurn` rows of the tile become one, until so few are left; returns how many.

@@ -31,8 +31,9 @@ class UnionFind {
 
 class Sinking {
  public:
-  Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken)
-      : g_(g), consumers_(consumers), taken_(taken), depth_(g.num_nodes(), 0) {
+  Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken,
+          const FreeReads& free)
+      : g_(g), consumers_(consumers), taken_(taken), free_(free), depth_(g.num_nodes(), 0) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       for (ValueId v : g.operands(NodeId{i}))
         depth_[i] = std::max(depth_[i], depth_[Index(v.node)]);
@@ -42,7 +43,7 @@ class Sinking {
 
   // Ops that move nothing else along.
   void SinkOps() {
-    const std::vector<std::optional<ValueId>> sources = Sources(g_);
+    const std::vector<std::optional<ValueId>> sources = Sources(g_, free_);
     for (uint32_t i = static_cast<uint32_t>(g_.num_nodes()); i-- > 0;) {
       const NodeId id{i};
       if (!Fuses(id) || (depth_[i] != 0 && !sources[i])) continue;
@@ -55,7 +56,7 @@ class Sinking {
   // The deepest first: what they are read by has found its place.
   void SinkComponents() {
     std::vector<std::vector<NodeId>> components;
-    const std::vector<uint32_t> first = ComponentsAtDepths(g_, depth_, taken_);
+    const std::vector<uint32_t> first = ComponentsAtDepths(g_, depth_, taken_, free_);
     std::vector<size_t> number(g_.num_nodes());
     component_.assign(g_.num_nodes(), kNone);
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
@@ -149,7 +150,7 @@ class Sinking {
     return saved > 0 && kept <= saved;
   }
 
-  bool IsLarge(ValueId v) const { return g_.type(v).elements() >= kSharedElements; }
+  bool IsLarge(ValueId v) const { return g_.type(v).elements() >= free_.large_elements; }
   // Whether the value's memory is free after its last reader.
   bool Dies(ValueId v) const {
     const InputInfo* input = g_.node(v.node).input.get();
@@ -159,6 +160,7 @@ class Sinking {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   const std::vector<bool>& taken_;
+  const FreeReads free_;
   std::vector<int> depth_;
   std::vector<size_t> component_;  // by node; kNone for what is no part of a kernel
   std::vector<ValueId> operands_;  // scratch of Pays
@@ -183,14 +185,14 @@ std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
 
 std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& consumers,
                                const std::vector<bool>& taken, const SinkOptions& options) {
-  Sinking sinking(graph, consumers, taken);
+  Sinking sinking(graph, consumers, taken, options.free);
   if (options.sources) sinking.SinkOps();
   if (options.components) sinking.SinkComponents();
   return sinking.Take();
 }
 
 std::vector<uint32_t> ComponentsAtDepths(const BackwardGraph& g, const std::vector<int>& depths,
-                                         const std::vector<bool>& taken) {
+                                         const std::vector<bool>& taken, const FreeReads& free) {
   UnionFind sets(g.num_nodes());
   absl::flat_hash_map<std::pair<ValueId, int>, uint32_t> first_reader;
   const auto fuses = [&](uint32_t i) {
@@ -202,7 +204,7 @@ std::vector<uint32_t> ComponentsAtDepths(const BackwardGraph& g, const std::vect
       const uint32_t producer = Index(v.node);
       if (fuses(producer) && depths[producer] == depths[i]) {
         sets.Union(producer, i);
-      } else if (g.type(v).elements() >= kSharedElements) {
+      } else if (g.type(v).elements() >= free.large_elements) {
         auto [at, added] = first_reader.try_emplace({v, depths[i]}, i);
         if (!added) sets.Union(at->second, i);
       }

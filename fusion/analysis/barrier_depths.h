@@ -16,12 +16,10 @@
 #include <vector>
 
 #include "fusion/analysis/consumers.h"
+#include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
-
-// Tensors smaller than this (a loss, a norm's weight) connect nothing: reading them twice is free.
-inline constexpr int64_t kSharedElements = 1 << 14;
 
 // Whether a library call runs the op: nothing fuses across it.
 bool IsBarrier(const BackwardGraph& graph, NodeId id);
@@ -33,6 +31,7 @@ std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id);
 struct SinkOptions {
   bool sources = true;     // choice 1
   bool components = true;  // choice 2
+  FreeReads free;          // what connects nothing and is made again for nothing
 };
 
 // By node. `taken` marks ops that already belong to a group (a cast that a matmul absorbs); they
@@ -43,7 +42,7 @@ std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& cons
 // By node, the first op of its component: of the ops at one depth that are connected by an edge or
 // by a large tensor that both read. Ops that are no part of a kernel are alone.
 std::vector<uint32_t> ComponentsAtDepths(const BackwardGraph& graph, const std::vector<int>& depths,
-                                         const std::vector<bool>& taken);
+                                         const std::vector<bool>& taken, const FreeReads& free);
 
 }  // namespace retrograd
 

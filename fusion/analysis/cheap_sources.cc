@@ -10,12 +10,13 @@ namespace retrograd {
 namespace {
 
 // An operand of at most this share of the result's elements (a row's statistic, a weight) is free
-// to read.
+// to read: any share far below one would tell such operands from those of the result's shape.
 constexpr int64_t kSmallOperand = 8;
 
 class Sourcing {
  public:
-  explicit Sourcing(const BackwardGraph& g) : g_(g), ops_(g.num_nodes(), 0) {
+  Sourcing(const BackwardGraph& g, const FreeReads& free)
+      : g_(g), free_(free), ops_(g.num_nodes(), 0) {
     sources_.reserve(g.num_nodes());
     for (uint32_t i = 0; i < g.num_nodes(); ++i) sources_.push_back(Of(NodeId{i}));
   }
@@ -26,11 +27,11 @@ class Sourcing {
 
   std::optional<ValueId> Of(NodeId id) {
     const TensorType& type = g_.type(id);
-    if (g_.pattern(id) != Pattern::kPointwise || type.elements() < kSharedElements ||
+    if (g_.pattern(id) != Pattern::kPointwise || type.elements() < free_.large_elements ||
         Info(g_.op(id)).cost > CostClass::kDivide) {
       return std::nullopt;
     }
-    const bool widens = IsWideningCast(g_, id);
+    const bool widens = IsWideningCast(g_, id, free_);
     std::optional<ValueId> source;
     int ops = g_.op(id) == Op::cast ? 0 : 1;
     for (ValueId operand : g_.operands(id)) {
@@ -47,7 +48,7 @@ class Sourcing {
       if (!under || (source && *source != *under)) return std::nullopt;
       source = under;
     }
-    if (!source || Bytes(*source) > SizeBytes(type.dtype) || ops > kMostRematerialized) {
+    if (!source || Bytes(*source) > SizeBytes(type.dtype) || ops > free_.remade_ops) {
       return std::nullopt;
     }
     ops_[Index(id)] = ops;
@@ -55,20 +56,21 @@ class Sourcing {
   }
 
   const BackwardGraph& g_;
+  const FreeReads free_;
   std::vector<int> ops_;  // that lead from the source to the result
   std::vector<std::optional<ValueId>> sources_;
 };
 
 }  // namespace
 
-bool IsWideningCast(const BackwardGraph& g, NodeId id) {
+bool IsWideningCast(const BackwardGraph& g, NodeId id, const FreeReads& free) {
   if (g.op(id) != Op::cast) return false;
   const TensorType &from = g.type(g.operands(id)[0]), &to = g.type(id);
-  return SizeBytes(to.dtype) > SizeBytes(from.dtype) && to.elements() >= kSharedElements;
+  return SizeBytes(to.dtype) > SizeBytes(from.dtype) && to.elements() >= free.large_elements;
 }
 
-std::vector<std::optional<ValueId>> Sources(const BackwardGraph& graph) {
-  return Sourcing(graph).Take();
+std::vector<std::optional<ValueId>> Sources(const BackwardGraph& graph, const FreeReads& free) {
+  return Sourcing(graph, free).Take();
 }
 
 }  // namespace retrograd

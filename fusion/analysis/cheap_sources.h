@@ -5,19 +5,19 @@
 #include <optional>
 #include <vector>
 
+#include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
 
 // Whether the node casts a large value to a type of more bytes.
-bool IsWideningCast(const BackwardGraph& graph, NodeId id);
+bool IsWideningCast(const BackwardGraph& graph, NodeId id, const FreeReads& free = {});
 
 // By node: the one large value that a large pointwise op is made of, by itself or through others
 // such that are made of it, if reading it moves no more bytes than reading the result. It lies in
 // memory anyway (an input, what a library call made), or is narrower than the result. At most
-// kMostRematerialized ops lead from it to the result, casts not counted.
-inline constexpr int kMostRematerialized = 4;
-std::vector<std::optional<ValueId>> Sources(const BackwardGraph& graph);
+// free.remade_ops ops lead from it to the result, casts not counted.
+std::vector<std::optional<ValueId>> Sources(const BackwardGraph& graph, const FreeReads& free);
 
 }  // namespace retrograd
 

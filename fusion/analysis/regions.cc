@@ -11,7 +11,7 @@ namespace retrograd {
 std::vector<Region> FindRegions(const BackwardGraph& g, const Consumers& consumers,
                                 const std::vector<bool>& taken, const SinkOptions& sinking) {
   const std::vector<uint32_t> first =
-      ComponentsAtDepths(g, BarrierDepths(g, consumers, taken, sinking), taken);
+      ComponentsAtDepths(g, BarrierDepths(g, consumers, taken, sinking), taken, sinking.free);
   std::vector<std::vector<NodeId>> connected;
   std::vector<size_t> number(g.num_nodes());
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {

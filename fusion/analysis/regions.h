@@ -9,6 +9,7 @@
 
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/analysis/consumers.h"
+#include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {

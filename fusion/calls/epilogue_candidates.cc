@@ -10,8 +10,6 @@
 namespace retrograd {
 namespace {
 
-constexpr size_t kMostOps = 64;
-
 class Taker {
  public:
   Taker(const BackwardGraph& g, const Consumers& consumers, const DeviceSpec& device,
@@ -32,7 +30,7 @@ class Taker {
     const MatMulCall matmul = MatMulOf(*made);
     const NodeId id = call.nodes[0];
     if (consumers_.is_output(id) || !TakenByAny(matmul)) return false;
-    if (SizeBytes(matmul.in_dtype) == 2 && !PaysAsTiles(matmul)) return false;
+    if (SizeBytes(matmul.in_dtype) == 2 && !WhyNoTiles(g_, matmul).empty()) return false;
     const absl::Span<const NodeId> users = consumers_.of(id);
     if (users.empty() || region_of_[Index(users[0])] < 0) return false;
     // What is read by other kernels as well has to be stored: no use for an epilogue.
@@ -41,8 +39,7 @@ class Taker {
       return region_of_[Index(user)] == region && MayFollow(g_, user, g_.type(id));
     });
     std::vector<NodeId>& ops = regions_[region].ops;
-    if (!inside || ops.size() >= kMostOps || MeetsItsOwnSum(id, ops)) return false;
-    if (SizeBytes(matmul.in_dtype) == 2 && HasLongArithmetic(ops)) return false;
+    if (!inside || ops.size() >= kMaxRegionOps || MeetsItsOwnSum(id, ops)) return false;
     ops.insert(std::lower_bound(ops.begin(), ops.end(), id), id);
     return true;
   }
@@ -51,20 +48,6 @@ class Taker {
   bool TakenByAny(const MatMulCall& call) const {
     return std::any_of(device_.matmul_epilogues.begin(), device_.matmul_epilogues.end(),
                        [&](const MatMulEpilogue& row) { return TakesProduct(row, call); });
-  }
-
-  // A product narrower than its sum is long reads a wide operand from device memory, for which the
-  // tiles' loads ahead are too short (65536 x 512 x 2048 with an epilogue: 249 us, the library's
-  // alone 198).
-  bool PaysAsTiles(const MatMulCall& call) const {
-    return call.n >= call.k && WhyNoTiles(g_, call).empty();
-  }
-
-  // One warp on each scheduler does not hide the arithmetic of erf and its like: products with
-  // GELU's backward took 1.08 and 1.11 of matmul and pass on an H200.
-  bool HasLongArithmetic(const std::vector<NodeId>& ops) const {
-    return std::any_of(ops.begin(), ops.end(),
-                       [&](NodeId op) { return Info(g_.op(op)).cost == CostClass::kErf; });
   }
 
   // Whether values made of the product point by point meet a sum over them again, as in the

@@ -19,14 +19,18 @@ int64_t BytesInFlight(const Schedule& s, const Footprint& f, const DeviceSpec& d
   return std::max<int64_t>(resident * s.threads * f.bytes_in_flight, 1);
 }
 
-// What the SMs that have a block at all can draw. Measured on an H200: 16 SMs with 131 kB in flight
-// each draw 105 GB/s, where others drew 70.
+// What the SMs that have a block at all can draw.
 int64_t BandwidthOfBlocks(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const int64_t active = std::min(s.blocks, d.sms);
-  const bool much = TemplateOf(s).streams && BytesInFlight(s, f, d) >= 4 * d.bytes_in_flight_per_sm;
+  const bool much =
+      TemplateOf(s).streams &&
+      BytesInFlight(s, f, d) >= Share(d.bytes_in_flight_per_sm, d.sm_streaming_depth_ppm);
   int64_t of_blocks = active * d.sm_bytes_per_s;
-  if (active < d.sms) of_blocks = std::min(of_blocks, MulDiv(d.hbm_bytes_per_s, 2 * active, d.sms));
-  if (much) of_blocks = of_blocks / 2 * 3;
+  if (active < d.sms) {
+    of_blocks =
+        std::min(of_blocks, MulDiv(d.hbm_bytes_per_s, active * d.sm_share_ppm, d.sms * kPpm));
+  }
+  if (much) of_blocks = Share(of_blocks, d.sm_streaming_ppm);
   return std::clamp<int64_t>(of_blocks, 1, d.hbm_bytes_per_s);
 }
 
@@ -56,8 +60,30 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
                   const DeviceSpec& d) {
   const KernelTemplate& t = TemplateOf(s);
   const int64_t rounds = t.barrier_rounds == nullptr ? 1 : t.barrier_rounds(p, s, d);
-  const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, 4);
+  const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, d.barrier_overlap_blocks);
   return rounds * Waves(s, f, d) * d.barrier_ps / overlap;
+}
+
+// What a block that has an SM for itself waits for a batch of rows.
+int64_t RowBatchPs(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
+  if (s.staged == 0) {
+    return s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread : d.row_batch_ps;
+  }
+  // Threads that hold many elements take so long over a batch that its successors wait, and so does
+  // the only batch that is under way meanwhile.
+  const int64_t twice = d.staged_held_elements_twice;
+  const int64_t held = std::max<int64_t>(f.elements - d.staged_held_elements, 0);
+  const int64_t pair = s.staged == 2 ? d.staged_pair_ppm : kPpm;
+  return Share(d.row_batch_staged_ps, pair) * (twice + held) / twice;
+}
+
+// How many times less than one block so many on an SM wait: a parabola through 1 and the two
+// measured numbers of blocks.
+int64_t RowBatchOverlapMilli(int64_t blocks, const DeviceSpec& d) {
+  const int64_t two = d.row_batch_two_blocks_milli - 1000;
+  const int64_t bend = (d.row_batch_four_blocks_milli - 1000 - 3 * two) / 6;
+  const int64_t others = blocks - 1;
+  return 1000 + (two - bend) * others + bend * others * others;
 }
 
 // What blocks that walk rows wait for memory, batch after batch, beside what the bytes take: the
@@ -69,25 +95,9 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
   const int64_t waves = Waves(s, f, d);
   const int64_t resident =
       std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
-  // What the loads ahead of a batch do not hide grows with them.
-  // Threads that hold more than 32 elements take so long over a batch that its successors wait, and
-  // so does the only batch that is under way meanwhile.
-  const int64_t staged = d.row_batch_staged_ps * (s.staged == 2 ? 2 : 1) *
-                         std::max<int64_t>(2 * f.elements - 32, 32) / 32;
-  const int64_t wait = s.staged > 0 ? staged
-                       : s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread
-                                    : d.row_batch_ps;
-  // Measured: two blocks on an SM wait 1.6 times less than one, four 3.4 times.
-  const int64_t others = resident - 1;
-  return batches.count * waves * batches.passes * wait * 10 / (10 + 4 * others + resident * others);
+  return batches.count * waves * batches.passes * RowBatchPs(s, f, d) * 1000 /
+         RowBatchOverlapMilli(resident, d);
 }
-
-// Fitted to 320 schedules of 60 kernels of three transformers' backwards on one H200, 2026-11-21.
-//
-// With so few threads on an SM less than all of what could be computed while memory is waited for
-// is: two thirds of it come on top.
-constexpr int64_t kThreadsForOverlap = 2048, kThreadsOfLeastOverlap = 1024;
-constexpr int64_t kBlocksForOverlap = 5;
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
@@ -95,30 +105,32 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
   if (s.staged > 0) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
-      std::clamp<int64_t>(resident * s.threads, kThreadsOfLeastOverlap, kThreadsForOverlap);
-  const int64_t of_threads = MulDiv(shorter, 2 * (kThreadsForOverlap - threads),
-                                    3 * (kThreadsForOverlap - kThreadsOfLeastOverlap));
+      std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
+  const int64_t of_threads =
+      MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
   if (!TemplateOf(s).meets_each_row || s.threads_per_row <= d.warp) return of_threads;
   return std::max(of_threads,
-                  shorter * std::max<int64_t>(kBlocksForOverlap - resident, 0) / kBlocksForOverlap);
+                  shorter * std::max<int64_t>(d.overlap_blocks - resident, 0) / d.overlap_blocks);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
 
 // The second launch of a split, beside its bytes.
-int64_t FinalizePs(const KernelTemplate& t, int64_t workspace) {
-  return workspace == 0 || t.launches != nullptr ? 0 : kBlockPs + t.finalize_ps;
+int64_t FinalizePs(const KernelTemplate& t, int64_t workspace, const DeviceSpec& d) {
+  if (workspace == 0 || t.launches != nullptr) return 0;
+  return d.block_ps + (t.finalize_ps == nullptr ? 0 : t.finalize_ps(d));
 }
 
 }  // namespace
 
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& d) {
-  const int64_t all = d.cache_bytes / 10 * 6, none = d.cache_bytes / 10 * 12;
+  const int64_t all = Share(d.cache_bytes, d.cache_kept_ppm);
+  const int64_t none = Share(d.cache_bytes, d.cache_lost_ppm);
   if (moved >= none) return 0;
   return moved <= all ? fresh : MulDiv(fresh, none - moved, none - all);
 }
 
-int64_t LeastKernelPs(const DeviceSpec& d) { return d.launch_graph_ps + kBlockPs; }
+int64_t LeastKernelPs(const DeviceSpec& d) { return d.launch_graph_ps + d.block_ps; }
 
 int64_t TransferPs(int64_t bytes, int64_t bytes_per_s) {
   return bytes == 0 ? 0 : MulDiv(bytes, 1'000'000'000'000, bytes_per_s);
@@ -151,7 +163,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const RowBatches row_batches =
       kind.row_batches == nullptr ? RowBatches() : kind.row_batches(p, s);
   const int64_t batches = RowBatchesPs(row_batches, s, f, d);
-  const int64_t held = kind.held_ppm == nullptr ? kPpm : kind.held_ppm(p, s);
+  const int64_t held = kind.held_ppm == nullptr ? kPpm : kind.held_ppm(p, s, d);
   const int64_t walked =
       MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches;
   const bool batch_waits = batches > 0 && !s.prefetch && s.staged == 0 && row_batches.passes == 1;
@@ -166,13 +178,13 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
   const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);
-  const int64_t later = (Waves(s, f, d) - 1) * kBlockPs;
-  const int64_t blocks = kBlockPs + std::max<int64_t>(later - work - not_hidden, 0);
+  const int64_t later = (Waves(s, f, d) - 1) * d.block_ps;
+  const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t body = work + not_hidden + blocks;
   const int64_t latency = LatencyPs(p, s, f, d);
   const Preparation sort = kind.preparation == nullptr ? Preparation() : kind.preparation(ir, d);
   const int64_t finalize =
-      TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(kind, workspace);
+      TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(kind, workspace, d);
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
@@ -208,7 +220,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
                     " threads an SM compute while others wait"));
   term("blocks", blocks, false,
        absl::StrCat("the first of ", Waves(s, f, d),
-                    " blocks of an SM one after the other, each at least ", Us(kBlockPs)));
+                    " blocks of an SM one after the other, each at least ", Us(d.block_ps)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
   term("sort", sort.ps, true, sort.formula);
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));

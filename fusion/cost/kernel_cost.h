@@ -42,8 +42,9 @@ class KernelPricer {
 
 // Of `fresh` bytes (written earlier in the same backward), those that a kernel finds in the
 // last-level cache. What was touched since is taken to be what the kernel itself moves, so that the
-// price of a kernel does not depend on the others: all of them up to 60% of the cache, none from
-// 120%, linear in between (caches keep recent lines approximately, and something else always runs).
+// price of a kernel does not depend on the others: all of them up to cache_kept_share of the cache,
+// none from cache_lost_share, linear in between (caches keep recent lines approximately, and
+// something else always runs).
 int64_t CachedBytes(int64_t fresh, int64_t moved, const DeviceSpec& device);
 
 // What any kernel of ours takes, however little it does: its launch, and its first block.

@@ -28,8 +28,6 @@ bool InVectors(const IndexExpr& offset, int axis) {
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
 // Integers of 64 bits are worked on in halves.
-constexpr int64_t kWideIntegerSteps = 3;
-
 bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
   if (instr.kind == InstrKind::kLoad) return false;
   return instr.dtype == DType::kInt64 ||
@@ -149,8 +147,8 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   for (const Broadcast& b : broadcasts_) {
     const int64_t copies =
         HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
-    // Three of four come from L1.
-    t.cache += std::min(MulDiv(b.places, copies, 1), points_) * b.element_bytes / 4;
+    const int64_t reads = std::min(MulDiv(b.places, copies, 1), points_);
+    t.cache += Share(reads * b.element_bytes, device_.broadcast_miss_ppm);
   }
   if (!s.persistent) t.cache += looped_reread_;
   t.cached = CachedBytes(fresh, t.read + t.written, device_);
@@ -171,7 +169,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
       cost = CostClass::kSimple;
     int64_t rate = device_.rate[static_cast<int>(cost)];
     if (rate == 0) continue;
-    if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / kWideIntegerSteps, 1);
+    if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
     if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * device_.fp64_ppm / kPpm, 1);
     const AxisMask axes =
         instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
@@ -215,15 +213,12 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
 }
 
-// Instructions of a thread that adds up a row's sum with the others of its warp, and then with
-// other warps.
-constexpr int64_t kStepsOfWarp = 25, kStepsOfWarps = 12;
-
 int64_t KernelWork::ComputePs(const Schedule& s) const {
   int64_t total = 0;
   if (s.threads_per_row > 1) {
     const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
-    const int64_t steps = kStepsOfWarp + (s.threads_per_row > device_.warp ? kStepsOfWarps : 0);
+    const int64_t steps =
+        device_.warp_sum_steps + (s.threads_per_row > device_.warp ? device_.block_sum_steps : 0);
     const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
     total += MulDiv(
         times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],

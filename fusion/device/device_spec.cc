@@ -48,6 +48,17 @@ class Reader {
     return status_.ok() ? std::llround(v) : 0;
   }
 
+  // A number that prices count or divide with: of a range that a device could have.
+  int64_t Within(const v1::Number& n, absl::string_view field, double scale, double least,
+                 double most) {
+    if (status_.ok() && !(n.value() >= least && n.value() <= most)) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(where_, ": ", field, " is ", n.value(),
+                                                        ": a number from ", least, " to ", most,
+                                                        " is needed"));
+    }
+    return Scaled(n, field, scale);
+  }
+
   const absl::Status& status() const { return status_; }
 
  private:
@@ -77,6 +88,7 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
       p.column_sums(), p.column_loads(),  p.row_sums(),    p.guards(),        p.runs(),
       p.prefetched(),  p.split(),         p.staged()};
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
+                      .staged_spill_margin_ppm = std::llround(p.staged_spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
                       .source = p.source()};
   for (int i = 0; i < kNumRegisterCounts; ++i) model.milli[i] = std::llround(coefficients[i] * 1e3);
@@ -127,12 +139,20 @@ absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
     return refuse("product_factor must be from 1 to 100");
   }
   if (!(p.pass_share() > 0 && p.pass_share() <= 1)) return refuse("pass_share must be in (0, 1]");
+  if (!(p.arithmetic_factor() > 0 && p.arithmetic_factor() <= 100)) {
+    return refuse("arithmetic_factor must be in (0, 100]");
+  }
+  if (!(p.operand_wait() >= 0 && p.operand_wait() <= 100)) {
+    return refuse("operand_wait must be from 0 to 100");
+  }
   if (p.max_reads() < 0 || p.max_stores() < 1) {
     return refuse("max_reads must not be negative and max_stores at least 1");
   }
   MatMulEpilogue epilogue{.name = p.name(),
                           .product_ppm = std::llround(p.product_factor() * 1e6),
                           .pass_ppm = std::llround(p.pass_share() * 1e6),
+                          .arithmetic_ppm = std::llround(p.arithmetic_factor() * 1e6),
+                          .operand_wait_ppm = std::llround(p.operand_wait() * 1e6),
                           .max_reads = p.max_reads(),
                           .max_stores = p.max_stores()};
   for (const std::string& name : p.dtypes()) {
@@ -191,6 +211,16 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
       {d.clock_hz < 1'000'000, "clock_hz must be at least 1e6"},
       {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000,
        "efficiencies are at most 1"},
+      {d.cache_lost_ppm <= d.cache_kept_ppm, "cache_lost_share must be above cache_kept_share"},
+      {d.least_overlap_threads >= d.overlap_threads || d.no_overlap_threads >= d.overlap_threads,
+       "overlap_threads must be above least_overlap_threads and no_overlap_threads"},
+      {d.row_batch_four_blocks_milli - 1000 < 3 * (d.row_batch_two_blocks_milli - 1000),
+       "row_batch_four_blocks must be above 1 by at least three times as much as "
+       "row_batch_two_blocks"},
+      {d.staged_bytes_per_block != 0 &&
+           d.registers[static_cast<int>(LaunchKind::kRowColumnPersistent)]
+                   .staged_spill_margin_ppm == 0,
+       "registers of row_column persistent have no staged_spill_margin, but rows may be staged"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) return absl::InvalidArgumentError(absl::StrCat(where, ": ", rule.text));
@@ -220,6 +250,8 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   Reader r(where);
 #define RG_NUMBER(FIELD, PROTO_FIELD, SCALE) \
   d.FIELD = r.Scaled(p.PROTO_FIELD(), #PROTO_FIELD, SCALE)
+#define RG_WITHIN(FIELD, PROTO_FIELD, SCALE, LEAST, MOST) \
+  d.FIELD = r.Within(p.PROTO_FIELD(), #PROTO_FIELD, SCALE, LEAST, MOST)
   RG_NUMBER(sms, sms, 1);
   RG_NUMBER(warp, warp, 1);
   RG_NUMBER(max_threads_per_block, max_threads_per_block, 1);
@@ -249,6 +281,10 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   if (p.has_staged_bytes_per_block()) {
     RG_NUMBER(staged_bytes_per_block, staged_bytes_per_block, 1);
     RG_NUMBER(row_batch_staged_ps, row_batch_staged_us, 1e6);
+    RG_WITHIN(staged_held_elements, staged_held_elements, 1, 1, 1e6);
+    RG_WITHIN(staged_held_elements_twice, staged_held_elements_twice, 1, 1, 1e6);
+    RG_WITHIN(staged_pair_ppm, staged_pair_factor, 1e6, 1, 100);
+    RG_WITHIN(staged_bytes_under_way, staged_bytes_under_way, 1, 1024, 1e9);
   }
   RG_NUMBER(library_call_ps, library_call_us, 1e6);
   RG_NUMBER(sort_pass_ps, sort_pass_ns, 1e3);
@@ -269,6 +305,46 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(matmul_split_bytes_per_s, matmul_split_bytes_per_s, 1);
   RG_NUMBER(margin_ps, margin_us, 1e6);
   RG_NUMBER(margin_ppm, margin_fraction, 1e6);
+  RG_WITHIN(shared_bytes_reserved, shared_bytes_reserved, 1, 1, 16384);
+  RG_WITHIN(sm_share_ppm, sm_share_factor, 1e6, 1, 1000);
+  RG_WITHIN(sm_streaming_ppm, sm_streaming_factor, 1e6, 1, 100);
+  RG_WITHIN(sm_streaming_depth_ppm, sm_streaming_depth, 1e6, 1, 1000);
+  RG_WITHIN(cache_kept_ppm, cache_kept_share, 1e6, 1e-6, 10);
+  RG_WITHIN(cache_lost_ppm, cache_lost_share, 1e6, 1e-6, 10);
+  RG_WITHIN(broadcast_miss_ppm, broadcast_miss_share, 1e6, 1e-6, 1);
+  RG_WITHIN(held_elements, held_elements, 1, 1, 1e6);
+  RG_WITHIN(held_elements_twice, held_elements_twice, 1, 1, 1e6);
+  RG_WITHIN(held_beside_sums, held_beside_sums, 1, 1, 1e6);
+  RG_WITHIN(held_beside_sums_twice, held_beside_sums_twice, 1, 1, 1e6);
+  RG_WITHIN(block_ps, block_us, 1e6, 1e-6, 1e6);
+  RG_WITHIN(column_finalize_ps, column_finalize_us, 1e6, 1e-6, 1e6);
+  RG_WITHIN(int64_steps, int64_steps, 1, 1, 1000);
+  RG_WITHIN(warp_sum_steps, warp_sum_steps, 1, 1, 10000);
+  RG_WITHIN(block_sum_steps, block_sum_steps, 1, 1, 10000);
+  RG_WITHIN(matmul_least_slice, matmul_least_slice, 1, 1, 1e6);
+  RG_WITHIN(matmul_step_terms, matmul_step_terms, 1, 1, 65536);
+  RG_WITHIN(matmul_alignment_bytes, matmul_alignment_bytes, 1, 1, 4096);
+  RG_WITHIN(matmul_odd_pitch_ppm, matmul_odd_pitch_factor, 1e6, 1, 100);
+  RG_WITHIN(matmul_odd_extent_ppm, matmul_odd_extent_factor, 1e6, 1, 100);
+  RG_WITHIN(attention_fp32_ppm, attention_fp32_factor, 1e6, 1e-3, 100);
+  RG_WITHIN(overlap_threads, overlap_threads, 1, 1, 1e6);
+  RG_WITHIN(no_overlap_threads, no_overlap_threads, 1, 1, 1e6);
+  RG_WITHIN(least_overlap_threads, least_overlap_threads, 1, 1, 1e6);
+  RG_WITHIN(overlap_blocks, overlap_blocks, 1, 1, 1024);
+  RG_WITHIN(barrier_overlap_blocks, barrier_overlap_blocks, 1, 1, 1024);
+  RG_WITHIN(row_batch_two_blocks_milli, row_batch_two_blocks, 1e3, 1, 100);
+  RG_WITHIN(row_batch_four_blocks_milli, row_batch_four_blocks, 1e3, 1, 1000);
+  RG_WITHIN(shuffles_per_barrier, shuffles_per_barrier, 1, 1, 1000);
+  RG_WITHIN(runs_per_barrier, runs_per_barrier, 1, 1, 1000);
+  RG_WITHIN(column_fold_barriers, column_fold_barriers, 1, 1, 10000);
+  RG_WITHIN(scatter_batch_ps, scatter_batch_us, 1e6, 1e-6, 1e6);
+  RG_WITHIN(sort_far_passes, sort_far_factor, 1, 1, 1000);
+  RG_WITHIN(small_kernel_bytes, small_kernel_bytes, 1, 1, 1e12);
+  RG_WITHIN(large_elements, large_elements, 1, 1, 1e12);
+  RG_WITHIN(remade_ops, remade_ops, 1, 1, 64);
+  RG_WITHIN(stream_worth_ppm, stream_worth_factor, 1e6, 1e-3, 1);
+  RG_WITHIN(stream_longest_ps, stream_longest_us, 1e6, 1e-6, 1e6);
+#undef RG_WITHIN
 #undef RG_NUMBER
   RG_RETURN_IF_ERROR(r.status());
   RG_RETURN_IF_ERROR(ReadRegisterModels(p, where, d));

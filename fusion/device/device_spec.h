@@ -18,11 +18,13 @@ namespace retrograd {
 struct MatMulEpilogue {
   std::string name;
   int64_t product_ppm = 0, pass_ppm = 0;  // parts per million
+  int64_t arithmetic_ppm = 0, operand_wait_ppm = 0;
   int max_reads = 0, max_stores = 0;
   std::vector<DType> dtypes;
 };
 
-// Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds.
+// Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds, factors and
+// shares in parts per million.
 struct DeviceSpec {
   std::string name, vendor, arch;
   bool calibrated = false;
@@ -32,26 +34,46 @@ struct DeviceSpec {
   int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
   int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
+  int64_t shared_bytes_reserved = 0;         // of each block
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
 
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
   int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;
-  int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;  // parts per million
+  int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;
+  int64_t sm_share_ppm = 0, sm_streaming_ppm = 0, sm_streaming_depth_ppm = 0;
+  int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, broadcast_miss_ppm = 0;
+  int64_t held_elements = 0, held_elements_twice = 0;
+  int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
   int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index
+  int64_t block_ps = 0, column_finalize_ps = 0;
 
   int64_t clock_hz = 0;
   int64_t rate[kNumCostClasses] = {};  // results per clock and SM; 0: free
   int64_t fp64_ppm = 0;
+  int64_t int64_steps = 0, warp_sum_steps = 0, block_sum_steps = 0;
 
   int64_t matmul_bf16_flops = 0, matmul_tf32_flops = 0, matmul_fp32_flops = 0;
   int64_t matmul_fp64_flops = 0, attention_flops = 0;
   int64_t matmul_step_ps = 0, matmul_tile_overhead = 0;
   int64_t matmul_split_ps = 0, matmul_split_bytes_per_s = 0;
+  int64_t matmul_least_slice = 0, matmul_step_terms = 0, attention_fp32_ppm = 0;
+  int64_t matmul_alignment_bytes = 0;
+  int64_t matmul_odd_pitch_ppm = 0, matmul_odd_extent_ppm = 0;
+
+  int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;
+  int64_t overlap_blocks = 0, barrier_overlap_blocks = 0;
+  int64_t row_batch_two_blocks_milli = 0, row_batch_four_blocks_milli = 0;
+  int64_t staged_held_elements = 0, staged_held_elements_twice = 0;
+  int64_t staged_pair_ppm = 0, staged_bytes_under_way = 0;
+  int64_t shuffles_per_barrier = 0, runs_per_barrier = 0, column_fold_barriers = 0;
+  int64_t scatter_batch_ps = 0, sort_far_passes = 0;
 
   int64_t margin_ps = 0, margin_ppm = 0;
+  int64_t small_kernel_bytes = 0, large_elements = 0, remade_ops = 0;
+  int64_t stream_worth_ppm = 0, stream_longest_ps = 0;
 
   std::vector<MatMulEpilogue> matmul_epilogues;  // empty unless their kernels are built
 };

@@ -75,7 +75,7 @@ struct RegisterModel {
   std::array<int64_t, kNumRegisterCounts> milli = {};
   // What is added to the expected registers before they are compared with what a thread may have,
   // so that what is expected to fit does not spill: a share, and thousandths of a register a guard.
-  int64_t spill_margin_ppm = 0;
+  int64_t spill_margin_ppm = 0, staged_spill_margin_ppm = 0;
   int64_t spill_guards_milli = 0;
   std::string source;
 };

@@ -9,8 +9,9 @@
 namespace retrograd {
 namespace {
 
-// Matmuls further apart than this, in ops, belong to different layers: merging them would keep the
-// operands of one alive until the other's are there.
+// Search bound, which keeps candidates linear in the size of the graph: matmuls further apart than
+// this, in ops, belong to different layers, and merging them would keep the operands of one alive
+// until the other's are there.
 constexpr uint32_t kNear = 512;
 
 bool IsPlainMatMul(const BackwardGraph& g, NodeId id) {

@@ -150,7 +150,7 @@ struct MatMulMerger::State {
       for (uint32_t i = 0; i < g_.num_nodes(); ++i) out.matmul_of.push_back(NodeId{i});
     } else {
       RG_ASSIGN_OR_RETURN(MergeRewrite rewritten, RewriteMerged(g_, candidates_, chosen, kind_));
-      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph));
+      RG_ASSIGN_OR_RETURN(out.graph, Legalize(rewritten.graph, options_.layouts));
       out.matmul_of = Renumbered(rewritten, out.graph);
       out.done = std::move(rewritten.done);
     }

@@ -22,15 +22,10 @@ namespace {
 
 constexpr uint32_t kNobody = 0xffffffff;
 
-// Of those that wait, this many are tried beside an urgent one, which keeps the search linear.
+// Search bound: of those that wait, this many are tried beside an urgent one, which keeps the search linear.
 constexpr size_t kMostTried = 64;
 // Refused partners that are told: the first ones; the reasons repeat from layer to layer.
 constexpr size_t kMostRefusals = 8;
-
-// Kernels that move so little take hardly longer than their launch, whatever their number of
-// blocks.
-constexpr int64_t kSmallBytes = int64_t{8} << 20;
-constexpr int kThreadsOfMany = 512;
 
 // Kernels that may share a launch are equal in these.
 using Kind = std::pair<Template, int>;  // threads of a block
@@ -42,9 +37,9 @@ std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
     return std::nullopt;
   }
   const Schedule& s = kernel->schedule;
-  // Large blocks have an SM for themselves.
-  const bool few = s.blocks < device.sms && s.threads <= kThreadsOfMany;
-  const bool small = few || group.read_bytes + group.written_bytes <= kSmallBytes;
+  // Of larger blocks an SM holds fewer than four, and one that waits leaves it idle.
+  const bool few = s.blocks < device.sms && 4 * s.threads <= device.max_threads_per_sm;
+  const bool small = few || group.read_bytes + group.written_bytes <= device.small_kernel_bytes;
   if (s.blocks < 1 || !small) return std::nullopt;
   return Kind{s.kind, s.threads};
 }

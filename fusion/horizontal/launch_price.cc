@@ -45,8 +45,9 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
   if (per_sm < d.bytes_in_flight_per_sm) {
     bandwidth = Scaled(bandwidth, per_sm, d.bytes_in_flight_per_sm);
   }
-  bandwidth = std::min({bandwidth, active * d.sm_bytes_per_s,
-                        Scaled(d.hbm_bytes_per_s, std::min(2 * active, d.sms), d.sms)});
+  bandwidth = std::min(
+      {bandwidth, active * d.sm_bytes_per_s,
+       Scaled(d.hbm_bytes_per_s, std::min(active * d.sm_share_ppm, d.sms * kPpm), d.sms * kPpm)});
   return std::max<int64_t>(bandwidth, 1);
 }
 

@@ -5,14 +5,16 @@
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
+#include "fusion/kernel/ir/kernel_ir.h"
 #include "fusion/lower/layouts.h"
 #include "fusion/ops/call_op.h"
 
 namespace retrograd {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // bytes; what kernels count on for every stored value
-constexpr int64_t kLeastRun = 128;  // bytes of a part that lie together: a line of the cache
+// Bytes of a part that lie together: a line of the last-level cache of both vendors. Shorter runs
+// would be fetched and written back in pieces.
+constexpr int64_t kLeastRun = 128;
 
 // Ops whose results a kernel or a library call stores with any strides. An accumulate step or a
 // cast behind a matmul may become part of the call, which then writes into what it adds to.
@@ -101,7 +103,7 @@ class Placer {
       const ValueId stored = BehindViews(g_, part);
       const int64_t size = SizeBytes(type.dtype);
       const int64_t offset = start * strides[axis];
-      if (type.elements() == 0 || offset * size % kAlignment != 0) return std::nullopt;
+      if (type.elements() == 0 || offset * size % kStoredAlignment != 0) return std::nullopt;
       if (type.shape[axis] * strides[axis] * size < kLeastRun) return std::nullopt;
       if (!Computes(g_, stored.node) || consumers_.is_output(stored.node) ||
           !WritesAnyStrides(g_, stored.node)) {

@@ -158,14 +158,10 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
   return common;
 }
 
-// Bytes that divide the pitch of a matmul's operand, or the library takes a kernel of half the
-// speed (30522 x 768 x 4096 bf16 on an H200: 788 us; 409 us with rows of 30528).
-constexpr int64_t kPitchBytes = 16;
-
 // A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned;
 // nullopt where they do.
-std::optional<Layout> Pitched(const TensorType& type, Layout layout) {
-  const int64_t unit = std::max<int64_t>(kPitchBytes / SizeBytes(type.dtype), 1);
+std::optional<Layout> Pitched(const TensorType& type, Layout layout, int64_t alignment_bytes) {
+  const int64_t unit = std::max<int64_t>(alignment_bytes / SizeBytes(type.dtype), 1);
   int64_t run = 1;  // extent of the innermost dim
   for (size_t d = 0; d < type.shape.size(); ++d) {
     if (layout.strides[d] == 1 && type.shape[d] > 1) run = type.shape[d];
@@ -236,7 +232,8 @@ class Assigner {
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
         const bool may_pitch = options_.pitches && !IsLibrary(g_, id);
-        const auto pitched = may_pitch ? Pitched(g_.type(v), *layout) : std::nullopt;
+        const auto pitched =
+            may_pitch ? Pitched(g_.type(v), *layout, options_.alignment_bytes) : std::nullopt;
         return pitched && AllRead(v, *pitched) ? *pitched : *layout;
       }
     }

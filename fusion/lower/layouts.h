@@ -15,8 +15,9 @@ namespace retrograd {
 
 // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
 struct LayoutOptions {
-  bool follow = true;   // off: all that is free is row-major
-  bool pitches = true;  // gaps between rows that matmuls read, so that all begin aligned
+  bool follow = true;            // off: all that is free is row-major
+  bool pitches = true;           // gaps between rows that matmuls read, so that all begin aligned
+  int64_t alignment_bytes = 16;  // at so many bytes: a device's matmul_alignment_bytes
 };
 
 // By value_index. Values that are never stored (views) have no strides.

@@ -1,9 +1,9 @@
 #include "fusion/lower/lower.h"
 
 #include "fusion/lower/legalize.h"
+#include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/rematerialize.h"
-#include "fusion/lower/shared_pads.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
@@ -17,11 +17,12 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
-  if (options.shared_pads) {
-    RG_ASSIGN_OR_RETURN(g, SharePads(g));
+  // Pads before what makes their operands: rows that are padded are then computed so.
+  if (options.pad_operands && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, PadOperands(g, *options.device));
   }
-  if (options.padded_rows) {
-    RG_ASSIGN_OR_RETURN(g, PadRows(g));
+  if (options.padded_rows && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, PadRows(g, options.device->matmul_alignment_bytes));
   }
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.

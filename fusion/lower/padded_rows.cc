@@ -8,13 +8,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/kernel/build/build.h"
-#include "fusion/lower/shared_pads.h"
+#include "fusion/lower/pad_operands.h"
 #include "graph/passes/rewriter.h"
 
 namespace retrograd {
 namespace {
 
-// Ops further up than this, in ids, are not the ones that make a row.
+// Search bound: ops further up than this, in ids, are not the ones that make a row.
 constexpr uint32_t kNear = 512;
 
 // Rows of `length` elements become rows of `padded`, up from one value.
@@ -170,11 +170,12 @@ class Widening {
 
 }  // namespace
 
-absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& g) {
+absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& g, int64_t alignment_bytes) {
   std::map<ValueId, std::vector<NodeId>> pads;  // of a value's rows
   for (uint32_t i = 0; i < g.num_nodes(); ++i) {
     const ValueId y = g.operands(NodeId{i}).empty() ? ValueId{} : g.operands(NodeId{i})[0];
-    if (AxisPaddedForMatMul(g, NodeId{i}) == 1 && Computes(g, y.node)) pads[y].push_back(NodeId{i});
+    const bool rows = AxisPaddedForMatMul(g, NodeId{i}, alignment_bytes) == 1;
+    if (rows && Computes(g, y.node)) pads[y].push_back(NodeId{i});
   }
   if (pads.empty()) return g;
   Rewriter rewriter(g);

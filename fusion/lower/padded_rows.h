@@ -13,7 +13,7 @@ namespace retrograd {
 // (AxisPaddedForMatMul), becomes where(column < length, y', 0): y' is y with every op between it
 // and what lies in memory done on rows of the padded length. Sums along the rows leave the appended
 // columns out; other readers of y read a slice. A pad that such ops do not lead to stays.
-absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& graph);
+absl::StatusOr<BackwardGraph> PadRows(const BackwardGraph& graph, int64_t alignment_bytes = 16);
 
 }  // namespace retrograd
 

@@ -19,7 +19,7 @@ class KernelSplit {
       : g_(g),
         consumers_(g),
         rewriter_(g),
-        sources_(Sources(g)),
+        sources_(Sources(g, sinking.free)),
         depth_(BarrierDepths(g, consumers_, std::vector<bool>(g.num_nodes(), false), sinking)) {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) separated_.push_back(MayBeSeparated(NodeId{i}));
   }

@@ -15,11 +15,11 @@
 namespace retrograd {
 namespace {
 
-// Picoseconds a MiB: the first is 2% of what writing and reading one takes at 4 TB/s, the last
-// weighs more than any kernel's time.
+// Search bound: the prices of memory that are tried, in picoseconds a MiB. The first is 2% of what
+// writing and reading one takes at 4 TB/s, the last weighs more than any kernel's time.
 constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'000'000};
 
-// Plans that are made to see whether a split helps.
+// Search bound: plans that are made to see whether a split helps.
 constexpr int kMostKernelSplits = 48;
 
 constexpr size_t kNever = std::numeric_limits<size_t>::max();

@@ -47,12 +47,12 @@ struct TrialPlans {
   int64_t sharing_ps_ = 0;  // what sharing launches wins the first plan
 };
 
-// Kernels that share launches are priced too, but in graphs so large that this would take as long
-// as all the rest.
+// Search bound. Kernels that share launches are priced too, but in graphs so large that this would
+// take as long as all the rest.
 constexpr size_t kMostNodesForSharing = 20'000;
 
-// Sharing launches wins about as much in one version of a graph as in another. A plan that would
-// need more than so many times as much to catch up is beaten.
+// Search bound. Sharing launches wins about as much in one version of a graph as in another. A plan
+// that would need more than so many times as much to catch up is beaten.
 constexpr int64_t kSharingWinsTimes = 3;
 
 absl::StatusOr<int64_t> TrialPlans::PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
@@ -77,11 +77,11 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   using Merging = PlanOptions::Merging;
   TrialPlans made;
   LoweredGraph& lowered = made.lowered;
-  RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options)));
+  RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options, device)));
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
   const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
   MergeOptions merge{.place = Enabled(options, "concats_in_place"),
-                     .layouts = LayoutOptionsOf(options)};
+                     .layouts = LayoutOptionsOf(options, device)};
   if (options.merging == Merging::kAlways || random) {  // prices of random plans decide nothing
     merge.regardless = options.merging == Merging::kAlways;
     RG_ASSIGN_OR_RETURN(MergedMatMuls merged, MergeMatMuls(lowered.graph, device, merge));
@@ -143,7 +143,7 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
   if (merged.ok() || !any || !options.pairs.empty()) return merged;
   PlanOptions apart = options;
   apart.merging = PlanOptions::Merging::kNever;
-  RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart)));
+  RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, device)));
   trials.lowered.merges.clear();
   const absl::Status lowered = PlanBelowCeiling(device, apart, planned);
   return lowered.ok() ? lowered : merged;
@@ -151,15 +151,16 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
 
 }  // namespace
 
-LowerOptions LowerOptionsOf(const PlanOptions& options) {
+LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
   return {.cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
-          .shared_pads = Enabled(options, "shared_pads"),
+          .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),
           .rematerialize = Enabled(options, "rematerialization"),
-          .sinking = SinkOptionsOf(options),
-          .layouts = LayoutOptionsOf(options)};
+          .sinking = SinkOptionsOf(options, device),
+          .layouts = LayoutOptionsOf(options, device),
+          .device = &device};
 }
 
 absl::StatusOr<LoweredGraph> LowerAndMerge(const BackwardGraph& graph, const DeviceSpec& device,

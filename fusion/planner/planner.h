@@ -32,7 +32,7 @@ inline constexpr Feature kFeatures[] = {
     {"matmul_epilogues", "matmuls that make more of their product before storing it"},
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"concats_in_place", "concats without a copy: their parts are stored side by side"},
-    {"shared_pads", "matmuls that read an operand padded since another one does"},
+    {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},
     {"layouts", "values stored in the order of what makes and reads them; without it row-major"},
@@ -77,7 +77,7 @@ struct Planned {
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options = {});
 
-LowerOptions LowerOptionsOf(const PlanOptions& options);
+LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device);
 
 // The graph that PlanFusion plans: lowered, with those matmuls merged by which its plan wins. That
 // does not depend on the pairs, whose ids are of this graph, nor on a ceiling.

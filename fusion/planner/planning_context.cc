@@ -11,13 +11,16 @@ bool Enabled(const PlanOptions& options, absl::string_view feature) {
   return !options.disable.contains(std::string(feature));
 }
 
-SinkOptions SinkOptionsOf(const PlanOptions& options) {
+SinkOptions SinkOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
   return {.sources = Enabled(options, "sunk_sources"),
-          .components = Enabled(options, "sunk_components")};
+          .components = Enabled(options, "sunk_components"),
+          .free = FreeReadsOf(device)};
 }
 
-LayoutOptions LayoutOptionsOf(const PlanOptions& options) {
-  return {.follow = Enabled(options, "layouts"), .pitches = Enabled(options, "pitches")};
+LayoutOptions LayoutOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
+  return {.follow = Enabled(options, "layouts"),
+          .pitches = Enabled(options, "pitches"),
+          .alignment_bytes = device.matmul_alignment_bytes};
 }
 
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) {
@@ -38,7 +41,7 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
     : graph(g),
       device(d),
       limits(std::move(bounds)),
-      layouts(AssignLayouts(g, LayoutOptionsOf(options))),
+      layouts(AssignLayouts(g, LayoutOptionsOf(options, d))),
       consumers(g),
       placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever
@@ -81,7 +84,7 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
     context->library_calls.push_back(AliasGroup(join));
     taken[Index(join.whole.node)] = true;
   }
-  context->regions = FindRegions(graph, context->consumers, taken, SinkOptionsOf(options));
+  context->regions = FindRegions(graph, context->consumers, taken, SinkOptionsOf(options, device));
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
     context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device,
                                                          context->library_calls, context->regions));

@@ -37,8 +37,8 @@ struct PlanningContext {
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);
-SinkOptions SinkOptionsOf(const PlanOptions& options);
-LayoutOptions LayoutOptionsOf(const PlanOptions& options);
+SinkOptions SinkOptionsOf(const PlanOptions& options, const DeviceSpec& device);
+LayoutOptions LayoutOptionsOf(const PlanOptions& options, const DeviceSpec& device);
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits);
 
 }  // namespace retrograd

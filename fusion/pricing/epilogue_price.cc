@@ -5,22 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/matmul/gemm_tile_legality.h"
+#include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
-
-constexpr int64_t kMillion = 1'000'000;
-// An epilogue has a single warp on each of an SM's schedulers, a pass several, which hide each
-// other's waits: gelu's arithmetic was measured to take three times as long, as part of an
-// epilogue's share of a pass.
-constexpr int64_t kArithmeticFactor = 3;
-
-// Parts per million of a time, without overflow.
-int64_t Share(int64_t ps, int64_t ppm) {
-  return ps / kMillion * ppm + ps % kMillion * ppm / kMillion;
-}
 
 int64_t WithoutLaunch(int64_t ps, const DeviceSpec& device) {
   return std::max<int64_t>(ps - device.launch_graph_ps, 0);
@@ -89,6 +81,20 @@ Pass PassOf(const Group& rest, const DeviceSpec& device) {
   return pass;
 }
 
+// A matmul as the library makes it, what its operands take to be read once, and what the matmul
+// takes at least by tiles that make their whole sums, where a library has smaller tiles and slices.
+struct ProductPrice {
+  int64_t ps = 0, operands_ps = 0, tiled_ps = 0;
+};
+
+ProductPrice PriceOfProduct(const Group& call, const DeviceSpec& device) {
+  const MatMulCall product = MatMulOf(*CallOf(call));
+  const bool tiles = SizeBytes(product.in_dtype) == 2;
+  return {.ps = call.price_ps,
+          .operands_ps = TransferPs(call.read_bytes, device.hbm_bytes_per_s),
+          .tiled_ps = tiles ? TiledMatMulPs(product, kProductTile, device) : 0};
+}
+
 // Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the
 // tensor cores never wait, or each half is always at work.
 struct FusedPrice {
@@ -96,24 +102,29 @@ struct FusedPrice {
   int64_t ps() const { return std::max(multiplying_ps, taking_turns_ps); }
 };
 
-FusedPrice PriceOf(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
-  return {.multiplying_ps = Share(product_ps, row.product_ppm),
-          .taking_turns_ps = product_ps / 2 +
-                             Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
+FusedPrice PriceOf(const MatMulEpilogue& row, const ProductPrice& product, const Pass& pass) {
+  const int64_t as_library =
+      Share(product.ps, row.product_ppm) + Share(product.operands_ps, row.operand_wait_ppm);
+  const int64_t arithmetic_ps = Share(pass.arithmetic_ps, row.arithmetic_ppm);
+  return {.multiplying_ps = std::max(as_library, product.tiled_ps),
+          .taking_turns_ps = product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm)};
 }
 
-std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
-  const FusedPrice price = PriceOf(row, product_ps, pass);
+std::vector<Term> FusedTerms(const MatMulEpilogue& row, const ProductPrice& product,
+                             const Pass& pass) {
+  const FusedPrice price = PriceOf(row, product, pass);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
-  return {
-      {"product", price.multiplying_ps, !waits,
-       absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
-      {"turns", price.taking_turns_ps, waits,
-       absl::StrFormat(
-           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
-           "arithmetic)",
-           product_ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, kArithmeticFactor,
-           pass.arithmetic_ps / 1e6)}};
+  return {{"product", price.multiplying_ps, !waits,
+           absl::StrFormat("%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
+                           "least %.1f us by tiles",
+                           row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
+                           product.operands_ps / 1e6, product.tiled_ps / 1e6)},
+          {"turns", price.taking_turns_ps, waits,
+           absl::StrFormat(
+               "half of the library's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
+               "arithmetic)",
+               product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
+               pass.arithmetic_ps / 1e6)}};
 }
 
 }  // namespace
@@ -136,7 +147,9 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   const KernelIr& ir = KernelOf(*rest)->ir;
   const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
-  price.ps = PriceOf(*chosen.row, fusion.call->price_ps, PassOf(*rest, pricer.device())).ps();
+  price.ps = PriceOf(*chosen.row, PriceOfProduct(*fusion.call, pricer.device()),
+                     PassOf(*rest, pricer.device()))
+                 .ps();
   return price;
 }
 
@@ -155,12 +168,13 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
   }
   epilogue.implementation = chosen.row->name;
   const ValueId product = call.results[0].value;
+  const ProductPrice alone = PriceOfProduct(*fusion.call, pricer.device());
   const Pass pass = PassOf(rest, pricer.device());
   Group fused{.nodes = group.ops,
               .inputs = fusion.call->inputs,
               .outputs = std::move(rest.outputs),
-              .terms = FusedTerms(*chosen.row, epilogue.call_ps, pass),
-              .price_ps = PriceOf(*chosen.row, epilogue.call_ps, pass).ps(),
+              .terms = FusedTerms(*chosen.row, alone, pass),
+              .price_ps = PriceOf(*chosen.row, alone, pass).ps(),
               .workspace_bytes = rest.workspace_bytes,
               .read_bytes = fusion.call->read_bytes + rest.read_bytes -
                             pricer.graph().type(product.node).size_bytes(),
@@ -184,7 +198,7 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
 }
 
 int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {
-  int64_t ppm = kMillion;
+  int64_t ppm = kPpm;
   for (const MatMulEpilogue& row : device.matmul_epilogues) ppm = std::min(ppm, row.pass_ppm);
   return std::max(products_ps, products_ps / 2 + Share(WithoutLaunch(rest_ps, device), ppm));
 }

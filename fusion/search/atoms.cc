@@ -48,7 +48,7 @@ class AtomFinder {
   std::vector<Atom> Run() {
     std::vector<Atom> atoms;
     for (int i : TopologicalAtoms()) atoms.push_back({.ops = std::move(members_[i])});
-    ConnectAtoms(g_, atoms);
+    ConnectAtoms(pricer_, atoms);
     return atoms;
   }
 
@@ -142,7 +142,9 @@ class AtomFinder {
 
 }  // namespace
 
-void ConnectAtoms(const BackwardGraph& g, std::vector<Atom>& atoms) {
+void ConnectAtoms(const GroupPricer& pricer, std::vector<Atom>& atoms) {
+  const BackwardGraph& g = pricer.graph();
+  const int64_t large = FreeReadsOf(pricer.device()).large_elements;
   absl::flat_hash_map<NodeId, int> owner;
   absl::flat_hash_set<NodeId> recomputed;
   for (size_t a = 0; a < atoms.size(); ++a) {
@@ -166,7 +168,7 @@ void ConnectAtoms(const BackwardGraph& g, std::vector<Atom>& atoms) {
           atoms[a].neighbours.push_back(at->second);
           atoms[at->second].neighbours.push_back(a);
         }
-        if (g.type(v).elements() >= kSharedElements) readers.push_back({v, a});
+        if (g.type(v).elements() >= large) readers.push_back({v, a});
       }
     };
     for (NodeId id : atoms[a].ops) connect(id);

@@ -29,7 +29,7 @@ std::vector<Atom> FindAtoms(const Region& region, const GroupPricer& pricer, boo
                             absl::Span<const NodeId> split = {});
 
 // Fills in what follows from the ops: predecessors, neighbours, read_again.
-void ConnectAtoms(const BackwardGraph& graph, std::vector<Atom>& atoms);
+void ConnectAtoms(const GroupPricer& pricer, std::vector<Atom>& atoms);
 
 }  // namespace retrograd
 

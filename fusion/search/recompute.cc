@@ -119,7 +119,7 @@ std::vector<Atom> Recomputed(const std::vector<Atom>& atoms, absl::Span<const in
   for (size_t a = 0; a < atoms.size(); ++a) {
     if (!gone[a]) out.push_back(std::move(changed[a]));
   }
-  ConnectAtoms(pricer.graph(), out);
+  ConnectAtoms(pricer, out);
   return out;
 }
 

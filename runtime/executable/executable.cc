@@ -32,6 +32,8 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
                                       .chip_blocks = spec.spec.sms},
                          .memory = {.reuse = options.memory_reuse, .in_place = options.in_place}};
   RG_ASSIGN_OR_RETURN(compile.schedule.interference, ParseInterference(spec.text, spec.spec.name));
+  compile.schedule.worth_overlapping = 1e-6 * static_cast<double>(spec.spec.stream_worth_ppm);
+  compile.schedule.most_overlapped_ps = spec.spec.stream_longest_ps;
   return compile;
 }
 

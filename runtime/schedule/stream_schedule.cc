@@ -139,26 +139,17 @@ std::vector<uint32_t> UrgencyOrder(const BackwardGraph& graph, const FusionPlan&
   return order;
 }
 
-// Below this share of the time of one after the other it pays to overlap two groups: forking and
-// joining take some of the gain (0.2 us a step, measured on an H200).
-constexpr double kWorthOverlapping = 0.95;
-
-// The table is of work that takes a few microseconds, much of it to start and to end. What is
-// predicted to take longer is held up by memory or arithmetic, of which there is no more for two:
-// beside each other such kernels were mostly slower than one after the other (H200).
-constexpr int64_t kMostOverlappedPs = 10'000'000;
-
 // What may run beside what, by the device's table.
 class Neighbours {
  public:
   Neighbours(const FusionPlan& plan, const ScheduleOptions& options)
-      : table_(options.interference) {
+      : table_(options.interference), worth_overlapping_(options.worth_overlapping) {
     if (table_.empty()) return;
     for (const Group& group : plan.groups) {
       const Work work = WorkOf(group);
       kinds_.push_back(work.kind);
       // With a share that no row has it is overlapped with nothing.
-      const bool known = work.may_overlap && work.ps <= kMostOverlappedPs;
+      const bool known = work.may_overlap && work.ps <= options.most_overlapped_ps;
       shares_.push_back(known ? static_cast<double>(work.blocks) /
                                     static_cast<double>(std::max<int64_t>(options.chip_blocks, 1))
                               : std::numeric_limits<double>::infinity());
@@ -168,8 +159,9 @@ class Neighbours {
   bool FillsChip(const FusionPlan& plan, const ScheduleOptions& options, uint32_t group) const {
     if (table_.empty())
       return retrograd::FillsChip(WorkOf(plan.groups[group]), options.chip_blocks);
-    return shares_[group] > 0 && !table_.Pays(kinds_[group], shares_[group], kWorthOverlapping);
+    return shares_[group] > 0 && !table_.Pays(kinds_[group], shares_[group], worth_overlapping_);
   }
+  bool WorthOverlapping(double factor) const { return factor < worth_overlapping_; }
   // Time of both together, as a part of that of one after the other.
   double Factor(uint32_t a, uint32_t b) const {
     return table_.empty() ? 0.5 : table_.Factor(kinds_[a], shares_[a], kinds_[b], shares_[b]);
@@ -177,6 +169,7 @@ class Neighbours {
 
  private:
   const InterferenceTable& table_;
+  const double worth_overlapping_;
   std::vector<WorkKind> kinds_;  // by group
   std::vector<double> shares_;   // of the chip
 };
@@ -214,7 +207,7 @@ Beside FindBeside(const FusionPlan& plan, const StreamSchedule& schedule, const 
     const bool apart = other.end_ps <= from_ps || other.start_ps >= from_ps + price;
     if (other.stream == stream || apart) continue;
     const double factor = neighbours.Factor(group, Index(other.group));
-    if (factor >= kWorthOverlapping) {
+    if (!neighbours.WorthOverlapping(factor)) {
       beside.barred.push_back(s);
       continue;
     }

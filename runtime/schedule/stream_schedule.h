@@ -63,6 +63,11 @@ struct ScheduleOptions {
   // What may run side by side, by measurement: then this says which groups count as filling the
   // chip, too. Empty: all that are smaller than that may.
   InterferenceTable interference;
+  // Two groups overlap only where the table's factor is below this, because forking and joining
+  // take some of the gain, and where neither is predicted to take longer than the table's own work:
+  // more is held up by memory or arithmetic, of which there is no more for two.
+  double worth_overlapping = 0.95;
+  int64_t most_overlapped_ps = 10'000'000;
 };
 
 absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const FusionPlan& plan,

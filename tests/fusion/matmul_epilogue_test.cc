@@ -98,6 +98,31 @@ TEST_CASE("an epilogue is predicted to win what it was measured to win") {
   }
 }
 
+// Measured on one H200: 249 us with an epilogue, the library's matmul alone 198.
+TEST_CASE("a product whose operands are long to read is left to the library by its price") {
+  CHECK(Epilogues(PlanWith(SquaredRelu(65536, 512, 2048), WithKernels()).plan) == 0);
+  // Were they there when they are multiplied, the epilogue would win.
+  DeviceSpec ahead = WithKernels();
+  for (MatMulEpilogue& row : ahead.matmul_epilogues) row.operand_wait_ppm = 0;
+  CHECK(Epilogues(PlanWith(SquaredRelu(65536, 512, 2048), ahead).plan) == 1);
+}
+
+TEST_CASE("a product may have an epilogue in a region of any size") {
+  GraphBuilder b("wide");
+  const ValueId dy = b.Input({DType::kBf16, {512, 64}},
+                             {.name = "dy", .kind = InputKind::kTangent, .alignment = 16});
+  const ValueId w = b.Input({DType::kBf16, {64, 256}},
+                            {.name = "w", .kind = InputKind::kParameter, .alignment = 16});
+  const ValueId u = b.Input({DType::kBf16, {512, 256}}, Saved("u"));
+  b.Output(b.Add(Op::mul, {b.MatMul(dy, w), u}), "du");
+  for (int i = 0; i < 80; ++i) {  // that read what the epilogue reads
+    b.Output(b.Add(Op::mul, {u, b.Full(i + 2, DType::kBf16)}), absl::StrCat("u", i));
+  }
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  CHECK(Epilogues(PlanWith(*graph, Eager()).plan) == 1);
+}
+
 TEST_CASE(
     "an epilogue whose arithmetic takes longer than the product's is left to a kernel of its own") {
   for (const bool heavy : {false, true}) {
@@ -275,15 +300,19 @@ TEST_CASE("a device spec says what is wrong with an epilogue") {
   const std::string good = *ReadDeviceSpec("h200");
   for (
       const Bad& bad :
-      {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 max_stores: 1 })",
+      {Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 0.5 pass_share: 0.5 arithmetic_factor: 3 max_stores: 1 })",
            "product_factor must be from 1 to 100"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 max_stores: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 0 arithmetic_factor: 3 max_stores: 1 })",
            "pass_share must be in (0, 1]"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 arithmetic_factor: 3 })",
            "max_stores at least 1"},
-       Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 max_stores: 1 })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 max_stores: 1 })",
+           "arithmetic_factor must be in (0, 100]"},
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 arithmetic_factor: 3 operand_wait: -1 max_stores: 1 })",
+           "operand_wait must be from 0 to 100"},
+       Bad{R"(matmul_epilogues { name: "x" product_factor: 1 pass_share: 1 arithmetic_factor: 3 max_stores: 1 })",
            "a name and a source are needed"},
-       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 max_stores: 1 dtypes: "z" })",
+       Bad{R"(matmul_epilogues { name: "x" source: "y" product_factor: 1 pass_share: 1 arithmetic_factor: 3 max_stores: 1 dtypes: "z" })",
            "'z' is no dtype"}}) {
     const auto spec = ParseDeviceSpec(absl::StrCat(good, bad.text), "spec");
     REQUIRE_FALSE(spec.ok());

@@ -110,6 +110,20 @@ TEST_CASE("small groups run side by side only where the device's table says that
   CHECK(makespan(longer, gains) == 300'000'000);
 }
 
+TEST_CASE("a device's own numbers say what is worth overlapping, and up to which length") {
+  const RandomPlan small = Chain(8);
+  ScheduleOptions options{.streams = 2, .interference = Kernels(0.5)};
+  CHECK(Scheduled(small.graph, small.plan, options).makespan_ps == 3'000'000);
+  options.worth_overlapping = 0.4;
+  CHECK(Scheduled(small.graph, small.plan, options).makespan_ps == 6'000'000);
+  RandomPlan longer = small;
+  for (Group& group : longer.plan.groups) group.price_ps *= 50;
+  options.worth_overlapping = 0.95;
+  CHECK(Scheduled(longer.graph, longer.plan, options).makespan_ps == 300'000'000);
+  options.most_overlapped_ps = 100'000'000;
+  CHECK(Scheduled(longer.graph, longer.plan, options).makespan_ps == 150'000'000);
+}
+
 TEST_CASE("random plans under an interference table keep S1 to S5") {
   const uint64_t seed = GENERATE(range(1, 30));
   const double factor = GENERATE(0.5, 0.8, 1.2);

@@ -98,7 +98,7 @@ absl::Status RunOnce(const std::string& path, const DeviceSpec& spec, const Plan
   RG_ASSIGN_OR_RETURN(const BackwardGraph graph, phases.load.Time([&] { return LoadGraph(path); }));
   RG_RETURN_IF_ERROR(phases.verify.Time([&] { return graph.Verify(); }));
   RG_RETURN_IF_ERROR(
-      phases.lower.Time([&] { return Lower(graph, LowerOptionsOf(options)); }).status());
+      phases.lower.Time([&] { return Lower(graph, LowerOptionsOf(options, spec)); }).status());
   RG_ASSIGN_OR_RETURN(const Planned planned,
                       phases.plan.Time([&] { return PlanFusion(graph, spec, options); }));
   const std::string text = phases.print.Time([&] { return planned.plan.Print(planned.graph); });

@@ -43,9 +43,6 @@ Kernel StreamKernel(int64_t of_block) {
                                                   ";\n", kStream)}};
 }
 
-// Prices take kernels with usual numbers of bytes under way to draw two thirds of that.
-constexpr double kUsualShare = 2.0 / 3;
-
 // The schedule with another access width.
 Schedule WithWidth(Schedule s, int width, int64_t elements) {
   s.vector_width = width;
@@ -136,11 +133,13 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateBandwidth(const std::string& te
                       return device.InARow(stream.get());
                     }));
   const double most = 3 * static_cast<double>(bytes) / kFewSms * kSecond / stream_us;
+  // Of kernels with usual numbers of bytes under way.
+  const double usual = 1e6 / static_cast<double>(spec.sm_streaming_ppm);
   numbers.push_back(
-      {"sm_bytes_per_s", std::max(kUsualShare * most, 1e9),
-       absl::StrFormat("two thirds of %.3g, which %d blocks of 1024 threads with 64 KiB under way "
+      {"sm_bytes_per_s", std::max(usual * most, 1e9),
+       absl::StrFormat("%.3g of %.3g, which %d blocks of 1024 threads with 64 KiB under way "
                        "draw each",
-                       most, kFewSms)});
+                       usual, most, kFewSms)});
   numbers.push_back({"sms", static_cast<double>(bench.log->device().sms), "the driver"});
   if (bench.log->device().cache_bytes > 0) {
     numbers.push_back(

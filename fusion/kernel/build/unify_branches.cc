@@ -11,8 +11,8 @@ namespace {
 constexpr int kMostSelects = 1;
 constexpr int kNever = 1000;
 
-// Operands below the branches' results that are compared. Rotary positions have four, with a scale
-// six.
+// Search bound: operands below the branches' results that are compared. Rotary positions have four,
+// with a scale six.
 constexpr int kMostDepth = 10;
 
 // axis < at: the guard's side of a cut in two.

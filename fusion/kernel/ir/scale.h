@@ -31,6 +31,9 @@ inline int64_t MulDiv(int64_t a, int64_t b, int64_t c) {
   return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
 }
 
+// Parts per million of a, rounded down, without overflow. Neither is negative.
+inline int64_t Share(int64_t a, int64_t ppm) { return a / kPpm * ppm + a % kPpm * ppm / kPpm; }
+
 inline constexpr int64_t kPsPerSecond = 1'000'000'000'000;
 
 // At most kHuge.

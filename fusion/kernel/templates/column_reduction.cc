@@ -7,16 +7,11 @@
 namespace retrograd {
 namespace {
 
+// Search bounds: the largest block that either vendor runs, and what a thread loads before it works
+// on the first, half of the registers of one of 2048 threads that share 65,536.
 constexpr int kMostThreads = 1024;
-// Of a thread, loaded before it works on the first: half of its registers.
 constexpr int kMostRowsAtOnce = 8;
 constexpr int64_t kBytesAtOnce = 128;
-
-// What the folding of many thread rows takes, in barrier rounds: 0.6 us on an H200.
-constexpr int64_t kFoldRounds = 20;
-// In the second launch threads add up first, then meet: measured, sums of 6 MB took 0.7 us longer
-// than the same in one launch.
-constexpr int64_t kFinalizePs = 700'000;
 
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
   if (folds.sets.size() != 1 || folds.across(folds.sets[0])) return std::nullopt;
@@ -117,7 +112,7 @@ int64_t TileBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec&) 
 int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
   const int64_t rounds =
       2 + CeilDiv(p.shape.shape.rows, s.split * s.rows_per_block * s.rows_per_thread);
-  return rounds + (s.rows_per_block > d.warp ? kFoldRounds : 0);
+  return rounds + (s.rows_per_block > d.warp ? d.column_fold_barriers : 0);
 }
 
 RowBatches Batches(const KernelProfile& p, const Schedule& s) {
@@ -143,7 +138,7 @@ constinit const KernelTemplate kColumnReductionTemplate = {
     .barrier_rounds = Rounds,
     .row_batches = Batches,
     .streams = true,
-    .finalize_ps = kFinalizePs,
+    .finalize_ps = [](const DeviceSpec& d) { return d.column_finalize_ps; },
 };
 
 }  // namespace retrograd

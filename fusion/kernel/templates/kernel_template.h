@@ -47,10 +47,6 @@ struct Preparation {
   std::string formula;
 };
 
-// The time that a block takes at least: one after the other it looks up where its data lie, loads
-// them and stores the result. Measured on an H200.
-inline constexpr int64_t kBlockPs = 1'000'000;
-
 struct KernelTemplate {
   Template id;
   absl::string_view name;
@@ -86,10 +82,11 @@ struct KernelTemplate {
   // Batches of rows whose loads a block waits for. Null: none.
   RowBatches (*row_batches)(const KernelProfile& p, const Schedule& s) = nullptr;
   // How much longer loads take because of what a thread holds. Null: no longer.
-  int64_t (*held_ppm)(const KernelProfile& p, const Schedule& s) = nullptr;
+  int64_t (*held_ppm)(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) = nullptr;
   bool meets_each_row = false;  // rows of several warps have barriers: only other blocks hide waits
-  bool streams = false;         // an SM with many loads in flight draws 1.5 times the bandwidth
-  int64_t finalize_ps = 0;      // of a finalize launch, beside its first block and its bytes
+  bool streams = false;         // an SM with many loads in flight draws more of the bandwidth
+  // Of a finalize launch, beside its first block and its bytes. Null: nothing.
+  int64_t (*finalize_ps)(const DeviceSpec& d) = nullptr;
 
   // Kernels of several launches whatever their schedule. Null: one launch, and one more for a
   // split.

@@ -158,9 +158,8 @@ namespace {
 
 constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
 
-constexpr int64_t kSharedOfDriver = 1 << 10;  // of each block that has shared memory
-
-// From so many splits on, several threads of a finalize launch share a column.
+// From so many splits on, several threads of a finalize launch share a column: as
+// codegen/templates/column_totals.cc prints it.
 constexpr int64_t kSplitsSharedByThreads = 16;
 
 // Whether a thread's runs of columns are one straight line of code.
@@ -186,9 +185,7 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   const int64_t expected = ExpectedRegisters(launch, counts, device);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
-  // With rows in shared memory the compiler has no loads to move together: nothing needed more than
-  // 8% above what was expected.
-  const int64_t margin = s.staged > 0 ? model.spill_margin_ppm / 3 : model.spill_margin_ppm;
+  const int64_t margin = s.staged > 0 ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
   const int64_t cautious =
       expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
   const int64_t wanted = cautious > cap ? cautious : expected;
@@ -215,8 +212,8 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
     f.blocks_per_sm = 0;
   }
   if (shared > 0) {
-    f.blocks_per_sm =
-        std::min(f.blocks_per_sm, device.shared_bytes_per_sm / (shared + kSharedOfDriver));
+    f.blocks_per_sm = std::min(
+        f.blocks_per_sm, device.shared_bytes_per_sm / (shared + device.shared_bytes_reserved));
   }
 }
 

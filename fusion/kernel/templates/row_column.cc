@@ -11,15 +11,10 @@ namespace {
 
 // Columns live in the registers of one block.
 constexpr int64_t kMaxRowColumns = int64_t{1024} * kMaxPersistentElements;
-// Of an SM, of rows that are staged in shared memory: twice and more what its share of an H200's
-// bandwidth needs, so that it is there when a batch is done.
-constexpr int64_t kBytesUnderWay = 64 << 10;
+// Search bounds: batches of rows in shared memory, and the elements of a thread that leave an SM to
+// one block (with their column sums 130 registers).
 constexpr int64_t kMostBatches = 4;
-constexpr int64_t kMuchHeld = 32;  // elements of a thread: with their column sums 130 registers
-constexpr int64_t kSharedOfOthers = 2 << 10;  // what a driver keeps of each block's
-// Elements that a thread may hold beside column sums before loads into registers draw less of the
-// bandwidth, and so many more that they take twice as long.
-constexpr int64_t kHeldBesideSums = 12, kHeldBesideSumsTwice = 36;
+constexpr int64_t kMuchHeld = 32;
 
 std::string AxisList(AxisMask axes) {
   std::string out;
@@ -132,10 +127,10 @@ class RowColumns {
     if (batch == 0) return 0;
     const int64_t blocks = CeilDiv(s.blocks, limits_.sms);
     const int64_t room = std::min(limits_.staged_bytes, limits_.shared_bytes_per_sm / blocks);
-    const int64_t fit = (room - kSharedOfOthers - SharedBytes(s)) / batch;
+    const int64_t fit = (room - 2 * limits_.shared_bytes_reserved - SharedBytes(s)) / batch;
     if (fit < 2) return 0;
     return static_cast<int>(
-        std::min({fit, CeilDiv(kBytesUnderWay, batch * blocks) + 1, kMostBatches}));
+        std::min({fit, CeilDiv(limits_.staged_bytes_under_way, batch * blocks) + 1, kMostBatches}));
   }
 
   CandidateList& list_;
@@ -164,8 +159,8 @@ RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
           .passes = s.persistent ? 1 : p.stages.row_stages + 1};
 }
 
-int64_t Held(const KernelProfile& p, const Schedule& s) {
-  return HeldRowsPpm(p, s, kHeldBesideSums, kHeldBesideSumsTwice);
+int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  return HeldRowsPpm(p, s, d.held_beside_sums, d.held_beside_sums_twice);
 }
 
 }  // namespace

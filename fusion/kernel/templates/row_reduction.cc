@@ -8,10 +8,6 @@
 namespace retrograd {
 namespace {
 
-// Elements that a thread may hold of its rows before loads into registers draw less of the
-// bandwidth, and so many more that they take twice as long.
-constexpr int64_t kHeld = 32, kHeldTwice = 64;
-
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
   if (folds.sets.empty()) return std::nullopt;
   const AxisMask columns = folds.sets[0];
@@ -86,8 +82,10 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
   return launch == 0 ? Main(s) : LaunchKind::kRowFinalize;
 }
 
-int64_t Held(const KernelProfile& p, const Schedule& s) {
-  return s.persistent && p.carried_loads > 0 ? HeldRowsPpm(p, s, kHeld, kHeldTwice) : kPpm;
+int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+  return s.persistent && p.carried_loads > 0
+             ? HeldRowsPpm(p, s, d.held_elements, d.held_elements_twice)
+             : kPpm;
 }
 
 }  // namespace

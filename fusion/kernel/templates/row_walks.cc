@@ -76,11 +76,12 @@ int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceS
   const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
   const int64_t iterations = CeilDiv(rc.rows, rows_at_once * std::max<int64_t>(RowBlocks(s), 1));
   int64_t rounds = iterations * std::max(p.stages.row_stages, 1);
-  if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, 3);  // shuffles alone
+  if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, d.shuffles_per_barrier);
   // Short chunks that are not unrolled wait for memory one after the other.
   if (!s.persistent) {
     const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
-    rounds += iterations * (p.stages.row_stages + 1) * CeilDiv(rc.columns / s.split, lane) / 4;
+    const int64_t runs = CeilDiv(rc.columns / s.split, lane);
+    rounds += iterations * (p.stages.row_stages + 1) * runs / d.runs_per_barrier;
   }
   return rounds;
 }

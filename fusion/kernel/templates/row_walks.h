@@ -7,8 +7,9 @@
 
 namespace retrograd {
 
-// Rows in the registers of the same threads. Four were the fastest for none of 30 kernels whose
-// schedules were timed on an H200: mostly a third slower than one row with the next loaded ahead.
+// Rows in the registers of the same threads. A search bound: four were the fastest for none of 30
+// kernels whose schedules were timed on an H200, mostly a third slower than one row with the next
+// loaded ahead.
 absl::Span<const int> RowsAtOnce(const ScheduleLimits& limits);
 
 // Teams of so many threads in a block of kThreads or, if that is more, of one team.

@@ -12,7 +12,8 @@ namespace {
 
 // Lanes that add up by shuffles, whatever the device's warp.
 constexpr int kLanes = 32;
-// With fewer rows than this for each SM the threads of a row are what fills the device.
+// Search bound: with fewer rows than this for each SM the threads of a row are what fills the
+// device, and with more no team is worth pricing.
 constexpr int64_t kRowsOfSm = 64;
 
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {

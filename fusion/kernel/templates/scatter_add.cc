@@ -62,20 +62,18 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   return sums;
 }
 
-// Measured: a thread that sums rows, or partial sums, waits so long for each batch of them.
-constexpr int64_t kScatterBatchPs = 1'000'000;
-
-// The keys, the passes of the sort and the combining of partial sums, beside their launches. Where
-// a pass is not the last it puts indices far from each other, which takes twice as long.
+// The keys, the passes of the sort and the combining of partial sums, beside their launches. A pass
+// that is not the last puts indices far from each other, and a thread that sums rows, or partial
+// sums, waits for each batch of them.
 Preparation Sort(const KernelIr& ir, const DeviceSpec& d) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty()) return {};
-  const int64_t passes = 3 * w.sort.passes - 2;
+  const int64_t passes = d.sort_far_passes * (w.sort.passes - 1) + 1;
   const int64_t partials =
       w.rows / std::max<int64_t>(ir.scatter->table_rows, 1) / w.chunk;  // of a row of the table
   const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
-  return {.ps = (ScatterLaunches(w) - 1) * kBlockPs + passes * w.rows * d.sort_pass_ps +
-                batches * kScatterBatchPs,
+  return {.ps = (ScatterLaunches(w) - 1) * d.block_ps + passes * w.rows * d.sort_pass_ps +
+                batches * d.scatter_batch_ps,
           .formula = absl::StrCat(w.sort.passes, " passes over the indices")};
 }
 

@@ -7,17 +7,20 @@
 namespace retrograd {
 namespace {
 
-// Counters of a block, one for each of its digits and threads: 32 KiB.
+// The workspace follows from the IR alone, on every device: these sizes are for the largest ones.
+
+// Counters of a block, one for each of its digits and threads: 32 KiB of the 48 that each device's
+// blocks have at least.
 constexpr int64_t kCounters = 8192;
 constexpr int64_t kFewIndices = 8192;  // a block of 128 threads goes through so many
-// Indices that all blocks of a pass read: more take longer than another pass.
+// Indices that all blocks of a pass read: more take longer than another pass (one H200).
 constexpr int64_t kMostVisits = int64_t{1} << 26;
 constexpr int kDigitBits = 10;
 constexpr int64_t kPacksAtOnce = 4;
 
-// Sums of so many columns and chunks at once fill a GPU.
+// Threads that sum columns and chunks at once: 431 for each of the 304 units of the largest GPU.
 constexpr int64_t kThreadsOfSums = 131072;
-constexpr int64_t kColumnsOfThread = 4;
+constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
 constexpr int64_t kLeastChunk = 8, kMostChunk = 64;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }

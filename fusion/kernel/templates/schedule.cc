@@ -101,6 +101,8 @@ ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device) {
   limits.shared_bytes = device.shared_bytes_per_block;
   limits.staged_bytes = device.staged_bytes_per_block;
   limits.shared_bytes_per_sm = device.shared_bytes_per_sm;
+  limits.shared_bytes_reserved = device.shared_bytes_reserved;
+  limits.staged_bytes_under_way = device.staged_bytes_under_way;
   limits.max_registers = static_cast<int>(device.max_registers);
   return limits;
 }

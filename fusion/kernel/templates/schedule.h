@@ -94,8 +94,10 @@ struct ScheduleLimits {
   int64_t shared_bytes = 0;  // of a block
   int64_t staged_bytes = 0;  // of a block with rows staged in shared memory; 0: no such loads
   int64_t shared_bytes_per_sm = 0;
-  int max_registers = 255;  // of a thread
-  bool vectorize = true;    // each of these can be switched off by name
+  int64_t shared_bytes_reserved = 1 << 10;    // of each block
+  int64_t staged_bytes_under_way = 64 << 10;  // of an SM: enough
+  int max_registers = 255;                    // of a thread
+  bool vectorize = true;                      // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
   bool prefetch = true;

@@ -35,8 +35,9 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   const std::vector<int64_t>& k = call.operands[2].shape;
   int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
   if (causal) flops /= 2;
-  const int64_t rate = dtype == DType::kFp32   ? std::max<int64_t>(d.matmul_fp32_flops / 2, 1)
-                       : dtype == DType::kFp64 ? std::max<int64_t>(d.matmul_fp64_flops / 2, 1)
+  const auto wide = [&](int64_t matmul) { return Share(matmul, d.attention_fp32_ppm); };
+  const int64_t rate = dtype == DType::kFp32   ? wide(d.matmul_fp32_flops)
+                       : dtype == DType::kFp64 ? wide(d.matmul_fp64_flops)
                                                : d.attention_flops;
   const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);

@@ -14,15 +14,19 @@ int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   return dtype == DType::kFp32 ? d.matmul_fp32_flops : d.matmul_bf16_flops;
 }
 
-// Tiles of the result and pieces of the sum that a matmul library offers.
+// Tiles of the result that a matmul library offers.
 struct Tile {
   int64_t rows, columns;
 };
 constexpr Tile kTiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
                            {256, 64},  {64, 128},  {128, 64},  {64, 64}};
-constexpr int64_t kPieces[] = {1, 2, 3, 4, 5, 6, 8, 11, 12, 16, 22, 33, 44, 66};
-constexpr int64_t kLeastPiece = 256;  // terms of a sum that are worth a block of their own
-constexpr int64_t kStep = 64;         // terms of a sum that a block loads at once
+
+// Slices of a sum that a matmul library is taken to try: few, powers of two, and divisors of the
+// SMs, so that the blocks of one tile fill whole waves.
+bool TriesSlices(int64_t slices, int64_t sms) {
+  const bool power = slices <= 16 && (slices & (slices - 1)) == 0;
+  return slices <= 6 || power || sms % slices == 0;
+}
 
 // One way to run a matmul.
 struct Cut {
@@ -34,39 +38,102 @@ struct Cut {
   int64_t total_ps = kHuge;
 };
 
-Cut BestCut(const MatMulCall& call, int64_t batch, int64_t rate, int64_t read_ps,
+// What of an operand is no multiple of the alignment.
+struct Odd {
+  bool pitch = false;  // where its rows begin
+  bool extent = false;
+};
+
+// Of a matrix whose layout the call does not say, nothing is known to be odd.
+Odd OddOf(const MatrixOperand& o, int64_t rows, int64_t columns, int64_t unit) {
+  if (o.row_stride == 0 && o.col_stride == 0) return {};
+  const bool by_rows = o.col_stride == 1;
+  const int64_t run = by_rows ? columns : rows, runs = by_rows ? rows : columns;
+  if (run == 1) return {};
+  const int64_t pitch = by_rows ? o.row_stride : o.col_stride;
+  const bool batches = std::any_of(o.batch_strides.begin(), o.batch_strides.end(),
+                                   [&](int64_t stride) { return stride % unit != 0; });
+  return {.pitch = (runs > 1 && pitch % unit != 0) || o.offset % unit != 0 || batches,
+          .extent = run % unit != 0};
+}
+
+// How much longer a matmul takes because the library cannot load whole vectors of its operands. Of
+// other than 16-bit types nothing was measured.
+int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
+  const int64_t size = SizeBytes(call.in_dtype);
+  if (size != 2) return kPpm;
+  const int64_t unit = std::max<int64_t>(d.matmul_alignment_bytes / size, 1);
+  const Odd a = OddOf(call.a, call.m, call.k, unit), b = OddOf(call.b, call.k, call.n, unit);
+  const bool odd_sum = (a.extent && call.a.col_stride == 1) || (b.extent && call.b.col_stride != 1);
+  if (a.pitch || b.pitch || odd_sum) return d.matmul_odd_pitch_ppm;
+  return a.extent || b.extent ? d.matmul_odd_extent_ppm : kPpm;
+}
+
+// The call as all ways to run it see it.
+struct Work {
+  int64_t batch = 1, rate = 0, read_ps = 0, misaligned_ppm = kPpm;
+};
+
+Work WorkOf(const MatMulCall& call, const DeviceSpec& d) {
+  Work w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
+  for (int64_t b : call.batch) w.batch *= b;
+  const int64_t operands = w.batch * (call.m * call.k + call.k * call.n) * SizeBytes(call.in_dtype);
+  w.read_ps = TransferPs(operands, d.hbm_bytes_per_s);
+  return w;
+}
+
+int64_t Tiles(const MatMulCall& call, const Work& w, const Tile& tile) {
+  return Product({w.batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
+}
+
+Cut CutInto(const MatMulCall& call, const Work& w, const Tile& tile, int64_t pieces,
             const DeviceSpec& d) {
-  const int64_t sm_rate = std::max<int64_t>(rate / d.sms, 1);
-  const int64_t partial_bytes =
-      Product({batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+  const int64_t sm_rate = std::max<int64_t>(w.rate / d.sms, 1);
+  const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
+  const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
+  Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({Tiles(call, w, tile), pieces})};
+  const int64_t terms = std::max<int64_t>(CeilDiv(call.k, pieces), 1);
+  const int64_t steps = CeilDiv(terms, d.matmul_step_terms) * d.matmul_step_terms;
+  cut.compute_ps =
+      MulDiv(Product({CeilDiv(cut.blocks, d.sms), steps, step_ps}), w.misaligned_ppm, kPpm);
+  if (pieces > 1) {
+    const int64_t partial_bytes =
+        Product({w.batch, call.m, call.n, call.in_dtype == DType::kFp64 ? 8 : 4});
+    cut.split_ps = d.matmul_split_ps +
+                   TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
+  }
+  cut.total_ps = std::max(cut.compute_ps, w.read_ps) + cut.split_ps;
+  return cut;
+}
+
+Cut BestCut(const MatMulCall& call, const Work& w, const DeviceSpec& d) {
   Cut best;
   for (const Tile& tile : kTiles) {
-    const int64_t tiles =
-        Product({batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
-    const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
-    const int64_t step_ps = std::max(MulDiv(2 * area, kPsPerSecond, sm_rate), d.matmul_step_ps);
-    for (int64_t pieces : kPieces) {
-      if (pieces > 1 && (call.k / pieces < kLeastPiece || tiles > 2 * d.sms / pieces)) break;
-      Cut cut{.tile = tile, .pieces = pieces, .blocks = Product({tiles, pieces})};
-      const int64_t steps = CeilDiv(std::max<int64_t>(CeilDiv(call.k, pieces), 1), kStep) * kStep;
-      cut.compute_ps = Product({CeilDiv(cut.blocks, d.sms), steps, step_ps});
-      if (pieces > 1) {
-        cut.split_ps = d.matmul_split_ps +
-                       TransferPs(Product({2, pieces, partial_bytes}), d.matmul_split_bytes_per_s);
-      }
-      cut.total_ps = std::max(cut.compute_ps, read_ps) + cut.split_ps;
+    const int64_t tiles = Tiles(call, w, tile);
+    for (int64_t pieces = 1; pieces <= std::max<int64_t>(d.sms / 2, 1); ++pieces) {
+      if (!TriesSlices(pieces, d.sms)) continue;
+      const bool thin = call.k / pieces < d.matmul_least_slice;
+      if (pieces > 1 && (thin || tiles > 2 * d.sms / pieces)) break;
+      const Cut cut = CutInto(call, w, tile, pieces, d);
       if (cut.total_ps < best.total_ps) best = cut;
     }
   }
   return best;
 }
 
+std::string Misaligned(const MatMulCall& call, const DeviceSpec& d) {
+  const int64_t ppm = MisalignedPpm(call, d);
+  if (ppm == kPpm) return "";
+  return absl::StrFormat(", %.2f times as long for rows that %d bytes do not divide",
+                         static_cast<double>(ppm) / 1e6, d.matmul_alignment_bytes);
+}
+
 }  // namespace
 
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   Price price;
-  int64_t batch = 1;
-  for (int64_t b : call.batch) batch *= b;
+  const Work w = WorkOf(call, d);
+  const int64_t batch = w.batch;
   const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
   const int64_t operands = batch * (call.m * call.k + call.k * call.n) * in;
   const int64_t previous = call.accumulate ? batch * call.m * call.n * out : 0;
@@ -77,27 +144,35 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
     if (explain) price.terms = {{"launch", price.ps, false, "an empty product"}};
     return price;
   }
-  const int64_t rate = MatMulRate(call.in_dtype, d);
-  const int64_t read = TransferPs(operands, d.hbm_bytes_per_s);
+  const int64_t rate = w.rate, read = w.read_ps;
   const int64_t result = TransferPs(price.written_bytes + previous, d.hbm_bytes_per_s);
-  const Cut cut = BestCut(call, batch, rate, read, d);
+  const Cut cut = BestCut(call, w, d);
   price.ps = std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps + result);
   if (!explain) return price;
   const bool computes = cut.compute_ps >= read;
-  price.terms = {{"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
-                 {"flops", cut.compute_ps, computes,
-                  absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s", batch,
-                                  call.m, call.n, call.k, cut.blocks, cut.tile.rows,
-                                  cut.tile.columns, static_cast<double>(rate) / 1e12)},
-                 {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
-                 {"result", result, false,
-                  absl::StrCat(price.written_bytes, " B written",
-                               previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
+  price.terms = {
+      {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+      {"flops", cut.compute_ps, computes,
+       absl::StrFormat("%d x %d x %d x %d, %d blocks of %d x %d at %.0f TFLOP/s%s", batch, call.m,
+                       call.n, call.k, cut.blocks, cut.tile.rows, cut.tile.columns,
+                       static_cast<double>(rate) / 1e12, Misaligned(call, d))},
+      {"hbm", read, !computes, absl::StrCat(operands, " B of operands")},
+      {"result", result, false,
+       absl::StrCat(price.written_bytes, " B written",
+                    previous > 0 ? absl::StrCat(" onto ", previous, " B read") : "")}};
   if (cut.pieces > 1) {
     price.terms.push_back(
         {"split", cut.split_ps, false, absl::StrCat(cut.pieces, " partial sums of each element")});
   }
   return price;
+}
+
+int64_t TiledMatMulPs(const MatMulCall& call, int64_t tile, const DeviceSpec& d) {
+  const Work w = WorkOf(call, d);
+  const int64_t result = Product({w.batch, call.m, call.n, SizeBytes(call.out_dtype)});
+  const Cut cut = CutInto(call, w, {tile, tile}, /*pieces=*/1, d);
+  return std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps +
+                             TransferPs(result, d.hbm_bytes_per_s));
 }
 
 }  // namespace retrograd

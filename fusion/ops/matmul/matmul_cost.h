@@ -21,6 +21,10 @@ namespace retrograd {
 // `explain` fills the terms; the figures are the same without.
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
 
+// The same of a kernel that has one way to run it: a block for each tile of so many rows and
+// columns, which makes its whole sum.
+int64_t TiledMatMulPs(const MatMulCall& call, int64_t tile, const DeviceSpec& device);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_OPS_MATMUL_MATMUL_COST_H_

@@ -46,7 +46,8 @@ Text Expand(const GoldenRun&, const BackwardGraph& graph) {
 }
 
 Text LowerStage(const GoldenRun& run, const BackwardGraph& graph) {
-  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
+  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered,
+                      Lower(graph, LowerOptionsOf(run.options, run.device)));
   return Print(lowered);
 }
 
@@ -64,7 +65,8 @@ std::string InsideOf(const PlanningContext& context, ValueId value) {
 
 // A line for each stored value: its type and the strides of its dims, in elements.
 Text Layouts(const GoldenRun& run, const BackwardGraph& graph) {
-  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
+  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered,
+                      Lower(graph, LowerOptionsOf(run.options, run.device)));
   RG_ASSIGN_OR_RETURN(const auto context, PlanningContext::Make(lowered, run.device, run.options));
   std::string text = absl::StrCat(Print(lowered), "\n");
   for (uint32_t i = 0; i < lowered.num_nodes(); ++i) {
@@ -84,7 +86,8 @@ Text Layouts(const GoldenRun& run, const BackwardGraph& graph) {
 // The regions, then the library calls and aliases, each with its barrier depth: a call has that of
 // what reads its results.
 Text Regions(const GoldenRun& run, const BackwardGraph& graph) {
-  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
+  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered,
+                      Lower(graph, LowerOptionsOf(run.options, run.device)));
   RG_ASSIGN_OR_RETURN(const auto context, PlanningContext::Make(lowered, run.device, run.options));
   std::vector<bool> taken(lowered.num_nodes(), false);
   for (const Group& call : context->library_calls) {
@@ -160,7 +163,8 @@ std::string WithoutTimes(const std::string& line) {
 // The decisions that the limit made; or why two ops that must share a kernel cannot.
 Text Refusal(const GoldenRun& run, const BackwardGraph& graph) {
   if (run.limit.empty()) return absl::InvalidArgumentError("a refusal wants limit=NAME");
-  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
+  RG_ASSIGN_OR_RETURN(const BackwardGraph lowered,
+                      Lower(graph, LowerOptionsOf(run.options, run.device)));
   const absl::StatusOr<Planned> planned = PlanOf(run, graph);
   if (!planned.ok()) {
     const absl::string_view message = planned.status().message();
@@ -220,7 +224,8 @@ std::vector<Kernel> KernelsOfCall(const GoldenRun& run, const Call& call, Dialec
 absl::StatusOr<std::vector<Kernel>> KernelsIn(const GoldenRun& run, const BackwardGraph& graph,
                                               Dialect dialect) {
   if (!run.schedule.empty()) {
-    RG_ASSIGN_OR_RETURN(const BackwardGraph lowered, Lower(graph, LowerOptionsOf(run.options)));
+    RG_ASSIGN_OR_RETURN(const BackwardGraph lowered,
+                        Lower(graph, LowerOptionsOf(run.options, run.device)));
     RG_ASSIGN_OR_RETURN(const KernelBody body, WholeKernel(run, lowered));
     return EmitGroup(body, dialect).launches;
   }
