@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 namespace {
@@ -91,14 +92,14 @@ constexpr int64_t kBlocksForOverlap = 5;
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
-int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, const DeviceSpec& d) {
+int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter) {
   if (s.staged > 0) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, kThreadsOfLeastOverlap, kThreadsForOverlap);
   const int64_t of_threads = MulDiv(shorter, 2 * (kThreadsForOverlap - threads),
                                     3 * (kThreadsForOverlap - kThreadsOfLeastOverlap));
-  if (!TemplateOf(s).meets_each_row || s.threads_per_row <= d.warp) return of_threads;
+  if (!TemplateOf(s).meets_each_row || !MeetsThroughShared(s)) return of_threads;
   return std::max(of_threads,
                   shorter * std::max<int64_t>(kBlocksForOverlap - resident, 0) / kBlocksForOverlap);
 }
@@ -165,7 +166,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t compute = work_.ComputePs(s);
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
-  const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);
+  const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute));
   const int64_t later = (Waves(s, f, d) - 1) * kBlockPs;
   const int64_t blocks = kBlockPs + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t body = work + not_hidden + blocks;
