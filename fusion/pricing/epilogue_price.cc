@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/gemm/gemm_candidates.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
 
@@ -76,6 +77,26 @@ Chosen Implementation(const DeviceSpec& device, const MatMulCall& product,
   return chosen;
 }
 
+// A matmul that takes the library so long, by a tile of which the multiplying takes as much longer:
+// all of it but its launch and call.
+int64_t TimeBy(const GemmCandidate& tile, int64_t product_ps, const DeviceSpec& device) {
+  const int64_t fixed = std::min(product_ps, device.launch_graph_ps + device.library_call_ps);
+  return fixed + Share(product_ps - fixed, tile.time_ppm);
+}
+
+// The matmul by its best tile.
+struct TiledProduct {
+  GemmCandidate best;
+  int64_t ps = 0;  // the library's time, by as much as the tile takes longer than the reference
+};
+
+TiledProduct ProductOf(const MatMulEpilogue& row, const Fusion& fusion, const DeviceSpec& device) {
+  const MatMulCall call = fusion.product();
+  TiledProduct product{.best = BestGemmTile(row, call.m, call.n, device)};
+  product.ps = TimeBy(product.best, fusion.call->price_ps, device);
+  return product;
+}
+
 // What an epilogue takes as a pass of its own: all of it but the launch, and the arithmetic in it.
 struct Pass {
   int64_t ps = 0, arithmetic_ps = 0;
@@ -102,12 +123,19 @@ FusedPrice PriceOf(const MatMulEpilogue& row, int64_t product_ps, const Pass& pa
                              Share(pass.ps + kArithmeticFactor * pass.arithmetic_ps, row.pass_ppm)};
 }
 
-std::vector<Term> FusedTerms(const MatMulEpilogue& row, int64_t product_ps, const Pass& pass) {
+std::vector<Term> FusedTerms(const MatMulEpilogue& row, const TiledProduct& product,
+                             const Pass& pass) {
+  const int64_t product_ps = product.ps;
   const FusedPrice price = PriceOf(row, product_ps, pass);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
   return {
       {"product", price.multiplying_ps, !waits,
-       absl::StrFormat("%.2f x %.1f us of the library", row.product_ppm / 1e6, product_ps / 1e6)},
+       absl::StrFormat("%.2f x %.1f us of the library, by tiles of %dx%d%s", row.product_ppm / 1e6,
+                       product_ps / 1e6, product.best.tile.m, product.best.tile.n,
+                       product.best.time_ppm == kMillion
+                           ? ""
+                           : absl::StrFormat(": %.2f of the reference tile's time",
+                                             static_cast<double>(product.best.time_ppm) / 1e6))},
       {"turns", price.taking_turns_ps, waits,
        absl::StrFormat(
            "half of the library's %.1f us + %.2f x (%.1f us of a pass + %d x %.1f us of its "
@@ -136,7 +164,9 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   const KernelIr& ir = KernelOf(*rest)->ir;
   const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
-  price.ps = PriceOf(*chosen.row, fusion.call->price_ps, PassOf(*rest, pricer.device())).ps();
+  price.ps = PriceOf(*chosen.row, ProductOf(*chosen.row, fusion, pricer.device()).ps,
+                     PassOf(*rest, pricer.device()))
+                 .ps();
   return price;
 }
 
@@ -154,13 +184,15 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
     return absl::InternalError(absl::StrCat("a priced epilogue cannot be made: ", chosen.reason));
   }
   epilogue.implementation = chosen.row->name;
+  const TiledProduct multiplied = ProductOf(*chosen.row, fusion, pricer.device());
+  epilogue.tile = multiplied.best.tile;
   const ValueId product = call.results[0].value;
   const Pass pass = PassOf(rest, pricer.device());
   Group fused{.nodes = group.ops,
               .inputs = fusion.call->inputs,
               .outputs = std::move(rest.outputs),
-              .terms = FusedTerms(*chosen.row, epilogue.call_ps, pass),
-              .price_ps = PriceOf(*chosen.row, epilogue.call_ps, pass).ps(),
+              .terms = FusedTerms(*chosen.row, multiplied, pass),
+              .price_ps = PriceOf(*chosen.row, multiplied.ps, pass).ps(),
               .workspace_bytes = rest.workspace_bytes,
               .read_bytes = fusion.call->read_bytes + rest.read_bytes -
                             pricer.graph().type(product.node).size_bytes(),
@@ -181,6 +213,16 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
   call.epilogue = std::move(epilogue);
   fused.body = std::move(call);
   return fused;
+}
+
+int64_t LeastProductPs(const Group& product, const DeviceSpec& device) {
+  const MatMulCall call = MatMulOf(*CallOf(product));
+  int64_t least = product.price_ps;
+  for (const MatMulEpilogue& row : device.matmul_epilogues) {
+    const GemmCandidate best = BestGemmTile(row, call.m, call.n, device);
+    least = std::min(least, TimeBy(best, product.price_ps, device));
+  }
+  return least;
 }
 
 int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {

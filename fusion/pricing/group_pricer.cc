@@ -301,7 +301,7 @@ int64_t GroupPricer::LeastPsOfAll(absl::Span<const NodeId> ops) const {
   int64_t products_ps = 0;
   std::vector<NodeId> rest(ops.begin(), ops.end());
   for (const Group* product : products) {
-    products_ps += product->price_ps;
+    products_ps += LeastProductPs(*product, device_);
     std::erase(rest, product->nodes[0]);
   }
   return LeastWithEpiloguePs(products_ps, LeastPsOfAll(traffic_.LeastBytes(rest, device_)),
