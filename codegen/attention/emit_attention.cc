@@ -12,6 +12,7 @@
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
+#include "fusion/kernel/templates/registers.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -198,7 +199,7 @@ class Writer {
                                             .type = std::string(ComputeName(call_.dtype)),
                                             .name = std::string(name),
                                             .count = count});
-    kernel.shared_bytes += (count * SizeBytes(ComputeType(call_.dtype)) + 15) / 16 * 16;
+    kernel.shared_bytes += SharedArrayBytes(count, SizeBytes(ComputeType(call_.dtype)));
     kernel.threads_meet = true;
   }
 

@@ -22,62 +22,16 @@ namespace {
 enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
 enum { kDQ, kDK, kDV };                     // results
 
-constexpr int64_t kTile = 64;           // rows that are loaded at once
+constexpr int64_t kTile = kAttentionBox;
 constexpr int64_t kCopyAlignment = 16;  // bytes, of what the copy engine reads
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// What a block takes of the work, as measured to be fastest on an H200.
-struct Shape {
-  int groups;      // warpgroups that multiply, each 64 rows
-  int stages;      // tiles of two operands, loaded ahead
-  int own_stages;  // of the rows that the block keeps
-  bool held;       // these lie in registers meanwhile
-  int64_t rows() const { return 64 * groups; }
-  int threads() const { return 128 * (groups + 1); }
-};
-Shape QueryShape(int64_t dim) { return dim == 64 ? Shape{3, 3, 2, false} : Shape{2, 2, 1, false}; }
-Shape KeyShape(int64_t dim) { return dim == 64 ? Shape{2, 5, 2, true} : Shape{2, 2, 1, false}; }
-
-// The time of the busiest of `sms` blocks over the mean, where `heads` heads of blocks that cost so
-// much are dealt out in turns, forth and back, `chunk` heads at a time.
-double Imbalance(int64_t heads, absl::Span<const int64_t> costs, int64_t chunk, int64_t sms) {
-  std::vector<int64_t> load(sms);
-  const int64_t blocks = static_cast<int64_t>(costs.size());
-  int64_t sum = 0, most = 0;
-  for (int64_t number = 0; number < heads * blocks; ++number) {
-    const int64_t turn = number / sms, at = number % sms;
-    const int64_t first = number / (chunk * blocks) * chunk;
-    const int64_t cost = costs[(number - first * blocks) / std::min(chunk, heads - first)];
-    int64_t& mine = load[turn % 2 == 0 ? at : sms - 1 - at];
-    mine += cost, sum += cost;
-    most = std::max(most, mine);
-  }
-  return static_cast<double>(most * sms) / static_cast<double>(sum);
-}
-
-// Heads whose blocks are worked on side by side: few keep what they share in the cache, many leave
-// no multiprocessor idle in the end.
-int64_t HeadsAtOnce(int64_t heads, absl::Span<const int64_t> costs, int64_t sms) {
-  constexpr int64_t kMostNumbers = 100'000;  // above, the end does not matter
-  constexpr int64_t kChunks[] = {16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
-  const int64_t numbers = heads * static_cast<int64_t>(costs.size());
-  if (numbers > kMostNumbers) return std::min<int64_t>(heads, 64);
-  int64_t best = heads;
-  double least = Imbalance(heads, costs, heads, sms);
-  for (const int64_t chunk : kChunks) {
-    if (chunk >= heads) break;
-    const double imbalance = Imbalance(heads, costs, chunk, sms);
-    if (imbalance < least - 0.004) best = chunk, least = imbalance;
-  }
-  return best;
-}
-
 class Writer {
  public:
-  Writer(const AttentionCall& call, absl::Span<const DType> operand_dtypes, int sms)
-      : call_(call), dtypes_(operand_dtypes), sms_(sms) {
+  Writer(const AttentionCall& call, absl::Span<const DType> operand_dtypes)
+      : call_(call), dtypes_(operand_dtypes) {
     const std::vector<int64_t>& q = call.operands[kQ].shape;
     const std::vector<int64_t>& k = call.operands[kK].shape;
     batch_ = q[0], heads_ = q[1], kv_heads_ = k[1], queries_ = q[2], keys_ = k[2], dim_ = q[3];
@@ -94,18 +48,11 @@ class Writer {
     return End(BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles(), 0);
   }
 
-  AttentionKernels::Launch Queries() {
-    const Shape shape = QueryShape(dim_);
-    std::vector<int64_t> costs;  // from the longest on
-    for (int64_t end = CeilDiv(queries_, shape.rows()) * shape.rows(); end > 0;
-         end -= shape.rows()) {
-      costs.push_back(kBlockCost + CeilDiv(call_.causal ? std::min(end, keys_) : keys_, kTile));
-    }
-    Begin("the gradient of Q", KernelHead::kAttention, shape.threads(),
+  AttentionKernels::Launch Queries(const AttentionTile& tile) {
+    Begin("the gradient of Q", KernelHead::kAttention, tile.threads(),
           WithBias({kLse, Result(kDQ), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, kO};
-    Open(absl::StrCat("rg_query_shape<", ShapeText(shape), ">"),
-         HeadsAtOnce(batch_ * heads_, costs, sms_));
+    Open(absl::StrCat("rg_query_shape<", ShapeText(tile), ">"), tile.heads_at_once);
     OpenLoader();
     out_.Line("rg_load_for_queries<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
     out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
@@ -116,21 +63,15 @@ class Writer {
               ", workspace,");
     out_.Line("    ", Rows(kDQ), ", added, sizes);");
     out_.Close();
-    return End(batch_ * heads_ * CeilDiv(queries_, shape.rows()), SharedBytes(shape, 3, 0));
+    return End(batch_ * heads_ * CeilDiv(queries_, tile.rows()), SharedBytesOfQueries(tile, dim_));
   }
 
-  AttentionKernels::Launch Keys() {
-    const Shape shape = KeyShape(dim_);
-    std::vector<int64_t> costs;
-    for (int64_t first = 0; first < keys_; first += shape.rows()) {
-      const int64_t passed = call_.causal ? std::min(first / kTile, QueryTiles()) : 0;
-      costs.push_back(kBlockCost + heads_ / kv_heads_ * (QueryTiles() - passed));
-    }
-    Begin("the gradients of K and V", KernelHead::kAttention, shape.threads(),
+  AttentionKernels::Launch Keys(const AttentionTile& tile) {
+    Begin("the gradients of K and V", KernelHead::kAttention, tile.threads(),
           WithBias({Result(kDK), Result(kDV), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, Workspace()};
-    Open(absl::StrCat("rg_key_shape<", ShapeText(shape), ", ", shape.held ? "true" : "false", ">"),
-         HeadsAtOnce(batch_ * kv_heads_, costs, sms_));
+    Open(absl::StrCat("rg_key_shape<", ShapeText(tile), ", ", tile.held ? "true" : "false", ">"),
+         tile.heads_at_once);
     OpenLoader();
     out_.Line("rg_load_for_keys<shape, ", Causal(), ">(places, &rg_map_q, &rg_map_k,");
     out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
@@ -139,7 +80,7 @@ class Writer {
     out_.Line("rg_attention_keys<", Type(), ", shape, ", Causal(), ">(places, ", Rows(kDK), ",");
     out_.Line("    ", Rows(kDV), ", added, sizes);");
     out_.Close();
-    return End(batch_ * kv_heads_ * CeilDiv(keys_, shape.rows()), SharedBytes(shape, 2, 1024));
+    return End(batch_ * kv_heads_ * CeilDiv(keys_, tile.rows()), SharedBytesOfKeys(tile, dim_));
   }
 
   int64_t WorkspaceBytes() const {
@@ -148,8 +89,6 @@ class Writer {
   int64_t WorkspaceRows() const { return batch_ * heads_ * QueryTiles(); }
 
  private:
-  static constexpr int64_t kBlockCost = 3;  // what a block does but once, in tiles
-
   bool HasBias() const { return call_.operands.size() > kBias; }
   // Places of arguments: operands, results, and the workspace.
   int Result(int result) const { return static_cast<int>(call_.operands.size()) + result; }
@@ -164,8 +103,8 @@ class Writer {
   int64_t Numbers() const { return WorkspaceRows() * 2 * kTile; }
   absl::string_view Type() const { return StorageName(call_.dtype); }
   absl::string_view Causal() const { return call_.causal ? "true" : "false"; }
-  std::string ShapeText(const Shape& shape) const {
-    return absl::StrJoin(std::vector<int64_t>{dim_, shape.groups, shape.stages, shape.own_stages},
+  std::string ShapeText(const AttentionTile& tile) const {
+    return absl::StrJoin(std::vector<int64_t>{dim_, tile.groups, tile.stages, tile.own_stages},
                          ", ");
   }
 
@@ -279,13 +218,6 @@ class Writer {
                         t.strides[1], ", ", t.strides[2], "}");
   }
 
-  // As the prelude counts them: the ring, `kept` tensors of rows and room to stage one, barriers.
-  int64_t SharedBytes(const Shape& shape, int kept, int numbers) {
-    const int64_t tile = 2 * kTile * dim_ * 2, rows = shape.rows() * dim_ * 2;
-    return 1024 + shape.stages * (tile + numbers) + (kept * shape.own_stages + 1) * rows +
-           16 * shape.stages + 16 * shape.own_stages;
-  }
-
   AttentionKernels::Launch End(int64_t blocks, int64_t staged_bytes) {
     if (staged_bytes > 0) {
       out_.Line("static_assert(shape::shared_bytes == ", staged_bytes, ");");
@@ -299,7 +231,6 @@ class Writer {
 
   const AttentionCall& call_;
   absl::Span<const DType> dtypes_;
-  const int sms_;
   int64_t batch_, heads_, kv_heads_, queries_, keys_, dim_;
   SourceWriter out_;
   AttentionKernels::Launch launch_;
@@ -369,13 +300,14 @@ absl::Status TiledAttentionRefusal(const AttentionCall& call,
 }
 
 AttentionKernels EmitTiledAttention(const AttentionCall& call,
-                                    absl::Span<const DType> operand_dtypes, int sms) {
-  RG_CHECK(TiledAttentionRefusal(call, operand_dtypes).ok() && sms > 0);
-  Writer writer(call, operand_dtypes, std::max(sms, 2) / 2 * 2);
+                                    absl::Span<const DType> operand_dtypes,
+                                    const AttentionTiles& tiles) {
+  RG_CHECK(TiledAttentionRefusal(call, operand_dtypes).ok());
+  Writer writer(call, operand_dtypes);
   AttentionKernels kernels;
   if (call.operands.size() > kBias) kernels.launches.push_back(writer.BiasKinds());
-  kernels.launches.push_back(writer.Queries());
-  kernels.launches.push_back(writer.Keys());
+  kernels.launches.push_back(writer.Queries(tiles.queries));
+  kernels.launches.push_back(writer.Keys(tiles.keys));
   kernels.workspace_bytes = writer.WorkspaceBytes();
   kernels.workspace_rows = writer.WorkspaceRows();
   return kernels;

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "codegen/attention/emit_attention.h"
+#include "fusion/ops/attention/attention_tiles.h"
 
 namespace retrograd {
 
@@ -14,10 +15,11 @@ namespace retrograd {
 absl::Status TiledAttentionRefusal(const AttentionCall& call,
                                    absl::Span<const DType> operand_dtypes);
 
-// Of a call that is not refused, in CUDA, for a device of so many multiprocessors: a kernel that
-// looks through the bias, if there is one, then dQ, then dK and dV.
+// Of a call that is not refused, in CUDA: a kernel that looks through the bias, if there is one,
+// then dQ, then dK and dV, by these tiles.
 AttentionKernels EmitTiledAttention(const AttentionCall& call,
-                                    absl::Span<const DType> operand_dtypes, int sms);
+                                    absl::Span<const DType> operand_dtypes,
+                                    const AttentionTiles& tiles);
 
 }  // namespace retrograd
 

@@ -1,14 +1,15 @@
 // A product with its epilogue. On a GPU of NVIDIA's a warpgroup leaves the product's tile, rounded
 // to the product's type, in shared memory (multiplier_prelude.h); elsewhere a block of 128 threads
 // multiplies plainly, for the sake of the epilogue, which is the same text: a thread takes packs of
-// 8 elements, 8 rows apart, asks for all that a batch of them reads, and then evaluates pack after
-// pack.
+// 8 elements, some rows apart, asks for all that a batch of them reads, and then evaluates pack
+// after pack.
 #include "codegen/gemm/emit_fused_matmul.h"
 
 #include <algorithm>
 
 #include "codegen/preludes/multiplier_prelude.h"
 #include "codegen/print/point_printer.h"
+#include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
@@ -16,9 +17,7 @@
 namespace retrograd {
 namespace {
 
-constexpr int kThreads = 128;  // of an epilogue
-constexpr int kPacksARow = kProductTile / kProductPack;
-constexpr int kPacksAThread = kProductTile * kPacksARow / kThreads;
+constexpr int kThreads = kGemmThreads;  // of an epilogue
 // Registers that hold what a batch reads: half of what a thread has left.
 constexpr int64_t kMostBatchBytes = 256;
 
@@ -33,14 +32,16 @@ class FusedMatMulPrinter {
  public:
   FusedMatMulPrinter(const Call& call, Dialect dialect)
       : call_(MatMulOf(call)),
+        tile_(call.epilogue->tile),
         tiled_(dialect == Dialect::kCuda),
-        rows_(CeilDiv(call_.m, kProductTile)),
-        cols_(CeilDiv(call_.n, kProductTile)),
-        wide_(cols_ > 1 ? 2 : 1),
+        rows_(CeilDiv(call_.m, tile_.m)),
+        cols_(CeilDiv(call_.n, tile_.n)),
+        packs_a_row_(tile_.n / kProductPack),
         launch_(call.epilogue->kernel, dialect, tiled_ ? kMultiplierThreads : kThreads, Blocks()),
         printer_(&launch_, kProductPack),
         ir_(call.epilogue->kernel.ir),
-        out_(launch_.out) {}
+        out_(launch_.out),
+        batch_(tile_.m * packs_a_row_ / kThreads) {}
 
   GroupKernels Print() {
     launch_.UseWideIndexAbove(2 * call_.m * call_.n);
@@ -63,7 +64,7 @@ class FusedMatMulPrinter {
  private:
   int64_t Blocks() const {
     if (!tiled_) return rows_ * cols_;
-    return CeilDiv(rows_, 3 - wide_) * CeilDiv(cols_, wide_) * kMultiplierCluster;
+    return ClustersOf(tile_, call_.m, call_.n) * tile_.cluster();
   }
 
   // What is loaded ahead, as it lies in memory; the product's packs are taken from the tile.
@@ -77,7 +78,7 @@ class FusedMatMulPrinter {
       if (buffer.value == call_.d.value) {
         printer_.SetStaged(
             i, {.array = "rg_tile",
-                .place = absl::StrCat("(r * ", kPacksARow, " + (c ^ (r & 7))) * ", kProductPack),
+                .place = absl::StrCat("(r * ", packs_a_row_, " + (c ^ (r & 7))) * ", kProductPack),
                 .step = kProductPack});
       } else if (printer_.PackWidth(i) > 0) {
         ahead_.push_back(i);
@@ -89,13 +90,17 @@ class FusedMatMulPrinter {
 
   void OpenMultiplier() {
     launch_.SetHead(KernelHead::kMultiplier, PreludePart::kMultiplier);
-    launch_.Staged(call_.in_dtype, "rg_memory", kMultiplierSharedBytes / SizeBytes(call_.in_dtype));
+    launch_.SetCluster(tile_.cluster());
+    const int64_t shared_bytes = SharedBytes(tile_);
+    launch_.Staged(call_.in_dtype, "rg_memory", shared_bytes / SizeBytes(call_.in_dtype));
     const absl::string_view type = StorageName(call_.in_dtype);
-    out_.Line("static_assert(rg_multiply_shape<", kMultiplierStages,
-              ">::shared_bytes == ", kMultiplierSharedBytes, ");");
+    // The prelude's tile unless it is another.
+    const bool own = tile_.m != GemmTile().m || tile_.n != GemmTile().n;
+    const std::string shape =
+        absl::StrCat(tile_.stages, own ? absl::StrCat(", ", tile_.m, ", ", tile_.n) : "");
+    out_.Line("static_assert(rg_multiply_shape<", shape, ">::shared_bytes == ", shared_bytes, ");");
     out_.Line("rg_multiply<", type, ", ", LiesAcross(call_.a, true), ", ",
-              LiesAcross(call_.b, false), ", ", 3 - wide_, ", ", wide_, ", ", kMultiplierStages,
-              ">(");
+              LiesAcross(call_.b, false), ", ", tile_.tall, ", ", tile_.wide, ", ", shape, ">(");
     out_.Line("    &rg_map_a, &rg_map_b, rg_memory, ", call_.m, ", ", call_.n, ", ", call_.k, ",");
     out_.Line("    [&](const ", type,
               "* rg_tile, const int rg_row, const int rg_col, const int t) {");
@@ -107,18 +112,18 @@ class FusedMatMulPrinter {
   }
 
   void PrintPlainProduct() {
-    launch_.Shared(call_.in_dtype, "rg_tile", kProductTile * kProductTile);
-    out_.Line("const int rg_row = RG_BLOCK / ", cols_, " * ", kProductTile, ";");
-    out_.Line("const int rg_col = RG_BLOCK % ", cols_, " * ", kProductTile, ", t = RG_THREAD;");
-    out_.Open("for (int e = t; e < ", kProductTile * kProductTile, "; e += ", kThreads, ")");
-    out_.Line("const int r = e / ", kProductTile, ", c = e % ", kProductTile, ";");
+    launch_.Shared(call_.in_dtype, "rg_tile", tile_.m * tile_.n);
+    out_.Line("const int rg_row = RG_BLOCK / ", cols_, " * ", tile_.m, ";");
+    out_.Line("const int rg_col = RG_BLOCK % ", cols_, " * ", tile_.n, ", t = RG_THREAD;");
+    out_.Open("for (int e = t; e < ", tile_.m * tile_.n, "; e += ", kThreads, ")");
+    out_.Line("const int r = e / ", tile_.n, ", c = e % ", tile_.n, ";");
     out_.Line("float sum = 0;");
     out_.Open("if (rg_row + r < ", call_.m, " && rg_col + c < ", call_.n, ")");
     out_.Line("for (int k = 0; k < ", call_.k, "; ++k) sum += rg_load(rg_a, ",
               At(call_.a, "rg_row + r", "k"), ") * rg_load(rg_b, ", At(call_.b, "k", "rg_col + c"),
               ");");
     out_.Close();
-    out_.Line("rg_store(rg_tile, (r * ", kPacksARow, " + (c / ", kProductPack, " ^ (r & 7))) * ",
+    out_.Line("rg_store(rg_tile, (r * ", packs_a_row_, " + (c / ", kProductPack, " ^ (r & 7))) * ",
               kProductPack, " + c % ", kProductPack, ", sum);");
     out_.Close();
     launch_.Barrier();
@@ -128,9 +133,9 @@ class FusedMatMulPrinter {
   // product the first point's, so that loads stay inside.
   void PrintPlace() {
     const bool whole =
-        call_.m % (kProductTile * (3 - wide_)) == 0 && call_.n % (kProductTile * wide_) == 0;
-    out_.Line("const int r = (first + u) * ", kThreads / kPacksARow, " + t / ", kPacksARow,
-              ", c = t % ", kPacksARow, ";");
+        call_.m % (tile_.m * tile_.tall) == 0 && call_.n % (tile_.n * tile_.wide) == 0;
+    out_.Line("const int r = (first + u) * ", kThreads / packs_a_row_, " + t / ", packs_a_row_,
+              ", c = t % ", packs_a_row_, ";");
     const std::string number =
         absl::StrCat("static_cast<", launch_.index_type(), ">(rg_row + r) * ", call_.n,
                      " + rg_col + c * ", kProductPack);
@@ -151,7 +156,8 @@ class FusedMatMulPrinter {
       roots.push_back(ir_.stores[s].instr);
     }
     out_.SetDepth(tiled_ ? 4 : 1);
-    out_.Open("for (int first = 0; first < ", kPacksAThread, "; first += ", batch_, ")");
+    out_.Open("for (int first = 0; first < ", tile_.m * packs_a_row_ / kThreads,
+              "; first += ", batch_, ")");
     for (int i : ahead_) {
       const int width = printer_.PackWidth(i);
       const int packs = kProductPack / width;
@@ -190,15 +196,16 @@ class FusedMatMulPrinter {
   }
 
   const MatMulCall call_;
+  const GemmTile tile_;
   const bool tiled_;
   const int64_t rows_, cols_;  // tiles
-  const int64_t wide_;         // tiles of a cluster, side by side; else one below the other
+  const int packs_a_row_;      // of a tile
   LaunchText launch_;
   PointPrinter printer_;
   const KernelIr& ir_;
   SourceWriter& out_;
   std::vector<int> ahead_;
-  int batch_ = kPacksAThread;  // packs of a thread at once
+  int batch_;  // packs of a thread at once: all of them, if they are few bytes
   std::string condition_;
 };
 

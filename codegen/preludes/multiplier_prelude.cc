@@ -6,12 +6,13 @@ namespace {
 constexpr char kMultiplier[] = R"(
 // --- matrix products with an epilogue: sm_90a ---
 
-// A block has a warpgroup that loads and two that multiply, each a tile of 128 x 128 of its own:
-// while one makes the epilogue of its tile, the other keeps the tensor cores busy. Blocks form
-// clusters whose tiles lie side by side: each loads half of what they share for all.
-#define RG_MULTIPLIER(name, threads, arguments)                                                   \
-  extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(threads, 1) name(        \
-      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot,      \
+// A block has a warpgroup that loads and two that multiply, each a tile of m x n of its own: while
+// one makes the epilogue of its tile, the other keeps the tensor cores busy. Blocks form clusters
+// whose tiles lie side by side: each loads half of what they share for all.
+#define RG_MULTIPLIER(name, threads, arguments) RG_MULTIPLIER_CLUSTER(name, threads, arguments, 2)
+#define RG_MULTIPLIER_CLUSTER(name, threads, arguments, blocks)                                 \
+  extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(threads, 1) name( \
+      void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot,   \
       const RG_GRID_CONSTANT rg_map rg_map_a, const RG_GRID_CONSTANT rg_map rg_map_b)
 
 // At the same barrier of a block of the cluster.
@@ -53,31 +54,67 @@ RG_INLINE void rg_group_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
-// d (64 x 128, fp32) += a (64 x 16) b (16 x 128) from shared memory.
-#define RG_WGMMA(type)                                                                         \
-  asm volatile(                                                                                \
-      "{\n"                                                                                    \
-      ".reg .pred p;\n"                                                                        \
-      "setp.ne.b32 p, %66, 0;\n"                                                               \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                         \
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "       \
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "       \
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "      \
-      "%64, %65, p, 1, 1, %67, %68;\n"                                                         \
-      "}\n"                                                                                    \
-      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48)              \
+// d (64 x n, fp32) += a (64 x 16) b (16 x n) from shared memory, n of 64, 128 and 256.
+#define RG_MULTIPLY_64(type)                                                              \
+  asm volatile(                                                                           \
+      "{\n"                                                                               \
+      ".reg .pred p;\n"                                                                   \
+      "setp.ne.b32 p, %34, 0;\n"                                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                     \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
+      "%32, %33, p, 1, 1, %35, %36;\n"                                                    \
+      "}\n"                                                                               \
+      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16)                                               \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-template <int a_across, int b_across>
-RG_INLINE void rg_wgmma(rg_bf16*, float (&d)[64], unsigned long long a, unsigned long long b,
-                        int add) {
-  RG_WGMMA("bf16");
-}
-template <int a_across, int b_across>
-RG_INLINE void rg_wgmma(rg_fp16*, float (&d)[64], unsigned long long a, unsigned long long b,
-                        int add) {
-  RG_WGMMA("f16");
-}
+#define RG_MULTIPLY_128(type)                                                             \
+  asm volatile(                                                                           \
+      "{\n"                                                                               \
+      ".reg .pred p;\n"                                                                   \
+      "setp.ne.b32 p, %66, 0;\n"                                                          \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                    \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+      "%64, %65, p, 1, 1, %67, %68;\n"                                                    \
+      "}\n"                                                                               \
+      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48)         \
+      : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
+#define RG_MULTIPLY_256(type)                                                       \
+  asm volatile(                                                                     \
+      "{\n"                                                                         \
+      ".reg .pred p;\n"                                                             \
+      "setp.ne.b32 p, %130, 0;\n"                                                   \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " "              \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "                         \
+      "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "                \
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "                \
+      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "                \
+      "%60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, "                \
+      "%72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "                \
+      "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "        \
+      "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, "    \
+      "%120, %121, %122, %123, %124, %125, %126, %127}, "                           \
+      "%128, %129, p, 1, 1, %131, %132;\n"                                          \
+      "}\n"                                                                         \
+      : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48),  \
+        RG_SIXTEEN(d, 64), RG_SIXTEEN(d, 80), RG_SIXTEEN(d, 96), RG_SIXTEEN(d, 112) \
+      : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
+#define RG_MULTIPLY_OF(T, type, n)                                                           \
+  template <int a_across, int b_across>                                                      \
+  RG_INLINE void rg_wgmma(T*, float (&d)[n / 2], unsigned long long a, unsigned long long b, \
+                          int add) {                                                         \
+    RG_MULTIPLY_##n(type);                                                                   \
+  }
+RG_MULTIPLY_OF(rg_bf16, "bf16", 64)
+RG_MULTIPLY_OF(rg_bf16, "bf16", 128)
+RG_MULTIPLY_OF(rg_bf16, "bf16", 256)
+RG_MULTIPLY_OF(rg_fp16, "f16", 64)
+RG_MULTIPLY_OF(rg_fp16, "f16", 128)
+RG_MULTIPLY_OF(rg_fp16, "f16", 256)
 
 // Four matrices of 8 x 8 of fragments, narrowed, into shared memory, by rows of 16 bytes.
 template <typename T>
@@ -88,9 +125,10 @@ RG_INLINE void rg_store_matrices(unsigned to, const float* d) {
                "r"(rg_narrow_two(d[4], d[5], type)), "r"(rg_narrow_two(d[6], d[7], type))
                : "memory");
 }
-RG_INLINE void rg_wgmma_begin(float (&d)[64]) {
+template <int count>
+RG_INLINE void rg_wgmma_begin(float (&d)[count]) {
 #pragma unroll
-  for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(d[i])::"memory");
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 // A tile in shared memory with rows (or, where it lies across, columns) of 128 bytes, swizzled.
@@ -101,11 +139,12 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
          static_cast<unsigned long long>(1024 / 16) << 32 | 1ull << 62;
 }
 
-template <int stages>
+template <int stages, int tile_m = 128, int tile_n = 128>
 struct rg_multiply_shape {
-  static constexpr int tile = 128, step = 64;  // elements
-  static constexpr int operand_bytes = tile * step * 2, stage_bytes = 2 * operand_bytes;
-  static constexpr int product_bytes = tile * tile * 2;
+  static constexpr int step = 64;  // elements
+  static constexpr int left_bytes = tile_m * step * 2;
+  static constexpr int stage_bytes = left_bytes + tile_n * step * 2;
+  static constexpr int product_bytes = tile_m * tile_n * 2;
   static constexpr int shared_bytes =
       1024 + stages * stage_bytes + 2 * product_bytes + 16 * stages + 16;
 };
@@ -113,21 +152,22 @@ struct rg_multiply_shape {
 // Where a block's tile lies. Clusters take theirs, tall x wide of them, in strips of up to 16
 // tiles' width.
 struct rg_tile_place { int row, col; };
-template <int tall, int wide>
+template <int tall, int wide, int tile_m, int tile_n>
 RG_INLINE rg_tile_place rg_place_of(int number, int rank, int rows, int cols) {
   const int most = 16 / wide, strip = number / (most * rows), first = strip * most;
   const int width = cols - first < most ? cols - first : most, rest = number - first * rows;
-  return {(rest / width * tall + rank % tall) * 128,
-          ((first + rest % width) * wide + rank / tall) * 128};
+  return {(rest / width * tall + rank % tall) * tile_m,
+          ((first + rest % width) * wide + rank / tall) * tile_n};
 }
 
 // finish(tile, row, col, thread) is called by the 128 threads of a warpgroup: the product's pack of
-// 8 elements of row r, from column 8 c of the tile on, is tile[(r * 16 + (c ^ (r & 7))) * 8].
+// 8 elements of row r, from column 8 c of the tile on, is
+// tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
 template <typename T, int a_across, int b_across, int tall, int wide, int stages,
-          typename Finish>
+          int tile_m = 128, int tile_n = 128, typename Finish>
 RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* shared, int m, int n,
                            int k, const Finish& finish) {
-  typedef rg_multiply_shape<stages> shape;
+  typedef rg_multiply_shape<stages, tile_m, tile_n> shape;
   char* const memory =
       static_cast<char*>(shared) + ((1024 - (rg_shared_address(shared) & 1023)) & 1023);
   const unsigned operands = rg_shared_address(memory);
@@ -141,7 +181,8 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
   constexpr int size = tall * wide;
   const int cluster = static_cast<int>(blockIdx.x) / size;
   const int clusters = static_cast<int>(gridDim.x) / size;
-  const int rows = (m + 128 * tall - 1) / (128 * tall), cols = (n + 128 * wide - 1) / (128 * wide);
+  const int rows = (m + tile_m * tall - 1) / (tile_m * tall);
+  const int cols = (n + tile_n * wide - 1) / (tile_n * wide);
   const int steps = (k + shape::step - 1) / shape::step;
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
@@ -160,27 +201,27 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
       int stage = 0;
       unsigned parity = 1;
       for (int number = cluster; number < rows * cols; number += clusters) {
-        const rg_tile_place at = rg_place_of<tall, wide>(number, rank, rows, cols);
+        const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
         for (int s = 0; s < steps; ++s) {
           rg_bar_wait(empty + 8 * stage, parity);
           const unsigned bar = full + 8 * stage, a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
             rg_bar_expect(bar, shape::stage_bytes);
             const int depth = s * shape::step;
-            // A half of 64 rows or columns is 8192 bytes.
+            // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
+            for (int h = 0; h < tile_m / 64; ++h) {
               const int row = at.row + 64 * h, to = a + 8192 * h;
               const int sharers = wide == 2 ? (1 + (1 << tall)) << rank % tall : 0;
-              if (wide == 2 && h != rank / tall) continue;
+              if (wide == 2 && h % 2 != rank / tall) continue;
               const int x = a_across ? row : depth, y = a_across ? depth : row;
               rg_map_load<wide>(to, map_a, bar, x, y, sharers);
             }
 #pragma unroll
-            for (int h = 0; h < 2; ++h) {
-              const int col = at.col + 64 * h, to = a + shape::operand_bytes + 8192 * h;
+            for (int h = 0; h < tile_n / 64; ++h) {
+              const int col = at.col + 64 * h, to = a + shape::left_bytes + 8192 * h;
               const int sharers = tall == 2 ? 3 << rank / tall * 2 : 0;
-              if (tall == 2 && h != rank % tall) continue;
+              if (tall == 2 && h % 2 != rank % tall) continue;
               const int x = b_across ? col : depth, y = b_across ? depth : col;
               rg_map_load<tall>(to, map_b, bar, x, y, sharers);
             }
@@ -202,25 +243,26 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
          number += 2 * clusters, turn += 2 * steps, ++tile) {
       // A warpgroup multiplies when the other has: then all stages before its own have been filled.
       if (group == 2 || tile > 0) rg_bar_wait(order + 8 * (group - 1), (tile + group) & 1);
-      const rg_tile_place at = rg_place_of<tall, wide>(number, rank, rows, cols);
-      float top[64], bottom[64];
+      const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
+      float sums[tile_m / 64][tile_n / 2];
       int stage = turn % stages;
       unsigned parity = (turn / stages) & 1;
       int before = stage;
       for (int s = 0; s < steps; ++s) {
         rg_bar_wait(full + 8 * stage, parity);
-        const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::operand_bytes;
-        rg_wgmma_begin(top);
-        rg_wgmma_begin(bottom);
+        const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
+#pragma unroll
+        for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const unsigned long long tile_b = rg_tile_of<b_across>(b + j * (b_across ? 2048 : 32));
-          const unsigned upper = a + j * (a_across ? 2048 : 32);
-          const unsigned long long tile_a = rg_tile_of<a_across>(upper);
-          const unsigned long long below = rg_tile_of<a_across>(upper + 8192);
-          rg_wgmma<a_across, b_across>(type, top, tile_a, tile_b, s + j > 0);
-          rg_wgmma<a_across, b_across>(type, bottom, below, tile_b, s + j > 0);
+#pragma unroll
+          for (int h = 0; h < tile_m / 64; ++h) {
+            const unsigned long long tile_a =
+                rg_tile_of<a_across>(a + j * (a_across ? 2048 : 32) + 8192 * h);
+            rg_wgmma<a_across, b_across>(type, sums[h], tile_a, tile_b, s + j > 0);
+          }
         }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         if (s > 0) {
@@ -232,18 +274,20 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
         if (++stage == stages) stage = 0, parity ^= 1;
       }
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-      rg_wgmma_begin(top);
-      rg_wgmma_begin(bottom);
+#pragma unroll
+      for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
       if (lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
       // Each matrix of 8 x 8 goes to memory by rows of 16 bytes.
       rg_group_barrier(group);  // the tile before has been read
       const unsigned row = 16 * warp + lane % 16;
-      const unsigned to = rg_shared_address(mine) + row * 256;
+      const unsigned to = rg_shared_address(mine) + row * (2 * tile_n);
 #pragma unroll
-      for (int c = 0; c < 16; c += 2) {
+      for (int c = 0; c < tile_n / 8; c += 2) {
         const unsigned place = to + (((c + lane / 16) ^ (row & 7)) << 4);
-        rg_store_matrices<T>(place, top + 4 * c);
-        rg_store_matrices<T>(place + 64 * 256, bottom + 4 * c);
+#pragma unroll
+        for (int h = 0; h < tile_m / 64; ++h) {
+          rg_store_matrices<T>(place + h * 64 * 2 * tile_n, sums[h] + 4 * c);
+        }
       }
       rg_group_barrier(group);
       finish(reinterpret_cast<const T*>(mine), at.row, at.col, thread);

@@ -9,11 +9,6 @@
 namespace retrograd {
 
 inline constexpr int kMultiplierThreads = 384;  // a warpgroup that loads, two that multiply
-inline constexpr int kMultiplierCluster = 2;    // blocks
-inline constexpr int kMultiplierStages = 5;     // of both operands, loaded ahead
-// Of a block: the stages, a product of each warpgroup, barriers, and room to align them to 1 KB.
-inline constexpr int64_t kMultiplierSharedBytes =
-    1024 + kMultiplierStages * 32768 + 2 * 32768 + 16 * kMultiplierStages + 16;
 
 std::string MultiplierPrelude();
 

@@ -94,6 +94,7 @@ struct Kernel {
   PreludeParts parts;
   int64_t blocks = 1;
   int threads = 1;
+  int cluster = 2;            // of a multiplier: blocks that share loads
   int arguments = 0;          // how many pointers it takes
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   KernelFunction function;

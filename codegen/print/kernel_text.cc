@@ -104,6 +104,9 @@ std::string PrintRuns(const Kernel& kernel) {
 }  // namespace
 
 std::string PrintHead(const Kernel& kernel) {
+  if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
+    return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
+  }
   return absl::StrCat(HeadMacro(kernel.head), "(", Parameters(kernel), ")");
 }
 

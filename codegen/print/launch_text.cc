@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/kernel_text.h"
+#include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
 namespace {
@@ -99,7 +100,7 @@ std::string LaunchText::Shared(DType type, absl::string_view name, int64_t count
                                            .type = std::string(StorageName(type)),
                                            .name = std::string(name),
                                            .count = count});
-  kernel_.shared_bytes += (count * SizeBytes(type) + 15) / 16 * 16;
+  kernel_.shared_bytes += SharedArrayBytes(count, SizeBytes(type));
   kernel_.threads_meet = true;
   return std::string(name);
 }
@@ -110,7 +111,7 @@ std::string LaunchText::Staged(DType type, absl::string_view name, int64_t count
                                            .name = std::string(name),
                                            .at = kernel_.staged_bytes,
                                            .count = count});
-  kernel_.staged_bytes += (count * SizeBytes(type) + 15) / 16 * 16;
+  kernel_.staged_bytes += SharedArrayBytes(count, SizeBytes(type));
   return std::string(name);
 }
 

@@ -51,6 +51,8 @@ class LaunchText {
   // Another head than the plain one, and the part of the prelude by which such a kernel's threads
   // work together.
   void SetHead(KernelHead head, PreludePart part);
+  // Blocks of a multiplier's cluster.
+  void SetCluster(int blocks) { kernel_.cluster = blocks; }
 
   // The finished kernel; phase says which of the group's launches it is ("", "finalize").
   Kernel Finish(absl::string_view phase);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/templates/column_walks.h"
 
 namespace retrograd {
 namespace {
@@ -310,8 +311,8 @@ Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Cl
   totals.width = 1;
   totals.chunks = 1;
   // Several threads a column where there are many splits: each adds up every n-th of them.
-  totals.thread_rows = main.split >= 64 ? 16 : main.split >= 16 ? 8 : 1;
-  totals.lanes = totals.thread_rows > 1 ? 32 : 128;
+  totals.thread_rows = FinalizeThreadRows(main.split);
+  totals.lanes = FinalizeLanes(main.split);
   totals.split = 1;
   const int threads = totals.lanes * totals.thread_rows;
   LaunchText launch(body, dialect, threads, (main.columns + totals.lanes - 1) / totals.lanes);

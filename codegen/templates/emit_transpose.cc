@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/print/point_printer.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_access.h"
-#include "fusion/kernel/templates/transposed.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

@@ -359,7 +359,7 @@ void RowWalk::CombineAcrossThreads(const std::vector<int>& reductions) {
   if (lanes == 1 || reductions.empty()) return;
   const bool loop = launch_.OpenUnrolled("r", rows);
   const std::string half = NeedsShared() ? "RG_WARP / 2" : absl::StrCat(lanes / 2);
-  const int64_t words = int64_t{rows} * schedule_.threads / 32;  // of one turn
+  const int64_t words = ScratchElements(schedule_);  // of one turn
   const std::string turn = turns_ ? absl::StrCat("turn * ", words, " + ") : "";
   const std::string slot =
       absl::StrCat(turn, rows > 1 ? absl::StrCat("r * (", schedule_.threads, " / RG_WARP) + ") : "",
@@ -489,9 +489,7 @@ void RowWalk::PrintRows() {
   const bool loop = stride < shape_.shape.rows;
   const std::string first = rows_at_once_ > 1 ? absl::StrCat(block, " * ", rows_at_once_) : block;
   first_row_ = loop ? "row0" : first;
-  // One round of scratch a row: the threads that are ahead write the other turn's. After several
-  // rounds the last one's barrier keeps them from overtaking the readers of the first.
-  turns_ = loop && NeedsShared() && stages_.row_stages == 1;
+  turns_ = ScratchTakesTurns(schedule_, shape_.shape.rows, stages_.row_stages);
   if (turns_) out_.Line("int turn = 0;");
   if (!prefetched_.empty()) {
     for (int i : prefetched_) Declare(i, true, "n");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/print/point_printer.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 
@@ -58,7 +59,7 @@ class RowWalk {
                   const std::vector<int>& reductions);
   void PrintColumns(const StageWork& work, const std::string& row_condition);
   void CombineAcrossThreads(const std::vector<int>& reductions);
-  bool NeedsShared() const { return schedule_.threads_per_row > 32; }
+  bool NeedsShared() const { return MeetsThroughShared(schedule_); }
   bool unrolled() const;  // runs of columns are numbered by k in an unrolled loop
 
   const Classification& shape_;

@@ -70,8 +70,7 @@ Kernel EmitKeys(const ScatterWorkspace& ws, const KernelBody& body, Dialect dial
   return launch.Finish("keys");
 }
 
-// Counters of one thread are apart by the rows of the table, and those that one thread adds up by
-// some words more, so that either way neighbours meet different banks.
+// Its place in the table: ScatterCounters.
 std::string Counter(absl::string_view entry) {
   return absl::StrCat("counts[", entry, " + (", entry, ") / 32]");
 }
@@ -128,7 +127,7 @@ Kernel EmitPlace(const ScatterWorkspace& ws, const Pass& pass, const KernelBody&
   LaunchText launch(body, dialect, static_cast<int>(threads), (sort.digits + own - 1) / own);
   SourceWriter& out = launch.out;
   const std::string w = launch.WorkspaceName("int32_t");
-  launch.Shared(DType::kInt32, "counts", threads * own + threads * own / 32);
+  launch.Shared(DType::kInt32, "counts", ScatterCounters(sort));
   launch.Shared(DType::kInt32, "sums", threads);
   launch.Shared(DType::kInt32, "lower", threads);
   out.SetDepth(1);

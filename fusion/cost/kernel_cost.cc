@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 namespace {
@@ -108,7 +109,7 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
-  if (!TemplateOf(s).meets_each_row || s.threads_per_row <= d.warp) return of_threads;
+  if (!TemplateOf(s).meets_each_row || !MeetsThroughShared(s)) return of_threads;
   return std::max(of_threads,
                   shorter * std::max<int64_t>(d.overlap_blocks - resident, 0) / d.overlap_blocks);
 }

@@ -128,6 +128,17 @@ absl::Status ReadRegisterModels(const v1::DeviceSpecProto& p, absl::string_view 
   return absl::OkStatus();
 }
 
+// Why the figures make no tile; empty if they do.
+absl::string_view WhyNoTile(const v1::GemmTileProto& p) {
+  if (p.rows() < 1 || p.columns() < 1) return "a tile needs rows and columns";
+  if (p.cluster() != 1 && p.cluster() != 2 && p.cluster() != 4) {
+    return "a tile's cluster is 1, 2 or 4 blocks";
+  }
+  if (p.stages() < 0) return "a tile's stages must not be negative";
+  if (!(p.factor() >= 0.1 && p.factor() <= 100)) return "a tile's factor must be from 0.1 to 100";
+  return p.source().empty() ? "a tile needs a source" : "";
+}
+
 absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
                                           absl::string_view where) {
   auto refuse = [&](absl::string_view why) {
@@ -159,6 +170,14 @@ absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
     const std::optional<DType> dtype = DTypeByName(name);
     if (!dtype) return refuse(absl::StrCat("'", name, "' is no dtype"));
     epilogue.dtypes.push_back(*dtype);
+  }
+  for (const v1::GemmTileProto& tile : p.tiles()) {
+    if (const absl::string_view why = WhyNoTile(tile); !why.empty()) return refuse(why);
+    epilogue.tiles.push_back({.m = tile.rows(),
+                              .n = tile.columns(),
+                              .cluster = tile.cluster(),
+                              .stages = tile.stages(),
+                              .factor_ppm = std::llround(tile.factor() * 1e6)});
   }
   return epilogue;
 }

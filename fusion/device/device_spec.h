@@ -14,6 +14,14 @@
 
 namespace retrograd {
 
+// A tile of such a kernel, and what it costs. Meanings: device_spec.proto.
+struct GemmTileFigure {
+  int m = 128, n = 128;
+  int cluster = 2;  // blocks
+  int stages = 0;   // 0: as many as fit
+  int64_t factor_ppm = 1'000'000;
+};
+
 // A multiplying kernel that takes an epilogue. Meanings: device_spec.proto.
 struct MatMulEpilogue {
   std::string name;
@@ -21,6 +29,7 @@ struct MatMulEpilogue {
   int64_t arithmetic_ppm = 0, operand_wait_ppm = 0;
   int max_reads = 0, max_stores = 0;
   std::vector<DType> dtypes;
+  std::vector<GemmTileFigure> tiles;
 };
 
 // Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds, factors and

@@ -39,9 +39,10 @@ std::string PrintBody(const Group& group) {
   }
   if (AliasOf(group) != nullptr) return "alias";
   const Call& call = *CallOf(group);
-  return absl::StrCat(
-      CallOpOf(call.op).describe(call),
-      call.epilogue ? absl::StrCat(" epilogue=", call.epilogue->implementation) : "");
+  return absl::StrCat(CallOpOf(call.op).describe(call),
+                      call.epilogue ? absl::StrCat(" epilogue=", call.epilogue->implementation,
+                                                   " tile=", call.epilogue->tile.Print())
+                                    : "");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/kernel/ir/kernel_ir.h"
 #include "fusion/kernel/templates/schedule.h"
 #include "graph/ir/backward_graph.h"
@@ -39,6 +40,7 @@ struct CallTensor {
 struct CallEpilogue {
   KernelBody kernel;                   // reads the result where it would lie
   std::string implementation;          // of the device's matmul_epilogues
+  GemmTile tile;                       // of elements of 16 bits
   int64_t call_ps = 0, kernel_ps = 0;  // each as a launch of its own
   friend bool operator==(const CallEpilogue&, const CallEpilogue&) = default;
 };

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/kernel/gemm/gemm_candidates.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
@@ -68,6 +68,34 @@ Chosen Implementation(const DeviceSpec& device, const MatMulCall& product,
   return chosen;
 }
 
+// A matmul that takes the library so long, by a tile of which the multiplying takes as much longer:
+// all of it but its launch and call.
+int64_t TimeBy(const GemmCandidate& tile, int64_t product_ps, const DeviceSpec& device) {
+  const int64_t fixed = std::min(product_ps, device.launch_graph_ps + device.library_call_ps);
+  return fixed + Share(product_ps - fixed, tile.time_ppm);
+}
+
+// The matmul by its best tile.
+struct TiledProduct {
+  GemmCandidate best;
+  int64_t ps = 0;  // the library's time, by as much as the tile takes longer than the reference
+  int64_t operands_ps = 0;  // to read both operands once
+  // What it takes at least, since each tile makes its whole sum: a library has slices of sums, and
+  // smaller tiles.
+  int64_t whole_sums_ps = 0;
+};
+
+TiledProduct ProductOf(const MatMulEpilogue& row, const Fusion& fusion, const DeviceSpec& device) {
+  const MatMulCall call = fusion.product();
+  TiledProduct product{.best = BestGemmTile(row, call.m, call.n, device)};
+  product.ps = TimeBy(product.best, fusion.call->price_ps, device);
+  product.operands_ps = TransferPs(fusion.call->read_bytes, device.hbm_bytes_per_s);
+  if (SizeBytes(call.in_dtype) == 2) {
+    product.whole_sums_ps = TimeBy(product.best, TiledMatMulPs(call, GemmTile{}.m, device), device);
+  }
+  return product;
+}
+
 // What an epilogue takes as a pass of its own: all of it but the launch, and the arithmetic in it.
 struct Pass {
   int64_t ps = 0, arithmetic_ps = 0;
@@ -81,20 +109,6 @@ Pass PassOf(const Group& rest, const DeviceSpec& device) {
   return pass;
 }
 
-// A matmul as the library makes it, what its operands take to be read once, and what the matmul
-// takes at least by tiles that make their whole sums, where a library has smaller tiles and slices.
-struct ProductPrice {
-  int64_t ps = 0, operands_ps = 0, tiled_ps = 0;
-};
-
-ProductPrice PriceOfProduct(const Group& call, const DeviceSpec& device) {
-  const MatMulCall product = MatMulOf(*CallOf(call));
-  const bool tiles = SizeBytes(product.in_dtype) == 2;
-  return {.ps = call.price_ps,
-          .operands_ps = TransferPs(call.read_bytes, device.hbm_bytes_per_s),
-          .tiled_ps = tiles ? TiledMatMulPs(product, kProductTile, device) : 0};
-}
-
 // Two halves of a block take turns: one multiplies while the other makes its epilogue. Either the
 // tensor cores never wait, or each half is always at work.
 struct FusedPrice {
@@ -102,29 +116,35 @@ struct FusedPrice {
   int64_t ps() const { return std::max(multiplying_ps, taking_turns_ps); }
 };
 
-FusedPrice PriceOf(const MatMulEpilogue& row, const ProductPrice& product, const Pass& pass) {
+FusedPrice PriceOf(const MatMulEpilogue& row, const TiledProduct& product, const Pass& pass) {
   const int64_t as_library =
       Share(product.ps, row.product_ppm) + Share(product.operands_ps, row.operand_wait_ppm);
   const int64_t arithmetic_ps = Share(pass.arithmetic_ps, row.arithmetic_ppm);
-  return {.multiplying_ps = std::max(as_library, product.tiled_ps),
+  return {.multiplying_ps = std::max(as_library, product.whole_sums_ps),
           .taking_turns_ps = product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm)};
 }
 
-std::vector<Term> FusedTerms(const MatMulEpilogue& row, const ProductPrice& product,
+std::vector<Term> FusedTerms(const MatMulEpilogue& row, const TiledProduct& product,
                              const Pass& pass) {
   const FusedPrice price = PriceOf(row, product, pass);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
-  return {{"product", price.multiplying_ps, !waits,
-           absl::StrFormat("%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
-                           "least %.1f us by tiles",
-                           row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
-                           product.operands_ps / 1e6, product.tiled_ps / 1e6)},
-          {"turns", price.taking_turns_ps, waits,
-           absl::StrFormat(
-               "half of the library's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
-               "arithmetic)",
-               product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
-               pass.arithmetic_ps / 1e6)}};
+  return {
+      {"product", price.multiplying_ps, !waits,
+       absl::StrFormat("%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
+                       "least %.1f us, by tiles of %dx%d%s",
+                       row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
+                       product.operands_ps / 1e6, product.whole_sums_ps / 1e6, product.best.tile.m,
+                       product.best.tile.n,
+                       product.best.time_ppm == kPpm
+                           ? ""
+                           : absl::StrFormat(": %.2f of the reference tile's time",
+                                             static_cast<double>(product.best.time_ppm) / 1e6))},
+      {"turns", price.taking_turns_ps, waits,
+       absl::StrFormat(
+           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
+           "arithmetic)",
+           product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
+           pass.arithmetic_ps / 1e6)}};
 }
 
 }  // namespace
@@ -147,7 +167,7 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   const KernelIr& ir = KernelOf(*rest)->ir;
   const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
-  price.ps = PriceOf(*chosen.row, PriceOfProduct(*fusion.call, pricer.device()),
+  price.ps = PriceOf(*chosen.row, ProductOf(*chosen.row, fusion, pricer.device()),
                      PassOf(*rest, pricer.device()))
                  .ps();
   return price;
@@ -167,14 +187,15 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
     return absl::InternalError(absl::StrCat("a priced epilogue cannot be made: ", chosen.reason));
   }
   epilogue.implementation = chosen.row->name;
+  const TiledProduct multiplied = ProductOf(*chosen.row, fusion, pricer.device());
+  epilogue.tile = multiplied.best.tile;
   const ValueId product = call.results[0].value;
-  const ProductPrice alone = PriceOfProduct(*fusion.call, pricer.device());
   const Pass pass = PassOf(rest, pricer.device());
   Group fused{.nodes = group.ops,
               .inputs = fusion.call->inputs,
               .outputs = std::move(rest.outputs),
-              .terms = FusedTerms(*chosen.row, alone, pass),
-              .price_ps = PriceOf(*chosen.row, alone, pass).ps(),
+              .terms = FusedTerms(*chosen.row, multiplied, pass),
+              .price_ps = PriceOf(*chosen.row, multiplied, pass).ps(),
               .workspace_bytes = rest.workspace_bytes,
               .read_bytes = fusion.call->read_bytes + rest.read_bytes -
                             pricer.graph().type(product.node).size_bytes(),
@@ -195,6 +216,16 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
   call.epilogue = std::move(epilogue);
   fused.body = std::move(call);
   return fused;
+}
+
+int64_t LeastProductPs(const Group& product, const DeviceSpec& device) {
+  const MatMulCall call = MatMulOf(*CallOf(product));
+  int64_t least = product.price_ps;
+  for (const MatMulEpilogue& row : device.matmul_epilogues) {
+    const GemmCandidate best = BestGemmTile(row, call.m, call.n, device);
+    least = std::min(least, TimeBy(best, product.price_ps, device));
+  }
+  return least;
 }
 
 int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device) {

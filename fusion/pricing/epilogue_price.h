@@ -16,8 +16,11 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group);
 absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps& group,
                                        const Schedule& schedule);
 
-// A lower bound of what groups cost that contain these products (each alone `products_ps` in all)
-// and whose other ops take at least `rest_ps`, with a launch of its own: whichever of them are
+// The least that the call's matmul takes in a kernel of any implementation and tile, or alone.
+int64_t LeastProductPs(const Group& product, const DeviceSpec& device);
+
+// A lower bound of what groups cost that contain these products (LeastProductPs: `products_ps` in
+// all) and whose other ops take at least `rest_ps`, with a launch of its own: whichever of them are
 // epilogues.
 int64_t LeastWithEpiloguePs(int64_t products_ps, int64_t rest_ps, const DeviceSpec& device);
 

@@ -152,7 +152,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   const KernelPricer pricer(*kernel.ir, profile, device_);
   std::vector<GroupPrice> admissible;
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
-  for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
+  for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
     const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
     GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
     if (!limits_.Allows(price.footprint)) {
@@ -194,7 +194,8 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   if (!shape.feasible) return false;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
-  const std::vector<Schedule> schedules = CandidateSchedules(*kernel.ir, shape, schedule_limits());
+  const std::vector<Schedule> schedules =
+      CandidateSchedules(*kernel.ir, profile, schedule_limits());
   return std::any_of(schedules.begin(), schedules.end(), [&](const Schedule& s) {
     return limits_.Allows(PredictFootprint(*kernel.ir, profile, s, device_));
   });
@@ -247,7 +248,7 @@ std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   const uint64_t key = FeedbackKey(*kernel.ir);
   const KernelPricer pricer(*kernel.ir, profile, device_);
-  for (const Schedule& s : CandidateSchedules(*kernel.ir, shape, schedule_limits())) {
+  for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
     Price price = pricer.Of(s, /*explain=*/true, FindCompiled(key, s));
     Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
     if (v.ok()) continue;
@@ -308,7 +309,7 @@ int64_t GroupPricer::LeastPsOfAll(absl::Span<const NodeId> ops) const {
   int64_t products_ps = 0;
   std::vector<NodeId> rest(ops.begin(), ops.end());
   for (const Group* product : products) {
-    products_ps += product->price_ps;
+    products_ps += LeastProductPs(*product, device_);
     std::erase(rest, product->nodes[0]);
   }
   return LeastWithEpiloguePs(products_ps, LeastPsOfAll(traffic_.LeastBytes(rest, device_)),

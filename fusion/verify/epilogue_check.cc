@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
@@ -60,6 +61,32 @@ absl::Status CheckPoints(const Group& group, const Call& call) {
   return absl::OkStatus();
 }
 
+// Kernels of tiles are of 16-bit products, for sm_90: 227 KiB of a block by opt-in, and 65536
+// registers of which each of 256 multiplying threads may have 232.
+absl::Status CheckTile(const Call& call) {
+  const GemmTile& t = call.epilogue->tile;
+  if (SizeBytes(call.results[0].dtype) != 2) return absl::OkStatus();
+  const auto misfit = [&](absl::string_view why) {
+    return Broken("P7: its tile ", t.Print(), " ", why);
+  };
+  // What the copy engine swizzles is 64 elements wide; tensor cores take 64 rows at once.
+  const bool boxes = t.k == 64 && t.m >= 64 && t.n >= 64 && t.m % 64 == 0 && t.n % 64 == 0;
+  if (!boxes) return misfit("is not made of boxes of 64 x 64");
+  // The threads of a warpgroup share rows of packs of 8.
+  if (t.n > 256 || 1024 % t.n != 0) return misfit("has rows that 128 threads do not share");
+  if (t.m > 192 || int64_t{t.m} * t.n > int64_t{128} * 128)
+    return misfit("is more than registers hold");
+  if ((t.tall != 1 && t.tall != 2) || (t.wide != 1 && t.wide != 2)) {
+    return misfit("shares loads among other than one or two blocks");
+  }
+  if (t.stages < 2) return misfit("loads nothing ahead");
+  const int64_t operands = int64_t{t.m + t.n} * 64 * 2, products = int64_t{2} * t.m * t.n * 2;
+  if (t.stages * (operands + 16) + products + 16 + 1024 > int64_t{227} * 1024) {
+    return misfit("takes more than 227 KiB of shared memory");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group, const Call& call) {
@@ -88,6 +115,7 @@ absl::Status CheckEpilogue(const BackwardGraph& graph, const Group& group, const
   if (std::binary_search(written.begin(), written.end(), product)) {
     return Broken("P9: its epilogue stores the product");
   }
+  RG_RETURN_IF_ERROR(CheckTile(call));
   return CheckPoints(group, call);
 }
 

@@ -19,6 +19,7 @@ import ablation_models  # noqa: E402
 import ablation_parts  # noqa: E402
 import ablation_table  # noqa: E402
 import float64  # noqa: E402
+import gemm_tiles  # noqa: E402
 import largest  # noqa: E402
 import ours  # noqa: E402
 import pytorch  # noqa: E402
@@ -410,3 +411,27 @@ def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
     # What is off by default is worth what the whole loses by it.
     assert "| several streams | - | 1 of 2 | 0.707 | 1.000 | 0.500 a | 1.00 |  |" in lines
     assert "| pitches | - | 2 of 2 | - | - | - | - | 2 |" in lines
+
+
+def test_a_spec_for_one_tile_lists_it_alone():
+    text = (conftest.ROOT / "fusion/devices/h200.textproto").read_text()
+    changed = gemm_tiles.spec_with(text, (64, 256), 4)
+    assert changed.count("tiles {") == 1
+    assert "tiles { rows: 64 columns: 256 cluster: 4 factor: 1 source: " in changed
+    assert "product_factor: 1\n" in changed and "pass_share: 0.001\n" in changed
+
+
+def test_a_tiles_factor_is_its_time_by_wave_and_element_over_the_reference_tiles():
+    def timed(m, n, tile, us):
+        return {"m": m, "n": n, "k": 512, "tile": tile, "us": us}
+
+    rows = [
+        timed(98304, 2048, (128, 128, 2), 100.0),
+        timed(98304, 2048, (64, 128, 2), 140.0),  # as many waves of half the elements, twice
+        timed(1024, 1024, (128, 128, 2), 10.0),  # 64 tiles on 132 SMs: one wave
+        timed(1024, 1024, (64, 128, 2), 7.0),  # one wave of half the elements
+        {"m": 512, "n": 512, "k": 512, "tile": (64, 128, 2), "refused": "a test"},
+    ]
+    found = gemm_tiles.factors(rows, 132)
+    assert found[(128, 128, 2)] == 1
+    assert found[(64, 128, 2)] == pytest.approx(1.4, rel=0.01)

@@ -57,9 +57,10 @@ struct Launch {
   int threads = 1;
   std::vector<LaunchArg> args;
   int64_t staged_bytes = 0;  // shared memory of a block beyond what the kernel declares
-  // Of kernels for tensor cores: further parameters, made of addresses. Then any even number of
-  // blocks does the work, and the device takes as many as it holds at once.
+  // Of kernels for tensor cores: further parameters, made of addresses. Then any number of clusters
+  // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
+  int cluster = 2;  // of kernels with maps: blocks that start together
 };
 
 // Addresses of a library call's operands and results, in the op's order: of their stored values'

@@ -1,6 +1,7 @@
 #include "runtime/executable/compiled_kernels.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
 namespace {
@@ -18,7 +19,7 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, size_
   const KernelBody* body = KernelOf(compiled.plan.groups[group]);
   const std::vector<Kernel>& launches = compiled.kernels[group].launches;
   if (body == nullptr || launches.empty()) return std::nullopt;
-  const size_t main = MainLaunchOf(*body, launches);
+  const size_t main = MainLaunchOf(*body);
   if (!kernels.contains(launches[main].name)) return std::nullopt;
   CompiledResources resources;
   for (size_t n = 0; n < launches.size(); ++n) {
@@ -33,8 +34,8 @@ std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, size_
 
 }  // namespace
 
-size_t MainLaunchOf(const KernelBody& body, const std::vector<Kernel>& launches) {
-  return body.ir.scatter.has_value() && launches.size() > 1 ? launches.size() - 2 : 0;
+size_t MainLaunchOf(const KernelBody& body) {
+  return static_cast<size_t>(MainLaunchNumber(body.ir, body.schedule));
 }
 
 std::optional<CompiledResources> ResourcesOf(const CompiledPlan& compiled, GroupId group,

@@ -15,7 +15,7 @@
 namespace retrograd {
 
 // The launch that does a group's work, of its launches: a scatter sorts first.
-size_t MainLaunchOf(const KernelBody& body, const std::vector<Kernel>& launches);
+size_t MainLaunchOf(const KernelBody& body);
 
 // The resources of the launch that does the group's work, and the spills of all of its launches.
 // Nothing where the compiler did not see the kernel, as where it is part of a shared launch.

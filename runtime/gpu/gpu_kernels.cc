@@ -72,8 +72,10 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
       slots = std::max(slots, arg.slot + 1);
     }
     if (!launch.maps.empty()) {
-      // Each fills an SM, and they come in pairs.
-      prepared.blocks = std::min(prepared.blocks, static_cast<unsigned>(std::max(sms, 2)) / 2 * 2);
+      // Each fills an SM, and they come in clusters.
+      const unsigned cluster = static_cast<unsigned>(launch.cluster);
+      prepared.blocks =
+          std::min(prepared.blocks, std::max(static_cast<unsigned>(sms) / cluster, 1u) * cluster);
       prepared.maps = launch.maps;
       RG_CHECK(prepared.maps.size() <= kMostMaps);
       // What cannot be described is said now; any address does.

@@ -144,6 +144,7 @@ class Builder {
         launch.args.push_back(bound);
       }
       if (product != nullptr) {  // its operands are the first arguments
+        launch.cluster = kernel.cluster;
         const auto& [m, n, k] = std::tie(product->m, product->n, product->k);
         launch.maps = {MapOf(product->a, product->in_dtype, launch.args[0].slot, m, k),
                        MapOf(product->b, product->in_dtype, launch.args[1].slot, k, n)};

@@ -1,5 +1,6 @@
 // Attention's kernels for tensor cores as source: what they take, and that it compiles. On a device
 // they run in cuda_attention_test.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -49,6 +50,10 @@ std::vector<DType> DTypes(const AttentionCall& call) {
   return dtypes;
 }
 
+AttentionKernels Emit(const AttentionCall& call) {
+  return EmitTiledAttention(call, DTypes(call), ChooseAttentionTiles(call, 132));
+}
+
 std::string Refusal(const AttentionCall& call) {
   return std::string(TiledAttentionRefusal(call, DTypes(call)).message());
 }
@@ -84,7 +89,7 @@ TEST_CASE("the copy engine reads five operands; axes of one element get a pitch 
   AttentionCall call = CallOf({.batch = 1});
   call.operands[kQ].strides[0] = 0;  // of one element
   call.operands[kK].offset = 64;
-  const AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), 132);
+  const AttentionKernels kernels = Emit(call);
   CHECK(kernels.workspace_bytes == 2 * 4 * 256 * 4);  // two numbers a query, of 4 tiles of 64
   CHECK(kernels.workspace_rows == 4 * 4);
   auto made = AttentionLaunches(call, DTypes(call), kernels);
@@ -112,12 +117,12 @@ TEST_CASE("the copy engine reads five operands; axes of one element get a pitch 
 
 TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") {
   AttentionCall call = CallOf({.causal = false, .bias = true});
-  AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), 132);
+  AttentionKernels kernels = Emit(call);
   REQUIRE(kernels.launches.size() == 3);
   CHECK(kernels.launches[0].kernel.blocks == 2 * 4 * 4);  // batch, tiles of queries and of keys
   CHECK(kernels.workspace_bytes == 2 * 2 * 4 * 256 * 4 + 2 * 2 * 4 * 4);
   call.operands[kBias].strides[0] = 0;
-  kernels = EmitTiledAttention(call, DTypes(call), 132);
+  kernels = Emit(call);
   CHECK(kernels.launches[0].kernel.blocks == 4 * 4);
 }
 
@@ -131,7 +136,7 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.dim = 128, .dtype = DType::kFp16, .bias = true}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias" : ""));
     const AttentionCall call = CallOf(c);
-    auto made = AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), 132));
+    auto made = AttentionLaunches(call, DTypes(call), Emit(call));
     REQUIRE(made.ok());
     auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
     INFO(object.status());
@@ -143,6 +148,68 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
       CHECK(kernel.registers <= 168);
     }
     CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+  }
+}
+
+// Its dQ by one tile and its dK and dV by another, each as often as there are candidates.
+std::vector<AttentionTiles> TilesOf(const AttentionCall& call) {
+  const int64_t dim = call.operands[kQ].shape[3];
+  const std::vector<AttentionTile> queries = QueryTileCandidates(dim),
+                                   keys = KeyTileCandidates(dim);
+  std::vector<AttentionTiles> all;
+  for (size_t i = 0; i < std::max(queries.size(), keys.size()); ++i) {
+    const AttentionTiles tiles = {queries[i % queries.size()], keys[i % keys.size()]};
+    all.push_back(WithHeadsAtOnce(tiles, call, 132));
+  }
+  return all;
+}
+
+TEST_CASE("the fastest tiles come first, and every tile declares the shared memory it is said to") {
+  for (const int64_t dim : {64, 128}) {
+    const AttentionCall call = CallOf({.queries = 1000, .keys = 600, .dim = dim});
+    const AttentionTiles chosen = ChooseAttentionTiles(call, 132);
+    CHECK(chosen.queries.Print() ==
+          (dim == 64 ? "rows=192 stages=3 own=2 heads=8" : "rows=128 stages=2 own=1 heads=8"));
+    CHECK(chosen.keys.Print() ==
+          (dim == 64 ? "rows=128 stages=5 own=2 held heads=4" : "rows=128 stages=2 own=1 heads=4"));
+    const std::vector<AttentionTiles> all = TilesOf(call);
+    CHECK(all.size() == (dim == 64 ? 9 : 2));
+    CHECK(all[0] == chosen);
+    for (const AttentionTiles& tiles : all) {
+      INFO(tiles.queries.Print() << "; " << tiles.keys.Print());
+      const AttentionKernels kernels = EmitTiledAttention(call, DTypes(call), tiles);
+      REQUIRE(kernels.launches.size() == 2);
+      const Kernel& queries = kernels.launches[0].kernel;
+      const Kernel& keys = kernels.launches[1].kernel;
+      CHECK(queries.staged_bytes == SharedBytesOfQueries(tiles.queries, dim));
+      CHECK(keys.staged_bytes == SharedBytesOfKeys(tiles.keys, dim));
+      CHECK(std::max(queries.staged_bytes, keys.staged_bytes) <= 227 * 1024);
+      CHECK(queries.threads == tiles.queries.threads());
+      const int64_t rows = tiles.queries.rows();
+      CHECK(queries.blocks == 2 * 4 * ((1000 + rows - 1) / rows));
+    }
+  }
+}
+
+TEST_CASE("every tile compiles for sm_90a without spills, and products wait for no other") {
+  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  for (const Case& c : {Case{.bias = true}, Case{.dim = 128, .causal = false}}) {
+    const AttentionCall call = CallOf(c);
+    for (const AttentionTiles& tiles : TilesOf(call)) {
+      INFO("heads of " << c.dim << ", " << tiles.queries.Print() << "; " << tiles.keys.Print());
+      auto made =
+          AttentionLaunches(call, DTypes(call), EmitTiledAttention(call, DTypes(call), tiles));
+      REQUIRE(made.ok());
+      auto object = CompileKernels(Dialect::kCuda, made->kernels, "sm_90a");
+      INFO(object.status());
+      REQUIRE(object.ok());
+      for (const KernelResources& kernel : object->kernels) {
+        INFO(kernel.name << ": " << kernel.registers << " registers");
+        CHECK(kernel.spill_bytes == 0);
+        CHECK(kernel.registers <= 168);
+      }
+      CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+    }
   }
 }
 

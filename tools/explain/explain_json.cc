@@ -67,6 +67,7 @@ Json CallJson(const Call& call) {
   for (const auto& [name, size] : row.sizes(call)) body[name] = size;
   if (call.epilogue) {
     body["implementation"] = call.epilogue->implementation;
+    body["tile"] = call.epilogue->tile.Print();
     body["epilogue_extents"] = call.epilogue->kernel.ir.extents;
     body["product_ps"] = call.epilogue->call_ps;
     body["epilogue_ps"] = call.epilogue->kernel_ps;

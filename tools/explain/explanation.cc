@@ -99,7 +99,8 @@ std::string DescribeBody(const Group& group) {
   const Call& call = *CallOf(group);
   std::string text = CallOpOf(call.op).describe(call);
   if (call.epilogue) {
-    absl::StrAppend(&text, " with an epilogue (", call.epilogue->implementation, ")");
+    absl::StrAppend(&text, " with an epilogue (", call.epilogue->implementation, ", tiles of ",
+                    call.epilogue->tile.Print(), ")");
   }
   return text;
 }

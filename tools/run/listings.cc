@@ -59,7 +59,7 @@ absl::flat_hash_map<std::string, const KernelBody*> Predictions(const CompiledPl
     const KernelBody* body = KernelOf(compiled.plan.groups[g]);
     if (body == nullptr || compiled.kernels[g].launches.empty()) continue;
     const std::vector<Kernel>& launches = compiled.kernels[g].launches;
-    predicted.emplace(launches[MainLaunchOf(*body, launches)].name, body);
+    predicted.emplace(launches[MainLaunchOf(*body)].name, body);
   }
   return predicted;
 }

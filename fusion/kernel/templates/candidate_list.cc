@@ -1,7 +1,6 @@
 #include "fusion/kernel/templates/candidate_list.h"
 
 #include <algorithm>
-#include <array>
 
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -40,47 +39,37 @@ int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
   return std::min({width, widest, wide_elements ? kWidthBesideWide : kMaxWidth});
 }
 
-Accumulators AccumulatorsOf(const KernelIr& ir) {
-  Accumulators all;
-  std::array<bool, static_cast<size_t>(DType::kFp64) + 1> types = {};
-  for (const Instr& i : ir.instrs) {
-    if (FoldedAxes(ir, i) == 0) continue;
-    const DType type = AccumulatorType(i.dtype);
-    ++all.reductions;
-    all.widest = std::max(all.widest, SizeBytes(type));
-    if (!types[static_cast<size_t>(type)]) all.element += SizeBytes(type);
-    types[static_cast<size_t>(type)] = true;
-  }
-  return all;
-}
-
 }  // namespace
 
-CandidateList::CandidateList(const KernelIr& ir, const RowsAndColumns& shape,
+CandidateList::CandidateList(const KernelIr& ir, const KernelProfile& profile,
                              const ScheduleLimits& limits)
-    : ir_(ir),
-      shape_(shape),
-      limits_(limits),
-      widest_(WidestVector(ir, limits)),
-      accumulators_(AccumulatorsOf(ir)) {}
+    : ir_(ir), profile_(profile), limits_(limits), widest_(WidestVector(ir, limits)) {}
 
-void CandidateList::Add(Schedule s, int64_t shared_bytes) {
+void CandidateList::Add(Schedule s) {
   s.blocks = std::max<int64_t>(s.blocks, 1);
   if (s.threads > limits_.max_threads) return;
-  if (limits_.shared_bytes > 0 && shared_bytes > limits_.shared_bytes) return;
+  if (limits_.shared_bytes > 0 && MostShared(s) > limits_.shared_bytes) return;
   if (std::find(list_.begin(), list_.end(), s) == list_.end()) list_.push_back(s);
 }
 
-int64_t CandidateList::TileBytes(const Schedule& s) const {
-  if (s.rows_per_block <= 1) return 0;
-  return int64_t{s.threads} * s.vector_width * accumulators_.element;
+int64_t CandidateList::MostShared(const Schedule& s) const {
+  int64_t most = 0;
+  for (int64_t n = 0; n < LaunchesOf(ir_, s); ++n) {
+    most = std::max(most, SharedBytes(ir_, profile_, s, n));
+  }
+  return most;
 }
 
 std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
                                          const ScheduleLimits& limits) {
   if (!shape.feasible) return {};
-  CandidateList list(ir, shape.shape, limits);
-  TemplateOf(shape.kind).candidates(list);
+  return CandidateSchedules(ir, ProfileKernel(ir, shape), limits);
+}
+
+std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const KernelProfile& profile,
+                                         const ScheduleLimits& limits) {
+  CandidateList list(ir, profile, limits);
+  TemplateOf(profile.shape.kind).candidates(list);
   std::vector<Schedule> candidates = list.Take();
   RG_CHECK(!candidates.empty());
   return candidates;

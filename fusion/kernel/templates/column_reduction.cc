@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -29,8 +30,6 @@ Schedule Column(const CandidateList& list, int threads, int thread_rows, int wid
   s.blocks = CeilDiv(list.shape().columns, int64_t{threads / thread_rows} * width) * split;
   return s;
 }
-
-void Add(CandidateList& list, const Schedule& s) { list.Add(s, list.TileBytes(s)); }
 
 // So many rows of a thread at once as it has, and as its registers take.
 Schedule WithRowsAtOnce(const CandidateList& list, int64_t row_bytes, Schedule s) {
@@ -65,7 +64,7 @@ void AddCandidates(CandidateList& list) {
   const RowsAndColumns& shape = list.shape();
   const int widest = list.widest();
   const int64_t sms = list.limits().sms, row_bytes = LoadedBytesOfElement(list);
-  Add(list, Column(list, kThreads, 1, 1, 1));
+  list.Add(Column(list, kThreads, 1, 1, 1));
   for (int thread_rows : {1, 4, 8, 16, 32, 128, 256}) {
     // The largest blocks do without a split: what they sum is too little for a second launch to
     // pay. A block that stores rows, too, has but narrow pieces of them (12 us on an H200 where
@@ -80,15 +79,14 @@ void AddCandidates(CandidateList& list) {
     const Schedule whole = Column(list, threads, thread_rows, widest, 1);
     if (whole.blocks > kMaxBlocks) continue;
     if (threads > kThreads && whole.blocks > sms) continue;
-    Add(list, WithRowsAtOnce(list, row_bytes, whole));
+    list.Add(WithRowsAtOnce(list, row_bytes, whole));
     if (threads > kThreads) continue;
     for (int waves : {1, 2, 4, 8}) {
       if (!list.limits().split) continue;
       const int64_t split =
           std::min(CeilDiv(shape.rows, thread_rows), CeilDiv(sms * waves, whole.blocks));
       if (split <= 1) continue;
-      Add(list,
-          WithRowsAtOnce(list, row_bytes, Column(list, kThreads, thread_rows, widest, split)));
+      list.Add(WithRowsAtOnce(list, row_bytes, Column(list, kThreads, thread_rows, widest, split)));
     }
   }
 }
@@ -105,8 +103,8 @@ PointsOfThread Points(const KernelProfile&, const Schedule& s) {
           .vectors = s.rows_per_thread};
 }
 
-int64_t TileBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
-  return s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * p.word_bytes : 0;
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  return ColumnTileBytes(p, s, launch);
 }
 
 int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
@@ -134,7 +132,7 @@ constinit const KernelTemplate kColumnReductionTemplate = {
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = Points,
-    .shared_bytes = TileBytes,
+    .shared_bytes = SharedOfBlock,
     .barrier_rounds = Rounds,
     .row_batches = Batches,
     .streams = true,

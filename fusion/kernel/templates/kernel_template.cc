@@ -19,6 +19,20 @@ const KernelTemplate& TemplateOf(Template id) { return *kTemplates[static_cast<i
 
 absl::string_view Name(Template t) { return TemplateOf(t).name; }
 
+int64_t LaunchesOf(const KernelIr& ir, const Schedule& s) {
+  const KernelTemplate& t = TemplateOf(s);
+  if (t.launches != nullptr) return t.launches(ir);
+  return s.split > 1 ? 2 : 1;
+}
+
+int64_t MainLaunchNumber(const KernelIr& ir, const Schedule& s) {
+  const KernelTemplate& t = TemplateOf(s);
+  const int64_t launches = LaunchesOf(ir, s);
+  int64_t n = 0;
+  while (n + 1 < launches && t.launch_kind(s, n, launches) != t.main_launch(s)) ++n;
+  return n;
+}
+
 // The template that takes most of what the IR's reductions fold, its scatter and the order of its
 // loads into account.
 Classification Classify(const KernelIr& ir) {

@@ -72,8 +72,9 @@ struct KernelTemplate {
   LaunchKind (*launch_kind)(const Schedule& s, int64_t launch, int64_t launches);
   LaunchKind (*main_launch)(const Schedule& s);
   PointsOfThread (*points_of_thread)(const KernelProfile& p, const Schedule& s);
-  // Shared memory that the text of a block declares. Null: none.
-  int64_t (*shared_bytes)(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) = nullptr;
+  // Shared memory that a block of launch number `launch` declares in its text. Null: none.
+  int64_t (*shared_bytes)(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
+                          int64_t launch) = nullptr;
 
   // Terms of the price. Null stands for what most templates have.
   // Barrier rounds on a block's critical path. Null: one.
@@ -100,6 +101,15 @@ struct KernelTemplate {
 absl::Span<const KernelTemplate* const> KernelTemplates();
 const KernelTemplate& TemplateOf(Template id);
 inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s.kind); }
+
+// A thread that evaluates one vector of points at a time.
+inline PointsOfThread OneVector(const KernelProfile&, const Schedule& s) {
+  return {.at_once = s.vector_width, .under_way = s.vector_width};
+}
+
+// Launches of a kernel, and the number of the one that does the work.
+int64_t LaunchesOf(const KernelIr& ir, const Schedule& s);
+int64_t MainLaunchNumber(const KernelIr& ir, const Schedule& s);
 
 // Launches of a kernel that needs so much workspace.
 int64_t LaunchesOf(const KernelIr& ir, Template id, int64_t workspace_bytes);

@@ -3,7 +3,6 @@
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/kernel/templates/point_walks.h"
 
 namespace retrograd {
 namespace {

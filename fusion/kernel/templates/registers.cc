@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -89,6 +90,21 @@ void CountReductions(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
+void FindAccumulators(const KernelIr& ir, KernelProfile& p) {
+  std::vector<DType> column_types;
+  for (const Instr& instr : ir.instrs) {
+    const AxisMask folded = FoldedAxes(ir, instr);
+    if (folded == 0) continue;
+    const DType type = AccumulatorType(instr.dtype);
+    if ((folded & p.shape.shape.column_axes) != 0) {
+      p.row_accumulators.push_back(SizeBytes(type));
+    } else if (std::find(column_types.begin(), column_types.end(), type) == column_types.end()) {
+      column_types.push_back(type);
+      p.column_accumulators.push_back(SizeBytes(type));
+    }
+  }
+}
+
 void CountAccesses(const KernelIr& ir, KernelProfile& p) {
   const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
   const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
@@ -149,6 +165,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   At(p.counts, RegisterCount::kStores) = static_cast<int64_t>(ir.stores.size());
   At(p.counts, RegisterCount::kInstructions) = static_cast<int64_t>(ir.instrs.size());
   CountReductions(ir, p);
+  FindAccumulators(ir, p);
   CountAccesses(ir, p);
   CountCarried(ir, p);
   return p;
@@ -194,10 +211,10 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
   f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
 }
 
-// Loads under guards are not staged: at most this.
-int64_t StagedBytes(const KernelProfile& p, const Schedule& s) {
+int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
   if (s.staged == 0) return 0;
-  return s.staged * p.loaded_bytes * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
+  const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
+  return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
 }
 
 void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
@@ -250,7 +267,7 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
       main && s.prefetch ? At(counts, RegisterCount::kLoadedHeld) : 0;
   At(counts, RegisterCount::kStaged) = main && s.staged > 0;
   At(counts, RegisterCount::kRuns) = columns / width;
-  At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : s.split >= kSplitsSharedByThreads;
+  At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : FinalizeThreadRows(s.split) > 1;
   return counts;
 }
 
@@ -269,7 +286,12 @@ int64_t RegisterCap(int threads, const DeviceSpec& device) {
                   device.registers_per_sm / std::max(threads, 1) / granule * granule);
 }
 
-Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedule& s,
+int64_t SharedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  const KernelTemplate& t = TemplateOf(s);
+  return t.shared_bytes == nullptr ? 0 : t.shared_bytes(ir, p, s, launch);
+}
+
+Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
                            const DeviceSpec& device) {
   const KernelTemplate& t = TemplateOf(s);
   Footprint f;
@@ -277,8 +299,8 @@ Footprint PredictFootprint(const KernelIr&, const KernelProfile& p, const Schedu
   f.elements = points.at_once;
   f.bytes_in_flight = p.loaded_bytes * points.under_way;
   FillRegisters(p, s, device, f);
-  f.shared_bytes = t.shared_bytes == nullptr ? 0 : t.shared_bytes(p, s, device);
-  f.staged_bytes = StagedBytes(p, s);
+  f.shared_bytes = SharedBytes(ir, p, s, MainLaunchNumber(ir, s));
+  f.staged_bytes = StagedBytes(ir, p, s);
   FillResidency(s, device, f);
   return f;
 }

@@ -24,6 +24,9 @@ struct KernelProfile {
   int column_sums = 0;             // column reductions
   int row_sums = 0;
   int word_bytes = 4;  // of the widest value in registers
+  // Bytes of what threads add up in: one for each reduction along rows; one for each type of those
+  // down columns.
+  std::vector<int> row_accumulators, column_accumulators;
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.
   int64_t stored_bytes = 0;
@@ -31,19 +34,32 @@ struct KernelProfile {
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
 
+// CandidateSchedules of a profile that is known.
+std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const KernelProfile& profile,
+                                         const ScheduleLimits& limits);
+
 struct Footprint {
   int registers = 0;  // of a thread, capped at what the device allows
   // Before the cap. Where a thread may spill, with the margin of the device's register model.
   int registers_wanted = 0;
   int64_t spill_bytes = 0;      // of a thread: 4 x what registers_wanted is above the cap
-  int64_t shared_bytes = 0;     // of a block, declared in its text
-  int64_t staged_bytes = 0;     // of a block, for rows that are loaded ahead
+  int64_t shared_bytes = 0;     // of a block of the main launch, declared in its text
+  int64_t staged_bytes = 0;     // of the same, for rows that are loaded ahead
   int64_t blocks_per_sm = 0;    // resident at once; 0: a block does not fit
   int64_t bytes_in_flight = 0;  // of a thread before it waits
   int64_t elements = 1;         // points a thread holds at once
 };
 Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& profile,
                            const Schedule& schedule, const DeviceSpec& device);
+
+// What a block declares for a shared array: arrays begin at multiples of 16 bytes.
+inline int64_t SharedArrayBytes(int64_t elements, int64_t element_bytes) {
+  return (elements * element_bytes + 15) / 16 * 16;
+}
+
+// Shared memory that a block of launch number `launch` declares in its text.
+int64_t SharedBytes(const KernelIr& ir, const KernelProfile& profile, const Schedule& schedule,
+                    int64_t launch);
 
 // What a compiler reported of a kernel, in place of a prediction.
 struct CompiledResources {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -58,7 +59,7 @@ class RowColumns {
     int plain = static_cast<int>(
         std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list_.shape().columns, 8)), 256));
     while (ElementsInThread(list_, plain, 1) > 16 && plain < 1024) plain *= 2;
-    Add(WalkBy(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
+    list_.Add(WalkBy(plain, 1, 1, false, limits_.split ? limits_.sms : 1));
     for (int threads = 8; threads <= 1024; threads *= 2) {
       if (!FitsRow(list_, threads, widest_)) continue;
       for (int at_once : RowsAtOnce(limits_)) AddTeams(threads, at_once);
@@ -76,12 +77,6 @@ class RowColumns {
     return s;
   }
 
-  int64_t SharedBytes(const Schedule& s) const {
-    return ScratchBytes(list_, s) + list_.TileBytes(s);
-  }
-
-  void Add(const Schedule& s) { list_.Add(s, SharedBytes(s)); }
-
   void AddTeams(int threads, int at_once) {
     const int64_t elements = ElementsInThread(list_, threads, widest_);
     if (elements * at_once > kMaxPersistentElements) return;
@@ -93,7 +88,7 @@ class RowColumns {
         AddPersistent(WalkBy(threads, widest_, at_once, true, blocks));
       }
       if (at_once == 1 && (waves == 2 || !limits_.persistent)) {
-        Add(WalkBy(threads, widest_, at_once, false, blocks));
+        list_.Add(WalkBy(threads, widest_, at_once, false, blocks));
       }
     }
   }
@@ -101,12 +96,12 @@ class RowColumns {
   // With and without the loads of the next rows ahead, where a block walks several: into shared
   // memory where the device can, else into registers.
   void AddPersistent(Schedule s) {
-    Add(s);
+    list_.Add(s);
     if (s.blocks * s.rows_per_block * s.rows_per_thread >= list_.shape().rows) return;
     s.staged = Batches(s);
     s.prefetch = s.staged == 0;
     if (s.prefetch && !limits_.prefetch) return;
-    Add(s);
+    list_.Add(s);
   }
 
   // Whether loads ahead into shared memory take the place of rows at once: those were faster for
@@ -127,7 +122,7 @@ class RowColumns {
     if (batch == 0) return 0;
     const int64_t blocks = CeilDiv(s.blocks, limits_.sms);
     const int64_t room = std::min(limits_.staged_bytes, limits_.shared_bytes_per_sm / blocks);
-    const int64_t fit = (room - 2 * limits_.shared_bytes_reserved - SharedBytes(s)) / batch;
+    const int64_t fit = (room - 2 * limits_.shared_bytes_reserved - list_.MostShared(s)) / batch;
     if (fit < 2) return 0;
     return static_cast<int>(
         std::min({fit, CeilDiv(limits_.staged_bytes_under_way, batch * blocks) + 1, kMostBatches}));
@@ -147,10 +142,8 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
   return launch == 0 ? Main(s) : LaunchKind::kColumnFinalize;
 }
 
-int64_t SharedOfBlock(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
-  const int64_t tile =
-      s.rows_per_block > 1 ? int64_t{s.threads} * s.vector_width * p.word_bytes : 0;
-  return ScratchBytes(p, s, d) + tile;
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  return (launch == 0 ? ScratchBytes(p, s) : 0) + ColumnTileBytes(p, s, launch);
 }
 
 RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {

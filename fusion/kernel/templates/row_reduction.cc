@@ -20,8 +20,6 @@ Schedule Row(const CandidateList& list, int threads_per_row, int width, int at_o
   return RowSchedule(list, Template::kRowReduction, threads_per_row, width, at_once, persistent);
 }
 
-void Add(CandidateList& list, const Schedule& s) { list.Add(s, ScratchBytes(list, s)); }
-
 // Nothing that varies over rows and columns waits for a reduction.
 bool SplitsRows(const CandidateList& list) {
   const KernelIr& ir = list.ir();
@@ -48,7 +46,7 @@ void AddSplits(CandidateList& list, int threads_per_row) {
     Schedule s = base;
     s.split = std::min(runs, sms * waves / base.blocks);
     s.blocks = base.blocks * s.split;
-    if (s.split > 1 && s.blocks <= kMaxBlocks) Add(list, s);
+    if (s.split > 1 && s.blocks <= kMaxBlocks) list.Add(s);
   }
 }
 
@@ -56,19 +54,19 @@ void AddCandidates(CandidateList& list) {
   const int widest = list.widest();
   const int64_t plain =
       std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
-  Add(list, Row(list, static_cast<int>(plain), 1, 1, false));
+  list.Add(Row(list, static_cast<int>(plain), 1, 1, false));
   for (int threads = 8; threads <= 1024; threads *= 2) {
     if (!FitsRow(list, threads, widest)) continue;
     const int64_t elements = ElementsInThread(list, threads, widest);
     if (list.limits().persistent && elements <= kMaxPersistentElements) {
       for (int at_once : RowsAtOnce(list.limits())) {
         if (elements * at_once <= kMaxPersistentElements) {
-          Add(list, Row(list, threads, widest, at_once, true));
+          list.Add(Row(list, threads, widest, at_once, true));
         }
       }
     }
     if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
-      Add(list, Row(list, threads, widest, 1, false));
+      list.Add(Row(list, threads, widest, 1, false));
     }
     if (list.limits().split && SplitsRows(list)) AddSplits(list, threads);
   }
@@ -80,6 +78,10 @@ LaunchKind Main(const Schedule& s) {
 
 LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
   return launch == 0 ? Main(s) : LaunchKind::kRowFinalize;
+}
+
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  return launch == 0 ? ScratchBytes(p, s) : 0;
 }
 
 int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
@@ -102,7 +104,7 @@ constinit const KernelTemplate kRowReductionTemplate = {
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = PointsOfRowWalk,
-    .shared_bytes = ScratchBytes,
+    .shared_bytes = SharedOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
     .held_ppm = Held,
     .meets_each_row = true,

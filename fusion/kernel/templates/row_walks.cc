@@ -39,17 +39,24 @@ int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int wid
   return CeilDiv(list.shape().columns, int64_t{threads_per_row} * width) * width;
 }
 
-// Two turns of scratch, so that one barrier a round is enough.
-int64_t ScratchBytes(const CandidateList& list, const Schedule& s) {
-  const int warp = list.limits().warp;
-  if (s.threads_per_row <= warp) return 0;
-  const Accumulators& sums = list.accumulators();
-  return 2 * sums.reductions * s.rows_per_thread * s.threads / warp * sums.widest;
+// The threads that are ahead write the other turn. After several rounds the last one's barrier
+// keeps them from overtaking the readers of the first.
+bool ScratchTakesTurns(const Schedule& s, int64_t rows, int row_stages) {
+  return MeetsThroughShared(s) && LoopsOverRows(s, rows) && row_stages == 1;
 }
 
-int64_t ScratchBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
-  if (s.threads_per_row <= d.warp) return 0;
-  return CeilDiv(s.threads, d.warp) * p.word_bytes * 2;
+int64_t ScratchElements(const Schedule& s) {
+  return int64_t{s.rows_per_thread} * s.threads / kLeastWarp;
+}
+
+int64_t ScratchBytes(const KernelProfile& p, const Schedule& s) {
+  if (!MeetsThroughShared(s)) return 0;
+  const bool turns = ScratchTakesTurns(s, p.shape.shape.rows, p.stages.row_stages);
+  int64_t bytes = 0;
+  for (int accumulator : p.row_accumulators) {
+    bytes += SharedArrayBytes((turns ? 2 : 1) * ScratchElements(s), accumulator);
+  }
+  return bytes;
 }
 
 int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
@@ -62,8 +69,12 @@ int64_t RowBlocks(const Schedule& s) {
   return TemplateOf(s).splits_rows ? s.blocks / s.split : s.blocks;
 }
 
+bool LoopsOverRows(const Schedule& s, int64_t rows) {
+  return RowBlocks(s) * s.rows_per_block * s.rows_per_thread < rows;
+}
+
 bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
-  return RowBlocks(s) * s.rows_per_block * s.rows_per_thread < p.shape.shape.rows;
+  return LoopsOverRows(s, p.shape.shape.rows);
 }
 
 PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s) {
@@ -71,12 +82,12 @@ PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s) {
   return {.at_once = at_once, .under_way = at_once * std::max(s.staged - 1, 1)};
 }
 
-int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
+int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
   const RowsAndColumns& rc = p.shape.shape;
   const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
   const int64_t iterations = CeilDiv(rc.rows, rows_at_once * std::max<int64_t>(RowBlocks(s), 1));
   int64_t rounds = iterations * std::max(p.stages.row_stages, 1);
-  if (s.threads_per_row <= d.warp) rounds = CeilDiv(rounds, d.shuffles_per_barrier);
+  if (!MeetsThroughShared(s)) rounds = CeilDiv(rounds, d.shuffles_per_barrier);  // shuffles alone
   // Short chunks that are not unrolled wait for memory one after the other.
   if (!s.persistent) {
     const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;

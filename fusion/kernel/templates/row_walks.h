@@ -25,9 +25,19 @@ bool FitsRow(const CandidateList& list, int threads_per_row, int width);
 // Elements of a row in one thread.
 int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int width);
 
+// The threads of a row are more than any warp surely has: its warps meet through shared memory. One
+// text runs in warps of 32 and of 64 threads.
+inline constexpr int kLeastWarp = 32;
+inline bool MeetsThroughShared(const Schedule& s) { return s.threads_per_row > kLeastWarp; }
+
+// Whether blocks have two turns of scratch: one barrier a row is then enough.
+bool ScratchTakesTurns(const Schedule& s, int64_t rows, int row_stages);
+
+// Elements of one turn of the scratch of one reduction: one of each warp and row at once.
+int64_t ScratchElements(const Schedule& s);
+
 // Shared memory in which the warps of a row add up.
-int64_t ScratchBytes(const CandidateList& list, const Schedule& s);
-int64_t ScratchBytes(const KernelProfile& p, const Schedule& s, const DeviceSpec& d);
+int64_t ScratchBytes(const KernelProfile& p, const Schedule& s);
 
 // Elements that a thread holds of one row, or of its piece of one.
 int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s);
@@ -36,6 +46,7 @@ int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s);
 int64_t RowBlocks(const Schedule& s);
 
 // The blocks of a launch hold fewer rows at once than there are.
+bool LoopsOverRows(const Schedule& s, int64_t rows);
 bool LoopsOverRows(const KernelProfile& p, const Schedule& s);
 
 PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s);

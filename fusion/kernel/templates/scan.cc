@@ -5,7 +5,6 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/kernel/templates/point_walks.h"
 
 namespace retrograd {
 namespace {
@@ -31,8 +30,12 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   return Recognised(ir, Template::kScan, ir.all_axes() & ~along, along);
 }
 
-int64_t SharedBytes(const Schedule& s, int64_t sum_bytes) {
-  return s.threads_per_row > kLanes ? s.threads / kLanes * sum_bytes : 0;
+// The sums of the groups of lanes.
+int64_t SumsBytes(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t) {
+  if (s.threads_per_row <= kLanes) return 0;
+  const auto scan = std::find_if(ir.instrs.begin(), ir.instrs.end(),
+                                 [](const Instr& i) { return i.kind == InstrKind::kScan; });
+  return SharedArrayBytes(s.threads / kLanes, SizeBytes(AccumulatorType(scan->dtype)));
 }
 
 void Add(CandidateList& list, int threads_per_row) {
@@ -40,7 +43,7 @@ void Add(CandidateList& list, int threads_per_row) {
   s.threads_per_row = threads_per_row;
   s.rows_per_block = kThreads / threads_per_row;
   s.blocks = CeilDiv(list.shape().rows, s.rows_per_block);
-  if (s.blocks <= kMaxBlocks) list.Add(s, SharedBytes(s, sizeof(int64_t)));
+  if (s.blocks <= kMaxBlocks) list.Add(s);
 }
 
 // Neighbouring threads read neighbouring elements: along the row where that is the fastest axis,
@@ -74,9 +77,7 @@ constinit const KernelTemplate kScanTemplate = {
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
     .points_of_thread = OneVector,
-    .shared_bytes = [](const KernelProfile& p, const Schedule& s, const DeviceSpec&) -> int64_t {
-      return SharedBytes(s, p.word_bytes);
-    },
+    .shared_bytes = SumsBytes,
     .barrier_rounds = Rounds,
 };
 

@@ -62,6 +62,13 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   return sums;
 }
 
+// The launches of the sort behind the first.
+int64_t SharedOfSort(const KernelIr& ir, const KernelProfile&, const Schedule&, int64_t launch) {
+  const ScatterWorkspace w = ScatterWorkspaceOf(ir);
+  if (w.empty() || launch < 1 || launch > w.sort.passes) return 0;
+  return SharedArrayBytes(ScatterCounters(w.sort), 4) + 2 * SharedArrayBytes(w.sort.threads, 4);
+}
+
 // The keys, the passes of the sort and the combining of partial sums, beside their launches. A pass
 // that is not the last puts indices far from each other, and a thread that sums rows, or partial
 // sums, waits for each batch of them.
@@ -87,6 +94,7 @@ constinit const KernelTemplate kScatterAddTemplate = {
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = Points,
+    .shared_bytes = SharedOfSort,
     .launches = [](const KernelIr& ir) -> int64_t {
       return ScatterLaunches(ScatterWorkspaceOf(ir));
     },

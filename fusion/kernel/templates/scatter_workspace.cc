@@ -63,6 +63,13 @@ int64_t ChunkOf(const ScatterWorkspace& w, int64_t table_rows) {
 
 }  // namespace
 
+// Counters of one thread are apart by the rows of the table, and those that one thread adds up by
+// some words more, so that either way neighbours meet different banks.
+int64_t ScatterCounters(const ScatterSort& sort) {
+  const int64_t counters = sort.threads * sort.own_digits;
+  return counters + counters / 32;
+}
+
 int ScatterLaunches(const ScatterWorkspace& w) {
   if (w.empty()) return 1;
   return 1 + w.sort.passes + (w.sort.passes > 1 ? 1 : 0) + 2;  // keys, sort, starts; sums, combine

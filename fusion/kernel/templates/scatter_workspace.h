@@ -47,6 +47,9 @@ struct ScatterWorkspace {
 };
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
 
+// Words of shared memory that a block of a pass counts in, those between the rows included.
+int64_t ScatterCounters(const ScatterSort& sort);
+
 int ScatterLaunches(const ScatterWorkspace& workspace);
 
 }  // namespace retrograd

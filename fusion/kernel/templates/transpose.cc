@@ -1,13 +1,12 @@
 // No reduction, and loads that run along another axis than the stores: a tile goes through shared
 // memory so that both sides coalesce.
-#include "fusion/kernel/templates/transposed.h"
+#include "fusion/kernel/ir/transposed.h"
 
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/kernel/templates/point_walks.h"
 
 namespace retrograd {
 namespace {
@@ -17,10 +16,12 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   return Recognised(ir, Template::kTranspose, 0, ir.all_axes());
 }
 
-int64_t TilesBytes(const KernelIr& ir, int axis) {
+// One element more a line than needed: a column of the tile then lies in different banks.
+int64_t TilesBytes(const KernelIr& ir, const KernelProfile&, const Schedule&, int64_t) {
   int64_t bytes = 0;
-  for (int i : TransposedLoads(ir, axis)) {
-    bytes += kTransposeTile * (kTransposeTile + 1) * SizeBytes(ComputeType(ir.instrs[i].dtype));
+  for (int i : TransposedLoads(ir, *TransposedAxis(ir))) {
+    bytes += SharedArrayBytes(kTransposeTile * (kTransposeTile + 1),
+                              SizeBytes(ComputeType(ir.instrs[i].dtype)));
   }
   return bytes;
 }
@@ -34,8 +35,7 @@ void AddCandidates(CandidateList& list) {
   const int64_t blocks = list.shape().columns / std::max<int64_t>(slow * fast, 1) *
                          CeilDiv(slow, kTransposeTile) * CeilDiv(fast, kTransposeTile);
   if (blocks > 0 && blocks <= kMaxBlocks) {  // nothing to walk has no tile
-    list.Add({.kind = Template::kTranspose, .threads = kThreads, .blocks = blocks},
-             TilesBytes(ir, axis));
+    list.Add({.kind = Template::kTranspose, .threads = kThreads, .blocks = blocks});
   }
 }
 
@@ -53,9 +53,7 @@ constinit const KernelTemplate kTransposeTemplate = {
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
     .points_of_thread = OneVector,
-    .shared_bytes = [](const KernelProfile& p, const Schedule&, const DeviceSpec&) -> int64_t {
-      return kTransposeTile * (kTransposeTile + 1) * p.word_bytes;
-    },
+    .shared_bytes = TilesBytes,
 };
 
 }  // namespace retrograd

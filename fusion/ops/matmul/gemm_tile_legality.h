@@ -1,5 +1,6 @@
 // Which matmuls the generated GEMM kernels compute, and which epilogues they can have. These
-// kernels work on tiles of 128 x 128 elements of 16 bits and load the operands by TMA.
+// kernels work on tiles (fusion/kernel/gemm/gemm_tile.h) of elements of 16 bits and load the
+// operands by TMA.
 #ifndef RETROGRAD_FUSION_OPS_GEMM_TILE_LEGALITY_H_
 #define RETROGRAD_FUSION_OPS_GEMM_TILE_LEGALITY_H_
 
@@ -9,8 +10,7 @@
 
 namespace retrograd {
 
-inline constexpr int64_t kProductTile = 128;  // rows and columns
-inline constexpr int kProductPack = 8;        // elements that an epilogue's thread handles at once
+inline constexpr int kProductPack = 8;  // elements that an epilogue's thread handles at once
 
 // Why the kernels cannot compute the matmul in tiles. Empty if they can.
 std::string WhyNoTiles(const MatMulCall& call);

@@ -161,7 +161,8 @@ absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
   const int sms = static_cast<int>(place.device.Describe().sms);
   RG_ASSIGN_OR_RETURN(const FallbackAttention made,
                       AttentionLaunches(call, facts.operand_dtypes,
-                                        EmitTiledAttention(call, facts.operand_dtypes, sms)));
+                                        EmitTiledAttention(call, facts.operand_dtypes,
+                                                           ChooseAttentionTiles(call, sms))));
   auto loaded =
       std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes, choice.tiled_us);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.kernels, made.launches));

@@ -1,6 +1,6 @@
 // Loads that run along another axis than the stores do.
-#ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_TRANSPOSED_H_
-#define RETROGRAD_FUSION_KERNEL_TEMPLATES_TRANSPOSED_H_
+#ifndef RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
+#define RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
 
 #include <optional>
 #include <vector>
@@ -21,4 +21,4 @@ inline constexpr int kTransposeTile = 32;
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_KERNEL_TEMPLATES_TRANSPOSED_H_
+#endif  // RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_

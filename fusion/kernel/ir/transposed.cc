@@ -1,4 +1,4 @@
-#include "fusion/kernel/templates/transposed.h"
+#include "fusion/kernel/ir/transposed.h"
 
 #include "fusion/kernel/ir/vector_access.h"
 

@@ -1,0 +1,149 @@
+#include "fusion/ops/attention/attention_tiles.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+enum { kQ = 1, kK = 2 };  // operands
+
+constexpr int64_t kSharedBytes = int64_t{227} << 10;  // of a block on sm_90, by opt-in
+constexpr int kMostStages = 6;                        // more hide no more
+// What a block does but once, in boxes.
+constexpr int64_t kBlockCost = 3;
+
+int64_t SharedBytes(const AttentionTile& tile, int64_t dim, int kept, int64_t numbers) {
+  const int64_t boxes = 2 * kAttentionBox * dim * 2, rows = tile.rows() * dim * 2;
+  return 1024 + tile.stages * (boxes + numbers) + (kept * tile.own_stages + 1) * rows +
+         16 * tile.stages + 16 * tile.own_stages;
+}
+
+// The time of the busiest of `sms` blocks over the mean, where `heads` heads of blocks that cost so
+// much are dealt out in turns, forth and back, `chunk` heads at a time.
+double Imbalance(int64_t heads, absl::Span<const int64_t> costs, int64_t chunk, int64_t sms) {
+  std::vector<int64_t> load(sms);
+  const int64_t blocks = static_cast<int64_t>(costs.size());
+  int64_t sum = 0, most = 0;
+  for (int64_t number = 0; number < heads * blocks; ++number) {
+    const int64_t turn = number / sms, at = number % sms;
+    const int64_t first = number / (chunk * blocks) * chunk;
+    const int64_t cost = costs[(number - first * blocks) / std::min(chunk, heads - first)];
+    int64_t& mine = load[turn % 2 == 0 ? at : sms - 1 - at];
+    mine += cost, sum += cost;
+    most = std::max(most, mine);
+  }
+  return static_cast<double>(most * sms) / static_cast<double>(sum);
+}
+
+int64_t HeadsAtOnce(int64_t heads, absl::Span<const int64_t> costs, int64_t sms) {
+  constexpr int64_t kMostNumbers = 100'000;  // above, the end does not matter
+  constexpr int64_t kChunks[] = {16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
+  const int64_t numbers = heads * static_cast<int64_t>(costs.size());
+  if (numbers > kMostNumbers) return std::min<int64_t>(heads, 64);
+  int64_t best = heads;
+  double least = Imbalance(heads, costs, heads, sms);
+  for (const int64_t chunk : kChunks) {
+    if (chunk >= heads) break;
+    const double imbalance = Imbalance(heads, costs, chunk, sms);
+    if (imbalance < least - 0.004) best = chunk, least = imbalance;
+  }
+  return best;
+}
+
+// Of the blocks of a head, from the longest on.
+std::vector<int64_t> QueryCosts(const AttentionTile& tile, const AttentionCall& call) {
+  const int64_t queries = call.operands[kQ].shape[2], keys = call.operands[kK].shape[2];
+  std::vector<int64_t> costs;
+  for (int64_t end = CeilDiv(queries, tile.rows()) * tile.rows(); end > 0; end -= tile.rows()) {
+    costs.push_back(kBlockCost + CeilDiv(call.causal ? std::min(end, keys) : keys, kAttentionBox));
+  }
+  return costs;
+}
+
+std::vector<int64_t> KeyCosts(const AttentionTile& tile, const AttentionCall& call) {
+  const Shape& q = call.operands[kQ].shape;
+  const Shape& k = call.operands[kK].shape;
+  const int64_t query_boxes = CeilDiv(q[2], kAttentionBox);
+  std::vector<int64_t> costs;
+  for (int64_t first = 0; first < k[2]; first += tile.rows()) {
+    const int64_t passed = call.causal ? std::min(first / kAttentionBox, query_boxes) : 0;
+    costs.push_back(kBlockCost + q[1] / k[1] * (query_boxes - passed));
+  }
+  return costs;
+}
+
+// With as many stages as fit, and with two.
+template <typename Bytes>
+void AddStages(AttentionTile tile, const Bytes& bytes, std::vector<AttentionTile>& list) {
+  tile.stages = kMostStages;
+  while (tile.stages > 2 && bytes(tile) > kSharedBytes) --tile.stages;
+  if (bytes(tile) > kSharedBytes) return;
+  for (const int stages : {tile.stages, 2}) {
+    tile.stages = stages;
+    if (std::find(list.begin(), list.end(), tile) == list.end()) list.push_back(tile);
+  }
+}
+
+}  // namespace
+
+std::string AttentionTile::Print() const {
+  return absl::StrCat("rows=", rows(), " stages=", stages, " own=", own_stages, held ? " held" : "",
+                      " heads=", heads_at_once);
+}
+
+int64_t SharedBytesOfQueries(const AttentionTile& tile, int64_t dim) {
+  return SharedBytes(tile, dim, /*kept=*/3, /*numbers=*/0);
+}
+
+// Beside each box of queries: its log-sum-exps and deltas, in fp32, and as much to align them.
+int64_t SharedBytesOfKeys(const AttentionTile& tile, int64_t dim) {
+  return SharedBytes(tile, dim, /*kept=*/2, /*numbers=*/1024);
+}
+
+std::vector<AttentionTile> QueryTileCandidates(int64_t dim) {
+  std::vector<AttentionTile> list = {
+      dim == 64 ? AttentionTile{.groups = 3, .stages = 3, .own_stages = 2}
+                : AttentionTile{.groups = 2, .stages = 2, .own_stages = 1}};
+  const auto bytes = [&](const AttentionTile& t) { return SharedBytesOfQueries(t, dim); };
+  // Three warpgroups have 160 registers a thread: sums of heads of 128 do not fit.
+  for (int groups = dim == 64 ? 3 : 2; groups >= 2; --groups) {
+    for (int own : {2, 1}) AddStages({.groups = groups, .own_stages = own}, bytes, list);
+  }
+  return list;
+}
+
+std::vector<AttentionTile> KeyTileCandidates(int64_t dim) {
+  std::vector<AttentionTile> list = {
+      dim == 64 ? AttentionTile{.groups = 2, .stages = 5, .own_stages = 2, .held = true}
+                : AttentionTile{.groups = 2, .stages = 2, .own_stages = 1}};
+  const auto bytes = [&](const AttentionTile& t) { return SharedBytesOfKeys(t, dim); };
+  // K and V of heads of 128 would take all of a thread's registers. Both sums of a third warpgroup
+  // would leave it too few.
+  for (const bool held : {true, false}) {
+    if (held && dim > 64) continue;
+    for (int own : {2, 1}) AddStages({.own_stages = own, .held = held}, bytes, list);
+  }
+  return list;
+}
+
+AttentionTiles WithHeadsAtOnce(AttentionTiles tiles, const AttentionCall& call, int64_t sms) {
+  const int64_t blocks = std::max<int64_t>(sms, 2) / 2 * 2;
+  const int64_t batch = call.operands[kQ].shape[0];
+  tiles.queries.heads_at_once =
+      HeadsAtOnce(batch * call.operands[kQ].shape[1], QueryCosts(tiles.queries, call), blocks);
+  tiles.keys.heads_at_once =
+      HeadsAtOnce(batch * call.operands[kK].shape[1], KeyCosts(tiles.keys, call), blocks);
+  return tiles;
+}
+
+AttentionTiles ChooseAttentionTiles(const AttentionCall& call, int64_t sms) {
+  const int64_t dim = call.operands[kQ].shape[3];
+  return WithHeadsAtOnce(
+      {.queries = QueryTileCandidates(dim)[0], .keys = KeyTileCandidates(dim)[0]}, call, sms);
+}
+
+}  // namespace retrograd
