@@ -82,7 +82,7 @@ PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s) {
   return {.at_once = at_once, .under_way = at_once * std::max(s.staged - 1, 1)};
 }
 
-int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
+int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
   const RowsAndColumns& rc = p.shape.shape;
   const int64_t rows_at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
   const int64_t iterations = CeilDiv(rc.rows, rows_at_once * std::max<int64_t>(RowBlocks(s), 1));
