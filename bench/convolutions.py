@@ -1,32 +1,29 @@
 #!/usr/bin/env python3
 """The backward of single convolutions, ours beside ATen's, on one GPU and in one process.
 
-  bench/convolutions.py                        all of bench/data/convolutions.csv, bf16, channels last
+  bench/convolutions.py                      all of bench/data/convolutions.csv, bf16, channels last
   bench/convolutions.py --dtype fp32 --layout nchw
-  bench/convolutions.py --minutes 6            what is left by then, the next call measures
-  bench/convolutions.py --table FILE           prints the table of a result
+  bench/convolutions.py --minutes 6          what is left by then, the next call measures
+  bench/convolutions.py --table FILE         prints the table of a result
 
 Ours is the program that is made of what the exporter translates ATen's op to; it repeats its bits.
-Each of cuDNN's plans for a call is timed when the program is loaded (--cudnn-plans N bounds how many).
-ATen's is aten.convolution_backward with cudnn.benchmark, once with deterministic algorithms alone and
-once with any. Where the convolution multiplies each pixel by one matrix, ours is measured in its other
-form, too: as matmuls where the exporter leaves a convolution, as a convolution where it makes matmuls.
-Work of each side is captured as a CUDA graph that does it many times; the graphs are replayed in
-turn, the host hidden, and the medians are those of the time of one repetition. The operands stay
-where they are, in the caches, on all sides. There is no bias: its gradient is a sum.
+Each of cuDNN's plans for a call is timed when the program is loaded (--cudnn-plans N bounds how
+many). ATen's is aten.convolution_backward with cudnn.benchmark, once with deterministic algorithms
+alone and once with any. Where the convolution multiplies each pixel by one matrix, ours is measured
+in its other form, too: as matmuls where the exporter leaves a convolution, as a convolution where
+it makes matmuls. Work of each side is captured as a CUDA graph that does it many times; the graphs are
+replayed in turn, the host hidden, and the medians are those of the time of one repetition. The
+operands stay where they are, in the caches, on all sides. There is no bias: its gradient is a sum.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
 
 import argparse
 import contextlib
-import csv
-import dataclasses
 import datetime
 import gc
 import json
 import math
-import operator
 import pathlib
 import re
 import statistics
@@ -39,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
 import run  # noqa: E402
+from convolution_graphs import exported, read_shapes, text_of  # noqa: E402
 
 SHAPES = ROOT / "bench/data/convolutions.csv"
 FORMAT = 1           # of the files; others are measured again
@@ -47,187 +45,9 @@ MOST_REPEATS = 200   # of the work in it
 HIDING_CYCLES = 600_000  # about 0.3 ms: longer than the host takes to launch a captured graph
 MARGIN = 1.02        # above it a row is listed apart
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-NAMES = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}  # in the text of a graph
 # The sides by whether their algorithms repeat their bits.
 ATEN = {"aten_deterministic": True, "aten": False}
 OURS = {"ours": True, "ours_other_form": True, "ours_nondeterministic": False}
-
-
-@dataclasses.dataclass(frozen=True)
-class Convolution:
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
-    stride: tuple
-    padding: tuple
-    dilation: tuple
-    groups: int
-    needs_dx: bool
-
-    @property
-    def x(self):
-        return (self.n, self.c, self.h, self.w)
-
-    @property
-    def weight(self):
-        return (self.k, self.c // self.groups, self.r, self.s)
-
-    @property
-    def y(self):
-        windows = zip(self.x[2:], self.weight[2:], self.stride, self.padding, self.dilation)
-        out = [(i + 2 * p - d * (f - 1) - 1) // t + 1 for i, f, t, p, d in windows]
-        return (self.n, self.k, *out)
-
-    @property
-    def is_pointwise(self):
-        """Whether every pixel is multiplied by one matrix."""
-        one_tap = (self.r, self.s) == (1, 1) and self.padding == (0, 0)
-        return one_tap and self.stride == (1, 1) and self.groups == 1
-
-    def name(self):
-        """2x64x56x56 64x3x3 s1x1 p1x1"""
-        text = f"{'x'.join(map(str, self.x))} {self.k}x{self.r}x{self.s}"
-        text += f" s{self.stride[0]}x{self.stride[1]} p{self.padding[0]}x{self.padding[1]}"
-        text += f" d{self.dilation[0]}x{self.dilation[1]}" if self.dilation != (1, 1) else ""
-        text += f" g{self.groups}" if self.groups > 1 else ""
-        return text + ("" if self.needs_dx else ", dw alone")
-
-
-def read_shapes(path):
-    """{Convolution: {model: how often}}, in the file's order."""
-    shapes = {}
-    with open(path) as file:
-        for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            pair = {key: tuple(map(int, row[key].split("x"))) for key in ("stride", "pad", "dil")}
-            shape = Convolution(
-                *(int(row[key]) for key in "nchwkrs"), pair["stride"], pair["pad"], pair["dil"],
-                int(row["groups"]), row["needs_dx"] == "1",
-            )  # fmt: skip
-            models = shapes.setdefault(shape, {})
-            models[row["model"]] = models.get(row["model"], 0) + int(row["count"])
-    return shapes
-
-
-def _strides(shape, channels_last):
-    n, c, h, w = shape
-    return [c * h * w, 1, c * w, c] if channels_last else [c * h * w, h * w, w, 1]
-
-
-def exported(case, gradients, tf32):
-    """The graph, as a schema message, that the exporter makes of ATen's op on the case's operands.
-    gradients: what the op gives."""
-    import torch
-    from retrograd import capture, schema
-    from retrograd.translate import translate
-
-    shape, graph, inputs = case.shape, torch.fx.Graph(), []
-    for name, kind, tensor in (
-        ("dy", schema.TANGENT, case.dy), ("x", schema.SAVED, case.x), ("w", schema.PARAMETER, case.w)
-    ):  # fmt: skip
-        node = graph.placeholder(name)
-        node.meta["val"] = tensor
-        inputs.append(
-            capture.CapturedInput(
-                node, name, kind, tensor.dtype, tuple(tensor.shape), tensor.stride(), 16, False, False
-            )
-        )
-    nodes = [i.node for i in inputs]
-    window = list(shape.stride), list(shape.padding), list(shape.dilation)
-    op = graph.call_function(
-        torch.ops.aten.convolution_backward.default,
-        (*nodes, None, *window, False, [0, 0], shape.groups, [shape.needs_dx, True, False]),
-    )
-    op.meta["val"] = [*([None] if not shape.needs_dx else []), *gradients, None]
-    outputs = []
-    for place, name, gradient in zip(range(2 - len(gradients), 2), case.names(), gradients):
-        output = graph.call_function(operator.getitem, (op, place))
-        output.meta["val"] = gradient
-        outputs.append(
-            capture.CapturedOutput(output, name, gradient.dtype, tuple(gradient.stride()))
-        )
-    numerics = schema.Graph().numerics
-    numerics.allow_tf32 = tf32
-    made, constants = translate(capture.CapturedBackward(graph, inputs, outputs, numerics), "conv")
-    assert not constants
-    return made
-
-
-def _tensor(name, extents):
-    return f"{name}[{','.join(map(str, extents))}]"
-
-
-def text_of(shape, dtype, channels_last, matmuls, tf32=False):
-    """The gradients as the ops convolution_input_gradient and convolution_weight_gradient or, for a
-    pointwise convolution, as matmuls. They lie as the operands do."""
-
-    def strides(extents):
-        return f"strides=[{','.join(map(str, _strides(extents, channels_last)))}]"
-
-    def given(label, kind, extents):
-        head = f'%{label} = input name="{label}" kind={kind} {strides(extents)} alignment=16'
-        return f"{head}  {_tensor(NAMES[dtype], extents)}"
-
-    body = _matmuls if matmuls else _convolutions
-    lines = ['graph "convolution"', *(["numerics tf32=1"] if tf32 else [])]
-    lines += [given("dy", "tangent", shape.y), given("x", "saved", shape.x)]
-    lines += [given("w", "parameter", shape.weight), *body(shape, NAMES[dtype], channels_last)]
-    lines += [f'output %dx name="dx" {strides(shape.x)}'] if shape.needs_dx else []
-    return "\n".join([*lines, f'output %dw name="dw" {strides(shape.weight)}']) + "\n"
-
-
-def _convolutions(shape, name, _):
-    def gradient(label, op, other, attribute, extents):
-        attributes = {
-            "dilation": shape.dilation, "groups": shape.groups, attribute: extents,
-            "padding": shape.padding, "stride": shape.stride,
-        }  # fmt: skip
-        text = " ".join(f"{key}={_value(v)}" for key, v in attributes.items())
-        return f"%{label} = {op} %dy %{other} {text}  {_tensor(name, extents)}"
-
-    dw = gradient("dw", "convolution_weight_gradient", "x", "weight_shape", shape.weight)
-    if not shape.needs_dx:
-        return [dw]
-    return [gradient("dx", "convolution_input_gradient", "w", "input_shape", shape.x), dw]
-
-
-def _value(value):
-    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
-
-
-def _matmuls(shape, name, channels_last):
-    n, c, h, w, k = shape.n, shape.c, shape.h, shape.w, shape.k
-    lines = [f"%matrix = reshape %w shape=[{k},{c}]"]
-    if channels_last:  # pixels are rows
-        for label, channels in (("dy", k), ("x", c)):
-            lines += [
-                f"%{label}_last = permute %{label} perm=[0,2,3,1]",
-                f"%{label}_rows = reshape %{label}_last shape=[{n * h * w},{channels}]",
-            ]
-        lines += [
-            "%dx_rows = matmul %dy_rows %matrix",
-            f"%dx_last = reshape %dx_rows shape=[{n},{h},{w},{c}]",
-            "%dx = permute %dx_last perm=[0,3,1,2]",
-            "%dy_columns = permute %dy_rows perm=[1,0]",
-            "%product = matmul %dy_columns %x_rows",
-        ]
-    else:  # an image is a matrix of channels and pixels
-        lines += [
-            f"%dy_images = reshape %dy shape=[{n},{k},{h * w}]",
-            f"%x_images = reshape %x shape=[{n},{c},{h * w}]",
-            "%across = permute %matrix perm=[1,0]",
-            f"%of_each = expand %across shape=[{n},{c},{k}]",
-            "%dx_images = matmul %of_each %dy_images",
-            f"%dx = reshape %dx_images shape=[{n},{c},{h},{w}]",
-            "%x_across = permute %x_images perm=[0,2,1]",
-            "%products = matmul %dy_images %x_across dtype=f32",
-            "%sum = sum %products axes=[0]",
-            f"%product = cast %sum dtype={name}",
-        ]
-    return [*lines, f"%dw = reshape %product shape=[{k},{c},1,1]"]
 
 
 class Case:
@@ -365,7 +185,7 @@ class Timer:
 
 
 class Opener:
-    """Loads programs of ours: all those that repeat their bits on one device, the others on another."""
+    """Loads programs of ours: those that repeat their bits on one device, the others on another."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, pathlib.Path(folder)
@@ -455,8 +275,8 @@ def measure(shape, options, opener, timer):
 
 
 def measure_all(shapes, options, result, save, measure_one, clock=time.monotonic):
-    """Measures what `result` has not yet, as long as the time lasts: a row is begun if the longest so
-    far would still fit. Saves after each. How many are left."""
+    """Measures what `result` has not yet, as long as the time lasts: a row is begun if the longest
+    so far would still fit. Saves after each. How many are left."""
     known = {row["shape"] for row in result["rows"]}
     missing = [(s, models) for s, models in shapes.items() if s.name() not in known]
     begin = clock()
@@ -474,7 +294,7 @@ def measure_all(shapes, options, result, save, measure_one, clock=time.monotonic
 
 
 def ratios(row):
-    """Ours / ATen's deterministic side, ours / the faster of its sides; None where one is missing."""
+    """Ours / ATen's deterministic side, ours / the faster of its sides; None where missing."""
     us = {side: figures["median"] for side, figures in row.get("us", {}).items()}
     theirs = [us[side] for side in ATEN if side in us]
     if "ours" not in us or not theirs:
@@ -521,7 +341,7 @@ def summary(name, pairs):
 
 
 def by_model(rows):
-    """{model: (ours, ATen deterministic, the faster of ATen's)}, sums of its convolutions in us."""
+    """{model: (ours, ATen deterministic, the faster of ATen's)}, its convolutions' sums in us."""
     sums = {}
     for row in rows:
         us = {side: f["median"] for side, f in row.get("us", {}).items()}
@@ -543,7 +363,8 @@ def table(result):
         f"{m.get('cudnn', '-')}, commit {result['key']['commit']}; {result['key']['dtype']}, "
         f"{result['key']['layout']}; `{result['command']}`, {result['unit']}",
         "",
-        "| convolution | ours | ATen deterministic | ATen | ours / deterministic | ours / faster | error: ours, ATen | bits equal | made by |",
+        "| convolution | ours | ATen deterministic | ATen | ours / deterministic | ours / faster "
+        "| error: ours, ATen | bits equal | made by |",
         "|---" * 9 + "|",
     ]
     for row in result["rows"]:
@@ -554,7 +375,8 @@ def table(result):
         cells = [f"{us[s]:.2f}" if s in us else "-" for s in ("ours", *ATEN)]
         cells += [f"{r:.3f}" if r else "-" for r in ratios(row)]
         theirs = [row["errors"][s] for s in ATEN if s in row["errors"]]
-        cells.append(f"{row['errors'].get('ours', math.nan):.1e}, {max(theirs, default=math.nan):.1e}")
+        mine = row["errors"].get("ours", math.nan)
+        cells.append(f"{mine:.1e}, {max(theirs, default=math.nan):.1e}")
         cells.append("yes" if row["equal_bits"].get("ours") else "NO")
         makers = dict.fromkeys(c["by"].split(",")[0] for c in row["calls"].get("ours", []))
         cells.append(", ".join(makers) or "-")
@@ -566,7 +388,7 @@ def table(result):
         summary("ours / ATen, the faster side", [(r[1], row) for r, row in pairs]),
         summary("pointwise ones as matmuls / as convolutions", forms(result["rows"])),
         "",
-        "| model, all its convolutions | ours, us | ATen deterministic | ATen, the faster of each |",
+        "| model, all of them | ours, us | ATen deterministic | ATen, the faster of each |",
         "|---|---|---|---|",
     ]
     for model, times in by_model(result["rows"]).items():
@@ -649,13 +471,13 @@ def main():
     parser.add_argument("--shapes", type=pathlib.Path, default=SHAPES, metavar="FILE")
     parser.add_argument("--first", type=int, metavar="N", help="only the file's first N shapes")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
-                        help="default: bench/results/convolutions_ with GPU, dtype, layout")  # fmt: skip
+                        help="default: bench/results/convolutions_GPU_DTYPE_LAYOUT")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--cudnn-plans", type=int, default=0, metavar="N",
                         help="ours times so many of cuDNN's plans for a call; 0: all")  # fmt: skip
     parser.add_argument("--aten-plans", type=int, default=10, metavar="N",
-                        help="and ATen so many: cudnn.benchmark_limit, 10 by default; 0: all")  # fmt: skip
+                        help="and ATen so many (cudnn.benchmark_limit); 0: all")  # fmt: skip
     parser.add_argument("--sides", default=",".join(["ours", "ours_other_form", *ATEN]),
                         help=f"of {', '.join([*OURS, *ATEN])}")  # fmt: skip
     parser.add_argument("--cache-dir", help="where ours keeps the plans that it chose")
