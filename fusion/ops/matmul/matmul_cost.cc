@@ -69,24 +69,24 @@ int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
   return a.extent || b.extent ? d.matmul_odd_extent_ppm : kPpm;
 }
 
-// The call as all ways to run it see it.
-struct Work {
+// What all ways to run a call share.
+struct CallNumbers {
   int64_t batch = 1, rate = 0, read_ps = 0, misaligned_ppm = kPpm;
 };
 
-Work WorkOf(const MatMulCall& call, const DeviceSpec& d) {
-  Work w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
+CallNumbers NumbersOf(const MatMulCall& call, const DeviceSpec& d) {
+  CallNumbers w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
   for (int64_t b : call.batch) w.batch *= b;
   const int64_t operands = w.batch * (call.m * call.k + call.k * call.n) * SizeBytes(call.in_dtype);
   w.read_ps = TransferPs(operands, d.hbm_bytes_per_s);
   return w;
 }
 
-int64_t Tiles(const MatMulCall& call, const Work& w, const Tile& tile) {
+int64_t Tiles(const MatMulCall& call, const CallNumbers& w, const Tile& tile) {
   return Product({w.batch, CeilDiv(call.m, tile.rows), CeilDiv(call.n, tile.columns)});
 }
 
-Cut CutInto(const MatMulCall& call, const Work& w, const Tile& tile, int64_t pieces,
+Cut CutInto(const MatMulCall& call, const CallNumbers& w, const Tile& tile, int64_t pieces,
             const DeviceSpec& d) {
   const int64_t sm_rate = std::max<int64_t>(w.rate / d.sms, 1);
   const int64_t area = tile.rows * tile.columns + d.matmul_tile_overhead;
@@ -106,7 +106,7 @@ Cut CutInto(const MatMulCall& call, const Work& w, const Tile& tile, int64_t pie
   return cut;
 }
 
-Cut BestCut(const MatMulCall& call, const Work& w, const DeviceSpec& d) {
+Cut BestCut(const MatMulCall& call, const CallNumbers& w, const DeviceSpec& d) {
   Cut best;
   for (const Tile& tile : kTiles) {
     const int64_t tiles = Tiles(call, w, tile);
@@ -132,7 +132,7 @@ std::string Misaligned(const MatMulCall& call, const DeviceSpec& d) {
 
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   Price price;
-  const Work w = WorkOf(call, d);
+  const CallNumbers w = NumbersOf(call, d);
   const int64_t batch = w.batch;
   const int64_t in = SizeBytes(call.in_dtype), out = SizeBytes(call.out_dtype);
   const int64_t operands = batch * (call.m * call.k + call.k * call.n) * in;
@@ -168,7 +168,7 @@ Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
 }
 
 int64_t TiledMatMulPs(const MatMulCall& call, int64_t tile, const DeviceSpec& d) {
-  const Work w = WorkOf(call, d);
+  const CallNumbers w = NumbersOf(call, d);
   const int64_t result = Product({w.batch, call.m, call.n, SizeBytes(call.out_dtype)});
   const Cut cut = CutInto(call, w, {tile, tile}, /*pieces=*/1, d);
   return std::min(kHuge, d.launch_graph_ps + d.library_call_ps + cut.total_ps +
