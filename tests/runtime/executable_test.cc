@@ -206,7 +206,7 @@ TEST_CASE("a plan whose kernels spill is kept where a second one is not wanted")
 }
 
 TEST_CASE("what shall not run has its kernels compiled, is planned for spills, and makes no call") {
-  const BackwardGraph graph = *ParseGraph(kProduct);
+  const BackwardGraph graph = *ParseGraph(kMatMulWithEpilogue);
   const auto plans = [&](bool runnable) {
     ReportingDevice device({}, [](int load, const std::string&) { return load == 0 ? 64 : 0; });
     const auto made = Executable::Make(graph, device, {.runnable = runnable});

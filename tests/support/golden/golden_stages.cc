@@ -213,9 +213,10 @@ std::vector<Kernel> KernelsOfCall(const GoldenRun& run, const Call& call, Dialec
   std::vector<DType> dtypes;
   for (const CallTensor& operand : call.operands) dtypes.push_back(operand.dtype);
   const AttentionCall attention = AttentionOf(call);
-  const AttentionKernels made = run.implementation == "tensor_cores"
-                                    ? EmitTiledAttention(attention, dtypes, run.device.sms)
-                                    : EmitAttention(attention, dtypes, dialect);
+  const AttentionKernels made =
+      run.implementation == "tensor_cores"
+          ? EmitTiledAttention(attention, dtypes, ChooseAttentionTiles(attention, run.device.sms))
+          : EmitAttention(attention, dtypes, dialect);
   std::vector<Kernel> kernels;
   for (const AttentionKernels::Launch& launch : made.launches) kernels.push_back(launch.kernel);
   return kernels;
