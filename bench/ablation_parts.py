@@ -111,7 +111,7 @@ PARTS = {
         _TEMPLATES + "registers.h")),
     "second plan where kernels spill": Part(
         {"plan_again": False}, "the first plan runs, though the compiler spills registers",
-        ("fusion/cost/compiler_report.cc", "fusion/cost/compiler_report.h",
+        ("fusion/cost/device_report.cc", "fusion/cost/device_report.h",
         "fusion/explain/feedback_decisions.cc", "fusion/explain/feedback_decisions.h",
         "runtime/executable/compiled_kernels.cc:ReportOf")),
     "shared launches": _feature(
@@ -148,7 +148,7 @@ PARTS = {
         _TEMPLATES + "column_reduction.cc:WithRowsAtOnce"),
     "tiles that transpose": _feature(
         "transpose_tiles", "loads or stores across the fastest axis do not coalesce",
-        _TEMPLATES + "transpose.cc", _TEMPLATES + "transposed.cc", _TEMPLATES + "transposed.h",
+        _TEMPLATES + "transpose.cc", "fusion/kernel/ir/transposed.cc", "fusion/kernel/ir/transposed.h",
         "codegen/templates/emit_transpose.cc"),
     "unified branches": _feature(
         "unified_branches", "both parts of a join are computed at every point",

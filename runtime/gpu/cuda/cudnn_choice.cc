@@ -13,18 +13,18 @@ namespace {
 // No plan of cuDNN's takes a time that depends on values.
 class Plans : public Implementations {
  public:
-  Plans(CudnnPlans& plans, void* stream) : plans_(plans), stream_(stream) {}
+  Plans(CudnnPlans& plans, GpuDevice& device) : plans_(plans), device_(device) {}
   int count() const override { return static_cast<int>(plans_.plans().size()); }
   int64_t most_workspace_bytes() const override { return plans_.most_workspace_bytes(); }
   absl::Status Choose(int plan) override { return plans_.Take(static_cast<size_t>(plan)); }
   absl::Status Run(const CallPointers& pointers, void* workspace) override {
-    return plans_.Run(stream_, pointers, workspace);
+    return plans_.Run(device_.Stream(0), pointers, workspace);
   }
   absl::StatusOr<std::string> Serialize() const override { return plans_.Serialize(); }
 
  private:
   CudnnPlans& plans_;
-  void* const stream_;
+  GpuDevice& device_;
 };
 
 CallMemory MemoryOf(const CudnnRequest& request) {
@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace
     }
   }
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> made, CudnnPlans::Prepare(request, *handle_));
-  Plans plans(*made, place.stream);
+  Plans plans(*made, place.device);
   RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
                       ChooseFastest(place.device, autotune, entry, MemoryOf(request), plans));
   for (size_t i = 0; i < times.us.size(); ++i) made->SetMicroseconds(i, times.us[i]);

@@ -11,15 +11,15 @@
 #include "absl/strings/string_view.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/gpu/cuda/cudnn_plans.h"
+#include "runtime/gpu/gpu_device.h"
 
 namespace retrograd {
 
 // Where graphs are prepared.
 struct CudnnPlace {
-  Device& device;
+  GpuDevice& device;
   int sm = 0;                          // 90 for compute capability 9.0
   std::string model;                   // "NVIDIA H200"
-  void* stream = nullptr;              // stream 0 of the device, as a CUstream
   const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
 };
 

@@ -267,7 +267,7 @@ class CudaAttentionLoader : public CallLoader {
     RG_RETURN_IF_ERROR(CheckDropout(call));
     const AttentionRequest request(call);
     return attention_.Load(
-        {device_, {device_, sm_, device_.facts().model, device_.Stream(0), device_.Cache()}},
+        {device_, {device_, sm_, device_.facts().model, device_.Cache()}},
         request.call, request.facts());
   }
 

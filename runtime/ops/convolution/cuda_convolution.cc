@@ -37,7 +37,7 @@ class CudaConvolutionLoader : public CallLoader {
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,
                                                                            const CallFacts& facts) {
   RG_RETURN_IF_ERROR(CudnnConvolutionRefusal(call));
-  return cudnn_.Choose({device_, sm_, device_.facts().model, device_.Stream(0), device_.Cache()},
+  return cudnn_.Choose({device_, sm_, device_.facts().model, device_.Cache()},
                        CudnnConvolutionRequest(call, facts, options_));
 }
 
