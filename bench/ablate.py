@@ -63,10 +63,6 @@ class Model:
 
         known = {"cache_dir": str(self.options.cache), **more}
         known |= {"spec": self.options.spec} if self.options.spec else {}
-        # Else a program would depend on what was loaded before it.
-        part_options = dict(part_options)
-        if not part_options.pop("measured_calls", False):
-            part_options["disable"] = [*part_options.get("disable", ()), "measured_calls"]
         return ours.Backward(
             self.options.library, self.graph, self.options.device, **known, **part_options
         )

@@ -51,7 +51,6 @@ inline constexpr Feature kFeatures[] = {
     {"fusion", "more than one op in a kernel"},
     {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
     {"horizontal", "launches shared by independent small kernels"},
-    {"measured_calls", "prices of library calls as measured on the device, where they are known"},
 };
 
 struct PlanOptions {

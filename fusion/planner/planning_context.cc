@@ -72,8 +72,7 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
   // Library calls first: what they absorb is no longer in any region.
   RG_ASSIGN_OR_RETURN(
       context->library_calls,
-      MakeLibraryGroups(graph, context->layouts, context->consumers, device,
-                        Enabled(options, "measured_calls") ? options.feedback : DeviceReport{},
+      MakeLibraryGroups(graph, context->layouts, context->consumers, device, options.feedback,
                         {.casts = Enabled(options, "cast_absorption"),
                          .accumulates = Enabled(options, "matmul_accumulate")}));
   std::vector<bool> taken(graph.num_nodes(), false);

@@ -101,7 +101,8 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     if (!reports) return made;
     made.spilling_ = Spilling(resources);
     if (!learns || made.plans_ == kMostPlans) return made;
-    const DeviceReport report = NewsOf(made.compiled_, resources, made.program_.get(), arch);
+    const DeviceReport report = NewsOf(
+        made.compiled_, resources, options.measured_calls ? made.program_.get() : nullptr, arch);
     if (!IsNews(report, plan.feedback)) return made;
     plan.feedback.Update(report);
     remembered.Write(plan.feedback);

@@ -34,6 +34,8 @@ struct ExecutableOptions {
   bool in_place = true;                        // off: only sums are added to where they lie
   // Off: the first plan is kept, and nothing is learnt from earlier executables of the graph.
   bool plan_again = true;
+  // The plan is made again with what library calls were measured to take, where that is not known.
+  bool measured_calls = false;
   // Off: plans and compiles alone. The kernels then lie in the device's cache, no library call is
   // looked at, and nothing can run.
   bool runnable = true;
@@ -42,8 +44,8 @@ struct ExecutableOptions {
   std::function<void(ExecutableStage, const DeviceSpec&)> progress;
 };
 
-// A plan is made again where the compiler or the device says something new of it: that a kernel
-// spills, how long a library call takes. At most so many times in all.
+// A plan is made again where the compiler says that a kernel spills or, where that is asked for, the
+// device how long a library call takes. At most so many times in all.
 inline constexpr int kMostPlans = 4;
 
 class Executable {

@@ -18,7 +18,7 @@ namespace retrograd {
 int64_t Spilling(absl::Span<const KernelResources> kernels);
 
 // What can change a plan: the kernels, if any of them spills, and the times of library calls.
-// `program`: null where none was loaded.
+// `program`: null where calls are not asked about.
 DeviceReport NewsOf(const CompiledPlan& compiled, absl::Span<const KernelResources> kernels,
                     const Program* program, const std::string& arch);
 

@@ -273,9 +273,11 @@ int Calls(const FusionPlan& plan) {
                                         [](const Group& g) { return CallOf(g) != nullptr; }));
 }
 
+const ExecutableOptions kMeasured = {.measured_calls = true};
+
 TEST_CASE("a library call costs what the device measured, in the plan that runs") {
   ReportingDevice device({.call_us = [](const Call&) { return 7.5; }});
-  const Executable made = Made(TwoMatMuls(), device);
+  const Executable made = Made(TwoMatMuls(), device, kMeasured);
   CHECK(device.loads() == 1);  // the same work at other prices
   CHECK(made.plans() == 2);
   CHECK(Calls(made.plan()) == Calls(PlanOf(TwoMatMuls(), "h200")));
@@ -289,13 +291,11 @@ TEST_CASE("a library call costs what the device measured, in the plan that runs"
   CHECK(made.plan() == made.compiled().plan);
 }
 
-TEST_CASE("without measured prices the plan is the spec's, and is made once") {
+TEST_CASE("unless it is asked for, the plan is by the spec's prices, and is made once") {
   ReportingDevice device({.call_us = [](const Call&) { return 7.5; }});
-  ExecutableOptions options;
-  options.plan.disable = {"measured_calls"};
-  const Executable made = Made(TwoMatMuls(), device, options);
+  const Executable made = Made(TwoMatMuls(), device);
   CHECK(made.plans() == 1);
-  CHECK(made.plan().groups == PlanOf(TwoMatMuls(), "h200").groups);
+  CHECK(made.plan() == PlanOf(TwoMatMuls(), "h200"));
 }
 
 TEST_CASE("matmuls that were merged are separate again where the merged one is measured slow") {
@@ -315,11 +315,11 @@ output %8 name="dx"
   const auto is_merged = [](const Call& call) { return call.results[0].shape.back() > 64; };
   ReportingDevice slow(
       {.call_us = [&](const Call& call) { return is_merged(call) ? 1000.0 : 5.0; }});
-  const Executable apart = Made(graph, slow);
+  const Executable apart = Made(graph, slow, kMeasured);
   CHECK(Calls(apart.plan()) == 3);
   CHECK(slow.loads() == 2);
   ReportingDevice fast({.call_us = [&](const Call&) { return 5.0; }});
-  CHECK(Calls(Made(graph, fast).plan()) == 1);
+  CHECK(Calls(Made(graph, fast, kMeasured).plan()) == 1);
 }
 
 TEST_CASE("a process plans at once what an earlier one came to, by the cache of the device") {
@@ -331,13 +331,14 @@ TEST_CASE("a process plans at once what an earlier one came to, by the cache of 
   const ReportingFacts facts = {.call_us = [&](const Call&) { return ++loaded, 7.5; },
                                 .cache = &*cache};
   ReportingDevice first(facts), second(facts);
-  const Executable cold = Made(TwoMatMuls(), first), warm = Made(TwoMatMuls(), second);
+  const Executable cold = Made(TwoMatMuls(), first, kMeasured),
+                   warm = Made(TwoMatMuls(), second, kMeasured);
   CHECK(cold.plans() == 2);
   CHECK(warm.plans() == 1);
   CHECK(warm.plan() == cold.plan());
   // Another graph has a memory of its own.
   ReportingDevice third(facts);
-  CHECK(Made(Norm(), third).feedback().empty());
+  CHECK(Made(Norm(), third, kMeasured).feedback().empty());
 }
 
 TEST_CASE("whoever waits is told of each plan and of each time that kernels are compiled") {

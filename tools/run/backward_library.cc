@@ -76,6 +76,7 @@ retrograd::ExecutableOptions OptionsOf(const Json& options) {
   made.memory_reuse = options.value("memory_reuse", true);
   made.in_place = options.value("in_place", true);
   made.plan_again = options.value("plan_again", true);
+  made.measured_calls = options.value("measured_calls", false);
   made.program.record = options.value("record", true);
   made.runnable = options.value("runnable", true);
   return made;

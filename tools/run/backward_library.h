@@ -16,7 +16,8 @@ struct rg_backward;
 // "device" ("cuda", "cuda:1", "host"), "spec" (absent: the device's), "cache_dir" (absent: the
 // user's), "deterministic" (true), "disable" and "set" (lists of what fusion-explain takes under
 // these names), "streams" (1), "memory_order", "memory_reuse", "in_place", "plan_again", "record",
-// "runnable" (ExecutableOptions), "tiled_attention", "time_calls" (of libraries; all true) and
+// "runnable" (ExecutableOptions), "tiled_attention", "time_calls" (of libraries; all true),
+// "measured_calls" (ExecutableOptions, false) and
 // "convolution_plans" (of cuDNN, tried for a convolution at most; absent: all). Null, with
 // rg_backward_error(), if that fails.
 RG_EXPORT rg_backward* rg_backward_open(const char* graph, const char* options);

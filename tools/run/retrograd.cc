@@ -66,6 +66,8 @@ int main(int argc, char** argv) {
                         "Let no value take over the bytes of one that its kernel reads last");
   run_command->add_flag("!--no-second-plan", run.plan_again,
                         "Keep the first plan, though the compiler spills registers of its kernels");
+  run_command->add_flag("--measured-calls", run.measured_calls,
+                        "Plan again with what library calls were measured to take");
   run_command->add_flag(
       "!--no-timing", run.time_calls,
       "On an NVIDIA GPU take the first algorithm that a library offers for a call");

@@ -271,6 +271,7 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
                       .memory_reuse = arguments.memory_reuse,
                       .in_place = arguments.in_place,
                       .plan_again = arguments.plan_again,
+                      .measured_calls = arguments.measured_calls,
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},
                      device, &progress));
   if (!executable.note().empty()) std::fprintf(stderr, "note: %s\n", executable.note().c_str());

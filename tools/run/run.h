@@ -23,6 +23,7 @@ struct RunArguments {
   bool memory_reuse = true;
   bool in_place = true;
   bool plan_again = true;
+  bool measured_calls = false;  // plan again with what library calls were measured to take
   bool time_calls = true;       // the algorithms of libraries, once for each shape
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
