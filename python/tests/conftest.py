@@ -1,9 +1,14 @@
 """Paths for the tests, and the small models that several of them export once."""
 
+import os
 import pathlib
 import sys
 
 import pytest
+
+# Some virtual machines announce AMX and let no process use it: oneDNN's bf16 kernels then end on an
+# illegal instruction. Read when torch is first imported.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models"), str(ROOT / "python" / "tests")]

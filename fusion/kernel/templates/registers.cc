@@ -175,10 +175,6 @@ namespace {
 
 constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
 
-// From so many splits on, several threads of a finalize launch share a column: as
-// codegen/templates/column_totals.cc prints it.
-constexpr int64_t kSplitsSharedByThreads = 16;
-
 // Whether a thread's runs of columns are one straight line of code.
 bool Unrolled(const Schedule& s) { return s.persistent || TemplateOf(s).keeps_columns; }
 
