@@ -75,7 +75,8 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   const bool reports = !arch.empty() && arch == spec.arch;
   PlanOptions plan = PlanOptionsFor(device, options.plan);
   const bool learns = reports && options.plan_again;
-  const RememberedReport remembered(learns ? device.Cache() : nullptr, device.Describe(),
+  const bool remembers = learns && options.measured_calls;
+  const RememberedReport remembered(remembers ? device.Cache() : nullptr, device.Describe(),
                                     made.spec_.text, graph);
   DeviceReport known = remembered.Read();
   known.Update(plan.feedback);

@@ -32,9 +32,10 @@ struct ExecutableOptions {
   std::optional<ScheduleObjective> objective;  // see ScheduleOptions
   bool memory_reuse = true;                    // off: every stored value has bytes of its own
   bool in_place = true;                        // off: only sums are added to where they lie
-  // Off: the first plan is kept, and nothing is learnt from earlier executables of the graph.
+  // Off: the first plan is kept, and nothing that is remembered of the graph is read.
   bool plan_again = true;
-  // The plan is made again with what library calls were measured to take, where that is not known.
+  // The plan is made again with what library calls were measured to take, where that is not known;
+  // the device's cache remembers it for the graph.
   bool measured_calls = false;
   // Off: plans and compiles alone. The kernels then lie in the device's cache, no library call is
   // looked at, and nothing can run.
@@ -75,8 +76,8 @@ class Executable {
   const std::string& note() const { return spec_.note; }  // ChosenSpec::note
   int plans() const { return plans_; }            // made until the device had nothing new to say
   int64_t spilling() const { return spilling_; }  // kernels that spill all the same
-  // What the plan was made with: the caller's report, and what the device said of earlier plans, of
-  // other processes as well where it keeps a cache.
+  // What the plan was made with: the caller's report, and what the device said of earlier plans; of
+  // other processes' as well with measured_calls.
   const DeviceReport& feedback() const { return feedback_; }
 
  private:

@@ -130,16 +130,22 @@ std::vector<double> Reference(const Call& call, const std::vector<std::vector<do
   return (*evaluated)[graph->value_index(result)];
 }
 
+// Of both operands.
+std::vector<std::vector<double>> DrawnValues(Draw& draw, const Call& call) {
+  std::vector<std::vector<double>> values(2);
+  for (size_t i = 0; i < 2; ++i) {
+    values[i].resize(static_cast<size_t>(Elements(call.operands[i].shape)));
+    for (double& v : values[i]) v = draw.Value();
+  }
+  return values;
+}
+
 TEST_CASE("the host's convolutions give the reference's values in any geometry and layout") {
   for (uint64_t seed = 1; seed <= 240; ++seed) {
     Draw draw(seed);
     const Call call = DrawnCall(draw, kOps[seed % 3]);
     INFO("seed " << seed << " " << Name(call.op));
-    std::vector<std::vector<double>> values(2);
-    for (size_t i = 0; i < 2; ++i) {
-      values[i].resize(static_cast<size_t>(Elements(call.operands[i].shape)));
-      for (double& v : values[i]) v = draw.Value();
-    }
+    const std::vector<std::vector<double>> values = DrawnValues(draw, call);
     auto loaded = LoadHostConvolution(call);
     REQUIRE(loaded.ok());
     const std::vector<double> ours = Run(**loaded, call, values);
@@ -160,11 +166,7 @@ TEST_CASE("the kernel that needs no library gives the same, with every access ch
     Draw draw(seed);
     const Call call = DrawnCall(draw, kOps[seed % 3]);
     INFO("seed " << seed << " " << Name(call.op));
-    std::vector<std::vector<double>> values(2);
-    for (size_t i = 0; i < 2; ++i) {
-      values[i].resize(static_cast<size_t>(Elements(call.operands[i].shape)));
-      for (double& v : values[i]) v = draw.Value();
-    }
+    const std::vector<std::vector<double>> values = DrawnValues(draw, call);
     auto loaded = loader->Load(call, {});
     INFO(loaded.status());
     REQUIRE(loaded.ok());

@@ -1,12 +1,8 @@
-// Convolutions on a real GPU; every case is skipped where there is none. With
-// RETROGRAD_CONV_TIMES=1 the last prints what each plan of cuDNN takes for the shapes of a few
-// models:
-//   RETROGRAD_CONV_TIMES=1 cuda_convolution_test "*times*"
+// Convolutions on a real GPU; every case is skipped where there is none.
 #include "runtime/ops/convolution/cuda_convolution.h"
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -352,49 +348,6 @@ TEST_CASE("on a GPU no plan wants more workspace than is allowed") {
     if (made.library() == nullptr) continue;
     INFO(made.Describe());
     CHECK(made.library()->most_workspace_bytes() <= 4096);
-  }
-}
-
-// All plans of one call, with their times.
-void PrintPlans(Device* device, Op op, const ConvolutionShape& shape, DType result) {
-  auto loaded = device->Load(MakeConvolution(op, shape, {.result = result}), Facts());
-  std::printf(
-      "%s -> %s, %s: %s\n", std::string(Name(op)).c_str(), std::string(Name(result)).c_str(),
-      shape.Print().c_str(),
-      loaded.ok() ? (*loaded)->Describe().c_str() : std::string(loaded.status().message()).c_str());
-  std::fflush(stdout);
-}
-
-TEST_CASE("times of cuDNN's plans for the convolutions of a few models, if they are asked for") {
-  const char* const asked = std::getenv("RETROGRAD_CONV_TIMES");
-  if (asked == nullptr || std::string(asked) != "1") return;
-  const ConvolutionShape shapes[] = {
-      SquareConvolution(2, 64, 64, 1, 56, 3, 1, 1),
-      SquareConvolution(32, 64, 64, 1, 56, 3, 1, 1),
-      SquareConvolution(2, 256, 64, 1, 56, 1, 1, 0),
-      SquareConvolution(2, 256, 256, 1, 14, 3, 1, 1),
-      SquareConvolution(32, 256, 256, 1, 14, 3, 1, 1),
-      SquareConvolution(2, 512, 512, 1, 7, 3, 1, 1),
-      SquareConvolution(2, 128, 128, 1, 56, 3, 2, 1),
-      SquareConvolution(2, 1024, 2048, 1, 14, 1, 2, 0),
-      SquareConvolution(2, 3, 64, 1, 224, 7, 2, 3),
-      SquareConvolution(2, 96, 96, 96, 56, 7, 1, 3),
-      SquareConvolution(2, 240, 240, 240, 14, 5, 1, 2),
-      SquareConvolution(2, 192, 384, 1, 28, 2, 2, 0),
-  };
-  for (const bool nondeterministic : {false, true}) {
-    CudaDeviceOptions options;
-    options.cache = false;
-    options.convolution.cudnn.nondeterministic = nondeterministic;
-    const std::unique_ptr<Device> device = Gpu(options);
-    if (device == nullptr) return;
-    std::printf("%s\n", nondeterministic ? "also plans that sum in any order"
-                                         : "plans that repeat their bits");
-    for (const ConvolutionShape& shape : shapes) {
-      PrintPlans(device.get(), Op::convolution_input_gradient, shape, DType::kBf16);
-      PrintPlans(device.get(), Op::convolution_weight_gradient, shape, DType::kBf16);
-      PrintPlans(device.get(), Op::convolution_weight_gradient, shape, DType::kFp32);
-    }
   }
 }
 

@@ -336,6 +336,9 @@ TEST_CASE("a process plans at once what an earlier one came to, by the cache of 
   CHECK(cold.plans() == 2);
   CHECK(warm.plans() == 1);
   CHECK(warm.plan() == cold.plan());
+  // Who does not ask plans by the spec's prices, whatever is remembered.
+  ReportingDevice unasked(facts);
+  CHECK(Made(TwoMatMuls(), unasked).plan() == PlanOf(TwoMatMuls(), "h200"));
   // Another graph has a memory of its own.
   ReportingDevice third(facts);
   CHECK(Made(Norm(), third, kMeasured).feedback().empty());
