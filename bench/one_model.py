@@ -49,13 +49,15 @@ def machine(device):
     return found
 
 
-def measure(name, device, library, repeat, modes, say, graphs=None):
+def measure(name, device, library, repeat, modes, say, graphs=None, inductor_cache=None):
     """The row of one model. `say` is handed a line now and then. graphs: a folder that the captured
-    graph is left in."""
+    graph is left in. inductor_cache: a folder that keeps what Inductor compiles; without one its
+    first step, which compiles everything, is timed."""
     torch.set_float32_matmul_precision("high")
     row = {"model": name, "machine": machine(device)}
     with tempfile.TemporaryDirectory(prefix="retrograd_bench_") as scratch:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(pathlib.Path(scratch, "inductor"))
+        cache = inductor_cache or pathlib.Path(scratch, "inductor")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
         try:
             captured = _capture(name, device)
         except ImportError as error:
@@ -78,6 +80,8 @@ def measure(name, device, library, repeat, modes, say, graphs=None):
         row["pytorch"] = {}
         for mode in modes:
             result = pytorch.measure(name, device, mode, repeat, from_before)
+            if inductor_cache is not None:
+                del result["first_step_s"]
             if "saved" in result:
                 result["saved"] = _compare_saved(captured_saved, result["saved"])
             row["pytorch"][mode] = result

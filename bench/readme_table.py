@@ -75,10 +75,14 @@ def _details(row):
         errors,
         "yes" if ours["unequal_gradients_of_4_runs"] == 0 else "NO",
         f"{ours['cold']['total_s']:.1f}, {ours['warm']['total_s']:.2f} / "
-        f"{row['pytorch'].get('inductor', best)['first_step_s']:.0f}",
+        f"{_seconds(row['pytorch'].get('inductor', best).get('first_step_s'))}",
         MODES[mode],
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _seconds(value):
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _host(ours):

@@ -91,6 +91,7 @@ def start_process(options, key):
         command += ["--device", options.device, "--key", json.dumps(key)]
         command += ["--library", str(options.library)]
         command += ["--graphs", str(options.graphs)] if options.graphs else []
+        command += ["--inductor-cache", str(options.inductor_cache)] if options.inductor_cache else []
         try:
             done = subprocess.run(
                 command, env=environment(), timeout=60 * options.minutes, check=False
@@ -118,7 +119,7 @@ def measure_one(options, key):
     else:
         row = one_model.measure(
             options.one, options.device, options.library, key["repeat"], key["modes"], say,
-            options.graphs,
+            options.graphs, options.inductor_cache,
         )  # fmt: skip
     write_row(
         path_of(options.one, options.out),
@@ -189,6 +190,8 @@ def main():
     parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
     parser.add_argument("--graphs", type=pathlib.Path, metavar="DIR",
                         help="leave the captured graphs there, NAME.bwd.pb")  # fmt: skip
+    parser.add_argument("--inductor-cache", type=pathlib.Path, metavar="DIR",
+                        help="Inductor's compiled code is kept there; no first step is timed")  # fmt: skip
     parser.add_argument("--modes", default="eager,inductor,mix_order_reduction_off,reduce_overhead")
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="for one model at most")
