@@ -182,6 +182,10 @@ class Assigner {
 
   std::vector<Layout> Run() {
     ClaimOutputs();
+    // What is made for a call may lie like another operand of it that stands later in the graph.
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
+      if (g_.op(NodeId{i}) == Op::input) AssignInput(NodeId{i});
+    }
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) Assign(NodeId{i});
     return std::move(layouts_);
   }
@@ -197,13 +201,14 @@ class Assigner {
     }
   }
 
+  void AssignInput(NodeId id) {
+    const Node& node = g_.node(id);
+    layouts_[g_.value_index({id, 0})].strides =
+        node.input->strides.empty() ? DenseStrides(node.results[0].shape) : node.input->strides;
+  }
+
   void Assign(NodeId id) {
     const Node& node = g_.node(id);
-    if (node.op == Op::input) {
-      layouts_[g_.value_index({id, 0})].strides =
-          node.input->strides.empty() ? DenseStrides(node.results[0].shape) : node.input->strides;
-      return;
-    }
     if (!Computes(g_, id)) return;
     for (uint32_t r = 0; r < node.results.size(); ++r) {
       const ValueId v{id, r};
@@ -219,13 +224,8 @@ class Assigner {
     const int like =
         IsLibrary(g_, id) ? CallOpOf(g_.op(id)).result_like(static_cast<int>(v.result)) : -1;
     if (like >= 0) {
-      auto view = AsStrided(g_, layouts_, g_.operands(id)[like]);
-      if (!view) return natural();
-      const Shape& shape = g_.type(v).shape;
-      if (g_.type(g_.operands(id)[like]).shape != shape)
-        return DenseInOrderOf(view->strides, shape);
-      if (IsDensePermutation(shape, view->strides)) return {view->strides};
-      return natural();
+      auto layout = InOrderOf(g_.operands(id)[like], g_.type(v).shape);
+      return layout && LibraryStores(g_, v, layout->strides) ? *layout : natural();
     }
     if (!options_.follow) return natural();
     LibraryUsers(g_, v, stack_, library_users_);
@@ -243,8 +243,18 @@ class Assigner {
     return natural();
   }
 
+  // A dense layout of the shape in the operand's memory order.
+  std::optional<Layout> InOrderOf(ValueId operand, const Shape& shape) const {
+    auto view = AsStrided(g_, layouts_, operand);
+    if (!view) return std::nullopt;
+    if (g_.type(operand).shape != shape) return DenseInOrderOf(view->strides, shape);
+    if (IsDensePermutation(shape, view->strides)) return Layout{std::move(view->strides)};
+    return std::nullopt;
+  }
+
   // What library calls read, in an order that they take as it is.
   std::optional<Layout> ForLibrary(ValueId v) {
+    if (auto layout = BesideOthers(v)) return layout;
     if (g_.pattern(v.node) == Pattern::kPointwise) {
       if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout))
         return layout;
@@ -254,6 +264,24 @@ class Assigner {
     }
     return std::nullopt;
   }
+
+  // The layout that a call asks of v beside its other operands, where these lie already.
+  std::optional<Layout> BesideOthers(ValueId v) {
+    for (auto [call, as] : library_users_) {
+      const auto beside = CallOpOf(g_.op(call)).beside;
+      if (beside == nullptr || as != v) continue;
+      for (ValueId other : g_.operands(call)) {
+        if (other == v || !Lies(BehindViews(g_, other))) continue;
+        const auto view = AsStrided(g_, layouts_, other);
+        if (!view) continue;
+        Layout layout{beside(g_.type(v).shape, g_.type(other).shape, view->strides)};
+        if (!layout.strides.empty() && AllRead(v, layout)) return layout;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool Lies(ValueId stored) const { return !layouts_[g_.value_index(stored)].strides.empty(); }
 
   // Whether every library call reads v without a copy if it lies so.
   bool AllRead(ValueId v, const Layout& layout) {

@@ -27,6 +27,11 @@ struct CallOp {
   bool (*stores)(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
   // The strides as the call is told them: along an extent of 1 any stride is the same memory.
   void (*normalize)(absl::Span<const int64_t> shape, std::vector<int64_t>& strides) = nullptr;
+  // The strides that an operand of this shape should have beside another one that lies so; empty:
+  // any that the call reads.
+  std::vector<int64_t> (*beside)(absl::Span<const int64_t> shape,
+                                 absl::Span<const int64_t> other_shape,
+                                 absl::Span<const int64_t> other_strides) = nullptr;
   // The operand whose memory order a result takes; -1: what reads the result decides.
   int (*result_like)(int result);
   // Whether results may be stored as slices of a larger value.

@@ -112,14 +112,26 @@ absl::Status CheckAttentionForm(const Call& call) {
   return absl::OkStatus();
 }
 
+// Whether the dims after the first nest one in the next, the channels before or after the
+// pixels.
+bool NestsWithoutGaps(const CallTensor& t, bool channels_innermost) {
+  int64_t elements = 1;
+  const auto nests = [&](size_t dim) {
+    const bool fits = t.shape[dim] == 1 || t.strides[dim] == elements;
+    elements *= t.shape[dim];
+    return fits;
+  };
+  bool all = !channels_innermost || nests(1);
+  for (size_t dim = t.shape.size() - 1; dim >= 2; --dim) all = nests(dim) && all;
+  if (!channels_innermost) all = nests(1) && all;
+  return nests(0) && all;
+}
+
 absl::Status CheckConvolutionForm(const Call& call) {
   for (const std::vector<CallTensor>* list : {&call.operands, &call.results}) {
     for (const CallTensor& t : *list) {
-      for (size_t i = 0; i < t.shape.size(); ++i) {
-        if (t.shape[i] > 1 && t.strides[i] <= 0) {
-          return Broken("P5: two elements of its convolution's tensor share an address");
-        }
-      }
+      if (NestsWithoutGaps(t, true) || NestsWithoutGaps(t, false)) continue;
+      return Broken("P5: its convolution's tensor has gaps, or its channels amid its pixels");
     }
   }
   return absl::OkStatus();

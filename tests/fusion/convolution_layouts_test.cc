@@ -2,6 +2,7 @@
 // plan then gives the reference's values.
 #include <cmath>
 
+#include "fusion/ops/convolution/packed_layout.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -146,16 +147,60 @@ TEST_CASE("row-major stays so") {
   }
 }
 
-TEST_CASE("a gradient lies otherwise than the input: calls read both as they are") {
-  const bool last = GENERATE(false, true);
+TEST_CASE("what a kernel makes for a convolution takes the order of channels-last operands") {
   GraphBuilder b("layer");
-  Layer(b, last, !last);
+  Layer(b, true, false);
   const Planned planned = CheckedPlan(b);
   CHECK(Count(planned.graph, Op::copy) == 0);
   for (const Call* call : CallsOf(planned)) {
-    CHECK(HasChannelsLast(call->operands[0]) == !last);
-    CHECK(HasChannelsLast(call->operands[1]) == last);
+    for (const CallTensor& t : call->operands) CHECK(HasChannelsLast(t));
   }
+}
+
+TEST_CASE("a channels-last gradient stays so beside row-major operands") {
+  GraphBuilder b("layer");
+  Layer(b, false, true);
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 0);
+  for (const Call* call : CallsOf(planned)) {
+    CHECK(HasChannelsLast(call->operands[0]));
+    CHECK_FALSE(HasChannelsLast(call->operands[1]));
+  }
+}
+
+TEST_CASE("no convolution is given a tensor with gaps") {
+  GraphBuilder b("strided");
+  // Rows of 5 elements, 8 apart; and pixels of 6 channels, 8 apart.
+  const bool rows = GENERATE(false, true);
+  const std::vector<int64_t> strides =
+      rows ? std::vector<int64_t>{192, 32, 8, 1} : std::vector<int64_t>{160, 1, 40, 8};
+  const ValueId dy = Input(b, "dy", kY, strides);
+  b.Output(InputGradient(b, dy, Input(b, "w", kW)), "dx");
+  b.Output(WeightGradient(b, dy, Input(b, "x", kX)), "dw");
+  const Planned planned = CheckedPlan(b);
+  CHECK(Count(planned.graph, Op::copy) == 1);
+  for (const Call* call : CallsOf(planned)) {
+    for (const CallTensor& t : call->operands) CHECK(IsPacked(t.shape, t.strides));
+  }
+}
+
+TEST_CASE("what a convolution reads has no gaps after its rows, unlike what a matmul reads") {
+  // A patch of 2x2 pixels, as of ConvNeXt: dy is made by a kernel and has rows of 5 elements, which
+  // a matmul would have begin aligned.
+  GraphBuilder b("patches");
+  const Shape x = {2, 4, 6, 10}, w = {6, 4, 2, 2}, y = {2, 6, 3, 5};
+  const ValueId dy = b.Add(Op::mul, {Input(b, "dy", y), Input(b, "mask", y)});
+  Attrs attrs = Window();
+  attrs.Set("stride", Shape{2, 2});
+  attrs.Set("padding", Shape{0, 0});
+  attrs.Set("weight_shape", w);
+  b.Output(b.Add(Op::convolution_weight_gradient, {dy, Input(b, "x", x, ChannelsLast(x))}, attrs),
+           "dw");
+  const Planned planned = CheckedPlan(b);
+  const std::vector<const Call*> calls = CallsOf(planned);
+  REQUIRE(calls.size() == 1);
+  CHECK(calls[0]->operands[0].strides == ChannelsLast(y));
+  CHECK(calls[0]->operands[1].strides == ChannelsLast(x));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Convolutions on a real GPU; every case is skipped where there is none.
 #include "runtime/ops/convolution/cuda_convolution.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -50,7 +51,7 @@ int64_t PlaceOf(const CallTensor& t, int64_t index) {
 }
 
 std::vector<char> Encode(const CallTensor& t, const Values& values) {
-  std::vector<char> bytes(values.size() * static_cast<size_t>(SizeBytes(t.dtype)));
+  std::vector<char> bytes(static_cast<size_t>(SpanOf(t) * SizeBytes(t.dtype)));
   REQUIRE(WithFloatType(t.dtype, [&](auto* type) {
     auto* p = reinterpret_cast<decltype(type)>(bytes.data());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -104,24 +105,32 @@ double Tolerance(DType result, bool tf32) {
   return result == DType::kBf16 ? 0x1p-9 + 1e-5 : result == DType::kFp16 ? 0x1p-12 + 1e-5 : 1e-5;
 }
 
-// A call loaded on the device, with its memory.
+// Some of cuDNN's plans make a bf16 or fp16 result in pieces and round each piece before they add
+// them up: a few roundings of 2^-9 or 2^-12.
+double PiecesTolerance(DType result, bool tf32) { return 4 * Tolerance(result, tf32); }
+
+// A call loaded on the device, with its memory: scratch memory for any of cuDNN's plans.
 class OnDevice {
  public:
   OnDevice(Device* device, const Call& call, std::unique_ptr<LoadedCall> loaded,
            const std::vector<std::vector<char>>& operands)
       : device_(device), result_(call.results[0]), loaded_(std::move(loaded)) {
+    CudnnPlans* const library = this->library();
+    const int64_t most = library == nullptr ? 0 : library->most_workspace_bytes();
     for (const std::vector<char>& bytes : operands) {
       inputs_.push_back(Take(static_cast<int64_t>(bytes.size())));
       REQUIRE(device->CopyIn(taken_.back(), bytes.data(), static_cast<int64_t>(bytes.size())).ok());
     }
     output_ = Take(SpanOf(result_) * SizeBytes(result_.dtype));
-    scratch_ = Take(loaded_->scratch_bytes());
+    scratch_ = Take(std::max(loaded_->scratch_bytes(), most));
   }
   ~OnDevice() {
     for (void* data : taken_) device_->Free(data);
   }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
+
+  CudnnPlans* library() { return static_cast<CudaConvolutionCall&>(*loaded_).library(); }
 
   // The result's bytes, which held others before.
   std::vector<char> Run() {
@@ -194,7 +203,7 @@ void Check(Device* device, Op op, const ConvolutionShape& shape, const Convoluti
   }
   REQUIRE(loaded.ok());
   INFO((*loaded)->Describe());
-  const auto& made = static_cast<CudaConvolutionCall&>(**loaded);
+  auto& made = static_cast<CudaConvolutionCall&>(**loaded);
   if (taken == Taken::kSurely) CHECK(made.library() != nullptr);
   if (made.library() == nullptr) std::printf("%s: %s\n", what.c_str(), made.Describe().c_str());
   const Operands operands(call, kSeed);
@@ -213,6 +222,27 @@ void CheckAll(Device* device, const std::vector<ConvolutionShape>& shapes,
               const ConvolutionLayout& layout, Taken taken, bool tf32 = false) {
   for (const ConvolutionShape& shape : shapes) {
     for (const Op op : kOps) Check(device, op, shape, layout, taken, tf32);
+  }
+}
+
+// Every plan that cuDNN offers against the sums in fp64: which of them is the fastest, and so the
+// one that is run, depends on the GPU.
+void CheckEveryPlan(Device* device, Op op, const ConvolutionShape& shape,
+                    const ConvolutionLayout& layout, const Call& call) {
+  auto loaded = device->Load(call, Facts());
+  INFO(loaded.status());
+  if (absl::IsUnimplemented(loaded.status())) return;
+  REQUIRE(loaded.ok());
+  const Operands operands(call, 7);
+  OnDevice run(device, call, *std::move(loaded), operands.bytes);
+  if (run.library() == nullptr) return;
+  const Values expected = Expected(op, shape, operands.values[0], operands.values[1],
+                                   static_cast<size_t>(Elements(call.results[0])));
+  for (size_t plan = 0; plan < run.library()->plans().size(); ++plan) {
+    INFO("plan " << plan << " of " << run.library()->Describe());
+    REQUIRE(run.library()->Take(plan).ok());
+    CHECK(Error(Decode(call.results[0], run.Run()), expected) <=
+          PiecesTolerance(layout.result, false));
   }
 }
 
@@ -248,6 +278,46 @@ TEST_CASE(
     CheckAll(device.get(), some, fp32, Taken::kPerhaps);
     CheckAll(device.get(), {some[0]}, fp32, Taken::kPerhaps, /*tf32=*/true);
   }
+}
+
+TEST_CASE("on a GPU every plan of cuDNN is right, in whichever order each tensor lies") {
+  const std::unique_ptr<Device> device = Gpu({});
+  if (device == nullptr) return;
+  const ConvolutionLayout bf16;
+  const std::vector<ConvolutionShape> shapes = {
+      SquareConvolution(2, 96, 192, 1, 28, 2, 2, 0), SquareConvolution(2, 64, 64, 1, 14, 3, 1, 1),
+      SquareConvolution(2, 64, 32, 1, 15, 1, 2, 0), SquareConvolution(1, 3, 64, 1, 33, 7, 2, 3),
+      SquareConvolution(2, 24, 24, 24, 14, 7, 1, 3)};
+  for (const ConvolutionShape& shape : shapes) {
+    for (const Op op : kOps) {
+      for (unsigned orders = 0; orders < 8; ++orders) {
+        Call call = MakeConvolution(op, shape, bf16);
+        CallTensor* const tensors[] = {&call.operands[0], &call.operands[1], &call.results[0]};
+        for (size_t i = 0; i < 3; ++i) {
+          *tensors[i] = DenseTensor(tensors[i]->shape, tensors[i]->dtype, (orders >> i & 1) != 0);
+        }
+        INFO(Name(op) << ", " << shape.Print() << ", channels last by tensor: " << orders);
+        CheckEveryPlan(device.get(), op, shape, bf16, call);
+      }
+    }
+  }
+}
+
+TEST_CASE("on a GPU a tensor with gaps between its rows goes to the fallback") {
+  const std::unique_ptr<Device> device = Gpu({});
+  if (device == nullptr) return;
+  const ConvolutionShape shape = SquareConvolution(2, 16, 32, 1, 28, 2, 2, 0);
+  const Op op = Op::convolution_weight_gradient;
+  Call call = MakeConvolution(op, shape, {});
+  call.operands[0].strides = {32 * 14 * 16, 14 * 16, 16, 1};  // rows of 14, 16 apart
+  auto loaded = device->Load(call, Facts());
+  REQUIRE(loaded.ok());
+  CHECK_THAT((*loaded)->Describe(), ContainsSubstring("without gaps"));
+  const Operands operands(call, 7);
+  OnDevice run(device.get(), call, *std::move(loaded), operands.bytes);
+  const Values got = Decode(call.results[0], run.Run());
+  CHECK(Error(got, Expected(op, shape, operands.values[0], operands.values[1], got.size())) <=
+        Tolerance(DType::kBf16, false));
 }
 
 TEST_CASE("on a GPU weight gradients in fp32 of bf16 operands are rounded to nothing narrower") {
@@ -321,7 +391,7 @@ TEST_CASE("on a GPU a plan that was found fastest is remembered on disk and give
     auto loaded = device->Load(call, Facts());
     INFO(loaded.status());
     REQUIRE(loaded.ok());
-    const auto& made = static_cast<CudaConvolutionCall&>(**loaded);
+    auto& made = static_cast<CudaConvolutionCall&>(**loaded);
     REQUIRE(made.library() != nullptr);
     INFO(made.Describe());
     CHECK((made.library()->plans()[0].name == "restored") == (again == 1));
@@ -344,7 +414,7 @@ TEST_CASE("on a GPU no plan wants more workspace than is allowed") {
     INFO(loaded.status());
     if (absl::IsUnimplemented(loaded.status())) continue;
     REQUIRE(loaded.ok());
-    const auto& made = static_cast<CudaConvolutionCall&>(**loaded);
+    auto& made = static_cast<CudaConvolutionCall&>(**loaded);
     if (made.library() == nullptr) continue;
     INFO(made.Describe());
     CHECK(made.library()->most_workspace_bytes() <= 4096);

@@ -91,7 +91,13 @@ TEST_CASE("what cuDNN is not asked for is refused with the call's shape and the 
   Call call = MakeConvolution(Op::convolution_input_gradient, shape, {});
   call.operands[0].strides = {32, 1, 0, 0};
   CHECK_THAT(refusal(call),
-             ContainsSubstring("needs positive strides; the first operand has 32,1,0,0"));
+             ContainsSubstring("is given tensors without gaps, their channels first or last; the "
+                               "first operand has strides 32,1,0,0"));
+  // Rows of 4 pixels, 8 apart; channels amid the pixels.
+  for (const std::vector<int64_t>& strides : {Ints{1024, 32, 8, 1}, Ints{512, 4, 128, 1}}) {
+    call.operands[0].strides = strides;
+    CHECK_THAT(refusal(call), ContainsSubstring("is given tensors without gaps"));
+  }
   call = MakeConvolution(Op::convolution, shape, {});
   call.previous = ValueId{};
   CHECK_THAT(refusal(call), ContainsSubstring("adds to no value"));
@@ -198,7 +204,7 @@ TEST_CASE(
   broadcast.operands[0].strides = {32, 1, 0, 0};
   loaded = loader->Load(broadcast, {});
   REQUIRE(loaded.ok());
-  CHECK_THAT((*loaded)->Describe(), ContainsSubstring("needs positive strides"));
+  CHECK_THAT((*loaded)->Describe(), ContainsSubstring("is given tensors without gaps"));
 
   const auto alone = MakeCudaConvolutionLoader(device, 90, {.allow_cudnn = false}, nullptr);
   CHECK(absl::IsUnavailable(alone->Load(call, {}).status()));

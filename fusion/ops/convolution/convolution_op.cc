@@ -10,6 +10,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/convolution/convolution_call.h"
+#include "fusion/ops/convolution/packed_layout.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 
 namespace retrograd {
@@ -19,12 +20,12 @@ constexpr int64_t kTile = 128;  // rows and columns of the result that a block m
 
 int64_t Volume(const SpatialExtents& e) { return Product({e[0], e[1], e[2]}); }
 
-// Dims lie as they like, each element at an address of its own.
-bool HasSteps(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] > 1 && strides[i] <= 0) return false;
-  }
-  return true;
+// Channels last beside an operand whose channels are last: a library transposes what is mixed.
+std::vector<int64_t> BesideOther(absl::Span<const int64_t> shape,
+                                 absl::Span<const int64_t> other_shape,
+                                 absl::Span<const int64_t> other_strides) {
+  if (IsRowMajor(other_shape, other_strides) || !IsPacked(other_shape, other_strides)) return {};
+  return ChannelsLastStrides(shape);
 }
 
 // The matmul that makes the result, one for each group.
@@ -119,8 +120,9 @@ CallSizes Sizes(const Call& call) {
 constexpr CallOp Row(Op op, int (*result_like)(int)) {
   return {.op = op,
           .name = "convolution",
-          .reads = HasSteps,
-          .stores = HasSteps,
+          .reads = IsPacked,
+          .stores = IsPacked,
+          .beside = BesideOther,
           .result_like = result_like,
           .price = PriceCall,
           .blocks = Blocks,

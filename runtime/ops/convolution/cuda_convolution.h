@@ -32,7 +32,7 @@ class CudaConvolutionCall : public LoadedCall {
   std::string Describe() const override;
 
   // Null where cuDNN does not make this call.
-  const CudnnPlans* library() const { return library_.get(); }
+  CudnnPlans* library() { return library_.get(); }
   const absl::Status& refusal() const { return refusal_; }
 
  private:

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "fusion/ops/convolution/packed_layout.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_frontend_calls.h"
 
@@ -206,11 +207,9 @@ absl::Status CudnnConvolutionRefusal(const Call& call) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const CallTensor& t = *tensors[i];
     if (absl::c_linear_search(t.shape, 0)) return refuse("takes no empty tensors");
-    for (size_t axis = 0; axis < t.shape.size(); ++axis) {
-      if (t.shape[axis] == 1 || t.strides[axis] > 0) continue;
-      return refuse(absl::StrCat("needs positive strides; the ", kNames[i], " has ",
-                                 absl::StrJoin(t.strides, ",")));
-    }
+    if (IsPacked(t.shape, t.strides)) continue;
+    return refuse(absl::StrCat("is given tensors without gaps, their channels first or last; the ",
+                               kNames[i], " has strides ", absl::StrJoin(t.strides, ",")));
   }
   return absl::OkStatus();
 }
