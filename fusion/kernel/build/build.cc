@@ -25,6 +25,12 @@ constexpr int kLookupAxis = kMaxAxes;
 // Of one access. A single op stays below: stacked pads are cut before planning (legalize.cc).
 constexpr size_t kMostGuards = 512;
 
+// At which a kernel evaluates a value that it makes. Each stage of a transform reads its operand at
+// two places, so places double with each stage that a kernel holds: an element of the last one
+// would be made of all elements, where log n stages need two each. A kernel of so many equal
+// instructions pays for no load that it saves.
+constexpr size_t kMostPlaces = 64;
+
 class Builder {
  public:
   Builder(const KernelRequest& request, IterationSpace space)
@@ -157,8 +163,15 @@ class Builder {
     if (!limit_.empty()) return 0;
     std::optional<AccessMap> behind = SeeThroughViews(v, at);
     const AccessMap& map = behind ? *behind : at;
-    for (const Known& k : known_[v]) {
+    const std::vector<Known>& known = known_[v];
+    for (const Known& k : known) {
       if (k.coords == map.coords && k.guards == map.guards) return k.instr;
+    }
+    if (known.size() >= kMostPlaces && inside_.contains(v.node)) {
+      Refuse("places",
+             absl::StrCat("%", Index(v.node), " (", Name(g_.op(v.node)), ") is read at more than ",
+                          kMostPlaces, " places, at each of which it would be made"));
+      return 0;
     }
     const int instr = EvaluateNew(v, map);
     known_[v].push_back({map.coords, map.guards, instr});
