@@ -12,9 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "graph/text/text.h"
 #include "models/models.h"
 #include "tests/catch.h"
 #include "tools/execute/gradient_errors.h"
+#include "tools/execute/gradient_roundings.h"
 #include "tools/explain/explanation.h"
 
 namespace retrograd {
@@ -209,12 +211,54 @@ TEST_CASE("errors are relative to each gradient, or to the floor where it is mat
   CHECK(errors[2].ok);
 }
 
+TEST_CASE("a gradient whose terms cancel is right within what rounding may add, and no further") {
+  Gradient cancelled{
+      .name = "bias before batch norm", .computed = {3e-6, 0}, .recorded = {0, 2e-6}};
+  CHECK_FALSE(GradientErrors({cancelled}, 1e-5)[0].ok);
+  cancelled.rounding = 4e-6;
+  const GradientError within = GradientErrors({cancelled}, 1e-5)[0];
+  CHECK(within.ok);
+  CHECK(within.rounding);
+  cancelled.rounding = 3e-6;
+  CHECK_FALSE(GradientErrors({cancelled}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"exact", {1}, {1}, 1}}, 1e-5)[0].rounding);
+}
+
+TEST_CASE("what rounding may add to a gradient is that of its terms, which may cancel") {
+  // sum(x - mean(x)) is 0 for any x; sum(x) is not.
+  const auto graph = ParseGraph(R"(
+%0 = input name="x" kind=saved  f32[2,4]
+%1 = sum %0 axes=[1] keep=1
+%2 = full value=0.25 shape=[] dtype=f32
+%3 = mul %1 %2
+%4 = sub %0 %3
+%5 = sum %4 axes=[0,1]
+%6 = sum %0 axes=[0,1]
+output %5 name="zero"
+output %6 name="sum"
+)");
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  const std::vector<float> x = {1, -2, 3, -4, 5, -6, 7, -8};
+  Bundle bundle;
+  bundle.Add("input/0", {DType::kFp32, {8}},
+             absl::string_view(reinterpret_cast<const char*>(x.data()), 32));
+  const auto roundings = GradientRoundings(*graph, bundle);
+  INFO(roundings.status());
+  REQUIRE(roundings.ok());
+  CHECK((*roundings)[0] == Approx(4 * 0x1p-24 * 2 * 36));
+  CHECK((*roundings)[1] == Approx(4 * 0x1p-24 * 36));
+  CHECK_FALSE(GradientRoundings(*graph, {}).ok());
+}
+
 TEST_CASE("a wrong or missing number is never within the tolerance") {
   const double nan = std::nan("");
   CHECK_FALSE(GradientErrors({{"g", {nan, 1}, {1, 1}}}, 1e-5)[0].ok);
   CHECK_FALSE(GradientErrors({{"g", {1, 1}, {nan, 1}}}, 1e-5)[0].ok);
   CHECK_FALSE(GradientErrors({{"g", {INFINITY, 1}, {1, 1}}}, 1e-5)[0].ok);
   CHECK_FALSE(GradientErrors({{"g", {1.001, 1}, {1, 1}}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {nan, 1}, {1, 1}, 1}}, 1e-5)[0].ok);
+  CHECK_FALSE(GradientErrors({{"g", {1, 1}, {1, 1}, nan}, {"h", {2}, {1}, nan}}, 1e-5)[1].ok);
 }
 
 TEST_CASE("the tolerance is wide only for graphs with narrow values") {

@@ -34,7 +34,8 @@ std::vector<GradientError> GradientErrors(const std::vector<Gradient>& gradients
     const double distance = Distance(g.computed, g.recorded);
     const double scale = std::max(e.norm, floor);
     e.error = distance == 0 ? 0 : distance / scale;
-    e.ok = e.error <= tolerance;
+    e.rounding = e.error > tolerance && distance <= tolerance * scale + g.rounding;
+    e.ok = e.error <= tolerance || e.rounding;
     errors.push_back(std::move(e));
   }
   return errors;

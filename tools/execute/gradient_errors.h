@@ -12,6 +12,7 @@ namespace retrograd {
 struct Gradient {
   std::string name;
   std::vector<double> computed, recorded;  // the same elements in the same order
+  double rounding = 0;                     // norm of what rounding alone may add
 };
 
 struct GradientError {
@@ -19,7 +20,8 @@ struct GradientError {
   double error = 0;          // ||computed - recorded|| / max(||recorded||, floor)
   double norm = 0;           // ||recorded||
   bool below_floor = false;  // its own norm is below the floor, so the floor divides
-  bool ok = false;           // within the tolerance; a NaN is not
+  bool ok = false;           // within the tolerance, or within rounding; a NaN is not
+  bool rounding = false;     // beyond the tolerance, but within what rounding alone may add
 };
 
 // The floor is 1e-5 of the norm of all gradients together: a gradient that is mathematically zero
@@ -27,6 +29,7 @@ struct GradientError {
 // would say nothing.
 inline constexpr double kFloorShare = 1e-5;
 
+// ok: ||computed - recorded|| <= tolerance x max(||recorded||, floor) + rounding.
 std::vector<GradientError> GradientErrors(const std::vector<Gradient>& gradients, double tolerance);
 
 // What two correct executions of one graph may differ by. fp32 (and fp64) throughout: 1e-5, some

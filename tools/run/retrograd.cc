@@ -32,7 +32,10 @@ constexpr char kRunNote[] =
 and the exit status is 0 only if all are within the tolerance: 1e-5 for a graph that is fp32
 throughout (sums in another order), 2e-2 if it has bf16 or fp16 values (the framework rounds every
 intermediate result to bf16, a fused kernel keeps it in fp32; 2e-2 is five units in the last place).
-Gradients whose own norm is below the floor are mathematically zero or close; they are listed apart.)";
+Gradients whose own norm is below the floor are mathematically zero or close; they are listed apart.
+A gradient beyond the tolerance is right all the same if ||g - ref|| is within what rounding may add:
+4 units of rounding of the same expression over absolute values. So it is where large terms cancel,
+as in a bias before batch norm.)";
 
 }  // namespace
 
