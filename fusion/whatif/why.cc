@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/planner/can_share_kernel.h"
+#include "fusion/planner/plan_graph.h"
 #include "fusion/planner/planning_context.h"
 #include "graph/base/status.h"
 
@@ -99,6 +100,22 @@ std::vector<WhyTerm> SumTerms(const Why& why) {
   return sums;
 }
 
+// What shared launches win in the plan of the whole graph under a choice.
+absl::StatusOr<int64_t> SharedLaunchPs(const BackwardGraph& lowered, const DeviceSpec& device,
+                                       const PlanOptions& options, const PairChoice& choice,
+                                       RegionResults& solved) {
+  PlanOptions under = options;
+  under.pairs = {choice};
+  under.decisions = false;
+  RG_ASSIGN_OR_RETURN(const FusionPlan plan,
+                      PlanGraph(lowered, device, under, 0, GroupOrder::kProgram, solved));
+  return plan.summary.shared_launch_ps;
+}
+
+std::string SavesOrLoses(int64_t loss) {
+  return absl::StrCat(loss > 0 ? "loses " : "saves ", Us(std::abs(loss)));
+}
+
 // What sharing loses (or, negative, saves) by one term.
 int64_t Loss(const WhyTerm& term) { return term.together_ps - term.apart_ps; }
 
@@ -117,12 +134,12 @@ std::string Verdict(const Why& why) {
     const bool same_way = loss >= 0 ? Loss(term) > 0 : Loss(term) < 0;
     if (same_way && (most == nullptr || std::abs(Loss(term)) > std::abs(Loss(*most)))) most = &term;
   }
-  if (loss == 0) return "both cost the same, and ties go to what is found first";
-  std::string text = absl::StrCat("sharing ", loss > 0 ? "loses " : "saves ", Us(std::abs(loss)));
+  std::string text = loss == 0 ? "both cost the same, and ties go to what is found first"
+                               : absl::StrCat("sharing ", SavesOrLoses(loss));
   if (loss > 0 && loss <= loss_of_margins) {
     absl::StrAppend(&text, ": the margin decides; without it sharing saves ",
                     Us(loss_of_margins - loss), ", which is less than ", Us(loss_of_margins));
-  } else if (most != nullptr) {
+  } else if (loss != 0 && most != nullptr) {
     absl::StrAppend(&text, ", most of it by ", most->name, ": ", Us(most->together_ps),
                     " together, ", Us(most->apart_ps), " apart");
   }
@@ -134,6 +151,11 @@ std::string Verdict(const Why& why) {
     absl::StrAppend(&text,
                     "; the plan computes one of them again in each kernel that reads it, at ",
                     Us(why.planned_ps));
+  }
+  const int64_t launches = why.share.shared_launch_ps - why.part.shared_launch_ps;
+  if (launches != 0) {
+    absl::StrAppend(&text, "; with the launches that independent kernels share afterwards sharing ",
+                    SavesOrLoses(loss - launches));
   }
   return text;
 }
@@ -200,7 +222,16 @@ absl::StatusOr<Why> ExplainWhy(const BackwardGraph& lowered, const DeviceSpec& d
     }
     RG_ASSIGN_OR_RETURN(side->kernels, Differing(*plan, *other, context->pricer));
   }
-  if (why.share.feasible && why.part.feasible) why.terms = SumTerms(why);
+  if (why.share.feasible && why.part.feasible) {
+    why.terms = SumTerms(why);
+    if (Enabled(options, "horizontal") && options.max_memory_bytes == 0) {
+      RegionResults solved;
+      for (const auto& [choice, side] : {std::pair(&both, &why.share), {&each, &why.part}}) {
+        RG_ASSIGN_OR_RETURN(side->shared_launch_ps,
+                            SharedLaunchPs(lowered, device, options, *choice, solved));
+      }
+    }
+  }
   why.decides = Verdict(why);
   return why;
 }

@@ -1,7 +1,9 @@
 // Why two ops share a kernel or don't: the best plan of their region with them together and the
 // best with them apart, by the very search that plans, and what tips the balance.
 //
-// Both costs are what planning under the PairChoice gives the region. Where the plan had contracted
+// Both costs are what planning under the PairChoice gives the region. The search counts a launch for
+// every kernel; kernels that do not depend on each other share launches afterwards, which may change
+// the sum, and so what sharing wins is told beside the costs. Where the plan had contracted
 // the two into one atom, that contraction is undone for the comparison, and neither is recomputed.
 #ifndef RETROGRAD_FUSION_WHATIF_WHY_H_
 #define RETROGRAD_FUSION_WHATIF_WHY_H_
@@ -27,6 +29,9 @@ struct WhySide {
   int64_t cost_ps = 0;        // of the whole region: what the search minimises
   std::string limit, reason;  // if there is no plan: which limit, and a sentence
   std::vector<WhyKernel> kernels;
+  // What shared launches win in the plan of the whole graph under this choice. 0 where no kernels
+  // share launches, and under a memory ceiling.
+  int64_t shared_launch_ps = 0;
 };
 
 // A term of the price, summed over the kernels that differ.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -43,7 +44,8 @@ struct Asked {
   Planned planned;
 };
 
-Asked Ask(const std::string& model, PlanOptions options = {}) {
+// Without shared launches: kernels that share one are kernels all the same.
+Asked Ask(const std::string& model, PlanOptions options = {}, bool share_launches = false) {
   Asked asked;
   auto graph = OpenGraph(model);
   INFO(graph.status());
@@ -52,7 +54,7 @@ Asked Ask(const std::string& model, PlanOptions options = {}) {
   asked.device_text = *ReadDeviceSpec("h200");
   asked.device = *ParseDeviceSpec(asked.device_text, "h200");
   options.decisions = false;
-  options.disable.insert("horizontal");  // kernels that share a launch are kernels all the same
+  if (!share_launches) options.disable.insert("horizontal");
   asked.options = std::move(options);
   auto planned = PlanFusion(asked.original, asked.device, asked.options);
   INFO(planned.status());
@@ -100,6 +102,9 @@ void ConfirmSide(const Asked& asked, const Why& why, bool together) {
     REQUIRE(planned.ok());
     CHECK(planned->plan.summary.cost_ps - asked.planned.plan.summary.cost_ps ==
           side.cost_ps - why.planned_ps);
+    if (why.share.feasible && why.part.feasible) {
+      CHECK(planned->plan.summary.shared_launch_ps == side.shared_launch_ps);
+    }
     CHECK((planned->plan.group_of[Index(why.a)] == planned->plan.group_of[Index(why.b)]) ==
           together);
     return;
@@ -210,6 +215,53 @@ TEST_CASE("what why says of random neighbours is what planning under either choi
   CHECK(seen["one atom"] > 0);
   CHECK(seen["two atoms"] > 0);
   CHECK(seen["flips applied"] > 0);
+}
+
+TEST_CASE("why agrees with a forbidden pair about which plan is faster, shared launches included") {
+  const Asked asked = Ask("golf_tiny", {}, /*share_launches=*/true);
+  const BackwardGraph& graph = asked.planned.graph;
+  // An accumulate and what is up to three ops before it.
+  std::set<std::pair<NodeId, NodeId>> pairs;
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (graph.op(NodeId{i}) != Op::accumulate) continue;
+    std::set<NodeId> before = {NodeId{i}};
+    for (int step = 0; step < 3; ++step) {
+      for (NodeId id : std::set<NodeId>(before)) {
+        for (ValueId v : graph.operands(id)) before.insert(v.node);
+      }
+    }
+    for (NodeId id : before) {
+      if (id != NodeId{i} && Computes(graph, id)) pairs.insert({id, NodeId{i}});
+    }
+  }
+  int differing = 0;
+  constexpr int kEnough = 6;
+  for (const auto& [a, b] : pairs) {
+    if (differing == kEnough) break;
+    const Why why = WhyOf(asked, a, b);
+    if (!why.never.empty() || !why.share.feasible || !why.part.feasible) continue;
+    const int64_t launches = why.share.shared_launch_ps - why.part.shared_launch_ps;
+    if (launches == 0) continue;
+    ++differing;
+    const int64_t loss = why.share.cost_ps - why.part.cost_ps - launches;
+    INFO("%" << Index(a) << " %" << Index(b) << ": " << why.decides);
+    CHECK_THAT(why.decides,
+               ContainsSubstring("with the launches that independent kernels share afterwards "
+                                 "sharing " +
+                                 std::string(loss > 0 ? "loses" : "saves")));
+    PlanOptions options = asked.options;
+    int64_t price[2];
+    for (const bool together : {false, true}) {
+      options.pairs = {{why.a, why.b, together}};
+      const auto planned = PlanFusion(asked.original, asked.device, options);
+      REQUIRE(planned.ok());
+      // The search minimises the cost, which has margins that the price has not.
+      const PlanSummary& s = planned->plan.summary;
+      price[together ? 1 : 0] = s.cost_ps - s.shared_launch_ps;
+    }
+    CHECK(price[1] - price[0] == loss);
+  }
+  CHECK(differing == kEnough);
 }
 
 TEST_CASE("under a memory ceiling why asks the search with the price that made the plan") {

@@ -47,6 +47,11 @@ void ListTerms(const Why& why, std::vector<std::string>* lines) {
   lines->push_back(absl::StrFormat("%-28s %16s %16s", "", "together", "apart"));
   lines->push_back(
       absl::StrFormat("%-28s %16s %16s", "cost of their region", Cost(why.share), Cost(why.part)));
+  if (why.share.shared_launch_ps != why.part.shared_launch_ps) {
+    lines->push_back(absl::StrFormat("%-28s %16s %16s", "won by shared launches",
+                                     Us(why.share.shared_launch_ps),
+                                     Us(why.part.shared_launch_ps)));
+  }
   if (why.terms.empty()) return;
   lines->push_back(absl::StrFormat("%-28s %16d %16d", "kernels that differ",
                                    why.share.kernels.size(), why.part.kernels.size()));

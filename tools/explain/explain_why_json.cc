@@ -28,6 +28,7 @@ Json SideJson(const BackwardGraph& graph, const WhySide& side) {
     return json;
   }
   json["cost_ps"] = side.cost_ps;
+  json["shared_launch_ps"] = side.shared_launch_ps;
   json["kernels"] = Json::array();
   for (const WhyKernel& kernel : side.kernels) {
     Json group = GroupJson(graph, kernel.group);
