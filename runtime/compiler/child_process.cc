@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 extern char** environ;
@@ -23,7 +24,28 @@ struct Child {
   int output = -1;  // the reading end of its pipe
 };
 
-absl::StatusOr<Child> Start(const std::vector<std::string>& command) {
+// Ours, with another TMPDIR.
+std::vector<std::string> EnvironmentWith(const std::string& temporary_folder) {
+  constexpr absl::string_view kName = "TMPDIR=";
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (temporary_folder.empty() || !absl::StartsWith(*variable, kName))
+      variables.emplace_back(*variable);
+  }
+  if (!temporary_folder.empty()) variables.push_back(absl::StrCat(kName, temporary_folder));
+  return variables;
+}
+
+// As execve takes them; they point into the strings.
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::StatusOr<Child> Start(const std::vector<std::string>& command,
+                            const std::vector<std::string>& environment) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("no pipe: ", std::strerror(errno)));
@@ -33,12 +55,10 @@ absl::StatusOr<Child> Start(const std::vector<std::string>& command) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], 2);
-  std::vector<char*> arguments;
-  for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = Pointers(command), variables = Pointers(environment);
   Child child;
   const int error =
-      posix_spawn(&child.pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+      posix_spawn(&child.pid, arguments[0], &actions, nullptr, arguments.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   close(pipe_ends[1]);
   if (error != 0) {
@@ -71,11 +91,12 @@ ProcessResult Finish(const Child& child) {
 }  // namespace
 
 absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
-    const std::vector<std::vector<std::string>>& commands) {
+    const std::vector<std::vector<std::string>>& commands, const std::string& temporary_folder) {
+  const std::vector<std::string> environment = EnvironmentWith(temporary_folder);
   std::vector<Child> children;
   absl::Status failure;
   for (const std::vector<std::string>& command : commands) {
-    absl::StatusOr<Child> child = Start(command);
+    absl::StatusOr<Child> child = Start(command, environment);
     if (!child.ok()) {
       failure = child.status();
       break;

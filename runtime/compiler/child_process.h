@@ -14,9 +14,12 @@ struct ProcessResult {
   std::string output;  // what it wrote to both streams; at most 64 KiB, the beginning
 };
 
-// command[0] is a path. One result a command, in their order; an error if one could not start.
+// command[0] is a path. The programs put their temporary files into `temporary_folder` (TMPDIR), so
+// that whoever removes that folder removes what a killed program left; empty: where TMPDIR says.
+// One result a command, in their order; an error if one could not start.
 absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
-    const std::vector<std::vector<std::string>>& commands);
+    const std::vector<std::vector<std::string>>& commands,
+    const std::string& temporary_folder = "");
 
 }  // namespace retrograd
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -59,8 +60,10 @@ std::string FirstErrors(const std::string& output) {
   return errors.empty() ? "no message" : absl::StrJoin(errors, " | ");
 }
 
-absl::Status RunAll(const std::vector<std::vector<std::string>>& commands) {
-  RG_ASSIGN_OR_RETURN(const std::vector<ProcessResult> results, RunProcesses(commands));
+absl::Status RunAll(const std::vector<std::vector<std::string>>& commands,
+                    const std::string& temporary_folder) {
+  RG_ASSIGN_OR_RETURN(const std::vector<ProcessResult> results,
+                      RunProcesses(commands, temporary_folder));
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].exit_code == 0) continue;
     if (absl::StrContains(results[i].output, "No space left on device")) {
@@ -107,8 +110,9 @@ absl::Status CompileSharedObject(const HostCompiler& compiler,
   }
   // Kernels call nothing but the C library; the compiler's own library has what it calls by itself.
   for (const char* library : {"-lm", "-lc", "-lgcc"}) link.push_back(library);
-  RG_RETURN_IF_ERROR(RunAll(commands));
-  return RunAll({link});
+  const std::string folder = std::filesystem::path(output).parent_path().string();
+  RG_RETURN_IF_ERROR(RunAll(commands, folder));
+  return RunAll({link}, folder);
 }
 
 }  // namespace retrograd

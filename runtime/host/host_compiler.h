@@ -19,7 +19,7 @@ struct HostCompiler {
 absl::StatusOr<HostCompiler> FindHostCompiler(const std::string& name);
 
 // Compiles the files side by side and links them into the shared object `output`. Object files are
-// put beside their sources.
+// put beside their sources, and the compiler's temporary files beside `output`.
 absl::Status CompileSharedObject(const HostCompiler& compiler,
                                  const std::vector<std::string>& flags,
                                  const std::vector<std::string>& sources,
