@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz gpu-bundle format lint clean
+.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz soak soak-gpu gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -43,6 +43,20 @@ SECONDS ?= 30
 fuzz:
 	@scripts/install.sh build test
 	@scripts/fuzz.sh $(SECONDS)
+
+# make soak HOURS=8 runs the long checks and goes on where the last run stopped: docs/checks.md.
+HOURS ?= 1
+soak:
+	@scripts/install.sh build test
+	@scripts/build.sh release retrograd soak_graphs plan_digest
+	@scripts/build.sh fuzz graph_fuzzer
+	@scripts/soak.py --hours $(HOURS)
+
+# Ten minutes of random graphs on this machine's NVIDIA GPU, some under compute-sanitizer.
+soak-gpu:
+	@scripts/install.sh build
+	@scripts/build.sh release soak_graphs
+	@scripts/soak.py --hours 0.167 --only gpu
 
 # What a machine with an NVIDIA GPU needs to run all of this, in the folder gpu-bundle.
 gpu-bundle:

@@ -69,6 +69,12 @@ add_dependencies(determinism_test plan_digest)
 target_compile_definitions(determinism_test
                            PRIVATE RETROGRAD_TEST_DIR="${CMAKE_BINARY_DIR}/tests")
 
+# What `make soak` runs for hours: random graphs on a device against the reference.
+add_executable(soak_graphs tests/soak/soak_graphs.cc)
+set_target_properties(soak_graphs PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(soak_graphs PRIVATE retrograd_options nlohmann_json::nlohmann_json)
+retrograd_link_by_includes(soak_graphs ${PROJECT_SOURCE_DIR}/tests/soak/soak_graphs.cc)
+
 # The reference evaluator as a program, for the tests of the exporter.
 add_executable(reference_outputs tests/graph/reference_outputs.cc)
 set_target_properties(reference_outputs

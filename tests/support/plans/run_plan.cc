@@ -100,46 +100,131 @@ Values Unpack(const TensorType& type, const std::vector<int64_t>& given,
   return values;
 }
 
-absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
-                                    const RunSetup& setup) {
-  RunResult result;
-  RG_ASSIGN_OR_RETURN(DeviceSpec device, LoadDeviceSpec(setup.device));
-  if (setup.spec) device = *setup.spec;
-  RG_ASSIGN_OR_RETURN(result.planned, PlanFusion(graph, device, setup.plan));
-  RG_RETURN_IF_ERROR(result.planned.graph.Verify());
-  RG_RETURN_IF_ERROR(result.planned.plan.Verify(result.planned.graph));
-  RG_ASSIGN_OR_RETURN(CompiledPlan compiled,
-                      Compile(result.planned.graph,
-                              setup.compile.epilogue_kernels ? result.planned.plan
-                                                             : SplitEpilogues(result.planned.plan),
-                              setup.compile));
-  std::unique_ptr<Device> host = MakeHostDevice(setup.host);
-  RG_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
-                      Program::Load(compiled, host.get(), setup.program));
+namespace {
 
-  std::vector<std::vector<char>> in, out;
-  std::vector<const void*> in_pointers;
-  std::vector<void*> out_pointers;
+struct Prepared {
+  Planned planned;
+  std::unique_ptr<CompiledPlan> compiled;
+  std::unique_ptr<Program> program;
+};
+
+absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const RunSetup& setup,
+                                 Device& device) {
+  CompileOptions options = setup.compile;
+  options.dialect = device.dialect();
+  options.epilogue_kernels |= device.multiplies_with_epilogues();
+  Prepared made;
+  RG_ASSIGN_OR_RETURN(DeviceSpec spec, LoadDeviceSpec(setup.device));
+  if (setup.spec) spec = *setup.spec;
+  RG_ASSIGN_OR_RETURN(made.planned, PlanFusion(graph, spec, setup.plan));
+  RG_RETURN_IF_ERROR(made.planned.graph.Verify());
+  RG_RETURN_IF_ERROR(made.planned.plan.Verify(made.planned.graph));
+  RG_ASSIGN_OR_RETURN(
+      CompiledPlan compiled,
+      Compile(made.planned.graph,
+              options.epilogue_kernels ? made.planned.plan : SplitEpilogues(made.planned.plan),
+              options));
+  made.compiled = std::make_unique<CompiledPlan>(std::move(compiled));
+  RG_ASSIGN_OR_RETURN(made.program, Program::Load(*made.compiled, &device, setup.program));
+  return made;
+}
+
+// The inputs' bytes, in the order of InputNodes.
+std::vector<std::vector<char>> PackInputs(const BackwardGraph& graph,
+                                          const std::vector<Values>& inputs) {
+  std::vector<std::vector<char>> packed;
   const std::vector<NodeId> nodes = InputNodes(graph);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    in.push_back(Pack(graph.type(nodes[i]), graph.node(nodes[i]).input->strides, inputs[i]));
-    in_pointers.push_back(in.back().data());
+    packed.push_back(Pack(graph.type(nodes[i]), graph.node(nodes[i]).input->strides, inputs[i]));
   }
+  return packed;
+}
+
+// Bytes of no value for each output; none where the host expects none.
+std::vector<std::vector<char>> FilledOutputs(const BackwardGraph& graph) {
+  std::vector<std::vector<char>> filled;
   for (const GraphOutput& o : graph.outputs()) {
-    out.emplace_back();
-    if (o.value) {
-      const TensorType& type = graph.type(*o.value);
-      out.back().assign(SpanBytes(type, StridesOr(o.strides, type.shape)), '\x7f');
-    }
-    out_pointers.push_back(out.back().data());
+    filled.emplace_back();
+    if (!o.value) continue;
+    const TensorType& type = graph.type(*o.value);
+    filled.back().assign(SpanBytes(type, StridesOr(o.strides, type.shape)), '\x7f');
   }
-  RG_RETURN_IF_ERROR(program->Run(in_pointers, out_pointers));
-  RG_RETURN_IF_ERROR(host->Synchronize());
-  for (size_t i = 0; i < out.size(); ++i) {
+  return filled;
+}
+
+std::vector<Values> UnpackOutputs(const BackwardGraph& graph,
+                                  const std::vector<std::vector<char>>& bytes) {
+  std::vector<Values> outputs;
+  for (size_t i = 0; i < bytes.size(); ++i) {
     const GraphOutput& o = graph.outputs()[i];
-    result.outputs.push_back(o.value ? Unpack(graph.type(*o.value), o.strides, out[i]) : Values{});
+    outputs.push_back(o.value ? Unpack(graph.type(*o.value), o.strides, bytes[i]) : Values{});
   }
-  return result;
+  return outputs;
+}
+
+// Device memory that holds these bytes; freed with it.
+class OnDevice {
+ public:
+  explicit OnDevice(Device& device) : device_(device) {}
+  ~OnDevice() {
+    for (void* p : all_) device_.Free(p);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  absl::StatusOr<void*> Take(const std::vector<char>& bytes) {
+    if (bytes.empty()) return nullptr;
+    const auto size = static_cast<int64_t>(bytes.size());
+    RG_ASSIGN_OR_RETURN(void* const p, device_.Allocate(size));
+    all_.push_back(p);
+    RG_RETURN_IF_ERROR(device_.CopyIn(p, bytes.data(), size));
+    return p;
+  }
+
+ private:
+  Device& device_;
+  std::vector<void*> all_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
+                                    const RunSetup& setup) {
+  const std::unique_ptr<Device> host = MakeHostDevice(setup.host);
+  RG_ASSIGN_OR_RETURN(Prepared made, Prepare(graph, setup, *host));
+  // Blocks of their own size: a sanitizer sees what reaches beyond.
+  const std::vector<std::vector<char>> in = PackInputs(graph, inputs);
+  std::vector<std::vector<char>> out = FilledOutputs(graph);
+  std::vector<const void*> in_pointers;
+  std::vector<void*> out_pointers;
+  for (const std::vector<char>& bytes : in) in_pointers.push_back(bytes.data());
+  for (std::vector<char>& bytes : out) out_pointers.push_back(bytes.data());
+  RG_RETURN_IF_ERROR(made.program->Run(in_pointers, out_pointers));
+  RG_RETURN_IF_ERROR(host->Synchronize());
+  return RunResult{std::move(made.planned), UnpackOutputs(graph, out)};
+}
+
+absl::StatusOr<RunResult> RunOnDevice(const BackwardGraph& graph, const std::vector<Values>& inputs,
+                                      const RunSetup& setup, Device& device) {
+  RG_ASSIGN_OR_RETURN(Prepared made, Prepare(graph, setup, device));
+  OnDevice memory(device);
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const std::vector<char>& bytes : PackInputs(graph, inputs)) {
+    RG_ASSIGN_OR_RETURN(in.emplace_back(), memory.Take(bytes));
+  }
+  std::vector<std::vector<char>> outputs = FilledOutputs(graph);
+  for (const std::vector<char>& bytes : outputs) {
+    RG_ASSIGN_OR_RETURN(out.emplace_back(), memory.Take(bytes));
+  }
+  RG_RETURN_IF_ERROR(made.program->Run(in, out));
+  RG_RETURN_IF_ERROR(device.Synchronize());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs[o].empty()) continue;
+    RG_RETURN_IF_ERROR(
+        device.CopyOut(outputs[o].data(), out[o], static_cast<int64_t>(outputs[o].size())));
+  }
+  return RunResult{std::move(made.planned), UnpackOutputs(graph, outputs)};
 }
 
 }  // namespace retrograd

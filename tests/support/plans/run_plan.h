@@ -32,6 +32,10 @@ struct RunResult {
 absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
                                     const RunSetup& setup);
 
+// The same on a device whose memory is not ours. The setup's host options are not looked at.
+absl::StatusOr<RunResult> RunOnDevice(const BackwardGraph& graph, const std::vector<Values>& inputs,
+                                      const RunSetup& setup, Device& device);
+
 // Dense row-major values as the bytes of a strided tensor whose first element is the first byte.
 std::vector<char> Pack(const TensorType& type, const std::vector<int64_t>& strides,
                        const Values& values);
