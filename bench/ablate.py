@@ -3,7 +3,7 @@
 
   bench/ablate.py                        make bench-ablate
   bench/ablate.py --budget 500           stops after so many seconds, with what was measured
-  bench/ablate.py gpt2 softmax --parts "prefetch,staged rows" --out FILE
+  bench/ablate.py gpt2 softmax --parts "staged rows,pitches" --out FILE
 
 1. Each model has a process of its own; all of them begin at once. The models of
    bench/ablation_models.py are captured. Every backward is planned whole and without each part

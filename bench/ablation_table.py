@@ -58,8 +58,9 @@ def part_line(result, part):
     found = {row["model"]: ratio(row, part, off) for row in result["models"]}
     ratios = {model: value for model, value in found.items() if value}
     changed = sum(not row["without"].get(part, {}).get("same") for row in result["models"])
-    lines = result.get("lines", {}).get("of", {}).get(part)
-    cells = [part, "-" if lines is None else str(lines), f"{changed} of {len(found)}"]
+    deleted = ablation_parts.DELETED.get(part)
+    lines = deleted or result.get("lines", {}).get("of", {}).get(part)
+    cells = [f"{part}, deleted" if deleted else part, "-" if lines is None else str(lines), f"{changed} of {len(found)}"]
     if ratios:
         cells += [
             f"{geometric_mean(ratios.values()):.3f}",

@@ -155,7 +155,7 @@ void RowWalk::ChooseKept() {
     const int i = static_cast<int>(n);
     if (uses[i] == 0) continue;
     const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
-    if (std::find(prefetched_.begin(), prefetched_.end(), i) != prefetched_.end()) continue;
+    if (std::find(ahead_.begin(), ahead_.end(), i) != ahead_.end()) continue;
     if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
     preloaded_[i] = many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty();
     if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
@@ -185,14 +185,12 @@ void RowWalk::PrintPreloads() {
 
 // --- the next rows -------------------------------------------------------------------------------
 
-// Every load of a row that asks nobody where to look.
-void RowWalk::ChoosePrefetched() {
+// What varies over rows alone and asks nobody where to look, beside rows that are staged.
+void RowWalk::ChooseAhead() {
   std::vector<bool> used(ir_.instrs.size(), false);
   for (int stage = 0; stage <= stages_.row_stages; ++stage) {
     const StageWork work = WorkOf(stage);
-    for (const std::vector<int>* list : {&work.row_instrs, &work.point_instrs}) {
-      for (int i : *list) used[i] = true;
-    }
+    for (int i : work.row_instrs) used[i] = true;
   }
   for (size_t n = 0; n < used.size(); ++n) {
     const int i = static_cast<int>(n);
@@ -200,10 +198,7 @@ void RowWalk::ChoosePrefetched() {
     if (!used[i] || instr.kind != InstrKind::kLoad) continue;
     if (!instr.indirect.empty() || !instr.guards.empty()) continue;
     if ((instr.axes & shape_.shape.row_axes) == 0) continue;
-    if (ByColumn(i) && printer_.InLanes(i) && printer_.PackWidth(i) == 0) continue;
-    if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
-    if (schedule_.staged > 0 && ByColumn(i)) continue;
-    prefetched_.push_back(i);
+    ahead_.push_back(i);
   }
 }
 
@@ -257,35 +252,30 @@ void RowWalk::PrintStaging(const std::string& first_row) {
 }
 
 // Asks for what the rows from first_row on need, if there are any.
-void RowWalk::PrintFetch(const std::string& first_row) {
-  std::vector<int> of_row, of_point;
-  for (int i : prefetched_) {
+void RowWalk::PrintAhead(const std::string& first_row) {
+  for (int i : ahead_) {
     printer_.SetHome(i, HomeOf(i, true, "n"));
     printer_.SetKnown(i, false);
-    (ByColumn(i) ? of_point : of_row).push_back(i);
   }
   const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
   out_.Open("if (row < ", shape_.shape.rows, ")");
-  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(prefetched_, {}, 0), "row");
-  printer_.Print({.instrs = of_row, .reductions = {}, .stores = {}});
-  PrintColumns({.point_instrs = of_point}, "");
+  printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(ahead_, {}, 0), "row");
+  printer_.Print({.instrs = ahead_, .reductions = {}, .stores = {}});
   out_.Close();
   out_.Close();
 }
 
-void RowWalk::TakeFetched() {
-  for (int i : prefetched_) {
+void RowWalk::TakeAhead() {
+  const int rows = schedule_.rows_per_thread;
+  for (int i : ahead_) {
     Declare(i, true, "v");
-    int64_t elements = schedule_.rows_per_thread * (ByColumn(i) ? chunks_ : 1);
-    const int pack = printer_.PackWidth(i);
-    if (printer_.InLanes(i)) elements *= schedule_.vector_width / std::max(pack, 1);
-    if (pack == 0 && elements == 1) {
+    if (rows == 1) {
       out_.Line("v", i, " = n", i, ";");
     } else {
       out_.Pragma(SpellingOf(launch_.dialect()).unroll);
-      out_.Line("for (int n = 0; n < ", elements, "; ++n) v", i, "[n] = n", i, "[n];");
+      out_.Line("for (int n = 0; n < ", rows, "; ++n) v", i, "[n] = n", i, "[n];");
     }
   }
 }
@@ -409,8 +399,7 @@ void RowWalk::ForgetKept(int stage, const std::vector<int>& instrs, const std::v
   for (int s : stores) read[ir_.stores[s].instr] = true;
   for (size_t n = 0; n < read.size(); ++n) {
     const int i = static_cast<int>(n);
-    const bool kept = (kept_stage_[i] >= 0 && kept_stage_[i] < stage) ||
-                      std::find(prefetched_.begin(), prefetched_.end(), i) != prefetched_.end();
+    const bool kept = kept_stage_[i] >= 0 && kept_stage_[i] < stage;
     if (read[i] && kept && printer_.PackWidth(i) > 0) out_.Line("rg_forget(v", i, ");");
   }
 }
@@ -469,7 +458,7 @@ void RowWalk::PrintStage(int stage) {
 void RowWalk::PrintRows() {
   const bool walks = row_blocks_ * rows_at_once_ < shape_.shape.rows;
   if (schedule_.staged > 0 && walks) ChooseStaged();
-  if ((schedule_.prefetch || !staged_.empty()) && walks) ChoosePrefetched();
+  if (!staged_.empty()) ChooseAhead();
   ChooseKept();
   const bool split = TemplateOf(schedule_).splits_rows && schedule_.split > 1;
   RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
@@ -491,9 +480,9 @@ void RowWalk::PrintRows() {
   first_row_ = loop ? "row0" : first;
   turns_ = ScratchTakesTurns(schedule_, shape_.shape.rows, stages_.row_stages);
   if (turns_) out_.Line("int turn = 0;");
-  if (!prefetched_.empty()) {
-    for (int i : prefetched_) Declare(i, true, "n");
-    PrintFetch(first);
+  if (!ahead_.empty()) {
+    for (int i : ahead_) Declare(i, true, "n");
+    PrintAhead(first);
   }
   if (!staged_.empty()) {
     DeclareStaged();
@@ -506,10 +495,10 @@ void RowWalk::PrintRows() {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
               "; row0 += ", stride, ")");
   }
-  if (!prefetched_.empty()) {
-    TakeFetched();
-    PrintFetch(absl::StrCat("row0 + ", stride));
-    for (int i : prefetched_) {
+  if (!ahead_.empty()) {
+    TakeAhead();
+    PrintAhead(absl::StrCat("row0 + ", stride));
+    for (int i : ahead_) {
       printer_.SetHome(i, HomeOf(i, true));
       printer_.SetKnown(i, true);
     }

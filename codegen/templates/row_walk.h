@@ -42,13 +42,13 @@ class RowWalk {
   std::string RowFrom(const std::string& first_row) const;
   bool ByColumn(int instr) const;  // varies over columns
   void ChooseKept();
-  void ChoosePrefetched();
+  void ChooseAhead();
   void ChooseStaged();
   void DeclareStaged();
   void PlaceStaged(bool filling);
   void PrintStaging(const std::string& first_row);
-  void PrintFetch(const std::string& first_row);
-  void TakeFetched();
+  void PrintAhead(const std::string& first_row);
+  void TakeAhead();
   void DeclareKept(int stage);
   // Room for the value, in all runs and rows of the thread where it varies over them.
   void Declare(int instr, bool by_row, absl::string_view prefix = "v");
@@ -76,8 +76,8 @@ class RowWalk {
   std::vector<int> column_reductions_, left_out_;
   std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
   std::vector<bool> preloaded_;  // by instruction: loaded before the first row
-  std::vector<int> prefetched_;  // loads of the next rows while these are worked on
   std::vector<int> staged_;      // loads that pass through shared memory, batches ahead
+  std::vector<int> ahead_;       // other loads of the next rows while these are worked on
   bool turns_ = false;           // scratch of one round of rows is not that of the next
 };
 

@@ -182,8 +182,7 @@ uint64_t FingerprintOf(uint64_t ir, const Schedule& s) {
   m.Add(s.kind);
   for (int64_t n : {int64_t{s.threads}, int64_t{s.vector_width}, int64_t{s.threads_per_row},
                     int64_t{s.rows_per_block}, int64_t{s.rows_per_thread},
-                    int64_t{s.persistent} + 2 * int64_t{s.prefetch} + 4 * int64_t{s.staged},
-                    s.split, s.blocks}) {
+                    int64_t{s.persistent} + 2 * int64_t{s.staged}, s.split, s.blocks}) {
     m.Add(static_cast<uint64_t>(n));
   }
   return m.value();

@@ -67,9 +67,7 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
 
 // What a block that has an SM for itself waits for a batch of rows.
 int64_t RowBatchPs(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  if (s.staged == 0) {
-    return s.prefetch ? d.row_batch_prefetched_ps * s.rows_per_thread : d.row_batch_ps;
-  }
+  if (s.staged == 0) return d.row_batch_ps;
   // Threads that hold many elements take so long over a batch that its successors wait, and so does
   // the only batch that is under way meanwhile.
   const int64_t twice = d.staged_held_elements_twice;
@@ -167,7 +165,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t held = kind.held_ppm == nullptr ? kPpm : kind.held_ppm(p, s, d);
   const int64_t walked =
       MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches;
-  const bool batch_waits = batches > 0 && !s.prefetch && s.staged == 0 && row_batches.passes == 1;
+  const bool batch_waits = batches > 0 && s.staged == 0 && row_batches.passes == 1;
   const int64_t hbm = batch_waits
                           ? walked
                           : std::max(MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm), walked);

@@ -86,7 +86,7 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
       p.one(),         p.buffers(),       p.loads(),       p.stores(),        p.instructions(),
       p.live_words(),  p.loaded_vector(), p.loaded_held(), p.stored_vector(), p.carried_held(),
       p.column_sums(), p.column_loads(),  p.row_sums(),    p.guards(),        p.runs(),
-      p.prefetched(),  p.split(),         p.staged()};
+      p.split(),       p.staged()};
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
                       .staged_spill_margin_ppm = std::llround(p.staged_spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
@@ -296,7 +296,6 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
   RG_NUMBER(launch_stream_ps, launch_stream_us, 1e6);
   RG_NUMBER(barrier_ps, barrier_us, 1e6);
   RG_NUMBER(row_batch_ps, row_batch_us, 1e6);
-  RG_NUMBER(row_batch_prefetched_ps, row_batch_prefetched_us, 1e6);
   if (p.has_staged_bytes_per_block()) {
     RG_NUMBER(staged_bytes_per_block, staged_bytes_per_block, 1);
     RG_NUMBER(row_batch_staged_ps, row_batch_staged_us, 1e6);

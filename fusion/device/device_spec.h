@@ -55,7 +55,7 @@ struct DeviceSpec {
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
-  int64_t row_batch_ps = 0, row_batch_prefetched_ps = 0, row_batch_staged_ps = 0;
+  int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index
   int64_t block_ps = 0, column_finalize_ps = 0;
 

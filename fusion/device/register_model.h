@@ -59,15 +59,14 @@ enum class RegisterCount : uint8_t {
   kRowSums,       // accumulators of row reductions, of all rows of a thread
   kGuards,        // guards of all elements that are evaluated in one straight line
   kRuns,          // runs of columns that a thread handles one after the other, unrolled
-  kPrefetched,    // words that loads ahead bring in, as they lie in memory, of all elements
   kSplit,         // 1: rows walked in a loop; columns in pieces; finalize: threads share a column
   kStaged,        // 1: rows lie in shared memory
 };
-inline constexpr int kNumRegisterCounts = 18;
+inline constexpr int kNumRegisterCounts = 17;
 inline constexpr absl::string_view kRegisterCountNames[kNumRegisterCounts] = {
     "one",           "buffers",     "loads",         "stores",       "instructions", "live_words",
     "loaded_vector", "loaded_held", "stored_vector", "carried_held", "column_sums",  "column_loads",
-    "row_sums",      "guards",      "runs",          "prefetched",   "split",        "staged"};
+    "row_sums",      "guards",      "runs",          "split",        "staged"};
 using RegisterCounts = std::array<int64_t, kNumRegisterCounts>;
 
 // One kind of launch. Coefficients are thousandths of a register for each count.

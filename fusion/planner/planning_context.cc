@@ -28,7 +28,6 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
   SearchOptions search = options.search;
   if (!Enabled(options, "fusion_prices")) search.merge = CombineWhere::kPossible;
   if (!Enabled(options, "exact_search")) search.max_atoms = 0;
-  if (!Enabled(options, "window_search")) search.windows.rounds = 0;
   return {.fuse = fuse,
           .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
           .recompute = fuse && Enabled(options, "recompute"),
@@ -51,7 +50,6 @@ PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
              {.vectorize = Enabled(options, "vectorization"),
               .split = Enabled(options, "split_reductions"),
               .persistent = Enabled(options, "persistent_reductions"),
-              .prefetch = Enabled(options, "prefetch"),
               .stage_rows = Enabled(options, "staged_rows"),
               .rows_at_once = Enabled(options, "rows_at_once"),
               .transpose_tiles = Enabled(options, "transpose_tiles"),

@@ -105,7 +105,6 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   limits.vectorize = options_.vectorize;
   limits.split = options_.split;
   limits.persistent = options_.persistent;
-  limits.prefetch = options_.prefetch;
   if (!options_.stage_rows) limits.staged_bytes = 0;
   limits.rows_at_once = options_.rows_at_once;
   limits.transpose_tiles = options_.transpose_tiles;

@@ -1,5 +1,5 @@
 // A good partition of any number of atoms, quickly: neighbouring groups merged while it pays. The
-// exact search uses its cost as a bound, the window search improves it.
+// exact search uses its cost as a bound.
 #ifndef RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_
 

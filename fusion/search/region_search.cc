@@ -21,10 +21,7 @@ Partition RegionSearch::Solve() {
     Partition best = exact_->Solve();
     if (best.exact) return best;
   }
-  Partition greedy =
-      MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices, options_.merge);
-  if (options_.merge == CombineWhere::kPossible) return greedy;
-  return ImproveByWindows(atoms_, book_, std::move(greedy), options_.windows);
+  return MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices, options_.merge);
 }
 
 Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below,

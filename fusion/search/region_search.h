@@ -1,5 +1,4 @@
-// How a region becomes kernels: exactly where it is small enough, else greedily and then a window
-// at a time, each solved exactly.
+// How a region becomes kernels: exactly where it is small enough, else greedily.
 #ifndef RETROGRAD_FUSION_SEARCH_REGION_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_REGION_SEARCH_H_
 
@@ -10,7 +9,6 @@
 #include "fusion/search/exact_search.h"
 #include "fusion/search/greedy_search.h"
 #include "fusion/search/partition.h"
-#include "fusion/search/window_search.h"
 
 namespace retrograd {
 
@@ -19,7 +17,6 @@ struct SearchOptions {
   SearchLimits limits;  // of an exact search
   int64_t max_greedy_prices = 20'000;
   CombineWhere merge = CombineWhere::kItPays;  // wherever possible: greedily, nothing is searched
-  WindowOptions windows;                       // for what is larger or meets the limits
   uint64_t random_seed = 0;  // not 0: any legal partition, drawn by this seed (for tests)
 };
 

@@ -395,19 +395,24 @@ def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
 
     result = {
         "command": "ablate", "commit": "abc", "machine": {"device": "A GPU", "pytorch": "2"},
-        "repeat": 3, "parts": {"prefetch": {}, "several streams": {}, "pitches": {}},
-        "lines": {"of": {"prefetch": 40}},
+        "repeat": 3, "parts": {"staged rows": {}, "windows": {},
+                                "several streams": {}, "pitches": {}},
+        "lines": {"of": {"staged rows": 40}},
         "models": [
-            row("a", 2.0, {"prefetch": {"ratio": 2.0, "arena_bytes": 400},
+            row("a", 2.0, {"staged rows": {"ratio": 2.0, "arena_bytes": 400},
+                           "windows": {"same": True},
                            "several streams": {"ratio": 2.0},
                            "pitches": {"refused": "no"}}),
-            row("b", 1.0, {"prefetch": {"ratio": 8.0, "arena_bytes": 100},
+            row("b", 1.0, {"staged rows": {"ratio": 8.0, "arena_bytes": 100},
+                           "windows": {"ratio": 1.0},
                            "several streams": {"same": True},
                            "pitches": {"not_measured": "late"}}),
         ],
     }  # fmt: skip
     lines = ablation_table.table(result)
-    assert "| prefetch | 40 | 2 of 2 | 4.000 | 8.000 b | 2.000 a | 2.00 |  |" in lines
+    assert "| staged rows | 40 | 2 of 2 | 4.000 | 8.000 b | 2.000 a | 2.00 |  |" in lines
+    # Of a deleted part the lines that went with it.
+    assert "| windows, deleted | 88 | 1 of 2 | 1.000 | 1.000 | 1.000 | 1.00 |  |" in lines
     # What is off by default is worth what the whole loses by it.
     assert "| several streams | - | 1 of 2 | 0.707 | 1.000 | 0.500 a | 1.00 |  |" in lines
     assert "| pitches | - | 2 of 2 | - | - | - | - | 2 |" in lines

@@ -56,13 +56,11 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& tex
   RG_ASSIGN_OR_RETURN(const Samples norms, TimeSchedules(RowColumnKernels(bench.sizes), bench));
   // Each way to walk by those schedules of whose prices the waits make up most: what prices of fast
   // schedules are off by is no wait, and would be taken for one.
-  const auto plain = [](const Schedule& s) { return s.persistent && !s.prefetch && s.staged == 0; };
-  const auto ahead = [](const Schedule& s) { return s.prefetch; };
+  const auto plain = [](const Schedule& s) { return s.persistent && s.staged == 0; };
   const auto staged = [](const Schedule& s) { return s.staged > 0; };
   std::string changed = text;
   std::vector<SpecNumber> numbers;
   for (const auto& [field, samples] : {std::pair("row_batch_us", Those(norms, plain)),
-                                       std::pair("row_batch_prefetched_us", Those(norms, ahead)),
                                        std::pair("row_batch_staged_us", Those(norms, staged))}) {
     RG_ASSIGN_OR_RETURN(const std::vector<PricedSample> waiting,
                         Isolating(changed, field, samples));

@@ -197,12 +197,6 @@ absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel,
                                                   const Schedule& planned, const DeviceSpec& spec) {
   RG_ASSIGN_OR_RETURN(const Limits limits, Limits::Make(spec, {}));
   std::vector<Schedule> all = CandidateSchedules(kernel.ir, kernel.shape, ScheduleLimitsOf(spec));
-  // Loads ahead into registers, which those into shared memory take the place of.
-  ScheduleLimits unstaged = ScheduleLimitsOf(spec);
-  unstaged.staged_bytes = 0;
-  for (const Schedule& s : CandidateSchedules(kernel.ir, kernel.shape, unstaged)) {
-    if (s.prefetch && std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
-  }
   if (TemplateOf(kernel.shape.kind).narrows) {
     const int64_t points = planned.blocks * planned.threads * planned.vector_width;
     all.clear();
@@ -231,11 +225,11 @@ absl::StatusOr<std::vector<Schedule>> SchedulesOf(const PricedKernel& kernel,
 // The first of each way to walk, and others spread over the rest.
 std::vector<Schedule> Chosen(const std::vector<Schedule>& schedules, bool small) {
   const size_t of_each = small ? 1 : kMostOfEachWay, most = small ? 3 : kMostSchedules;
-  std::map<std::tuple<bool, bool, bool, bool>, size_t> ways;
+  std::map<std::tuple<bool, bool, bool>, size_t> ways;
   std::vector<Schedule> chosen, rest;
   for (const Schedule& s : schedules) {
     const bool splits = !TemplateOf(s).keeps_columns && s.split > 1;
-    size_t& of_way = ways[{s.persistent, s.prefetch, s.staged > 0, splits}];
+    size_t& of_way = ways[{s.persistent, s.staged > 0, splits}];
     (++of_way <= of_each ? chosen : rest).push_back(s);
   }
   if (chosen.size() > most) chosen.resize(most);

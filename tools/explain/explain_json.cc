@@ -40,7 +40,6 @@ Json ScheduleJson(const Schedule& s) {
           {"rows_per_block", s.rows_per_block},
           {"rows_per_thread", s.rows_per_thread},
           {"persistent", s.persistent},
-          {"prefetch", s.prefetch},
           {"staged", s.staged},
           {"split", s.split},
           {"blocks", s.blocks}};

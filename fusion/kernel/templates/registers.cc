@@ -259,8 +259,6 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
   At(counts, RegisterCount::kRowSums) *= rows;
   At(counts, RegisterCount::kGuards) *= Unrolled(s) ? held : width * rows;
-  At(counts, RegisterCount::kPrefetched) =
-      main && s.prefetch ? At(counts, RegisterCount::kLoadedHeld) : 0;
   At(counts, RegisterCount::kStaged) = main && s.staged > 0;
   At(counts, RegisterCount::kRuns) = columns / width;
   At(counts, RegisterCount::kSplit) = main ? IsCut(p, s) : FinalizeThreadRows(s.split) > 1;

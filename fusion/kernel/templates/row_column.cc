@@ -93,15 +93,13 @@ class RowColumns {
     }
   }
 
-  // With and without the loads of the next rows ahead, where a block walks several: into shared
-  // memory where the device can, else into registers.
+  // With and without the loads of the next rows ahead into shared memory, where a block walks
+  // several and the device can.
   void AddPersistent(Schedule s) {
     list_.Add(s);
     if (s.blocks * s.rows_per_block * s.rows_per_thread >= list_.shape().rows) return;
     s.staged = Batches(s);
-    s.prefetch = s.staged == 0;
-    if (s.prefetch && !limits_.prefetch) return;
-    list_.Add(s);
+    if (s.staged > 0) list_.Add(s);
   }
 
   // Whether loads ahead into shared memory take the place of rows at once: those were faster for

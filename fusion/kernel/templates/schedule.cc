@@ -17,7 +17,6 @@ std::string Schedule::Print() const {
   if (split > 1) absl::StrAppend(&out, " split=", split);
   absl::StrAppend(&out, " blocks=", blocks);
   if (persistent) absl::StrAppend(&out, " persistent");
-  if (prefetch) absl::StrAppend(&out, " prefetch");
   if (staged > 0) absl::StrAppend(&out, " staged=", staged);
   return out;
 }

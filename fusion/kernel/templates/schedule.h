@@ -39,13 +39,11 @@ struct Schedule {
                             // kColumnReduction: thread rows of a block that share the columns
   int rows_per_thread = 1;  // rows at once in the registers of the same threads
   bool persistent = false;  // inputs stay in registers between stages; else each stage re-reads
-  bool prefetch =
-      false;           // kRowColumn, persistent: the next rows are loaded while these are worked on
-  int staged = 0;      // kRowColumn, persistent: rows lie in shared memory, so many batches of
-                       // them at once, the later ones still under way. 0: in registers
-  int64_t split = 1;   // kColumnReduction, kRowColumn: partial results a column;
-                       // kRowReduction: pieces of one row. > 1 needs a finalize launch
-  int64_t blocks = 1;  // of the main launch
+  int staged = 0;           // kRowColumn, persistent: rows lie in shared memory, so many batches of
+                            // them at once, the later ones still under way. 0: in registers
+  int64_t split = 1;        // kColumnReduction, kRowColumn: partial results a column;
+                            // kRowReduction: pieces of one row. > 1 needs a finalize launch
+  int64_t blocks = 1;       // of the main launch
   friend bool operator==(const Schedule&, const Schedule&) = default;
   std::string Print() const;  // "row_reduction threads=256 per_row=128 rows=2 vec=8 persistent"
 };
@@ -100,7 +98,6 @@ struct ScheduleLimits {
   bool vectorize = true;                      // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
-  bool prefetch = true;
   bool rows_at_once = true;
   bool transpose_tiles = true;
 };
