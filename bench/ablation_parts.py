@@ -137,6 +137,10 @@ PARTS = {
         "codegen/templates/row_walk.cc:ChooseAhead", "codegen/templates/row_walk.cc:PrintAhead",
         "codegen/templates/row_walk.cc:TakeAhead",
         _TEMPLATES + "schedule.cc:CanStage"),
+    "register slack": _feature(
+        "register_slack", "kernels that may not fit their registers are not tried",
+        _TEMPLATES + "registers.cc:WantedRegisters", _TEMPLATES + "registers.cc:LeastRegisters",
+        "fusion/planner/planning_context.cc:PlannedDevice"),
     "rows at once": _feature(
         "rows_at_once", "a thread holds one row", _TEMPLATES + "row_walks.cc:RowsAtOnce",
         _TEMPLATES + "column_reduction.cc:WithRowsAtOnce"),

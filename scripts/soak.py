@@ -239,6 +239,7 @@ class Kills:
                 if told != state["gradients"]:
                     failures.append(f"after kills: {told} instead of {state['gradients']}")
                 left = [p.name for p in (folder / "tmp").iterdir()]
+                left += [str(p) for p in (folder / "cache").rglob("work-*")]
                 if left:
                     failures.append(f"work folders stay after the next run: {left[:5]}")
                 state["caches"] = state.get("caches", 0) + 1

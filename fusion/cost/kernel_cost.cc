@@ -187,8 +187,8 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
-  const int64_t spill =
-      TransferPs(2 * f.spill_bytes * GridThreads(s) * passes, d.spill_bytes_per_s);
+  const int64_t spill = TransferPs(2 * (f.spill_bytes + f.doubtful_bytes) * GridThreads(s) * passes,
+                                   d.spill_bytes_per_s);
   price.ps = launch + body + latency + sort.ps + finalize + spill;
 
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
@@ -224,7 +224,10 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   term("sort", sort.ps, true, sort.formula);
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false,
-       absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
+       f.doubtful_bytes > 0
+           ? absl::StrCat(f.doubtful_bytes, " B a thread, if the compiler finds no room in ",
+                          f.registers, " registers")
+           : absl::StrCat(f.spill_bytes, " B a thread above ", f.registers, " registers"));
   return price;
 }
 

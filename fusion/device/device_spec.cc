@@ -81,6 +81,8 @@ absl::Status CheckRegisterNumbers(const v1::RegisterModelProto& p, absl::string_
   return absl::OkStatus();
 }
 
+int64_t Ppm(double share) { return std::llround(share * 1e6); }
+
 RegisterModel ToModel(const v1::RegisterModelProto& p) {
   const double coefficients[kNumRegisterCounts] = {
       p.one(),         p.buffers(),       p.loads(),       p.stores(),        p.instructions(),
@@ -90,6 +92,8 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
   RegisterModel model{.spill_margin_ppm = std::llround(p.spill_margin() * 1e6),
                       .staged_spill_margin_ppm = std::llround(p.staged_spill_margin() * 1e6),
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
+                      .slack = {Ppm(p.spill_slack()), Ppm(p.spill_chance())},
+                      .staged_slack = {Ppm(p.staged_spill_slack()), Ppm(p.staged_spill_chance())},
                       .source = p.source()};
   for (int i = 0; i < kNumRegisterCounts; ++i) model.milli[i] = std::llround(coefficients[i] * 1e3);
   return model;

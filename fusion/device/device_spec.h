@@ -45,6 +45,9 @@ struct DeviceSpec {
   int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
   int64_t shared_bytes_reserved = 0;         // of each block
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
+  // Not of the file: whether a plan may count on the models' slack, because one whose kernels spill
+  // is made again (PlannedDevice in fusion/planner/planning_context.h).
+  bool trusts_slack = false;
 
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
   int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;

@@ -76,6 +76,12 @@ struct RegisterModel {
   // so that what is expected to fit does not spill: a share, and thousandths of a register a guard.
   int64_t spill_margin_ppm = 0, staged_spill_margin_ppm = 0;
   int64_t spill_guards_milli = 0;
+  // Slack: how far above what a thread may have the expected registers may lie for the compiler to
+  // find room all the same, and the share of such kernels that spill.
+  struct Slack {
+    int64_t share_ppm = 0, spill_chance_ppm = 0;
+  };
+  Slack slack, staged_slack;
   std::string source;
 };
 

@@ -43,6 +43,7 @@ inline constexpr Feature kFeatures[] = {
     {"recompute", "cheap producers computed again where they are read"},
     {"exact_search", "regions solved exactly; without it greedily"},
     {"staged_rows", "rows loaded ahead into shared memory"},
+    {"register_slack", "registers a little above the cap, which a compiler may fit"},
     {"rows_at_once", "several rows at once in the registers of the same threads"},
     {"transpose_tiles", "tiles in shared memory where loads and stores run along different axes"},
     {"unified_branches", "what both parts of a join do alike, done once for either"},

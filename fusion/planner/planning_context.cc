@@ -34,13 +34,22 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
           .search = search};
 }
 
+namespace {
+
+DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options) {
+  device.trusts_slack = options.feedback.empty() && Enabled(options, "register_slack");
+  return device;
+}
+
+}  // namespace
+
 PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
                                  const PlanOptions& options, Limits bounds,
                                  int64_t memory_ps_per_mib, KernelPrices* known)
     : graph(g),
-      device(d),
+      device(PlannedDevice(d, options)),
       limits(std::move(bounds)),
-      layouts(AssignLayouts(g, LayoutOptionsOf(options, d))),
+      layouts(AssignLayouts(g, LayoutOptionsOf(options, device))),
       consumers(g),
       placed_concats(Enabled(options, "concats_in_place") &&
                              options.merging != PlanOptions::Merging::kNever
@@ -68,11 +77,11 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
   std::unique_ptr<PlanningContext> context(
       new PlanningContext(graph, device, options, std::move(limits), memory_ps_per_mib, known));
   // Library calls first: what they absorb is no longer in any region.
-  RG_ASSIGN_OR_RETURN(
-      context->library_calls,
-      MakeLibraryGroups(graph, context->layouts, context->consumers, device, options.feedback,
-                        {.casts = Enabled(options, "cast_absorption"),
-                         .accumulates = Enabled(options, "matmul_accumulate")}));
+  RG_ASSIGN_OR_RETURN(context->library_calls,
+                      MakeLibraryGroups(graph, context->layouts, context->consumers,
+                                        context->device, options.feedback,
+                                        {.casts = Enabled(options, "cast_absorption"),
+                                         .accumulates = Enabled(options, "matmul_accumulate")}));
   std::vector<bool> taken(graph.num_nodes(), false);
   for (const Group& group : context->library_calls) {
     for (size_t i = 1; i < group.nodes.size(); ++i) taken[Index(group.nodes[i])] = true;

@@ -72,6 +72,31 @@ TEST_CASE("plans of random graphs verify, and the same graph gives the same plan
   }
 }
 
+TEST_CASE("a first plan counts on the slack of registers, one with a compiler's report does not") {
+  auto graph = OpenGraph("norm_stack:rows=4096,columns=15872,norm=layer");
+  REQUIRE(graph.ok());
+  const auto planned = [&](const PlanOptions& options) {
+    auto made = PlanFusion(*graph, H200(), options);
+    REQUIRE(made.ok());
+    return *std::move(made);
+  };
+  PlanOptions cautious, reported;
+  cautious.disable.insert("register_slack");
+  // Of a kernel that no plan has.
+  reported.feedback.kernels[1] = {.registers = 32};
+  const Planned first = planned({}), without = planned(cautious), again = planned(reported);
+  CHECK(first.plan.summary.price_ps < without.plan.summary.price_ps);
+  CHECK(again.plan.Print(again.graph) == without.plan.Print(without.graph));
+  // What a slack may cost is in the price.
+  int64_t doubtful = 0;
+  for (const Group& group : first.plan.groups) {
+    for (const Term& term : group.terms) {
+      if (term.name == "spill") doubtful += term.ps;
+    }
+  }
+  CHECK(doubtful > 0);
+}
+
 TEST_CASE("a plan never costs more than every op in a kernel of its own") {
   const DeviceSpec device = H200();
   for (uint32_t seed = 100; seed <= 130; ++seed) {

@@ -190,18 +190,39 @@ bool IsCut(const KernelProfile& p, const Schedule& s) {
   return WalksRows(s) ? LoopsOverRows(p, s) : s.split > 1;
 }
 
-void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& device,
-                   Footprint& f) {
+// What no order of the instructions avoids: sums of columns, and the words alive at one element.
+int64_t LeastRegisters(const RegisterCounts& counts) {
+  return std::min(counts[static_cast<int>(RegisterCount::kColumnSums)] +
+                      counts[static_cast<int>(RegisterCount::kLiveWords)],
+                  kMostRegisters);
+}
+
+// The registers that a thread is taken to want: as expected; with the margin where that is more
+// than the cap and the slack does not cover it.
+int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t cap,
+                        const DeviceSpec& device, Footprint& f) {
   const LaunchKind launch = MainLaunch(s);
-  const int64_t cap = RegisterCap(s.threads, device);
-  const RegisterCounts counts = CountForRegisters(p, s, launch);
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   const int64_t expected = ExpectedRegisters(launch, counts, device);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
   const int64_t margin = s.staged > 0 ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
   const int64_t cautious =
       expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
-  const int64_t wanted = cautious > cap ? cautious : expected;
+  if (cautious <= cap) return expected;
+  const RegisterModel::Slack& slack = s.staged > 0 ? model.staged_slack : model.slack;
+  const int64_t covered = cap + cap * slack.share_ppm / 1'000'000;
+  if (!device.trusts_slack || slack.share_ppm == 0 || expected > covered ||
+      LeastRegisters(counts) > cap)
+    return cautious;
+  f.doubtful_bytes = 4 * MulDiv(cautious - cap, slack.spill_chance_ppm, 1'000'000);
+  return std::min(expected, cap);
+}
+
+void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& device,
+                   Footprint& f) {
+  const int64_t cap = RegisterCap(s.threads, device);
+  const RegisterCounts counts = CountForRegisters(p, s, MainLaunch(s));
+  const int64_t wanted = WantedRegisters(s, counts, cap, device, f);
   f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
   f.registers = static_cast<int>(std::min(wanted, cap));
   f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
@@ -303,6 +324,7 @@ void UseCompiled(const CompiledResources& compiled, const Schedule& s, const Dev
                  Footprint& f) {
   f.registers = static_cast<int>(std::clamp<int64_t>(compiled.registers, 1, device.max_registers));
   f.spill_bytes = compiled.spill_bytes;
+  f.doubtful_bytes = 0;
   f.registers_wanted = f.registers + static_cast<int>(CeilDiv(compiled.spill_bytes, 4));
   f.shared_bytes = compiled.shared_bytes;
   FillResidency(s, device, f);

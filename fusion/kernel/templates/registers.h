@@ -43,6 +43,7 @@ struct Footprint {
   // Before the cap. Where a thread may spill, with the margin of the device's register model.
   int registers_wanted = 0;
   int64_t spill_bytes = 0;      // of a thread: 4 x what registers_wanted is above the cap
+  int64_t doubtful_bytes = 0;   // of a thread: what it is expected to spill by the slack's chance
   int64_t shared_bytes = 0;     // of a block of the main launch, declared in its text
   int64_t staged_bytes = 0;     // of the same, for rows that are loaded ahead
   int64_t blocks_per_sm = 0;    // resident at once; 0: a block does not fit
