@@ -26,7 +26,7 @@ int64_t BandwidthOfBlocks(const Schedule& s, const Footprint& f, const DeviceSpe
   const bool much =
       TemplateOf(s).streams &&
       BytesInFlight(s, f, d) >= Share(d.bytes_in_flight_per_sm, d.sm_streaming_depth_ppm);
-  int64_t of_blocks = active * d.sm_bytes_per_s;
+  int64_t of_blocks = Product({active, d.sm_bytes_per_s});
   if (active < d.sms) {
     of_blocks =
         std::min(of_blocks, MulDiv(d.hbm_bytes_per_s, active * d.sm_share_ppm, d.sms * kPpm));
@@ -62,7 +62,7 @@ int64_t LatencyPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
   const KernelTemplate& t = TemplateOf(s);
   const int64_t rounds = t.barrier_rounds == nullptr ? 1 : t.barrier_rounds(p, s, d);
   const int64_t overlap = std::clamp<int64_t>(f.blocks_per_sm, 1, d.barrier_overlap_blocks);
-  return rounds * Waves(s, f, d) * d.barrier_ps / overlap;
+  return Product({rounds, Waves(s, f, d), d.barrier_ps}) / overlap;
 }
 
 // What a block that has an SM for itself waits for a batch of rows.
@@ -73,7 +73,7 @@ int64_t RowBatchPs(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const int64_t twice = d.staged_held_elements_twice;
   const int64_t held = std::max<int64_t>(f.elements - d.staged_held_elements, 0);
   const int64_t pair = s.staged == 2 ? d.staged_pair_ppm : kPpm;
-  return Share(d.row_batch_staged_ps, pair) * (twice + held) / twice;
+  return Product({Share(d.row_batch_staged_ps, pair), twice + held}) / twice;
 }
 
 // How many times less than one block so many on an SM wait: a parabola through 1 and the two
@@ -94,7 +94,7 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
   const int64_t waves = Waves(s, f, d);
   const int64_t resident =
       std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
-  return batches.count * waves * batches.passes * RowBatchPs(s, f, d) * 1000 /
+  return Product({batches.count, waves, batches.passes, RowBatchPs(s, f, d), 1000}) /
          RowBatchOverlapMilli(resident, d);
 }
 
@@ -108,8 +108,9 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
   if (!TemplateOf(s).meets_each_row || !MeetsThroughShared(s)) return of_threads;
-  return std::max(of_threads,
-                  shorter * std::max<int64_t>(d.overlap_blocks - resident, 0) / d.overlap_blocks);
+  return std::max(
+      of_threads,
+      Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -164,7 +165,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t batches = RowBatchesPs(row_batches, s, f, d);
   const int64_t held = kind.held_ppm == nullptr ? kPpm : kind.held_ppm(p, s, d);
   const int64_t walked =
-      MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches;
+      Saturated(MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches);
   const bool batch_waits = batches > 0 && s.staged == 0 && row_batches.passes == 1;
   const int64_t hbm = batch_waits
                           ? walked
@@ -172,12 +173,12 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
-  const int64_t cache = TransferPs(t.cache, d.cache_bytes_per_s) + just_written;
+  const int64_t cache = Saturated(TransferPs(t.cache, d.cache_bytes_per_s) + just_written);
   const int64_t compute = work_.ComputePs(s);
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
   const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);
-  const int64_t later = (Waves(s, f, d) - 1) * d.block_ps;
+  const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
   const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t body = work + not_hidden + blocks;
   const int64_t latency = LatencyPs(p, s, f, d);
@@ -187,9 +188,10 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
-  const int64_t spill = TransferPs(2 * (f.spill_bytes + f.doubtful_bytes) * GridThreads(s) * passes,
-                                   d.spill_bytes_per_s);
-  price.ps = launch + body + latency + sort.ps + finalize + spill;
+  const int64_t spill =
+      TransferPs(Product({2, f.spill_bytes + f.doubtful_bytes, GridThreads(s), passes}),
+                 d.spill_bytes_per_s);
+  price.ps = Saturated(launch + body + latency + sort.ps + finalize + spill);
 
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;

@@ -167,14 +167,14 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     // A division by a constant is a multiplication.
     if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
       cost = CostClass::kSimple;
-    int64_t rate = device_.rate[static_cast<int>(cost)];
+    int64_t rate = device_.rate_milli[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
     if (instr.dtype == DType::kFp64) rate = std::max<int64_t>(rate * device_.fp64_ppm / kPpm, 1);
     const AxisMask axes =
         instr.kind == InstrKind::kReduce ? ir.instrs[instr.operands[0]].axes : instr.axes;
     const bool rows = (axes & shape_.row_axes) != 0, columns = (axes & shape_.column_axes) != 0;
-    Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate = rate, .once = 1};
+    Evaluations here{.load = instr.kind == InstrKind::kLoad, .rate_milli = rate, .once = 1};
     if (by_points) {
       if (axes != 0 && (axes >> (ir.extents.size() - 1) & 1) != 0) here.once = points_;
       if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
@@ -187,7 +187,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     }
     here.looped = here.once * StagesOf(p, i);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
-      return e.repeat == here.repeat && e.load == here.load && e.rate == here.rate;
+      return e.repeat == here.repeat && e.load == here.load && e.rate_milli == here.rate_milli;
     });
     if (known == evaluations_.end()) {
       evaluations_.push_back(here);
@@ -213,6 +213,10 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
 }
 
+int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
+  return MulDiv(results, 1000 * kPsPerSecond / device_.sms / rate_milli, device_.clock_hz);
+}
+
 int64_t KernelWork::ComputePs(const Schedule& s) const {
   int64_t total = 0;
   if (s.threads_per_row > 1) {
@@ -220,14 +224,12 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
     const int64_t steps =
         device_.warp_sum_steps + (s.threads_per_row > device_.warp ? device_.block_sum_steps : 0);
     const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
-    total += MulDiv(
-        times, 1'000'000'000'000 / device_.sms / device_.rate[static_cast<int>(CostClass::kSimple)],
-        device_.clock_hz);
+    total += PsOf(times, device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {
-    total += MulDiv(Times(e, s), 1'000'000'000'000 / device_.sms / e.rate, device_.clock_hz);
+    total += PsOf(Times(e, s), e.rate_milli);
   }
-  return total;
+  return Saturated(total);
 }
 
 void KernelWork::CountPartials(const KernelIr& ir, const KernelProfile& p) {

@@ -54,10 +54,10 @@ class KernelWork {
   // Evaluations that repeat alike, at one rate.
   struct Evaluations {
     Repeat repeat = Repeat::kFixed;
-    bool load = false;   // address arithmetic, once a vector
-    int64_t rate = 0;    // a clock and SM
-    int64_t once = 0;    // evaluations (kFixed) or values, if each is evaluated in one stage
-    int64_t looped = 0;  // the same, if every stage evaluates again what it needs
+    bool load = false;       // address arithmetic, once a vector
+    int64_t rate_milli = 0;  // thousandths of a result for a clock and SM
+    int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
+    int64_t looped = 0;      // the same, if every stage evaluates again what it needs
   };
 
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
@@ -68,6 +68,8 @@ class KernelWork {
   void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
   void CountPartials(const KernelIr& ir, const KernelProfile& profile);
   int64_t Times(const Evaluations& e, const Schedule& schedule) const;
+  // Of so many results on all SMs; rates are thousandths of a result for a clock and SM.
+  int64_t PsOf(int64_t results, int64_t rate_milli) const;
 
   const DeviceSpec& device_;
   RowsAndColumns shape_;

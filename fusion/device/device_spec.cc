@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fusion/device/device_spec.pb.h"
+#include "fusion/device/number_ranges.h"
 #include "graph/base/data_folder.h"
 #include "graph/base/status.h"
 
@@ -29,57 +30,6 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   }
   std::string text;
 };
-
-// Copies numbers out of the message; the first one that is missing or out of range is remembered.
-class Reader {
- public:
-  explicit Reader(absl::string_view where) : where_(where) {}
-
-  int64_t Scaled(const v1::Number& n, absl::string_view field, double scale) {
-    const double v = n.value() * scale;
-    if (status_.ok() && !(v > 0 && v < 9e18)) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(where_, ": ", field, " is ", n.value(), ": a positive number is needed"));
-    }
-    if (status_.ok() && n.source().empty()) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(where_, ": ", field, " has no source: say where the number comes from"));
-    }
-    return status_.ok() ? std::llround(v) : 0;
-  }
-
-  // A number that prices count or divide with: of a range that a device could have.
-  int64_t Within(const v1::Number& n, absl::string_view field, double scale, double least,
-                 double most) {
-    if (status_.ok() && !(n.value() >= least && n.value() <= most)) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(where_, ": ", field, " is ", n.value(),
-                                                        ": a number from ", least, " to ", most,
-                                                        " is needed"));
-    }
-    return Scaled(n, field, scale);
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  absl::string_view where_;
-  absl::Status status_;
-};
-
-// A coefficient of a register model: not negative, and nothing that could overflow a sum.
-absl::Status CheckRegisterNumbers(const v1::RegisterModelProto& p, absl::string_view where) {
-  const google::protobuf::Descriptor* type = p.GetDescriptor();
-  for (int f = 0; f < type->field_count(); ++f) {
-    const google::protobuf::FieldDescriptor* field = type->field(f);
-    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE) continue;
-    const double v = p.GetReflection()->GetDouble(p, field);
-    if (v >= 0 && v <= 1000) continue;
-    return absl::InvalidArgumentError(absl::StrCat(where, ": registers of ", p.launch(), ": ",
-                                                   field->name(), " is ", v,
-                                                   ": a number from 0 to 1000 is needed"));
-  }
-  return absl::OkStatus();
-}
 
 int64_t Ppm(double share) { return std::llround(share * 1e6); }
 
@@ -120,7 +70,6 @@ absl::Status ReadRegisterModels(const v1::DeviceSpecProto& p, absl::string_view 
           absl::StrCat(where, ": registers of ", model.launch(),
                        " have no source: say where the numbers come from"));
     }
-    RG_RETURN_IF_ERROR(CheckRegisterNumbers(model, where));
     slot = ToModel(model);
   }
   for (int k = 0; k < kNumLaunchKinds; ++k) {
@@ -132,14 +81,9 @@ absl::Status ReadRegisterModels(const v1::DeviceSpecProto& p, absl::string_view 
   return absl::OkStatus();
 }
 
-// Why the figures make no tile; empty if they do.
+// Why the figures, each in its range, make no tile; empty if they do.
 absl::string_view WhyNoTile(const v1::GemmTileProto& p) {
-  if (p.rows() < 1 || p.columns() < 1) return "a tile needs rows and columns";
-  if (p.cluster() != 1 && p.cluster() != 2 && p.cluster() != 4) {
-    return "a tile's cluster is 1, 2 or 4 blocks";
-  }
-  if (p.stages() < 0) return "a tile's stages must not be negative";
-  if (!(p.factor() >= 0.1 && p.factor() <= 100)) return "a tile's factor must be from 0.1 to 100";
+  if (p.cluster() == 3) return "a tile's cluster is 1, 2 or 4 blocks";
   return p.source().empty() ? "a tile needs a source" : "";
 }
 
@@ -150,19 +94,6 @@ absl::StatusOr<MatMulEpilogue> ToEpilogue(const v1::MatMulEpilogueProto& p,
         absl::StrCat(where, ": matmul epilogue '", p.name(), "': ", why));
   };
   if (p.name().empty() || p.source().empty()) return refuse("a name and a source are needed");
-  if (!(p.product_factor() >= 1 && p.product_factor() <= 100)) {
-    return refuse("product_factor must be from 1 to 100");
-  }
-  if (!(p.pass_share() > 0 && p.pass_share() <= 1)) return refuse("pass_share must be in (0, 1]");
-  if (!(p.arithmetic_factor() > 0 && p.arithmetic_factor() <= 100)) {
-    return refuse("arithmetic_factor must be in (0, 100]");
-  }
-  if (!(p.operand_wait() >= 0 && p.operand_wait() <= 100)) {
-    return refuse("operand_wait must be from 0 to 100");
-  }
-  if (p.max_reads() < 0 || p.max_stores() < 1) {
-    return refuse("max_reads must not be negative and max_stores at least 1");
-  }
   MatMulEpilogue epilogue{.name = p.name(),
                           .product_ppm = std::llround(p.product_factor() * 1e6),
                           .pass_ppm = std::llround(p.pass_share() * 1e6),
@@ -195,7 +126,7 @@ absl::Status ReadEpilogues(const v1::DeviceSpecProto& p, absl::string_view where
   }
   for (const v1::MatMulEpilogueProto& row : p.matmul_epilogues()) {
     RG_ASSIGN_OR_RETURN(MatMulEpilogue epilogue, ToEpilogue(row, where));
-    if (built == 1) d.matmul_epilogues.push_back(std::move(epilogue));
+    if (d.epilogue_kernels == 1) d.matmul_epilogues.push_back(std::move(epilogue));
   }
   return absl::OkStatus();
 }
@@ -206,34 +137,22 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
     bool broken;
     absl::string_view text;
   };
-  constexpr int64_t kLeastThreads = 256;  // of a block of any template
   const Rule rules[] = {
       {d.warp != 32 && d.warp != 64, "warp must be 32 or 64"},
-      {d.max_threads_per_block < kLeastThreads, "max_threads_per_block must be at least 256"},
       {d.max_threads_per_sm < d.max_threads_per_block,
        "max_threads_per_sm must be at least max_threads_per_block"},
       {d.register_granule % d.warp != 0, "register_granule must be a multiple of warp"},
+      // So that the largest block's threads have a granule each.
+      {d.register_granule > 32 * d.warp, "register_granule must be at most 32 times warp"},
+      {d.base_registers > d.max_registers, "base_registers must be at most max_registers"},
       {d.registers_per_sm < 32 * d.max_threads_per_block,
        "registers_per_sm must be at least 32 for each thread of a block"},
-      {d.max_registers < 32, "max_registers must be at least 32"},
-      {d.shared_bytes_per_block < 16384, "shared_bytes_per_block must be at least 16384"},
       {d.shared_bytes_per_sm < d.shared_bytes_per_block,
        "shared_bytes_per_sm must be at least shared_bytes_per_block"},
       {d.staged_bytes_per_block != 0 && d.staged_bytes_per_block < d.shared_bytes_per_block,
        "staged_bytes_per_block must be at least shared_bytes_per_block"},
       {d.shared_bytes_per_sm < d.staged_bytes_per_block,
        "shared_bytes_per_sm must be at least staged_bytes_per_block"},
-      {std::min({d.hbm_bytes_per_s, d.cache_bytes_per_s, d.sm_bytes_per_s, d.spill_bytes_per_s}) <
-           1'000'000'000,
-       "hbm_bytes_per_s, cache_bytes_per_s, sm_bytes_per_s and spill_bytes_per_s must be at least "
-       "1e9"},
-      {std::min({d.matmul_bf16_flops, d.matmul_tf32_flops, d.matmul_fp32_flops, d.matmul_fp64_flops,
-                 d.attention_flops}) < 1'000'000'000,
-       "every matmul_*_flops and attention_flops must be at least 1e9"},
-      {d.matmul_split_bytes_per_s < 1'000'000'000, "matmul_split_bytes_per_s must be at least 1e9"},
-      {d.clock_hz < 1'000'000, "clock_hz must be at least 1e6"},
-      {std::max({d.efficiency_8_ppm, d.efficiency_4_ppm, d.efficiency_2_ppm}) > 1'000'000,
-       "efficiencies are at most 1"},
       {d.cache_lost_ppm <= d.cache_kept_ppm, "cache_lost_share must be above cache_kept_share"},
       {d.least_overlap_threads >= d.overlap_threads || d.no_overlap_threads >= d.overlap_threads,
        "overlap_threads must be above least_overlap_threads and no_overlap_threads"},
@@ -270,105 +189,12 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(absl::string_view text, absl::string_
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": name, arch and a vendor of nvidia or amd are needed"));
   }
-  Reader r(where);
-#define RG_NUMBER(FIELD, PROTO_FIELD, SCALE) \
-  d.FIELD = r.Scaled(p.PROTO_FIELD(), #PROTO_FIELD, SCALE)
-#define RG_WITHIN(FIELD, PROTO_FIELD, SCALE, LEAST, MOST) \
-  d.FIELD = r.Within(p.PROTO_FIELD(), #PROTO_FIELD, SCALE, LEAST, MOST)
-  RG_NUMBER(sms, sms, 1);
-  RG_NUMBER(warp, warp, 1);
-  RG_NUMBER(max_threads_per_block, max_threads_per_block, 1);
-  RG_NUMBER(max_threads_per_sm, max_threads_per_sm, 1);
-  RG_NUMBER(max_blocks_per_sm, max_blocks_per_sm, 1);
-  RG_NUMBER(registers_per_sm, registers_per_sm, 1);
-  RG_NUMBER(register_granule, register_granule, 1);
-  RG_NUMBER(max_registers, max_registers, 1);
-  RG_NUMBER(base_registers, base_registers, 1);
-  RG_NUMBER(shared_bytes_per_sm, shared_bytes_per_sm, 1);
-  RG_NUMBER(shared_bytes_per_block, shared_bytes_per_block, 1);
-  RG_NUMBER(hbm_bytes_per_s, hbm_bytes_per_s, 1);
-  RG_NUMBER(cache_bytes, cache_bytes, 1);
-  RG_NUMBER(cache_bytes_per_s, cache_bytes_per_s, 1);
-  RG_NUMBER(bytes_in_flight_per_sm, bytes_in_flight_per_sm, 1);
-  RG_NUMBER(sm_bytes_per_s, sm_bytes_per_s, 1);
-  RG_NUMBER(sector_bytes, sector_bytes, 1);
-  RG_NUMBER(spill_bytes_per_s, spill_bytes_per_s, 1);
-  RG_NUMBER(efficiency_8_ppm, efficiency_8_bytes, 1e6);
-  RG_NUMBER(efficiency_4_ppm, efficiency_4_bytes, 1e6);
-  RG_NUMBER(efficiency_2_ppm, efficiency_2_bytes, 1e6);
-  RG_NUMBER(launch_graph_ps, launch_graph_us, 1e6);
-  RG_NUMBER(launch_stream_ps, launch_stream_us, 1e6);
-  RG_NUMBER(barrier_ps, barrier_us, 1e6);
-  RG_NUMBER(row_batch_ps, row_batch_us, 1e6);
-  if (p.has_staged_bytes_per_block()) {
-    RG_NUMBER(staged_bytes_per_block, staged_bytes_per_block, 1);
-    RG_NUMBER(row_batch_staged_ps, row_batch_staged_us, 1e6);
-    RG_WITHIN(staged_held_elements, staged_held_elements, 1, 1, 1e6);
-    RG_WITHIN(staged_held_elements_twice, staged_held_elements_twice, 1, 1, 1e6);
-    RG_WITHIN(staged_pair_ppm, staged_pair_factor, 1e6, 1, 100);
-    RG_WITHIN(staged_bytes_under_way, staged_bytes_under_way, 1, 1024, 1e9);
-  }
-  RG_NUMBER(library_call_ps, library_call_us, 1e6);
-  RG_NUMBER(sort_pass_ps, sort_pass_ns, 1e3);
-  RG_NUMBER(clock_hz, clock_hz, 1);
-  RG_NUMBER(rate[static_cast<int>(CostClass::kSimple)], rate_simple, 1);
-  RG_NUMBER(rate[static_cast<int>(CostClass::kDivide)], rate_divide, 1);
-  RG_NUMBER(rate[static_cast<int>(CostClass::kSpecial)], rate_special, 1);
-  RG_NUMBER(rate[static_cast<int>(CostClass::kErf)], rate_erf, 1);
-  RG_NUMBER(fp64_ppm, fp64_factor, 1e6);
-  RG_NUMBER(matmul_bf16_flops, matmul_bf16_flops, 1);
-  RG_NUMBER(matmul_tf32_flops, matmul_tf32_flops, 1);
-  RG_NUMBER(matmul_fp32_flops, matmul_fp32_flops, 1);
-  RG_NUMBER(matmul_fp64_flops, matmul_fp64_flops, 1);
-  RG_NUMBER(attention_flops, attention_flops, 1);
-  RG_NUMBER(matmul_step_ps, matmul_step_ns, 1e3);
-  RG_NUMBER(matmul_tile_overhead, matmul_tile_overhead, 1);
-  RG_NUMBER(matmul_split_ps, matmul_split_us, 1e6);
-  RG_NUMBER(matmul_split_bytes_per_s, matmul_split_bytes_per_s, 1);
-  RG_NUMBER(margin_ps, margin_us, 1e6);
-  RG_NUMBER(margin_ppm, margin_fraction, 1e6);
-  RG_WITHIN(shared_bytes_reserved, shared_bytes_reserved, 1, 1, 16384);
-  RG_WITHIN(sm_share_ppm, sm_share_factor, 1e6, 1, 1000);
-  RG_WITHIN(sm_streaming_ppm, sm_streaming_factor, 1e6, 1, 100);
-  RG_WITHIN(sm_streaming_depth_ppm, sm_streaming_depth, 1e6, 1, 1000);
-  RG_WITHIN(cache_kept_ppm, cache_kept_share, 1e6, 1e-6, 10);
-  RG_WITHIN(cache_lost_ppm, cache_lost_share, 1e6, 1e-6, 10);
-  RG_WITHIN(broadcast_miss_ppm, broadcast_miss_share, 1e6, 1e-6, 1);
-  RG_WITHIN(held_elements, held_elements, 1, 1, 1e6);
-  RG_WITHIN(held_elements_twice, held_elements_twice, 1, 1, 1e6);
-  RG_WITHIN(held_beside_sums, held_beside_sums, 1, 1, 1e6);
-  RG_WITHIN(held_beside_sums_twice, held_beside_sums_twice, 1, 1, 1e6);
-  RG_WITHIN(block_ps, block_us, 1e6, 1e-6, 1e6);
-  RG_WITHIN(column_finalize_ps, column_finalize_us, 1e6, 1e-6, 1e6);
-  RG_WITHIN(int64_steps, int64_steps, 1, 1, 1000);
-  RG_WITHIN(warp_sum_steps, warp_sum_steps, 1, 1, 10000);
-  RG_WITHIN(block_sum_steps, block_sum_steps, 1, 1, 10000);
-  RG_WITHIN(matmul_least_slice, matmul_least_slice, 1, 1, 1e6);
-  RG_WITHIN(matmul_step_terms, matmul_step_terms, 1, 1, 65536);
-  RG_WITHIN(matmul_alignment_bytes, matmul_alignment_bytes, 1, 1, 4096);
-  RG_WITHIN(matmul_odd_pitch_ppm, matmul_odd_pitch_factor, 1e6, 1, 100);
-  RG_WITHIN(matmul_odd_extent_ppm, matmul_odd_extent_factor, 1e6, 1, 100);
-  RG_WITHIN(attention_fp32_ppm, attention_fp32_factor, 1e6, 1e-3, 100);
-  RG_WITHIN(overlap_threads, overlap_threads, 1, 1, 1e6);
-  RG_WITHIN(no_overlap_threads, no_overlap_threads, 1, 1, 1e6);
-  RG_WITHIN(least_overlap_threads, least_overlap_threads, 1, 1, 1e6);
-  RG_WITHIN(overlap_blocks, overlap_blocks, 1, 1, 1024);
-  RG_WITHIN(barrier_overlap_blocks, barrier_overlap_blocks, 1, 1, 1024);
-  RG_WITHIN(row_batch_two_blocks_milli, row_batch_two_blocks, 1e3, 1, 100);
-  RG_WITHIN(row_batch_four_blocks_milli, row_batch_four_blocks, 1e3, 1, 1000);
-  RG_WITHIN(shuffles_per_barrier, shuffles_per_barrier, 1, 1, 1000);
-  RG_WITHIN(runs_per_barrier, runs_per_barrier, 1, 1, 1000);
-  RG_WITHIN(column_fold_barriers, column_fold_barriers, 1, 1, 10000);
-  RG_WITHIN(scatter_batch_ps, scatter_batch_us, 1e6, 1e-6, 1e6);
-  RG_WITHIN(sort_far_passes, sort_far_factor, 1, 1, 1000);
-  RG_WITHIN(small_kernel_bytes, small_kernel_bytes, 1, 1, 1e12);
-  RG_WITHIN(large_elements, large_elements, 1, 1, 1e12);
-  RG_WITHIN(remade_ops, remade_ops, 1, 1, 64);
-  RG_WITHIN(stream_worth_ppm, stream_worth_factor, 1e6, 1e-3, 1);
-  RG_WITHIN(stream_longest_ps, stream_longest_us, 1e6, 1e-6, 1e6);
-#undef RG_WITHIN
-#undef RG_NUMBER
-  RG_RETURN_IF_ERROR(r.status());
+  RG_RETURN_IF_ERROR(CheckNumberRanges(p, where));
+#define RG_NUMBER(MEMBER, FIELD, SCALE, LEAST, MOST) \
+  d.MEMBER = std::llround(p.FIELD().value() * (SCALE));
+#define RG_STAGED(MEMBER, FIELD, SCALE, LEAST, MOST) \
+  if (p.has_staged_bytes_per_block()) d.MEMBER = std::llround(p.FIELD().value() * (SCALE));
+#include "fusion/device/number_ranges.def"
   RG_RETURN_IF_ERROR(ReadRegisterModels(p, where, d));
   RG_RETURN_IF_ERROR(ReadEpilogues(p, where, d));
   RG_RETURN_IF_ERROR(CheckSense(d, where));

@@ -33,7 +33,7 @@ struct MatMulEpilogue {
 };
 
 // Meanings and units: device_spec.proto. Rates in SI units, times in picoseconds, factors and
-// shares in parts per million.
+// shares in parts per million. Ranges: number_ranges.def.
 struct DeviceSpec {
   std::string name, vendor, arch;
   bool calibrated = false;
@@ -63,7 +63,8 @@ struct DeviceSpec {
   int64_t block_ps = 0, column_finalize_ps = 0;
 
   int64_t clock_hz = 0;
-  int64_t rate[kNumCostClasses] = {};  // results per clock and SM; 0: free
+  // Thousandths of results per clock and SM; 0: free.
+  int64_t rate_milli[kNumCostClasses] = {};
   int64_t fp64_ppm = 0;
   int64_t int64_steps = 0, warp_sum_steps = 0, block_sum_steps = 0;
 
@@ -86,12 +87,13 @@ struct DeviceSpec {
   int64_t margin_ps = 0, margin_ppm = 0;
   int64_t small_kernel_bytes = 0, large_elements = 0, remade_ops = 0;
   int64_t stream_worth_ppm = 0, stream_longest_ps = 0;
+  int64_t epilogue_kernels = 0;  // 1: built
 
   std::vector<MatMulEpilogue> matmul_epilogues;  // empty unless their kernels are built
 };
 
 // By name ("h200": a spec that came with the library) or by the path of a .textproto file. Refuses
-// a missing, zero or negative number, naming it.
+// a number that is missing or out of its range, naming both.
 absl::StatusOr<DeviceSpec> LoadDeviceSpec(absl::string_view name_or_path);
 
 // The text form behind a name or path, not yet parsed.

@@ -2,18 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
 namespace {
-
-int64_t Scaled(int64_t value, int64_t by, int64_t of) {  // ceil(value * by / of)
-  const absl::int128 product = absl::int128(value) * by;
-  return static_cast<int64_t>((product + of - 1) / of);
-}
 
 int64_t TermPs(const Group& group, absl::string_view name) {
   for (const Term& term : group.terms) {
@@ -40,14 +34,14 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
   const int64_t active = std::min(grid.blocks, d.sms);
   const int64_t resident = std::min(grid.blocks, d.sms * grid.blocks_per_sm);
   const int64_t per_sm =
-      std::max<int64_t>(Scaled(grid.bytes_in_flight, resident, grid.blocks) / active, 1);
+      std::max<int64_t>(MulDiv(grid.bytes_in_flight, resident, grid.blocks) / active, 1);
   int64_t bandwidth = d.hbm_bytes_per_s;
   if (per_sm < d.bytes_in_flight_per_sm) {
-    bandwidth = Scaled(bandwidth, per_sm, d.bytes_in_flight_per_sm);
+    bandwidth = MulDiv(bandwidth, per_sm, d.bytes_in_flight_per_sm);
   }
   bandwidth = std::min(
-      {bandwidth, active * d.sm_bytes_per_s,
-       Scaled(d.hbm_bytes_per_s, std::min(active * d.sm_share_ppm, d.sms * kPpm), d.sms * kPpm)});
+      {bandwidth, Product({active, d.sm_bytes_per_s}),
+       MulDiv(d.hbm_bytes_per_s, std::min(active * d.sm_share_ppm, d.sms * kPpm), d.sms * kPpm)});
   return std::max<int64_t>(bandwidth, 1);
 }
 
@@ -85,7 +79,7 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
   const int64_t bandwidth = Bandwidth(joint, d);
   int64_t memory = 0, cache = 0, compute = 0, longest = 0;
   for (const LaunchMember* member : members) {
-    memory += Scaled(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
+    memory += MulDiv(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
     cache += member->cache_ps;
     compute += member->compute_ps;
     longest = std::max(longest, member->body_ps);
@@ -93,8 +87,8 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
   const int64_t at_once = d.sms * joint.blocks_per_sm;
   const int64_t waves = joint.blocks <= at_once ? 1 : CeilDiv(joint.blocks, at_once);
   int64_t together = std::max({memory, cache, compute});
-  if (waves > 1) together = Scaled(together, waves * at_once, joint.blocks);
-  price.ps = d.launch_graph_ps + std::max(together, longest);
+  if (waves > 1) together = MulDiv(together, waves * at_once, joint.blocks);
+  price.ps = Saturated(d.launch_graph_ps + std::max(together, longest));
   if (!explain) return price;
   const auto term = [&](absl::string_view name, int64_t ps, bool binds, std::string formula) {
     if (ps > 0) price.terms.push_back({std::string(name), ps, binds, std::move(formula)});

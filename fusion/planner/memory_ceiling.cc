@@ -98,20 +98,18 @@ class Search {
   Search(const PlanningContext& context, int64_t max_bytes, PlanUnder plan)
       : context_(context), max_bytes_(max_bytes), plan_(plan) {}
 
-  absl::StatusOr<CeilingChoice> Run() {
+  absl::StatusOr<CeilingSearch> Run() {
     for (const int64_t price : kPrices) {
       for (const GroupOrder order : {GroupOrder::kProgram, GroupOrder::kLeastMemory}) {
         CeilingChoice choice{.memory_ps_per_mib = price, .order = order};
         RG_ASSIGN_OR_RETURN(FusionPlan plan, plan_(choice));
-        if (Obeys(plan)) return choice;
+        if (Obeys(plan)) return CeilingSearch{std::move(choice), least_};
         if (order == GroupOrder::kLeastMemory) KeepLowest(std::move(choice), std::move(plan));
       }
     }
     RG_RETURN_IF_ERROR(Part());
-    if (Obeys(lowest_plan_)) return lowest_;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no plan found whose values take at most ", max_bytes_, " bytes at once; the least was ",
-        least_, ", of which the graph's own inputs and outputs take a fixed part"));
+    if (Obeys(lowest_plan_)) return CeilingSearch{std::move(lowest_), least_};
+    return CeilingSearch{std::nullopt, least_};
   }
 
  private:
@@ -209,7 +207,7 @@ std::vector<KernelSplit> SplitsAtPeak(const BackwardGraph& g, const FusionPlan& 
   return splits;
 }
 
-absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
+absl::StatusOr<CeilingSearch> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan) {
   return Search(context, max_bytes, plan).Run();
 }

@@ -9,6 +9,7 @@
 #define RETROGRAD_FUSION_PLANNER_MEMORY_CEILING_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -28,8 +29,15 @@ struct CeilingChoice {
 // The plan under a choice.
 using PlanUnder = absl::FunctionRef<absl::StatusOr<FusionPlan>(const CeilingChoice&)>;
 
-// The first choice found whose plan obeys the ceiling. `context`: of any plan of this graph.
-absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
+// What a search under a ceiling found. It tries the same plans under every ceiling that refuses
+// them, so that `least_bytes` is the least ceiling that it obeys.
+struct CeilingSearch {
+  std::optional<CeilingChoice> choice;  // the first whose plan obeys the ceiling, if any
+  int64_t least_bytes = 0;              // peak of the lowest plan that was made
+};
+
+// `context`: of any plan of this graph.
+absl::StatusOr<CeilingSearch> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan);
 
 // A way to split one kernel at the peak: the ops whose results are read soon, and the ops whose

@@ -318,8 +318,20 @@ class Planner {
       if (!solved.exact)
         s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
-    s.bound_ps -= s.shared_launch_ps;  // it counts a launch for every region
+    // It counts a launch for every region. Kernels far above the bound may win more by sharing
+    // launches than all of it.
+    s.bound_ps = std::max(s.bound_ps - s.shared_launch_ps, LeastWithSharing());
     s.peak_bytes = PeakBytes(g_, plan_);
+  }
+
+  // Library calls, and one launch if there is any kernel.
+  int64_t LeastWithSharing() const {
+    int64_t least = 0;
+    for (const Group& group : context_.library_calls) least += group.price_ps;
+    const bool launches = std::any_of(
+        plan_.groups.begin(), plan_.groups.end(),
+        [](const Group& group) { return std::holds_alternative<KernelLaunch>(group.body); });
+    return least + (launches ? context_.device.launch_graph_ps : 0);
   }
 
   // The most telling first: most time at stake, over all equal regions.

@@ -107,9 +107,10 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   return made;
 }
 
-// A plan under options.max_memory_bytes, of the lowered graph.
-absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& options,
-                              Planned& planned) {
+// Makes a plan under options.max_memory_bytes, of the lowered graph. Returns what the lowest plan
+// that was found takes: if that is more than the ceiling, none was made.
+absl::StatusOr<int64_t> PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& options,
+                                         Planned& planned) {
   RG_ASSIGN_OR_RETURN(const auto context, PlanningContext::Make(planned.graph, device, options, 0));
   std::map<int64_t, RegionResults> solved;  // by the price of memory
   const auto plan = [&](const CeilingChoice& choice, bool decisions) {
@@ -120,33 +121,41 @@ absl::Status PlanBelowCeiling(const DeviceSpec& device, const PlanOptions& optio
                      solved[choice.memory_ps_per_mib]);
   };
   RG_ASSIGN_OR_RETURN(
-      const CeilingChoice choice,
+      const CeilingSearch search,
       FindBelowCeiling(*context, options.max_memory_bytes,
                        [&](const CeilingChoice& tried) { return plan(tried, false); }));
+  if (!search.choice) return search.least_bytes;
+  const CeilingChoice& choice = *search.choice;
   RG_ASSIGN_OR_RETURN(planned.plan, plan(choice, options.decisions));
   planned.memory_ps_per_mib = choice.memory_ps_per_mib;
   planned.separated = choice.separated;
-  if (!options.decisions) return absl::OkStatus();
+  if (!options.decisions) return search.least_bytes;
   std::vector<Decision> separated =
       ExplainSeparated(planned.graph, choice, options.max_memory_bytes);
   planned.plan.decisions.insert(planned.plan.decisions.begin(), separated.begin(), separated.end());
-  return absl::OkStatus();
+  return search.least_bytes;
 }
 
 // The graph with merged matmuls under a ceiling; without merges where merged matmuls keep too much
 // alive.
 absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& device,
                               const PlanOptions& options, TrialPlans& trials, Planned& planned) {
-  const absl::Status merged = PlanBelowCeiling(device, options, planned);
+  RG_ASSIGN_OR_RETURN(int64_t least, PlanBelowCeiling(device, options, planned));
   const bool any = std::any_of(trials.lowered.merges.begin(), trials.lowered.merges.end(),
                                [](const Decision& d) { return d.together; });
-  if (merged.ok() || !any || !options.pairs.empty()) return merged;
-  PlanOptions apart = options;
-  apart.merging = PlanOptions::Merging::kNever;
-  RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, device)));
-  trials.lowered.merges.clear();
-  const absl::Status lowered = PlanBelowCeiling(device, apart, planned);
-  return lowered.ok() ? lowered : merged;
+  if (least > options.max_memory_bytes && any && options.pairs.empty()) {
+    PlanOptions apart = options;
+    apart.merging = PlanOptions::Merging::kNever;
+    RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, device)));
+    trials.lowered.merges.clear();
+    RG_ASSIGN_OR_RETURN(const int64_t least_apart, PlanBelowCeiling(device, apart, planned));
+    least = std::min(least, least_apart);
+  }
+  if (least <= options.max_memory_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no plan found whose values take at most ", options.max_memory_bytes,
+                   " bytes at once; the least was ", least,
+                   ", of which the graph's own inputs and outputs take a fixed part"));
 }
 
 }  // namespace

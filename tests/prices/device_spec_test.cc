@@ -60,7 +60,8 @@ TEST_CASE("numbers out of their range are refused with the range") {
       std::pair("remade_ops", 65.0), std::pair("stream_worth_factor", 1.5));
   const std::string refusal = RefusalOf({{name, value}});
   INFO(refusal);
-  CHECK(absl::StrContains(refusal, absl::StrCat(name, " is ", value, ": a number from ")));
+  CHECK(absl::StrContains(refusal,
+                          absl::StrCat(name, " is ", PrintNumber(value), ": a number from ")));
 }
 
 TEST_CASE("numbers that contradict each other are refused") {
@@ -79,7 +80,7 @@ std::string Without(std::string text, const std::string& line) {
 
 TEST_CASE("numbers of tables that are missing are refused") {
   CHECK(absl::StrContains(Without(Text("h200"), "  arithmetic_factor: 3\n"),
-                          "arithmetic_factor must be in (0, 100]"));
+                          "arithmetic_factor is 0: a number from 1e-06 to 100 is needed"));
   CHECK(absl::StrContains(Without(Text("h200"), "  staged_spill_margin: 0.10\n"),
                           "staged_spill_margin"));
 }

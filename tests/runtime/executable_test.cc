@@ -141,7 +141,7 @@ TEST_CASE("a spec can be taken with other numbers, and is refused with what is w
   CHECK_THAT(std::string(NamedSpec("h200", {&none, 1}).status().message()),
              ContainsSubstring("max_registers"));
   CHECK_THAT(std::string(NamedSpec("h200", {&bad, 1}).status().message()),
-             ContainsSubstring("h200 with --set warp=7: warp must be"));
+             ContainsSubstring("h200 with --set warp=7: warp is 7: a number from 32 to 64"));
   CHECK_THAT(std::string(NamedSpec("h300").status().message()), ContainsSubstring("h200"));
 }
 

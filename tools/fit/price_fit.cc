@@ -136,11 +136,17 @@ absl::StatusOr<std::vector<PricedSample>> Isolating(absl::string_view text,
                                                     absl::Span<const PricedSample> samples) {
   RG_ASSIGN_OR_RETURN(std::vector<DeviceNumber> number, NumbersOf(text, {&field, 1}));
   RG_ASSIGN_OR_RETURN(const DeviceSpec device, DeviceWith(text, number));
-  number[0].value *= kNudge;
-  RG_ASSIGN_OR_RETURN(const DeviceSpec nudged, DeviceWith(text, number));
+  const double value = number[0].value;
+  number[0].value = value * kNudge;
+  absl::StatusOr<DeviceSpec> nudged = DeviceWith(text, number);
+  if (!nudged.ok()) {  // at the end of its range
+    number[0].value = value / kNudge;
+    nudged = DeviceWith(text, number);
+  }
+  RG_RETURN_IF_ERROR(nudged.status());
   std::vector<std::pair<double, const PricedSample*>> shares;
   for (const PricedSample& s : samples) {
-    const double share = (LogPrice(s, nudged) - LogPrice(s, device)) / std::log(kNudge);
+    const double share = (LogPrice(s, *nudged) - LogPrice(s, device)) / std::log(kNudge);
     if (std::abs(share) >= kIsolatingShare) shares.emplace_back(-std::abs(share), &s);
   }
   std::stable_sort(shares.begin(), shares.end(),

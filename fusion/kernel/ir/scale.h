@@ -31,8 +31,14 @@ inline int64_t MulDiv(int64_t a, int64_t b, int64_t c) {
   return quotient > absl::uint128(kHuge) ? kHuge : static_cast<int64_t>(quotient);
 }
 
-// Parts per million of a, rounded down, without overflow. Neither is negative.
-inline int64_t Share(int64_t a, int64_t ppm) { return a / kPpm * ppm + a % kPpm * ppm / kPpm; }
+// Parts per million of a, rounded down, at most kHuge where the product would overflow. Neither is
+// negative.
+inline int64_t Share(int64_t a, int64_t ppm) {
+  int64_t product;
+  if (!__builtin_mul_overflow(a, ppm, &product)) return product / kPpm;
+  const absl::uint128 wide = absl::uint128(static_cast<uint64_t>(a)) * static_cast<uint64_t>(ppm);
+  return static_cast<int64_t>(std::min(wide / static_cast<uint64_t>(kPpm), absl::uint128(kHuge)));
+}
 
 inline constexpr int64_t kPsPerSecond = 1'000'000'000'000;
 

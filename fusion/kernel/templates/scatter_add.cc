@@ -79,8 +79,8 @@ Preparation Sort(const KernelIr& ir, const DeviceSpec& d) {
   const int64_t partials =
       w.rows / std::max<int64_t>(ir.scatter->table_rows, 1) / w.chunk;  // of a row of the table
   const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
-  return {.ps = (ScatterLaunches(w) - 1) * d.block_ps + passes * w.rows * d.sort_pass_ps +
-                batches * d.scatter_batch_ps,
+  return {.ps = (ScatterLaunches(w) - 1) * d.block_ps + Product({passes, w.rows, d.sort_pass_ps}) +
+                Product({batches, d.scatter_batch_ps}),
           .formula = absl::StrCat(w.sort.passes, " passes over the indices")};
 }
 

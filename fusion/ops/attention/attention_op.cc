@@ -41,7 +41,7 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
                                                : d.attention_flops;
   const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  price.ps = d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm);
+  price.ps = Saturated(d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm));
   if (explain) {
     price.terms = {
         {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
