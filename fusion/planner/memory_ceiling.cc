@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/analysis/region_signature.h"
 #include "fusion/kernel/build/build.h"
@@ -23,6 +25,16 @@ constexpr int64_t kPrices[] = {0, 10'000, 100'000, 1'000'000, 10'000'000, 1'000'
 constexpr int kMostKernelSplits = 48;
 
 constexpr size_t kNever = std::numeric_limits<size_t>::max();
+
+// What a status has with it where no plan obeys the ceiling.
+constexpr char kLeastBytes[] = "retrograd.least_bytes";
+
+std::optional<int64_t> LeastBytesOf(const absl::Status& status) {
+  int64_t least = 0;
+  const auto payload = status.GetPayload(kLeastBytes);
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &least)) return std::nullopt;
+  return least;
+}
 
 // How far a plan is from less memory: the peak, and how often it is reached.
 struct Height {
@@ -109,9 +121,11 @@ class Search {
     }
     RG_RETURN_IF_ERROR(Part());
     if (Obeys(lowest_plan_)) return lowest_;
-    return absl::ResourceExhaustedError(absl::StrCat(
+    absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
         "no plan found whose values take at most ", max_bytes_, " bytes at once; the least was ",
         least_, ", of which the graph's own inputs and outputs take a fixed part"));
+    status.SetPayload(kLeastBytes, absl::Cord(absl::StrCat(least_)));
+    return status;
   }
 
  private:
@@ -212,6 +226,11 @@ std::vector<KernelSplit> SplitsAtPeak(const BackwardGraph& g, const FusionPlan& 
 absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan) {
   return Search(context, max_bytes, plan).Run();
+}
+
+absl::Status LessMemory(const absl::Status& a, const absl::Status& b) {
+  const std::optional<int64_t> of_a = LeastBytesOf(a), of_b = LeastBytesOf(b);
+  return of_a && of_b && *of_b < *of_a ? b : a;
 }
 
 std::vector<Decision> ExplainSeparated(const BackwardGraph& graph, const CeilingChoice& choice,

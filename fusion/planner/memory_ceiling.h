@@ -28,9 +28,13 @@ struct CeilingChoice {
 // The plan under a choice.
 using PlanUnder = absl::FunctionRef<absl::StatusOr<FusionPlan>(const CeilingChoice&)>;
 
-// The first choice found whose plan obeys the ceiling. `context`: of any plan of this graph.
+// The first choice found whose plan obeys the ceiling. `context`: of any plan of this graph. If
+// none does, the status says the least that a plan took.
 absl::StatusOr<CeilingChoice> FindBelowCeiling(const PlanningContext& context, int64_t max_bytes,
                                                PlanUnder plan);
+
+// Of two such statuses the one that names less memory; the first if one is another error.
+absl::Status LessMemory(const absl::Status& a, const absl::Status& b);
 
 // A way to split one kernel at the peak: the ops whose results are read soon, and the ops whose
 // results are only kept for later.

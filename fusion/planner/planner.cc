@@ -146,7 +146,7 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
   RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, device)));
   trials.lowered.merges.clear();
   const absl::Status lowered = PlanBelowCeiling(device, apart, planned);
-  return lowered.ok() ? lowered : merged;
+  return lowered.ok() ? lowered : LessMemory(merged, lowered);
 }
 
 }  // namespace
