@@ -29,6 +29,10 @@ foreach(source ${test_sources})
   # Tests run the binaries and find the repository's files by these two.
   target_compile_definitions(${test} PRIVATE RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
                              RETROGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  file(STRINGS ${source} starts_tools REGEX "RETROGRAD_BIN_DIR" LIMIT_COUNT 1)
+  if(starts_tools)
+    add_dependencies(${test} retrograd fusion-explain)
+  endif()
   add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()

@@ -12,7 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
 // Changes with every change of the structs below.
-#define RG_HOST_ABI 1
+#define RG_HOST_ABI 2
 
 struct rg_host_thread;
 
@@ -34,6 +34,12 @@ struct rg_host_calls {
   // The same for shared memory; data is what `shared` returned.
   bool (*shared_access)(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
                         bool write);
+  // A copy into shared memory that has not come before the thread waits for its batch: until then
+  // `to` holds poison. The batch is what the thread has asked for since copies_sent; copies_wait
+  // returns when no more than the last `under_way` batches have not come.
+  void (*copy)(rg_host_thread* self, void* to, const void* from, int bytes);
+  void (*copies_sent)(rg_host_thread* self);
+  void (*copies_wait)(rg_host_thread* self, int under_way);
 };
 
 // The block being run.

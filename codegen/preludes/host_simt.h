@@ -136,14 +136,6 @@ inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
   for (int k = 0; k < V; ++k) out->at[k] = from[k];
 }
 
-// Here at once; on a GPU only after RG_COPIES_WAIT.
-template <int V, typename T>
-inline void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
-  for (int k = 0; k < V; ++k) to[at + k] = from[i + k];
-}
-#define RG_COPIES_SENT()
-#define RG_COPIES_WAIT(n)
-
 template <typename T, int V>
 inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
   return rg_storage<T>::widen(pack.at[lane]);
@@ -246,12 +238,6 @@ template <typename T>
 inline typename rg_storage<T>::compute rg_load(rg_checked_shared<T> p, int64_t i) {
   return rg_storage<T>::widen(p[i]);
 }
-template <int V, typename T, typename C>
-inline void rg_copy_ahead(rg_checked_shared<T> to, int64_t at, rg_checked<C> from, int64_t i,
-                          int line = __builtin_LINE()) {
-  const bool allowed = from.allowed(i, V, false, line);
-  for (int k = 0; k < V; ++k) to[at + k] = allowed ? from.data[from.first + i + k] : T();
-}
 template <typename T, int V>
 inline void rg_load_pack(rg_checked_shared<T> p, int64_t i, rg_pack<T, V>* out) {
   for (int k = 0; k < V; ++k) out->at[k] = p[i + k];
@@ -269,6 +255,30 @@ inline T rg_shuffle(rg_host_thread& self, rg_host_shuffle_mode mode, T v, int di
   self.block->calls->shuffle(&self, line, mode, distance, &v, sizeof v);
   return v;
 }
+
+// Copies into shared memory that come as late as RG_COPIES_WAIT lets them.
+struct rg_copier {
+  rg_host_thread& self;
+
+  template <int V, typename T>
+  void ahead(T* to, int64_t at, const T* from, int64_t i) const {
+    self.block->calls->copy(&self, to + at, from + i, V * static_cast<int>(sizeof(T)));
+  }
+  template <int V, typename T, typename C>
+  void ahead(rg_checked_shared<T> to, int64_t at, rg_checked<C> from, int64_t i,
+             int line = __builtin_LINE()) const {
+    constexpr int size = static_cast<int>(sizeof(T)), bytes = V * size;
+    bool allowed = from.allowed(i, V, false, line);
+    for (int k = 0; k < V; ++k) {
+      allowed &= self.block->calls->shared_access(&self, to.data, (at + k) * size, size, true);
+    }
+    if (!allowed) return;
+    self.block->calls->copy(&self, to.data + at, from.data + from.first + i, bytes);
+  }
+};
+#define rg_copy_ahead rg_copier{rg_self}.ahead
+#define RG_COPIES_SENT() rg_self.block->calls->copies_sent(&rg_self)
+#define RG_COPIES_WAIT(n) rg_self.block->calls->copies_wait(&rg_self, n)
 
 // Shared memory lies in the launcher's block, not in the module, so that launches do not meet.
 template <typename T>

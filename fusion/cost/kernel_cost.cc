@@ -193,13 +193,16 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
                  d.spill_bytes_per_s);
   price.ps = Saturated(launch + body + latency + sort.ps + finalize + spill);
 
+  if (!explain) return price;
+  const int64_t largest = std::max({hbm, cache, compute});
+  bool bound = false;  // of equal ones the first binds
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
-    const bool largest = ps == std::max({hbm, cache, compute, sort.ps});
-    const bool binds = overlaps && largest;
+    // A sort comes before all else, and may be what takes longest.
+    const bool binds = overlaps ? !bound && ps == largest : name == "sort" && ps > largest;
+    bound = bound || (overlaps && binds);
     price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
-  if (!explain) return price;
   term("launch", launch, false, absl::StrCat(price.launches, " x ", Us(d.launch_graph_ps)));
   term("hbm", hbm, true,
        absl::StrFormat(
@@ -213,7 +216,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
                        t.cached > 0 ? absl::StrCat(" (", t.cached, " B just written)") : "",
                        static_cast<double>(d.cache_bytes_per_s) / 1e12));
   term("compute", compute, true, absl::StrCat(ir.instrs.size(), " instructions"));
-  term("wave", work - std::max({hbm, cache, compute}), false,
+  term("wave", work - largest, false,
        absl::StrCat(s.blocks, " blocks in waves of ",
                     d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
   term("overlap", not_hidden, false,
@@ -223,7 +226,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
        absl::StrCat("the first of ", Waves(s, f, d),
                     " blocks of an SM one after the other, each at least ", Us(d.block_ps)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
-  term("sort", sort.ps, true, sort.formula);
+  term("sort", sort.ps, false, sort.formula);
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false,
        f.doubtful_bytes > 0

@@ -90,8 +90,12 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
   if (waves > 1) together = MulDiv(together, waves * at_once, joint.blocks);
   price.ps = Saturated(d.launch_graph_ps + std::max(together, longest));
   if (!explain) return price;
-  const auto term = [&](absl::string_view name, int64_t ps, bool binds, std::string formula) {
-    if (ps > 0) price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
+  bool bound = false;  // of equal ones the first binds
+  const auto term = [&](absl::string_view name, int64_t ps, bool may_bind, std::string formula) {
+    if (ps == 0) return;
+    const bool binds = may_bind && !bound;
+    bound = bound || binds;
+    price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
   const bool alone = longest >= together;
   const int64_t largest = std::max({memory, cache, compute});
@@ -101,7 +105,7 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
                        static_cast<double>(bandwidth) / 1e12, joint.blocks, joint.blocks_per_sm));
   term("cache", cache, !alone && cache == largest, "sum of the kernels'");
   term("compute", compute, !alone && compute == largest, "sum of the kernels'");
-  term("wave", together - largest, false,
+  term("wave", alone ? 0 : together - largest, false,
        absl::StrCat(joint.blocks, " blocks in waves of ", at_once));
   term("longest", longest, alone, "the longest kernel alone, without its launch");
   return price;

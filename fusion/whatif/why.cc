@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/cost/price_terms.h"
 #include "fusion/planner/can_share_kernel.h"
 #include "fusion/planner/plan_graph.h"
 #include "fusion/planner/planning_context.h"
@@ -73,11 +74,6 @@ void SayWhyNot(RegionPlanner& planner, const RegionPlan& found, const PairChoice
                                 : "nothing that they are part of can be split";
 }
 
-// Those of the terms that overlap count only where they bind.
-bool Contributes(const Term& term) {
-  return term.binds || (term.name != "hbm" && term.name != "cache" && term.name != "compute");
-}
-
 std::vector<WhyTerm> SumTerms(const Why& why) {
   std::vector<WhyTerm> sums;
   const auto add = [&](absl::string_view name, int64_t WhyTerm::*side, int64_t ps) {
@@ -91,7 +87,7 @@ std::vector<WhyTerm> SumTerms(const Why& why) {
                                       std::pair(&why.part.kernels, &WhyTerm::apart_ps)}) {
     for (const WhyKernel& kernel : *kernels) {
       for (const Term& term : kernel.group.terms) {
-        if (Contributes(term)) add(term.name, side, term.ps);
+        if (Counts(term)) add(term.name, side, term.ps);
       }
       add("margin", side, kernel.margin_ps);
       add("memory", side, kernel.cost_ps - kernel.margin_ps - kernel.group.price_ps);

@@ -8,6 +8,7 @@
 #include "codegen/preludes/host_abi.h"
 #include "graph/base/status.h"
 #include "runtime/host/fiber_block.h"
+#include "runtime/host/pending_copies.h"
 #include "runtime/host/sanitizer/access_check.h"
 #include "runtime/host/sanitizer/shared_arrays.h"
 
@@ -16,6 +17,7 @@ namespace retrograd {
 struct HostLauncher::State {
   FiberBlock fibers;
   SharedArrays shared;
+  PendingCopies copies;
   std::vector<void*> data;
   AccessCheck check;
 };
@@ -26,6 +28,7 @@ namespace {
 struct RunningBlock : rg_host_block {
   FiberBlock* fibers;
   SharedArrays* shared;
+  PendingCopies* copies;
   AccessCheck* check;  // null in a fast build
   bool cooperative;
   std::jmp_buf stop;  // ends a block that is not cooperative
@@ -81,7 +84,18 @@ bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int6
   return block->check->Shared(WhoIs(self, block->fibers->epoch()), *array, offset, bytes, write);
 }
 
-constexpr rg_host_calls kCalls = {OnBarrier, OnShuffle, OnShared, OnGlobalAccess, OnSharedAccess};
+void OnCopy(rg_host_thread* self, void* to, const void* from, int bytes) {
+  BlockOf(self)->copies->Add(self->thread, to, from, bytes);
+}
+
+void OnCopiesSent(rg_host_thread* self) { BlockOf(self)->copies->Send(self->thread); }
+
+void OnCopiesWait(rg_host_thread* self, int under_way) {
+  BlockOf(self)->copies->Wait(self->thread, under_way);
+}
+
+constexpr rg_host_calls kCalls = {OnBarrier,      OnShuffle, OnShared,     OnGlobalAccess,
+                                  OnSharedAccess, OnCopy,    OnCopiesSent, OnCopiesWait};
 
 absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
                        absl::Span<const HostArg> args) {
@@ -139,6 +153,7 @@ HostLauncher& HostLauncher::operator=(HostLauncher&&) noexcept = default;
 absl::Status HostLauncher::Reserve(const HostKernel& kernel) {
   state_->data.reserve(kernel.code->arguments);
   if (kernel.code->cooperative) state_->shared.Reserve();
+  state_->copies.Reserve(kernel.code->threads);
   return state_->fibers.Reserve(kernel.code->threads);
 }
 
@@ -159,6 +174,7 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   block.data = state.data.data();
   block.fibers = &state.fibers;
   block.shared = &state.shared;
+  block.copies = &state.copies;
   block.check = code.checked ? &state.check : nullptr;
   block.cooperative = code.cooperative;
   const Order block_order(options.seed, blocks);
@@ -172,6 +188,7 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
     if (code.checked && state.check.full()) break;
     block.block = static_cast<int>(at);
     at = (at + block_order.stride) % blocks;
+    state.copies.Clear();
     if (!code.cooperative) {
       RunPlainBlock(code, &block);
       continue;

@@ -14,8 +14,9 @@
 
 namespace retrograd {
 
-// Keeps stacks and shared memory between launches, so that a launch of a fast build allocates
-// nothing once a kernel with as many threads has run. Not for several threads at once.
+// Keeps stacks, shared memory and queues of copies between launches, so that a launch of a fast
+// build allocates nothing once a kernel with as many threads and copies has run. Not for several
+// threads at once.
 class HostLauncher {
  public:
   HostLauncher();
@@ -23,7 +24,7 @@ class HostLauncher {
   HostLauncher(HostLauncher&&) noexcept;
   HostLauncher& operator=(HostLauncher&&) noexcept;
 
-  // Allocates now what launches of this kernel will need.
+  // Allocates now what launches of this kernel will need, but for its queues of copies.
   absl::Status Reserve(const HostKernel& kernel);
 
   absl::Status Run(const HostKernel& kernel, int64_t blocks, int threads,

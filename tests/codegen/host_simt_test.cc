@@ -39,6 +39,39 @@ RG_KERNEL(rg_last_block_wins, 1, 1) {
 }
 )";
 
+// Three batches of copies, 4 numbers a thread each, one of them not sent off. Looks at all of them
+// before any wait, and after each.
+constexpr char kCopiesAhead[] = R"(
+RG_KERNEL(rg_copies_ahead, 8, 2) {
+  RG_STAGED(float, s, 0, 96);
+  RG_ARG(const float, x, 0);
+  RG_ARG(float, y, 1);
+  for (int batch = 0; batch < 3; ++batch) {
+    rg_copy_ahead<4>(s, batch * 32 + RG_THREAD * 4, x, batch * 32 + RG_THREAD * 4);
+    if (batch < 2) {
+      RG_COPIES_SENT();
+    }
+  }
+  for (int look = 0; look < 4; ++look) {
+    if (look == 1) {
+      RG_COPIES_WAIT(2);
+    }
+    if (look == 2) {
+      RG_COPIES_WAIT(1);
+    }
+    if (look == 3) {
+      RG_COPIES_WAIT(0);
+    }
+    for (int batch = 0; batch < 3; ++batch) {
+      for (int k = 0; k < 4; ++k) {
+        const int at = batch * 32 + RG_THREAD * 4 + k;
+        rg_store(y, RG_BLOCK * 384 + look * 96 + at, rg_load(s, at));
+      }
+    }
+  }
+}
+)";
+
 constexpr char kConversions[] = R"(
 RG_KERNEL(rg_conversions, 1, 4) {
   RG_ARG(const float, x, 0);
@@ -137,6 +170,23 @@ TEST_CASE("kernels give right results in both builds, with both warp sizes, in a
     run("rg_neighbour", 1, warp, {Out(neighbours)});
     for (int i = 0; i < warp; ++i) {
       REQUIRE(neighbours[i] == 10000000000 + (i + 3 < warp ? i + 3 : i));
+    }
+  }
+}
+
+TEST_CASE("copies come when they are waited for and no earlier; until then their target is NaN") {
+  const bool check = GENERATE(false, true);
+  const auto module = MustCompile(kCopiesAhead, check);
+  const std::vector<float> x = RandomValues(96, 3);
+  // Each block leaves a batch behind that is not the next one's.
+  std::vector<float> y(2 * 4 * 96);
+  ExpectOk(module->Launch("rg_copies_ahead", 2, 8, {In(x), Out(y)}));
+  for (int look = 0; look < 8; ++look) {
+    const int come = std::max(look % 4 - 1, 0);  // batches
+    for (int i = 0; i < 96; ++i) {
+      INFO("check " << check << ", look " << look << ", number " << i);
+      const float seen = y[look * 96 + i];
+      CHECK((i / 32 < come ? seen == x[i] : std::isnan(seen)));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
 #include "runtime/host/host_module.h"
@@ -29,12 +30,16 @@ const char* NameOf(PlantedFault fault) {
     case PlantedFault::kRemovedBarrier: return "removed barrier";
     case PlantedFault::kOffByOneBound: return "bound off by one";
     case PlantedFault::kUninitialisedShared: return "uninitialised shared memory";
+    case PlantedFault::kLaxWait: return "wait for copies too lax";
+    case PlantedFault::kUnsentCopies: return "copies not sent off";
   }
   return "";
 }
 
+// What any template may have, and what those that copy rows ahead may have, too.
 constexpr PlantedFault kFaults[] = {PlantedFault::kRemovedBarrier, PlantedFault::kOffByOneBound,
                                     PlantedFault::kUninitialisedShared};
+constexpr PlantedFault kCopyFaults[] = {PlantedFault::kLaxWait, PlantedFault::kUnsentCopies};
 // Of the schedules of an example with one template that have a place for a fault: how many.
 constexpr int kSchedules = 3;
 
@@ -57,7 +62,7 @@ GroupKernels Spoil(GroupKernels group, size_t launch, PlantedFault fault, int n)
   return group;
 }
 
-std::vector<Spoiled> SpoiledKernels() {
+std::vector<Spoiled> SpoiledKernels(absl::Span<const PlantedFault> faults) {
   std::vector<Spoiled> all;
   for (const KernelExample& example : KernelExamples(DType::kFp32)) {
     const Classification shape = Classify(example.ir);
@@ -65,7 +70,7 @@ std::vector<Spoiled> SpoiledKernels() {
     for (const Schedule& schedule : CandidateSchedules(example.ir, shape, kSmallDevice)) {
       const KernelBody body{.ir = example.ir, .schedule = schedule};
       const GroupKernels group = EmitGroup(body, Dialect::kHost);
-      for (PlantedFault fault : kFaults) {
+      for (PlantedFault fault : faults) {
         int& seen = schedules[{schedule.kind, fault}];
         if (seen == kSchedules) continue;
         const size_t before = all.size();
@@ -86,7 +91,7 @@ std::vector<Spoiled> SpoiledKernels() {
 }
 
 TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are caught everywhere") {
-  const std::vector<Spoiled> all = SpoiledKernels();
+  const std::vector<Spoiled> all = SpoiledKernels(kFaults);
   std::vector<GroupKernels> kernels;
   for (const Spoiled& spoiled : all) kernels.push_back(spoiled.kernels);
   HostCompileOptions options;
@@ -117,6 +122,7 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
         // Some bounds are never met, such as 45 by rows that go in steps of 4; one guard is.
         caught_bounds[spoiled.schedule] += reported;
         break;
+      default: FAIL("no fault of these");
     }
     caught[{spoiled.kind, spoiled.fault}] += reported;
   }
@@ -133,6 +139,36 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
                         Template::kTranspose, Template::kScatterAdd}) {
     for (PlantedFault fault : kFaults) expect(kind, fault);
   }
+}
+
+// The rows that are read hold poison until a wait has delivered them: results are wrong, whatever
+// the order of threads.
+TEST_CASE(
+    "a wait for copies that is too lax, and copies that are never sent off, give wrong rows") {
+  const std::vector<Spoiled> all = SpoiledKernels(kCopyFaults);
+  std::vector<GroupKernels> kernels;
+  for (const Spoiled& spoiled : all) kernels.push_back(spoiled.kernels);
+  const auto module = HostModule::Compile(DistinctKernels(kernels), {});
+  INFO(module.status().ToString());
+  REQUIRE(module.ok());
+  std::map<PlantedFault, int> planted;
+  std::map<std::pair<std::string, PlantedFault>, bool> caught;  // by kernel before it was spoiled
+  for (const Spoiled& spoiled : all) {
+    const BufferValues before = RandomBuffers(spoiled.body.ir, 5);
+    const auto after = RunKernels(**module, spoiled.body, spoiled.kernels, before, 5);
+    INFO(spoiled.what);
+    REQUIRE(after.status().ToString() == "OK");
+    const bool wrong = !CompareToInterpreter(spoiled.body.ir, before, *after).empty();
+    if (spoiled.fault == PlantedFault::kLaxWait) CHECK(wrong);
+    // Of two places that send copies off the second may send none that is read.
+    caught[{spoiled.schedule, spoiled.fault}] |= wrong;
+    ++planted[spoiled.fault];
+  }
+  for (const auto& [kernel, any] : caught) {
+    INFO(kernel.first << ", " << NameOf(kernel.second));
+    CHECK(any);
+  }
+  for (PlantedFault fault : kCopyFaults) CHECK(planted[fault] >= kSchedules);
 }
 
 }  // namespace

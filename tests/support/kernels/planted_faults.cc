@@ -22,11 +22,21 @@ struct Edit {
 
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-std::vector<Edit> Barriers(absl::string_view source) {
-  constexpr absl::string_view kBarrier = "RG_BARRIER();";
+std::vector<Edit> Removed(absl::string_view source, absl::string_view statement) {
   std::vector<Edit> edits;
-  for (size_t at = source.find(kBarrier); at != kNowhere; at = source.find(kBarrier, at + 1)) {
-    edits.push_back({at, at + kBarrier.size(), ";"});
+  for (size_t at = source.find(statement); at != kNowhere; at = source.find(statement, at + 1)) {
+    edits.push_back({at, at + statement.size(), ";"});
+  }
+  return edits;
+}
+
+// The number of each wait for copies, one more.
+std::vector<Edit> Waits(absl::string_view source) {
+  constexpr absl::string_view kWait = "RG_COPIES_WAIT(";
+  std::vector<Edit> edits;
+  for (size_t at = source.find(kWait); at != kNowhere; at = source.find(kWait, at + 1)) {
+    const size_t number = at + kWait.size(), end = source.find(')', number);
+    edits.push_back({number, end, absl::StrCat(source.substr(number, end - number), " + 1")});
   }
   return edits;
 }
@@ -109,9 +119,11 @@ std::vector<Edit> SharedStores(absl::string_view source) {
 
 std::vector<Edit> Sites(absl::string_view source, PlantedFault fault) {
   switch (fault) {
-    case PlantedFault::kRemovedBarrier: return Barriers(source);
+    case PlantedFault::kRemovedBarrier: return Removed(source, "RG_BARRIER();");
     case PlantedFault::kOffByOneBound: return Bounds(source);
     case PlantedFault::kUninitialisedShared: return SharedStores(source);
+    case PlantedFault::kLaxWait: return Waits(source);
+    case PlantedFault::kUnsentCopies: return Removed(source, "RG_COPIES_SENT();");
   }
   return {};
 }

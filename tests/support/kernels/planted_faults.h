@@ -14,6 +14,8 @@ enum class PlantedFault {
   kOffByOneBound,        // a guard or strided loop with `i < 1000` lets 1000 through; loops that
                          // count one by one are left alone, since they count registers, too
   kUninitialisedShared,  // a store to an array of RG_SHARED gone
+  kLaxWait,              // RG_COPIES_WAIT lets one batch more be under way
+  kUnsentCopies,         // RG_COPIES_SENT() gone
 };
 
 // How many places of the source the fault can be planted in.

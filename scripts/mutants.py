@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+"""Plants bugs one at a time in a copy of the tree, and says which of them the tests catch.
+
+    scripts/mutants.py                      every bug of tests/mutants/*.toml that has no result yet
+    scripts/mutants.py --only fusion        a folder, or one bug by its id; may be repeated
+    scripts/mutants.py --list               the bugs and their last results, running nothing
+
+A mutant replaces one text of one file. It is *killed* if one of its nearest tests fails or runs past
+its time, *survived* if all pass, and *invalid* if the tree does not build with it. The copy lies in
+build/mutants/tree and is built as build/release there; build/mutants/state.json keeps every result
+under a hash of the mutant, its file and its tests, so a stopped run goes on where it stopped.
+
+Ends with 0 if every mutant asked for is killed, 1 if one survived or is invalid, 2 on bad input.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LISTS = "tests/mutants"
+BUILD = "build/release"
+# A test may take so much longer than on the tree as it is, in parts and in seconds.
+SLOWER = 4
+LEAST_SECONDS = 60
+KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
+# What ignored paths the build finds things in: linked into the copy where they exist.
+LINKED = [".venv", ".cache"]
+# What Python tests start, where this tree has it.
+PYTHON_TARGETS = ["retrograd", "fusion-explain", "reference_outputs", "retrograd_backward"]
+
+
+class BadInput(Exception):
+    """The list of mutants, or the command line, asks for what cannot be done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One planted bug."""
+
+    id: str
+    folder: str  # the list's name
+    file: str
+    find: str  # stands once in the file
+    replace: str
+    why: str  # what bug this is
+    tests: tuple  # nearest first: ctest names, or paths of Python tests
+
+    def apply(self, text):
+        """The file's text with the bug. BadInput unless `find` stands in it exactly once."""
+        count = text.count(self.find)
+        if count != 1:
+            raise BadInput(f"mutant {self.id}: its text stands {count} times in {self.file}, not once")
+        return text.replace(self.find, self.replace)
+
+
+def is_python(test):
+    """Whether a test's name is a Python test's path, maybe with ::NAME behind it."""
+    return test.split("::")[0].endswith(".py")
+
+
+def read_list(path):
+    """The mutants of one list, named after its folder."""
+    try:
+        rows = tomllib.loads(path.read_text()).get("mutant", [])
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path}: {error}") from error
+    wanted = {field.name for field in dataclasses.fields(Mutant)} - {"folder"}
+    mutants = []
+    for row in rows:
+        if set(row) != wanted or not row["tests"]:
+            raise BadInput(f"{path}: mutant {row.get('id', '?')} must have {', '.join(sorted(wanted))}")
+        mutants.append(Mutant(folder=path.stem, **{**row, "tests": tuple(row["tests"])}))
+    return mutants
+
+
+def read_mutants(root):
+    """Every mutant of a tree, in the order of lists. BadInput for a file that is not there, a text
+    that does not stand once, a replacement that changes nothing, or an id that is taken."""
+    mutants = [m for path in sorted((root / LISTS).glob("*.toml")) for m in read_list(path)]
+    taken = set()
+    for mutant in mutants:
+        if mutant.id in taken:
+            raise BadInput(f"two mutants are called {mutant.id}")
+        taken.add(mutant.id)
+        if not (root / mutant.file).is_file():
+            raise BadInput(f"mutant {mutant.id}: there is no {mutant.file}")
+        if mutant.find == mutant.replace:
+            raise BadInput(f"mutant {mutant.id} changes nothing")
+        mutant.apply((root / mutant.file).read_text())
+    return mutants
+
+
+def choose(mutants, only):
+    """Those of the folders and ids that are asked for; all if none is."""
+    known = {m.folder for m in mutants} | {m.id for m in mutants}
+    for name in only:
+        if name not in known:
+            folders = ", ".join(sorted({m.folder for m in mutants}))
+            raise BadInput(f"no folder or mutant '{name}'; the folders are {folders}")
+    return [m for m in mutants if not only or m.folder in only or m.id in only]
+
+
+def test_sources(root, test):
+    """The files whose text makes a test: its own, and for golden_test every golden file."""
+    if is_python(test):
+        return [root / test.split("::")[0]]
+    sources = sorted((root / "tests").rglob(f"{test}.cc"))
+    if test == "golden_test":
+        sources += sorted((root / "tests/golden").rglob("*.rgt"))
+    return sources
+
+
+def key_of(root, mutant, everything):
+    """Changes with the mutant, its file, its tests, and whether all other tests run after them."""
+    digest = hashlib.sha256()
+    for part in (mutant.file, mutant.find, mutant.replace, *mutant.tests, str(everything)):
+        digest.update(part.encode() + b"\0")
+    for path in [root / mutant.file] + [p for t in mutant.tests for p in test_sources(root, t)]:
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:24]
+
+
+class State:
+    """The results so far, written after each of them."""
+
+    def __init__(self, path):
+        self.path = path
+        self.results, self.times = {}, {}
+        if path.exists():
+            kept = json.loads(path.read_text())
+            self.results, self.times = kept["results"], kept["times"]
+
+    def save(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self.path.with_suffix(".new")
+        aside.write_text(json.dumps({"results": self.results, "times": self.times}, indent=1))
+        aside.replace(self.path)
+
+
+class Tree:
+    """The copy that is built and broken."""
+
+    def __init__(self, root, path, jobs):
+        self.root, self.path, self.jobs = root, path, jobs
+        self.commands = {}  # of ctest, by name
+
+    def copy(self):
+        """Brings the copy to the state of the tree, uncommitted changes included. Files that are
+        equal keep their times, so that the build redoes nothing for them."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "-c", "-o", "--exclude-standard"],
+            cwd=self.root, check=True, capture_output=True, text=True,
+        ).stdout.split("\0")  # fmt: skip
+        files = {name for name in listed if name and (self.root / name).is_file()}
+        files = {name for name in files if name not in LINKED}
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in sorted(self._copied() - files):
+            (self.path / name).unlink()
+        for name in sorted(files):
+            self._copy_file(name)
+        for name in LINKED:
+            if (self.root / name).exists() and not (self.path / name).exists():
+                (self.path / name).symlink_to((self.root / name).resolve())
+
+    def _copied(self):
+        names = set()
+        for folder, below, files in os.walk(self.path):
+            at = pathlib.Path(folder).relative_to(self.path)
+            below[:] = [d for d in below if str(at / d) != "build" and d != "__pycache__"]
+            below[:] = [d for d in below if not (self.path / at / d).is_symlink()]
+            names.update(str(at / f) for f in files if not (self.path / at / f).is_symlink())
+        return names
+
+    def _copy_file(self, name):
+        source, target = self.root / name, self.path / name
+        if target.exists() and target.read_bytes() == source.read_bytes():
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        shutil.copymode(source, target)
+
+    def configure(self):
+        """Makes build.ninja where there is none, and learns the commands of ctest."""
+        if not (self.path / BUILD / "build.ninja").exists():
+            run_or_fail(["cmake", "--preset", "release"], self.path)
+        found = subprocess.run(
+            ["ctest", "--test-dir", BUILD, "--show-only=json-v1"],
+            cwd=self.path, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        for test in json.loads(found)["tests"]:
+            self.commands[test["name"]] = test
+
+    def targets(self):
+        """The names that can be built."""
+        listed = subprocess.run(
+            ["ninja", "-C", BUILD, "-t", "targets", "all"],
+            cwd=self.path, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        return {line.split(":")[0] for line in listed.splitlines()}
+
+    def build(self, tests):
+        """Builds what the tests need; the output if that fails, else None."""
+        wanted = {t for t in tests if not is_python(t)}
+        if any(is_python(t) for t in tests):
+            wanted |= self.targets() & set(PYTHON_TARGETS)
+        if not wanted:
+            return None
+        command = ["cmake", "--build", BUILD, "--parallel", str(self.jobs), "--target"]
+        built = subprocess.run(
+            command + sorted(wanted), cwd=self.path, check=False, capture_output=True, text=True
+        )
+        return None if built.returncode == 0 else built.stdout + built.stderr
+
+    def command(self, test):
+        """How a test is started: arguments, folder, environment. BadInput if there is none such."""
+        env = dict(os.environ)
+        if is_python(test):
+            python = self.path / ".venv/bin/python"
+            start = [str(python) if python.exists() else sys.executable, "-m", "pytest", "-q", "-x"]
+            env |= {"PYTHONPATH": "python", "RETROGRAD_BIN_DIR": f"{BUILD}/bin",
+                    "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+            return start + ["-p", "no:cacheprovider", test], self.path, env
+        if test not in self.commands:
+            raise BadInput(f"ctest knows no '{test}'")
+        known = self.commands[test]
+        folder = self.path
+        for row in known["properties"]:
+            if row["name"] == "WORKING_DIRECTORY":
+                folder = row["value"]
+            if row["name"] == "ENVIRONMENT":
+                env |= dict(pair.split("=", 1) for pair in row["value"])
+        return known["command"] + ["--abort"], folder, env  # of Catch2: ends at the first failure
+
+    def run(self, test, seconds):
+        """Runs a test: how it ended ("passed", "failed", "ran too long") and its output's end."""
+        arguments, folder, env = self.command(test)
+        child = subprocess.Popen(
+            arguments, cwd=folder, env=env, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            output, _ = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return "ran too long", b""
+        finally:
+            stop_group(child)
+        return "passed" if child.returncode == 0 else "failed", output[-2000:]
+
+
+def stop_group(child):
+    """Ends a child and what it has started."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def run_or_fail(command, folder):
+    """Runs a command that must succeed; BadInput with its output otherwise."""
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BadInput(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
+def tests_of(mutant, tree, everything):
+    """The tests of a mutant in their order."""
+    rest = [t for t in sorted(tree.commands) if t not in mutant.tests] if everything else []
+    return [*mutant.tests, *rest]
+
+
+def tree_hash(tree):
+    """Of every file of the copy: what a test's time and verdict without a bug belong to."""
+    digest = hashlib.sha256()
+    for name in sorted(tree._copied()):
+        digest.update(name.encode() + b"\0" + (tree.path / name).read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def time_tests(tree, tests, state):
+    """Builds the tests without a bug and measures each. BadInput if one fails as it is."""
+    failure = tree.build(tests)
+    if failure:
+        raise BadInput(f"the tree does not build as it is:\n{failure[-4000:]}")
+    whole = tree_hash(tree)
+    for test in sorted(tests):
+        if state.times.get(test, {}).get("tree") == whole:
+            continue
+        begin = time.monotonic()
+        ended, output = tree.run(test, 1800)
+        if ended != "passed":
+            raise BadInput(f"{test} {ended} without any bug:\n{output.decode(errors='replace')}")
+        state.times[test] = {"tree": whole, "seconds": round(time.monotonic() - begin, 2)}
+        state.save()
+
+
+def try_mutant(tree, mutant, tests, times):
+    """Plants one bug, builds and tests; the tree is as before at the end.
+
+    Returns {verdict, by, how}: `by` is the test that killed it, `how` the way that ended.
+    """
+    path = tree.path / mutant.file
+    text = path.read_text()
+    try:
+        path.write_text(mutant.apply(text))
+        for test in tests:
+            failure = tree.build([test])
+            if failure:
+                return {"verdict": INVALID, "by": test, "how": failure[-600:]}
+            usual = times.get(test, {}).get("seconds", 0)
+            ended, _ = tree.run(test, max(LEAST_SECONDS, SLOWER * usual))
+            if ended != "passed":
+                return {"verdict": KILLED, "by": test, "how": ended}
+        return {"verdict": SURVIVED, "by": "", "how": ""}
+    finally:
+        path.write_text(text)
+
+
+def run_mutants(tree, mutants, state, everything):
+    """Tries every mutant that has no result, and records it."""
+    pending = [m for m in mutants if key_of(tree.root, m, everything) not in state.results]
+    if not pending:
+        return
+    tree.copy()
+    tree.configure()
+    tests = {t for m in pending for t in tests_of(m, tree, everything)}
+    for test in tests:
+        tree.command(test)  # refuses unknown names before anything is built
+    time_tests(tree, tests, state)
+    for number, mutant in enumerate(pending, 1):
+        begin = time.monotonic()
+        result = try_mutant(tree, mutant, tests_of(mutant, tree, everything), state.times)
+        result |= {"id": mutant.id, "seconds": round(time.monotonic() - begin, 1)}
+        state.results[key_of(tree.root, mutant, everything)] = result
+        state.save()
+        by = f" by {result['by']}, which {result['how']}" if result["verdict"] == KILLED else ""
+        print(f"[{number}/{len(pending)}] {mutant.id}: {result['verdict']}{by}, "
+              f"{result['seconds']:.0f} s", flush=True)  # fmt: skip
+
+
+def table(mutants, verdicts):
+    """The score by folder, as rows of Markdown. verdicts: by id, None where not run."""
+    lines = ["| folder | mutants | killed | survived | invalid | not run | score |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    folders = sorted({m.folder for m in mutants})
+    for folder in [*folders, "all"]:
+        of = [verdicts[m.id] for m in mutants if folder in (m.folder, "all")]
+        killed, survived = of.count(KILLED), of.count(SURVIVED)
+        judged = killed + survived
+        score = f"{100 * killed / judged:.0f}%" if judged else "-"
+        lines.append(f"| {folder} | {len(of)} | {killed} | {survived} | {of.count(INVALID)} | "
+                     f"{of.count(None)} | {score} |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def verdicts_of(root, mutants, state, everything):
+    """What is known of each mutant as it is: by id, None where it has not run."""
+    known = {m.id: state.results.get(key_of(root, m, everything)) for m in mutants}
+    return {name: result and result["verdict"] for name, result in known.items()}
+
+
+def report(mutants, verdicts):
+    """Prints the table, and each mutant that is not killed."""
+    print(table(mutants, verdicts))
+    for mutant in mutants:
+        if verdicts[mutant.id] in (SURVIVED, INVALID):
+            print(f"{verdicts[mutant.id]}: {mutant.id} ({mutant.file}): {mutant.why}")
+
+
+def parse(arguments):
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="FOLDER|ID")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at once")
+    parser.add_argument("--all", action="store_true", help="after the nearest tests, every other")
+    parser.add_argument("--again", action="store_true", help="run those that have a result, too")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the tree")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error("--jobs: at least 1")
+    return options
+
+
+def main(arguments=None):
+    """Runs the command line; returns the exit status."""
+    options = parse(arguments)
+    root = options.root.resolve()
+    try:
+        mutants = choose(read_mutants(root), options.only)
+        state = State(root / "build/mutants/state.json")
+        if options.again:
+            for mutant in mutants:
+                state.results.pop(key_of(root, mutant, options.all), None)
+        if options.list:
+            for m in mutants:
+                verdict = verdicts_of(root, [m], state, options.all)[m.id] or "not run"
+                print(f"{m.id:42} {verdict:9} {m.file}: {m.why}")
+            return 0
+        tree = Tree(root, root / "build/mutants/tree", options.jobs)
+        run_mutants(tree, mutants, state, options.all)
+    except BadInput as error:
+        print(f"mutants.py: {error}", file=sys.stderr)
+        return 2
+    verdicts = verdicts_of(root, mutants, state, options.all)
+    report(mutants, verdicts)
+    return 0 if all(v == KILLED for v in verdicts.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+// The arithmetic of the preludes that no instruction does: HIP's and the host's rounding to bf16,
+// compiled for the host from the preludes' own text, for every float there is.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/preludes/gpu_prelude.h"
+#include "runtime/compiler/module_cache.h"
+#include "runtime/host/host_compiler.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+// What HIP's compiler brings along, as far as the prelude's text names it.
+constexpr char kDevice[] = R"(
+#include <math.h>
+
+#include <initializer_list>
+#define __HIPCC_RTC__
+#define __device__
+#define __global__
+#define __shared__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define _Float16 float
+#define int8_t rg_int8
+#define uint8_t rg_uint8
+#define int32_t rg_int32
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct int4 { int x, y, z, w; };
+static struct { unsigned x; } threadIdx, blockIdx;
+inline void __syncthreads() {}
+template <typename T> T __shfl_xor(T v, int) { return v; }
+template <typename T> T __shfl_down(T v, int) { return v; }
+inline float rsqrtf(float v) { return 1 / sqrtf(v); }
+inline double rsqrt(double v) { return 1 / sqrt(v); }
+)";
+
+// The first float of which the prelude makes another bf16 than the nearest, ties to even, in any of
+// its three ways to round; a NaN must stay one. 2^32: there is none.
+constexpr char kEveryFloat[] = R"(
+static unsigned short wanted(unsigned upper, unsigned lower) {
+  if ((upper & 0x7fff) > 0x7f80 || ((upper & 0x7fff) == 0x7f80 && lower != 0)) {
+    return static_cast<unsigned short>(upper | 0x40);
+  }
+  const unsigned up = lower > 0x8000 || (lower == 0x8000 && upper % 2 == 1) ? 1 : 0;
+  return static_cast<unsigned short>(upper + up);
+}
+extern "C" unsigned long long first_wrong() {
+  rg_bf16* const type = nullptr;
+  for (unsigned upper = 0; upper < 0x10000; ++upper) {
+    unsigned wrong = 0;
+    for (unsigned lower = 0; lower < 0x10000; ++lower) {
+      const unsigned bits = upper << 16 | lower;
+      const unsigned short want = wanted(upper, lower);
+      const float v = rg_from_bits(bits);
+      wrong |= rg_narrow(v, type).bits ^ want;
+      wrong |= rg_bits(rg_rounded(v, type)) ^ static_cast<unsigned>(want) << 16;
+    }
+    for (unsigned lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const float v = rg_from_bits(upper << 16 | lower), other = rg_from_bits(0x3f80c000u);
+      const unsigned want = wanted(upper, lower), rest = wanted(0x3f80, 0xc000);
+      wrong |= rg_narrow_two(v, other, type) ^ (want | rest << 16);
+      wrong |= rg_narrow_two(other, v, type) ^ (rest | want << 16);
+      const rg_bf16 narrow = rg_narrow(v, type);
+      wrong |= rg_bits(rg_widen(narrow)) ^ want << 16;
+    }
+    if (wrong == 0) continue;
+    for (unsigned lower = 0; lower < 0x10000; ++lower) {
+      const float v = rg_from_bits(upper << 16 | lower);
+      const unsigned short want = wanted(upper, lower);
+      const bool right = rg_narrow(v, type).bits == want &&
+                         rg_bits(rg_rounded(v, type)) == static_cast<unsigned>(want) << 16;
+      if (!right) return upper << 16 | lower;
+    }
+    return upper << 16;
+  }
+  return 1ull << 32;
+}
+)";
+
+// The host's names for the same.
+constexpr char kHostNames[] = R"(
+inline unsigned rg_bits(float v) { return rg_bits_of(v); }
+inline float rg_from_bits(unsigned v) { return rg_float_of(v); }
+inline rg_bf16 rg_narrow(float v, rg_bf16*) { return rg_narrow_bf16(v); }
+inline float rg_rounded(float v, rg_bf16*) { return rg_round<rg_bf16>(v); }
+inline unsigned rg_narrow_two(float low, float high, rg_bf16*) {
+  rg_bf16 both[2];
+  const float values[2] = {low, high};
+  for (int k = 0; k < 2; ++k) rg_store(both, k, values[k]);
+  return both[0].bits | static_cast<unsigned>(both[1].bits) << 16;
+}
+)";
+
+uint64_t FirstWrong(const std::string& source) {
+  auto work = WorkDirectory::MakeIn("/tmp");
+  REQUIRE(work.ok());
+  const std::string file = work->path() + "/rounding.cc", object = work->path() + "/rounding.so";
+  std::ofstream(file) << source;
+  const auto compiler = FindHostCompiler("");
+  REQUIRE(compiler.ok());
+  const absl::Status compiled =
+      CompileSharedObject(*compiler, {"-std=c++17", "-O3", "-fPIC", "-w"}, {file}, object);
+  INFO(compiled);
+  REQUIRE(compiled.ok());
+  void* const library = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  auto* const first_wrong =
+      reinterpret_cast<unsigned long long (*)()>(dlsym(library, "first_wrong"));
+  REQUIRE(first_wrong != nullptr);
+  const uint64_t wrong = first_wrong();
+  dlclose(library);
+  return wrong;
+}
+
+TEST_CASE("HIP rounds every float to the nearest bf16, ties to even, and keeps NaNs") {
+  const uint64_t wrong = FirstWrong(absl::StrCat(kDevice, HipPrelude(), kEveryFloat));
+  INFO("0x" << std::hex << wrong);
+  CHECK(wrong == uint64_t{1} << 32);
+}
+
+TEST_CASE("so does the host dialect") {
+  std::string prelude;
+  for (const char* name : {"host_abi.h", "host_simt.h"}) {
+    std::ifstream file(absl::StrCat(RETROGRAD_SOURCE_DIR, "/codegen/preludes/", name));
+    std::string line;
+    while (std::getline(file, line)) {
+      if (line.rfind("#include \"", 0) != 0) absl::StrAppend(&prelude, line, "\n");
+    }
+  }
+  const uint64_t wrong =
+      FirstWrong(absl::StrCat(prelude, kHostNames, "#include <initializer_list>\n", kEveryFloat));
+  INFO("0x" << std::hex << wrong);
+  CHECK(wrong == uint64_t{1} << 32);
+}
+
+}  // namespace
+}  // namespace retrograd

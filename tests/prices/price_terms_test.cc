@@ -1,0 +1,468 @@
+// A price is what its printed terms add up to, and every number of a device spec that a price is
+// made of is in one.
+#include "fusion/cost/price_terms.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/device/device_numbers.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/ops/call_op.h"
+#include "fusion/ops/matmul/matmul_cost.h"
+#include "fusion/planner/planner.h"
+#include "models/models.h"
+#include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/kernels/kernel_ir_examples.h"
+#include "tests/support/plans/matmul_epilogues.h"
+
+namespace retrograd {
+namespace {
+
+DeviceSpec Device(const std::string& name) {
+  auto spec = LoadDeviceSpec(name);
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *std::move(spec);
+}
+
+// The spec with one number times `factor`; nullopt where that makes no device.
+std::optional<DeviceSpec> Scaled(const std::string& name, const DeviceNumber& number,
+                                 double factor) {
+  const auto text = ReadDeviceSpec(name);
+  REQUIRE(text.ok());
+  const auto changed = WithDeviceNumbers(*text, name, {{number.name, number.value * factor}});
+  if (!changed.ok()) return std::nullopt;
+  auto spec = ParseDeviceSpec(*changed, name);
+  return spec.ok() ? std::optional(*std::move(spec)) : std::nullopt;
+}
+
+BackwardGraph Model(const std::string& name) {
+  auto graph = BuildModel(name);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+std::string Print(absl::Span<const Term> terms) {
+  std::string text;
+  for (const Term& t : terms) absl::StrAppend(&text, t.name, " ", t.ps, t.binds ? "*" : "", ", ");
+  return text;
+}
+
+using Seen = std::map<std::string, int>;
+
+// One of the terms that overlap binds, if there are any; and all that count are the price.
+void CheckSum(absl::Span<const Term> terms, int64_t price_ps, Seen& seen) {
+  INFO(Print(terms) << "priced " << price_ps);
+  CHECK(SumOf(terms) == price_ps);
+  int overlapping = 0, binding = 0;
+  int64_t largest = 0;
+  for (const Term& term : terms) {
+    ++seen[term.name];
+    CHECK(term.ps > 0);
+    if (!Overlaps(term)) continue;
+    ++overlapping;
+    binding += term.binds;
+    largest = std::max(largest, term.ps);
+  }
+  CHECK(binding == (overlapping > 0 ? 1 : 0));
+}
+
+void CheckPlan(const Planned& planned, Seen& seen) {
+  int64_t all = 0;
+  for (const Group& group : planned.plan.groups) {
+    all += group.price_ps;
+    if (AliasOf(group) != nullptr) {
+      CHECK(group.price_ps == 0);
+      continue;
+    }
+    CheckSum(group.terms, group.price_ps, seen);
+    if (const KernelLaunch* launch = SharedLaunchOf(group)) {
+      for (const auto& member : launch->members) CheckSum(member.terms, member.price_ps, seen);
+    }
+  }
+  CHECK(all == planned.plan.summary.price_ps);
+  for (const Decision& decision : planned.plan.decisions) {
+    for (const auto& other : decision.alternatives) CheckSum(other.terms, other.price_ps, seen);
+  }
+}
+
+Planned PlanOf(const BackwardGraph& graph, const DeviceSpec& device) {
+  auto planned = PlanFusion(graph, device);
+  INFO(planned.status());
+  REQUIRE(planned.ok());
+  return *std::move(planned);
+}
+
+constexpr const char* kModels[] = {"golf_tiny",
+                                   "gpt2_tiny_h200",
+                                   "llama_tiny_h200",
+                                   "bert_tiny_h200",
+                                   "norm_stack:layers=2,rows=16384,columns=1024",
+                                   "transformer:layers=1,d=512,heads=8,tokens=1024",
+                                   "mlp:tokens=64,layers=2",
+                                   "resnet:batch=2,image=32,width=16"};
+
+TEST_CASE("the price of each kernel, call and launch of a plan is what its terms add up to") {
+  Seen seen;
+  for (const char* device : {"h200", "mi300x"}) {
+    for (const char* model : kModels) {
+      INFO(model << " on " << device);
+      CheckPlan(PlanOf(Model(model), Device(device)), seen);
+    }
+    for (uint32_t seed = 0; seed < 30; ++seed) {
+      INFO("random graph " << seed << " on " << device);
+      CheckPlan(PlanOf(RandomGraph(seed), Device(device)), seen);
+    }
+  }
+  CheckPlan(PlanOf(Model("mlp:tokens=8192,layers=2"), EagerEpilogues({DType::kBf16, DType::kFp32})),
+            seen);
+  for (const char* name :
+       {"launch", "hbm", "cache", "compute", "wave", "overlap", "blocks", "latency", "sort",
+        "finalize", "flops", "result", "product", "turns", "longest"}) {
+    INFO(name);
+    CHECK(seen[name] > 0);
+  }
+}
+
+// A kernel with what is asked again and again of it.
+struct Example {
+  std::string name;
+  KernelIr ir;
+  KernelProfile profile;
+};
+
+std::vector<Example> Examples() {
+  std::vector<Example> examples;
+  for (DType dtype : {DType::kFp32, DType::kBf16, DType::kFp64}) {
+    for (KernelExample& example : KernelExamples(dtype)) {
+      const Classification shape = Classify(example.ir);
+      REQUIRE(shape.feasible);
+      KernelProfile profile = ProfileKernel(example.ir, shape);
+      examples.push_back({absl::StrCat(example.name, " of ", Name(dtype)), std::move(example.ir),
+                          std::move(profile)});
+    }
+  }
+  return examples;
+}
+
+// So many quotients of two numbers that no memory is as slow.
+BackwardGraph ManyQuotients() {
+  GraphBuilder builder("quotients");
+  const auto input = [&] {
+    return builder.Input({DType::kFp32, {1 << 20}}, {.name = "x", .alignment = 256});
+  };
+  const ValueId by = input();
+  ValueId value = input();
+  for (int i = 0; i < 40; ++i) value = builder.Add(Op::div, {value, by});
+  builder.Output(value, "y");
+  auto graph = builder.Build();
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+// Little is written of much that is read again and again.
+BackwardGraph ManyBroadcasts() {
+  GraphBuilder builder("broadcasts");
+  std::vector<ValueId> rows;
+  for (int i = 0; i < 16; ++i) {
+    rows.push_back(builder.Input({DType::kFp32, {4096}}, {.name = "x", .alignment = 256}));
+  }
+  ValueId sum = builder.Expand(rows[0], {4096, 4096});
+  for (int i = 1; i < 16; ++i) sum = builder.Add(Op::add, {sum, rows[i]});
+  builder.Output(builder.Cast(sum, DType::kBf16), "y");
+  auto graph = builder.Build();
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+// So many rows that a sort of their numbers goes over them more than once.
+BackwardGraph WideScatter() {
+  GraphBuilder builder("scatter");
+  const auto input = [&](DType dtype, Shape shape) {
+    return builder.Input({dtype, std::move(shape)}, {.name = "x", .alignment = 256});
+  };
+  const ValueId zero = builder.Full(0, DType::kFp32, {1 << 20, 16});
+  builder.Output(
+      builder.Add(Op::index_add,
+                  {zero, input(DType::kInt64, {1 << 18}), input(DType::kFp32, {1 << 18, 16})},
+                  {{"axis", int64_t{0}}}),
+      "y");
+  auto graph = builder.Build();
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+// Kernels that fill a device many times over: of norms, of biases, of an embedding, and of what
+// models have little of.
+std::vector<Example> LargeExamples() {
+  std::vector<BackwardGraph> graphs;
+  for (const char* model : {"norm_stack:layers=1,rows=65536,columns=1024",
+                            "norm_stack:layers=1,rows=16384,columns=8192",
+                            "transformer:layers=1,d=512,heads=8,tokens=4096",
+                            "mlp:tokens=8192,layers=2", "golf_gpt_34m_b32"}) {
+    graphs.push_back(Model(model));
+  }
+  for (const auto& make : {ManyQuotients, ManyBroadcasts, WideScatter}) graphs.push_back(make());
+  std::vector<Example> examples;
+  std::set<std::string> seen;
+  for (const BackwardGraph& graph : graphs) {
+    const Planned planned = PlanOf(graph, Device("h200"));
+    for (const Group& group : planned.plan.groups) {
+      for (const KernelBody* body : KernelsOf(group)) {
+        if (!seen.insert(absl::StrCat(graph.name(), body->schedule.Print())).second) continue;
+        examples.push_back(
+            {std::string(graph.name()), body->ir, ProfileKernel(body->ir, Classify(body->ir))});
+      }
+    }
+  }
+  return examples;
+}
+
+template <typename Visit>  // (example, pricer, schedule)
+void ForEachSchedule(const std::vector<Example>& examples, const DeviceSpec& device, Visit visit) {
+  for (const Example& example : examples) {
+    const KernelPricer pricer(example.ir, example.profile, device);
+    for (const Schedule& s :
+         CandidateSchedules(example.ir, example.profile, ScheduleLimitsOf(device))) {
+      INFO(example.name << ", " << s.Print() << " on " << device.name);
+      visit(example, pricer, s);
+    }
+  }
+}
+
+int64_t PsOf(const Price& price, absl::string_view name) {
+  for (const Term& term : price.terms) {
+    if (term.name == name) return term.ps;
+  }
+  return 0;
+}
+
+TEST_CASE("so is the price of every schedule, and explaining it changes no figure") {
+  Seen seen;
+  for (const char* name : {"h200", "mi250x"}) {
+    DeviceSpec device = Device(name);
+    for (const int64_t registers : {device.max_registers, int64_t{24}}) {  // few: they spill
+      device.max_registers = registers;
+      for (const auto& examples : {Examples(), LargeExamples()}) {
+        ForEachSchedule(examples, device,
+                        [&](const Example&, const KernelPricer& pricer, const Schedule& s) {
+                          const Price price = pricer.Of(s, /*explain=*/true);
+                          CheckSum(price.terms, price.ps, seen);
+                          const Price plain = pricer.Of(s);
+                          CHECK(plain.ps == price.ps);
+                          CHECK(plain.read_bytes == price.read_bytes);
+                        });
+      }
+    }
+  }
+  for (const char* name : {"spill", "finalize", "latency", "wave", "overlap"}) {
+    INFO(name);
+    CHECK(seen[name] > 0);
+  }
+}
+
+TEST_CASE("barriers cost their rounds in each wave of blocks") {
+  const DeviceSpec d = Device("h200");
+  int64_t later = 0;
+  ForEachSchedule(LargeExamples(), d,
+                  [&](const Example& e, const KernelPricer& pricer, const Schedule& chosen) {
+                    const KernelTemplate& t = TemplateOf(chosen);
+                    if (t.barrier_rounds == nullptr || t.working_launch != nullptr) return;
+                    const Price price = pricer.Of(chosen, true);
+                    const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
+                    const int64_t waves = CeilDiv(chosen.blocks, d.sms * blocks);
+                    later += waves > 1;
+                    CHECK(PsOf(price, "latency") == t.barrier_rounds(e.profile, chosen, d) * waves *
+                                                        d.barrier_ps /
+                                                        std::min(blocks, d.barrier_overlap_blocks));
+                  });
+  CHECK(later >= 8);
+}
+
+// Blocks that load a batch of rows at a time wait for each batch, beside what the bytes take.
+TEST_CASE("waits for batches of rows are in the price, once a batch, pass and wave") {
+  const DeviceSpec once = Device("h200");
+  DeviceSpec twice = once, none = once;
+  twice.row_batch_ps *= 2;
+  none.row_batch_ps = 0;
+  int64_t waited = 0;
+  for (const auto& examples : {Examples(), LargeExamples()}) {
+    ForEachSchedule(
+        examples, once, [&](const Example& e, const KernelPricer& pricer, const Schedule& s) {
+          const KernelTemplate& t = TemplateOf(s);
+          if (t.row_batches == nullptr || s.prefetch || s.staged > 0) return;
+          const RowBatches batches = t.row_batches(e.profile, s);
+          if (batches.count <= 1) return;
+          const Price price = pricer.Of(s, true);
+          const auto hbm = [&](const DeviceSpec& d) {
+            return PsOf(KernelPricer(e.ir, e.profile, d).Of(s, true), "hbm");
+          };
+          const int64_t blocks = std::max<int64_t>(price.footprint.blocks_per_sm, 1);
+          const int64_t waves = CeilDiv(s.blocks, once.sms * blocks);
+          const int64_t wait = hbm(twice) - hbm(once);
+          if (batches.passes > 1) {  // or few bytes in flight are what binds
+            CHECK((wait >= 0 && hbm(once) >= hbm(none)));
+            return;
+          }
+          const int64_t resident = std::min(blocks, CeilDiv(s.blocks, once.sms));
+          const int64_t alone = batches.count * waves * once.row_batch_ps;
+          INFO(resident << " blocks, " << batches.count << " batches, " << waves << " waves");
+          if (resident == 1) {
+            CHECK(std::abs(wait - alone) <= 1);
+          } else {
+            CHECK((wait < alone && wait * resident >= alone * 9 / 10));
+          }
+          ++waited;
+        });
+  }
+  CHECK(waited > 20);
+}
+
+// A kernel under a schedule, a call or a matmul, and its price on the device as it is.
+struct Priced {
+  const Example* kernel = nullptr;
+  Schedule schedule;
+  const Call* call = nullptr;
+  MatMulCall matmul;
+  int64_t ps = 0;
+
+  int64_t On(const DeviceSpec& device) const {
+    if (kernel != nullptr) {
+      return KernelPricer(kernel->ir, kernel->profile, device).Of(schedule).ps;
+    }
+    if (call != nullptr) return CallOpOf(call->op).price(*call, device, false).ps;
+    return PriceMatMul(matmul, device).ps;
+  }
+};
+
+MatMulCall Product(int64_t m, int64_t n, int64_t k, DType dtype) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .in_dtype = dtype,
+          .out_dtype = dtype,
+          .a = {.row_stride = k, .col_stride = 1},
+          .b = {.row_stride = n, .col_stride = 1},
+          .d = {.row_stride = n, .col_stride = 1}};
+}
+
+TEST_CASE("every number that says how long something takes is in some price") {
+  // What decides other than by the price of a kernel or call: which schedules there are, which
+  // fusions must win by how much, what runs beside what, epilogues and shared launches.
+  const std::set<std::string> elsewhere = {"warp",
+                                           "max_threads_per_block",
+                                           "max_blocks_per_sm",
+                                           "shared_bytes_per_block",
+                                           "shared_bytes_reserved",
+                                           "staged_bytes_per_block",
+                                           "staged_bytes_under_way",
+                                           "base_registers",
+                                           "sector_bytes",
+                                           "launch_stream_us",
+                                           "margin_us",
+                                           "margin_fraction",
+                                           "small_kernel_bytes",
+                                           "large_elements",
+                                           "remade_ops",
+                                           "stream_worth_factor",
+                                           "stream_longest_us",
+                                           "matmul_tf32_flops",
+                                           "matmul_least_slice",
+                                           "epilogue_kernels"};
+  const DeviceSpec base = Device("h200");
+  const std::vector<Example> small = Examples(), large = LargeExamples();
+  std::vector<Priced> all;
+  for (const std::vector<Example>* examples : {&large, &small}) {
+    ForEachSchedule(*examples, base, [&](const Example& e, const KernelPricer&, const Schedule& s) {
+      all.push_back({.kernel = &e, .schedule = s});
+    });
+  }
+  std::vector<Call> calls;
+  for (const char* model : kModels) {
+    for (const Group& group : PlanOf(Model(model), base).plan.groups) {
+      const Call* call = CallOf(group);
+      if (call != nullptr && !call->epilogue) calls.push_back(*call);
+    }
+  }
+  for (const Call& call : calls) all.push_back({.call = &call});
+  for (DType dtype : {DType::kBf16, DType::kFp32, DType::kFp64}) {
+    MatMulCall odd = Product(1000, 1001, 1024, dtype);  // whose rows begin aligned
+    odd.b.row_stride = odd.d.row_stride = 1008;
+    for (const MatMulCall& call :
+         {Product(64, 64, 1 << 18, dtype), Product(4096, 4096, 4096, dtype),
+          Product(1000, 1001, 1003, dtype), Product(64, 64, 64, dtype), odd}) {
+      all.push_back({.matmul = call});
+    }
+  }
+  for (Priced& priced : all) priced.ps = priced.On(base);
+  const auto numbers = DeviceNumbers(*ReadDeviceSpec("h200"), "h200");
+  REQUIRE(numbers.ok());
+  int asked = 0;
+  for (const DeviceNumber& number : *numbers) {
+    if (elsewhere.contains(number.name)) continue;
+    bool changes = false, possible = false;
+    for (double factor : {2.0, 0.5, 1.25, 0.8}) {
+      const std::optional<DeviceSpec> device = Scaled("h200", number, factor);
+      if (!device) continue;
+      possible = true;
+      changes = std::any_of(all.begin(), all.end(),
+                            [&](const Priced& priced) { return priced.On(*device) != priced.ps; });
+      if (changes) break;
+    }
+    INFO(number.name << " = " << number.value);
+    CHECK(possible);
+    CHECK(changes);
+    ++asked;
+  }
+  CHECK(asked > 60);
+}
+
+TEST_CASE("what a matmul reads grows with its batch, and causal attention has half the products") {
+  const DeviceSpec d = Device("h200");
+  MatMulCall one = Product(512, 64, 64, DType::kFp32);
+  one.batch = {1};
+  MatMulCall many = one;
+  many.batch = {24, 2};
+  const int64_t single = PsOf(PriceMatMul(one, d, true), "hbm");
+  CHECK(single > 0);
+  CHECK(std::abs(PsOf(PriceMatMul(many, d, true), "hbm") - 48 * single) <= 48);
+  CHECK(PriceMatMul(many, d).read_bytes == 48 * PriceMatMul(one, d).read_bytes);
+
+  int attentions = 0;
+  for (const Group& group : PlanOf(Model("gpt2_tiny_h200"), d).plan.groups) {
+    const Call* call = CallOf(group);
+    if (call == nullptr || call->op != Op::attention_backward) continue;
+    Call full = *call, causal = *call;
+    full.attributes.Set("causal", int64_t{0});
+    causal.attributes.Set("causal", int64_t{1});
+    const CallOp& row = CallOpOf(call->op);
+    const int64_t all = PsOf(row.price(full, d, true), "flops");
+    CHECK(std::abs(all - 2 * PsOf(row.price(causal, d, true), "flops")) <= 2);
+    ++attentions;
+  }
+  CHECK(attentions > 0);
+}
+
+TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was written") {
+  const DeviceSpec d = Device("h200");
+  const int64_t all = Share(d.cache_bytes, d.cache_kept_ppm);
+  const int64_t none = Share(d.cache_bytes, d.cache_lost_ppm), fresh = 1 << 20;
+  CHECK(CachedBytes(fresh, all, d) == fresh);
+  CHECK(CachedBytes(fresh, none, d) == 0);
+  CHECK(std::abs(CachedBytes(fresh, (all + none) / 2, d) - fresh / 2) <= 1);
+  CHECK(std::abs(CachedBytes(fresh, all + (none - all) / 4, d) - 3 * fresh / 4) <= 1);
+}
+
+}  // namespace
+}  // namespace retrograd
