@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/base/malformations.h"
+#include "graph/base/regular_file.h"
 #include "graph/base/status.h"
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
@@ -39,29 +40,12 @@ absl::Status FileError(absl::string_view what, const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  // Not blocking: a pipe would otherwise wait for a writer.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return FileError("cannot open", path);
-  struct stat info;
-  if (::fstat(file.get(), &info) != 0) return FileError("cannot read", path);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
-  }
-  if (info.st_size > kMaxFileBytes) {
+  RG_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+  if (file.bytes() > kMaxFileBytes) {
     return At(path, Malformed(Malformation::kFileTooLarge,
-                              absl::StrCat("the file has ", info.st_size, " bytes")));
+                              absl::StrCat("the file has ", file.bytes(), " bytes")));
   }
-  std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  size_t at = 0;
-  while (at < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + at, bytes.size() - at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError("cannot read", path);
-    if (got == 0) break;  // it shrank meanwhile
-    at += static_cast<size_t>(got);
-  }
-  bytes.resize(at);
-  return bytes;
+  return file.Read(file.bytes());
 }
 
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {

@@ -41,7 +41,8 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
 }
 
 std::optional<std::string> ReadWhole(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  // Not blocking: a pipe would otherwise wait for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   struct stat info;
   std::string content;

@@ -301,7 +301,7 @@ TEST_CASE("waits for batches of rows are in the price, once a batch, pass and wa
     ForEachSchedule(
         examples, once, [&](const Example& e, const KernelPricer& pricer, const Schedule& s) {
           const KernelTemplate& t = TemplateOf(s);
-          if (t.row_batches == nullptr || s.prefetch || s.staged > 0) return;
+          if (t.row_batches == nullptr || s.staged > 0) return;
           const RowBatches batches = t.row_batches(e.profile, s);
           if (batches.count <= 1) return;
           const Price price = pricer.Of(s, true);

@@ -215,6 +215,22 @@ TEST_CASE(
   CHECK(WaitFor(nobody) == 0);
 }
 
+TEST_CASE("a pipe or a folder in an entry's place is none, and nothing waits for it") {
+  const Place place;
+  const auto cache = ModuleCache::Open(place.cache, kPlenty);
+  REQUIRE(cache.ok());
+  REQUIRE(cache->Write(Key(1), ValueOf(1)).ok());
+  const std::string entry = fs::directory_iterator(place.cache)->path();
+  REQUIRE(fs::remove(entry));
+  REQUIRE(mkfifo(entry.c_str(), 0600) == 0);
+  CHECK_FALSE(cache->Read(Key(1)).has_value());
+  CHECK(cache->Write(Key(1), ValueOf(2)).ok());
+  CHECK(cache->Read(Key(1)) == ValueOf(2));
+  REQUIRE(fs::remove(entry));
+  REQUIRE(fs::create_directory(entry));
+  CHECK_FALSE(cache->Read(Key(1)).has_value());
+}
+
 TEST_CASE("an entry of another key, cut short, lengthened or changed anywhere is none") {
   const Place place;
   const auto cache = ModuleCache::Open(place.cache, kPlenty);

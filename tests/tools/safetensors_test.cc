@@ -1,5 +1,9 @@
 #include "tools/support/safetensors.h"
 
+#include <malloc.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -61,6 +65,89 @@ TEST_CASE("a file is written whole or not at all, and a missing one is named") {
   std::filesystem::remove_all(folder);
 }
 
+// A folder that goes with the test.
+struct Folder {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / absl::StrCat("bundle_files_", getpid());
+  Folder() { std::filesystem::create_directory(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+TEST_CASE("a folder or a pipe in place of a bundle is refused at once") {
+  const Folder folder;
+  const std::string pipe = folder.path / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {folder.path.string(), pipe}) {
+    CHECK_THAT(std::string(LoadBundle(path).status().message()),
+               ContainsSubstring(path + " is no regular file"));
+  }
+}
+
+TEST_CASE("a header of 300,000 tensors is read, and so is one that repeats its first name last") {
+  std::string header = "{";
+  constexpr int kTensors = 300'000;
+  for (int i = 0; i < kTensors; ++i) {
+    absl::StrAppend(&header, i == 0 ? "" : ",", "\"input/", i,
+                    R"(":{"dtype":"U8","shape":[1],"data_offsets":[)", i, ",", i + 1, "]}");
+  }
+  const std::string data(kTensors, 'x');
+  const auto bundle = ParseBundle(Framed(header + "}", data));
+  REQUIRE(bundle.status().ToString() == "OK");
+  CHECK(bundle->tensors.size() == kTensors);
+  CHECK(bundle->Find("input/299999")->offset == kTensors - 1);
+  const auto repeated = ParseBundle(Framed(header + R"(,"input/0":{}})", data));
+  CHECK_THAT(std::string(repeated.status().message()), ContainsSubstring("same name"));
+}
+
+// By how many KiB the most memory that a process had grows while it works; -1 if the work fails. In
+// a process of its own, as the most never shrinks.
+template <typename Prepare, typename Work>
+int64_t MostGrowsBy(Prepare prepare, Work work) {
+  int ends[2];
+  if (pipe(ends) != 0) return -1;
+  malloc_trim(0);  // what earlier tests gave back would hide what is taken
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto most_kib = [] {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      return static_cast<int64_t>(usage.ru_maxrss);
+    };
+    auto prepared = prepare();
+    const int64_t before = most_kib();
+    const int64_t grown = work(prepared) ? most_kib() - before : -1;
+    _exit(write(ends[1], &grown, sizeof grown) == sizeof grown ? 0 : 1);
+  }
+  close(ends[1]);
+  int64_t grown = -1;
+  if (read(ends[0], &grown, sizeof grown) != sizeof grown) grown = -1;
+  close(ends[0]);
+  return waitpid(child, nullptr, 0) == child ? grown : -1;
+}
+
+TEST_CASE("a bundle is held once while it is read, and not again while it is written") {
+  const Folder folder;
+  const std::string path = folder.path / "large.safetensors";
+  constexpr int64_t kBytes = int64_t{96} << 20, kKib = kBytes >> 10;
+  const int64_t writing = MostGrowsBy(
+      [] {
+        Bundle bundle;
+        bundle.tensors = {{"x", {DType::kUInt8, {kBytes}}, 0}};
+        bundle.data.assign(kBytes, 'x');
+        return bundle;
+      },
+      [&](const Bundle& bundle) { return SaveBundle(bundle, path).ok(); });
+  CHECK(writing >= 0);
+  CHECK(writing < kKib / 2);
+  const int64_t reading = MostGrowsBy([] { return absl::StatusOr<Bundle>(Bundle()); },
+                                      [&](absl::StatusOr<Bundle>& bundle) {
+                                        bundle = LoadBundle(path);
+                                        return bundle.ok() && bundle->data.size() == kBytes;
+                                      });
+  CHECK(reading >= kKib / 2);
+  CHECK(reading < kKib + kKib / 2);
+}
+
 TEST_CASE("headers that lie are refused without taking their word for any size") {
   const std::string one = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   REQUIRE(ParseBundle(Framed(one, "12345678")).ok());
@@ -93,6 +180,8 @@ TEST_CASE("headers that lie are refused without taking their word for any size")
               R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
               "12345678"),
        "same name"},
+      {Framed(one, "123456789"), "1 bytes follow the last tensor"},
+      {Framed("{}", "12345678"), "8 bytes follow the last tensor"},
   };
   for (const auto& bad : kBad) {
     INFO(bad.bytes.substr(0, 200));

@@ -18,6 +18,7 @@
 #include "tools/execute/gradient_errors.h"
 #include "tools/execute/gradient_roundings.h"
 #include "tools/explain/explanation.h"
+#include "tools/support/safetensors.h"
 
 namespace retrograd {
 namespace {
@@ -82,6 +83,7 @@ TEST_CASE("mistakes on the command line are one line on stderr that says what to
       {"retrograd run golf_tinny --check", "golf_tiny"},
       {"retrograd run /no/such/file.bwd.pb", "/no/such/file.bwd.pb"},
       {"retrograd run mlp --inputs /no/such.safetensors", "/no/such.safetensors"},
+      {"retrograd run mlp --inputs /tmp", "/tmp is no regular file"},
       {"retrograd run mlp", "--inputs"},
       {"retrograd run golf_tiny --device tpu", "cuda"},
       {"retrograd run golf_tiny --device cuda:x", "cuda:N"},
@@ -155,6 +157,26 @@ TEST_CASE("captured gradients agree with the framework's, by the best plan and b
     CHECK(output.status == 0);
     CHECK_THAT(output.out, ContainsSubstring("ok"));
   }
+}
+
+TEST_CASE("a recorded gradient of another dtype is refused by its name, not compared") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const auto recorded = LoadBundle(RETROGRAD_SOURCE_DIR "/models/graphs/golf_tiny.safetensors");
+  REQUIRE(recorded.ok());
+  Bundle other;
+  for (const BundleTensor& tensor : recorded->tensors) {
+    TensorType type = tensor.type;
+    if (tensor.name == "gradient/4") type.dtype = DType::kInt32;
+    other.Add(tensor.name, type, recorded->Bytes(tensor));
+  }
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            absl::StrCat("tools_test_", getpid(), ".safetensors"))
+                               .string();
+  REQUIRE(SaveBundle(other, path).ok());
+  const Output output = RunTool(absl::StrCat("retrograd run golf_tiny --check --inputs ", path));
+  std::filesystem::remove(path);
+  CHECK(output.status == 1);
+  CHECK_THAT(output.err, ContainsSubstring("\"gradient/4\" of the bundle is i32["));
 }
 
 TEST_CASE("an explanation is at most 60 lines of 120 columns, and complete as JSON") {

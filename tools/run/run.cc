@@ -53,6 +53,11 @@ absl::StatusOr<std::vector<Gradient>> Compare(const BackwardGraph& graph, const 
           "the bundle has no \"%s\" of shape %s (gradient of %s); record one with bundle=True", key,
           type.Print(), output.name));
     }
+    if (tensor->type.dtype != type.dtype) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "\"%s\" of the bundle is %s, but the gradient of %s is %s: record it for this graph", key,
+          tensor->type.Print(), output.name, type.Print()));
+    }
     Gradient gradient{.name = output.name.empty() ? key : output.name};
     RG_ASSIGN_OR_RETURN(gradient.computed, ReadOutput(graph, o, outputs[o], device));
     gradient.recorded =

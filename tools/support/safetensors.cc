@@ -10,12 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/base/regular_file.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -23,6 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kLengthBytes = 8;                            // of the header's length
 constexpr uint64_t kMaxHeaderBytes = uint64_t{100} << 20;  // the format's own limit
 
 struct DTypeName {
@@ -98,36 +99,121 @@ absl::Status CheckDisjoint(const std::vector<BundleTensor>& tensors) {
   return absl::OkStatus();
 }
 
-// The tensors that the header describes and where their bytes begin.
-absl::StatusOr<uint64_t> ParseHeader(absl::string_view bytes, std::vector<BundleTensor>* tensors) {
-  if (bytes.size() < 8) return Bad("%d bytes are no safetensors file", bytes.size());
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(bytes[i]);
-  if (length > kMaxHeaderBytes || length > bytes.size() - 8) {
-    return Bad("a header of %d bytes does not fit a file of %d", length, bytes.size());
+// A look at the header before it is parsed: whether it nests no deeper than headers do, so that
+// little text makes no large tree, and whether a name comes twice, of which the parser would keep
+// the last. A parser that is watched while it makes the tree would take quadratic time.
+class HeaderWatch : public Json::json_sax_t {
+ public:
+  bool repeated() const { return repeated_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(Json::number_integer_t) override { return true; }
+  bool number_unsigned(Json::number_unsigned_t) override { return true; }
+  bool number_float(Json::number_float_t, const Json::string_t&) override { return true; }
+  bool string(Json::string_t&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool start_array(std::size_t) override { return Enter(); }
+  bool end_array() override { return Leave(); }
+  bool key(Json::string_t& name) override {
+    if (depth_ == 1 && !names_.insert(name).second) repeated_ = true;
+    return !repeated_;
   }
-  const absl::string_view text = bytes.substr(8, length);
-  // The parser would keep the last of two equal names.
-  bool repeated = false;
-  std::set<std::string> names;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key) {
-      repeated = repeated || !names.insert(parsed.get<std::string>()).second;
-    }
-    return depth <= 8;
-  };
-  const Json header = Json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool Enter() { return ++depth_ <= kMostDepth; }
+  bool Leave() {
+    --depth_;
+    return true;
+  }
+
+  static constexpr int kMostDepth = 8;
+  int depth_ = 0;
+  bool repeated_ = false;
+  absl::flat_hash_set<std::string> names_;
+};
+
+absl::Status CheckFilled(const std::vector<BundleTensor>& tensors, uint64_t data_bytes) {
+  uint64_t end = 0;
+  for (const BundleTensor& t : tensors) {
+    end = std::max(end, t.offset + static_cast<uint64_t>(t.type.size_bytes()));
+  }
+  if (end == data_bytes) return absl::OkStatus();
+  return Bad("%d bytes follow the last tensor: the file is damaged, or its header another's",
+             data_bytes - end);
+}
+
+// The length of the header, by the first eight bytes of a file of so many.
+absl::StatusOr<uint64_t> HeaderLength(absl::string_view front, uint64_t file_bytes) {
+  if (front.size() < kLengthBytes) return Bad("%d bytes are no safetensors file", front.size());
+  uint64_t length = 0;
+  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<uint8_t>(front[i]);
+  if (length > kMaxHeaderBytes || length > file_bytes - kLengthBytes) {
+    return Bad("a header of %d bytes does not fit a file of %d", length, file_bytes);
+  }
+  return length;
+}
+
+// The tensors that the header describes, before data of so many bytes.
+absl::StatusOr<std::vector<BundleTensor>> ParseHeader(absl::string_view text, uint64_t data_bytes) {
+  HeaderWatch watch;
+  const bool shallow = Json::sax_parse(text.begin(), text.end(), &watch);
+  if (watch.repeated()) return Bad("two tensors have the same name");
+  if (!shallow) return Bad("the header is no JSON object");
+  const Json header = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (header.is_discarded() || !header.is_object()) return Bad("the header is no JSON object");
-  if (repeated) return Bad("two tensors have the same name");
+  std::vector<BundleTensor> tensors;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
-    RG_ASSIGN_OR_RETURN(BundleTensor tensor, ParseTensor(name, entry, bytes.size() - 8 - length));
-    tensors->push_back(std::move(tensor));
+    RG_ASSIGN_OR_RETURN(BundleTensor tensor, ParseTensor(name, entry, data_bytes));
+    tensors.push_back(std::move(tensor));
   }
-  std::sort(tensors->begin(), tensors->end(),
+  std::sort(tensors.begin(), tensors.end(),
             [](const BundleTensor& a, const BundleTensor& b) { return a.name < b.name; });
-  RG_RETURN_IF_ERROR(CheckDisjoint(*tensors));
-  return 8 + length;
+  RG_RETURN_IF_ERROR(CheckDisjoint(tensors));
+  RG_RETURN_IF_ERROR(CheckFilled(tensors, data_bytes));
+  return tensors;
+}
+
+// The bytes of the data are read once, to where they stay.
+absl::StatusOr<Bundle> ReadBundle(RegularFile file) {
+  const uint64_t file_bytes = static_cast<uint64_t>(file.bytes());
+  RG_ASSIGN_OR_RETURN(const std::string front, file.Read(kLengthBytes));
+  RG_ASSIGN_OR_RETURN(const uint64_t length, HeaderLength(front, file_bytes));
+  RG_ASSIGN_OR_RETURN(const std::string text, file.Read(static_cast<int64_t>(length)));
+  const uint64_t data_bytes = file_bytes - kLengthBytes - length;
+  Bundle bundle;
+  RG_ASSIGN_OR_RETURN(bundle.tensors, ParseHeader(text, data_bytes));
+  RG_ASSIGN_OR_RETURN(bundle.data, file.Read(static_cast<int64_t>(data_bytes)));
+  if (bundle.data.size() != data_bytes) return Bad("reading stopped early");
+  return bundle;
+}
+
+// What stands before the data.
+std::string FrontOf(const Bundle& bundle) {
+  Json header = Json::object();
+  header["__metadata__"] = {{"format", "retrograd.bundle.v1"}};
+  for (const BundleTensor& t : bundle.tensors) {
+    const char* dtype = nullptr;
+    for (const DTypeName& n : kNames) {
+      if (n.dtype == t.type.dtype) dtype = n.name;
+    }
+    header[t.name] = {{"dtype", dtype},
+                      {"shape", t.type.shape},
+                      {"data_offsets", {t.offset, t.offset + t.type.size_bytes()}}};
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors lie aligned in the file
+  std::string bytes;
+  for (int i = 0; i < kLengthBytes; ++i) {
+    bytes.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
+  }
+  return absl::StrCat(bytes, text);
 }
 
 absl::Status WriteAll(int file, absl::string_view bytes) {
@@ -137,7 +223,7 @@ absl::Status WriteAll(int file, absl::string_view bytes) {
     if (written < 0) return absl::ErrnoToStatus(errno, "write");
     bytes.remove_prefix(static_cast<size_t>(written));
   }
-  return fsync(file) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "fsync");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -156,9 +242,9 @@ absl::string_view Bundle::Bytes(const BundleTensor& tensor) const {
 
 void Bundle::Add(absl::string_view name, const TensorType& type, absl::string_view bytes) {
   RG_CHECK(Find(name) == nullptr && static_cast<int64_t>(bytes.size()) == type.size_bytes());
+  data.resize((data.size() + 7) / 8 * 8);
   BundleTensor tensor{std::string(name), type, data.size()};
   data.append(bytes.data(), bytes.size());
-  data.resize((data.size() + 7) / 8 * 8);
   tensors.insert(std::upper_bound(
                      tensors.begin(), tensors.end(), tensor,
                      [](const BundleTensor& a, const BundleTensor& b) { return a.name < b.name; }),
@@ -166,21 +252,20 @@ void Bundle::Add(absl::string_view name, const TensorType& type, absl::string_vi
 }
 
 absl::StatusOr<Bundle> ParseBundle(absl::string_view bytes) {
+  RG_ASSIGN_OR_RETURN(const uint64_t length, HeaderLength(bytes, bytes.size()));
+  const absl::string_view data = bytes.substr(kLengthBytes + length);
   Bundle bundle;
-  RG_ASSIGN_OR_RETURN(const uint64_t begin, ParseHeader(bytes, &bundle.tensors));
-  bundle.data.assign(bytes.data() + begin, bytes.size() - begin);
+  RG_ASSIGN_OR_RETURN(bundle.tensors, ParseHeader(bytes.substr(kLengthBytes, length), data.size()));
+  bundle.data = std::string(data);
   return bundle;
 }
 
 absl::StatusOr<Bundle> LoadBundle(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read the bundle ", path));
-  const std::streamoff size = file.tellg();
-  if (size < 0) return Bad("%s is no regular file", path);
-  std::string bytes(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(bytes.data(), size)) return Bad("%s: reading stopped early", path);
-  auto bundle = ParseBundle(bytes);
+  absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (!file.ok()) {
+    return absl::Status(file.status().code(), absl::StrCat("no bundle: ", file.status().message()));
+  }
+  absl::StatusOr<Bundle> bundle = ReadBundle(*std::move(file));
   if (!bundle.ok()) {
     return absl::Status(bundle.status().code(),
                         absl::StrCat(path, ": ", bundle.status().message()));
@@ -189,29 +274,16 @@ absl::StatusOr<Bundle> LoadBundle(const std::string& path) {
 }
 
 std::string SerializeBundle(const Bundle& bundle) {
-  Json header = Json::object();
-  header["__metadata__"] = {{"format", "retrograd.bundle.v1"}};
-  for (const BundleTensor& t : bundle.tensors) {
-    const char* dtype = nullptr;
-    for (const DTypeName& n : kNames) {
-      if (n.dtype == t.type.dtype) dtype = n.name;
-    }
-    header[t.name] = {{"dtype", dtype},
-                      {"shape", t.type.shape},
-                      {"data_offsets", {t.offset, t.offset + t.type.size_bytes()}}};
-  }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors lie aligned in the file
-  std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
-  return absl::StrCat(bytes, text, bundle.data);
+  return absl::StrCat(FrontOf(bundle), bundle.data);
 }
 
 absl::Status SaveBundle(const Bundle& bundle, const std::string& path) {
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", temporary));
-  absl::Status status = WriteAll(file, SerializeBundle(bundle));
+  absl::Status status = WriteAll(file, FrontOf(bundle));
+  if (status.ok()) status = WriteAll(file, bundle.data);
+  if (status.ok() && fsync(file) != 0) status = absl::ErrnoToStatus(errno, "fsync");
   if (close(file) != 0 && status.ok()) status = absl::ErrnoToStatus(errno, "close");
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
     status = absl::ErrnoToStatus(errno, absl::StrCat("cannot rename to ", path));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "graph/base/regular_file.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -44,21 +45,12 @@ absl::Status Replace(const std::string& path, absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return FileError("cannot open", path);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  }
-  if (info.st_size > kMaxTextFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has ", info.st_size, " bytes; at most ",
+  RG_ASSIGN_OR_RETURN(RegularFile file, RegularFile::Open(path));
+  if (file.bytes() > kMaxTextFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " has ", file.bytes(), " bytes; at most ",
                                                    kMaxTextFileBytes, " are read"));
   }
-  FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return FileError("cannot open", path);
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  return text;
+  return file.Read(file.bytes());
 }
 
 absl::Status WriteTextFile(const std::string& path, absl::string_view text) {
