@@ -138,7 +138,9 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
     return refuse(v.limit, v.reason);
   }
   KernelOutcome kernel = Build(group, stores);
-  if (!kernel.ir) return refuse(std::move(kernel.limit), std::move(kernel.reason));
+  if (!kernel.ir) {
+    return refuse(std::string(Name(kernel.refusal->limit)), std::move(kernel.refusal->reason));
+  }
   out.built = true;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
@@ -177,6 +179,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
 
 bool GroupPricer::Fits(absl::Span<const NodeId> ops) const {
   if (ops.size() == 1) return true;
+  if (!epilogue_roots_.In(ops).empty()) return false;  // with an epilogue by price alone
   if (!limits_.CheckOps(static_cast<int64_t>(ops.size())).ok()) return false;
   const GroupOps group = Plain(ops);
   const std::vector<ValueId> stores = consumers_.Stores(ops);
@@ -212,7 +215,8 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
   if (!epilogue_roots_.In(ops.ops).empty()) return MakeWithEpilogue(*this, ops, schedule);
   KernelOutcome kernel = Build(ops);
   if (!kernel.ir) {
-    return absl::InternalError(absl::StrCat("a priced group cannot be built: ", kernel.reason));
+    return absl::InternalError(
+        absl::StrCat("a priced group cannot be built: ", kernel.refusal->reason));
   }
   const Classification shape = Classify(*kernel.ir);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
@@ -240,6 +244,7 @@ absl::StatusOr<Group> GroupPricer::Make(const GroupOps& ops, const Schedule& sch
 
 std::vector<RefusedSchedule> GroupPricer::Refused(const GroupOps& group) const {
   std::vector<RefusedSchedule> refused;
+  if (!epilogue_roots_.In(group.ops).empty()) return refused;
   KernelOutcome kernel = Build(group);
   if (!kernel.ir) return refused;
   const Classification shape = Classify(*kernel.ir);
@@ -274,7 +279,7 @@ const CompiledResources* GroupPricer::FindCompiled(uint64_t key, const Schedule&
 
 const CompiledResources* GroupPricer::Compiled(const GroupOps& group,
                                                const Schedule& schedule) const {
-  if (options_.feedback.empty()) return nullptr;
+  if (options_.feedback.empty() || !epilogue_roots_.In(group.ops).empty()) return nullptr;
   const KernelOutcome kernel = Build(group);
   return kernel.ir ? FindCompiled(FingerprintOf(*kernel.ir), schedule) : nullptr;
 }

@@ -84,16 +84,19 @@ class GroupPricer {
   GroupPrice Evaluate(const GroupOps& group) const;
   GroupPrice Evaluate(absl::Span<const NodeId> ops) const { return Evaluate(Plain(ops)); }
 
-  // Whether any kernel computes the ops: feasible, without finding the best schedule.
+  // Whether any kernel computes the ops, none of them an epilogue root: feasible, without finding
+  // the best schedule.
   bool Fits(absl::Span<const NodeId> ops) const;
 
   // The whole group under a schedule that Evaluate chose, with explained terms.
   absl::StatusOr<Group> Make(const GroupOps& group, const Schedule& schedule) const;
 
-  // The register-hungry schedules of the group's kernel, the most expensive in spills first.
+  // The register-hungry schedules of the group's kernel, the most expensive in spills first; none
+  // of a matmul with an epilogue.
   std::vector<RefusedSchedule> Refused(const GroupOps& group) const;
 
-  // What the feedback says of the group's kernel under a schedule; nullptr: nothing.
+  // What the feedback says of the group's kernel under a schedule; nullptr: nothing, as of a
+  // matmul with an epilogue.
   const CompiledResources* Compiled(const GroupOps& group, const Schedule& schedule) const;
   const DeviceReport& feedback() const { return options_.feedback; }
   // The same prices as if nothing had been compiled before.

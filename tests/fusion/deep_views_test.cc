@@ -8,6 +8,8 @@
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/run_plan.h"
 
 namespace retrograd {
 namespace {
@@ -104,6 +106,27 @@ TEST_CASE("stacked pads are cut by copies, so that no access has guards without 
   }
   CHECK(guards > 0);
   CHECK(guards < 1000);
+}
+
+// Each extent of the reshaped tensor is half of one extent of x and half of the next.
+TEST_CASE("an op whose views cut its axes into more than a kernel has is one kernel, and right") {
+  const auto graph = ParseGraph(R"(%0 = input name="x" kind=saved f32[4,4,4,4,4,4,4,4,4]
+%1 = reshape %0 shape=[2,4,4,4,4,4,4,4,4,2]
+%2 = permute %1 perm=[9,8,7,6,5,4,3,2,1,0]
+%3 = reshape %2 shape=[4,4,4,4,4,4,4,4,4]
+%4 = add %0 %3
+output %4 name="y"
+)");
+  REQUIRE(graph.status().ToString() == "OK");
+  const std::vector<Values> inputs = RandomInputs(*graph, 3);
+  const auto run = RunOnHost(*graph, inputs, {});
+  REQUIRE(run.status().ToString() == "OK");
+  CHECK(run->planned.plan.Verify(run->planned.graph).ToString() == "OK");
+  CHECK(run->planned.plan.groups.size() == 1);
+  const auto expected = Evaluate(*graph, inputs, {.mode = ReferenceOptions::kRoundEveryOp});
+  REQUIRE(expected.status().ToString() == "OK");
+  const bool equal = run->outputs[0] == (*expected)[graph->value_index(*graph->outputs()[0].value)];
+  CHECK(equal);
 }
 
 }  // namespace

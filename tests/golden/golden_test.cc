@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "fusion/cost/limits.h"
+#include "fusion/kernel/build/build_limit.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "tests/catch.h"
 #include "tests/support/golden/golden_stages.h"
@@ -100,6 +101,10 @@ TEST_CASE("each limit refuses something in a golden file") {
   for (const Limit& limit : kLimits) {
     INFO("tests/golden/refusal/ has no file with limit=" << limit.name);
     CHECK(limits.contains(std::string(limit.name)));
+  }
+  for (absl::string_view name : kBuildLimitNames) {
+    INFO("tests/golden/refusal/ has no file with limit=" << name);
+    CHECK(limits.contains(std::string(name)));
   }
 }
 

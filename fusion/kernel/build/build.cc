@@ -48,25 +48,23 @@ class Builder {
       } else {
         EmitStore(v);
       }
-      if (!limit_.empty()) return {.ir = {}, .limit = limit_, .reason = reason_};
+      if (refusal_) return {.ir = {}, .refusal = refusal_};
     }
     if (merged_) RemoveUnused(ir_);
     OrderAndMergeAxes(ir_);
     FillAlignment();
-    return {.ir = std::move(ir_), .limit = "", .reason = ""};
+    return {.ir = std::move(ir_), .refusal = {}};
   }
 
  private:
-  void Refuse(absl::string_view limit, std::string reason) {
-    if (!limit_.empty()) return;
-    limit_ = std::string(limit);
-    reason_ = std::move(reason);
+  void Refuse(BuildLimit limit, std::string reason) {
+    if (!refusal_) refusal_ = {limit, std::move(reason)};
   }
 
   void EmitStore(ValueId v) {
     const Walk& walk = space_.walks.at(v.node);
     const int instr = Evaluate(v, {.coords = walk.result, .guards = {}, .fill = 0});
-    if (!limit_.empty()) return;
+    if (refusal_) return;
     const int buffer = BufferOf(v);
     ir_.buffers[buffer].written = true;
     IndexExpr offset = Linearize(walk.result, StridesOf(v));
@@ -89,15 +87,13 @@ class Builder {
     }
     scatter.src_instr = Evaluate(operands[2], src);
     scatter.index_instr = Evaluate(operands[1], index);
-    if (!limit_.empty()) return;
+    if (refusal_) return;
     scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
     scatter.index_instr = Widened(scatter.index_instr, scatter.row_axes);
     scatter.buffer = BufferOf(v);
     ir_.buffers[scatter.buffer].written = true;
     scatter.table_rows = g_.type(v).shape[axis];
-    if (StridesOf(v) != DenseStrides(g_.type(v).shape)) {
-      Refuse("scatter_layout", "a scatter writes its table row-major");
-    }
+    RG_CHECK(StridesOf(v) == DenseStrides(g_.type(v).shape));  // see fusion/lower/legalize.cc
     ir_.scatter = scatter;
   }
 
@@ -131,7 +127,7 @@ class Builder {
   }
 
   int Add(Instr instr) {
-    if (!limit_.empty()) return 0;  // refused: nothing that follows is looked at
+    if (refusal_) return 0;  // refused: nothing that follows is looked at
     for (int operand : instr.operands) instr.axes |= ir_.instrs[operand].axes;
     for (const Guard& g : instr.guards) instr.axes |= g.expr.axes();
     instr.axes |= instr.offset.axes();
@@ -160,7 +156,7 @@ class Builder {
 
   // The map's fill is its maker's concern: what lies outside the guards is never used.
   int Evaluate(ValueId v, const AccessMap& at) {
-    if (!limit_.empty()) return 0;
+    if (refusal_) return 0;
     std::optional<AccessMap> behind = SeeThroughViews(v, at);
     const AccessMap& map = behind ? *behind : at;
     const std::vector<Known>& known = known_[v];
@@ -168,7 +164,7 @@ class Builder {
       if (k.coords == map.coords && k.guards == map.guards) return k.instr;
     }
     if (known.size() >= kMostPlaces && inside_.contains(v.node)) {
-      Refuse("places",
+      Refuse(BuildLimit::kPlaces,
              absl::StrCat("%", Index(v.node), " (", Name(g_.op(v.node)), ") is read at more than ",
                           kMostPlaces, " places, at each of which it would be made"));
       return 0;
@@ -208,11 +204,10 @@ class Builder {
       case Pattern::kAccumulate: return EvaluateAccumulate(v, map);
       case Pattern::kGather: return EvaluateGather(v, map);
       case Pattern::kScan: return EvaluateScan(v, map);
-      default:
-        Refuse("pattern", absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
-                                       ") is not computed inside a fused kernel"));
-        return 0;
+      default: break;
     }
+    RG_CHECK(false);  // a scatter is stored and read by nothing here; no kernel holds the others
+    return 0;
   }
 
   int Load(ValueId v, const AccessMap& map) {
@@ -243,13 +238,13 @@ class Builder {
     const double fill = inner.fill;
     const bool padded = inner.guards.size() > outer_guards;
     if (inner.guards.size() > kMostGuards) {
-      Refuse("guards", absl::StrCat("an access has more than ", kMostGuards,
-                                    " guards: pads through which it reads"));
+      Refuse(BuildLimit::kGuards, absl::StrCat("an access has more than ", kMostGuards,
+                                               " guards: pads through which it reads"));
       return 0;
     }
     std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
     const int instr = Evaluate(g_.operands(v.node)[0], inner);
-    if (!limit_.empty()) return 0;
+    if (refusal_) return 0;
     if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
     return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
   }
@@ -290,7 +285,7 @@ class Builder {
   static bool TakesRounded(Op op) { return Info(op).type_rule == TypeRule::kCompare; }
 
   int Rounded(int instr) {
-    if (!limit_.empty()) return instr;
+    if (refusal_) return instr;
     const Instr& in = ir_.instrs[instr];
     if (in.dtype != DType::kBf16 && in.dtype != DType::kFp16) return instr;
     if (in.kind == InstrKind::kLoad || in.kind == InstrKind::kConstant || in.round) return instr;
@@ -312,7 +307,7 @@ class Builder {
     const NodeId id = v.node;
     const Walk& walk = space_.walks.at(id);
     if (walk.result != map.coords) {
-      Refuse("reduction_axes",
+      Refuse(BuildLimit::kReductionAxes,
              absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
                           ") is read at other places than those where its axes are folded"));
       return 0;
@@ -321,7 +316,7 @@ class Builder {
     AxisMask reduced = 0;
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
     for (int64_t a : axes) reduced |= walk.operand[a].axes();
-    if (!limit_.empty()) return 0;
+    if (refusal_) return 0;
     // The accumulators stand at every point that the reduction keeps, whatever varies there.
     AxisMask walked = reduced;
     for (const IndexExpr& e : walk.operand) walked |= e.axes();
@@ -354,12 +349,13 @@ class Builder {
     const AxisMask along = coords[axis].axes();
     if (coords != map.coords || !map.guards.empty() ||
         !IsWholeAxis(coords, axis, g_.type(v).shape[axis])) {
-      Refuse("scan_axis", absl::StrCat("%", Index(id), " (", Name(node.op),
-                                       ") is read at other places than those that it runs along"));
+      Refuse(BuildLimit::kScanAxis,
+             absl::StrCat("%", Index(id), " (", Name(node.op),
+                          ") is read at other places than those that it runs along"));
       return 0;
     }
     int operand = Evaluate(g_.operands(id)[0], {.coords = coords, .guards = {}, .fill = 0});
-    if (!limit_.empty() || along == 0) return operand;  // a single place holds its own sum
+    if (refusal_ || along == 0) return operand;  // a single place holds its own sum
     AxisMask walked = 0;
     for (const IndexExpr& e : coords) walked |= e.axes();
     operand = Widened(operand, walked);
@@ -387,7 +383,7 @@ class Builder {
       AccessMap part = ThroughJoin(g_, id, order[k], map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
       const int instr = Evaluate(operands[order[k]], part);
-      if (!limit_.empty()) return 0;
+      if (refusal_) return 0;
       result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
     }
     return result;
@@ -412,7 +408,7 @@ class Builder {
       AccessMap part = ThroughJoin(g_, id, static_cast<int>(i), map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
       int term = Evaluate(operands[i], part);
-      if (!limit_.empty()) return 0;
+      if (refusal_) return 0;
       if (!own.empty() && !IsPlainLoad(term)) {
         term = Select(std::move(own), term, Constant(0, dtype, v), v);
       }
@@ -445,7 +441,7 @@ class Builder {
       source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
     }
     const int index_instr = Evaluate(operands[1], index);
-    if (!limit_.empty()) return 0;
+    if (refusal_) return 0;
     extents_[kLookupAxis] = extent;
     ValueId stored = operands[0];
     const size_t outer_guards = source.guards.size();
@@ -454,7 +450,7 @@ class Builder {
       stored = g_.operands(stored.node)[0];
     }
     if (inside_.contains(stored.node) || IsConstant(g_, stored.node)) {
-      Refuse("gather_source",
+      Refuse(BuildLimit::kGatherSource,
              absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %", Index(stored.node),
                           " at indices that only the data knows: it must be "
                           "stored first"));
@@ -464,8 +460,8 @@ class Builder {
     const int64_t stride = offset.axis_coef(kLookupAxis);
     IndexExpr rest = offset + IndexExpr::Axis(kLookupAxis) * -stride;
     if (rest.axes() >> kLookupAxis & 1 || source.guards.size() != outer_guards) {
-      Refuse("gather_source", absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
-                                           ") looks up rows that a view has cut"));
+      Refuse(BuildLimit::kGatherSource, absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
+                                                     ") looks up rows that a view has cut"));
       return 0;
     }
     return Add({.kind = InstrKind::kLoad,
@@ -491,9 +487,18 @@ class Builder {
   absl::flat_hash_set<NodeId> inside_;
   absl::flat_hash_map<ValueId, std::vector<Known>> known_;
   KernelIr ir_;
-  std::string limit_, reason_;
+  std::optional<BuildRefusal> refusal_;
   bool merged_ = false;  // some instructions may be left unused
 };
+
+// Whether the ops hold no scatter, or one whose table is all that they store.
+bool ScattersAlone(const KernelRequest& request) {
+  const auto scatters = [&](NodeId id) { return request.graph.pattern(id) == Pattern::kScatter; };
+  const auto all = std::count_if(request.nodes.begin(), request.nodes.end(), scatters);
+  return all == 0 || (all == 1 && request.stores.size() <= 1 &&
+                      std::all_of(request.stores.begin(), request.stores.end(),
+                                  [&](ValueId v) { return scatters(v.node); }));
+}
 
 // Whether the ops hold no scan, or one and nothing that folds.
 bool ScansAlone(const KernelRequest& request) {
@@ -504,6 +509,10 @@ bool ScansAlone(const KernelRequest& request) {
     folds += p == Pattern::kReduction || p == Pattern::kScatter;
   }
   return scans == 0 || (scans == 1 && folds == 0);
+}
+
+KernelOutcome Refused(BuildLimit limit, std::string reason) {
+  return {.ir = {}, .refusal = BuildRefusal{limit, std::move(reason)}};
 }
 
 }  // namespace
@@ -523,20 +532,16 @@ bool Computes(const BackwardGraph& graph, NodeId id) {
 }
 
 KernelOutcome BuildKernel(const KernelRequest& request) {
-  int scatters = 0;
-  for (NodeId id : request.nodes) scatters += request.graph.pattern(id) == Pattern::kScatter;
-  if (scatters > 0 && (scatters > 1 || request.stores.size() > 1)) {
-    return {.ir = {},
-            .limit = "one_scatter",
-            .reason = "a kernel that scatters stores one table and nothing else"};
+  if (!ScattersAlone(request)) {
+    return Refused(BuildLimit::kOneScatter,
+                   "a kernel that scatters stores one table and nothing else");
   }
   if (!ScansAlone(request)) {
-    return {.ir = {},
-            .limit = "one_scan",
-            .reason = "a kernel that scans does so once, beside no reduction and no scatter"};
+    return Refused(BuildLimit::kOneScan,
+                   "a kernel that scans does so once, beside no reduction and no scatter");
   }
   IterationSpace space = FindIterationSpace(request);
-  if (!space.ok()) return {.ir = {}, .limit = space.limit, .reason = space.reason};
+  if (space.refusal) return {.ir = {}, .refusal = std::move(space.refusal)};
   return Builder(request, std::move(space)).Run();
 }
 

@@ -9,9 +9,9 @@
 #define RETROGRAD_FUSION_KERNEL_BUILD_BUILD_H_
 
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "fusion/kernel/build/build_limit.h"
 #include "fusion/kernel/ir/kernel_ir.h"
 #include "fusion/kernel/ir/layout.h"
 #include "graph/ir/backward_graph.h"
@@ -21,15 +21,15 @@ namespace retrograd {
 struct KernelRequest {
   const BackwardGraph& graph;
   absl::Span<const Layout> layouts;  // by value_index; of every value that may be stored or read
-  absl::Span<const NodeId> nodes;  // ops computed in the kernel, ascending; no views, no constants
+  // Ops computed in the kernel, ascending; no views, constants, composites and library ops.
+  absl::Span<const NodeId> nodes;
   absl::Span<const ValueId> stores;  // their results that others need, ascending
   bool unify_branches = true;        // see fusion/kernel/build/unify_branches.h
 };
 
 struct KernelOutcome {
   std::optional<KernelIr> ir;
-  std::string limit;   // which limit refuses: "iteration_space", "reduction_axes", ...
-  std::string reason;  // one sentence with numbers
+  std::optional<BuildRefusal> refusal;  // where there is no ir
 };
 
 KernelOutcome BuildKernel(const KernelRequest& request);

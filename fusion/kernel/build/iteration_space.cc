@@ -43,12 +43,16 @@ class Finder {
     // Splitting an axis changes every expression: start over, at most once per divisor met.
     for (int round = 0; round < 2 * kMaxAxes; ++round) {
       if (space_.extents.size() > kMaxAxes) {
-        Refuse("axes", absl::StrCat("the ops need more than ", kMaxAxes, " axes"));
+        Refuse(BuildLimit::kSplitAxes,
+               absl::StrCat("views cut the axes of the ops into more than ", kMaxAxes));
         return space_;
       }
       space_.walks.clear();
       Spread(root, root_coords);
-      std::optional<std::pair<int, int64_t>> cut = FindCut();
+      // Cuts of reads only make addresses cheaper: a single op does with as many axes as there may
+      // be.
+      const bool in_reads = space_.extents.size() < kMaxAxes;
+      std::optional<std::pair<int, int64_t>> cut = FindCut(in_reads);
       if (!cut) break;
       SplitAxis(cut->first, cut->second, root_coords);
     }
@@ -57,10 +61,8 @@ class Finder {
   }
 
  private:
-  void Refuse(absl::string_view limit, std::string reason) {
-    if (!space_.limit.empty()) return;
-    space_.limit = std::string(limit);
-    space_.reason = std::move(reason);
+  void Refuse(BuildLimit limit, std::string reason) {
+    if (!space_.refusal) space_.refusal = {limit, std::move(reason)};
   }
 
   // Most points; among equals a stored op (its memory order is the one that matters), then the
@@ -286,7 +288,7 @@ class Finder {
     return std::nullopt;
   }
 
-  std::optional<std::pair<int, int64_t>> FindCut() const {
+  std::optional<std::pair<int, int64_t>> FindCut(bool in_reads) const {
     for (NodeId id : r_.nodes) {
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end()) continue;
@@ -295,6 +297,7 @@ class Finder {
           if (auto cut = CutIn(e)) return cut;
         }
       }
+      if (!in_reads) continue;
       if (auto cut = CutInReads(id, walk->second)) return cut;
     }
     return std::nullopt;
@@ -334,26 +337,28 @@ class Finder {
       if (g_.pattern(v.node) == Pattern::kScatter) continue;
       auto walk = space_.walks.find(v.node);
       if (walk == space_.walks.end()) {
-        Refuse("iteration_space", absl::StrCat(Label(g_, v.node), " is stored but no walk of ",
-                                               "the other ops visits each of its elements once"));
+        Refuse(BuildLimit::kIterationSpace,
+               absl::StrCat(Label(g_, v.node), " is stored but no walk of ",
+                            "the other ops visits each of its elements once"));
         return;
       }
       if (!OneToOneAxes(walk->second.result, g_.type(v).shape, space_.extents)) {
-        Refuse("iteration_space",
+        Refuse(BuildLimit::kIterationSpace,
                absl::StrCat(Label(g_, v.node), " would be stored more than once per element"));
         return;
       }
     }
     for (NodeId id : r_.nodes) {
       if (g_.pattern(id) == Pattern::kScan && !space_.walks.contains(id)) {
-        Refuse("scan_axis", absl::StrCat(Label(g_, id), " runs along places that the other ops do ",
-                                         "not visit"));
+        Refuse(
+            BuildLimit::kScanAxis,
+            absl::StrCat(Label(g_, id), " runs along places that the other ops do ", "not visit"));
         return;
       }
       if (g_.pattern(id) != Pattern::kReduction) continue;
       auto walk = space_.walks.find(id);
       if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
-        Refuse("reduction_axes",
+        Refuse(BuildLimit::kReductionAxes,
                absl::StrCat(Label(g_, id), " folds axes of ", g_.type(g_.operands(id)[0]).Print(),
                             " that the other ops do not walk"));
         return;

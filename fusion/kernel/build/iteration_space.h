@@ -3,7 +3,6 @@
 #define RETROGRAD_FUSION_KERNEL_BUILD_ITERATION_SPACE_H_
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -21,8 +20,7 @@ struct Walk {
 struct IterationSpace {
   std::vector<int64_t> extents;
   absl::flat_hash_map<NodeId, Walk> walks;  // an op without one is evaluated where it is read
-  std::string limit, reason;                // set if there is no such space
-  bool ok() const { return limit.empty(); }
+  std::optional<BuildRefusal> refusal;      // set if there is no such space
 };
 
 // Starts at the op with the most points and follows operands and users through views. Every op that

@@ -196,7 +196,7 @@ absl::StatusOr<KernelBody> WholeKernel(const GoldenRun& run, const BackwardGraph
   }
   const std::vector<ValueId> stores = Consumers(graph).Stores(nodes);
   KernelOutcome kernel = BuildKernel({graph, layouts, nodes, stores});
-  if (!kernel.ir) return absl::FailedPreconditionError(kernel.reason);
+  if (!kernel.ir) return absl::FailedPreconditionError(kernel.refusal->reason);
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return absl::FailedPreconditionError(shape.reason);
   std::string others;
