@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz soak soak-gpu gpu-bundle format lint clean
+.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz mutants soak soak-gpu gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -57,6 +57,13 @@ soak-gpu:
 	@scripts/install.sh build
 	@scripts/build.sh release soak_graphs
 	@scripts/soak.py --hours 0.167 --only gpu
+
+# Which planted bugs the tests catch: docs/checks.md. make mutants ONLY=fusion tries a folder's, or
+# one by its id; a stopped run goes on where it stopped.
+mutants:
+	@scripts/install.sh build test
+	@scripts/venv.sh
+	@python3 scripts/mutants.py $(if $(ONLY),--only $(ONLY))
 
 # What a machine with an NVIDIA GPU needs to run all of this, in the folder gpu-bundle.
 gpu-bundle:

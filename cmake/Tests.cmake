@@ -26,13 +26,18 @@ foreach(source ${test_sources})
   target_link_libraries(${test} PRIVATE retrograd_options nlohmann_json::nlohmann_json)
   retrograd_link_by_includes(${test} ${source})
   target_link_libraries(${test} PUBLIC Catch2::Catch2WithMain)
-  # Tests run the binaries and find the repository's files by these two.
-  target_compile_definitions(${test} PRIVATE RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
-                             RETROGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  file(STRINGS ${source} starts_tools REGEX "RETROGRAD_BIN_DIR" LIMIT_COUNT 1)
-  if(starts_tools)
-    add_dependencies(${test} retrograd fusion-explain)
-  endif()
+  # Tests run the binaries and find the repository's files by these two. Only those that name them:
+  # a compiler cache knows the others wherever the tree lies.
+  foreach(folder BIN SOURCE)
+    file(STRINGS ${source} named REGEX "RETROGRAD_${folder}_DIR" LIMIT_COUNT 1)
+    if(named AND folder STREQUAL BIN)
+      target_compile_definitions(${test} PRIVATE
+                                 RETROGRAD_BIN_DIR="${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+      add_dependencies(${test} retrograd fusion-explain)
+    elseif(named)
+      target_compile_definitions(${test} PRIVATE RETROGRAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    endif()
+  endforeach()
   add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "OPENBLAS_NUM_THREADS=1")
 endforeach()

@@ -32,6 +32,7 @@ BUILD = "build/release"
 # A test may take so much longer than on the tree as it is, in parts and in seconds.
 SLOWER = 4
 LEAST_SECONDS = 60
+LONGEST_SECONDS = 1800  # of a test on the tree as it is
 KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
 # What ignored paths the build finds things in: linked into the copy where they exist.
 LINKED = [".venv", ".cache"]
@@ -153,6 +154,7 @@ class Tree:
     def __init__(self, root, path, jobs):
         self.root, self.path, self.jobs = root, path, jobs
         self.commands = {}  # of ctest, by name
+        self._hash = ""
 
     def copy(self):
         """Brings the copy to the state of the tree, uncommitted changes included. Files that are
@@ -189,10 +191,23 @@ class Tree:
         shutil.copyfile(source, target)
         shutil.copymode(source, target)
 
+    def hash(self):
+        """Of every file that a test may see: what its time without a bug belongs to."""
+        if not self._hash:
+            digest = hashlib.sha256()
+            for name in sorted(self._copied()):
+                if not name.endswith(".md") and not name.startswith(f"{LISTS}/"):
+                    digest.update(name.encode() + b"\0" + (self.path / name).read_bytes())
+            self._hash = digest.hexdigest()[:24]
+        return self._hash
+
     def configure(self):
-        """Makes build.ninja where there is none, and learns the commands of ctest."""
-        if not (self.path / BUILD / "build.ninja").exists():
-            run_or_fail(["cmake", "--preset", "release"], self.path)
+        """Makes build.ninja, and learns the names of the tests."""
+        run_or_fail(["cmake", "--preset", "release"], self.path)
+        self.learn_commands()
+
+    def learn_commands(self):
+        """Asks ctest for its tests; of those that are not built yet it knows no command."""
         found = subprocess.run(
             ["ctest", "--test-dir", BUILD, "--show-only=json-v1"],
             cwd=self.path, check=True, capture_output=True, text=True,
@@ -222,7 +237,7 @@ class Tree:
         return None if built.returncode == 0 else built.stdout + built.stderr
 
     def command(self, test):
-        """How a test is started: arguments, folder, environment. BadInput if there is none such."""
+        """How a test that is built is started: arguments, folder, environment."""
         env = dict(os.environ)
         if is_python(test):
             python = self.path / ".venv/bin/python"
@@ -230,8 +245,8 @@ class Tree:
             env |= {"PYTHONPATH": "python", "RETROGRAD_BIN_DIR": f"{BUILD}/bin",
                     "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
             return start + ["-p", "no:cacheprovider", test], self.path, env
-        if test not in self.commands:
-            raise BadInput(f"ctest knows no '{test}'")
+        if "command" not in self.commands[test]:
+            self.learn_commands()
         known = self.commands[test]
         folder = self.path
         for row in known["properties"]:
@@ -279,51 +294,49 @@ def tests_of(mutant, tree, everything):
     return [*mutant.tests, *rest]
 
 
-def tree_hash(tree):
-    """Of every file of the copy: what a test's time and verdict without a bug belong to."""
-    digest = hashlib.sha256()
-    for name in sorted(tree._copied()):
-        digest.update(name.encode() + b"\0" + (tree.path / name).read_bytes())
-    return digest.hexdigest()[:24]
-
-
-def time_tests(tree, tests, state):
-    """Builds the tests without a bug and measures each. BadInput if one fails as it is."""
-    failure = tree.build(tests)
+def time_test(tree, test, state):
+    """Measures a test on the tree as it is, once. BadInput if it fails."""
+    if state.times.get(test, {}).get("tree") == tree.hash():
+        return
+    failure = tree.build([test])
     if failure:
         raise BadInput(f"the tree does not build as it is:\n{failure[-4000:]}")
-    whole = tree_hash(tree)
-    for test in sorted(tests):
-        if state.times.get(test, {}).get("tree") == whole:
-            continue
-        begin = time.monotonic()
-        ended, output = tree.run(test, 1800)
-        if ended != "passed":
-            raise BadInput(f"{test} {ended} without any bug:\n{output.decode(errors='replace')}")
-        state.times[test] = {"tree": whole, "seconds": round(time.monotonic() - begin, 2)}
-        state.save()
+    begin = time.monotonic()
+    ended, output = tree.run(test, LONGEST_SECONDS)
+    if ended != "passed":
+        raise BadInput(f"{test} {ended} without any bug:\n{output.decode(errors='replace')}")
+    state.times[test] = {"tree": tree.hash(), "seconds": round(time.monotonic() - begin, 2)}
+    state.save()
 
 
-def try_mutant(tree, mutant, tests, times):
-    """Plants one bug, builds and tests; the tree is as before at the end.
-
-    Returns {verdict, by, how}: `by` is the test that killed it, `how` the way that ended.
-    """
+def try_test(tree, mutant, test, seconds):
+    """Plants the bug, builds and runs one test, and takes the bug away again: the verdict if that
+    decides, else None."""
     path = tree.path / mutant.file
     text = path.read_text()
     try:
         path.write_text(mutant.apply(text))
-        for test in tests:
-            failure = tree.build([test])
-            if failure:
-                return {"verdict": INVALID, "by": test, "how": failure[-600:]}
-            usual = times.get(test, {}).get("seconds", 0)
-            ended, _ = tree.run(test, max(LEAST_SECONDS, SLOWER * usual))
-            if ended != "passed":
-                return {"verdict": KILLED, "by": test, "how": ended}
-        return {"verdict": SURVIVED, "by": "", "how": ""}
+        failure = tree.build([test])
+        if failure:
+            return {"verdict": INVALID, "by": test, "how": failure[-600:]}
+        ended, _ = tree.run(test, seconds)
+        return None if ended == "passed" else {"verdict": KILLED, "by": test, "how": ended}
     finally:
         path.write_text(text)
+
+
+def try_mutant(tree, mutant, everything, state):
+    """Runs the tests one after the other until one decides.
+
+    Returns {verdict, by, how}: `by` is the test that killed it, `how` the way that ended.
+    """
+    for test in tests_of(mutant, tree, everything):
+        time_test(tree, test, state)
+        seconds = max(LEAST_SECONDS, SLOWER * state.times[test]["seconds"])
+        result = try_test(tree, mutant, test, seconds)
+        if result:
+            return result
+    return {"verdict": SURVIVED, "by": "", "how": ""}
 
 
 def run_mutants(tree, mutants, state, everything):
@@ -333,13 +346,17 @@ def run_mutants(tree, mutants, state, everything):
         return
     tree.copy()
     tree.configure()
-    tests = {t for m in pending for t in tests_of(m, tree, everything)}
-    for test in tests:
-        tree.command(test)  # refuses unknown names before anything is built
-    time_tests(tree, tests, state)
+    tests = {t for m in pending for t in m.tests}
+    for test in sorted(tests):
+        if not is_python(test) and test not in tree.commands:
+            raise BadInput(f"ctest knows no '{test}'")
+    failure = tree.build(tests)
+    if failure:
+        raise BadInput(f"the tree does not build as it is:\n{failure[-4000:]}")
+    tree.learn_commands()
     for number, mutant in enumerate(pending, 1):
         begin = time.monotonic()
-        result = try_mutant(tree, mutant, tests_of(mutant, tree, everything), state.times)
+        result = try_mutant(tree, mutant, everything, state)
         result |= {"id": mutant.id, "seconds": round(time.monotonic() - begin, 1)}
         state.results[key_of(tree.root, mutant, everything)] = result
         state.save()
