@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "graph/text/text.h"
 #include "models/models.h"
@@ -289,6 +291,36 @@ TEST_CASE("the tolerance is wide only for graphs with narrow values") {
   narrow.Output(narrow.Cast(narrow.Input({DType::kFp32, {2}}, {.name = "x"}), DType::kBf16), "y");
   CHECK(ToleranceFor(*wide.Build()) == 1e-5);
   CHECK(ToleranceFor(*narrow.Build()) == 2e-2);
+}
+
+TEST_CASE("check says what a graph holds, and what is wrong with one") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const std::string retrograd = RETROGRAD_BIN_DIR "/retrograd";
+  Output output = RunCommandLine(retrograd + " check golf_tiny mlp:layers=1");
+  CHECK(output.status == 0);
+  CHECK_THAT(output.out, ContainsSubstring("golf_tiny: legal; "));
+  CHECK_THAT(output.out, ContainsSubstring("mlp:layers=1: legal; "));
+  CHECK_THAT(output.out, ContainsSubstring("matmul "));
+
+  const auto folder =
+      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_check_", getpid());
+  std::filesystem::create_directory(folder);
+  const std::string text = (folder / "g.rgt").string(), file = (folder / "g.bwd.pb").string();
+  CHECK(RunCommandLine(retrograd + " check golf_tiny -o " + text).status == 0);
+  CHECK(RunCommandLine(retrograd + " check " + text + " -o " + file).status == 0);
+  CHECK(RunCommandLine(retrograd + " check --print " + file).out ==
+        absl::StrReplaceAll(RunCommandLine(retrograd + " check --print " + text).out,
+                            {{text, file}}));
+  CHECK_THAT(RunCommandLine(retrograd + " check golf_tiny golf_tiny -o " + text).err,
+             ContainsSubstring("-o takes one graph"));
+
+  std::ofstream(text) << "%0 = input name=\"x\" kind=saved  f32[4]\n%1 = sum %0 axes=[3]\n";
+  output = RunCommandLine(retrograd + " check golf_tiny " + text);
+  CHECK(output.status == 1);
+  CHECK_THAT(output.out, ContainsSubstring("golf_tiny: legal"));
+  CHECK_THAT(output.err, ContainsSubstring("RG-G032"));
+  CHECK_THAT(output.err, ContainsSubstring("line 2"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {

@@ -4,6 +4,7 @@
 
 #include "tools/calibrate/calibrate.h"
 #include "tools/explain/plan_options.h"
+#include "tools/run/check_graph.h"
 #include "tools/run/listings.h"
 #include "tools/run/run.h"
 #include "tools/support/parse_arguments.h"
@@ -22,6 +23,8 @@ constexpr char kExamples[] = R"(Examples:
   retrograd kernels golf_tiny --compile --report golf_tiny.report
   retrograd dump golf_tiny --stage plan --feedback golf_tiny.report
   retrograd dump mlp:layers=2 --stage plan --stage memory
+  retrograd check step.bwd.pb
+  retrograd check step.bwd.pb -o step.rgt
   retrograd calibrate --device cuda --base h200 --name mine -o mine.textproto
 
 GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd models`).)";
@@ -122,6 +125,14 @@ int main(int argc, char** argv) {
       ->add_option("--report", report, "Write what --compile found to this file, for --feedback")
       ->needs(compile_flag);
 
+  retrograd::CheckArguments check;
+  CLI::App* check_command =
+      app.add_subcommand("check", "Say whether graphs are legal, and what they hold");
+  check_command->add_option("graph", check.graphs, "Files or models")->required();
+  check_command->add_flag("--print", check.print, "Print each graph's text form, too");
+  check_command->add_option("-o,--output", check.output,
+                            "Write the graph to this file: as text where it ends in .rgt");
+
   CLI::App* models_command = app.add_subcommand("models", "List the graphs that have a name");
 
   retrograd::PlanArguments dump;
@@ -156,6 +167,7 @@ int main(int argc, char** argv) {
     return compile ? retrograd::CompileCommand(kernels, dialect, arch, report)
                    : retrograd::KernelsCommand(kernels, dialect, prelude);
   }
+  if (check_command->parsed()) return retrograd::CheckCommand(check);
   if (models_command->parsed()) return retrograd::ModelsCommand();
   if (calibrate_command->parsed()) return retrograd::CalibrateCommand(calibrate);
   return retrograd::DumpCommand(dump, stages, dump_streams);
