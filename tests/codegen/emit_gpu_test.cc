@@ -35,7 +35,7 @@ std::vector<Kernel> KernelsOf(DType dtype, Dialect dialect, int warp) {
 }
 
 TEST_CASE("every schedule of every template compiles for sm_90") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   const std::vector<Kernel> kernels = KernelsOf(DType::kBf16, Dialect::kCuda, 32);
   const auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90");
   INFO(object.status().ToString());
@@ -48,7 +48,7 @@ TEST_CASE("every schedule of every template compiles for sm_90") {
 }
 
 TEST_CASE("every schedule of every template compiles for gfx90a") {
-  if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
   const std::vector<Kernel> kernels = KernelsOf(DType::kFp16, Dialect::kHip, 64);
   const auto object = CompileKernels(Dialect::kHip, kernels, "gfx90a");
   INFO(object.status().ToString());

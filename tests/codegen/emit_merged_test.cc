@@ -155,7 +155,7 @@ std::vector<Kernel> KernelsOf(DType dtype, Dialect dialect, int warp) {
 // A block is in one kernel at a time: the launch needs no more shared memory than its hungriest
 // one, and argument numbers that only the block knows do not push arguments through local memory.
 TEST_CASE("shared launches compile for sm_90, with the shared memory of their hungriest kernel") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   const std::vector<Kernel> kernels = KernelsOf(DType::kBf16, Dialect::kCuda, 32);
   const auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90");
   INFO(object.status().ToString());
@@ -174,7 +174,7 @@ TEST_CASE("shared launches compile for sm_90, with the shared memory of their hu
 }
 
 TEST_CASE("shared launches compile for gfx90a") {
-  if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
   const std::vector<Kernel> kernels = KernelsOf(DType::kFp16, Dialect::kHip, 64);
   const auto object = CompileKernels(Dialect::kHip, kernels, "gfx90a");
   INFO(object.status().ToString());

@@ -200,7 +200,7 @@ TEST_CASE("a device without such kernels refuses the plan, and takes it with its
 TEST_CASE(
     "the multiplying kernel compiles for the architecture whose instructions it takes, without a "
     "spill") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c : {Case{.m = 4096, .n = 2048, .k = 512}, Case{.m = 1000,
                                                               .n = 520,
                                                               .k = 200,

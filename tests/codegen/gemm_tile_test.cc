@@ -144,7 +144,7 @@ TEST_CASE("each tile's kernel gives what the product and a pass give") {
 }
 
 TEST_CASE("each tile's kernel compiles for sm_90a without a spill") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   std::vector<Kernel> kernels;
   for (const GemmTileFigure& figure : Tiles()) {
     // Every way in which operands lie, by turns.

@@ -127,7 +127,7 @@ TEST_CASE("a bias costs a look at each of its tiles, once for what it repeats") 
 }
 
 TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait for no other") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c :
        {Case{}, Case{.queries = 64, .dtype = DType::kFp16, .causal = false},
         Case{.dtype = DType::kFp16, .causal = false, .bias = true},
@@ -192,7 +192,7 @@ TEST_CASE("the fastest tiles come first, and every tile declares the shared memo
 }
 
 TEST_CASE("every tile compiles for sm_90a without spills, and products wait for no other") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c : {Case{.bias = true}, Case{.dim = 128, .causal = false}}) {
     const AttentionCall call = CallOf(c);
     for (const AttentionTiles& tiles : TilesOf(call)) {

@@ -30,9 +30,7 @@ TEST_CASE(
 #ifdef RG_ADDRESS_SANITIZED
   RG_SKIP("hundreds of NVRTC compilations take too long under AddressSanitizer");
 #endif
-  if (const absl::Status available = CudaCompilerAvailable(); !available.ok()) {
-    RG_SKIP("no NVRTC: %s", std::string(available.message()).c_str());
-  }
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   auto measured = MeasureRegisters(H200(), {});
   INFO(measured.status());
   REQUIRE(measured.ok());

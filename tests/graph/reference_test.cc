@@ -1,12 +1,15 @@
 // The oracle itself: rounding, every op against its formula, the three modes, magnitudes.
 #include "graph/reference/reference.h"
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "graph/base/rounding.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
@@ -59,19 +62,70 @@ TEST_CASE("rounding goes to the nearest value, ties to even, and overflows to in
   CHECK(UnitInLastPlace(DType::kFp32, 2) == std::ldexp(1, -22));
 }
 
-TEST_CASE("rounding to fp32 by the general path agrees with the machine's conversion") {
+// Doubles of both signs and all magnitudes, the neighbours of ties of fp16 and bf16 among them.
+std::vector<double> ToRound() {
   std::mt19937 rng(3);
-  std::uniform_real_distribution<double> exponent(-140, 120), significand(-2, 2);
+  std::vector<double> values = {0.0,   -0.0,  65504,  65519.999,
+                                65520, 1e300, 1e-300, std::numeric_limits<double>::infinity()};
   for (int i = 0; i < 2000; ++i) {
-    const double value = std::ldexp(significand(rng), static_cast<int>(exponent(rng)));
-    // Twice through bf16 and fp16 changes nothing more.
+    const int exponent = static_cast<int>(rng() % 280) - 150;
+    const double significand = 1 + static_cast<double>(rng()) / 4294967296.0;
+    values.push_back(std::ldexp(significand, exponent));
+    for (const int digits : {8, 11, 24}) {
+      const double tie = std::floor(std::ldexp(significand, digits - 1)) + 0.5;
+      const int place = exponent - digits + 1;
+      for (const double beside : {-1e-9, 0.0, 1e-9}) {
+        values.push_back(std::ldexp(tie + beside, place));
+      }
+    }
+  }
+  for (size_t i = 0, n = values.size(); i < n; ++i) values.push_back(-values[i]);
+  return values;
+}
+
+TEST_CASE("rounding moves a value by half a unit in the last place at most, and only once") {
+  for (const double value : ToRound()) {
     for (DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+      INFO(Name(dtype) << " of " << absl::StrFormat("%a", value));
       const double once = RoundTo(dtype, value);
       CHECK(RoundTo(dtype, once) == once);
       if (std::isfinite(once)) {
         CHECK(std::fabs(once - value) <= UnitInLastPlace(dtype, value) / 2);
       }
     }
+  }
+}
+
+#ifdef __FLT16_MAX__
+TEST_CASE("rounding to fp16 agrees with the compiler's own conversion") {
+  for (const double value : ToRound()) {
+    INFO(absl::StrFormat("%a", value));
+    const double machine = static_cast<double>(static_cast<_Float16>(value));
+    const double rounded = RoundTo(DType::kFp16, value);
+    CHECK(rounded == machine);
+    CHECK(std::signbit(rounded) == std::signbit(machine));
+  }
+}
+#endif
+
+// bf16 is the upper half of fp32's bits: half of the lower half's range is added, and one less
+// where the upper half is even.
+float UpperHalf(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  bits += 0x7fff + (bits >> 16 & 1);
+  return std::bit_cast<float>(bits & 0xffff0000);
+}
+
+TEST_CASE("rounding fp32 to bf16 agrees with integer arithmetic on its bits, and the compiler's") {
+  for (const double drawn : ToRound()) {
+    const float value = static_cast<float>(drawn);
+    INFO(absl::StrFormat("%a", value));
+    const double rounded = RoundTo(DType::kBf16, value);
+    CHECK(rounded == static_cast<double>(UpperHalf(value)));
+    CHECK(std::signbit(rounded) == std::signbit(value));
+#ifdef __BFLT16_MAX__  // from g++ 13 on
+    CHECK(rounded == static_cast<double>(static_cast<__bf16>(value)));
+#endif
   }
 }
 

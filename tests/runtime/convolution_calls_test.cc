@@ -194,12 +194,12 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
 }
 
 TEST_CASE("the kernel that needs no library compiles for sm_90") {
-  if (const absl::Status s = CudaCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   CheckCompiles(Dialect::kCuda, "sm_90");
 }
 
 TEST_CASE("the kernel that needs no library compiles for gfx90a") {
-  if (const absl::Status s = HipCompilerAvailable(); !s.ok()) RG_SKIP("%s", s.ToString().c_str());
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
   CheckCompiles(Dialect::kHip, "gfx90a");
 }
 

@@ -14,10 +14,7 @@ namespace {
 TEST_CASE("the device's own kernels and the fallback of matmuls compile for a GPU") {
   const Dialect dialect = GENERATE(Dialect::kCuda, Dialect::kHip);
   const char* const arch = dialect == Dialect::kCuda ? "sm_90" : "gfx90a";
-  if (const auto compiler = CompilerName(dialect); !compiler.ok()) {
-    WARN("[SKIP] " << compiler.status());
-    return;
-  }
+  RG_NEEDS_COMPILER(CompilerName(dialect).status());
   auto support = CompileFor(dialect, kGpuSupportKernels, arch);
   INFO(support.status());
   REQUIRE(support.ok());

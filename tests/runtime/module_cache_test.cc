@@ -182,10 +182,7 @@ TEST_CASE(
   fs::permissions(place.work.path() + "/shared", fs::perms::all);
   refuse(place.work.path() + "/shared");
   constexpr uid_t kNobody = 65534;
-  if (geteuid() != 0) {
-    WARN("[SKIP] only root can give files to others");
-    return;
-  }
+  if (geteuid() != 0) RG_SKIP("only root can give files to others");
   const std::string foreign = place.work.path() + "/foreign";
   fs::create_directory(foreign);
   fs::permissions(foreign, fs::perms::owner_all);

@@ -43,9 +43,7 @@ std::string Fat() {
 }
 
 TEST_CASE("NVRTC compiles the vocabulary for sm_90 and tells each kernel's resources") {
-  if (const absl::Status available = CudaCompilerAvailable(); !available.ok()) {
-    RG_SKIP("no NVRTC: %s", std::string(available.message()).c_str());
-  }
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
   auto object = CompileKernels(Dialect::kCuda, KernelsFromText(kSum + Fat()), "sm_90");
   INFO(object.status());
   REQUIRE(object.ok());
@@ -62,9 +60,7 @@ TEST_CASE("NVRTC compiles the vocabulary for sm_90 and tells each kernel's resou
 }
 
 TEST_CASE("HIPRTC compiles the vocabulary for gfx90a and tells each kernel's resources") {
-  if (const absl::Status available = HipCompilerAvailable(); !available.ok()) {
-    RG_SKIP("no HIPRTC: %s", std::string(available.message()).c_str());
-  }
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
   auto object = CompileKernels(Dialect::kHip, KernelsFromText(kSum), "gfx90a");
   INFO(object.status());
   REQUIRE(object.ok());
@@ -75,14 +71,10 @@ TEST_CASE("HIPRTC compiles the vocabulary for gfx90a and tells each kernel's res
 }
 
 TEST_CASE("source that does not compile comes back with the compiler's words") {
-  if (const absl::Status available = CudaCompilerAvailable(); available.ok()) {
-    auto object =
-        CompileCuda(Prelude(Dialect::kCuda) + "\nint f() { return nonsense; }\n", "sm_90");
-    CHECK_THAT(std::string(object.status().message()), ContainsSubstring("nonsense"));
-    CHECK_FALSE(CompileCuda("", "sm_1").ok());
-  } else {
-    RG_SKIP("no NVRTC: %s", std::string(available.message()).c_str());
-  }
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  auto object = CompileCuda(Prelude(Dialect::kCuda) + "\nint f() { return nonsense; }\n", "sm_90");
+  CHECK_THAT(std::string(object.status().message()), ContainsSubstring("nonsense"));
+  CHECK_FALSE(CompileCuda("", "sm_1").ok());
 }
 
 TEST_CASE("a compiler that is not there is a status that says what to install") {
