@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -27,8 +28,7 @@ namespace {
 
 constexpr char kMagic[8] = {'R', 'G', 'H', 'O', 'S', 'T', '0', '1'};
 constexpr int64_t kMostEntryBytes = int64_t{256} << 20;
-constexpr char kWorkPrefix[] = "work-";
-constexpr auto kStaleWork = std::chrono::hours(24);  // of a process that died
+constexpr char kWorkPrefix[] = "retrograd-work-";
 
 struct Trailer {
   uint64_t module_bytes, key_bytes;
@@ -38,6 +38,40 @@ struct Trailer {
 
 absl::Status SystemError(absl::string_view what, const std::string& path) {
   return absl::UnavailableError(absl::StrCat(what, " ", path, ": ", std::strerror(errno)));
+}
+
+bool IsWork(const fs::path& path) { return path.filename().string().rfind(kWorkPrefix, 0) == 0; }
+
+constexpr int kTaken = -1, kNoLocks = -2;
+
+// The directory, open and locked. kTaken: somebody else has it, or has removed it; kNoLocks: this
+// file system has none. Locks go with their process, however it ends, and programs that it starts
+// do not inherit them.
+int Lock(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return kTaken;
+  struct stat here, there;
+  const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  const bool taken = locked || errno == EWOULDBLOCK || errno == EINTR;
+  // It may have been removed before it was locked.
+  const bool there_still = locked && fstat(fd, &here) == 0 && stat(path.c_str(), &there) == 0 &&
+                           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  if (there_still && here.st_uid == geteuid()) return fd;
+  close(fd);
+  return taken ? kTaken : kNoLocks;
+}
+
+// Removes the work of owners that are gone.
+void Sweep(const std::string& parent) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    if (!IsWork(it->path())) continue;
+    const int lock = Lock(it->path());
+    if (lock < 0) continue;
+    std::error_code gone;
+    fs::remove_all(it->path(), gone);
+    close(lock);
+  }
 }
 
 std::optional<std::string> ReadWhole(const std::string& path) {
@@ -82,22 +116,30 @@ std::string Digest(absl::string_view bytes) {
 }
 
 absl::StatusOr<WorkDirectory> WorkDirectory::MakeIn(const std::string& parent) {
-  std::string path = absl::StrCat(parent, "/", kWorkPrefix, "XXXXXX");
-  if (mkdtemp(path.data()) == nullptr) return SystemError("cannot make a directory in", parent);
-  return WorkDirectory(std::move(path));
+  Sweep(parent);
+  constexpr int kMostTries = 100;  // a sweep may take a directory before it is locked
+  for (int i = 0; i < kMostTries; ++i) {
+    std::string path = absl::StrCat(parent, "/", kWorkPrefix, "XXXXXX");
+    if (mkdtemp(path.data()) == nullptr) break;
+    const int lock = Lock(path);
+    if (lock != kTaken) return WorkDirectory(std::move(path), lock);
+  }
+  return SystemError("cannot make a directory in", parent);
 }
 
 WorkDirectory::WorkDirectory(WorkDirectory&& other) noexcept
-    : path_(std::exchange(other.path_, "")) {}
+    : path_(std::exchange(other.path_, "")), lock_(std::exchange(other.lock_, -1)) {}
 
 WorkDirectory& WorkDirectory::operator=(WorkDirectory&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
   return *this;
 }
 
 WorkDirectory::~WorkDirectory() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
+  if (lock_ >= 0) close(lock_);
 }
 
 std::string ModuleCache::DefaultDirectory(absl::string_view kind) {
@@ -127,6 +169,7 @@ absl::StatusOr<ModuleCache> ModuleCache::Open(std::string directory, int64_t mos
     return absl::UnavailableError(absl::StrCat(
         directory, " can be written by other users, so code from it is not loaded; chmod 700 it"));
   }
+  Sweep(directory);
   return ModuleCache(std::move(directory), most_bytes);
 }
 
@@ -195,11 +238,6 @@ void ModuleCache::Trim(const std::string& keep) const {
     std::error_code gone;
     const fs::file_time_type used = it->last_write_time(gone);
     if (gone) continue;
-    const std::string name = it->path().filename().string();
-    if (name.rfind(kWorkPrefix, 0) == 0) {
-      if (fs::file_time_type::clock::now() - used > kStaleWork) fs::remove_all(it->path(), gone);
-      continue;
-    }
     const int64_t bytes = static_cast<int64_t>(it->file_size(gone));
     if (gone || it->path().extension() != ".so") continue;
     total += bytes;

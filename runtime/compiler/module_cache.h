@@ -15,7 +15,9 @@
 
 namespace retrograd {
 
-// A new directory of one's own, removed with what it holds.
+// A new directory of one's own, removed with what it holds. A lock on it tells that its owner
+// lives: what a process that was killed left behind is removed when the next one is made beside it,
+// or the cache around it opened.
 class WorkDirectory {
  public:
   static absl::StatusOr<WorkDirectory> MakeIn(const std::string& parent);
@@ -25,8 +27,9 @@ class WorkDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  explicit WorkDirectory(std::string path) : path_(std::move(path)) {}
+  WorkDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::string path_;
+  int lock_;  // the directory, open and locked; negative: none
 };
 
 class ModuleCache {

@@ -177,13 +177,13 @@ TEST_CASE("the cache keeps to its size by removing what was used least recently"
   REQUIRE_FALSE(WasCached(3, options));
   CHECK(fs::exists(first));
   CHECK_FALSE(fs::exists(second));
-  // Work of a process that died is removed after a day, and not before.
-  fs::create_directory(cache + "/work-old");
-  fs::create_directory(cache + "/work-new");
-  fs::last_write_time(cache + "/work-old", now - std::chrono::hours(25));
+  // Work that no living process has a lock on is removed.
+  fs::create_directory(cache + "/retrograd-work-dead");
+  const auto work = WorkDirectory::MakeIn(cache + "/..");
+  REQUIRE(work.ok());
   REQUIRE_FALSE(WasCached(4, options));
-  CHECK_FALSE(fs::exists(cache + "/work-old"));
-  CHECK(fs::exists(cache + "/work-new"));
+  CHECK_FALSE(fs::exists(cache + "/retrograd-work-dead"));
+  CHECK(fs::exists(work->path()));
 }
 
 TEST_CASE("eight processes that compile the same and different kernels at once all get theirs") {

@@ -120,20 +120,60 @@ TEST_CASE("a process killed at any moment of writing leaves a whole entry or non
     REQUIRE((!two.has_value() || *two == second));
   }
   CHECK(killed == 60);
-  // What the dead left behind is no entry, and goes when it is old.
+  // What the dead left behind is no entry, and goes with the next write.
   const auto left = [&] {
     int count = 0;
-    for (const auto& entry : fs::directory_iterator(place.cache)) {
-      if (!entry.is_directory()) continue;
-      ++count;
-      fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(25));
-    }
+    for (const auto& entry : fs::directory_iterator(place.cache)) count += entry.is_directory();
     return count;
   };
   CHECK(left() > 0);
   REQUIRE(cache->Write(Key(3), first).ok());
   CHECK(left() == 0);
   CHECK(*cache->Read(Key(3)) == first);
+}
+
+TEST_CASE("work of a process that was killed is removed with what it holds, and no other's") {
+  const Place place;
+  const std::string parent = place.work.path();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t owner = Fork([&] {
+    const auto work = WorkDirectory::MakeIn(parent);
+    if (!work.ok()) return 1;
+    std::ofstream(work->path() + "/object.o") << "half";
+    fs::create_directory(work->path() + "/sources");
+    const char byte = 1;
+    if (write(ready[1], &byte, 1) != 1) return 2;
+    pause();
+    return 0;
+  });
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  fs::create_directory(parent + "/work-of-others");
+  const auto folders = [&] {
+    return std::distance(fs::directory_iterator(parent), fs::directory_iterator());
+  };
+  {
+    const auto mine = WorkDirectory::MakeIn(parent);
+    REQUIRE(mine.ok());
+    CHECK(folders() == 3);  // the living owner's stays
+    kill(owner, SIGKILL);
+    REQUIRE(WaitFor(owner) == -SIGKILL);
+    CHECK(folders() == 3);
+    const auto next = WorkDirectory::MakeIn(parent);
+    REQUIRE(next.ok());
+    CHECK(folders() == 3);
+    CHECK(fs::exists(mine->path()));
+    CHECK(fs::exists(next->path()));
+  }
+  CHECK(folders() == 1);
+  CHECK(fs::exists(parent + "/work-of-others"));
+  REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
+  fs::create_directories(place.cache + "/retrograd-work-dead/sources");
+  REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
+  CHECK(fs::is_empty(place.cache));
 }
 
 TEST_CASE("on a full disk a write is a status, what was there stays, and later writes work") {
