@@ -7,10 +7,6 @@
 namespace retrograd {
 namespace {
 
-int64_t RoundUp(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 // Storages that were placed, found by the steps during which they may be in use. Steps fall into a
 // fixed number of buckets: most storages live in one or two, so that a look-up reads few.
 class PlacedByTime {
@@ -67,13 +63,17 @@ int64_t BestFit(std::vector<std::pair<int64_t, int64_t>>* taken, int64_t bytes) 
 
 }  // namespace
 
+int64_t BytesInArena(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
 int64_t AssignOffsets(const HappensBefore& order, uint32_t num_steps, bool reuse,
                       std::vector<Storage>* storages) {
   int64_t arena = 0;
   if (!reuse) {
     for (Storage& storage : *storages) {
       storage.offset = arena;
-      arena += RoundUp(storage.bytes);
+      arena += BytesInArena(storage.bytes);
     }
     return arena;
   }
@@ -92,11 +92,11 @@ int64_t AssignOffsets(const HappensBefore& order, uint32_t num_steps, bool reuse
     placed.Find(storage.lifetime.first, end, [&](uint32_t other_number) {
       const Storage& other = (*storages)[other_number];
       if (InUseTogether(storage, other, order)) {
-        taken.emplace_back(other.offset, other.offset + RoundUp(other.bytes));
+        taken.emplace_back(other.offset, other.offset + BytesInArena(other.bytes));
       }
     });
-    storage.offset = BestFit(&taken, RoundUp(storage.bytes));
-    arena = std::max(arena, storage.offset + RoundUp(storage.bytes));
+    storage.offset = BestFit(&taken, BytesInArena(storage.bytes));
+    arena = std::max(arena, storage.offset + BytesInArena(storage.bytes));
     placed.Add(s, storage.lifetime.first, end);
   }
   return arena;

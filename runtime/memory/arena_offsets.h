@@ -16,6 +16,9 @@ struct Storage {
   int64_t offset = 0;  // the result
 };
 
+// What a storage of so many bytes takes, by the alignment of the arena.
+int64_t BytesInArena(int64_t bytes);
+
 // Largest first, each into the smallest gap that the storages alive beside it leave. Returns the
 // size of the arena.
 int64_t AssignOffsets(const HappensBefore& order, uint32_t num_steps, bool reuse,

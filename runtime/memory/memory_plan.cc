@@ -174,6 +174,24 @@ std::vector<std::vector<size_t>> Chains(const Context& c) {
   return chains;
 }
 
+// Of the arena, before anything has taken over bytes that need not.
+int64_t BytesWithoutReuse(const Context& c) {
+  int64_t bytes = 0;
+  for (const std::vector<size_t>& chain : Chains(c)) {
+    bool callers = c.values[chain[0]].is_input;
+    int64_t most = 0;
+    for (size_t v : chain) {
+      callers = callers || c.home[v] >= 0;
+      most = std::max(most, c.values[v].bytes);
+    }
+    if (!callers) bytes += BytesInArena(most);
+  }
+  for (const Step& step : c.schedule.steps) {
+    bytes += BytesInArena(c.plan.groups[Index(step.group)].workspace_bytes);
+  }
+  return bytes;
+}
+
 Placement BasePlacement(const Context& c, size_t v) {
   const StoredValue& stored = c.values[v];
   Placement placement{.value = stored.value, .bytes = stored.bytes};
@@ -284,6 +302,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   }
   FindShared(&c);
   RG_RETURN_IF_ERROR(TakeOverRequired(&c));
+  const int64_t without_reuse = BytesWithoutReuse(c);
   TakeOverPermitted(&c);
 
   MemoryPlan memory;
@@ -306,14 +325,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   }
   std::sort(memory.workspaces.begin(), memory.workspaces.end(),
             [](const Workspace& a, const Workspace& b) { return a.group < b.group; });
-  for (size_t v = 0; v < c.values.size(); ++v) {
-    const bool own =
-        storage_of[v] != kNobody && c.takes_over[v] == kNobody && c.inside[v] == kNobody;
-    if (own) memory.bytes_without_reuse += c.values[v].bytes;
-  }
-  for (const Workspace& workspace : memory.workspaces) {
-    memory.bytes_without_reuse += workspace.bytes;
-  }
+  memory.bytes_without_reuse = without_reuse;
   return memory;
 }
 

@@ -66,7 +66,7 @@ struct MemoryPlan {
   std::vector<Workspace> workspaces;  // in the order of their groups
   std::vector<OutputCopy> copies;     // made after the last step
   int64_t arena_bytes = 0;
-  int64_t bytes_without_reuse = 0;  // of everything in the arena, each with bytes of its own
+  int64_t bytes_without_reuse = 0;  // arena_bytes of a plan with reuse off
 
   const Placement* Find(ValueId value) const;  // nullptr if it has none
   std::string Print() const;

@@ -2,15 +2,18 @@
 // seeded with, and whichever compiler built the planner.
 //
 // RETROGRAD_PLAN_PROCESSES=1000 starts so many processes instead of 100. The comparison of
-// compilers needs build/fuzz/bin/plan_digest (make fuzz builds it with clang).
+// compilers needs build/fuzz/bin/plan_digest (make fuzz builds it with clang); one that is older
+// than its sources is not compared.
 #include <sys/wait.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/proto/proto.h"
@@ -29,14 +32,45 @@ struct Digests {
   std::string plans, seed;
 };
 
-// Runs a plan_digest; the arguments are trusted text of this file.
-Digests RunDigest(const std::string& binary, const std::string& arguments) {
-  FILE* pipe = popen(absl::StrCat(binary, " ", arguments).c_str(), "r");
-  REQUIRE(pipe != nullptr);
+// What a command prints; it is trusted text of this file.
+struct Printed {
+  int status = -1;
   std::string out;
+};
+Printed Run(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  Printed printed;
   std::array<char, 4096> buffer;
-  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
-  REQUIRE(WEXITSTATUS(pclose(pipe)) == 0);
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    printed.out.append(buffer.data(), n);
+  }
+  printed.status = WEXITSTATUS(pclose(pipe));
+  return printed;
+}
+
+// A source below the folders, or one of the files, that is younger than the binary: a build would
+// make another one. Empty: there is none.
+std::string Outdated(const fs::path& binary, const std::vector<fs::path>& sources) {
+  const fs::file_time_type built = fs::last_write_time(binary);
+  const auto younger = [&](const fs::path& file) {
+    const std::string kind = file.extension().string();
+    const bool source = kind == ".cc" || kind == ".h" || kind == ".def" || kind == ".proto";
+    return source && fs::last_write_time(file) > built;
+  };
+  for (const fs::path& source : sources) {
+    if (younger(source)) return source.string();
+    if (!fs::is_directory(source)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(source)) {
+      if (younger(entry.path())) return entry.path().string();
+    }
+  }
+  return "";
+}
+
+Digests RunDigest(const std::string& binary, const std::string& arguments) {
+  const auto [status, out] = Run(absl::StrCat(binary, " ", arguments));
+  REQUIRE(status == 0);
   const size_t seed = out.find("seed ");
   REQUIRE(seed != std::string::npos);
   return {out.substr(0, seed), out.substr(seed)};
@@ -77,9 +111,33 @@ TEST_CASE("a plan is the same in every process, under different hash seeds") {
   if (Randomizes()) CHECK(static_cast<int>(seeds.size()) > processes / 2);
 }
 
+TEST_CASE("a binary that is older than a source of it is told apart from a current one") {
+  const TemporaryFolder folder;
+  const fs::path sources = folder.path / "sources", source = sources / "inner" / "a.cc";
+  fs::create_directories(source.parent_path());
+  for (const fs::path& file : {source, sources / "page.md", folder.path / "binary"}) {
+    std::ofstream(file) << "x";
+  }
+  const auto now = fs::last_write_time(folder.path / "binary");
+  fs::last_write_time(source, now - std::chrono::seconds(1));
+  fs::last_write_time(sources / "page.md", now + std::chrono::seconds(1));
+  CHECK(Outdated(folder.path / "binary", {sources, source}).empty());
+  fs::last_write_time(source, now + std::chrono::seconds(1));
+  CHECK(Outdated(folder.path / "binary", {sources}) == source.string());
+  CHECK(Outdated(folder.path / "binary", {source}) == source.string());
+}
+
 TEST_CASE("the planner that clang builds makes the same plans of every captured graph") {
   if (!fs::exists(kClangs)) {
     std::printf("[SKIP] no %s: the planner as clang builds it\n", kClangs);
+    return;
+  }
+  const fs::path root = RETROGRAD_SOURCE_DIR;
+  const std::string changed =
+      Outdated(kClangs, {root / "graph", root / "fusion", root / "tests/fusion/plan_digest.cc"});
+  if (!changed.empty()) {
+    std::printf("[SKIP] %s is older than %s: make fuzz builds it again\n", kClangs,
+                changed.c_str());
     return;
   }
   std::set<std::string> files;

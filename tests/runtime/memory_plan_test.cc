@@ -58,7 +58,10 @@ TEST_CASE("random schedules give memory plans that keep M1 to M4, with and witho
     REQUIRE(parsed.ok());
     CHECK(*parsed == memory);
     if (options.reuse) arena_with_reuse = memory.arena_bytes;
-    if (!options.reuse) CHECK(memory.arena_bytes >= memory.bytes_without_reuse);
+    CHECK(memory.arena_bytes <= memory.bytes_without_reuse);
+    MemoryOptions apart = options;
+    apart.reuse = false;
+    CHECK(memory.bytes_without_reuse == Planned(random, schedule, apart).arena_bytes);
   }
   CHECK(Planned(random, schedule, {.reuse = false}).arena_bytes >= arena_with_reuse);
 }

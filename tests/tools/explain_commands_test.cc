@@ -385,6 +385,8 @@ TEST_CASE("why fits a screen, and as JSON holds both sides with every term") {
   CHECK(asked > 0);
   CHECK_THAT(WhyText("3", "3"), ContainsSubstring("the same op"));
   CHECK_THAT(WhyText("0", "1"), ContainsSubstring("can never share a kernel"));
+  // Sentences end with a full stop.
+  CHECK_THAT(WhyText("0", "1"), ContainsSubstring("it is an input, a view or a constant.\n"));
 }
 
 TEST_CASE("the plan and why tell which matmuls are one, what it wins, and why others are not") {

@@ -110,6 +110,26 @@ TEST_CASE("mistakes on the command line are one line on stderr that says what to
   CHECK(RunTool("retrograd frobnicate").status != 0);
 }
 
+TEST_CASE("seeds beyond their range are refused with the range, those at its ends are taken") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const std::string run = absl::StrCat("retrograd run ", kSmall, " ");
+  for (const std::string option : {"--seed", "--random-plan", "--random-inputs"}) {
+    const std::string range =
+        absl::StrCat("not in range ", option == "--seed" ? 0 : 1, " to 18446744073709551615");
+    for (const char* value : {"-1", "18446744073709551616", "99999999999999999999999", "0.5"}) {
+      const Output output = RunTool(absl::StrCat(run, option, "=", value));
+      INFO(option << " " << value << "\n" << output.err);
+      CHECK(output.status == 2);
+      CHECK_THAT(output.err, ContainsSubstring(absl::StrCat("Value ", value, " ", range)));
+    }
+    if (option != "--seed") CHECK(RunTool(absl::StrCat(run, option, "=0")).status == 2);
+  }
+  const Output most = RunTool(
+      run + "--seed 18446744073709551615 --random-plan 18446744073709551615 --random-inputs 1");
+  INFO(most.err);
+  CHECK(most.status == 0);
+}
+
 TEST_CASE("every tool tells its version") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
   for (const std::string tool : {"retrograd", "fusion-explain"}) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -39,6 +40,10 @@ void AddWrapped(absl::string_view indent, absl::string_view text, std::vector<st
     text.remove_prefix(std::min(cut + (cut == space ? 1 : 0), text.size()));
   }
   lines->push_back(absl::StrCat(indent, text));
+}
+
+std::string Sentence(absl::string_view text) {
+  return absl::StrCat(text, absl::EndsWith(text, ".") ? "" : ".");
 }
 
 std::string Cost(const WhySide& side) { return side.feasible ? Us(side.cost_ps) : "impossible"; }
@@ -237,9 +242,9 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
   lines.push_back(absl::StrCat(graph_name, " on ", answer.opened.spec.name, ":"));
   lines.push_back(absl::StrCat("  ", DescribeOp(answer.lowered, why.a)));
   lines.push_back(absl::StrCat("  ", DescribeOp(answer.lowered, why.b)));
-  if (answer.merge.has_value()) AddWrapped("", answer.merge->reason, &lines);
+  if (answer.merge.has_value()) AddWrapped("", Sentence(answer.merge->reason), &lines);
   if (!why.never.empty()) {
-    AddWrapped("", absl::StrCat("They can never share a kernel: ", why.never), &lines);
+    AddWrapped("", Sentence(absl::StrCat("They can never share a kernel: ", why.never)), &lines);
   } else {
     AddWrapped("",
                absl::StrFormat(
@@ -249,7 +254,7 @@ std::string WhyAsText(const WhyAnswer& answer, absl::string_view graph_name) {
                &lines);
     if (why.one_atom)
       lines.push_back("They are one atom: joined before the search, undone to compare.");
-    AddWrapped("", absl::StrCat("Decisive: ", why.decides), &lines);
+    AddWrapped("", Sentence(absl::StrCat("Decisive: ", why.decides)), &lines);
     ListTerms(why, &lines);
     ListKernels(answer.lowered, "Together:", why.share, &lines);
     ListKernels(answer.lowered, "Apart:", why.part, &lines);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tools/support/parse_arguments.h"
 
 namespace retrograd {
 
@@ -38,8 +39,10 @@ void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::stri
   command->add_option("--feedback", arguments->feedback,
                       "What `retrograd kernels --compile --report` wrote: kernels that spill are "
                       "planned again");
-  command->add_option("--random-plan", arguments->random_plan,
-                      "Any legal plan, drawn by this seed, instead of the best one");
+  TakeSeeds(
+      command->add_option("--random-plan", arguments->random_plan,
+                          "Any legal plan, drawn by this seed, not 0, instead of the best one"),
+      1);
 }
 
 void AddGraphChanges(CLI::App* command, PlanArguments* arguments) {

@@ -32,8 +32,10 @@ int main(int argc, char** argv) {
   app.add_option("--arch", options.arch, "What to compile for; default: the spec's");
   app.add_option("--graph", options.graphs, "A graph; repeatable; default: all captured ones")
       ->allow_extra_args(false);
-  app.add_option("--seed", options.seeds, "Plans: 0 the best, else any legal one; repeatable")
-      ->allow_extra_args(false);
+  CLI::Option* seeds =
+      app.add_option("--seed", options.seeds, "Plans: 0 the best, else any legal one; repeatable");
+  seeds->allow_extra_args(false);
+  retrograd::TakeSeeds(seeds, 0);
   app.add_option("--every-candidate", options.every_candidate,
                  "Of the other schedules of each kernel, every n-th too");
   app.add_option("--json", json, "Write the table and every kernel's counts to this file");

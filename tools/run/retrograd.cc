@@ -53,8 +53,10 @@ int main(int argc, char** argv) {
   AddPlanOptions(run_command, &run.plan, "--spec", "that of where it runs");
   run_command->add_option("--inputs", run.inputs,
                           "Bundle (.safetensors) of inputs; default: the one beside the graph");
-  run_command->add_option("--random-inputs", run.random,
-                          "Draw the inputs by this seed, not 0, instead: for times");
+  retrograd::TakeSeeds(
+      run_command->add_option("--random-inputs", run.random,
+                              "Draw the inputs by this seed, not 0, instead: for times"),
+      1);
   run_command
       ->add_option("--device", run.device,
                    "Where to run: host, cuda, cuda:N, hip or hip:N, of which hip has never run on "
@@ -82,8 +84,10 @@ int main(int argc, char** argv) {
   run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")
       ->check(CLI::IsMember({32, 64}))
       ->capture_default_str();
-  run_command->add_option("--seed", run.seed,
-                          "Draws every order that is free: of blocks, threads and steps");
+  retrograd::TakeSeeds(
+      run_command->add_option("--seed", run.seed,
+                              "Draws every order that is free: of blocks, threads and steps"),
+      0);
   run_command->add_flag(
       "!--nondeterministic", run.deterministic,
       "On a GPU attention may sum dQ in any order: faster, and two runs differ in "

@@ -2,6 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace retrograd {
 
@@ -20,6 +24,16 @@ std::optional<int> ParseArguments(CLI::App& app, int argc, char** argv) {
     return 2;
   }
   return std::nullopt;
+}
+
+void TakeSeeds(CLI::Option* option, uint64_t least) {
+  const auto refusal = [least](const std::string& text) -> std::string {
+    uint64_t seed = 0;
+    if (absl::SimpleAtoi(text, &seed) && seed >= least) return "";
+    return absl::StrCat("Value ", text, " not in range ", least, " to ",
+                        std::numeric_limits<uint64_t>::max());
+  };
+  option->check(refusal, "UINT64");
 }
 
 }  // namespace retrograd

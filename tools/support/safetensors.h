@@ -32,7 +32,8 @@ struct Bundle {
 };
 
 // Files are not trusted: sizes are checked against the file before anything of that size is
-// allocated, tensors may neither overlap nor reach beyond the file, and nothing may follow the last.
+// allocated, tensors may neither overlap nor reach beyond the file, and nothing may follow the
+// last.
 absl::StatusOr<Bundle> LoadBundle(const std::string& path);
 absl::StatusOr<Bundle> ParseBundle(absl::string_view bytes);
 
