@@ -339,11 +339,20 @@ def try_mutant(tree, mutant, everything, state):
     return {"verdict": SURVIVED, "by": "", "how": ""}
 
 
+def in_turns(mutants):
+    """The first of each folder, then the second of each: a stopped run has been everywhere."""
+    places = {}
+    for mutant in mutants:
+        places[mutant.id] = sum(m.folder == mutant.folder for m in mutants[: len(places)])
+    return sorted(mutants, key=lambda m: places[m.id])
+
+
 def run_mutants(tree, mutants, state, everything):
     """Tries every mutant that has no result, and records it."""
     pending = [m for m in mutants if key_of(tree.root, m, everything) not in state.results]
     if not pending:
         return
+    pending = in_turns(pending)
     tree.copy()
     tree.configure()
     tests = {t for m in pending for t in m.tests}
@@ -414,6 +423,7 @@ def parse(arguments):
 def main(arguments=None):
     """Runs the command line; returns the exit status."""
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through what puts the copy in order
     root = options.root.resolve()
     try:
         mutants = choose(read_mutants(root), options.only)
@@ -437,4 +447,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --list | head
     sys.exit(main())
