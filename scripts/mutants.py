@@ -19,20 +19,24 @@ import hashlib
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LISTS = "tests/mutants"
 BUILD = "build/release"
-# A test may take so much longer than on the tree as it is, in parts and in seconds.
+# A test may take so many times what it takes on the tree as it is, and at least so many seconds: of
+# the processor, so that the verdict does not depend on what else the machine does.
 SLOWER = 4
 LEAST_SECONDS = 60
 LONGEST_SECONDS = 1800  # of a test on the tree as it is
+IDLE_SECONDS = 120  # by the clock: who takes no processor for so long waits for ever
 KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
 # What ignored paths the build finds things in: linked into the copy where they exist.
 LINKED = [".venv", ".cache"]
@@ -257,19 +261,53 @@ class Tree:
         return known["command"] + ["--abort"], folder, env  # of Catch2: ends at the first failure
 
     def run(self, test, seconds):
-        """Runs a test: how it ended ("passed", "failed", "ran too long") and its output's end."""
+        """Runs a test for at most so many seconds of the processor: how it ended ("passed", "failed",
+        "ran too long"), its output's end, and the seconds that it took."""
         arguments, folder, env = self.command(test)
-        child = subprocess.Popen(
-            arguments, cwd=folder, env=env, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with tempfile.TemporaryFile() as output:
+            child = subprocess.Popen(
+                arguments, cwd=folder, env=env, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            try:
+                ended = wait_for(child, seconds)
+            finally:
+                stop_group(child)
+            output.seek(max(0, output.seek(0, os.SEEK_END) - 2000))
+            said = output.read()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return ended, said, took
+
+
+def processor_seconds(session):
+    """What the processes of a session have taken so far, and those that they have waited for."""
+    ticks = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            output, _ = child.communicate(timeout=seconds)
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # gone
+            continue
+        if int(fields[3]) == session:
+            ticks += sum(int(number) for number in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for(child, seconds):
+    """Waits until a child ends, has taken so many seconds of the processor, or takes none."""
+    taken, since = 0.0, time.monotonic()
+    while True:
+        try:
+            return "passed" if child.wait(timeout=1) == 0 else "failed"
         except subprocess.TimeoutExpired:
-            return "ran too long", b""
-        finally:
-            stop_group(child)
-        return "passed" if child.returncode == 0 else "failed", output[-2000:]
+            now = processor_seconds(child.pid)
+        if now > seconds:
+            return "ran too long"
+        if now > taken:
+            taken, since = now, time.monotonic()
+        elif time.monotonic() - since > IDLE_SECONDS:
+            return "ran too long"
 
 
 def stop_group(child):
@@ -301,11 +339,10 @@ def time_test(tree, test, state):
     failure = tree.build([test])
     if failure:
         raise BadInput(f"the tree does not build as it is:\n{failure[-4000:]}")
-    begin = time.monotonic()
-    ended, output = tree.run(test, LONGEST_SECONDS)
+    ended, output, took = tree.run(test, LONGEST_SECONDS)
     if ended != "passed":
         raise BadInput(f"{test} {ended} without any bug:\n{output.decode(errors='replace')}")
-    state.times[test] = {"tree": tree.hash(), "seconds": round(time.monotonic() - begin, 2)}
+    state.times[test] = {"tree": tree.hash(), "seconds": round(took, 2)}
     state.save()
 
 
@@ -319,7 +356,7 @@ def try_test(tree, mutant, test, seconds):
         failure = tree.build([test])
         if failure:
             return {"verdict": INVALID, "by": test, "how": failure[-600:]}
-        ended, _ = tree.run(test, seconds)
+        ended, _, _ = tree.run(test, seconds)
         return None if ended == "passed" else {"verdict": KILLED, "by": test, "how": ended}
     finally:
         path.write_text(text)
@@ -339,11 +376,20 @@ def try_mutant(tree, mutant, everything, state):
     return {"verdict": SURVIVED, "by": "", "how": ""}
 
 
+def in_turns(mutants):
+    """The first of each folder, then the second of each: a stopped run has been everywhere."""
+    places = {}
+    for mutant in mutants:
+        places[mutant.id] = sum(m.folder == mutant.folder for m in mutants[: len(places)])
+    return sorted(mutants, key=lambda m: places[m.id])
+
+
 def run_mutants(tree, mutants, state, everything):
     """Tries every mutant that has no result, and records it."""
     pending = [m for m in mutants if key_of(tree.root, m, everything) not in state.results]
     if not pending:
         return
+    pending = in_turns(pending)
     tree.copy()
     tree.configure()
     tests = {t for m in pending for t in m.tests}
@@ -414,6 +460,7 @@ def parse(arguments):
 def main(arguments=None):
     """Runs the command line; returns the exit status."""
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through what puts the copy in order
     root = options.root.resolve()
     try:
         mutants = choose(read_mutants(root), options.only)
@@ -437,4 +484,5 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # --list | head
     sys.exit(main())

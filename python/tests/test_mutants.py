@@ -262,3 +262,17 @@ def test_what_is_asked_for_must_exist_and_a_broken_tree_is_no_verdict(toy):
     listed = run(toy, "--list")
     assert listed.returncode == 0
     assert listed.stdout.count("not run") == 4
+
+
+def test_a_mutant_that_waits_for_ever_is_killed_and_what_it_started_ends(toy, monkeypatch):
+    monkeypatch.setattr(mutants, "IDLE_SECONDS", 2)
+    tree = mutants.Tree(toy, toy, 1)
+    tree.commands["waits"] = {
+        "command": ["sh", "-c", "sleep 987654 & echo $! > build/child; sleep 987654"],
+        "properties": [],
+    }
+    (toy / "build").mkdir()
+    assert tree.run("waits", 60)[0] == "ran too long"
+    child = (toy / "build/child").read_text().strip()
+    stat = subprocess.run(["ps", "-o", "stat=", "-p", child], check=False, capture_output=True, text=True)
+    assert stat.stdout.strip()[:1] in ("", "Z")

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "graph/passes/expand.h"
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
@@ -66,6 +68,30 @@ TEST_CASE("every choice of every builder builds a graph that verifies") {
         REQUIRE(graph.ok());
         CHECK(graph->Verify().ok());
       }
+    }
+  }
+}
+
+TEST_CASE("builders add up nothing in 16 bits: what is summed is fp32, biases and embeddings too") {
+  for (const std::string name :
+       {"mlp", "norm_stack", "transformer", "bert", "gpt2", "llama", "vit"}) {
+    for (const std::string dtype : {"bf16", "fp16"}) {
+      const auto graph = BuildModel(absl::StrCat(name, ":dtype=", dtype));
+      INFO(name << " " << dtype << ": " << graph.status());
+      REQUIRE(graph.ok());
+      const auto expanded = ExpandComposites(*graph);
+      REQUIRE(expanded.ok());
+      int sums = 0;
+      for (uint32_t i = 0; i < expanded->num_nodes(); ++i) {
+        const NodeId id{i};
+        const Pattern pattern = expanded->pattern(id);
+        if (pattern != Pattern::kReduction && pattern != Pattern::kScatter) continue;
+        const DType summed = expanded->type(expanded->operands(id)[0]).dtype;
+        INFO("%" << i << " " << Name(expanded->op(id)) << " of " << Name(summed));
+        CHECK(SizeBytes(summed) > 2);
+        ++sums;
+      }
+      CHECK(sums > 0);
     }
   }
 }
