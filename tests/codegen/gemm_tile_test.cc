@@ -245,7 +245,7 @@ TEST_CASE("a device's tiles need a shape, a cluster, a factor and a source") {
   };
   CHECK(refused("rows: 64 columns: 64 cluster: 1 factor: 2 source: \"estimate\"").empty());
   CHECK_THAT(refused("columns: 64 cluster: 1 factor: 2 source: \"e\""),
-             ContainsSubstring("rows and columns"));
+             ContainsSubstring("rows is 0: a number from 1 to 1024"));
   CHECK_THAT(refused("rows: 64 columns: 64 cluster: 3 factor: 2 source: \"e\""),
              ContainsSubstring("1, 2 or 4 blocks"));
   CHECK_THAT(refused("rows: 64 columns: 64 cluster: 2 source: \"e\""), ContainsSubstring("factor"));
