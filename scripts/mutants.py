@@ -7,7 +7,7 @@
 
 A mutant replaces one text of one file. It is *killed* if one of its nearest tests fails or runs past
 its time, *survived* if all pass, and *invalid* if the tree does not build with it. The copy lies in
-build/mutants/tree and is built as build/release there; build/mutants/state.json keeps every result
+build/mutants/tree and is built as build/release there; tests/mutants/results.json keeps every result
 under a hash of the mutant, its file and its tests, so a stopped run goes on where it stopped.
 
 Ends with 0 if every mutant asked for is killed, 1 if one survived or is invalid, 2 on bad input.
@@ -136,20 +136,30 @@ def key_of(root, mutant, everything):
 
 
 class State:
-    """The results so far, written after each of them."""
+    """The results so far, written after each of them: a file of the repository, since they hold on
+    every machine. How long tests take is this machine's own and lies in build/."""
 
-    def __init__(self, path):
-        self.path = path
-        self.results, self.times = {}, {}
-        if path.exists():
-            kept = json.loads(path.read_text())
-            self.results, self.times = kept["results"], kept["times"]
+    def __init__(self, root):
+        self.path = root / LISTS / "results.json"
+        self.times_path = root / "build/mutants/times.json"
+        self.results, self.times = read_json(self.path), read_json(self.times_path)
 
     def save(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self.path.with_suffix(".new")
-        aside.write_text(json.dumps({"results": self.results, "times": self.times}, indent=1))
-        aside.replace(self.path)
+        by_id = sorted(self.results.items(), key=lambda item: (item[1]["id"], item[0]))
+        write_json(self.path, dict(by_id))
+        write_json(self.times_path, self.times)
+
+
+def read_json(path):
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def write_json(path, value):
+    """The whole file or none of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".new")
+    aside.write_text(json.dumps(value, indent=1) + "\n")
+    aside.replace(path)
 
 
 class Tree:
@@ -464,7 +474,7 @@ def main(arguments=None):
     root = options.root.resolve()
     try:
         mutants = choose(read_mutants(root), options.only)
-        state = State(root / "build/mutants/state.json")
+        state = State(root)
         if options.again:
             for mutant in mutants:
                 state.results.pop(key_of(root, mutant, options.all), None)

@@ -165,8 +165,8 @@ def run(root, *options):
 
 
 def verdicts(root):
-    state = json.loads((root / "build/mutants/state.json").read_text())
-    return {result["id"]: result["verdict"] for result in state["results"].values()}
+    results = json.loads((root / "tests/mutants/results.json").read_text())
+    return {result["id"]: result["verdict"] for result in results.values()}
 
 
 def runs(root):
@@ -218,7 +218,7 @@ def test_a_mutant_that_never_ends_is_killed_by_its_time(toy, monkeypatch):
     )
     monkeypatch.setattr(mutants, "LEAST_SECONDS", 3)
     assert mutants.main(["--root", str(toy), "--only", "add-subtracts"]) == 0
-    (result,) = json.loads((toy / "build/mutants/state.json").read_text())["results"].values()
+    (result,) = json.loads((toy / "tests/mutants/results.json").read_text()).values()
     assert (result["verdict"], result["how"]) == ("killed", "ran too long")
 
 
