@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "graph/base/status.h"
 #include "graph/ir/attribute_rules.h"
@@ -150,6 +151,8 @@ class Editor {
       case 7: return RemoveNode();
       case 8: return ChangeOutputs();
       case 9: return RepeatRange();
+      case 10: return StackStages();
+      case 11: return StackProducts();
       default: return InsertNode();
     }
   }
@@ -369,8 +372,74 @@ class Editor {
     d_.outputs.push_back({ValueId{NodeId{static_cast<uint32_t>(d_.nodes.size()) - 1}, 0}, "", {}});
   }
 
+  // --- stacked maps ---
+
+  // Some value as rows of so many columns, or a new input.
+  ValueId RowsOf(int64_t columns) {
+    const ValueId x = Recent();
+    const std::optional<int64_t> elements = CheckedElements(ShapeOf(x));
+    if (!elements || *elements == 0 || *elements % columns != 0) {
+      const int64_t rows = Int(1, 4);
+      return NewInput(FloatDType(), {rows, columns});
+    }
+    return AppendOp(Op::reshape, {x}, {{"shape", Shape{*elements / columns, columns}}});
+  }
+
+  // Stages of a fast transform or a sorting network: each reads its operand at two places.
+  void StackStages() {
+    const int64_t stages = Int(1, 6);
+    ValueId v = RowsOf(int64_t{1} << stages);
+    const Shape rows = ShapeOf(v);
+    const bool sorts = Chance(30);
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      const int64_t apart = int64_t{1} << stage;
+      const Shape pairs = {rows[0], rows[1] / apart / 2, 2, apart};
+      const ValueId split = AppendOp(Op::reshape, {v}, {{"shape", pairs}});
+      std::vector<ValueId> halves;
+      for (int64_t at : {0, 1}) {
+        halves.push_back(AppendOp(
+            Op::slice, {split},
+            {{"axis", int64_t{2}}, {"start", at}, {"stop", at + 1}, {"step", int64_t{1}}}));
+      }
+      const ValueId low = AppendOp(sorts ? Op::minimum : Op::add, halves, {});
+      const ValueId high = AppendOp(sorts ? Op::maximum : Op::sub, halves, {});
+      const ValueId joined = AppendOp(Op::cat, {low, high}, {{"axis", int64_t{2}}});
+      v = AppendOp(Op::reshape, {joined}, {{"shape", rows}});
+    }
+    d_.outputs.push_back({v, "", {}});
+  }
+
+  // x = x * permute(x), for neighbouring dims of 2.
+  void StackProducts() {
+    const int64_t dims = Int(2, 8);
+    ValueId v = RowsOf(int64_t{1} << dims);
+    Shape shape(static_cast<size_t>(dims) + 1, 2);
+    shape[0] = ShapeOf(v)[0];
+    v = AppendOp(Op::reshape, {v}, {{"shape", shape}});
+    for (int64_t step = 1; step < dims; ++step) {
+      std::vector<int64_t> perm(shape.size());
+      std::iota(perm.begin(), perm.end(), 0);
+      std::swap(perm[step], perm[step + 1]);
+      const ValueId permuted = AppendOp(Op::permute, {v}, {{"perm", perm}});
+      v = AppendOp(Op::mul, {v, permuted}, {});
+    }
+    d_.outputs.push_back({v, "", {}});
+  }
+
   // --- a new node ---
 
+  // `illegal`: its type where the op is not legal.
+  ValueId AppendOp(Op op, std::vector<ValueId> operands, Attrs attrs, TensorType illegal = {}) {
+    DraftNode n;
+    n.op = op;
+    n.operands = std::move(operands);
+    n.attrs = std::move(attrs);
+    n.type = std::move(illegal);
+    std::vector<const TensorType*> types;
+    for (ValueId v : n.operands) types.push_back(&d_.nodes[Index(v.node)].type);
+    if (auto inferred = InferTypes(n.op, types, n.attrs); inferred.ok()) n.type = (*inferred)[0];
+    return Append(std::move(n));
+  }
   ValueId Append(DraftNode node) {
     d_.nodes.push_back(std::move(node));
     return {NodeId{static_cast<uint32_t>(d_.nodes.size()) - 1}, 0};
@@ -402,15 +471,9 @@ class Editor {
     const ValueId x = Recent();
     const DType dtype = DTypeOf(x);
     const Shape shape = ShapeOf(x);
-    DraftNode n;
-    n.op = info.op;
-    n.operands = Operands(info, x, dtype, shape);
-    n.attrs = MakeAttrs(info.op, n.operands);
-    n.type = {dtype, shape};
-    std::vector<const TensorType*> types;
-    for (ValueId v : n.operands) types.push_back(&d_.nodes[Index(v.node)].type);
-    if (auto inferred = InferTypes(n.op, types, n.attrs); inferred.ok()) n.type = (*inferred)[0];
-    const ValueId result = Append(std::move(n));
+    std::vector<ValueId> operands = Operands(info, x, dtype, shape);
+    Attrs attrs = MakeAttrs(info.op, operands);
+    const ValueId result = AppendOp(info.op, std::move(operands), std::move(attrs), {dtype, shape});
     if (Chance(40) || d_.outputs.empty()) d_.outputs.push_back({result, "", {}});
   }
 

@@ -1,7 +1,7 @@
 // Random edits of a graph that keep it legal, so that fuzzing reaches planning: another op, shape,
-// attribute or edge, a node more or less, a range of nodes twice. What an edit makes illegal
-// further down is mended: a cast is put in, or the node is left out and its users read what it
-// read.
+// attribute or edge, a node more or less, a range of nodes twice, stages of a transform. What an
+// edit makes illegal further down is mended: a cast is put in, or the node is left out and its
+// users read what it read.
 #ifndef RETROGRAD_TESTS_SUPPORT_GRAPHS_GRAPH_MUTATION_H_
 #define RETROGRAD_TESTS_SUPPORT_GRAPHS_GRAPH_MUTATION_H_
 

@@ -10,6 +10,7 @@
 #include "tests/support/graphs/random_graph/indexed_tries.h"
 #include "tests/support/graphs/random_graph/join_tries.h"
 #include "tests/support/graphs/random_graph/pointwise_tries.h"
+#include "tests/support/graphs/random_graph/transform_tries.h"
 #include "tests/support/graphs/random_graph/view_tries.h"
 #include "tests/support/graphs/random_graph/window_tries.h"
 
@@ -48,6 +49,8 @@ bool TryOp(GrowingGraph& g) {
       {TryConvolution, options.contractions ? 2 : 0},
       {TryWindows, 1},
       {TryStrided, options.indexed ? 1 : 0},
+      {TryTransform, options.transforms ? 1 : 0},
+      {TryPermutedProducts, options.transforms ? 1 : 0},
   };
   int total = 0;
   for (const Kind& kind : kinds) total += kind.weight;

@@ -16,6 +16,7 @@ struct RandomGraphOptions {
   bool contractions = true;     // matmuls and convolutions
   bool indexed = true;          // index_select, gather, index_add, strided views
   bool accumulates = true;      // accumulate nodes and slice_scatter into zeros
+  bool transforms = true;       // stages of fast transforms, products of permuted operands
   bool strides = true;          // inputs and outputs that are not row-major
 };
 
