@@ -24,9 +24,10 @@ order="
   runtime/ops/convolution
   runtime/devices runtime/schedule runtime/memory runtime/program
   runtime/executable
-  tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench"
+  tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench
+  include/retrograd api"
 
-files=$(find graph models fusion codegen runtime tools tests \
+files=$(find graph models fusion codegen runtime tools include api tests \
   \( -name '*.cc' -o -name '*.h' -o -name '*.def' \) | LC_ALL=C sort)
 
 awk -v order="$order" -v most_files=26 '

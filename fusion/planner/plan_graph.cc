@@ -57,6 +57,7 @@ class Planner {
       if (price_ps > enough_ps) return PlanPrice{.ps = price_ps, .exact = false};
       const auto at = unsolved.find(Signature(r));
       if (at == unsolved.end() || at->second.region != r) continue;
+      RG_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
       RG_ASSIGN_OR_RETURN(const Place* place, PlaceOf(r, {}));
       price_ps += at->second.times * (place->solved->price_ps - at->second.least_ps);
     }
@@ -74,6 +75,7 @@ class Planner {
     }
     RG_RETURN_IF_ERROR(CheckPairs());
     for (size_t r = 0; r < context_.regions.size(); ++r) {
+      RG_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
       RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
     // Kernels that wait for company keep what they read alive.

@@ -12,6 +12,7 @@
 #include "fusion/lower/lower.h"
 #include "fusion/plan/plan.h"
 #include "fusion/search/region_plan.h"
+#include "graph/base/cancelled.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
@@ -63,6 +64,7 @@ struct PlanOptions {
   enum class Merging : uint8_t { kNever, kPriced, kAlways } merging = Merging::kPriced;
   SearchOptions search;
   uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
+  Cancelled cancelled;            // asked before each region is planned
 };
 
 struct Planned {

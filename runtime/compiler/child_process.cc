@@ -1,6 +1,8 @@
 #include "runtime/compiler/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "graph/base/status.h"
 
 extern char** environ;
 
@@ -70,11 +73,20 @@ absl::StatusOr<Child> Start(const std::vector<std::string>& command,
   return child;
 }
 
-// Reads to the end even past what is kept, so that the child never blocks.
-ProcessResult Finish(const Child& child) {
+constexpr int kPollMilliseconds = 20;
+
+// Reads to the end even past what is kept, so that the child never blocks; or until it is
+// cancelled, since what a child has started may hold its output open.
+ProcessResult Finish(const Child& child, const Cancelled& cancelled) {
   ProcessResult result;
   char buffer[4096];
+  pollfd ready = {.fd = child.output, .events = POLLIN};
   while (true) {
+    if (cancelled && poll(&ready, 1, kPollMilliseconds) <= 0) {
+      if (!cancelled()) continue;
+      kill(child.pid, SIGTERM);
+      break;
+    }
     const ssize_t got = read(child.output, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
@@ -91,7 +103,8 @@ ProcessResult Finish(const Child& child) {
 }  // namespace
 
 absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
-    const std::vector<std::vector<std::string>>& commands, const std::string& temporary_folder) {
+    const std::vector<std::vector<std::string>>& commands, const std::string& temporary_folder,
+    const Cancelled& cancelled) {
   const std::vector<std::string> environment = EnvironmentWith(temporary_folder);
   std::vector<Child> children;
   absl::Status failure;
@@ -104,7 +117,8 @@ absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
     children.push_back(*child);
   }
   std::vector<ProcessResult> results;
-  for (const Child& child : children) results.push_back(Finish(child));
+  for (const Child& child : children) results.push_back(Finish(child, cancelled));
+  RG_RETURN_IF_ERROR(CheckCancelled(cancelled));
   if (!failure.ok()) return failure;
   return results;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/base/cancelled.h"
 
 namespace retrograd {
 
@@ -17,9 +18,10 @@ struct ProcessResult {
 // command[0] is a path. The programs put their temporary files into `temporary_folder` (TMPDIR), so
 // that whoever removes that folder removes what a killed program left; empty: where TMPDIR says.
 // One result a command, in their order; an error if one could not start.
+// Cancelled: the programs are told to end (SIGTERM).
 absl::StatusOr<std::vector<ProcessResult>> RunProcesses(
-    const std::vector<std::vector<std::string>>& commands,
-    const std::string& temporary_folder = "");
+    const std::vector<std::vector<std::string>>& commands, const std::string& temporary_folder = "",
+    const Cancelled& cancelled = {});
 
 }  // namespace retrograd
 

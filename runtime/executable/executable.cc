@@ -67,13 +67,15 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   const DeviceSpec& spec = made.spec();
   RG_RETURN_IF_ERROR(CheckReport(options.plan.feedback, spec));
   RG_ASSIGN_OR_RETURN(const CompileOptions compile, CompileOptionsFor(device, made.spec_, options));
-  const auto begin = [&](ExecutableStage stage) {
+  const auto begin = [&](ExecutableStage stage) -> absl::Status {
     if (options.progress) options.progress(stage, spec);
+    return CheckCancelled(options.cancelled);
   };
 
   const std::string arch = device.Describe().arch;
   const bool reports = !arch.empty() && arch == spec.arch;
   PlanOptions plan = PlanOptionsFor(device, options.plan);
+  plan.cancelled = options.cancelled;
   const bool learns = reports && options.plan_again;
   const bool remembers = learns && options.measured_calls;
   const RememberedReport remembered(remembers ? device.Cache() : nullptr, device.Describe(),
@@ -81,11 +83,11 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   DeviceReport known = remembered.Read();
   known.Update(plan.feedback);
   plan.feedback = std::move(known);
-  begin(ExecutableStage::kPlan);
+  RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
   RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
   std::string loaded;  // the text of the program that is
   while (true) {
-    begin(ExecutableStage::kCompile);
+    RG_RETURN_IF_ERROR(begin(ExecutableStage::kCompile));
     RG_ASSIGN_OR_RETURN(made.compiled_, Compile(made.planned_.graph, made.planned_.plan, compile));
     made.feedback_ = plan.feedback;
     RG_ASSIGN_OR_RETURN(std::string text, ProgramText(made.compiled_));
@@ -107,7 +109,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     if (!IsNews(report, plan.feedback)) return made;
     plan.feedback.Update(report);
     remembered.Write(plan.feedback);
-    begin(ExecutableStage::kPlan);
+    RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
     RG_ASSIGN_OR_RETURN(Planned again, PlanFusion(graph, spec, plan));
     if (again.plan == made.planned_.plan) return made;  // there is nothing better
     made.planned_ = std::move(again);

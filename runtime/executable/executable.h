@@ -41,12 +41,15 @@ struct ExecutableOptions {
   // looked at, and nothing can run.
   bool runnable = true;
   ProgramOptions program;
+  // Asked while it plans and between stages. What takes long on the device has options of its own:
+  // HostCompileOptions, GpuCompileOptions.
+  Cancelled cancelled;
   // Told when a stage begins, with the spec: for those who wait.
   std::function<void(ExecutableStage, const DeviceSpec&)> progress;
 };
 
-// A plan is made again where the compiler says that a kernel spills or, where that is asked for, the
-// device how long a library call takes. At most so many times in all.
+// A plan is made again where the compiler says that a kernel spills or, where that is asked for,
+// the device how long a library call takes. At most so many times in all.
 inline constexpr int kMostPlans = 4;
 
 class Executable {
@@ -60,8 +63,8 @@ class Executable {
 
   // See Program::Run.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                   std::optional<void*> stream = std::nullopt) {
-    return program_->Run(inputs, outputs, stream);
+                   std::optional<void*> stream = std::nullopt, void* workspace = nullptr) {
+    return program_->Run(inputs, outputs, stream, workspace);
   }
 
   // Of the last plan, which is the one that runs. Ids of the plan are of its lowered graph.

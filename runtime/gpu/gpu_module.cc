@@ -115,6 +115,10 @@ absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
   std::vector<std::thread> threads;
   for (size_t i = 0; i < parts; ++i) {
     threads.emplace_back([&, i] {
+      if (const absl::Status go_on = CheckCancelled(options.cancelled); !go_on.ok()) {
+        compiled[i] = go_on;
+        return;
+      }
       compiled[i] = Cached(dialect, TranslationUnit(split[i], dialect), arch, options.rtc, cache,
                            [&, i] { return CompileKernels(dialect, split[i], arch, options.rtc); });
     });

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "codegen/print/kernel.h"
+#include "graph/base/cancelled.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/compiler/rtc.h"
 
@@ -17,7 +18,8 @@ namespace retrograd {
 
 struct GpuCompileOptions {
   RtcOptions rtc;
-  int jobs = 0;  // compilers at once; 0: one a core, at most 8
+  int jobs = 0;         // compilers at once; 0: one a core, at most 8
+  Cancelled cancelled;  // asked before each part is compiled
 };
 
 // One source as CompileFor makes it, from the cache or into it; there may be none.

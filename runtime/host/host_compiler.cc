@@ -61,9 +61,9 @@ std::string FirstErrors(const std::string& output) {
 }
 
 absl::Status RunAll(const std::vector<std::vector<std::string>>& commands,
-                    const std::string& temporary_folder) {
+                    const std::string& temporary_folder, const Cancelled& cancelled) {
   RG_ASSIGN_OR_RETURN(const std::vector<ProcessResult> results,
-                      RunProcesses(commands, temporary_folder));
+                      RunProcesses(commands, temporary_folder, cancelled));
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].exit_code == 0) continue;
     if (absl::StrContains(results[i].output, "No space left on device")) {
@@ -94,8 +94,8 @@ absl::StatusOr<HostCompiler> FindHostCompiler(const std::string& name) {
 
 absl::Status CompileSharedObject(const HostCompiler& compiler,
                                  const std::vector<std::string>& flags,
-                                 const std::vector<std::string>& sources,
-                                 const std::string& output) {
+                                 const std::vector<std::string>& sources, const std::string& output,
+                                 const Cancelled& cancelled) {
   std::vector<std::vector<std::string>> commands;
   std::vector<std::string> link = {compiler.path, "-shared", "-nostdlib", "-o", output};
   for (const std::string& source : sources) {
@@ -111,8 +111,8 @@ absl::Status CompileSharedObject(const HostCompiler& compiler,
   // Kernels call nothing but the C library; the compiler's own library has what it calls by itself.
   for (const char* library : {"-lm", "-lc", "-lgcc"}) link.push_back(library);
   const std::string folder = std::filesystem::path(output).parent_path().string();
-  RG_RETURN_IF_ERROR(RunAll(commands, folder));
-  return RunAll({link}, folder);
+  RG_RETURN_IF_ERROR(RunAll(commands, folder, cancelled));
+  return RunAll({link}, folder, cancelled);
 }
 
 }  // namespace retrograd

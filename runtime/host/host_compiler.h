@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graph/base/cancelled.h"
 
 namespace retrograd {
 
@@ -19,11 +20,12 @@ struct HostCompiler {
 absl::StatusOr<HostCompiler> FindHostCompiler(const std::string& name);
 
 // Compiles the files side by side and links them into the shared object `output`. Object files are
-// put beside their sources, and the compiler's temporary files beside `output`.
+// put beside their sources, and the compiler's temporary files beside `output`. Ends early where it
+// is cancelled.
 absl::Status CompileSharedObject(const HostCompiler& compiler,
                                  const std::vector<std::string>& flags,
-                                 const std::vector<std::string>& sources,
-                                 const std::string& output);
+                                 const std::vector<std::string>& sources, const std::string& output,
+                                 const Cancelled& cancelled = {});
 
 }  // namespace retrograd
 

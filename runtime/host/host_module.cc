@@ -65,7 +65,8 @@ absl::Status WriteFile(const std::string& path, absl::string_view content) {
 // The shared object's path in the work directory.
 absl::StatusOr<std::string> CompileIn(const std::string& folder, absl::Span<const Kernel> kernels,
                                       const HostCompiler& compiler,
-                                      const std::vector<std::string>& flags, int jobs) {
+                                      const std::vector<std::string>& flags, int jobs,
+                                      const Cancelled& cancelled) {
   if (jobs <= 0) jobs = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
   const size_t files = std::clamp<size_t>(kernels.size() / kKernelsAFile, 1, jobs);
   std::vector<std::string> sources;
@@ -81,7 +82,7 @@ absl::StatusOr<std::string> CompileIn(const std::string& folder, absl::Span<cons
     RG_RETURN_IF_ERROR(WriteFile(sources.back(), text));
   }
   std::string output = absl::StrCat(folder, "/kernels.so");
-  RG_RETURN_IF_ERROR(CompileSharedObject(compiler, flags, sources, output));
+  RG_RETURN_IF_ERROR(CompileSharedObject(compiler, flags, sources, output, cancelled));
   return output;
 }
 
@@ -126,7 +127,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::Span<const
     absl::StatusOr<WorkDirectory> work = WorkDirectory::MakeIn(cache->directory());
     if (work.ok()) {
       absl::StatusOr<std::string> built =
-          CompileIn(work->path(), kernels, compiler, flags, options.jobs);
+          CompileIn(work->path(), kernels, compiler, flags, options.jobs, options.cancelled);
       if (built.ok()) built = cache->Insert(key, *built);
       if (built.ok()) {
         absl::StatusOr<std::shared_ptr<HostModule>> module = Load(*built, names);
@@ -138,7 +139,7 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::Span<const
   }
   RG_ASSIGN_OR_RETURN(const WorkDirectory work, WorkDirectory::MakeIn(TemporaryFolder()));
   RG_ASSIGN_OR_RETURN(const std::string built,
-                      CompileIn(work.path(), kernels, compiler, flags, options.jobs));
+                      CompileIn(work.path(), kernels, compiler, flags, options.jobs, options.cancelled));
   return Load(built, names);
 }
 

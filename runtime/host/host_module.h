@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "codegen/print/kernel.h"
+#include "graph/base/cancelled.h"
 #include "runtime/host/host_launch.h"
 
 namespace retrograd {
@@ -28,6 +29,7 @@ struct HostCompileOptions {
   bool cache = true;         // look for and keep the result on disk
   std::string cache_dir;     // empty: ModuleCache::DefaultDirectory("host")
   int64_t cache_bytes = int64_t{512} << 20;
+  Cancelled cancelled;  // of compiling
 };
 
 class HostModule {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "codegen/translation_unit.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
@@ -21,11 +22,10 @@ struct Program::State {
   ProgramStats stats;
   RecordingCache recordings;
   std::vector<uint32_t> library_slots;  // that library calls read and write, outside the arena
-  std::vector<const void*> library_addresses;  // a run's, then those that copies write
+  std::vector<const void*> library_addresses;  // a run's, those that copies write, the workspace
   std::unique_ptr<LoadedKernels> kernels;
   std::vector<std::unique_ptr<LoadedCall>> calls;  // as in list
-  void* arena = nullptr;
-  void* scratch = nullptr;  // scratch_stride bytes for each stream
+  void* workspace = nullptr;  // the arena, then scratch_stride bytes for each stream
   int64_t scratch_stride = 0;
   std::vector<void*> table;  // by slot
   std::optional<CallerAddresses> callers;
@@ -34,19 +34,22 @@ struct Program::State {
   Recording* known_recording = nullptr;
 
   ~State() {
-    if (device == nullptr) return;
-    device->Free(arena);
-    device->Free(scratch);
+    if (device != nullptr && !options.caller_workspace) device->Free(workspace);
+  }
+  int64_t workspace_bytes() const {
+    return compiled.memory.arena_bytes + scratch_stride * compiled.schedule.streams;
   }
   void* ScratchOf(int stream) const {
-    return static_cast<char*>(scratch) + stream * scratch_stride;
+    return static_cast<char*>(workspace) + compiled.memory.arena_bytes + stream * scratch_stride;
   }
+  void PlaceArena();
+  absl::Status TakeWorkspace(void* callers);
   absl::Status LoadCalls();
   absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
   absl::Status IssueAll(absl::Span<void* const> outputs);
   void FindLibrarySlots();
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                   std::optional<void*> stream);
+                   std::optional<void*> stream, void* callers_workspace);
   absl::Status Replay(absl::Span<void* const> outputs);
   absl::StatusOr<Recording*> RecordAll(absl::Span<void* const> outputs);
 };
@@ -81,18 +84,41 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   RG_RETURN_IF_ERROR(state->LoadCalls());
   RG_ASSIGN_OR_RETURN(state->kernels,
                       device->Load(DistinctKernels(compiled.kernels), state->list.launches));
-  RG_ASSIGN_OR_RETURN(state->arena, device->Allocate(compiled.memory.arena_bytes));
-  RG_ASSIGN_OR_RETURN(state->scratch,
-                      device->Allocate(state->scratch_stride * compiled.schedule.streams));
-  const MemoryPlan& memory = state->compiled.memory;
-  char* const arena = static_cast<char*>(state->arena);
-  for (const Placement& p : memory.placements) {
-    state->table.push_back(p.place == Placement::kArena ? arena + p.offset : nullptr);
+  if (!options.caller_workspace) {
+    RG_ASSIGN_OR_RETURN(state->workspace, device->Allocate(state->workspace_bytes()));
   }
-  for (const Workspace& w : memory.workspaces) state->table.push_back(arena + w.offset);
+  state->table.resize(state->list.slots);
+  state->PlaceArena();
   state->callers.emplace(state->compiled, state->list);
   state->FindLibrarySlots();
   return std::unique_ptr<Program>(new Program(std::move(state)));
+}
+
+// The table's entries of what lies in the workspace.
+void Program::State::PlaceArena() {
+  const MemoryPlan& memory = compiled.memory;
+  char* const arena = static_cast<char*>(workspace);
+  size_t slot = 0;
+  for (const Placement& p : memory.placements) {
+    if (p.place == Placement::kArena) table[slot] = arena + p.offset;
+    ++slot;
+  }
+  for (const Workspace& w : memory.workspaces) table[slot++] = arena + w.offset;
+}
+
+absl::Status Program::State::TakeWorkspace(void* callers) {
+  if (!options.caller_workspace || callers == workspace) return absl::OkStatus();
+  const auto address = reinterpret_cast<uintptr_t>(callers);
+  if (workspace_bytes() > 0 && (callers == nullptr || address % kArenaAlignment != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("the workspace is at %#x: %d bytes at a multiple of %d are needed", address,
+                        workspace_bytes(), kArenaAlignment));
+  }
+  workspace = callers;
+  PlaceArena();
+  bound = false;
+  known_recording = nullptr;
+  return absl::OkStatus();
 }
 
 absl::Status Program::State::LoadCalls() {
@@ -151,7 +177,7 @@ void Program::State::FindLibrarySlots() {
     const std::vector<Placement>& placements = compiled.memory.placements;
     return slot >= placements.size() || placements[slot].place == Placement::kArena;
   });
-  library_addresses.resize(library_slots.size() + list.copies.size());
+  library_addresses.resize(library_slots.size() + list.copies.size() + 1);
 }
 
 absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
@@ -159,6 +185,7 @@ absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
     auto to = library_addresses.begin();
     for (uint32_t slot : library_slots) *to++ = table[slot];
     for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
+    *to++ = workspace;
     known_recording = recordings.Find(library_addresses);
   }
   if (known_recording == nullptr) {
@@ -191,7 +218,9 @@ absl::StatusOr<Recording*> Program::State::RecordAll(absl::Span<void* const> out
 }
 
 absl::Status Program::State::Run(absl::Span<const void* const> inputs,
-                                 absl::Span<void* const> outputs, std::optional<void*> stream) {
+                                 absl::Span<void* const> outputs, std::optional<void*> stream,
+                                 void* callers_workspace) {
+  RG_RETURN_IF_ERROR(TakeWorkspace(callers_workspace));
   if (!callers->Same(inputs, outputs)) {
     bound = false;
     known_recording = nullptr;
@@ -210,9 +239,9 @@ absl::Status Program::State::Run(absl::Span<const void* const> inputs,
 }
 
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                          std::optional<void*> stream) {
+                          std::optional<void*> stream, void* workspace) {
   const auto start = std::chrono::steady_clock::now();
-  absl::Status status = state_->Run(inputs, outputs, stream);
+  absl::Status status = state_->Run(inputs, outputs, stream, workspace);
   state_->stats.last_run_ns =
       (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   return status;

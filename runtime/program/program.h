@@ -1,5 +1,6 @@
-// Program: a compiled plan on a device. Kernels are loaded, the arena is allocated and the pointer
-// table is bound when it is loaded; a run fills in the caller's addresses and issues the work.
+// Program: a compiled plan on a device. Kernels are loaded, the workspace is allocated and the
+// pointer table is bound when it is loaded; a run fills in the caller's addresses and issues the
+// work.
 #ifndef RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
 #define RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
 
@@ -23,6 +24,8 @@ struct ProgramOptions {
   uint64_t order_seed = 0;
   // On a device that records: the first run with some addresses is recorded, later ones replay it.
   bool record = true;
+  // The caller gives each run its workspace; else the program allocates one when it is loaded.
+  bool caller_workspace = false;
 };
 
 // What a program did so far.
@@ -66,8 +69,10 @@ class Program {
   // which does allocate. On `stream`, a stream as the device's vendor has them (null: the
   // vendor's default stream), or on one of the device's. Runs share the arena, so one on another
   // stream than the last must be ordered after it by the caller.
+  // workspace: of workspace_bytes(), a multiple of kArenaAlignment, with caller_workspace; another
+  // address than the last run's is as dear as new addresses of inputs.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                   std::optional<void*> stream = std::nullopt);
+                   std::optional<void*> stream = std::nullopt, void* workspace = nullptr);
 
   // Runs the program, then each group alone, so often; see Device::Time. Waits for the device.
   // Accumulating steps add again and again: the outputs are worth nothing afterwards. `only`: these
@@ -90,6 +95,7 @@ class Program {
   const ProgramStats& stats() const;
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena
+  int64_t workspace_bytes() const { return arena_bytes() + scratch_bytes(); }
 
  private:
   struct State;

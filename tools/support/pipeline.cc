@@ -158,8 +158,7 @@ double Progress::Seconds() const {
   return std::chrono::duration<double>(Clock::now() - state_->step_begin).count();
 }
 
-absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
-                                 const Device* device) {
+absl::StatusOr<OpenedGraph> OpenOptions(const PlanArguments& arguments, const Device* device) {
   std::vector<absl::string_view> features, limits;
   for (const Feature& feature : kFeatures) features.push_back(feature.name);
   for (const Limit& limit : kLimits) limits.push_back(limit.name);
@@ -177,6 +176,12 @@ absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progr
   if (!arguments.max_memory.empty()) {
     RG_ASSIGN_OR_RETURN(options.max_memory_bytes, ParseByteSize(arguments.max_memory));
   }
+  return result;
+}
+
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
+                                 const Device* device) {
+  RG_ASSIGN_OR_RETURN(OpenedGraph result, OpenOptions(arguments, device));
   progress->Step(absl::StrCat("reading ", arguments.graph));
   RG_ASSIGN_OR_RETURN(result.original, OpenGraph(arguments.graph));
   RG_RETURN_IF_ERROR(ChangeGraph(arguments, result.original));

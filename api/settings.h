@@ -1,0 +1,38 @@
+// The settings that measurements want: a JSON object, each key with its type.
+#ifndef RETROGRAD_API_SETTINGS_H_
+#define RETROGRAD_API_SETTINGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/executable/executable.h"
+#include "tools/execute/make_device.h"
+#include "tools/support/pipeline.h"
+
+namespace retrograd {
+
+struct Settings {
+  // Of planning: names and numbers as fusion-explain takes them under these names.
+  std::vector<std::string> disable, tighten, set;
+  // Of the executable; see ExecutableOptions.
+  bool memory_order = true, memory_reuse = true, in_place = true, plan_again = true;
+  bool measured_calls = false, record = true, runnable = true;
+  // Of the device: whether library calls are timed to choose between implementations, whether they
+  // must give the same bits each time, whether our tiled attention may stand beside cuDNN's, and
+  // the most plans of cuDNN that are tried for a convolution (0: all).
+  bool time_calls = true, deterministic = true, tiled_attention = true;
+  int64_t convolution_plans = 0;
+
+  void Apply(PlanArguments& arguments) const;
+  void Apply(ExecutableOptions& options) const;
+  void Apply(DeviceChoices& choices) const;
+};
+
+// text: null: the defaults. InvalidArgument for what is no object, NotFound for an unknown key,
+// naming the known ones.
+absl::StatusOr<Settings> ParseSettings(const char* text);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_API_SETTINGS_H_
