@@ -1,21 +1,66 @@
-# libretrograd: the C interface over everything, as a shared library that exports rg_* alone. The
-# libraries that it needs may lie beside bin/ in lib/.
-file(GLOB api_sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/api/*.cc)
-retrograd_layer(retrograd_api FOLDERS api
-                LINK retrograd_tools nlohmann_json::nlohmann_json)
+# libretrograd: the C interface over everything, as a shared library that exports rg_* alone, and how
+# it is installed and packed. The libraries that it needs may lie beside bin/ in lib/.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+retrograd_layer(retrograd_api FOLDERS api LINK retrograd_tools nlohmann_json::nlohmann_json)
+target_include_directories(retrograd_api PUBLIC ${PROJECT_SOURCE_DIR}/include)
 set_property(SOURCE api/guard.cc APPEND PROPERTY COMPILE_DEFINITIONS
              RETROGRAD_VERSION="${PROJECT_VERSION}")
 
-add_library(retrograd_shared SHARED ${api_sources})
-target_link_libraries(retrograd_shared PRIVATE retrograd_tools nlohmann_json::nlohmann_json)
+# Of the same objects as the layer, which tests link.
+add_library(retrograd_shared SHARED cmake/empty.cc)
+add_library(Retrograd::retrograd ALIAS retrograd_shared)
+target_link_libraries(retrograd_shared PRIVATE -Wl,--whole-archive retrograd_api -Wl,--no-whole-archive)
+target_include_directories(retrograd_shared INTERFACE
+                           $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(retrograd_shared INTERFACE cxx_std_20)  # of C++ consumers
+set(exported_symbols ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
 set_target_properties(retrograd_shared PROPERTIES
-                      OUTPUT_NAME retrograd
+                      OUTPUT_NAME retrograd EXPORT_NAME retrograd
                       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
-                      CXX_VISIBILITY_PRESET hidden
-                      BUILD_RPATH "$ORIGIN/../lib")
-target_link_options(retrograd_shared PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic
-                    -Wl,--disable-new-dtags
-                    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
-set_property(TARGET retrograd_shared APPEND PROPERTY
-             LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.map)
+                      BUILD_RPATH "$ORIGIN/../lib"
+                      LINK_DEPENDS ${exported_symbols})
+target_link_options(retrograd_shared PRIVATE -Wl,-Bsymbolic -Wl,--disable-new-dtags
+                    -Wl,--version-script=${exported_symbols})
+
+# `cmake --install BUILD --prefix P --component retrograd`
+set(retrograd_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Retrograd)
+install(TARGETS retrograd_shared EXPORT RetrogradTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT retrograd
+        NAMELINK_COMPONENT retrograd)
+install(TARGETS retrograd fusion-explain
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT retrograd)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograd
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT retrograd)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/fusion/devices
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/retrograd/fusion COMPONENT retrograd
+        FILES_MATCHING PATTERN "*.textproto")
+install(EXPORT RetrogradTargets NAMESPACE Retrograd:: DESTINATION ${retrograd_cmake_dir}
+        COMPONENT retrograd)
+configure_package_config_file(cmake/RetrogradConfig.cmake.in RetrogradConfig.cmake
+                              INSTALL_DESTINATION ${retrograd_cmake_dir})
+write_basic_package_version_file(RetrogradConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/retrograd.pc.in retrograd.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/RetrogradConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/RetrogradConfigVersion.cmake
+        DESTINATION ${retrograd_cmake_dir} COMPONENT retrograd)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/retrograd.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT retrograd)
+
+# `cpack -G DEB --config BUILD/CPackConfig.cmake`
+set(CPACK_PACKAGE_NAME retrograd)
+set(CPACK_PACKAGE_CONTACT "Retrograd developers <retrograd@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Plans, compiles and runs the backward pass of model training")
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++")  # compiles the kernels of the host device
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL retrograd)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_STRIP_FILES ON)
+include(CPack)

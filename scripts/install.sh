@@ -8,7 +8,7 @@ set -eu
 build="g++ make cmake ninja-build ccache libabsl-dev libboost-dev libboost-context-dev
   libprotobuf-dev protobuf-compiler libcli11-dev nlohmann-json3-dev libopenblas-dev libxxhash-dev
   catch2"
-test="python3 python3-venv"
+test="python3 python3-venv pkg-config dpkg-dev"
 # clang with libFuzzer and the sanitizers' libraries, whose package has the version in its name.
 case "$(. /etc/os-release 2>/dev/null && echo "$ID$VERSION_ID")" in
   debian12) test="$test clang libclang-rt-14-dev" ;;

@@ -16,11 +16,11 @@
  * were. Null where an address is needed is RG_INVALID_ARGUMENT. No exception leaves the library.
  *
  * Structs that a caller fills in begin with struct_size, which is sizeof the struct as the caller
- * was compiled; RG_INIT(type) sets it and zeroes the rest, and zero is each field's default. A newer
- * library takes smaller structs of older callers. An older library refuses larger structs.
+ * was compiled; RG_INIT(type) sets it and zeroes the rest, and zero is each field's default. A
+ * newer library takes smaller structs of older callers. An older library refuses larger structs.
  *
- * Threads. Functions may be called from any thread, and from several at once on different objects. A
- * graph may be read by several threads at once. A builder and an executable serve one thread at a
+ * Threads. Functions may be called from any thread, and from several at once on different objects.
+ * A graph may be read by several threads at once. A builder and an executable serve one thread at a
  * time; different executables of one device are independent. A device may be shared by threads.
  * rg_cancellation_cancel may be called at any time. Objects may be destroyed in any order: what
  * others need of them lives on until those are destroyed. Destroying null does nothing.
@@ -181,9 +181,9 @@ RG_API rg_code rg_builder_create(const char* name, rg_builder** builder);
 /* Of `tensor` these are read: name, dtype, kind, rank, shape, alignment, and strides unless all are
  * 0, which means row-major. */
 RG_API rg_code rg_builder_input(rg_builder* builder, const rg_tensor* tensor, rg_value* value);
-/* Adds a node: an op by its name (docs/ops.md), the operands, its attributes. Its results' types are
- * inferred. `value` is its first result; the others have the same node. A failure is the builder's:
- * later calls fail with it as well. */
+/* Adds a node: an op by its name (docs/format.md), the operands, its attributes. Its results' types
+ * are inferred. `value` is its first result; the others have the same node. A failure is the
+ * builder's: later calls fail with it as well. */
 RG_API rg_code rg_builder_add(rg_builder* builder, const char* op, const rg_value* operands,
                               size_t num_operands, const rg_attribute* attributes,
                               size_t num_attributes, rg_value* value);
@@ -211,10 +211,10 @@ typedef struct rg_allocator {
 
 typedef struct rg_device_options {
   size_t struct_size;
-  const char* name;      /* "host", "cuda", "cuda:1", "hip", "hip:1"; null: "host" */
-  const char* cache_dir; /* of compiled kernels and timed choices; null: the user's */
-  int32_t no_cache;      /* 1: nothing is kept on disk */
-  int32_t compile_jobs;  /* threads or compilers at once; 0: one a core, at most 8 */
+  const char* name;       /* "host", "cuda", "cuda:1", "hip", "hip:1"; null: "host" */
+  const char* cache_dir;  /* of compiled kernels and timed choices; null: the user's */
+  int32_t no_cache;       /* 1: nothing is kept on disk */
+  int32_t compile_jobs;   /* threads or compilers at once; 0: one a core, at most 8 */
   rg_allocator allocator; /* all null: the library allocates */
 } rg_device_options;
 
@@ -233,7 +233,8 @@ RG_API rg_code rg_device_copy_in(rg_device* device, void* to_device, const void*
 RG_API rg_code rg_device_copy_out(rg_device* device, void* to_host, const void* from_device,
                                   size_t bytes);
 
-/* ------------------------------------------------------------------------- cancel, log, plans -- */
+/* ------------------------------------------------------------------------- cancel, log, plans --
+ */
 
 typedef struct rg_cancellation rg_cancellation;
 RG_API rg_code rg_cancellation_create(rg_cancellation** cancellation);
@@ -338,8 +339,8 @@ RG_API rg_code rg_executable_describe(const rg_executable* executable, char** js
 /* The plan that it runs, as rg_plan_explain tells one: rg_free. */
 RG_API rg_code rg_executable_explain(const rg_executable* executable, rg_format format,
                                      char** text);
-/* The time of each kernel and library call, run alone `repetitions` times, as a JSON array: rg_free.
- * Waits for the device; the outputs are worth nothing afterwards. */
+/* The time of each kernel and library call, run alone `repetitions` times, as a JSON array:
+ * rg_free. Waits for the device; the outputs are worth nothing afterwards. */
 RG_API rg_code rg_executable_time_steps(rg_executable* executable, const rg_run* run,
                                         int32_t repetitions, char** json);
 /* The host's time of the last rg_executable_run, in microseconds; 0 before the first. */

@@ -1,0 +1,1 @@
+// A library needs a source; all others come from the layers.

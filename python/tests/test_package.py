@@ -1,0 +1,139 @@
+"""The installed package: headers, library, CMake and pkg-config files, device specs, a Debian package;
+the examples and the snippets of docs/embedding.md, built against it and run."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import conftest
+import pytest
+
+ROOT = conftest.ROOT
+BUILD = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", ROOT / "build/release/bin")).parent
+FLAGS = ["-Wall", "-Wextra", "-Werror"]
+
+
+def call(*command, **options):
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=600, **options)
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory):
+    to = tmp_path_factory.mktemp("prefix")
+    call("cmake", "--install", BUILD, "--prefix", to, "--component", "retrograd")
+    return to
+
+
+def outside():
+    """The environment of somebody who knows nothing of the source tree."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RETROGRAD")}
+
+
+@pytest.mark.parametrize("example, data", [("train_cpp", "digits.csv"), ("train_c", ".")])
+def test_an_example_builds_against_the_package_and_learns(prefix, tmp_path, example, data):
+    call("cmake", "-S", ROOT / "examples" / example, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}",
+         "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=" + " ".join(FLAGS),
+         "-DCMAKE_C_FLAGS=" + " ".join(FLAGS))
+    call("cmake", "--build", tmp_path)
+    told = call(tmp_path / example, ROOT / "examples/data" / data, env=outside())
+    reached = float(re.findall(r"([0-9.]+)% of the held-out", told)[-1])
+    assert reached >= 95
+
+
+def test_the_whole_step_is_the_same_training(prefix, tmp_path):
+    call("cmake", "-S", ROOT / "examples/train_cpp", "-B", tmp_path,
+         f"-DCMAKE_PREFIX_PATH={prefix}")
+    call("cmake", "--build", tmp_path)
+    data = ROOT / "examples/data/digits.csv"
+    whole = call(tmp_path / "train_cpp", data, "--whole-step", env=outside())
+    parts = call(tmp_path / "train_cpp", data, "--save", tmp_path, env=outside())
+
+    def losses(text):
+        return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", text)]
+
+    assert losses(whole) == pytest.approx(losses(parts), abs=2e-3)
+    for part in ("forward", "backward", "update"):
+        name = f"digits.{part}.rgt"
+        assert (tmp_path / name).read_text() == (ROOT / "examples/data" / name).read_text()
+
+
+def snippets(language):
+    text = (ROOT / "docs/embedding.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+@pytest.mark.parametrize("language, compiler, expected",
+                         [("cpp", ["g++", "-std=c++20"], "0.75"), ("c", ["gcc", "-std=c99"], "1")])
+def test_the_snippets_of_the_page_run(prefix, tmp_path, language, compiler, expected):
+    programs = [s for s in snippets(language) if "int main" in s]
+    assert len(programs) == 1
+    source = tmp_path / f"snippet.{language}"
+    source.write_text(programs[0])
+    flags = call("pkg-config", "--cflags", "--libs", "retrograd",
+                 env={**os.environ, "PKG_CONFIG_PATH": str(next(prefix.rglob("pkgconfig")))}).split()
+    library = next(prefix.rglob("libretrograd.so")).parent
+    call(*compiler, *FLAGS, source, "-o", tmp_path / "snippet", *flags, f"-Wl,-rpath,{library}")
+    assert call(tmp_path / "snippet", env=outside()).split() == [expected]
+
+
+def exported(library):
+    lines = call("nm", "-D", "--defined-only", library).splitlines()
+    return {line.split()[-1].split("@")[0] for line in lines}
+
+
+def test_the_library_exports_its_functions_alone(prefix):
+    names = exported(next(prefix.rglob("libretrograd.so"))) - {"RETROGRAD_0"}
+    header = (ROOT / "include/retrograd/retrograd.h").read_text()
+    declared = set(re.findall(r"^RG_API [^;(]*?\b(rg_\w+)\(", header, re.M))
+    assert len(declared) > 40
+    assert names == declared
+
+
+def test_the_headers_include_the_standard_library_and_each_other_alone(prefix):
+    for header in (prefix / "include/retrograd").iterdir():
+        for name in re.findall(r"#include [<\"](.*?)[>\"]", header.read_text()):
+            assert "/" not in name or name.startswith("retrograd/"), (header, name)
+
+
+@pytest.mark.parametrize("order", [("torch", "ours"), ("ours", "torch")])
+def test_the_library_and_pytorch_share_a_process(prefix, order):
+    pytest.importorskip("torch")
+    library = next(prefix.rglob("libretrograd.so"))
+    loads = {"torch": "import torch",
+             "ours": f"import ctypes; rg = ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)"}
+    uses = """
+text = b'%a = input name="a" kind=saved f32[2]\\n%b = exp %a\\noutput %b name="b"\\n'
+graph, plan = ctypes.c_void_p(), ctypes.c_void_p()
+assert rg.rg_graph_parse(text, ctypes.c_size_t(len(text)), ctypes.byref(graph)) == 0
+assert rg.rg_plan_create(graph, None, ctypes.byref(plan)) == 0
+x = torch.ones(3, requires_grad=True)
+x.exp().sum().backward()
+assert torch.allclose(x.grad, x.exp())
+print("both work")
+"""
+    program = "\n".join([loads[name] for name in order] + [uses])
+    python = ROOT / ".venv/bin/python"
+    assert "both work" in call(python if python.exists() else shutil.which("python3"), "-c", program,
+                               env=outside())
+
+
+def test_the_debian_package_works_in_another_root(tmp_path):
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("no dpkg-deb")
+    call("cpack", "-G", "DEB", "--config", BUILD / "CPackConfig.cmake", "-B", tmp_path / "pack")
+    package = next((tmp_path / "pack").glob("*.deb"))
+    control = call("dpkg-deb", "--field", package)
+    assert re.search(r"^Depends: .*libprotobuf", control, re.M)
+    root = tmp_path / "root"
+    call("dpkg-deb", "-x", package, root)
+    usr = root / "usr"
+    library = next(usr.rglob("libretrograd.so")).parent
+    call("gcc", "-std=c99", *FLAGS, ROOT / "examples/train_c/train.c", "-o", tmp_path / "train_c",
+         f"-I{usr}/include", f"-L{library}", "-lretrograd", f"-Wl,-rpath,{library}")
+    told = call(tmp_path / "train_c", ROOT / "examples/data", env=outside())
+    assert "of the held-out images recognised" in told
