@@ -273,7 +273,15 @@ TEST_CASE("a run computes; wrong counts, addresses and workspaces are refused") 
   const std::vector<float> expected = buffers.z;
   CHECK(expected[5] != 0);
 
+  // The same inputs, other memory for the outputs.
+  std::vector<float> elsewhere(buffers.z.size()), sums(buffers.s.size());
+  void* others[2] = {elsewhere.data(), sums.data()};
   rg_run run = buffers.run;
+  run.outputs = others;
+  REQUIRE(rg_executable_run(own.executable, &run) == RG_OK);
+  CHECK(elsewhere == expected);
+
+  run = buffers.run;
   run.num_inputs = 1;
   CheckFails(rg_executable_run(own.executable, &run), RG_INVALID_ARGUMENT, "1 inputs");
   run = buffers.run;

@@ -155,5 +155,24 @@ TEST_CASE("copies of equal graphs are equal; a change of any part is not") {
   CHECK_FALSE(*a.Build() == *b.Build());
 }
 
+TEST_CASE("the span of a strided tensor ends with its last element; an empty one has none") {
+  CHECK(SpanElements({3, 4}, {10, 1}) == 24);
+  CHECK(SpanElements({}, {}) == 1);
+  CHECK(SpanElements({0, 4}, {1, 1}) == 0);
+  CHECK(SpanElements({4, 0}, {7, 3}) == 0);
+}
+
+TEST_CASE("strides reach 2^48 elements together, not each by itself") {
+  const auto built = [](int64_t outer, int64_t inner) {
+    GraphBuilder b;
+    const ValueId x = b.Input({DType::kFp32, {2, 2}}, {.name = "x", .strides = {outer, inner}});
+    b.Output(b.Add(Op::neg, {x}), "y");
+    return b.Build().status();
+  };
+  CHECK(built(200'000'000'000'000, 1).ok());
+  CHECK(built(1, 150'000'000'000'000).ok());
+  CHECK_FALSE(built(200'000'000'000'000, 150'000'000'000'000).ok());
+}
+
 }  // namespace
 }  // namespace retrograd

@@ -1,6 +1,7 @@
 // The registry: every model builds, verifies and survives both file forms; sizes are checked; the
 // builders' gradients are those of finite differences.
 #include "models/models.h"
+#include "models/parameters.h"
 
 #include <optional>
 #include <string>
@@ -159,6 +160,17 @@ TEST_CASE("a captured graph takes no sizes and finds what was recorded beside it
     CHECK(by_name.value_or("") == model.bundle_path);
   }
   if (!seen) RG_SKIP("models/graphs holds no captured graph");
+}
+
+TEST_CASE("a parameter takes every value of its range, the ends included") {
+  const ParameterSpec specs[] = {{.name = "layers", .default_value = 4, .min = 2, .max = 8}};
+  for (const auto& [text, legal] : {std::pair("layers=1", false),
+                                    {"layers=2", true},
+                                    {"layers=8", true},
+                                    {"layers=9", false}}) {
+    INFO(text);
+    CHECK(Parameters::Parse("mlp", specs, text).ok() == legal);
+  }
 }
 
 }  // namespace

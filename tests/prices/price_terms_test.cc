@@ -1,6 +1,7 @@
 // A price is what its printed terms add up to, and every number of a device spec that a price is
 // made of is in one.
 #include "fusion/cost/price_terms.h"
+#include "fusion/device/device_spec.h"
 
 #include <algorithm>
 #include <map>
@@ -472,6 +473,17 @@ TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was
   CHECK(CachedBytes(fresh, none, d) == 0);
   CHECK(std::abs(CachedBytes(fresh, (all + none) / 2, d) - fresh / 2) <= 1);
   CHECK(std::abs(CachedBytes(fresh, all + (none - all) / 4, d) - 3 * fresh / 4) <= 1);
+}
+
+TEST_CASE("a cache keeps all of what is small, none of what is large, and a share in between") {
+  DeviceSpec d = *LoadDeviceSpec("h200");
+  d.cache_bytes = 1'000'000;
+  d.cache_kept_ppm = 500'000;
+  d.cache_lost_ppm = 1'500'000;
+  CHECK(CachedBytes(800, 500'000, d) == 800);
+  CHECK(CachedBytes(800, 1'000'000, d) == 400);
+  CHECK(CachedBytes(800, 1'250'000, d) == 200);
+  CHECK(CachedBytes(800, 1'500'000, d) == 0);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "runtime/memory/memory_plan.h"
+#include "runtime/memory/lifetimes.h"
 
 #include "tests/catch.h"
 #include "tests/support/plans/calls.h"
@@ -223,6 +224,14 @@ TEST_CASE("text that is no memory plan is refused with the line") {
     INFO(text);
     CHECK_FALSE(ParseMemoryPlan(text).ok());
   }
+}
+
+TEST_CASE("bytes that two values share are in use from the first use of one to the last of both") {
+  Lifetime early{.first = 2, .used_through = {3, 0}, .last = 2};
+  early.Merge({.first = 4, .used_through = {0, 6}, .last = 9});
+  CHECK(early.first == 2);
+  CHECK(early.last == 9);
+  CHECK(early.used_through == std::vector<uint32_t>{3, 6});
 }
 
 }  // namespace

@@ -308,5 +308,28 @@ TEST_CASE("an entry of another key, cut short, lengthened or changed anywhere is
   }
 }
 
+TEST_CASE("a full cache drops what was used longest ago") {
+  const Place place;
+  const auto cache = ModuleCache::Open(place.cache, 700'000);  // two values and no more
+  REQUIRE(cache.ok());
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(cache->Write(Key(i), ValueOf(i)).ok());
+    usleep(20'000);  // file times may be coarse
+  }
+  CHECK_FALSE(cache->Read(Key(0)).has_value());
+  CHECK(cache->Read(Key(1)) == ValueOf(1));
+  CHECK(cache->Read(Key(2)) == ValueOf(2));
+}
+
+TEST_CASE("no code is loaded from a folder that others may write") {
+  for (const mode_t mode : {mode_t{0770}, mode_t{0707}}) {
+    const Place place;
+    REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
+    REQUIRE(chmod(place.cache.c_str(), mode) == 0);
+    const auto opened = ModuleCache::Open(place.cache, kPlenty);
+    CHECK(absl::IsUnavailable(opened.status()));
+  }
+}
+
 }  // namespace
 }  // namespace retrograd

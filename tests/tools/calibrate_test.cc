@@ -276,6 +276,7 @@ TEST_CASE("files that are no measurements are refused") {
                            R"({"device": "x", "sms": -1, "cache_bytes": 0, "us": {}})",
                            R"({"device": "x", "sms": 1e300, "cache_bytes": 0, "us": {}})",
                            R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": {"a": -1}})",
+                           R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": {"a": 0}})",
                            R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": {"a": "b"}})",
                            R"({"device": "x", "sms": 1, "cache_bytes": 0, "us": [1]})"}) {
     INFO(text);

@@ -202,5 +202,23 @@ TEST_CASE("every truncation of a bundle is refused or harmless") {
   }
 }
 
+TEST_CASE("a tensor of a bundle lies within the data and shares no byte with another") {
+  const auto one = [](int64_t begin, int64_t end) {
+    return absl::StrCat(R"({"a":{"dtype":"U8","shape":[)", end - begin, R"(],"data_offsets":[)",
+                        begin, ",", end, "]}}");
+  };
+  CHECK(ParseBundle(Framed(one(0, 8), "12345678")).ok());
+  CHECK_THAT(std::string(ParseBundle(Framed(one(0, 9), "12345678")).status().message()),
+             ContainsSubstring("outside the 8 bytes"));
+  const auto two = [](int64_t second) {
+    return absl::StrCat(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)",
+                        R"("b":{"dtype":"U8","shape":[4],"data_offsets":[)", second, ",",
+                        second + 4, "]}}");
+  };
+  CHECK(ParseBundle(Framed(two(4), "12345678")).ok());
+  CHECK_THAT(std::string(ParseBundle(Framed(two(3), "1234567")).status().message()),
+             ContainsSubstring("share bytes"));
+}
+
 }  // namespace
 }  // namespace retrograd

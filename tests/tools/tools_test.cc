@@ -19,6 +19,7 @@
 #include "tests/catch.h"
 #include "tools/execute/gradient_errors.h"
 #include "tools/execute/gradient_roundings.h"
+#include "tools/execute/step_times.h"
 #include "tools/explain/explanation.h"
 #include "tools/support/safetensors.h"
 
@@ -398,6 +399,23 @@ TEST_CASE("a device that nobody knows is refused with the names of those that th
     CHECK(refused.status == 1);
     CHECK_THAT(refused.err, ContainsSubstring("host, cuda, cuda:N, hip and hip:N"));
   }
+}
+
+TEST_CASE(
+    "an error is measured against the gradient, or against the floor below which it is noise") {
+  const std::vector<GradientError> errors =
+      GradientErrors({{.name = "large", .computed = {3, 4.5}, .recorded = {3, 4}},
+                      {.name = "none", .computed = {1e-5}, .recorded = {0}}},
+                     1e-2);
+  CHECK(std::abs(errors[0].error - 0.1) < 1e-12);
+  CHECK(errors[1].below_floor);
+  CHECK(errors[1].error > 0.1);  // of a floor that is a share of all gradients' norm
+}
+
+TEST_CASE("of an even count of times the upper of the middle two is the median") {
+  CHECK(Median({4, 1, 3, 2}) == 3);
+  CHECK(Median({5, 1, 3}) == 3);
+  CHECK(Median({7}) == 7);
 }
 
 }  // namespace
