@@ -57,6 +57,13 @@ def output_of(command, timeout, **options):
         return None, "", f"{command[0]} did not end in {timeout:.0f} s"
 
 
+def ended(status):
+    """How a process ended, in words; a status as output_of gives it."""
+    if status is None:
+        return "out of time"
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
 def add_counts(to, more):
     for name, count in more.items():
         to[name] = to.get(name, 0) + count
@@ -79,10 +86,11 @@ class Graphs:
                 lambda job: output_of(command + ["--first", str(first + job)], seconds + 600),
                 range(self.jobs)))
         failures, reached = [], first
-        for status, out, err in runs:
+        for job, (status, out, err) in enumerate(runs):
             lines = [line for line in out.splitlines() if line.startswith("{")]
             if status not in (0, 1) or not lines:
-                failures.append(f"from seed {first}: {(err or out).strip()[-600:]}")
+                failures.append(f"from seed {first + job} in steps of {self.jobs}, "
+                                f"{ended(status)}: {(err or out).strip()[-600:]}")
                 continue
             told = json.loads(lines[-1])
             state["done"] = state.get("done", 0) + told["graphs"]
@@ -125,7 +133,8 @@ class GpuGraphs(Graphs):
             status, out, err = output_of(command, seconds + 300)
             lines = [line for line in out.splitlines() if line.startswith("{")]
             if status != 0 or not lines:
-                failures.append(f"{tool} from seed {first}: {(out + err).strip()[-600:]}")
+                failures.append(f"{tool} from seed {first}, {ended(status)}: "
+                                f"{(out + err).strip()[-600:]}")
                 continue
             told = json.loads(lines[-1])
             add_counts(state.setdefault("sanitized", {}), {tool: told["graphs"]})

@@ -188,9 +188,8 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
-  const int64_t spill =
-      TransferPs(Product({2, f.spill_bytes + f.doubtful_bytes, GridThreads(s), passes}),
-                 d.spill_bytes_per_s);
+  const int64_t spill = TransferPs(
+      Product({2, f.spill_bytes + f.doubtful_bytes, GridThreads(s), passes}), d.spill_bytes_per_s);
   price.ps = Saturated(launch + body + latency + sort.ps + finalize + spill);
 
   if (!explain) return price;

@@ -283,8 +283,14 @@ class Assigner {
 
   bool Lies(ValueId stored) const { return !layouts_[g_.value_index(stored)].strides.empty(); }
 
-  // Whether every library call reads v without a copy if it lies so.
+  // Whether what makes v can store it so: a library call takes some layouts only.
+  bool Stores(ValueId v, const Layout& layout) const {
+    return !IsLibrary(g_, v.node) || LibraryStores(g_, v, layout.strides);
+  }
+
+  // Whether v can be stored so and every library call then reads it without a copy.
   bool AllRead(ValueId v, const Layout& layout) {
+    if (!Stores(v, layout)) return false;
     Layout& slot = layouts_[g_.value_index(v)];
     slot = layout;
     const bool all = std::all_of(
@@ -294,15 +300,15 @@ class Assigner {
     return all;
   }
 
-  // A layout of v that the call reads without a copy: row-major if that will do, else row-major as
-  // seen after one of the views in between.
+  // A layout that v can be stored in and the call reads without a copy: row-major if that will do,
+  // else row-major as seen after one of the views in between.
   std::optional<Layout> ReadableBy(ValueId v, NodeId call, ValueId as) {
     Layout& slot = layouts_[g_.value_index(v)];
     const std::vector<NodeId> chain = ViewChain(g_, as);
     std::optional<Layout> found;
     for (size_t steps = 0; steps <= chain.size() && !found; ++steps) {
       auto candidate = DenseAfter(g_, v, chain, steps);
-      if (!candidate) continue;
+      if (!candidate || !Stores(v, *candidate)) continue;
       slot = *candidate;
       if (LibraryReads(g_, layouts_, call, as)) found = slot;
     }

@@ -25,9 +25,14 @@ bool IsZero(const BackwardGraph& g, ValueId v) {
   return g.op(v.node) == Op::full && g.node(v.node).attrs.Float("value") == 0;
 }
 
-// The rows that a gather picks must be rows of a stored value.
-bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId source) {
-  return AsStrided(g, layouts, source).has_value();
+// The rows that a gather picks must be rows of a stored value, as the builder of kernels sees it.
+bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id) {
+  const ValueId result{id, 0};
+  const KernelOutcome alone = BuildKernel({.graph = g,
+                                           .layouts = layouts,
+                                           .nodes = absl::MakeConstSpan(&id, 1),
+                                           .stores = absl::MakeConstSpan(&result, 1)});
+  return !alone.refusal || alone.refusal->limit != BuildLimit::kGatherSource;
 }
 
 void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id,
@@ -37,7 +42,7 @@ void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, Nod
     bool ok = true;
     switch (g.pattern(id)) {
       case Pattern::kLibrary: ok = LibraryReads(g, layouts, id, operands[i]); break;
-      case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, operands[0]); break;
+      case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, id); break;
       default: break;
     }
     if (!ok) repairs.operands.insert({Index(id), i});

@@ -255,8 +255,22 @@ class Planner {
     return place;
   }
 
+  // Some op fits in no kernel: legalizing a graph makes ops that do.
+  absl::Status NoKernel(RegionPlanner& planner) const {
+    for (const auto& atom : planner.atoms()) {
+      const GroupPrice price = context_.pricer.Evaluate(atom.ops);
+      if (price.feasible) continue;
+      return absl::InternalError(absl::StrCat("%", Index(atom.ops.back()), " (",
+                                              Name(g_.op(atom.ops.back())),
+                                              ") fits in no kernel: ", price.reason));
+    }
+    return absl::InternalError(
+        absl::StrCat("no plan of the region of %", Index(planner.atoms()[0].ops[0]), " was found"));
+  }
+
   absl::Status Impossible(RegionPlanner& planner, const RegionPlan& found,
                           const std::vector<PairChoice>& pairs) const {
+    if (pairs.empty()) return NoKernel(planner);
     if (!found.partition.exact) {
       return absl::ResourceExhaustedError(
           absl::StrCat("%", Index(pairs[0].a), " and %", Index(pairs[0].b), ": their region of ",

@@ -12,8 +12,8 @@
 namespace retrograd {
 
 struct PlanningContext {
-  // `graph` is lowered and must outlive the result. `memory_ps_per_mib` is the price of what kernels
-  // store for one another. `known`: see GroupPricer; must outlive the result.
+  // `graph` is lowered and must outlive the result. `memory_ps_per_mib` is the price of what
+  // kernels store for one another. `known`: see GroupPricer; must outlive the result.
   static absl::StatusOr<std::unique_ptr<PlanningContext>> Make(const BackwardGraph& graph,
                                                                const DeviceSpec& device,
                                                                const PlanOptions& options,
@@ -21,8 +21,8 @@ struct PlanningContext {
                                                                KernelPrices* known = nullptr);
 
   const BackwardGraph& graph;
-  // As given, but that registers may lie within the slack of its models while no report says yet what
-  // a compiler made of the kernels: a plan whose kernels spill is made again with the report.
+  // As given, but that registers may lie within the slack of its models while no report says yet
+  // what a compiler made of the kernels: a plan whose kernels spill is made again with the report.
   const DeviceSpec device;
   Limits limits;
   std::vector<Layout> layouts;

@@ -1,9 +1,9 @@
 // Why two ops share a kernel or don't: the best plan of their region with them together and the
 // best with them apart, by the very search that plans, and what tips the balance.
 //
-// Both costs are what planning under the PairChoice gives the region. The search counts a launch for
-// every kernel; kernels that do not depend on each other share launches afterwards, which may change
-// the sum, and so what sharing wins is told beside the costs. Where the plan had contracted
+// Both costs are what planning under the PairChoice gives the region. The search counts a launch
+// for every kernel; kernels that do not depend on each other share launches afterwards, which may
+// change the sum, and so what sharing wins is told beside the costs. Where the plan had contracted
 // the two into one atom, that contraction is undone for the comparison, and neither is recomputed.
 #ifndef RETROGRAD_FUSION_WHATIF_WHY_H_
 #define RETROGRAD_FUSION_WHATIF_WHY_H_

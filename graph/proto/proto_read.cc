@@ -141,11 +141,12 @@ class GraphReader {
       frame_.num_outputs += field.number == V1::kOutputsFieldNumber;
     }
     if (frame_.major != kSchemaMajor) {
-      return Malformed(Malformation::kMajorVersion,
-                       absl::StrCat("schema version ", frame_.major, "; this program reads version ",
-                                    kSchemaMajor,
-                                    ": export the graph again for it, or use a Retrograd that reads "
-                                    "that version"));
+      return Malformed(
+          Malformation::kMajorVersion,
+          absl::StrCat("schema version ", frame_.major, "; this program reads version ",
+                       kSchemaMajor,
+                       ": export the graph again for it, or use a Retrograd that reads "
+                       "that version"));
     }
     if (frame_.num_nodes == 0) return Malformed(Malformation::kEmptyFile, "the graph has no node");
     if (frame_.num_nodes > kMaxNodes || frame_.num_origins > kMaxOrigins ||

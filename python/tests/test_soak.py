@@ -12,6 +12,8 @@ sys.path.insert(0, str(conftest.ROOT / "scripts"))
 
 import soak  # noqa: E402
 
+real_output_of = soak.output_of
+
 
 def check_of(done, failures=()):
     """A check that does so much in a turn."""
@@ -54,6 +56,16 @@ def test_a_second_run_goes_on(monkeypatch, tmp_path):
     ledger = run(monkeypatch, tmp_path / "s.json", checks)
     assert ledger.of("a")["done"] == 129
     assert "| things | 129 things | 100 |" in ledger.table()
+
+
+def test_a_dead_process_is_told_with_its_seeds_and_its_signal(monkeypatch):
+    dies = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    graphs = soak.Graphs(types.SimpleNamespace(test=lambda name: dies), 2)
+    monkeypatch.setattr(soak, "output_of", lambda command, timeout:
+                        real_output_of(command[:3], timeout))
+    state = {}
+    assert graphs.turn(state, 1) == [f"from seed {seed} in steps of 2, killed by signal 9: "
+                                     for seed in (1, 2)]
 
 
 def test_a_failure_stays(monkeypatch, tmp_path):

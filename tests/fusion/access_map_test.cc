@@ -241,6 +241,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a slice of a flattened tensor addresses it plainly, wherever it starts") {
+  const std::vector<int64_t> extents = {50};
+  for (int64_t start = 0; start < 90; ++start) {
+    INFO("start " << start);
+    const IndexExpr x = IndexExpr::Axis(0) * 2 + IndexExpr::Constant(start);
+    const IndexExpr row = FloorDiv(x, 9, extents);
+    CHECK(FloorDiv(row, 7, extents) == FloorDiv(x, 63, extents));
+    const IndexExpr coords[] = {FloorDiv(x, 63, extents), Mod(row, 7, extents), Mod(x, 9, extents)};
+    CHECK(Linearize(coords, {63, 9, 1}) == x);
+  }
+}
+
 TEST_CASE("division and remainder agree with integers at every point") {
   for (uint32_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);

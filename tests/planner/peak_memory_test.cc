@@ -1,4 +1,5 @@
-// The memory of a plan step by step, against a count of the values alive, and what a ceiling admits.
+// The memory of a plan step by step, against a count of the values alive, and what a ceiling
+// admits.
 #include "fusion/plan/peak_memory.h"
 
 #include <algorithm>

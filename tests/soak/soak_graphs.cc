@@ -3,9 +3,13 @@
 // Graph number n is drawn from seed n, retyped to float64 and planned in way n of
 // WaysOfPlanning(n): the same graph in the same way on every machine. One line of JSON tells what
 // was run; a graph that fails is told on standard error and in the line, and the exit status is
-// then 1.
+// then 1. A graph that kills the process is named on standard error.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -27,6 +31,27 @@ namespace retrograd {
 namespace {
 
 constexpr double kTolerance = 1e-10;  // of the magnitude: any error in the flow of data is larger
+
+std::atomic<uint32_t> running_seed = 0;
+
+// Tells the seed that was run and leaves the signal to do what it does. Writes digit by digit:
+// little is allowed in a signal handler.
+void TellSeed(int signal) {
+  char text[] = "killed at seed           \n";
+  size_t at = sizeof(text) - 3;
+  for (uint32_t rest = running_seed; rest != 0; rest /= 10) {
+    text[at--] = static_cast<char>('0' + rest % 10);
+  }
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void TellSeedOnDeath() {
+  for (const int signal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTERM}) {
+    std::signal(signal, TellSeed);
+  }
+}
 
 struct SoakArguments {
   std::string device = "host";
@@ -57,6 +82,7 @@ bool RunsOn(const Way& way, absl::string_view device) {
 }
 
 absl::Status RunSeed(uint32_t seed, const SoakArguments& arguments, Device* device, Tally& tally) {
+  running_seed = seed;
   const std::vector<Way> ways = WaysOfPlanning(seed);
   const Way& way = ways[seed % ways.size()];
   if (!RunsOn(way, arguments.device)) return absl::OkStatus();
@@ -111,6 +137,7 @@ int main(int argc, char** argv) {
   app.add_option("--graphs", arguments.most, "At most so many");
   app.add_option("--seconds", arguments.seconds, "At most so long")->capture_default_str();
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
+  retrograd::TellSeedOnDeath();
   const absl::StatusOr<retrograd::Tally> tally = retrograd::Soak(arguments);
   if (!tally.ok()) return retrograd::Report("soak_graphs", tally.status());
   const nlohmann::ordered_json line = {

@@ -10,7 +10,7 @@
 //   floor((k·q·t + r) / k) = q·t + floor(r / k)      terms with coefficients divisible by k leave
 //   (k·q·t + r) mod k      = r mod k
 //   0 <= r < k             => floor(r / k) = 0, r mod k = r
-//   floor(floor(e / a) / b) = floor(e / (a·b))
+//   floor((floor(e / a) + c) / b) = floor((e + a·c) / (a·b))
 //   k·floor(e / k) + (e mod k) = e                   a reshape and its inverse cancel
 //   coefficients and k share a factor g, and the part of the rest below g stays in [0, g):
 //     floor((g·e + s) / (g·k)) = floor(e / k),  (g·e + s) mod (g·k) = g·(e mod k) + s
@@ -159,6 +159,20 @@ void IndexExpr::AddScaled(const IndexExpr& e, int64_t factor) {
   Recombine();
 }
 
+// e as floor(inner / divisor), if it is one division and a constant.
+struct IndexExpr::Division {
+  IndexExpr inner;
+  int64_t divisor;
+};
+
+std::optional<IndexExpr::Division> IndexExpr::AsDivision(const IndexExpr& e) {
+  if (e.terms_.size() != 1 || e.terms_[0].kind != IndexTerm::kFloorDiv || e.terms_[0].coef != 1) {
+    return std::nullopt;
+  }
+  const IndexTerm& t = e.terms_[0];
+  return Division{*t.inner + Constant(e.offset_ * t.divisor), t.divisor};
+}
+
 void IndexExpr::Recombine() {
   for (size_t i = 0; i < terms_.size(); ++i) {
     if (terms_[i].kind != IndexTerm::kMod) continue;
@@ -166,10 +180,9 @@ void IndexExpr::Recombine() {
     // The quotient's canonical form: a division of a division is one division.
     IndexTerm quotient{.kind = IndexTerm::kFloorDiv, .divisor = mod.divisor, .inner = mod.inner};
     const IndexExpr& e = *mod.inner;
-    if (e.offset_ == 0 && e.terms_.size() == 1 && e.terms_[0].kind == IndexTerm::kFloorDiv &&
-        e.terms_[0].coef == 1) {
-      quotient.divisor *= e.terms_[0].divisor;
-      quotient.inner = e.terms_[0].inner;
+    if (const std::optional<Division> division = AsDivision(e)) {
+      quotient.divisor *= division->divisor;
+      quotient.inner = std::make_shared<const IndexExpr>(division->inner);
     }
     auto at = std::find_if(terms_.begin(), terms_.end(), [&](const IndexTerm& t) {
       return t.coef == mod.coef * mod.divisor && CompareKey(t, quotient) == 0;
@@ -274,10 +287,8 @@ IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t
   if (Scaling s = CommonFactor(rest, divisor, extents); s.factor > 1) {
     return whole + FloorDiv(s.scaled, divisor / s.factor, extents);
   }
-  if (rest.terms_.size() == 1 && rest.offset_ == 0 && rest.terms_[0].coef == 1 &&
-      rest.terms_[0].kind == IndexTerm::kFloorDiv) {
-    const IndexTerm& t = rest.terms_[0];
-    return whole + FloorDiv(*t.inner, t.divisor * divisor, extents);
+  if (const auto division = IndexExpr::AsDivision(rest)) {
+    return whole + FloorDiv(division->inner, division->divisor * divisor, extents);
   }
   whole.AddTerm({.kind = IndexTerm::kFloorDiv,
                  .divisor = divisor,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ class IndexExpr {
   friend IndexExpr FloorDiv(const IndexExpr&, int64_t, absl::Span<const int64_t>);
   friend IndexExpr Mod(const IndexExpr&, int64_t, absl::Span<const int64_t>);
   void AddTerm(IndexTerm term);
+  struct Division;
+  static std::optional<Division> AsDivision(const IndexExpr& e);
   void Recombine();  // quotient and remainder of one expression become it again
   int64_t offset_ = 0;
   absl::InlinedVector<IndexTerm, 2> terms_;  // in canonical order
