@@ -334,7 +334,7 @@ def main():
                         help="default: bench/results/ablation_ and the GPU's name")  # fmt: skip
     parser.add_argument("--parts", default=",".join(PARTS), help="default: all")
     parser.add_argument("--budget", type=float, default=3600, metavar="SECONDS")
-    parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
+    parser.add_argument("--library", help="libretrograd.so, if it is somewhere else")
     parser.add_argument("--repeat", type=int, default=REPEAT)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(),
                         help="models that are prepared at once; default: a core each")  # fmt: skip

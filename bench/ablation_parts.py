@@ -7,7 +7,7 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    # Of rg_backward_open (tools/run/backward_library.h).
+    # Of ours.Backward.
     options: dict
     # What is otherwise then.
     then: str

@@ -481,7 +481,7 @@ def main():
     parser.add_argument("--sides", default=",".join(["ours", "ours_other_form", *ATEN]),
                         help=f"of {', '.join([*OURS, *ATEN])}")  # fmt: skip
     parser.add_argument("--cache-dir", help="where ours keeps the plans that it chose")
-    parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
+    parser.add_argument("--library", help="libretrograd.so, if it is somewhere else")
     parser.add_argument("--commit", help="noted in the file; default: git's")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE")

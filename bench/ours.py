@@ -1,14 +1,16 @@
-"""Our side in the framework's process: libretrograd_backward.so through ctypes."""
+"""Our side in the framework's process: libretrograd.so, the C interface, through ctypes."""
 
 import ctypes
 import json
 import pathlib
+import subprocess
+import tempfile
 
 import torch
 import watch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NAME = "libretrograd_backward.so"
+NAME = "libretrograd.so"
 PLACES = [ROOT / "build/release/bin" / NAME, ROOT / "bin" / NAME]  # a build tree, a bundle
 
 
@@ -23,26 +25,80 @@ def find_library(path=None):
             return place
     raise FileNotFoundError(
         f"no {NAME} at {path or ' or '.join(map(str, PLACES))}: make build, or ninja -C "
-        "build/release retrograd_backward"
+        "build/release retrograd_shared"
     )
+
+
+class _Struct(ctypes.Structure):
+    """A struct of retrograd.h, which begins with its size."""
+
+    def __init__(self, **fields):
+        super().__init__(struct_size=ctypes.sizeof(self), **fields)
+
+
+class _Error(_Struct):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("code", ctypes.c_int32),
+                ("message", ctypes.c_char_p), ("node", ctypes.c_int64)]  # fmt: skip
+
+
+class _DeviceOptions(_Struct):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p),
+                ("cache_dir", ctypes.c_char_p), ("no_cache", ctypes.c_int32),
+                ("compile_jobs", ctypes.c_int32), ("allocator", ctypes.c_void_p * 3)]  # fmt: skip
+
+
+class _ExecutableOptions(_Struct):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("spec", ctypes.c_char_p),
+                ("max_memory_bytes", ctypes.c_int64), ("streams", ctypes.c_int32),
+                ("caller_workspace", ctypes.c_int32), ("accumulate", ctypes.c_void_p),
+                ("num_accumulate", ctypes.c_size_t), ("progress", ctypes.c_void_p),
+                ("progress_user", ctypes.c_void_p), ("log", ctypes.c_void_p),
+                ("log_user", ctypes.c_void_p), ("cancellation", ctypes.c_void_p),
+                ("settings", ctypes.c_char_p)]  # fmt: skip
+
+
+class _Run(_Struct):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("stream", ctypes.c_void_p),
+                ("inputs", ctypes.POINTER(ctypes.c_void_p)), ("num_inputs", ctypes.c_size_t),
+                ("outputs", ctypes.POINTER(ctypes.c_void_p)), ("num_outputs", ctypes.c_size_t),
+                ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t)]  # fmt: skip
 
 
 def _load(path):
     library = ctypes.CDLL(str(path))
-    pointers = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t] * 2
+    handle, out = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
     for name, result, arguments in (
-        ("open", ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_char_p]),
-        ("open_beside", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]),
-        ("close", None, [ctypes.c_void_p]),
-        ("run", ctypes.c_int, [ctypes.c_void_p, *pointers, ctypes.c_void_p]),
-        ("last_run_us", ctypes.c_double, [ctypes.c_void_p]),
-        ("describe", ctypes.c_char_p, [ctypes.c_void_p]),
-        ("time_steps", ctypes.c_char_p, [ctypes.c_void_p, *pointers, ctypes.c_int]),
-        ("error", ctypes.c_char_p, []),
-    ):
-        function = getattr(library, f"rg_backward_{name}")
+        ("graph_load", ctypes.c_int32, [ctypes.c_char_p, out]),
+        ("graph_destroy", None, [handle]),
+        ("device_create", ctypes.c_int32, [ctypes.POINTER(_DeviceOptions), out]),
+        ("device_destroy", None, [handle]),
+        ("executable_create", ctypes.c_int32,
+         [handle, handle, ctypes.POINTER(_ExecutableOptions), out]),
+        ("executable_destroy", None, [handle]),
+        ("executable_run", ctypes.c_int32, [handle, ctypes.POINTER(_Run)]),
+        ("executable_last_run_us", ctypes.c_double, [handle]),
+        ("executable_describe", ctypes.c_int32, [handle, out]),
+        ("executable_time_steps", ctypes.c_int32,
+         [handle, ctypes.POINTER(_Run), ctypes.c_int32, out]),
+        ("last_error", ctypes.c_int32, [ctypes.POINTER(_Error)]),
+        ("free", None, [handle]),
+    ):  # fmt: skip
+        function = getattr(library, f"rg_{name}")
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def _graph_file(library, graph, folder):
+    """The graph's file; of a model's name, a file in the folder that `retrograd check` writes."""
+    if pathlib.Path(graph).exists():
+        return str(graph)
+    path = f"{folder}/graph.bwd.pb"
+    tool = pathlib.Path(library).resolve().parent / "retrograd"
+    done = subprocess.run([tool, "check", str(graph), "-o", path], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+    if done.returncode:
+        raise Refused(done.stdout.strip())
+    return path
 
 
 def _addresses(tensors):
@@ -52,34 +108,68 @@ def _addresses(tensors):
 
 
 class Backward:
-    """A compiled backward on a device ("cuda", "host"), or on that of another backward, `beside`,
-    with what has been loaded and timed there.
+    """A compiled backward on a device ("cuda", "host"), or on that of another backward, `beside`.
 
+    Options are `spec`, `streams` and `cache_dir`; all others are settings (docs/embedding.md).
     Bind it to tensors before it runs. Refused if it cannot be made.
     """
 
-    def __init__(self, library, graph, device, beside=None, **options):
+    def __init__(self, library, graph, device="host", beside=None, **options):
         self._library = _load(library)
-        arguments = str(graph).encode(), json.dumps({"device": device, **options}).encode()
-        if beside is None:
-            self._handle = self._library.rg_backward_open(*arguments)
-        else:
-            self._handle = self._library.rg_backward_open_beside(beside._handle, *arguments)
-        if not self._handle:
-            raise Refused(self._library.rg_backward_error().decode())
+        self._handle = None
         self.on_gpu = device != "host"
+        cache_dir = options.pop("cache_dir", "").encode() or None
+        spec, streams = options.pop("spec", "").encode() or None, options.pop("streams", 1)
+        how = _ExecutableOptions(spec=spec, streams=streams, settings=json.dumps(options).encode())
+        if beside is None:
+            self._own = _Device(self._library, _DeviceOptions(name=device.encode(),
+                                                              cache_dir=cache_dir))  # fmt: skip
+        else:
+            self._own = beside._own
+        with tempfile.TemporaryDirectory() as folder:
+            path = _graph_file(library, graph, folder).encode()
+            loaded = self._made("graph_load", path, refuses=True)
+        try:
+            self._handle = self._made("executable_create", loaded, self._own.handle,
+                                      ctypes.byref(how), refuses=True)  # fmt: skip
+        finally:
+            self._library.rg_graph_destroy(loaded)
+
+    def _check(self, code, refuses=False):
+        if code:
+            raise (Refused if refuses else RuntimeError)(_message(self._library))
+
+    def _made(self, function, *arguments, refuses=False):
+        """The handle or text that the function makes."""
+        made = ctypes.c_void_p()
+        call = getattr(self._library, f"rg_{function}")
+        self._check(call(*arguments, ctypes.byref(made)), refuses)
+        return made
+
+    def _json(self, function, *arguments):
+        text = self._made(function, *arguments)
+        try:
+            return json.loads(ctypes.string_at(text))
+        finally:
+            self._library.rg_free(text)
 
     def bind(self, inputs, gradients):
         """inputs: the raw spans of the graph's inputs in their order. gradients: tensors for its
         outputs; None for absent ones."""
         self.inputs, self.gradients = inputs, gradients
-        self._in, self._out = _addresses(inputs), _addresses(gradients)
+        self._in, num_inputs = _addresses(inputs)
+        self._out, num_outputs = _addresses(gradients)
+        self._bound = _Run(inputs=self._in, num_inputs=num_inputs,
+                           outputs=self._out, num_outputs=num_outputs)  # fmt: skip
+
+    def _on_stream(self):
+        stream = torch.cuda.current_stream().cuda_stream if self.on_gpu else None
+        self._bound.stream = stream
+        return ctypes.byref(self._bound)
 
     def run(self):
         """Issues the backward on torch's current stream."""
-        stream = torch.cuda.current_stream().cuda_stream if self.on_gpu else None
-        if self._library.rg_backward_run(self._handle, *self._in, *self._out, stream):
-            raise RuntimeError(self._library.rg_backward_error().decode())
+        self._check(self._library.rg_executable_run(self._handle, self._on_stream()))
 
     def run_us(self, repeat):
         """The host's time of one run, in microseconds, by itself. "waited": the host waited for the
@@ -89,23 +179,20 @@ class Backward:
         for _ in range(repeat):
             for kind in ("waited", "ahead", "ahead", "ahead"):
                 self.run()
-                samples[kind].append(self._library.rg_backward_last_run_us(self._handle))
+                samples[kind].append(self._library.rg_executable_last_run_us(self._handle))
             watch.synchronize()
         return {kind: watch.summary(us) for kind, us in samples.items()}
 
     def describe(self):
-        return json.loads(self._library.rg_backward_describe(self._handle))
+        return self._json("executable_describe", self._handle)
 
     def time_steps(self, repeat):
         """Each kernel and call alone; the gradients are worth nothing afterwards."""
-        text = self._library.rg_backward_time_steps(self._handle, *self._in, *self._out, repeat)
-        if text is None:
-            raise RuntimeError(self._library.rg_backward_error().decode())
-        return json.loads(text)
+        return self._json("executable_time_steps", self._handle, self._on_stream(), repeat)
 
     def close(self):
         if self._handle:
-            self._library.rg_backward_close(self._handle)
+            self._library.rg_executable_destroy(self._handle)
         self._handle = None
         self.inputs = self.gradients = ()
 
@@ -114,6 +201,25 @@ class Backward:
 
     def __exit__(self, *_):
         self.close()
+
+
+class _Device:
+    """An rg_device, destroyed with the last backward on it."""
+
+    def __init__(self, library, options):
+        self.library, self.handle = library, ctypes.c_void_p()
+        if library.rg_device_create(ctypes.byref(options), ctypes.byref(self.handle)):
+            raise Refused(_message(library))
+
+    def __del__(self):
+        if self.handle:
+            self.library.rg_device_destroy(self.handle)
+
+
+def _message(library):
+    error = _Error()
+    library.rg_last_error(ctypes.byref(error))
+    return error.message.decode()
 
 
 _DTYPES = {

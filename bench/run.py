@@ -187,7 +187,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: all")
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR",
                         help="default: bench/results/backward_ and the GPU's name")  # fmt: skip
-    parser.add_argument("--library", help="libretrograd_backward.so, if it is somewhere else")
+    parser.add_argument("--library", help="libretrograd.so, if it is somewhere else")
     parser.add_argument("--graphs", type=pathlib.Path, metavar="DIR",
                         help="leave the captured graphs there, NAME.bwd.pb")  # fmt: skip
     parser.add_argument("--inductor-cache", type=pathlib.Path, metavar="DIR",

@@ -17,7 +17,7 @@ fi
 "$python" -c 'import sys, torch
 sys.exit(None if torch.cuda.is_available() else "make bench: PyTorch sees no GPU; it measures on one")'
 scripts/cudnn_headers.sh
-scripts/build.sh release retrograd_backward
+scripts/build.sh release retrograd_shared retrograd
 script=${1:-run}
 [ $# -eq 0 ] || shift
 "$python" "bench/$script.py" "$@"

@@ -41,7 +41,7 @@ KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
 # What ignored paths the build finds things in: linked into the copy where they exist.
 LINKED = [".venv", ".cache"]
 # What Python tests start, where this tree has it.
-PYTHON_TARGETS = ["retrograd", "fusion-explain", "reference_outputs", "retrograd_backward"]
+PYTHON_TARGETS = ["retrograd", "fusion-explain", "reference_outputs", "retrograd_shared"]
 
 
 class BadInput(Exception):

@@ -52,6 +52,7 @@ mkdir -p "$dir/bin" "$dir/tests" "$dir/lib" "$dir/models/graphs" "$dir/fusion/de
 : >"$dir/.gpu_bundle"
 
 for program in "$build"/bin/*; do
+  case "$program" in *.so.*) continue ;; esac  # libretrograd.so alone: who loads it names its path
   [ ! -f "$program" ] || strip -o "$dir/bin/$(basename "$program")" "$program"
 done
 for test in $tests; do
@@ -153,7 +154,7 @@ RUN
 chmod +x "$dir/run"
 for program in "$dir"/bin/*; do
   name=$(basename "$program")
-  case "$name" in *.so) continue ;; esac
+  case "$name" in *.so*) continue ;; esac
   printf '#!/bin/sh\nexec "$(dirname "$0")/run" %s "$@"\n' "$name" >"$dir/$name"
   chmod +x "$dir/$name"
 done
