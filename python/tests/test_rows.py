@@ -7,7 +7,7 @@ import pytest
 import retrograd
 import single_op
 import torch
-from retrograd import aten_table, translate  # noqa: F401  translate registers all rows
+from retrograd import aten_table, errors, translate  # noqa: F401  translate registers all rows
 
 torch.manual_seed(7)
 INF = float("inf")
@@ -248,7 +248,7 @@ SAMPLES = {
     "aten.expand.default": [((f(3, 1), [2, 3, 4]), {}), ((X34, [-1, 4]), {})],
     "aten.slice.Tensor": [
         ((X345, 1, 1, 3), {}), ((X345, 2, -3, 2**63 - 1, 2), {}), ((X345, 0, 2, 1), {}),
-        ((X345,), {}),
+        ((X345,), {}), ((X345, 1, 3, 1), {}),
     ],
     "aten.select.int": [((X345, 1, 2), {}), ((X345, -1, -2), {})],
     "aten.split.Tensor": [((X345, 3, 2), {})],
@@ -339,6 +339,16 @@ SAMPLES |= {
     "aten.as_strided_scatter.default": [((f(2, 12), f(2, 12), (2, 12), (12, 1), 0), {})],
     "aten.cumsum.default": [((f(3, 5), 1), {}), ((ints(4, dtype=torch.int32), 0), {})],
 }
+
+
+@pytest.mark.parametrize(("start", "inside"), [(0, True), (1, False)])
+def test_as_strided_reads_its_own_tensor_alone(start, inside):
+    arguments = (f(7), (2,), (6,), start)  # elements start and start + 6 of 7
+    if inside:
+        single_op.check("aten.as_strided.default", arguments, {})
+        return
+    with pytest.raises(errors.ExportError, match="another tensor"):
+        single_op.translate_op("aten.as_strided.default", arguments, results=torch.empty(2))
 
 
 def test_every_row_has_a_sample():

@@ -95,4 +95,4 @@ def test_a_program_that_dies_is_a_failure(tmp_path):
     dies.chmod(0o755)
     state = {"done": 0}
     failures = soak.Graphs(types.SimpleNamespace(test=lambda _: [str(dies)]), 1).turn(state, 1)
-    assert failures == ["from seed 1: went wrong"]
+    assert failures == ["from seed 1 in steps of 1, exit status 139: went wrong"]

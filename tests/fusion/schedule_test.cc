@@ -208,5 +208,31 @@ TEST_CASE("the workspace holds one accumulator a sum, split and column") {
   CHECK(WorkspaceBytes(ir, s) == 5 * 32 * 4);
 }
 
+TEST_CASE("the partial results of each sum begin at a multiple of 16 bytes") {
+  KernelIrBuilder b({6, 3});
+  const int x = b.In(kF32, 18);
+  const int v = b.Load(x, A(0) * 3 + A(1));
+  for (int i = 0; i < 2; ++i) b.Store(b.Reduce(Op::sum, v, kA0), b.Out(kF32, 3), A(1));
+  Schedule s{.kind = Template::kColumnReduction, .threads = 256};
+  s.split = 5;
+  CHECK(WorkspaceBytes(b.Build(), s) == 64 + 60);  // 5 * 3 * 4 bytes each
+}
+
+TEST_CASE("rows that fill no block have one all the same") {
+  constexpr int64_t kRows = 1001;
+  KernelIrBuilder b({kRows, 96});
+  const int x = b.In(kF32, kRows * 96), y = b.Out(kF32, kRows);
+  b.Store(b.Reduce(Op::sum, b.Load(x, A(0) * 96 + A(1)), kA1), y, A(0));
+  const KernelIr ir = b.Build();
+  int several = 0;
+  for (const Schedule& s : CandidateSchedules(ir, Classify(ir), {})) {
+    INFO(s.Print());
+    if (s.kind != Template::kRowReduction || s.split > 1) continue;
+    CHECK(s.blocks * s.rows_per_block * std::max(s.rows_per_thread, 1) >= kRows);
+    several += s.rows_per_block > 1 ? 1 : 0;
+  }
+  CHECK(several > 0);
+}
+
 }  // namespace
 }  // namespace retrograd

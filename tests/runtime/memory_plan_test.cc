@@ -100,6 +100,22 @@ TEST_CASE("a last reader's output takes over its input's bytes; a donated input 
   CHECK(given.Find({NodeId{3}, 0})->place == Placement::kOutput);
 }
 
+TEST_CASE("a value does not take over fewer bytes than it has") {
+  GraphBuilder builder("grows");
+  const ValueId x = builder.Input({DType::kFp32, {64}}, {.name = "x"});
+  const ValueId wide = builder.Input({DType::kFp32, {8, 64}}, {.name = "wide"});
+  const ValueId small = builder.Add(Op::neg, {x});
+  const ValueId large = builder.Add(Op::add, {small, wide});
+  builder.Output(builder.Add(Op::neg, {large}), "y");
+  RandomPlan p{*builder.Build(), {}};
+  p.plan = OneGroupPerOp(p.graph);
+  for (Group& group : p.plan.groups) {
+    if (group.nodes == std::vector<NodeId>{large.node}) group.in_place = {{small, large}};
+  }
+  const MemoryPlan memory = Planned(p, Scheduled(p, 1));
+  CHECK_FALSE(memory.Find(large)->takes_over);
+}
+
 TEST_CASE("a sum that is an output takes what it adds to into the output's memory") {
   GraphBuilder builder("accumulate");
   const ValueId x = builder.Input({DType::kFp32, {4, 4}}, {.name = "x"});
