@@ -6,11 +6,13 @@
     scripts/mutants.py --list               the bugs and their last results, running nothing
 
 A mutant replaces one text of one file. It is *killed* if one of its nearest tests fails or runs past
-its time, *survived* if all pass, and *invalid* if the tree does not build with it. The copy lies in
+its time, *survived* if all pass, and *invalid* if the tree does not build with it. A survivor whose row
+says in `argued` why no test can see it is *argued*; it counts as not killed. The copy lies in
 build/mutants/tree and is built as build/release there; tests/mutants/results.json keeps every result
 under a hash of the mutant, its file and its tests, so a stopped run goes on where it stopped.
 
-Ends with 0 if every mutant asked for is killed, 1 if one survived or is invalid, 2 on bad input.
+Ends with 0 if every mutant asked for is killed or argued, 1 if one survived, is invalid or is killed
+against its argument, 2 on bad input.
 """
 
 import argparse
@@ -37,7 +39,7 @@ SLOWER = 4
 LEAST_SECONDS = 60
 LONGEST_SECONDS = 1800  # of a test on the tree as it is
 IDLE_SECONDS = 120  # by the clock: who takes no processor for so long waits for ever
-KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
+KILLED, SURVIVED, INVALID, ARGUED = "killed", "survived", "invalid", "argued"
 # What ignored paths the build finds things in: linked into the copy where they exist.
 LINKED = [".venv", ".cache"]
 # What Python tests start, where this tree has it.
@@ -59,6 +61,7 @@ class Mutant:
     replace: str
     why: str  # what bug this is
     tests: tuple  # nearest first: ctest names, or paths of Python tests
+    argued: str = ""  # why no test can see it, if none can
 
     def apply(self, text):
         """The file's text with the bug. BadInput unless `find` stands in it exactly once."""
@@ -79,11 +82,12 @@ def read_list(path):
         rows = tomllib.loads(path.read_text()).get("mutant", [])
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: {error}") from error
-    wanted = {field.name for field in dataclasses.fields(Mutant)} - {"folder"}
+    wanted = {field.name for field in dataclasses.fields(Mutant)} - {"folder", "argued"}
     mutants = []
     for row in rows:
-        if set(row) != wanted or not row["tests"]:
-            raise BadInput(f"{path}: mutant {row.get('id', '?')} must have {', '.join(sorted(wanted))}")
+        if set(row) - {"argued"} != wanted or not row["tests"] or not row.get("argued", "-").strip():
+            raise BadInput(f"{path}: mutant {row.get('id', '?')} must have {', '.join(sorted(wanted))}, "
+                           "and may have argued, none of them empty")  # fmt: skip
         mutants.append(Mutant(folder=path.stem, **{**row, "tests": tuple(row["tests"])}))
     return mutants
 
@@ -423,31 +427,45 @@ def run_mutants(tree, mutants, state, everything):
 
 def table(mutants, verdicts):
     """The score by folder, as rows of Markdown. verdicts: by id, None where not run."""
-    lines = ["| folder | mutants | killed | survived | invalid | not run | score |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| folder | mutants | killed | survived | argued | invalid | not run | score |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     folders = sorted({m.folder for m in mutants})
     for folder in [*folders, "all"]:
         of = [verdicts[m.id] for m in mutants if folder in (m.folder, "all")]
-        killed, survived = of.count(KILLED), of.count(SURVIVED)
-        judged = killed + survived
+        killed, survived, argued = of.count(KILLED), of.count(SURVIVED), of.count(ARGUED)
+        judged = killed + survived + argued
         score = f"{100 * killed / judged:.0f}%" if judged else "-"
-        lines.append(f"| {folder} | {len(of)} | {killed} | {survived} | {of.count(INVALID)} | "
-                     f"{of.count(None)} | {score} |")  # fmt: skip
+        lines.append(f"| {folder} | {len(of)} | {killed} | {survived} | {argued} | "
+                     f"{of.count(INVALID)} | {of.count(None)} | {score} |")  # fmt: skip
     return "\n".join(lines)
 
 
 def verdicts_of(root, mutants, state, everything):
     """What is known of each mutant as it is: by id, None where it has not run."""
-    known = {m.id: state.results.get(key_of(root, m, everything)) for m in mutants}
-    return {name: result and result["verdict"] for name, result in known.items()}
+    verdicts = {}
+    for mutant in mutants:
+        result = state.results.get(key_of(root, mutant, everything))
+        verdict = result and result["verdict"]
+        verdicts[mutant.id] = ARGUED if verdict == SURVIVED and mutant.argued else verdict
+    return verdicts
 
 
 def report(mutants, verdicts):
     """Prints the table, and each mutant that is not killed."""
     print(table(mutants, verdicts))
     for mutant in mutants:
-        if verdicts[mutant.id] in (SURVIVED, INVALID):
-            print(f"{verdicts[mutant.id]}: {mutant.id} ({mutant.file}): {mutant.why}")
+        verdict = verdicts[mutant.id]
+        if verdict in (SURVIVED, INVALID):
+            print(f"{verdict}: {mutant.id} ({mutant.file}): {mutant.why}")
+        if verdict == ARGUED:
+            print(f"{verdict}: {mutant.id} ({mutant.file}): {mutant.why}; {mutant.argued}")
+        if refuted(mutant, verdict):
+            print(f"killed against its argument: {mutant.id} ({mutant.file}): {mutant.argued}")
+
+
+def refuted(mutant, verdict):
+    """Whether a test sees what the list says that none can."""
+    return verdict == KILLED and bool(mutant.argued)
 
 
 def parse(arguments):
@@ -490,7 +508,8 @@ def main(arguments=None):
         return 2
     verdicts = verdicts_of(root, mutants, state, options.all)
     report(mutants, verdicts)
-    return 0 if all(v == KILLED for v in verdicts.values()) else 1
+    good = all(verdicts[m.id] in (KILLED, ARGUED) and not refuted(m, verdicts[m.id]) for m in mutants)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

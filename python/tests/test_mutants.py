@@ -188,9 +188,9 @@ def test_killed_survived_and_invalid_are_told_apart_and_results_are_kept(toy):
         "no-semicolon": "invalid",
         "python-adds": "killed",
     }
-    assert "| code | 3 | 1 | 1 | 1 | 0 | 50% |" in rest.stdout
-    assert "| python | 1 | 1 | 0 | 0 | 0 | 100% |" in rest.stdout
-    assert "| all | 4 | 2 | 1 | 1 | 0 | 67% |" in rest.stdout
+    assert "| code | 3 | 1 | 1 | 0 | 1 | 0 | 50% |" in rest.stdout
+    assert "| python | 1 | 1 | 0 | 0 | 0 | 0 | 100% |" in rest.stdout
+    assert "| all | 4 | 2 | 1 | 0 | 1 | 0 | 67% |" in rest.stdout
     assert "survived: twice-is-thrice (code/numbers.h): the nearest test does not look" in rest.stdout
     before = runs(toy)
     assert run(toy).returncode == 1
@@ -209,6 +209,37 @@ def test_a_changed_file_or_test_is_tried_again(toy):
     (toy / "tests/near_test.cc").write_text(NEAR + "// looks at the sum of 1 and 2\n")
     assert run(toy, "--only", "add-subtracts").returncode == 0
     assert runs(toy) == before + 2
+
+
+def argue(toy, why):
+    """Gives the row with this `why` an argument."""
+    path = toy / "tests/mutants/code.toml"
+    row = f'why = "{why}"\n'
+    text = path.read_text()
+    assert text.count(row) == 1
+    path.write_text(text.replace(row, row + 'argued = "nobody calls it"\n'))
+
+
+def test_an_argued_survivor_is_told_apart_and_counts_as_not_killed(toy):
+    assert run(toy, "--only", "twice-is-thrice").returncode == 1
+    before = runs(toy)
+    argue(toy, "the nearest test does not look")
+    argued = run(toy, "--only", "twice-is-thrice")
+    assert argued.returncode == 0, argued.stdout + argued.stderr
+    assert runs(toy) == before  # the argument changes no result
+    assert "| code | 1 | 0 | 0 | 1 | 0 | 0 | 0% |" in argued.stdout
+    assert "argued: twice-is-thrice (code/numbers.h): the nearest test does not look; nobody calls it" in (
+        argued.stdout
+    )
+    assert "argued" in run(toy, "--list").stdout
+
+
+def test_an_argument_that_a_test_refutes_is_said(toy):
+    argue(toy, "wrong sums")
+    refuted = run(toy, "--only", "add-subtracts")
+    assert refuted.returncode == 1, refuted.stdout + refuted.stderr
+    assert "| code | 1 | 1 | 0 | 0 | 0 | 0 | 100% |" in refuted.stdout
+    assert "killed against its argument: add-subtracts" in refuted.stdout
 
 
 def test_a_mutant_that_never_ends_is_killed_by_its_time(toy, monkeypatch):
@@ -233,6 +264,7 @@ def test_a_mutant_that_never_ends_is_killed_by_its_time(toy, monkeypatch):
         (('why = "wrong sums"', 'because = "wrong sums"'), "must have"),
         (('why = "wrong sums"', "why = "), "code.toml"),
         (('tests = ["near_test"]', "tests = []"), "must have"),
+        (('why = "wrong sums"', 'why = "wrong sums"\nargued = ""'), "may have argued"),
         (('tests = ["near_test"]', 'tests = ["none_test"]'), "ctest knows no 'none_test'"),
     ],
 )

@@ -4,7 +4,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/horizontal/launch_price.h"
+#include "fusion/lower/lower.h"
 #include "fusion/planner/planner.h"
+#include "fusion/planner/planning_context.h"
 #include "models/models.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -125,6 +127,28 @@ TEST_CASE("--disable horizontal gives every kernel a launch of its own") {
   const Planned planned = PlanOf(&builder, {.disable = {"horizontal"}});
   CHECK(LaunchSizes(planned.plan) == Sizes{1, 1, 1});
   CHECK(planned.plan.summary.launches_saved == 0);
+}
+
+// A small kernel waits for company; who adds in place to what it reads must wait for it.
+TEST_CASE("a call that adds to a value in place comes after the kernels that read the value") {
+  GraphBuilder builder("adds");
+  const ValueId made = builder.Add(Op::exp, {Tensor(&builder, {64, 64})});
+  const ValueId read = builder.Add(Op::tanh, {made});
+  const ValueId product = builder.MatMul(Tensor(&builder, {64, 32}), Tensor(&builder, {32, 64}));
+  builder.Output(read, "read");
+  builder.Output(product, "sum");
+  const BackwardGraph graph = *Lower(*builder.Build());
+  const auto context = *PlanningContext::Make(graph, H200(), {.disable = {"horizontal"}});
+  Planned apart = *PlanFusion(graph, H200(), {.disable = {"horizontal", "fusion"}});
+  std::vector<Group> groups = apart.plan.groups;
+  REQUIRE(groups.size() == 3);
+  const auto is_call = [](const Group& group) { return CallOf(group) != nullptr; };
+  Group& call = *std::find_if(groups.begin(), groups.end(), is_call);
+  std::get<Call>(call.body).previous = groups[0].outputs[0];
+  call.inputs.push_back(groups[0].outputs[0]);
+  const std::vector<Group> shared = ShareLaunches(groups, context->pricer).groups;
+  REQUIRE(shared.size() == 3);
+  CHECK(is_call(shared[2]));
 }
 
 TEST_CASE("the limits of one kernel hold for the sum of those that share a launch") {

@@ -99,6 +99,14 @@ TEST_CASE("operands stay as they are where zeros would not win") {
   }
 }
 
+TEST_CASE("operands are padded where that wins by more than the margin, and not otherwise") {
+  const BackwardGraph graph = Vocabulary(30522, 4096, 768, DType::kBf16);
+  DeviceSpec device = Device();
+  CHECK(Pads(*PadOperands(graph, device)) > 0);
+  device.margin_ps = int64_t{1} << 50;  // far beyond what the step takes
+  CHECK(*PadOperands(graph, device) == graph);
+}
+
 TEST_CASE("a pad that one matmul is given is no cost to another") {
   const BackwardGraph graph = Vocabulary(2051, 40, 32, DType::kBf16);
   const Planned planned = PlanOf(graph, Slow());

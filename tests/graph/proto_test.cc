@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "graph/ir/node_rules.h"
 #include "graph/proto/graph.pb.h"
+#include "graph/proto/proto_scan.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -67,6 +69,17 @@ TEST_CASE("a newer minor version with fields that nobody knows yet is read") {
   auto back = ParseGraphProto(message.SerializeAsString());
   REQUIRE(back.status().ToString() == "OK");
   CHECK(*back == SmallGraph());
+}
+
+TEST_CASE("a list of numbers is refused where it goes beyond its length, on the bytes alone") {
+  const MessageFields& fields = FieldsOf(*v1::TensorType::descriptor());
+  const auto scanned = [&](int64_t rank) {
+    v1::TensorType type;
+    for (int64_t axis = 0; axis < rank; ++axis) type.add_dims(1);
+    return ScanMessage(fields, type.SerializeAsString());
+  };
+  CHECK(scanned(kMaxRank).ok());
+  CHECK_THAT(std::string(scanned(kMaxRank + 1).message()), ContainsSubstring("more than"));
 }
 
 TEST_CASE("saving replaces a file as a whole and leaves nothing beside it") {

@@ -150,6 +150,10 @@ TEST_CASE("a narrowing stays where it is switched off, stored, compared, masking
   CHECK(narrows(head + "%d = cast %c dtype=f32\n%e = sign %d\noutput %e"));
   CHECK_FALSE(
       narrows(head + "%d = cast %c dtype=f32\n%z = gt %a %a\n%f = where %z %d %a\noutput %f"));
+  // The narrow type rounds 0.1, which the pad would fill in; 0.5 is the same in both.
+  const std::string padded = " low=[1] high=[0] value=";
+  CHECK(narrows(head + "%d = pad %c" + padded + "0.1\n%e = cast %d dtype=f32\noutput %e"));
+  CHECK_FALSE(narrows(head + "%d = pad %c" + padded + "0.5\n%e = cast %d dtype=f32\noutput %e"));
   // A narrower partner does not bring the source's digits back.
   CHECK(narrows(head + "%d = cast %c dtype=f16\noutput %d"));
 }

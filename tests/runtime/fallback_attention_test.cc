@@ -1,5 +1,6 @@
 // Our own attention kernels against the host's BLAS implementation, on the checking host device,
 // and through NVRTC.
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "runtime/ops/attention/fallback_attention.h"
 #include "runtime/ops/attention/host_attention.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/kernels_from_text.h"
 
 namespace retrograd {
 namespace {
@@ -230,6 +232,44 @@ TEST_CASE(
       }
     }
   }
+}
+
+constexpr char kReadsScratch[] = R"(
+RG_KERNEL(rg_reads_scratch, 32, 2) {
+  RG_ARG(const float, x, 0);
+  RG_ARG(float, scratch, 1);
+  const int t = RG_THREAD;
+  if (t == 0) rg_store(scratch, 1, rg_load(scratch, 0) + rg_load(x, 0));
+}
+)";
+
+TEST_CASE("a kernel that reads scratch before anything is there is found by the checking device") {
+  std::mt19937_64 random(3);
+  Case c = RandomCase(random, DType::kFp32);
+  c.call.operands.resize(6);
+  c.dtypes.resize(6);
+  AttentionKernels kernels{.workspace_bytes = 64};
+  kernels.launches.push_back({.kernel = KernelsFromText(kReadsScratch)[0],
+                              .args = {kQ, 9},  // behind six operands and three results
+                              .written = {false, true}});
+  kernels.launches[0].kernel.blocks = 1;
+  const auto made = AttentionLaunches(c.call, c.dtypes, kernels);
+  REQUIRE(made.ok());
+  HostDeviceOptions options;
+  options.compile.check = true;
+  options.compile.cache = false;
+  const std::unique_ptr<Device> device = MakeHostDevice(options);
+  auto loaded = device->Load(made->kernels, made->launches);
+  INFO(loaded.status());
+  REQUIRE(loaded.ok());
+  std::vector<double> values(static_cast<size_t>(Elements(c.call.operands[kQ])), 1.0);
+  const Memory q(device.get(), DType::kFp32, values), scratch(device.get(), DType::kFp32, values);
+  std::array<void*, 11> table{};
+  table[kQ] = q.data;
+  table[9] = scratch.data;
+  REQUIRE(device->Bind(0, **loaded, table).ok());
+  const absl::Status launched = device->Launch(0, **loaded, 0);
+  CHECK_THAT(std::string(launched.message()), ContainsSubstring("rg_reads_scratch"));
 }
 
 TEST_CASE("our attention kernels compile for NVIDIA and AMD") {

@@ -100,6 +100,18 @@ TEST_CASE("a last reader's output takes over its input's bytes; a donated input 
   CHECK(given.Find({NodeId{3}, 0})->place == Placement::kOutput);
 }
 
+TEST_CASE("a donated input is taken over only if it lies as well aligned as kernels expect") {
+  for (const int64_t alignment : {256, 512}) {
+    RandomPlan line = Line(3);
+    KernelBody reader;
+    reader.ir.buffers.push_back({.value = {NodeId{1}, 0}, .alignment = alignment});
+    line.plan.groups[1].body = LaunchOf(reader);
+    const MemoryPlan memory =
+        Planned(line, Scheduled(line, 1), {.overwrite_donated = true});  // x is aligned by 256
+    CHECK(memory.Find({NodeId{1}, 0})->takes_over.has_value() == (alignment == 256));
+  }
+}
+
 TEST_CASE("a value does not take over fewer bytes than it has") {
   GraphBuilder builder("grows");
   const ValueId x = builder.Input({DType::kFp32, {64}}, {.name = "x"});

@@ -70,6 +70,23 @@ TEST_CASE("HIPRTC compiles the vocabulary for gfx90a and tells each kernel's res
   CHECK(object->kernels[0].shared_bytes >= 512);
 }
 
+// What a compiler writes of spills is a count of registers, each of four bytes.
+TEST_CASE("spilled registers of an AMD kernel are told in bytes") {
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
+  auto object = CompileKernels(Dialect::kHip, KernelsFromText(kSum), "gfx90a");
+  REQUIRE(object.ok());
+  REQUIRE(object->kernels[0].spill_bytes == 0);
+  const std::string kCount = ".vgpr_spill_count";
+  std::string code = object->code;
+  const size_t at = code.find(kCount);
+  REQUIRE(at != std::string::npos);
+  REQUIRE(code[at + kCount.size()] == 0);  // small numbers are a byte in msgpack
+  code[at + kCount.size()] = 5;
+  const std::vector<KernelResources> spilling = ResourcesFromAmdObject(code);
+  REQUIRE(spilling.size() == 1);
+  CHECK(spilling[0].spill_bytes == 20);
+}
+
 TEST_CASE("source that does not compile comes back with the compiler's words") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
   auto object = CompileCuda(Prelude(Dialect::kCuda) + "\nint f() { return nonsense; }\n", "sm_90");
