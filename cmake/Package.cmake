@@ -38,6 +38,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograd
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/fusion/devices
         DESTINATION ${CMAKE_INSTALL_DATADIR}/retrograd/fusion COMPONENT retrograd
         FILES_MATCHING PATTERN "*.textproto")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/retrograd
+        DESTINATION lib/python3/dist-packages COMPONENT retrograd
+        FILES_MATCHING PATTERN "*.py" PATTERN "graph.descriptor" PATTERN "__pycache__" EXCLUDE)
 install(EXPORT RetrogradTargets NAMESPACE Retrograd:: DESTINATION ${retrograd_cmake_dir}
         COMPONENT retrograd)
 configure_package_config_file(cmake/RetrogradConfig.cmake.in RetrogradConfig.cmake

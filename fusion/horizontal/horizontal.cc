@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint32_t kNobody = 0xffffffff;
 
-// Search bound: of those that wait, this many are tried beside an urgent one, which keeps the search linear.
+// Search bound: of those that wait, this many are tried beside an urgent one, which keeps the
+// search linear.
 constexpr size_t kMostTried = 64;
 // Refused partners that are told: the first ones; the reasons repeat from layer to layer.
 constexpr size_t kMostRefusals = 8;

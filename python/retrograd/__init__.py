@@ -1,9 +1,21 @@
-"""Retrograd's exporter: a PyTorch model's backward graph as a file.
+"""Retrograd for Python.
 
-paths = retrograd.export_backward(model, (x, y), path="model.bwd.pb", bundle=True)
+export_backward writes a PyTorch model's backward graph to a file:
+
+    paths = retrograd.export_backward(model, (x, y), path="model.bwd.pb", bundle=True)
+
+retrograd.native plans, compiles and runs graphs; it needs no PyTorch.
 """
 
-from retrograd.errors import ExportError
-from retrograd.export import export_backward
+import importlib
 
-__all__ = ["ExportError", "export_backward"]
+_PLACES = {"ExportError": "retrograd.errors", "export_backward": "retrograd.export"}
+
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name):
+    """Loads the exporter, and PyTorch with it, when it is first asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'retrograd' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)

@@ -11,6 +11,8 @@ import pytest
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", ROOT / "build/release/bin")).absolute()
+os.environ.setdefault("RETROGRAD_LIBRARY", str(BIN / "libretrograd.so"))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models"), str(ROOT / "python" / "tests")]
 
 

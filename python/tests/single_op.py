@@ -4,7 +4,7 @@ import operator
 
 import interpreter
 import torch
-from retrograd import capture, schema, translate
+from retrograd import capture, native, schema, translate
 
 
 def resolve(name):
@@ -70,6 +70,7 @@ def _span(tensor):
 def check(name, args, kwargs=None, results=None):
     """The translated op computes what PyTorch's op gives; returns its graph."""
     graph, inputs, expected = translate_op(name, args, kwargs, results)
+    native.Graph.deserialize(graph.SerializeToString()).close()  # Failure where it is not legal
     computed = interpreter.evaluate(graph, inputs)
     assert len(computed) == len(expected)
     for got, want in zip(computed, expected):

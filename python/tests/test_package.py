@@ -1,6 +1,7 @@
 """The installed package: headers, library, CMake and pkg-config files, device specs, a Debian package;
 the examples and the snippets of docs/embedding.md, built against it and run."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -45,6 +46,14 @@ def test_an_example_builds_against_the_package_and_learns(prefix, tmp_path, exam
     assert reached >= 95
 
 
+@pytest.mark.parametrize("options", [[], ["--whole-step"]])
+def test_the_python_example_learns_with_the_installed_package(prefix, options):
+    package = next(prefix.rglob("retrograd/native")).parents[1]
+    told = call("python3", ROOT / "examples/train_python/train.py", ROOT / "examples/data/digits.csv",
+                *options, env=outside() | {"PYTHONPATH": str(package)}, cwd=prefix)
+    assert float(re.findall(r"([0-9.]+)% of the held-out", told)[-1]) >= 95
+
+
 def test_the_whole_step_is_the_same_training(prefix, tmp_path):
     call("cmake", "-S", ROOT / "examples/train_cpp", "-B", tmp_path,
          f"-DCMAKE_PREFIX_PATH={prefix}")
@@ -81,6 +90,13 @@ def test_the_snippets_of_the_page_run(prefix, tmp_path, language, compiler, expe
     assert call(tmp_path / "snippet", env=outside()).split() == [expected]
 
 
+def test_the_python_snippet_of_the_page_runs(prefix, tmp_path):
+    (program,) = snippets("python")
+    package = next(prefix.rglob("retrograd/native")).parents[1]
+    told = call("python3", "-c", program, env=outside() | {"PYTHONPATH": str(package)}, cwd=tmp_path)
+    assert told.split() == ["0.75"]
+
+
 def exported(library):
     lines = call("nm", "-D", "--defined-only", library).splitlines()
     return {line.split()[-1].split("@")[0] for line in lines}
@@ -100,11 +116,25 @@ def test_the_headers_include_the_standard_library_and_each_other_alone(prefix):
             assert "/" not in name or name.startswith("retrograd/"), (header, name)
 
 
-@pytest.mark.parametrize("order", [("torch", "ours"), ("ours", "torch")])
-def test_the_library_and_pytorch_share_a_process(prefix, order):
-    pytest.importorskip("torch")
+# A model of onnxruntime, Identity(x: float[2]), as bytes of its protobuf form.
+ONNX = """
+def field(number, payload):
+    return bytes([number << 3 | 2, len(payload)]) + payload
+def tensor(name):
+    shape = field(2, field(1, field(1, bytes([8, 2]))[2:]))
+    return field(1, name) + field(2, field(1, bytes([8, 1]) + shape))
+node = field(1, b"x") + field(2, b"y") + field(4, b"Identity")
+graph = field(1, node) + field(2, b"g") + field(11, tensor(b"x")) + field(12, tensor(b"y"))
+model = bytes([8, 8]) + field(7, graph) + field(8, bytes([16, 13]))
+session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+assert session.run(None, {"x": numpy.ones(2, numpy.float32)})[0].tolist() == [1, 1]
+"""
+
+
+@pytest.mark.parametrize("order", itertools.permutations(["torch", "onnx", "ours"]))
+def test_the_library_pytorch_and_onnxruntime_share_a_process(prefix, order):
     library = next(prefix.rglob("libretrograd.so"))
-    loads = {"torch": "import torch",
+    loads = {"torch": "import torch", "onnx": "import numpy, onnxruntime" + ONNX,
              "ours": f"import ctypes; rg = ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)"}
     uses = """
 text = b'%a = input name="a" kind=saved f32[2]\\n%b = exp %a\\noutput %b name="b"\\n'
@@ -116,7 +146,7 @@ x.exp().sum().backward()
 assert torch.allclose(x.grad, x.exp())
 print("both work")
 """
-    program = "\n".join([loads[name] for name in order] + [uses])
+    program = "\n".join([loads[name] for name in order] + [ONNX, uses])
     python = ROOT / ".venv/bin/python"
     assert "both work" in call(python if python.exists() else shutil.which("python3"), "-c", program,
                                env=outside())

@@ -138,8 +138,8 @@ absl::StatusOr<std::shared_ptr<HostModule>> HostModule::Compile(absl::Span<const
     }
   }
   RG_ASSIGN_OR_RETURN(const WorkDirectory work, WorkDirectory::MakeIn(TemporaryFolder()));
-  RG_ASSIGN_OR_RETURN(const std::string built,
-                      CompileIn(work.path(), kernels, compiler, flags, options.jobs, options.cancelled));
+  RG_ASSIGN_OR_RETURN(const std::string built, CompileIn(work.path(), kernels, compiler, flags,
+                                                         options.jobs, options.cancelled));
   return Load(built, names);
 }
 

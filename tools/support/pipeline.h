@@ -50,8 +50,8 @@ struct OpenedGraph {
   DeviceSpec spec;
   PlanOptions options;
 };
-// What the arguments say of everything but the graph, which stays empty. `device`: where it will run,
-// if it will.
+// What the arguments say of everything but the graph, which stays empty. `device`: where it will
+// run, if it will.
 absl::StatusOr<OpenedGraph> OpenOptions(const PlanArguments& arguments, const Device* device);
 absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
                                  const Device* device = nullptr);

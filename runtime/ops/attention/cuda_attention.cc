@@ -266,9 +266,8 @@ class CudaAttentionLoader : public CallLoader {
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
     RG_RETURN_IF_ERROR(CheckDropout(call));
     const AttentionRequest request(call);
-    return attention_.Load(
-        {device_, {device_, sm_, device_.facts().model, device_.Cache()}},
-        request.call, request.facts());
+    return attention_.Load({device_, {device_, sm_, device_.facts().model, device_.Cache()}},
+                           request.call, request.facts());
   }
 
  private:

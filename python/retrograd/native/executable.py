@@ -1,0 +1,135 @@
+"""Executables: a graph compiled for a device, and its runs."""
+
+import ctypes
+import json
+
+from retrograd.native import structs
+from retrograd.native.addresses import addresses
+from retrograd.native.library import Handle
+from retrograd.native.plan import explained, given_settings
+
+_STAGES = {1: "plan", 2: "compile"}
+
+
+class _Callbacks:
+    """C functions for Python ones. What a Python one raises ends the making, and is raised there."""
+
+    def __init__(self, progress, log):
+        self.raised = None
+        self._progress, self._log = progress, log
+        self.progress = structs.progress_function(self._on_progress if progress else 0)
+        self.log = structs.log_function(self._on_log if log else 0)
+
+    def _on_progress(self, _, stage, what):
+        try:
+            return int(self._progress(_STAGES.get(stage, str(stage)), what.decode()) is False)
+        except BaseException as raised:  # noqa: BLE001: it is raised behind the library
+            self.raised = raised
+            return 1
+
+    def _on_log(self, _, line):
+        try:
+            self._log(line.decode())
+        except BaseException as raised:  # noqa: BLE001
+            self.raised = raised
+
+
+class Executable(Handle):
+    """Serves one thread at a time. Different executables are independent."""
+
+    def __init__(
+        self, graph, device, *, spec=None, max_memory_bytes=0, streams=1, caller_workspace=False,
+        accumulate=None, progress=None, log=None, cancellation=None, settings=None,
+    ):  # fmt: skip
+        """Plans, compiles and loads.
+
+        spec, max_memory_bytes, settings: as Plan has them. streams: that independent work is spread
+        over. caller_workspace: each run is given its workspace. accumulate: for each output, whether
+        the gradient is added to what its memory holds. progress(stage, what), with stage "plan" or
+        "compile": False cancels. log(line).
+        """
+        callbacks = _Callbacks(progress, log)
+        flags = None if accumulate is None else [int(bool(flag)) for flag in accumulate]
+        options = structs.ExecutableOptions(
+            spec=spec.encode() if spec else None,
+            max_memory_bytes=max_memory_bytes,
+            streams=streams,
+            caller_workspace=int(caller_workspace),
+            accumulate=None if flags is None else (ctypes.c_uint8 * max(len(flags), 1))(*flags),
+            num_accumulate=0 if flags is None else len(flags),
+            progress=callbacks.progress,
+            log=callbacks.log,
+            cancellation=cancellation.handle if cancellation else None,
+            settings=given_settings(settings),
+        )
+        library = graph.library
+        try:
+            handle = library.made(
+                "executable_create", graph.handle, device.handle, ctypes.byref(options)
+            )
+        finally:
+            if callbacks.raised is not None:
+                raise callbacks.raised
+        super().__init__(library, handle, "executable_destroy")
+        self.inputs, self.outputs = graph.inputs, graph.outputs
+
+    def bind(self, inputs, outputs, workspace=None):
+        """Keeps the addresses of a run: what each thing may be is in addresses.addresses. The things
+        stay alive as long as they are bound."""
+        self._bound = inputs, outputs, workspace
+        self._run = structs.Run(
+            inputs=addresses(inputs, self.inputs, "input"),
+            num_inputs=len(inputs),
+            outputs=addresses(outputs, self.outputs, "output"),
+            num_outputs=len(outputs),
+        )
+        if workspace is not None:
+            self._run.workspace, self._run.workspace_bytes = workspace.address, workspace.nbytes
+
+    def run(self, inputs=None, outputs=None, workspace=None, stream=None):
+        """Issues one run on `stream`, an address; None: the default stream. Does not wait for it.
+        Without inputs and outputs it uses the bound ones."""
+        if inputs is not None:
+            self.bind(inputs, outputs, workspace)
+        self._run.stream = stream
+        self.library.check(self.library.executable_run(self.handle, ctypes.byref(self._run)))
+
+    @property
+    def workspace_bytes(self):
+        """Of the memory that runs share, without inputs and outputs."""
+        return self._workspace()[0]
+
+    @property
+    def workspace_alignment(self):
+        return self._workspace()[1]
+
+    def _workspace(self):
+        size, alignment = ctypes.c_size_t(), ctypes.c_size_t()
+        self.library.check(
+            self.library.executable_workspace(
+                self.handle, ctypes.byref(size), ctypes.byref(alignment)
+            )
+        )
+        return size.value, alignment.value
+
+    def describe(self):
+        """What it is, and what it did so far."""
+        return json.loads(self.library.text("executable_describe", self.handle))
+
+    def explain(self, as_json=False):
+        """Its plan, as Plan.explain tells one."""
+        return explained(self.library, "executable_explain", self.handle, as_json)
+
+    def time_steps(self, repetitions, stream=None):
+        """Each kernel and call of the bound run alone. The outputs are worth nothing afterwards."""
+        self._run.stream = stream
+        return json.loads(
+            self.library.text(
+                "executable_time_steps", self.handle, ctypes.byref(self._run), repetitions
+            )
+        )
+
+    @property
+    def last_run_us(self):
+        """The host's time of the last run, in microseconds; 0 before the first."""
+        return self.library.executable_last_run_us(self.handle)
