@@ -1,6 +1,6 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each installs what is missing, builds and
 # does its job; the steps are the files of scripts/.
-.PHONY: demo test build debug asan bench bench-ablate bench-plan fuzz mutants soak soak-gpu gpu-bundle format lint clean
+.PHONY: demo test build debug asan sanitize bench bench-ablate bench-plan fuzz mutants soak soak-gpu gpu-bundle format lint clean
 
 demo:
 	@scripts/install.sh build
@@ -20,6 +20,12 @@ debug asan:
 	@scripts/install.sh build
 	@scripts/build.sh $@
 	@ctest --preset $@
+
+# The tests of the C interface, with its threads, under address, undefined-behaviour and thread
+# sanitizers.
+sanitize:
+	@scripts/install.sh build
+	@scripts/sanitize.sh
 
 # Backward passes beside PyTorch's, on this machine's GPU: docs/benchmarks.md.
 bench:

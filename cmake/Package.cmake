@@ -26,11 +26,27 @@ set_target_properties(retrograd_shared PROPERTIES
 target_link_options(retrograd_shared PRIVATE -Wl,-Bsymbolic -Wl,--disable-new-dtags
                     -Wl,--version-script=${exported_symbols})
 
+# The same as one archive, of every layer. Its users link what the layers link:
+# RetrogradStatic.cmake and the pkg-config file name it.
+set(layers retrograd_api retrograd_tools retrograd_models retrograd_runtime retrograd_codegen
+    retrograd_fusion retrograd_kernel retrograd_graph retrograd_graph_proto retrograd_kernel_proto)
+set(archive ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libretrograd.a)
+set(archiving ${CMAKE_BINARY_DIR}/libretrograd.mri)
+list(TRANSFORM layers REPLACE "(.+)" "ADDLIB $<TARGET_FILE:\\1>\n" OUTPUT_VARIABLE adding)
+list(JOIN adding "" adding)
+file(GENERATE OUTPUT ${archiving} CONTENT "CREATE ${archive}\n${adding}SAVE\nEND\n")
+add_custom_command(OUTPUT ${archive} COMMAND sh -c "'${CMAKE_AR}' -M <'${archiving}'"
+                   DEPENDS ${layers} ${archiving} COMMENT "Archiving libretrograd.a" VERBATIM)
+add_custom_target(retrograd_static ALL DEPENDS ${archive})
+set(retrograd_static_links protobuf::libprotobuf ${absl_base} Boost::context Threads::Threads
+    openblas xxhash ${CMAKE_DL_LIBS})
+
 # `cmake --install BUILD --prefix P --component retrograd`
 set(retrograd_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Retrograd)
 install(TARGETS retrograd_shared EXPORT RetrogradTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT retrograd
         NAMELINK_COMPONENT retrograd)
+install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT retrograd)
 install(TARGETS retrograd fusion-explain
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT retrograd)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograd
@@ -45,10 +61,15 @@ install(EXPORT RetrogradTargets NAMESPACE Retrograd:: DESTINATION ${retrograd_cm
         COMPONENT retrograd)
 configure_package_config_file(cmake/RetrogradConfig.cmake.in RetrogradConfig.cmake
                               INSTALL_DESTINATION ${retrograd_cmake_dir})
+configure_package_config_file(cmake/RetrogradStatic.cmake.in RetrogradStatic.cmake
+                              INSTALL_DESTINATION ${retrograd_cmake_dir})
 write_basic_package_version_file(RetrogradConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+list(TRANSFORM absl_base REPLACE "::" "_" OUTPUT_VARIABLE retrograd_static_pc)
+list(JOIN retrograd_static_pc " " retrograd_static_pc)
 configure_file(cmake/retrograd.pc.in retrograd.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/RetrogradConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/RetrogradConfigVersion.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/RetrogradStatic.cmake
         DESTINATION ${retrograd_cmake_dir} COMPONENT retrograd)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/retrograd.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT retrograd)

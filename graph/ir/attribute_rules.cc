@@ -35,19 +35,6 @@ constexpr AttrRule kAxis[] = {{"axis", AttrKind::kInt}};
 constexpr AttrRule kScan[] = {{"axis", AttrKind::kInt}, {"reverse", AttrKind::kFlag, false}};
 constexpr AttrRule kRegions[] = {{"shape", AttrKind::kInts}, {"starts", AttrKind::kInts}};
 
-absl::string_view Describe(AttrKind kind) {
-  switch (kind) {
-    case AttrKind::kInt: return "an integer";
-    case AttrKind::kNumber:
-    case AttrKind::kExtended: return "a number";
-    case AttrKind::kFlag: return "0 or 1";
-    case AttrKind::kDType: return "the name of a dtype";
-    case AttrKind::kString: return "a string";
-    case AttrKind::kInts: return "a list of integers";
-  }
-  return "";
-}
-
 absl::Status CheckValue(const AttrRule& rule, const AttrValue& value) {
   const auto wrong_type = [&] {
     return Malformed(Malformation::kAttrType,
@@ -109,6 +96,19 @@ absl::Status UnknownAttr(absl::Span<const AttrRule> rules) {
 }
 
 }  // namespace
+
+absl::string_view Describe(AttrKind kind) {
+  switch (kind) {
+    case AttrKind::kInt: return "an integer";
+    case AttrKind::kNumber:
+    case AttrKind::kExtended: return "a number";
+    case AttrKind::kFlag: return "0 or 1";
+    case AttrKind::kDType: return "the name of a dtype";
+    case AttrKind::kString: return "a string";
+    case AttrKind::kInts: return "a list of integers";
+  }
+  return "";
+}
 
 absl::Span<const AttrRule> AttrRules(Op op) {
   if (PatternOf(op) == Pattern::kLibrary) return LibraryOpOf(op).attrs;

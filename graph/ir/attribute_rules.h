@@ -24,6 +24,7 @@ struct AttrRule {
   bool required = true;
 };
 
+absl::string_view Describe(AttrKind kind);  // "an integer"
 absl::Span<const AttrRule> AttrRules(Op op);
 
 // OK if `attrs` has every required attribute, no unknown one, and each of its type.

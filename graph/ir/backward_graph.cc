@@ -98,7 +98,8 @@ bool operator==(const BackwardGraph& a, const BackwardGraph& b) {
   if (a.storage_ == b.storage_) return true;
   const GraphStorage &x = *a.storage_, &y = *b.storage_;
   if (x.name != y.name || x.operand_begin != y.operand_begin || x.operands != y.operands ||
-      x.outputs != y.outputs || *x.origins != *y.origins || x.numerics != y.numerics) {
+      x.outputs != y.outputs || *x.origins != *y.origins || x.numerics != y.numerics ||
+      x.unknown_fields != y.unknown_fields) {
     return false;
   }
   for (uint32_t i = 0; i < a.num_nodes(); ++i) {

@@ -118,6 +118,16 @@ struct Numerics {
   friend bool operator==(const Numerics&, const Numerics&) = default;
 };
 
+// Fields of a file of a newer minor version, which writing the graph again gives back. A graph that
+// a pass has made has none.
+struct UnknownFields {
+  enum class Of : uint8_t { kGraph, kNumerics, kOrigin, kNode, kInput, kOutput };
+  Of of = Of::kGraph;
+  uint32_t index = 0;  // of the origin, node or output; of kInput: the input's node
+  std::string bytes;   // as they lie in the file
+  friend bool operator==(const UnknownFields&, const UnknownFields&) = default;
+};
+
 // What a graph holds; read it through BackwardGraph.
 struct GraphStorage {
   std::string name;
@@ -131,6 +141,7 @@ struct GraphStorage {
   std::vector<GraphOutput> outputs;
   std::shared_ptr<const std::vector<Origin>> origins;
   Numerics numerics;
+  std::vector<UnknownFields> unknown_fields;
 };
 
 class BackwardGraph {
@@ -159,6 +170,7 @@ class BackwardGraph {
   const Origin* origin(NodeId id) const;  // nullptr if none
   const std::string& name() const { return storage_->name; }
   const Numerics& numerics() const { return storage_->numerics; }
+  absl::Span<const UnknownFields> unknown_fields() const { return storage_->unknown_fields; }
 
   // Values have dense numbers: node by node, result by result.
   size_t num_values() const { return storage_->value_begin.back(); }
@@ -219,6 +231,7 @@ class GraphBuilder {
   int AddOrigin(Origin origin);
   void SetOriginIndex(int index);
   void SetNumerics(Numerics numerics);
+  void KeepUnknownFields(UnknownFields fields);
   void Reserve(size_t num_nodes, size_t num_operands = 0);  // room, when the counts are known
   const TensorType& type(ValueId v) const;
   bool HasValue(ValueId v) const;

@@ -70,6 +70,7 @@ struct GraphBuilder::Impl {
                                                                  OriginEqual{&own_origins}};
   int origin = -1;  // of the nodes to come
   Numerics numerics;
+  std::vector<UnknownFields> unknown_fields;
   absl::Status status;
   std::vector<const TensorType*> types;  // scratch of Append
 
@@ -291,6 +292,10 @@ void GraphBuilder::SetNumerics(Numerics numerics) {
   impl_->numerics = std::move(numerics);
 }
 
+void GraphBuilder::KeepUnknownFields(UnknownFields fields) {
+  impl_->unknown_fields.push_back(std::move(fields));
+}
+
 const TensorType& GraphBuilder::type(ValueId v) const {
   return impl_->Exists(v) ? impl_->nodes[Index(v.node)]->results[v.result] : NoType();
 }
@@ -320,6 +325,7 @@ absl::StatusOr<BackwardGraph> GraphBuilder::Build() {
           ? std::move(impl->shared_origins)
           : std::make_shared<const std::vector<Origin>>(std::move(impl->own_origins));
   storage->numerics = std::move(impl->numerics);
+  storage->unknown_fields = std::move(impl->unknown_fields);
   LayOutUses(*storage, num_nodes);
   storage->value_begin.resize(num_nodes + 1);
   for (size_t i = 0; i < num_nodes; ++i) {

@@ -80,6 +80,8 @@ struct OpInfo {
   double identity = 0;              // reductions: the accumulator's start
   // Composites: the definition as text in terms of the named operands, see composites.h.
   absl::string_view expand = "";
+  // What it computes, where expr does not say it: a line of docs/ops.md.
+  absl::string_view meaning = "";
 };
 
 const OpInfo& Info(Op op);

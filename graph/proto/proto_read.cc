@@ -112,7 +112,7 @@ class GraphReader {
     uint32_t output = 0;
     RG_RETURN_IF_ERROR(ForEach(V1::kOutputsFieldNumber, [&](absl::string_view bytes) {
       const uint32_t index = output++;
-      absl::Status status = ReadOutput(bytes);
+      absl::Status status = ReadOutput(index, bytes);
       return status.ok() ? builder_->status() : At(absl::StrCat("output ", index), status);
     }));
     return builder_->Build();
@@ -124,9 +124,13 @@ class GraphReader {
     absl::string_view rest = bytes_;
     while (!rest.empty()) {
       WireField field;
+      const absl::string_view before = rest;
       RG_RETURN_IF_ERROR(ReadWireField(rest, field));
       const auto* known = V1::descriptor()->FindFieldByNumber(static_cast<int>(field.number));
-      if (known == nullptr) continue;
+      if (known == nullptr) {
+        absl::StrAppend(&unknown_fields_, before.substr(0, before.size() - rest.size()));
+        continue;
+      }
       const bool delimited = field.number >= V1::kRequiredFeaturesFieldNumber;
       if (field.wire_type != (delimited ? 2 : 0)) {
         return Malformed(Malformation::kNotAGraph,
@@ -187,10 +191,14 @@ class GraphReader {
     }));
     builder_ = std::make_unique<GraphBuilder>(std::move(name));
     builder_->Reserve(frame_.num_nodes);
+    if (!unknown_fields_.empty()) {
+      builder_->KeepUnknownFields({UnknownFields::Of::kGraph, 0, std::move(unknown_fields_)});
+    }
     RG_RETURN_IF_ERROR(
         ForEach(V1::kNumericsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
           v1::Numerics n;
           RG_RETURN_IF_ERROR(ParseMessage(bytes, n));
+          KeepUnknown(n, UnknownFields::Of::kNumerics, 0);
           builder_->SetNumerics({n.allow_tf32(), n.allow_reduced_precision_reduction(),
                                  n.deterministic(), n.framework()});
           return absl::OkStatus();
@@ -200,6 +208,7 @@ class GraphReader {
         ForEach(V1::kOriginsFieldNumber, [&](absl::string_view bytes) -> absl::Status {
           absl::Status status = ParseMessage(bytes, origin_);
           if (!status.ok()) return At(absl::StrCat("origin ", index), status);
+          KeepUnknown(origin_, UnknownFields::Of::kOrigin, index);
           ++index;
           builder_->AddOrigin(ReadOrigin(origin_));
           return absl::OkStatus();
@@ -207,9 +216,20 @@ class GraphReader {
     return builder_->status();
   }
 
+  template <typename Message>
+  void KeepUnknown(const Message& message, UnknownFields::Of of, uint32_t index) {
+    const auto& unknown = message.GetReflection()->GetUnknownFields(message);
+    if (unknown.empty()) return;
+    std::string bytes;
+    unknown.SerializeToString(&bytes);
+    builder_->KeepUnknownFields({of, index, std::move(bytes)});
+  }
+
   absl::Status ReadNode(uint32_t id, absl::string_view bytes) {
     absl::Status status = ParseMessage(bytes, node_);
     if (!status.ok()) return At(absl::StrCat("node %", id), status);
+    KeepUnknown(node_, UnknownFields::Of::kNode, id);
+    if (node_.has_input()) KeepUnknown(node_.input(), UnknownFields::Of::kInput, id);
     const std::optional<Op> op = OpByName(node_.op());
     status = op.has_value() ? CheckNode(id, node_) : UnknownOp(node_.op());
     // The builder names the node itself.
@@ -290,9 +310,10 @@ class GraphReader {
     return builder_->status();
   }
 
-  absl::Status ReadOutput(absl::string_view bytes) {
+  absl::Status ReadOutput(uint32_t index, absl::string_view bytes) {
     v1::Output output;
     RG_RETURN_IF_ERROR(ParseMessage(bytes, output));
+    KeepUnknown(output, UnknownFields::Of::kOutput, index);
     if (output.kind_case() == v1::Output::kAbsent && output.absent()) {
       if (output.strides_size() != 0) {
         return Malformed(Malformation::kStrideRank, "an absent output has strides");
@@ -314,6 +335,7 @@ class GraphReader {
 
   absl::string_view bytes_;
   Frame frame_;
+  std::string unknown_fields_;  // of the graph itself
   std::unique_ptr<GraphBuilder> builder_;
   // Read into again and again, so that most nodes allocate nothing but themselves.
   v1::Origin origin_;

@@ -65,6 +65,19 @@ void Write(const BackwardGraph& graph, NodeId id, v1::Node* out) {
   if (node.input != nullptr) Write(*node.input, out->mutable_input());
 }
 
+google::protobuf::Message* Owner(const UnknownFields& fields, v1::Graph* out) {
+  const int index = static_cast<int>(fields.index);
+  switch (fields.of) {
+    case UnknownFields::Of::kGraph: return out;
+    case UnknownFields::Of::kNumerics: return out->mutable_numerics();
+    case UnknownFields::Of::kOrigin: return out->mutable_origins(index);
+    case UnknownFields::Of::kNode: return out->mutable_nodes(index);
+    case UnknownFields::Of::kInput: return out->mutable_nodes(index)->mutable_input();
+    case UnknownFields::Of::kOutput: return out->mutable_outputs(index);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string SerializeGraph(const BackwardGraph& graph) {
@@ -81,6 +94,10 @@ std::string SerializeGraph(const BackwardGraph& graph) {
   for (const Origin& origin : graph.origins()) Write(origin, out.add_origins());
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) Write(graph, NodeId{i}, out.add_nodes());
   for (const GraphOutput& output : graph.outputs()) Write(output, out.add_outputs());
+  for (const UnknownFields& fields : graph.unknown_fields()) {
+    google::protobuf::Message* owner = Owner(fields, &out);
+    owner->GetReflection()->MutableUnknownFields(owner)->ParseFromString(fields.bytes);
+  }
   return out.SerializeAsString();
 }
 

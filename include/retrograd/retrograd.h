@@ -181,7 +181,7 @@ RG_API rg_code rg_builder_create(const char* name, rg_builder** builder);
 /* Of `tensor` these are read: name, dtype, kind, rank, shape, alignment, and strides unless all are
  * 0, which means row-major. */
 RG_API rg_code rg_builder_input(rg_builder* builder, const rg_tensor* tensor, rg_value* value);
-/* Adds a node: an op by its name (docs/format.md), the operands, its attributes. Its results' types
+/* Adds a node: an op by its name (docs/ops.md), the operands, its attributes. Its results' types
  * are inferred. `value` is its first result; the others have the same node. A failure is the
  * builder's: later calls fail with it as well. */
 RG_API rg_code rg_builder_add(rg_builder* builder, const char* op, const rg_value* operands,

@@ -242,7 +242,7 @@ class Builder {
     return value;
   }
 
-  // An op by its name (docs/format.md). Its first result; Nth gives the others.
+  // An op by its name (docs/ops.md). Its first result; Nth gives the others.
   Value Add(const char* op, std::span<const Value> operands,
             std::span<const Attribute> attributes = {}) {
     std::vector<rg_attribute> given;

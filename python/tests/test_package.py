@@ -97,6 +97,34 @@ def test_the_python_snippet_of_the_page_runs(prefix, tmp_path):
     assert told.split() == ["0.75"]
 
 
+STATIC = """cmake_minimum_required(VERSION 3.25)
+project(static LANGUAGES C CXX)
+find_package(Retrograd 0.1 CONFIG REQUIRED COMPONENTS static)
+add_executable(program program.c)
+target_link_libraries(program PRIVATE Retrograd::retrograd_static)
+"""
+
+
+def test_the_static_library_links_through_cmake(prefix, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(STATIC)
+    program = next(s for s in snippets("c") if "int main" in s)
+    (tmp_path / "program.c").write_text(program)
+    call("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    call("cmake", "--build", tmp_path / "build")
+    assert call(tmp_path / "build/program", env=outside()).split() == ["1"]
+    assert "libretrograd.so" not in call("ldd", tmp_path / "build/program")
+
+
+def test_the_static_library_links_through_pkg_config(prefix, tmp_path):
+    program = tmp_path / "program.c"
+    program.write_text(next(s for s in snippets("c") if "int main" in s))
+    flags = call("pkg-config", "--static", "--cflags", "--libs", "retrograd",
+                 env={**os.environ, "PKG_CONFIG_PATH": str(next(prefix.rglob("pkgconfig")))})
+    flags = flags.replace("-lretrograd", "-l:libretrograd.a").split()
+    call("gcc", "-std=c99", *FLAGS, program, "-o", tmp_path / "program", *flags, "-lm")
+    assert call(tmp_path / "program", env=outside()).split() == ["1"]
+
+
 def exported(library):
     lines = call("nm", "-D", "--defined-only", library).splitlines()
     return {line.split()[-1].split("@")[0] for line in lines}

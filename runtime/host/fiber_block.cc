@@ -22,15 +22,36 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace retrograd {
 
 namespace context = boost::context::detail;
 
+namespace {
+
+// ThreadSanitizer must be told of stacks and of jumps between them.
+#if defined(__SANITIZE_THREAD__)
+void* ThisStack() { return __tsan_get_current_fiber(); }
+void* NewStack() { return __tsan_create_fiber(0); }
+void ForgetStack(void* stack) { __tsan_destroy_fiber(stack); }
+[[gnu::always_inline]] inline void FollowTo(void* stack) { __tsan_switch_to_fiber(stack, 0); }
+#else
+void* ThisStack() { return nullptr; }
+void* NewStack() { return nullptr; }
+void ForgetStack(void*) {}
+[[gnu::always_inline]] inline void FollowTo(void*) {}
+#endif
+
+}  // namespace
+
 struct FiberBlock::Fiber : rg_host_thread {
   enum State : uint8_t { kReady, kAtBarrier, kAtShuffle, kExited };
   FiberBlock* owner = nullptr;
   context::fcontext_t context = nullptr;  // where it goes on; null before its first run
+  void* followed = nullptr;               // ThreadSanitizer's name of its stack
   State state = kReady;
   int line = 0;  // of the barrier or shuffle where it waits
   int warp = 0, lane = 0;
@@ -81,7 +102,14 @@ struct FiberBlock::Stacks {
 };
 
 FiberBlock::FiberBlock() : stacks_(std::make_unique<Stacks>()) {}
-FiberBlock::~FiberBlock() = default;
+FiberBlock::~FiberBlock() { ForgetContexts(); }
+
+void FiberBlock::ForgetContexts() {
+  for (Fiber& fiber : fibers_) {
+    if (fiber.followed != nullptr) ForgetStack(fiber.followed);
+    fiber.followed = fiber.context = nullptr;
+  }
+}
 
 absl::Status FiberBlock::Reserve(int threads) {
   if (threads < 1 || threads > kMostThreads) {
@@ -89,6 +117,7 @@ absl::Status FiberBlock::Reserve(int threads) {
         absl::StrCat("a block of ", threads, " threads: the host runs 1 to ", kMostThreads));
   }
   if (threads > stacks_->count) {
+    ForgetContexts();
     fibers_.assign(threads, Fiber());
     RG_RETURN_IF_ERROR(stacks_->Grow(threads));
     warps_.resize(threads);
@@ -155,6 +184,7 @@ void FiberBlock::PushWarp(int warp) {
 [[gnu::always_inline]] inline void FiberBlock::Jump(Fiber* from, Fiber* to) {
   leaving_ = from;
   entering_ = to;
+  FollowTo(to != nullptr ? to->followed : main_followed_);
   const context::transfer_t back =
       context::jump_fcontext(to != nullptr ? to->context : main_context_, this);
   // Whoever jumped here goes on from back.fctx.
@@ -259,15 +289,18 @@ bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_
     fiber.thread = i;
     fiber.warp = i / lanes_;
     fiber.lane = i % lanes_;
-    if (fiber.context == nullptr) fiber.context = stacks_->Make(i, &Enter);
+    if (fiber.context != nullptr) continue;
+    fiber.context = stacks_->Make(i, &Enter);
+    fiber.followed = NewStack();
   }
+  main_followed_ = ThisStack();
   for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = 0;
   PushBlock();
   SwitchFrom(nullptr);
   if (done_ == threads_) return true;
   if (!abandoned_) stuck_ = absl::StrCat("divergent threads: ", DescribeStuck());
   mismatch_ = abandoned_ = false;
-  for (Fiber& fiber : fibers_) fiber.context = nullptr;
+  ForgetContexts();
   return false;
 }
 

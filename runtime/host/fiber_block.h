@@ -61,6 +61,7 @@ class FiberBlock {
   void PushWarp(int warp);                 // all lanes of a warp
   void SwitchFrom(Fiber* self);       // to the next ready fiber, or back to Run if there is none
   void Jump(Fiber* from, Fiber* to);  // null: Run's own context
+  void ForgetContexts();              // the next block makes new ones
   std::string DescribeStuck() const;
 
   std::unique_ptr<Stacks> stacks_;
@@ -78,7 +79,7 @@ class FiberBlock {
   uint64_t random_ = 0;
   std::vector<int> strides_;  // coprime to threads_: orders in which to push a block
   int strides_of_ = 0;        // the number of threads that strides_ is for
-  void* main_context_ = nullptr;
+  void *main_context_ = nullptr, *main_followed_ = nullptr;
   Fiber *leaving_ = nullptr, *entering_ = nullptr;  // of the jump under way; null: Run
   std::string stuck_;
 };

@@ -178,10 +178,13 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   block.check = code.checked ? &state.check : nullptr;
   block.cooperative = code.cooperative;
   const Order block_order(options.seed, blocks);
-  const Order thread_order(options.seed, threads);
-  block.first_thread = code.checked ? static_cast<int>(thread_order.first) : 0;
-  block.thread_stride = code.checked ? static_cast<int>(thread_order.stride % threads) : 1;
-  if (threads == 1) block.thread_stride = 1;
+  block.first_thread = 0;
+  block.thread_stride = 1;
+  if (code.checked && threads > 1) {
+    const Order thread_order(options.seed, threads);
+    block.first_thread = static_cast<int>(thread_order.first);
+    block.thread_stride = static_cast<int>(thread_order.stride % threads);
+  }
 
   absl::Status status;
   for (int64_t i = 0, at = block_order.first; i < blocks && status.ok(); ++i) {

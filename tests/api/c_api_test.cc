@@ -1,8 +1,12 @@
 // The C interface: every function with null, wrong sizes, wrong order; runs, workspaces,
 // allocators, cancelling, threads.
+#include <unistd.h>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,6 +14,7 @@
 
 #include "include/retrograd/retrograd.h"
 #include "tests/catch.h"
+#include "tests/support/allocation_count.h"
 
 namespace {
 
@@ -436,6 +441,65 @@ TEST_CASE("making an executable tells its stages and is cancelled by any of them
   rg_plan* plan = nullptr;
   CheckFails(rg_plan_create(graph.graph, &plan_options, &plan), RG_CANCELLED, "cancelled");
   rg_cancellation_destroy(cancellation);
+}
+
+TEST_CASE("making an executable is cancelled at any moment and leaves nothing behind") {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::temp_directory_path() / ("retrograd_cancelled_" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  const char* const before = std::getenv("TMPDIR");
+  const std::string restored = before == nullptr ? "/tmp" : before;
+  setenv("TMPDIR", folder.c_str(), 1);
+  rg_device_options options = RG_INIT(rg_device_options);
+  options.no_cache = 1;  // so that each is compiled
+  rg_device* device = nullptr;
+  REQUIRE(rg_device_create(&options, &device) == RG_OK);
+  const GraphHandle graph;
+  int cancelled = 0;
+  for (const int delay_ms : {0, 1, 3, 10, 30, 100, 300}) {
+    INFO(delay_ms << " ms");
+    rg_cancellation* cancellation = nullptr;
+    REQUIRE(rg_cancellation_create(&cancellation) == RG_OK);
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+      rg_cancellation_cancel(cancellation);
+    });
+    rg_executable_options how = RG_INIT(rg_executable_options);
+    how.cancellation = cancellation;
+    rg_executable* executable = nullptr;
+    const rg_code code = rg_executable_create(graph.graph, device, &how, &executable);
+    canceller.join();
+    CHECK((code == RG_OK) == (executable != nullptr));
+    if (code != RG_OK) CheckFails(code, RG_CANCELLED, "cancelled");
+    cancelled += code == RG_CANCELLED ? 1 : 0;
+    rg_executable_destroy(executable);
+    rg_cancellation_destroy(cancellation);
+    CHECK(fs::is_empty(folder));
+  }
+  CHECK(cancelled > 0);
+  rg_device_destroy(device);
+  setenv("TMPDIR", restored.c_str(), 1);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("runs allocate nothing, with addresses of before or others, adding or not") {
+  const GraphHandle graph;
+  const DeviceHandle device;
+  const uint8_t accumulate[] = {0, 1};
+  for (const bool adds : {false, true}) {
+    rg_executable_options options = RG_INIT(rg_executable_options);
+    options.accumulate = adds ? accumulate : nullptr;
+    options.num_accumulate = adds ? 2 : 0;
+    ExecutableHandle executable(graph, device, options);
+    Buffers one, other;
+    REQUIRE(rg_executable_run(executable.executable, &one.run) == RG_OK);
+    const int64_t allocated = retrograd::AllocationCount();
+    for (const Buffers* buffers : {&one, &one, &other, &one}) {
+      REQUIRE(rg_executable_run(executable.executable, &buffers->run) == RG_OK);
+    }
+    CHECK(retrograd::AllocationCount() == allocated);
+  }
 }
 
 TEST_CASE("a plan explains itself as text and JSON, and so does an executable") {
