@@ -230,7 +230,7 @@ def _collect(recorder):
         _input(node, i in recorder.donated, recorder, unique, arguments[i])
         for i, node in enumerate(placeholders)
     ]
-    _make_unique(inputs)
+    make_unique(inputs)
     (output_node,) = [n for n in graph.nodes if n.op == "output"]
     results = list(output_node.args[0])
     examples = recorder.example_inputs if len(results) == len(recorder.example_inputs) else unique
@@ -238,10 +238,11 @@ def _collect(recorder):
     for i, result in enumerate(results):
         example = examples[i] if len(examples) == len(results) else None
         outputs.append(_output(result, i, example, recorder))
-    return CapturedBackward(graph, inputs, outputs, _numerics())
+    return CapturedBackward(graph, inputs, outputs, numerics())
 
 
-def _primal_index(node):
+def primal_index(node):
+    """The number of the forward's input that the placeholder is; None of any other."""
     index = getattr(node.meta.get("desc"), "idx", None)
     if index is None:
         match = re.fullmatch(r"primals_(\d+)", str(node.target))
@@ -256,7 +257,7 @@ def _input(node, donated, recorder, unique, recorded):
             f"input {node.name} of the backward is a {type(value).__name__} and not a tensor; "
             "graphs with dynamic shapes are not supported"
         )
-    index = _primal_index(node)
+    index = primal_index(node)
     name, kind = str(node.target), schema.SAVED
     if str(node.target).startswith("tangents_"):
         kind = schema.TANGENT
@@ -272,7 +273,7 @@ def _input(node, donated, recorder, unique, recorded):
         kind=kind,
         dtype=source.dtype,
         shape=source.shape,
-        strides=_strides(source.shape, source.strides),
+        strides=given_strides(source.shape, source.strides),
         alignment=_ALIGNMENT if address % _ALIGNMENT == 0 else 0,
         donated=donated,
         saved=index is None and kind == schema.SAVED,
@@ -280,7 +281,8 @@ def _input(node, donated, recorder, unique, recorded):
     )
 
 
-def _make_unique(inputs):
+def make_unique(inputs):
+    """Numbers inputs of one name."""
     seen = {}
     for item in inputs:
         count = seen[item.name] = seen.get(item.name, 0) + 1
@@ -295,13 +297,13 @@ def _output(result, index, example, recorder):
     value = result.meta["val"]
     recorded = recorder.results[index] if recorder.results else None
     strides = recorder.result_strides[index] if recorder.results else value.stride()
-    if _overlaps(value.shape, strides):
+    if overlaps(value.shape, strides):
         strides = ()
     dtype = value.dtype if recorded is None else recorded.dtype
-    return CapturedOutput(result, name, dtype, _strides(tuple(value.shape), strides), recorded)
+    return CapturedOutput(result, name, dtype, given_strides(tuple(value.shape), strides), recorded)
 
 
-def _strides(shape, strides):
+def given_strides(shape, strides):
     """() for row-major strides; extents of 1 do not matter."""
     expected = 1
     for n, s in zip(reversed(shape), reversed(strides)):
@@ -311,7 +313,7 @@ def _strides(shape, strides):
     return ()
 
 
-def _overlaps(shape, strides):
+def overlaps(shape, strides):
     """Whether two elements share an address (conservatively: strides must nest)."""
     extent = 1
     for s, n in sorted((s, n) for n, s in zip(shape, strides) if n != 1):
@@ -321,7 +323,8 @@ def _overlaps(shape, strides):
     return False
 
 
-def _numerics():
+def numerics():
+    """What PyTorch's settings allow, as the schema's Numerics."""
     matmul = torch.backends.cuda.matmul
     numerics = schema.Graph().numerics
     numerics.allow_tf32 = torch.get_float32_matmul_precision() != "highest"

@@ -9,6 +9,7 @@ from retrograd.native.library import Handle
 from retrograd.native.plan import explained, given_settings
 
 _STAGES = {1: "plan", 2: "compile"}
+_ADDRESSES = ctypes.POINTER(ctypes.c_void_p)
 
 
 class _Callbacks:
@@ -72,6 +73,7 @@ class Executable(Handle):
                 raise callbacks.raised
         super().__init__(library, handle, "executable_destroy")
         self.inputs, self.outputs = graph.inputs, graph.outputs
+        self._run_at = structs.Run()
 
     def bind(self, inputs, outputs, workspace=None):
         """Keeps the addresses of a run: what each thing may be is in addresses.addresses. The things
@@ -93,6 +95,17 @@ class Executable(Handle):
             self.bind(inputs, outputs, workspace)
         self._run.stream = stream
         self.library.check(self.library.executable_run(self.handle, ctypes.byref(self._run)))
+
+    def run_at(self, inputs, outputs, workspace, workspace_bytes, stream):
+        """`run` for callers who look after everything themselves. inputs, outputs: array.array("Q")
+        of addresses. workspace, stream: addresses."""
+        run = self._run_at
+        run.inputs = ctypes.cast(inputs.buffer_info()[0], _ADDRESSES)
+        run.outputs = ctypes.cast(outputs.buffer_info()[0], _ADDRESSES)
+        run.num_inputs, run.num_outputs = len(inputs), len(outputs)
+        run.workspace, run.workspace_bytes = workspace or None, workspace_bytes
+        run.stream = stream
+        self.library.check(self.library.executable_run(self.handle, ctypes.byref(run)))
 
     @property
     def workspace_bytes(self):

@@ -1,0 +1,132 @@
+"""The backward graph as Inductor's compiler is handed it, as a capture.CapturedBackward."""
+
+import copy
+
+import torch
+from torch._inductor.compile_fx import fake_tensor_prop
+from torch._inductor.fx_passes.post_grad import view_to_reshape
+
+from retrograd import capture, origins, schema
+from retrograd.errors import ExportError
+
+# A promise to the planner; a run copies what does not keep it.
+ALIGNMENT = 16
+
+
+def input_names(module):
+    """The names of a Dynamo graph's inputs, in order: "fc.weight" for a parameter."""
+    names = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            source = getattr(node.meta.get("grapharg"), "source", None)
+            name = getattr(source, "name", None)
+            name = name() if callable(name) else name
+            names.append(origins.strip_prefix(name) if isinstance(name, str) else node.target)
+    return names
+
+
+def arrived_backward(module, example_inputs, names):
+    """(CapturedBackward, torch.device) of a backward graph, which stays as it is.
+
+    example_inputs: fake tensors in the strides that runs will have. names: of the forward's inputs.
+    ExportError, saying why, for what has no counterpart.
+    """
+    device = _device_of(example_inputs)
+    placeholders = _placeholders(module.graph)
+    for node, example in zip(placeholders, example_inputs, strict=True):
+        _check_input(node, example, device)
+    (returned,) = [n for n in module.graph.nodes if n.op == "output"]
+    ours = _propagated(module, example_inputs)
+    (results,) = [n for n in ours.graph.nodes if n.op == "output"]
+    inputs = [
+        _input(node, example, names)
+        for node, example in zip(_placeholders(ours.graph), example_inputs, strict=True)
+    ]
+    capture.make_unique(inputs)
+    descriptions = returned.meta.get("desc") or [None] * len(returned.args[0])
+    outputs = [
+        _output(before, now, description, names)
+        for before, now, description in zip(
+            returned.args[0], results.args[0], descriptions, strict=True
+        )
+    ]
+    return capture.CapturedBackward(ours.graph, inputs, outputs, capture.numerics()), device
+
+
+def _placeholders(graph):
+    return [n for n in graph.nodes if n.op == "placeholder"]
+
+
+def _device_of(example_inputs):
+    devices = {t.device for t in example_inputs if isinstance(t, torch.Tensor) and t.dim() > 0}
+    devices = devices or {t.device for t in example_inputs if isinstance(t, torch.Tensor)}
+    if len(devices) != 1:
+        found = ", ".join(sorted(map(str, devices))) or "none"
+        raise ExportError(f"the backward's tensors are on {found}; one device is needed")
+    (device,) = devices
+    if device.type not in ("cpu", "cuda"):
+        raise ExportError(f"the backward is on {device}; cpu and cuda are supported")
+    return device
+
+
+def _check_input(node, example, device):
+    if isinstance(example, (int, torch.SymInt)):
+        raise ExportError(
+            f"input {node.name} of the backward is a size: dynamic shapes are not supported"
+        )
+    if not isinstance(example, torch.Tensor):
+        raise ExportError(
+            f"input {node.name} of the backward is a {type(example).__name__}, not a tensor"
+        )
+    if any(isinstance(n, torch.SymInt) for n in (*example.shape, *example.stride())):
+        raise ExportError(
+            f"input {node.name} of the backward has the shape {list(example.shape)}: dynamic "
+            "shapes are not supported"
+        )
+    if example.device != device:
+        raise ExportError(
+            f"input {node.name} of the backward is on {example.device}, others on {device}; one "
+            "device is needed"
+        )
+
+
+def _propagated(module, example_inputs):
+    """A copy of the graph whose nodes have the strides that follow from the inputs' own."""
+    ours = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    view_to_reshape(ours)
+    fake_tensor_prop(ours, example_inputs)
+    return ours
+
+
+def _input(node, example, names):
+    name, kind = str(node.target), schema.SAVED
+    index = capture.primal_index(node)
+    if name.startswith("tangents_"):
+        kind = schema.TANGENT
+    elif index is not None:
+        kind = schema.PARAMETER
+        name = names[index] if index < len(names) else name
+    shape = tuple(example.shape)
+    return capture.CapturedInput(
+        node=node, name=name, kind=kind, dtype=example.dtype, shape=shape,
+        strides=capture.given_strides(shape, example.stride()), alignment=ALIGNMENT, donated=False,
+        saved=index is None and kind == schema.SAVED,
+    )  # fmt: skip
+
+
+def _output(before, now, description, names):
+    """before: the result as it was handed over, whose strides are the parameter's."""
+    index = getattr(getattr(description, "grad_of", None), "idx", None)
+    known = index is not None and index < len(names)
+    name = names[index] if known else str(getattr(before, "name", "none"))
+    if not isinstance(before, torch.fx.Node):
+        if before is not None:
+            raise ExportError(f"the backward returns {before!r}, which is no tensor")
+        return capture.CapturedOutput(None, name)
+    value = before.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        raise ExportError(f"the backward returns {before.name}, a {type(value).__name__}")
+    shape, strides = tuple(value.shape), value.stride()
+    if capture.overlaps(shape, strides):
+        strides = ()
+    return capture.CapturedOutput(now, name, value.dtype, capture.given_strides(shape, strides))

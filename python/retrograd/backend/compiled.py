@@ -1,0 +1,117 @@
+"""What takes the place of Inductor's compiled backward."""
+
+import array
+
+import torch
+from torch._inductor.output_code import OutputCode
+
+from retrograd.backend import arrived
+
+_DTYPES = {
+    "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
+    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
+}  # fmt: skip
+
+
+class _Room:
+    """How the tensor of one output is made."""
+
+    def __init__(self, tensor, device):
+        self.shape, self.strides, self.device = tensor.shape, tensor.strides, device
+        self.dtype = _DTYPES[tensor.dtype]
+
+    def make(self):
+        return torch.empty_strided(
+            self.shape, self.strides, dtype=self.dtype, device=self.device
+        )
+
+
+class CompiledBackward(OutputCode):
+    """Runs a Program on the tensors that autograd hands over, on the thread's current stream.
+
+    `constants`: tensors that the graph holds itself, behind autograd's inputs.
+    """
+
+    def __init__(self, program, constants, device, dtypes, what):
+        self.program, self.device, self.what = program, device, what
+        self.constants = [t.to(device).contiguous() for t in constants]
+        own = len(program.inputs) - len(constants)
+        self.strides = [t.strides for t in program.inputs[:own]]
+        self.dtypes = list(dtypes)
+        self.rooms = [_Room(t, device) if t.present else None for t in program.outputs]
+        self.workspace_alignment = program.executable.workspace_alignment
+        self.room = program.workspace_bytes + self.workspace_alignment
+        self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
+
+    def __call__(self, inputs):
+        given = list(inputs)
+        inputs.clear()
+        if [t.stride() for t in given] != self.strides or [t.dtype for t in given] != self.dtypes:
+            given = self._as_expected(given)
+        given += self.constants
+        addresses = array.array("Q", map(torch.Tensor.data_ptr, given))
+        if any(address % arrived.ALIGNMENT for address in addresses):
+            given, addresses = self._aligned(given)
+        results = [None if room is None else room.make() for room in self.rooms]
+        places = array.array("Q", [0 if r is None else r.data_ptr() for r in results])
+        program = self.program
+        workspace = torch.empty(self.room, dtype=torch.uint8, device=self.device)
+        at = workspace.data_ptr() + -workspace.data_ptr() % self.workspace_alignment
+        stream = None
+        if self.device.type == "cuda":
+            stream = torch.cuda.current_stream(self.device).cuda_stream
+        with program.lock:
+            program.executable.run_at(
+                addresses, places, at, program.workspace_bytes, stream
+            )
+        return results
+
+    def _as_expected(self, given):
+        """The tensors in the strides that the plan was made for: a hook on saved tensors may hand
+        back others."""
+        if len(given) != len(self.strides):
+            raise RuntimeError(
+                f"{self.what}: {len(given)} tensors where {len(self.strides)} were expected"
+            )
+        expected = []
+        for i, (tensor, strides, dtype) in enumerate(
+            zip(given, self.strides, self.dtypes, strict=True)
+        ):
+            shape = self.program.inputs[i].shape
+            if tensor.dtype != dtype or tuple(tensor.shape) != shape:
+                raise RuntimeError(
+                    f"{self.what}: input {i} ({self.program.inputs[i].name}) is "
+                    f"{tensor.dtype} {list(tensor.shape)} where the forward saved {dtype} "
+                    f"{list(shape)}; a hook on saved tensors must give back what it was given"
+                )
+            if tensor.stride() != strides:
+                room = torch.empty_strided(shape, strides, dtype=dtype, device=tensor.device)
+                tensor = _filled(room, tensor)
+            expected.append(tensor)
+        return expected
+
+    def _aligned(self, given):
+        """Copies of the tensors that do not lie as the plan expects, and all addresses."""
+        for i, tensor in enumerate(given):
+            if tensor.data_ptr() % arrived.ALIGNMENT:
+                room = torch.empty_strided(
+                    tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+                )
+                given[i] = _filled(room, tensor)
+        return given, array.array("Q", map(torch.Tensor.data_ptr, given))
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        pass
+
+    def prepare_for_serialization(self):
+        pass
+
+
+def _filled(room, tensor):
+    """`room` with the tensor's values; where elements share memory, one of them is written."""
+    shared = [i for i, stride in enumerate(room.stride()) if stride == 0 and room.shape[i] > 1]
+    to, source = room, tensor
+    for axis in shared:
+        to, source = to.narrow(axis, 0, 1), source.narrow(axis, 0, 1)
+    to.copy_(source)
+    return room

@@ -1,0 +1,67 @@
+"""Executables by graph, device and settings: equal backwards of a process share one."""
+
+import hashlib
+import threading
+import weakref
+
+import torch
+
+from retrograd import native
+from retrograd.backend import messages
+
+_lock = threading.Lock()
+_devices = {}  # (name, cache_dir) -> native.Device
+_programs = weakref.WeakValueDictionary()  # key -> Program
+
+
+class Program:
+    """A compiled graph. Runs take turns: they share what the executable keeps between runs."""
+
+    def __init__(self, executable, key):
+        self.executable, self.key, self.lock = executable, key, threading.Lock()
+        self.inputs, self.outputs = executable.inputs, executable.outputs
+        self.workspace_bytes = executable.workspace_bytes
+
+
+def device_name(device):
+    """The library's name of a torch.device."""
+    if device.type == "cpu":
+        return "host"
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return f"{'hip' if torch.version.hip else 'cuda'}:{index}"
+
+
+def _device(name, cache_dir):
+    key = name, cache_dir
+    if key not in _devices:
+        _devices[key] = native.Device(name, cache_dir or None)
+    return _devices[key]
+
+
+def key_of(graph, device, settings):
+    """A text that differs between graphs, devices, settings and libraries. graph: bytes."""
+    text = f"{device_name(device)} {settings.tag()} {native.load().version().decode()} "
+    return hashlib.sha256(text.encode() + graph).hexdigest()
+
+
+def program_of(graph, device, settings, what):
+    """The Program of the graph's bytes. `what`: the graph, for people. native.Failure if it cannot be
+    made."""
+    key = key_of(graph, device, settings)
+    with _lock:  # what one thread makes, the next one finds
+        found = _programs.get(key)
+        if found is not None:
+            return found
+        with messages.progress(f"{what}: loading") as stage:
+            executable = native.Executable(
+                native.Graph.deserialize(graph),
+                _device(device_name(device), settings.cache_dir),
+                spec=settings.spec or None,
+                streams=settings.streams,
+                caller_workspace=True,
+                settings=settings.of_executables(),
+                progress=lambda _, doing: stage(f"{what}: {doing}") is None,
+                log=lambda line: messages.log.info("%s: %s", what, line),
+            )
+        program = _programs[key] = Program(executable, key)
+        return program

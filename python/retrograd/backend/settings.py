@@ -1,0 +1,85 @@
+"""The options of torch.compile(backend="retrograd")."""
+
+import dataclasses
+import difflib
+import json
+
+import torch._inductor
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a user may choose in torch.compile(options={...}); the mode may stand there, too."""
+
+    mode: str = "default"  # of MODES: Inductor's, for the forward
+    require_full: bool = False  # an error in place of Inductor's backward
+    deterministic: bool = True  # the same bits in every run
+    streams: int = 1  # that independent work is spread over
+    max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
+    spec: str = ""  # a device spec by name or file; "": that of the device
+    cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
+    disable: tuple = ()  # parts of the planner that are left out, by name (fusion-explain)
+    inductor: tuple = ()  # (name, value): options that are Inductor's, for the forward
+
+    @staticmethod
+    def of(mode, options):
+        """Of what torch.compile hands over. ValueError for an unknown option or a wrong value."""
+        given = dict(options or {})
+        if mode is not None and given.setdefault("mode", mode) != mode:
+            raise ValueError(f"mode {mode!r} and options['mode'] {given['mode']!r} differ")
+        ours = {field.name: field for field in dataclasses.fields(Settings)}
+        del ours["inductor"]
+        inductors = torch._inductor.list_options()
+        chosen, passed_on = {}, []
+        for name, value in given.items():
+            if name in ours:
+                chosen[name] = _checked(ours[name], value)
+            elif name.replace("-", "_") in inductors:
+                passed_on.append((name.replace("-", "_"), value))
+            else:
+                raise ValueError(_unknown(name, ours, inductors))
+        return Settings(**chosen, inductor=tuple(sorted(passed_on)))
+
+    def inductor_patches(self):
+        """The patches of Inductor's configuration that mode and options ask for."""
+        patches = {}
+        if self.mode != "default":
+            patches.update(torch._inductor.list_mode_options(self.mode))
+        return {**patches, **dict(self.inductor)}
+
+    def of_executables(self):
+        """The settings of native.Executable (docs/embedding.md)."""
+        made = {"deterministic": self.deterministic}
+        if self.disable:
+            made["disable"] = list(self.disable)
+        return made
+
+    def tag(self):
+        """A text that differs between any two settings."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
+
+
+def _checked(field, value):
+    if field.name == "mode" and value not in MODES:
+        raise ValueError(f"mode {value!r}: must be one of {', '.join(MODES)}")
+    if field.name == "disable":
+        if isinstance(value, str) or not all(isinstance(part, str) for part in value):
+            raise ValueError(f"option disable: {value!r} must be a list of names")
+        return tuple(value)
+    kind = type(field.default)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"option {field.name}: {value!r} must be of type {kind.__name__}")
+    if kind is int and value < 1:
+        raise ValueError(f"option {field.name}: {value} must be at least 1")
+    return value
+
+
+def _unknown(name, ours, inductors):
+    near = difflib.get_close_matches(name, [*ours, *inductors], n=3)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return (
+        f"unknown option {name!r}{hint}. The options are {', '.join(ours)}, and Inductor's, which "
+        "are for the forward"
+    )
