@@ -7,18 +7,21 @@
 #include "api/plan.h"
 #include "api/settings.h"
 #include "graph/base/status.h"
+#include "tools/explain/plan_html.h"
 
 namespace retrograd {
 
 absl::StatusOr<std::string> Explain(const PlannedGraph& planned, rg_format format) {
-  if (format != RG_TEXT && format != RG_JSON) {
+  if (format < RG_TEXT || format > RG_HTML) {
     return absl::InvalidArgumentError(
-        absl::StrCat("format is ", format, ": RG_TEXT or RG_JSON is needed"));
+        absl::StrCat("format is ", format, ": RG_TEXT, RG_JSON or RG_HTML is needed"));
   }
   RG_ASSIGN_OR_RETURN(const PeakMemory memory, PeakMemoryOf(planned));
   const std::string& name = planned.original.name();
-  return format == RG_TEXT ? ExplainAsText(planned, memory, name)
-                           : ExplainAsJson(planned, memory, name);
+  if (format == RG_TEXT) return ExplainAsText(planned, memory, name);
+  if (format == RG_JSON) return ExplainAsJson(planned, memory, name);
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(planned, /*streams=*/1));
+  return ExplainAsHtml(planned, schedule, memory, name);
 }
 
 absl::StatusOr<OpenedGraph> OpenFor(const BackwardGraph& graph, const char* spec,

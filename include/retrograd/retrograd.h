@@ -256,7 +256,11 @@ typedef int32_t (*rg_progress)(void* user, rg_stage stage, const char* what);
 typedef void (*rg_log)(void* user, const char* line);
 
 typedef int32_t rg_format;
-enum { RG_TEXT = 1, RG_JSON = 2 };
+enum {
+  RG_TEXT = 1,
+  RG_JSON = 2,
+  RG_HTML = 3 /* a page for a browser, which needs no network */
+};
 
 typedef struct rg_plan rg_plan;
 

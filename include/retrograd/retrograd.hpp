@@ -419,7 +419,7 @@ class Cancellation {
   detail::Handle<rg_cancellation, rg_cancellation_destroy> handle_;
 };
 
-enum class Format : int32_t { kText = RG_TEXT, kJson = RG_JSON };
+enum class Format : int32_t { kText = RG_TEXT, kJson = RG_JSON, kHtml = RG_HTML };
 
 struct PlanOptions {
   std::string spec = {};         // a device spec by name or file; empty: of the reference GPU

@@ -4,12 +4,21 @@ export_backward writes a PyTorch model's backward graph to a file:
 
     paths = retrograd.export_backward(model, (x, y), path="model.bwd.pb", bundle=True)
 
+torch.compile(model, backend="retrograd") trains with it (retrograd.backend), and explain tells before
+what it would do:
+
+    print(retrograd.explain(model, (x,), loss_fn=loss, spec="h200"))
+
 retrograd.native plans, compiles and runs graphs; it needs no PyTorch.
 """
 
 import importlib
 
-_PLACES = {"ExportError": "retrograd.errors", "export_backward": "retrograd.export"}
+_PLACES = {
+    "ExportError": "retrograd.errors",
+    "explain": "retrograd.backend.explain",
+    "export_backward": "retrograd.export",
+}
 
 __all__ = sorted(_PLACES)
 

@@ -4,38 +4,33 @@ Forwards run by the fx interpreter in most tests, which Inductor would take seco
 those marked `inductor` compile them.
 """
 
+import contextlib
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 
+import conftest
 import pytest
+import retrograd
 import torch
-from retrograd.backend import backend, compiled, entry, messages
+from backend_training import interpreted_forwards
+from retrograd.backend import backend, compiled, messages
 from retrograd.backend.settings import Settings
 from torch import nn
 from torch.nn import functional as F
 
 
-def _interpreted(module, _, **how):
-    def run(args):
-        given = list(args)
-        args.clear()
-        return torch.fx.Interpreter(module).run(*given)
-
-    run._boxed_call = True
-    return run
-
-
 @pytest.fixture(autouse=True)
-def fresh(request, monkeypatch):
+def fresh(request):
     torch._dynamo.reset()
     torch.manual_seed(0)
     interpreted = "inductor" not in request.keywords
-    if interpreted:
-        monkeypatch.setattr(entry, "compile_fx_inner", _interpreted)
-    cached = torch._functorch.config.patch(enable_autograd_cache=not interpreted)
-    with cached, warnings.catch_warnings():
+    context = interpreted_forwards() if interpreted else contextlib.nullcontext()
+    with context, warnings.catch_warnings():
         warnings.simplefilter("error", messages.BackwardFallsBack)
         yield
     torch._dynamo.reset()
@@ -432,6 +427,51 @@ def test_data_parallel_training_of_one_process(tmp_path):
         distributed.destroy_process_group()
 
 
+# --- dynamic sizes ----------------------------------------------------------------------------------
+
+
+def test_lengths_that_change_need_no_recompilation(monkeypatch):
+    class Sequence(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.out = nn.Embedding(11, 8), nn.Linear(8, 11)
+            self.norm = nn.LayerNorm(8)
+
+        def forward(self, ids):
+            x = self.embedding(ids)
+            x = self.norm(x + torch.softmax(x @ x.transpose(1, 2) / ids.shape[1], -1) @ x)
+            return F.cross_entropy(self.out(x).flatten(0, 1), ids.flatten())
+
+    model = Sequence()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    frames = torch._dynamo.utils.counters["frames"]
+    runs = runs_of_ours(monkeypatch)
+    for length in (5, 8, 13, 5, 7):
+        ids = torch.randint(11, (3, length))
+        for m in (ours, eager):
+            m.zero_grad()
+            m(ids).backward()
+        check(ours, eager)
+        compiled_frames = frames["ok"]
+    assert frames["ok"] == compiled_frames
+    assert len({id(run) for run in runs}) == 4  # lengths
+
+
+def test_sizes_that_were_not_used_for_longest_are_forgotten():
+    model = network()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(
+        model, backend=backend, options={"max_plans": 2, "require_full": True}, dynamic=True
+    )
+    with pytest.warns(messages.BackwardFallsBack, match="more than 2 sets of sizes"):
+        for rows in (3, 4, 5, 3):
+            x = torch.randn(rows, 8)
+            for m in (ours, eager):
+                m(x).square().mean().backward()
+    check(ours, eager)
+
+
 # --- falling back ---------------------------------------------------------------------------------
 
 
@@ -464,6 +504,27 @@ def test_require_full_makes_it_an_error():
     ours = torch.compile(_Refused(), backend=backend, options=FULL)
     with pytest.raises(Exception, match="has no row"):
         ours(torch.randn(4, 3)).sum().backward()
+
+
+# --- explain ----------------------------------------------------------------------------------------
+
+
+def test_a_model_is_explained_before_one_switches():
+    explanation = retrograd.explain(
+        network(), (torch.randn(6, 8),), loss_fn=lambda y: y.square().mean(), spec="h100"
+    )
+    (plan,) = explanation.backwards
+    assert explanation.predicted_us > 0 and plan.num_kernels > 0
+    assert "kernels and library calls" in str(explanation)
+    assert explanation._repr_html_().startswith("<iframe")
+
+
+def test_what_would_fall_back_is_explained_by_its_reason(tmp_path):
+    explanation = retrograd.explain(_Refused(), (torch.randn(4, 3),), loss_fn=torch.sum)
+    assert "runs through Inductor: cannot export aten" in str(explanation)
+    assert "cannot export" in explanation._repr_html_()
+    with pytest.raises(ValueError, match="no backward of this model is planned"):
+        explanation.save(tmp_path / "page.html")
 
 
 # --- wrong use ------------------------------------------------------------------------------------
@@ -506,3 +567,67 @@ def test_complex_tensors_fall_back_by_name():
     ours = torch.compile(model, backend=backend, options=FULL)
     with pytest.raises(Exception, match="complex64"):
         ours(torch.randn(2, 4, dtype=torch.complex64)).abs().sum().backward()
+
+
+# --- with Inductor's forward ------------------------------------------------------------------------
+
+
+@pytest.mark.inductor
+def test_inductors_forward_saves_what_our_backward_reads():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8)
+            self.out = nn.Linear(8, 4)
+
+        def forward(self, x):
+            x = F.max_pool2d(F.silu(self.norm(self.conv(x))), 2)
+            return self.out(x.mean((2, 3)))
+
+    ours, eager = pair(Mixed().to(memory_format=torch.channels_last))
+    x = torch.randn(2, 3, 12, 12).to(memory_format=torch.channels_last)
+    for _ in range(2):
+        for m in (ours, eager):
+            m(x).square().mean().backward()
+    check(ours, eager)
+
+
+PROCESS = """
+import sys, torch
+from retrograd.backend import backend, entry
+made, compile_backward = [], entry.compile_backward
+entry.compile_backward = lambda *given: made.append(1) or compile_backward(*given)
+torch.manual_seed(0)
+w = torch.randn(8, 4, requires_grad=True)
+x = torch.randn(6, 8)
+def loss(x):
+    return (x @ w).tanh().square().sum()
+options = None if sys.argv[1] == "inductor" else {"require_full": True}
+f = torch.compile(loss, backend="inductor" if options is None else backend, options=options)
+value = f(x)
+value.backward(retain_graph=True)
+value.backward()
+y = (x @ w).tanh()
+assert torch.allclose(w.grad, 2 * x.t() @ (2 * y * (1 - y * y)), atol=1e-5)
+print("compiled by us:", len(made))
+"""
+
+
+@pytest.mark.inductor
+def test_a_second_process_finds_the_backward_and_never_inductors(tmp_path):
+    """Inductor comes first, whose backward AOTAutograd's cache would hand out under the same key."""
+    environment = os.environ | {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        "PYTHONPATH": str(conftest.ROOT / "python"),
+    }
+
+    def run(side):
+        done = subprocess.run(
+            [sys.executable, "-c", PROCESS, side], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.strip()
+
+    told = [run(side) for side in ("inductor", "ours", "ours")]
+    assert told == [f"compiled by us: {n}" for n in (0, 1, 0)]

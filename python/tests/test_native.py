@@ -96,7 +96,10 @@ def test_a_plan_explains_itself():
     plan = native.Plan(native.Graph.parse(TEXT), spec="h100")
     assert plan.num_kernels >= 1 and plan.predicted_ns > 0
     assert "kernel" in plan.explain()
-    assert plan.explain(as_json=True)["device"]
+    assert plan.explain("json")["device"]
+    assert plan.explain("html").lstrip().startswith("<!")
+    with pytest.raises(ValueError, match="must be one of text, json, html"):
+        plan.explain("pdf")
 
 
 def test_a_run_takes_arrays_tensors_memory_and_addresses(product, device):

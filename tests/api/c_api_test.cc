@@ -518,7 +518,10 @@ TEST_CASE("a plan explains itself as text and JSON, and so does an executable") 
   REQUIRE(rg_plan_explain(plan, RG_JSON, &text) == RG_OK);
   CHECK(text[0] == '{');
   rg_free(text);
-  CheckFails(rg_plan_explain(plan, 3, &text), RG_INVALID_ARGUMENT, "format");
+  REQUIRE(rg_plan_explain(plan, RG_HTML, &text) == RG_OK);
+  CHECK(std::string(text).find("<html") != std::string::npos);
+  rg_free(text);
+  CheckFails(rg_plan_explain(plan, 4, &text), RG_INVALID_ARGUMENT, "format");
   rg_plan_destroy(plan);
   const DeviceHandle device;
   ExecutableHandle executable(graph, device);

@@ -198,11 +198,14 @@ std::vector<Refusal> MostTelling(std::vector<Refusal> refusals, size_t most) {
   return chosen;
 }
 
+absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams) {
+  return ScheduleStreams(graph.planned.graph, graph.planned.plan,
+                         {.streams = streams, .chip_blocks = graph.spec.sms});
+}
+
 absl::StatusOr<PeakMemory> PeakMemoryOf(const PlannedGraph& graph) {
   const BackwardGraph& lowered = graph.planned.graph;
-  RG_ASSIGN_OR_RETURN(
-      const StreamSchedule schedule,
-      ScheduleStreams(lowered, graph.planned.plan, {.chip_blocks = graph.spec.sms}));
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(graph, /*streams=*/1));
   RG_ASSIGN_OR_RETURN(const MemoryPlan memory,
                       PlanMemory(lowered, graph.planned.plan, schedule, {}));
   PeakMemory peak{memory.arena_bytes, memory.bytes_without_reuse};

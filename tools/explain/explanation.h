@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/schedule/stream_schedule.h"
 #include "tools/support/pipeline.h"
 
 namespace retrograd {
@@ -55,6 +56,9 @@ struct PeakMemory {
   int64_t total() const { return arena_bytes + inputs_bytes + outputs_bytes; }
 };
 absl::StatusOr<PeakMemory> PeakMemoryOf(const PlannedGraph& graph);
+
+// The plan's groups on so many streams.
+absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams);
 
 // "61.7 ms", "3.4 us"; "1.42 GB", "12 KB" (powers of ten).
 std::string PrintTime(int64_t ps);

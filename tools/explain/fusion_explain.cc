@@ -43,11 +43,6 @@ struct OutputArguments {
   std::string file;  // empty: stdout
 };
 
-absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams) {
-  return ScheduleStreams(graph.planned.graph, graph.planned.plan,
-                         {.streams = streams, .chip_blocks = graph.spec.sms});
-}
-
 absl::StatusOr<std::string> ExplainAs(const PlanArguments& arguments,
                                       const OutputArguments& output) {
   Progress progress;

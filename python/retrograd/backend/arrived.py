@@ -98,6 +98,17 @@ def _propagated(module, example_inputs):
     return ours
 
 
+def _dtype(node, example):
+    """The placeholder's dtype in runs. PyTorch predicts fp32 for the log-sum-exp of CPU attention in
+    fp64, which is fp64."""
+    for user in node.users:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+        if user.target is flash and user.args[5] is node:
+            query = user.args[1].meta["val"].dtype
+            return torch.promote_types(query, torch.float32)
+    return example.dtype
+
+
 def _input(node, example, names):
     name, kind = str(node.target), schema.SAVED
     index = capture.primal_index(node)
@@ -108,7 +119,7 @@ def _input(node, example, names):
         name = names[index] if index < len(names) else name
     shape = tuple(example.shape)
     return capture.CapturedInput(
-        node=node, name=name, kind=kind, dtype=example.dtype, shape=shape,
+        node=node, name=name, kind=kind, dtype=_dtype(node, example), shape=shape,
         strides=capture.given_strides(shape, example.stride()), alignment=ALIGNMENT, donated=False,
         saved=index is None and kind == schema.SAVED,
     )  # fmt: skip

@@ -1,11 +1,11 @@
 """What takes the place of Inductor's compiled backward."""
 
 import array
+import dataclasses
 
 import torch
-from torch._inductor.output_code import OutputCode
 
-from retrograd.backend import arrived
+from retrograd.backend import arrived, programs, saved
 
 _DTYPES = {
     "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
@@ -26,22 +26,54 @@ class _Room:
         )
 
 
-class CompiledBackward(OutputCode):
-    """Runs a Program on the tensors that autograd hands over, on the thread's current stream.
+@dataclasses.dataclass
+class Recipe:
+    """All that a CompiledBackward is made of, in this process or another."""
 
-    `constants`: tensors that the graph holds itself, behind autograd's inputs.
-    """
+    graph: bytes  # of a schema.Graph
+    constants: list  # tensors that the graph holds itself, behind autograd's inputs
+    dtypes: list  # of autograd's inputs
+    device: torch.device
+    settings: object  # settings.Settings
+    what: str  # for people
 
-    def __init__(self, program, constants, device, dtypes, what):
-        self.program, self.device, self.what = program, device, what
-        self.constants = [t.to(device).contiguous() for t in constants]
-        own = len(program.inputs) - len(constants)
+
+class CompiledBackward(saved.Saved):
+    """Runs a Program on the tensors that autograd hands over, on the thread's current stream."""
+
+    def __init__(self, recipe):
+        self.recipe = recipe
+        self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
+        self.open()
+
+    def open(self):
+        """Makes the Program, or finds it. native.Failure if there can be none."""
+        recipe = self.recipe
+        self.device, self.what = recipe.device, recipe.what
+        self.program = program = programs.program_of(
+            recipe.graph, self.device, recipe.settings, self.what
+        )
+        self.constants = [t.to(self.device).contiguous() for t in recipe.constants]
+        self.dtypes = recipe.dtypes
+        own = len(program.inputs) - len(self.constants)
         self.strides = [t.strides for t in program.inputs[:own]]
-        self.dtypes = list(dtypes)
-        self.rooms = [_Room(t, device) if t.present else None for t in program.outputs]
+        self.rooms = [_Room(t, self.device) if t.present else None for t in program.outputs]
         self.workspace_alignment = program.executable.workspace_alignment
         self.room = program.workspace_bytes + self.workspace_alignment
-        self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
+
+    def save_for_others(self):
+        recipe = self.recipe
+        self.save(programs.key_of(recipe.graph, recipe.device, recipe.settings))
+
+    def __getstate__(self):
+        return {"recipe": self.recipe}
+
+    def __setstate__(self, state):
+        self.recipe, self._boxed_call = state["recipe"], True
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        """What the cache calls on an entry that it has loaded."""
+        self.open()
 
     def __call__(self, inputs):
         given = list(inputs)
@@ -99,12 +131,6 @@ class CompiledBackward(OutputCode):
                 )
                 given[i] = _filled(room, tensor)
         return given, array.array("Q", map(torch.Tensor.data_ptr, given))
-
-    def post_compile(self, example_inputs, constants, graph_kwargs):
-        pass
-
-    def prepare_for_serialization(self):
-        pass
 
 
 def _filled(room, tensor):

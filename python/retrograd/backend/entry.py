@@ -1,14 +1,15 @@
 """The backend that torch.compile calls."""
 
+import copy
 import time
 
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from retrograd import native, translate
-from retrograd.backend import messages, programs
+from retrograd.backend import dynamic, messages
 from retrograd.backend.arrived import arrived_backward, input_names
-from retrograd.backend.compiled import CompiledBackward
+from retrograd.backend.compiled import CompiledBackward, Recipe
 from retrograd.backend.settings import Settings
 
 
@@ -48,22 +49,41 @@ backend.reset = messages.once.forget  # torch._dynamo.reset() calls it
 
 
 def compile_backward(module, example_inputs, names, settings):
-    """A CompiledBackward of the graph, which stays as it is. ExportError or native.Failure if there
-    can be none."""
+    """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
+    dynamic sizes. ExportError or native.Failure if there can be none."""
+    if not dynamic.has_symbols(example_inputs):
+        compiled = compile_static(module, example_inputs, names, settings)
+        _keep_for_other_runs()
+        compiled.save_for_others()
+        return compiled
+    compiled = dynamic.DynamicBackward(
+        torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
+        lambda static, fakes: compile_static(static, fakes, names, settings),
+        settings.max_plans,
+    )
+    compiled.prepare(dynamic.hinted(example_inputs))  # refuses what no sizes would make possible
+    _keep_for_other_runs()
+    return compiled
+
+
+def compile_static(module, example_inputs, names, settings):
+    """A CompiledBackward of a graph whose sizes are known."""
     start = time.monotonic()
     captured, device = arrived_backward(module, example_inputs, names)
     what = f"backward of {len(captured.outputs)} gradients"
     graph, constants = translate.translate(captured, "backward")
-    program = programs.program_of(
-        graph.SerializeToString(deterministic=True), device, settings, what
+    recipe = Recipe(
+        graph=graph.SerializeToString(deterministic=True),
+        constants=list(constants.values()),
+        dtypes=[i.dtype for i in captured.inputs],
+        device=device,
+        settings=settings,
+        what=what,
     )
-    compiled = CompiledBackward(
-        program, constants.values(), device, [i.dtype for i in captured.inputs], what
-    )
-    _keep_for_other_runs()
+    compiled = CompiledBackward(recipe)
     messages.log.info(
         "%s: %d nodes, %d kernels and library calls, ready in %.2f s", what, len(graph.nodes),
-        program.executable.describe()["kernels"], time.monotonic() - start,
+        compiled.program.executable.describe()["kernels"], time.monotonic() - start,
     )  # fmt: skip
     return compiled
 

@@ -129,9 +129,9 @@ class Executable(Handle):
         """What it is, and what it did so far."""
         return json.loads(self.library.text("executable_describe", self.handle))
 
-    def explain(self, as_json=False):
+    def explain(self, form="text"):
         """Its plan, as Plan.explain tells one."""
-        return explained(self.library, "executable_explain", self.handle, as_json)
+        return explained(self.library, "executable_explain", self.handle, form)
 
     def time_steps(self, repetitions, stream=None):
         """Each kernel and call of the bound run alone. The outputs are worth nothing afterwards."""

@@ -6,7 +6,7 @@ import json
 from retrograd.native import structs
 from retrograd.native.library import Handle, load
 
-_TEXT, _JSON = 1, 2
+_FORMATS = {"text": 1, "json": 2, "html": 3}
 
 
 class Cancellation(Handle):
@@ -20,10 +20,12 @@ class Cancellation(Handle):
         self.library.cancellation_cancel(self.handle)
 
 
-def explained(library, function, handle, as_json):
-    """What `rg_function` tells of the handle: text, or an object."""
-    text = library.text(function, handle, _JSON if as_json else _TEXT)
-    return json.loads(text) if as_json else text
+def explained(library, function, handle, form):
+    """What `rg_function` tells of the handle: "text", "html", or for "json" an object."""
+    if form not in _FORMATS:
+        raise ValueError(f"form {form!r}: must be one of {', '.join(_FORMATS)}")
+    text = library.text(function, handle, _FORMATS[form])
+    return json.loads(text) if form == "json" else text
 
 
 def given_settings(settings):
@@ -46,9 +48,9 @@ class Plan(Handle):
         handle = graph.library.made("plan_create", graph.handle, ctypes.byref(options))
         super().__init__(graph.library, handle, "plan_destroy")
 
-    def explain(self, as_json=False):
-        """What `fusion-explain plan` prints; an object with as_json."""
-        return explained(self.library, "plan_explain", self.handle, as_json)
+    def explain(self, form="text"):
+        """What `fusion-explain plan` prints: "text", "html", or for "json" an object."""
+        return explained(self.library, "plan_explain", self.handle, form)
 
     @property
     def predicted_ns(self):

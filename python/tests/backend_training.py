@@ -1,0 +1,74 @@
+"""What tests of the backend share: forwards without a compiler, training beside eager."""
+
+import contextlib
+import copy
+import warnings
+from unittest import mock
+
+import torch
+from retrograd.backend import backend, entry, messages
+
+
+def _interpreted(module, _, **how):
+    def run(args):
+        given = list(args)
+        args.clear()
+        return torch.fx.Interpreter(module).run(*given)
+
+    run._boxed_call = True
+    return run
+
+
+@contextlib.contextmanager
+def interpreted_forwards():
+    """The fx interpreter in the place of Inductor, which takes seconds to compile a forward."""
+    uncached = torch._functorch.config.patch(enable_autograd_cache=False)
+    with uncached, mock.patch.object(entry, "compile_fx_inner", _interpreted):
+        yield
+
+
+def train_beside_eager(model, args, kwargs, loss_of, steps=5, rate=1e-3):
+    """Trains the model in double precision, and a copy of it in eager mode.
+
+    Returns (losses of ours, of eager, largest difference of a gradient relative to its parameter's
+    largest element, reasons for which backwards fell back).
+    """
+    model = model.double()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    args = [
+        a.detach().double().requires_grad_(a.requires_grad) if a.is_floating_point() else a
+        for a in args
+    ]
+    eager = copy.deepcopy(model)
+    losses, worst = ([], []), 0.0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        sides = [(model, torch.compile(model, backend=backend)), (eager, eager)]
+        for _ in range(steps):
+            for side, (module, run) in enumerate(sides):
+                module.zero_grad()
+                loss = loss_of(run(*args, **kwargs))
+                loss.backward()
+                losses[side].append(loss.item())
+            worst = max(worst, _difference(model, eager))
+            for module, _ in sides:
+                with torch.no_grad():
+                    for parameter in module.parameters():
+                        if parameter.grad is not None:
+                            parameter -= rate * parameter.grad
+    reasons = [str(w.message) for w in told if w.category is messages.BackwardFallsBack]
+    return *losses, worst, reasons
+
+
+def _difference(model, eager):
+    worst = 0.0
+    for (name, mine), theirs in zip(model.named_parameters(), eager.parameters(), strict=True):
+        if (mine.grad is None) != (theirs.grad is None):
+            raise AssertionError(f"{name}: only one side has a gradient")
+        if mine.grad is not None and mine.numel():
+            # A gradient that is nothing but rounding, as of a bias before batch norm, has no scale.
+            scale = max(theirs.grad.abs().max().item(), 1e-4)
+            worst = max(worst, (mine.grad - theirs.grad).abs().max().item() / scale)
+    return worst
