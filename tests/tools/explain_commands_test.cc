@@ -160,18 +160,10 @@ PlannedGraph HostileGraph() {
   return graph;
 }
 
-StreamSchedule ScheduleOf(const PlannedGraph& graph, int streams) {
-  auto schedule = ScheduleStreams(graph.planned.graph, graph.planned.plan,
-                                  {.streams = streams, .chip_blocks = graph.spec.sms});
-  INFO(schedule.status());
-  REQUIRE(schedule.ok());
-  return *std::move(schedule);
-}
-
 TEST_CASE("the trace has a track for each stream and a slice for each group, none overlapping") {
   const PlannedGraph graph = PlanOf({.graph = "golf_tiny"});
   for (int streams : {1, 3}) {
-    const StreamSchedule schedule = ScheduleOf(graph, streams);
+    const StreamSchedule schedule = *ScheduleOf(graph, streams);
     const auto trace = nlohmann::json::parse(ExportPerfetto(graph, schedule));
     std::vector<double> busy_until(streams, 0.0);
     int names = 0;
@@ -213,7 +205,7 @@ TEST_CASE("the drawing has a cluster for each group, each op once and each opera
 
 TEST_CASE("names out of a file can't end a string of an export") {
   const PlannedGraph graph = HostileGraph();
-  const auto trace = nlohmann::json::parse(ExportPerfetto(graph, ScheduleOf(graph, 1)));
+  const auto trace = nlohmann::json::parse(ExportPerfetto(graph, *ScheduleOf(graph, 1)));
   CHECK_THAT(trace["traceEvents"].back()["args"]["ops"][0].get<std::string>(),
              ContainsSubstring(kHostile));
   const std::string dot = ExportDot(graph);
@@ -223,7 +215,7 @@ TEST_CASE("names out of a file can't end a string of an export") {
 std::string PageOf(const PlannedGraph& graph, absl::string_view name) {
   auto memory = PeakMemoryOf(graph);
   REQUIRE(memory.ok());
-  return ExplainAsHtml(graph, ScheduleOf(graph, 2), *memory, name);
+  return ExplainAsHtml(graph, *ScheduleOf(graph, 2), *memory, name);
 }
 
 // What a browser takes for the data: up to the first "</script".
