@@ -74,6 +74,12 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/RetrogradConfig.cmake
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/retrograd.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT retrograd)
 
+# What a Python wheel holds besides Python, beside each other.
+install(FILES $<TARGET_FILE:retrograd_shared> DESTINATION . RENAME libretrograd.so
+        COMPONENT wheel EXCLUDE_FROM_ALL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/fusion/devices DESTINATION share/retrograd/fusion
+        COMPONENT wheel EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.textproto")
+
 # `cpack -G DEB --config BUILD/CPackConfig.cmake`
 set(CPACK_PACKAGE_NAME retrograd)
 set(CPACK_PACKAGE_CONTACT "Retrograd developers <retrograd@localhost>")

@@ -2,11 +2,14 @@
 the examples and the snippets of docs/embedding.md, built against it and run."""
 
 import itertools
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 
 import conftest
 import pytest
@@ -52,6 +55,69 @@ def test_the_python_example_learns_with_the_installed_package(prefix, options):
     told = call("python3", ROOT / "examples/train_python/train.py", ROOT / "examples/data/digits.csv",
                 *options, env=outside() | {"PYTHONPATH": str(package)}, cwd=prefix)
     assert float(re.findall(r"([0-9.]+)% of the held-out", told)[-1]) >= 95
+
+
+def test_the_wheels_parts_lie_where_the_package_looks(tmp_path):
+    """What `pip install .` assembles: the package, and what CMake installs into it."""
+    package = tmp_path / "retrograd"
+    shutil.copytree(ROOT / "python/retrograd", package, ignore=shutil.ignore_patterns("__pycache__"))
+    call("cmake", "--install", BUILD, "--prefix", package / "native", "--component", "wheel")
+    program = """
+from retrograd import native
+print(native.find())
+graph = native.Graph.parse('%a = input name="a" kind=saved f32[2]\\n%b = exp %a\\noutput %b name="b"')
+assert native.Plan(graph, spec="h100").predicted_ns > 0
+"""
+    found = call("python3", "-c", program, env=outside() | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert found.strip() == str(package / "native/libretrograd.so")
+
+
+def test_pytorch_finds_the_backend_by_its_name(tmp_path):
+    """Through the entry point of an installed distribution, written here as pip writes it."""
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    information = tmp_path / "retrograd-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: retrograd\nVersion: 0.1.0\n")
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in named.items())
+             for group, named in points.items()]
+    (information / "entry_points.txt").write_text("\n".join(lines))
+    program = "import torch; assert 'retrograd' in torch._dynamo.list_backends()\n" \
+              "assert callable(torch._dynamo.lookup_backend('retrograd'))"
+    path = f"{tmp_path}:{ROOT / 'python'}"
+    call(sys.executable, "-c", program, env=outside() | {"PYTHONPATH": path,
+                                                        "RETROGRAD_LIBRARY": library_of_build()})
+
+
+def library_of_build():
+    return str(BUILD / "bin/libretrograd.so")
+
+
+@pytest.mark.parametrize("example, told", [("train.py", "epoch 20: loss 0.0"),
+                                           ("explain.py", "kernels and library calls"),
+                                           ("compare_plans.py", "nothing fused")])
+def test_the_examples_of_the_backend_run(tmp_path, example, told):
+    shutil.copy(ROOT / "examples/pytorch" / example, tmp_path / "example.py")
+    program = (
+        "import sys, torch; from retrograd.backend import backend; "
+        "torch._dynamo.register_backend(backend, name='retrograd'); "
+        "sys.argv = ['example.py', 'page.html']; exec(open('example.py').read())"
+    )
+    environment = outside() | {"PYTHONPATH": str(ROOT / "python"),
+                               "RETROGRAD_LIBRARY": library_of_build()}
+    assert told in call(sys.executable, "-c", program, env=environment, cwd=tmp_path)
+    if example == "explain.py":
+        assert "<html" in (tmp_path / "page.html").read_text()
+
+
+def test_the_cells_of_the_notebook_run(tmp_path):
+    cells = json.loads((ROOT / "examples/pytorch/explain.ipynb").read_text())["cells"]
+    code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    head = ("import torch; from retrograd.backend import backend\n"
+            "torch._dynamo.register_backend(backend, name='retrograd')\n")
+    environment = outside() | {"PYTHONPATH": str(ROOT / "python"),
+                               "RETROGRAD_LIBRARY": library_of_build()}
+    check = "\nassert explanation._repr_html_().startswith('<iframe')"
+    call(sys.executable, "-c", head + code + check, env=environment, cwd=tmp_path)
 
 
 def test_the_whole_step_is_the_same_training(prefix, tmp_path):

@@ -18,6 +18,7 @@
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/planner/planner.h"
+#include "graph/text/text.h"
 #include "models/models.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -256,6 +257,24 @@ TEST_CASE("the price of every schedule is what its terms add up to, explained or
     INFO(name);
     CHECK(seen[name] > 0);
   }
+}
+
+// Its stores are under way all the same.
+TEST_CASE("a kernel that reads one number, or nothing, costs what one costs that reads a row") {
+  const auto price = [](const std::string& operand) {
+    const auto graph = ParseGraph(operand +
+                                  "%b = expand %a shape=[1024,256]\n%c = exp %b\n"
+                                  "output %c\n");
+    REQUIRE(graph.ok());
+    const auto planned = PlanFusion(*graph, Device("h200"), {});
+    INFO(planned.status());
+    REQUIRE(planned.ok());
+    return static_cast<double>(planned->plan.summary.price_ps);
+  };
+  const double row = price("%a = input f32[256] alignment=16\n");
+  CHECK(price("%a = input f32[]\n") == Approx(row).epsilon(0.1));
+  CHECK(price("%a = iota axis=0 start=0 step=1 dtype=f32 shape=[256]\n") ==
+        Approx(row).epsilon(0.1));
 }
 
 TEST_CASE("barriers cost their rounds in each wave of blocks") {

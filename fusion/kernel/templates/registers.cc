@@ -312,7 +312,8 @@ Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Sch
   Footprint f;
   const PointsOfThread points = t.points_of_thread(p, s);
   f.elements = points.at_once;
-  f.bytes_in_flight = p.loaded_bytes * points.under_way;
+  // Who loads nothing at its points waits for nothing: its stores are what is under way.
+  f.bytes_in_flight = (p.loaded_bytes > 0 ? p.loaded_bytes : p.stored_bytes) * points.under_way;
   FillRegisters(p, s, device, f);
   f.shared_bytes = SharedBytes(ir, p, s, MainLaunchNumber(ir, s));
   f.staged_bytes = StagedBytes(ir, p, s);
