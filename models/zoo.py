@@ -227,6 +227,9 @@ FULL_SIZE = {
 BENCHED = {
     "llama_small": language_model("LlamaForCausalLM", "LlamaConfig", _LLAMA_SMALL, 2048, batch=4),
     "bert_base": language_model("BertForMaskedLM", "BertConfig", {}, 512, batch=8),
+    "gpt2": language_model("GPT2LMHeadModel", "GPT2Config", {}, 1024, batch=4),
+    "mixer_b16": image_model("mixer_s16_224", 16, channels_last=False),
+    "efficientnet_b0_b2": image_model("efficientnet_b0", 2),
     "resnet50_b2": image_model("resnet50", 2),
     "resnet18_b1": image_model("resnet18", 1),
     "convnext_tiny_b2": image_model("convnext_tiny", 2),

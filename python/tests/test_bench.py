@@ -439,3 +439,18 @@ def test_a_tiles_factor_is_its_time_by_wave_and_element_over_the_reference_tiles
     found = gemm_tiles.factors(rows, 132)
     assert found[(128, 128, 2)] == 1
     assert found[(64, 128, 2)] == pytest.approx(1.4, rel=0.01)
+
+
+def test_training_steps_are_measured_beside_each_other(tmp_path):
+    done = subprocess.run(
+        [sys.executable, conftest.ROOT / "bench/training.py", "golf_tiny", "--device", "cpu",
+         "--repeat", "1", "--sides", "eager,retrograd", "--out", tmp_path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    row = json.loads((tmp_path / "golf_tiny.json").read_text())
+    assert set(row["sides"]) == {"eager", "retrograd"}
+    assert row["sides"]["retrograd"]["fell_back"] == []
+    for side in row["sides"].values():
+        assert side["backward_ms"]["median"] > 0 and side["step_ms"]["median"] > 0
+    assert "| golf_tiny | " in done.stdout and "geometric mean" in done.stdout

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Training steps as a user runs them: torch.compile with Inductor's modes beside backend="retrograd".
+
+    bench/training.py [NAME ..] [--sides inductor,retrograd] [--out DIR] [--device cpu]
+
+For each model and side, medians of repeated runs: `loss.backward()` by events, the GPU's time of it with
+the host hidden, the host's time to issue it, the whole step (forward, backward, zeroing), the first step
+(compiling) of an empty cache and the peak of the allocator. A model is measured in a process of its own,
+with all its sides. Files are NAME.json; what is there stays unless --again.
+"""
+
+import argparse
+import gc
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "models"), str(ROOT / "python")]
+
+MODELS = [
+    "golf_gpt_34m_b32", "golf_plain_b48", "llama_small", "bert_base", "gpt2", "mixer_b16",
+    "resnet50_b2", "resnet18_b1", "mobilenetv3_b2", "efficientnet_b0_b2", "convnext_tiny_b2",
+    "vit_small_b8",
+]  # fmt: skip
+# name: (backend, options); None: eager
+SIDES = {
+    "eager": None,
+    "inductor": ("inductor", {}),
+    "mix_order_reduction_off": ("inductor", {"triton.mix_order_reduction": False}),
+    "reduce_overhead": ("inductor", {"triton.cudagraphs": True}),
+    "max_autotune": ("inductor", {"max_autotune": True, "coordinate_descent_tuning": True}),
+    "retrograd": ("retrograd", {}),
+}
+HOST_RUNS = 30
+
+
+class Step:
+    """A training step without its optimizer."""
+
+    def __init__(self, name, device, side):
+        import torch
+        import zoo
+        from retrograd.backend import backend
+
+        self.model, self.args, self.kwargs = zoo.make(name, device)
+        self.autocasts, self.device = zoo.autocasts(name, device), device
+        self.call, self.graphs = self.model, False
+        if SIDES[side] is not None:
+            which, options = SIDES[side]
+            self.graphs = bool(options.get("triton.cudagraphs"))
+            self.call = torch.compile(
+                self.model,
+                backend=backend if which == "retrograd" else "inductor",
+                options=options or None,
+                dynamic=False,
+            )
+        self.loss = None
+
+    def forward(self):
+        import torch
+
+        self.clear()
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocasts):
+            result = self.call(*self.args, **self.kwargs)
+        self.loss = getattr(result, "loss", result)
+
+    def backward(self):
+        self.loss.backward()
+
+    def whole(self):
+        self.forward()
+        self.backward()
+
+    def clear(self):
+        self.loss = None
+        self.model.zero_grad(set_to_none=True)
+
+
+def measure_side(name, device, side, repeat):
+    import torch
+    import watch
+    from retrograd.backend import messages
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    step = Step(name, device, side)
+    with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", messages.BackwardFallsBack)
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        seconds = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            step.whole()
+            watch.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        row = {"first_step_s": seconds[0]}
+        row["fell_back"] = [str(w.message) for w in told]
+        row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
+        row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
+        row["backward_host_us"] = watch.host_us(step.forward, step.backward, HOST_RUNS)
+        row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
+        if device == "cuda":
+            row["kernels"] = watch.kernels(step.forward, step.backward)
+            if side != "reduce_overhead":  # whose private pool holds everything all the time
+                row["peak_bytes"] = _peak_bytes(step)
+    step.clear()
+    del step
+    gc.collect()
+    torch._dynamo.reset()
+    return row
+
+
+def _by_events(prepare, work, repeat):
+    """Milliseconds between events around the work, with the host as it is; wall time on a CPU."""
+    import torch
+    import watch
+
+    if not torch.cuda.is_available():
+        return watch.wall_ms(prepare, work, repeat)
+    samples = []
+    for _ in range(repeat):
+        prepare()
+        torch.cuda.synchronize()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        samples.append(begin.elapsed_time(end))
+    return watch.summary(samples)
+
+
+def _peak_bytes(step):
+    """The most that the allocator handed out during a step, less what was there before."""
+    import torch
+
+    step.clear()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step.whole()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def measure_model(options):
+    import one_model
+    import torch
+
+    torch.set_float32_matmul_precision("high")
+    row = {"model": options.one, "machine": one_model.machine(options.device),
+           "commit": options.commit, "command": "bench/training.py " + options.one,
+           "repeat": options.repeat, "sides": {}}  # fmt: skip
+    for side in options.sides.split(","):
+        try:
+            row["sides"][side] = measure_side(options.one, options.device, side, options.repeat)
+        except ImportError as error:
+            row["skipped"] = f"{error.name} is not installed"
+            break
+        except Exception as error:  # one side's failure is a figure, too
+            row["sides"][side] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        print(json.dumps({side: _told(row["sides"][side])}), flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"{options.one}.json"
+    text = json.dumps(row, indent=1) + "\n"
+    path.with_suffix(".part").write_text(text)
+    path.with_suffix(".part").rename(path)
+
+
+def _told(row):
+    if "failed" in row:
+        return row
+    return {
+        key: round(value["median"], 3) if isinstance(value, dict) and "median" in value else value
+        for key, value in row.items()
+        if key != "kernels"
+    }
+
+
+def table(folder):
+    """Ours over the best of the other sides, as rows of Markdown."""
+    keys = ("backward_ms", "backward_gpu_ms", "backward_host_us", "step_ms", "first_step_s",
+            "peak_bytes")  # fmt: skip
+    lines = ["| model | " + " | ".join(keys) + " |", "|---" * (len(keys) + 1) + "|"]
+    ratios = {key: [] for key in keys}
+    for file in sorted(folder.glob("*.json")):
+        row = json.loads(file.read_text())
+        ours = row["sides"].get("retrograd", {})
+        cells = []
+        for key in keys:
+            theirs = [_number(s.get(key)) for name, s in row["sides"].items() if name != "retrograd"]
+            theirs = [t for t in theirs if t]
+            mine = _number(ours.get(key))
+            if not theirs or not mine:
+                cells.append("-")
+                continue
+            ratios[key].append(mine / min(theirs))
+            cells.append(f"{mine / min(theirs):.2f}")
+        lines.append(f"| {row['model']} | " + " | ".join(cells) + " |")
+    means = [f"{statistics.geometric_mean(r):.2f}" if r else "-" for r in ratios.values()]
+    lines.append("| geometric mean | " + " | ".join(means) + " |")
+    return "\n".join(lines)
+
+
+def _number(value):
+    return value.get("median") if isinstance(value, dict) else value
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: the twelve")
+    parser.add_argument("--sides", default="inductor,mix_order_reduction_off,reduce_overhead,retrograd")
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--minutes", type=float, default=10, help="for one model at most")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
+                        help="cpu tries the script; the times mean nothing")  # fmt: skip
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--commit", help="noted in the files; default: git's")
+    parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    import run
+
+    why = run.missing(options.device)
+    if why:
+        sys.exit(f"bench/training.py: {why}; it measures with PyTorch 2.11 on an NVIDIA GPU")
+    unknown = [s for s in options.sides.split(",") if s not in SIDES]
+    if unknown:
+        parser.error(f"no side {unknown[0]!r}; there are {', '.join(SIDES)}")
+    options.commit = run.commit() if options.commit is None else options.commit
+    options.out = options.out or (
+        ROOT / "bench/results" / f"training_{run.slug_of_device(options.device)}"
+    )
+    if options.one:
+        return measure_model(options)
+    for name in options.names or MODELS:
+        if (options.out / f"{name}.json").exists() and not options.again:
+            continue
+        print(f"== {name}", flush=True)
+        command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
+                   str(options.repeat), "--device", options.device, "--out", str(options.out),
+                   "--commit", options.commit]  # fmt: skip
+        try:
+            subprocess.run(command, timeout=60 * options.minutes, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not finished in {options.minutes} minutes", flush=True)
+    print(table(options.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
