@@ -4,6 +4,7 @@ import array
 import dataclasses
 
 import torch
+from torch._C._dynamo import guards
 
 from retrograd.backend import arrived, programs, saved
 
@@ -13,17 +14,8 @@ _DTYPES = {
 }  # fmt: skip
 
 
-class _Room:
-    """How the tensor of one output is made."""
-
-    def __init__(self, tensor, device):
-        self.shape, self.strides, self.device = tensor.shape, tensor.strides, device
-        self.dtype = _DTYPES[tensor.dtype]
-
-    def make(self):
-        return torch.empty_strided(
-            self.shape, self.strides, dtype=self.dtype, device=self.device
-        )
+# Of the current device; in half the time of torch.empty_strided, as Inductor's own code has it.
+_EMPTY = {"cpu": guards._empty_strided_cpu, "cuda": guards._empty_strided_cuda}
 
 
 @dataclasses.dataclass
@@ -57,7 +49,10 @@ class CompiledBackward(saved.Saved):
         self.dtypes = recipe.dtypes
         own = len(program.inputs) - len(self.constants)
         self.strides = [t.strides for t in program.inputs[:own]]
-        self.rooms = [_Room(t, self.device) if t.present else None for t in program.outputs]
+        self.make = _EMPTY[self.device.type]
+        self.rooms = [
+            (t.shape, t.strides, _DTYPES[t.dtype]) if t.present else None for t in program.outputs
+        ]
         self.workspace_alignment = program.executable.workspace_alignment
         self.room = program.workspace_bytes + self.workspace_alignment
 
@@ -84,7 +79,8 @@ class CompiledBackward(saved.Saved):
         addresses = array.array("Q", map(torch.Tensor.data_ptr, given))
         if any(address % arrived.ALIGNMENT for address in addresses):
             given, addresses = self._aligned(given)
-        results = [None if room is None else room.make() for room in self.rooms]
+        make = self.make
+        results = [None if room is None else make(*room) for room in self.rooms]
         places = array.array("Q", [0 if r is None else r.data_ptr() for r in results])
         program = self.program
         workspace = torch.empty(self.room, dtype=torch.uint8, device=self.device)
