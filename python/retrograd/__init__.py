@@ -9,6 +9,10 @@ what it would do:
 
     print(retrograd.explain(model, (x,), loss_fn=loss, spec="h200"))
 
+and profile what it took:
+
+    print(retrograd.profile(step))
+
 retrograd.native plans, compiles and runs graphs; it needs no PyTorch.
 """
 
@@ -18,6 +22,7 @@ _PLACES = {
     "ExportError": "retrograd.errors",
     "explain": "retrograd.backend.explain",
     "export_backward": "retrograd.export",
+    "profile": "retrograd.backend.profile",
 }
 
 __all__ = sorted(_PLACES)

@@ -659,6 +659,51 @@ def test_what_would_fall_back_is_explained_by_its_reason(tmp_path):
         explanation.save(tmp_path / "page.html")
 
 
+def test_a_step_is_profiled_and_its_gradients_are_right():
+    ours, eager = pair()
+    x = torch.randn(6, 8)
+
+    def step():
+        ours(x).square().mean().backward()
+
+    step()
+    eager(x).square().mean().backward()
+    profile = retrograd.profile(step)
+    eager(x).square().mean().backward()
+    check(ours, eager)
+    ((_, steps),) = profile.backwards
+    assert all(s.measured_us > 0 and s.predicted_us > 0 and s.bytes > 0 for s in steps)
+    assert profile.measured_us == pytest.approx(sum(s.measured_us for s in steps))
+    assert "matmul" in str(profile) and profile._repr_html_().startswith("<table>")
+    with pytest.raises(RuntimeError, match="no backward of the backend ran"):
+        retrograd.profile(lambda: eager(x).sum().backward())
+
+
+def test_sharded_training_of_one_process(tmp_path):
+    import torch.distributed as distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1
+    )
+    try:
+        model = network()
+        eager = copy.deepcopy(model)
+        mesh = init_device_mesh("cpu", (1,))
+        for layer in (model[0], model[3]):
+            layer.compile(backend=backend, options=FULL)
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        x = torch.randn(6, 8)
+        for m in (model, eager):
+            m(x).square().mean().backward()
+        for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad.full_tensor(), theirs.grad)
+    finally:
+        distributed.destroy_process_group()
+
+
 # --- wrong use ------------------------------------------------------------------------------------
 
 

@@ -250,7 +250,7 @@ absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void*
 absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
     absl::Span<const void* const> inputs, absl::Span<void* const> outputs, int repetitions,
     bool cold, std::optional<absl::Span<const GroupId>> only) {
-  RG_RETURN_IF_ERROR(Run(inputs, outputs));
+  RG_RETURN_IF_ERROR(Run(inputs, outputs, std::nullopt, state_->workspace));
   RG_RETURN_IF_ERROR(state_->device->Synchronize());
   std::vector<StepTime> times;
   const std::vector<Command>& commands = state_->list.commands;
@@ -279,7 +279,7 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
 
 absl::StatusOr<StepTrace> Program::Trace(absl::Span<const void* const> inputs,
                                          absl::Span<void* const> outputs, int repetitions) {
-  RG_RETURN_IF_ERROR(Run(inputs, outputs));
+  RG_RETURN_IF_ERROR(Run(inputs, outputs, std::nullopt, state_->workspace));
   RG_RETURN_IF_ERROR(state_->device->Synchronize());
   const auto issue = [&](const Command& command) { return state_->Issue(command, outputs); };
   return TraceSteps(state_->list, state_->options.record, repetitions, issue, state_->device);

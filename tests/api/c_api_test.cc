@@ -538,6 +538,26 @@ TEST_CASE("a plan explains itself as text and JSON, and so does an executable") 
   rg_free(text);
 }
 
+TEST_CASE("steps are timed in the caller's workspace, too") {
+  const GraphHandle graph;
+  const DeviceHandle device;
+  rg_executable_options options = RG_INIT(rg_executable_options);
+  options.caller_workspace = 1;
+  ExecutableHandle executable(graph, device, options);
+  size_t bytes = 0, alignment = 0;
+  REQUIRE(rg_executable_workspace(executable.executable, &bytes, &alignment) == RG_OK);
+  REQUIRE(bytes > 0);
+  void* workspace = nullptr;
+  REQUIRE(rg_device_allocate(device.device, bytes, &workspace) == RG_OK);
+  Buffers buffers;
+  buffers.run.workspace = workspace;
+  buffers.run.workspace_bytes = bytes;
+  char* text = nullptr;
+  CHECK(rg_executable_time_steps(executable.executable, &buffers.run, 2, &text) == RG_OK);
+  rg_free(text);
+  CHECK(rg_device_release(device.device, workspace) == RG_OK);
+}
+
 TEST_CASE("handles may be destroyed in any order, and errors are each thread's own") {
   auto graph = std::make_unique<GraphHandle>();
   auto device = std::make_unique<DeviceHandle>();

@@ -6,7 +6,7 @@ import dataclasses
 import torch
 from torch._C._dynamo import guards
 
-from retrograd.backend import arrived, programs, saved
+from retrograd.backend import arrived, programs, saved, watching
 
 _DTYPES = {
     "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
@@ -88,11 +88,20 @@ class CompiledBackward(saved.Saved):
         stream = None
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream(self.device).cuda_stream
+        places = addresses, places, at, program.workspace_bytes, stream
         with program.lock:
-            program.executable.run_at(
-                addresses, places, at, program.workspace_bytes, stream
-            )
+            program.executable.run_at(*places)
+            if watching.watcher is not None:
+                self._show(places)
         return results
+
+    def _show(self, places):
+        """Times the steps of this run for who looks on, and makes its results again."""
+        executable = self.program.executable
+        watching.watcher(
+            self.what, lambda repetitions: executable.time_steps_at(repetitions, *places)
+        )
+        executable.run_at(*places)
 
     def _as_expected(self, given):
         """The tensors in the strides that the plan was made for: a hook on saved tensors may hand

@@ -99,13 +99,24 @@ class Executable(Handle):
     def run_at(self, inputs, outputs, workspace, workspace_bytes, stream):
         """`run` for callers who look after everything themselves. inputs, outputs: array.array("Q")
         of addresses. workspace, stream: addresses."""
+        run = self._place(inputs, outputs, workspace, workspace_bytes, stream)
+        self.library.check(self.library.executable_run(self.handle, ctypes.byref(run)))
+
+    def time_steps_at(self, repetitions, *places):
+        """`time_steps` for the same callers; places: as `run_at` takes them."""
+        run = self._place(*places)
+        return json.loads(
+            self.library.text("executable_time_steps", self.handle, ctypes.byref(run), repetitions)
+        )
+
+    def _place(self, inputs, outputs, workspace, workspace_bytes, stream):
         run = self._run_at
         run.inputs = ctypes.cast(inputs.buffer_info()[0], _ADDRESSES)
         run.outputs = ctypes.cast(outputs.buffer_info()[0], _ADDRESSES)
         run.num_inputs, run.num_outputs = len(inputs), len(outputs)
         run.workspace, run.workspace_bytes = workspace or None, workspace_bytes
         run.stream = stream
-        self.library.check(self.library.executable_run(self.handle, ctypes.byref(run)))
+        return run
 
     @property
     def workspace_bytes(self):
