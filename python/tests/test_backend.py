@@ -679,6 +679,25 @@ def test_a_step_is_profiled_and_its_gradients_are_right():
         retrograd.profile(lambda: eager(x).sum().backward())
 
 
+def test_cuda_graphs_of_the_forward_are_told_that_it_is_over(monkeypatch):
+    told = []
+
+    class Manager:
+        def set_to_running_backward(self):
+            told.append("backward")
+
+    monkeypatch.setattr(
+        compiled.cudagraph_trees, "get_manager", lambda device, create_if_none_exists: Manager()
+    )
+    runs = runs_of_ours(monkeypatch)
+    ours, _ = pair()
+    ours(torch.randn(6, 8)).sum().backward()
+    assert told == []  # no graphs on a CPU
+    runs[0].forward_graphs.value = 0
+    ours(torch.randn(6, 8)).sum().backward()
+    assert told == ["backward"]
+
+
 def test_sharded_training_of_one_process(tmp_path):
     import torch.distributed as distributed
     from torch.distributed.device_mesh import init_device_mesh

@@ -5,6 +5,7 @@ import dataclasses
 
 import torch
 from torch._C._dynamo import guards
+from torch._inductor import cudagraph_trees
 
 from retrograd.backend import arrived, programs, saved, watching
 
@@ -33,9 +34,11 @@ class Recipe:
 class CompiledBackward(saved.Saved):
     """Runs a Program on the tensors that autograd hands over, on the thread's current stream."""
 
-    def __init__(self, recipe):
+    def __init__(self, recipe, forward_graphs=None):
+        """forward_graphs: Inductor's box for the device whose CUDA graphs the forward runs by."""
         self.recipe = recipe
         self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
+        self.forward_graphs = forward_graphs
         self.open()
 
     def open(self):
@@ -64,15 +67,18 @@ class CompiledBackward(saved.Saved):
         return {"recipe": self.recipe}
 
     def __setstate__(self, state):
-        self.recipe, self._boxed_call = state["recipe"], True
+        self.recipe, self._boxed_call, self.forward_graphs = state["recipe"], True, None
 
     def post_compile(self, example_inputs, constants, graph_kwargs):
         """What the cache calls on an entry that it has loaded."""
+        self.forward_graphs = graph_kwargs.get("boxed_forward_device_index")
         self.open()
 
     def __call__(self, inputs):
         given = list(inputs)
         inputs.clear()
+        if self.forward_graphs is not None and self.forward_graphs.value is not None:
+            _end_forward(self.forward_graphs.value)
         if [t.stride() for t in given] != self.strides or [t.dtype for t in given] != self.dtypes:
             given = self._as_expected(given)
         given += self.constants
@@ -136,6 +142,14 @@ class CompiledBackward(saved.Saved):
                 )
                 given[i] = _filled(room, tensor)
         return given, array.array("Q", map(torch.Tensor.data_ptr, given))
+
+
+def _end_forward(device):
+    """Tells Inductor's CUDA graphs that the forward is over, as its own backwards do: what they hold
+    may be used again once this backward has run."""
+    manager = cudagraph_trees.get_manager(device, create_if_none_exists=False)
+    if manager is not None:
+        manager.set_to_running_backward()
 
 
 def _filled(room, tensor):

@@ -29,7 +29,9 @@ def backend(module, example_inputs, *, mode=None, options=None):
         if not how.get("is_backward"):
             return plain(graph_module, inputs, **how)
         try:
-            return compile_backward(graph_module, inputs, names, settings)
+            return compile_backward(
+                graph_module, inputs, names, settings, how.get("boxed_forward_device_index")
+            )
         except Exception as error:  # whatever it is, Inductor can
             if settings.require_full:
                 raise
@@ -49,17 +51,18 @@ def backend(module, example_inputs, *, mode=None, options=None):
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it
 
 
-def compile_backward(module, example_inputs, names, settings):
+def compile_backward(module, example_inputs, names, settings, forward_graphs=None):
     """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
-    dynamic sizes. ExportError or native.Failure if there can be none."""
+    dynamic sizes. forward_graphs: as CompiledBackward has it. ExportError or native.Failure if there
+    can be none."""
     if not dynamic.has_symbols(example_inputs):
-        compiled = compile_static(module, example_inputs, names, settings)
+        compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
         _keep_for_other_runs()
         compiled.save_for_others()
         return compiled
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
-        lambda static, fakes: compile_static(static, fakes, names, settings),
+        lambda static, fakes: compile_static(static, fakes, names, settings, forward_graphs),
         settings.max_plans,
     )
     compiled.prepare(dynamic.hinted(example_inputs))  # refuses what no sizes would make possible
@@ -67,7 +70,7 @@ def compile_backward(module, example_inputs, names, settings):
     return compiled
 
 
-def compile_static(module, example_inputs, names, settings):
+def compile_static(module, example_inputs, names, settings, forward_graphs=None):
     """A CompiledBackward of a graph whose sizes are known."""
     start = time.monotonic()
     captured, device = arrived_backward(module, example_inputs, names)
@@ -81,7 +84,7 @@ def compile_static(module, example_inputs, names, settings):
         settings=settings,
         what=what,
     )
-    compiled = CompiledBackward(recipe)
+    compiled = CompiledBackward(recipe, forward_graphs)
     messages.log.info(
         "%s: %d nodes, %d kernels and library calls, ready in %.2f s", what, len(graph.nodes),
         compiled.program.executable.describe()["kernels"], time.monotonic() - start,
