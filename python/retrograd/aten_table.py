@@ -3,8 +3,7 @@
 A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
 node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
 tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
-in view_rows.py, strided_rows.py, index_rows.py, convolution_rows.py, pool_rows.py,
-attention_rows.py or composite_rows.py.
+in the module of its theme: view_rows.py, index_rows.py, pool_rows.py and so on.
 """
 
 import torch
@@ -100,13 +99,13 @@ def scaled(call, x, alpha):
 
 # --- arithmetic ----------------------------------------------------------------------------------
 def _pointwise_rows():
-    names = "mul.Tensor mul.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default"
+    names = "mul.Tensor mul.Scalar maximum.default minimum.default"
     for name in names.split():
         op = name.split(".")[0]
         row(f"aten.{name}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
-    for name in ("neg", "abs", "sign", "relu"):
+    for name in ("neg", "abs", "relu"):
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x))
-    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf floor"
+    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf"
     for name in floats.split():
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x, floating=True))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -143,15 +142,6 @@ def div(call, x, y):
     return arithmetic(call, "div", x, y, floating=True)
 
 
-@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(call, x, y, rounding_mode=None):
-    if rounding_mode is None:
-        return div(call, x, y)
-    if rounding_mode == "floor" and common_dtype(x, y).is_floating_point:
-        return call.b.pointwise("floor", div(call, x, y))
-    raise call.error(f"division with rounding_mode={rounding_mode!r} has no counterpart")
-
-
 @row("prims.fma.default")
 def fma(call, x, y, z):
     return arithmetic(call, "fma", x, y, z)
@@ -172,9 +162,9 @@ def square(call, x):
     return arithmetic(call, "mul", x, x)
 
 
-@row("aten.ceil.default")
-def ceil(call, x):
-    return arithmetic(call, "neg", call.b.pointwise("floor", arithmetic(call, "neg", x)))
+@row("aten.sign.default")
+def sign(call, x):
+    return x if x.dtype == torch.bool else call.b.pointwise("sign", x)
 
 
 @row("aten.pow.Tensor_Scalar")
@@ -205,6 +195,8 @@ def power(call, x, exponent):
 
 @row("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
 def power_general(call, x, exponent):
+    if not common_dtype(x, exponent).is_floating_point:
+        raise call.error("an integer to the power of an integer tensor has no counterpart")
     return arithmetic(call, "pow", x, exponent)
 
 
@@ -241,6 +233,8 @@ def isnan(call, x):
 
 @row("aten.isinf.default")
 def isinf(call, x):
+    if not x.dtype.is_floating_point:
+        return call.b.full(0, torch.bool, x.shape)
     return compare(call, "eq", arithmetic(call, "abs", x), float("inf"))
 
 
@@ -282,10 +276,19 @@ def bitwise_or(call, x, y):
     return logical_or(call, x, y)
 
 
+@row("aten.bitwise_xor.Tensor", "aten.logical_xor.default")
+def exclusive_or(call, x, y):
+    if "bitwise" in call.name:
+        _only_bool(call, x, y)
+    return compare(call, "ne", truth(call, x), truth(call, y))
+
+
 @row("aten.bitwise_not.default")
 def bitwise_not(call, x):
-    _only_bool(call, x)
-    return logical_not(call, x)
+    """-1 - x, which is what the bits of an integer are worth when all are turned over."""
+    if x.dtype == torch.bool:
+        return logical_not(call, x)
+    return arithmetic(call, "sub", -1, x)
 
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -338,10 +341,12 @@ def iota(call, length, start, step, dtype, **_):
 
 @row("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(call, *bounds, **_):
+    b = call.b
     start, step = (0 if len(bounds) == 1 else bounds[0]), (bounds[2] if len(bounds) == 3 else 1)
-    if not all(isinstance(v, int) for v in (start, step)):
-        raise call.error("arange with fractional bounds has no counterpart")
-    return call.b.iota(call.dtype, call.shape, 0, start, step)
+    if int(start) == start and int(step) == step:
+        return b.iota(call.dtype, call.shape, 0, int(start), int(step))
+    line = arithmetic(call, "mul", b.iota(torch.float64, call.shape, 0), step)
+    return b.cast(arithmetic(call, "add", line, start), call.dtype)
 
 
 @row(
@@ -403,12 +408,20 @@ def var_mean(call, x, axes=None, correction=1, keepdim=False):
 
 @row("aten.amax.default")
 def amax(call, x, axes=None, keepdim=False):
-    return call.b.reduce("amax", x, axes_of(x, axes), keepdim)
+    return extreme(call, "amax", x, axes_of(x, axes), keepdim)
 
 
 @row("aten.amin.default")
 def amin(call, x, axes=None, keepdim=False):
-    return call.b.reduce("amin", x, axes_of(x, axes), keepdim)
+    return extreme(call, "amin", x, axes_of(x, axes), keepdim)
+
+
+def extreme(call, op, x, axes, keepdim=False):
+    """amax or amin; of booleans, whether any or all are true."""
+    b = call.b
+    if x.dtype != torch.bool:
+        return b.reduce(op, x, axes, keepdim)
+    return b.cast(b.reduce(op, b.cast(x, torch.int32), axes, keepdim), torch.bool)
 
 
 @row("aten.cumsum.default")
@@ -420,20 +433,21 @@ def cumsum(call, x, axis, dtype=None):
 # --- matmuls -------------------------------------------------------------------------------------
 @row("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
 def matmul(call, x, y, dtype=None):
+    if not x.dtype.is_floating_point:
+        raise call.error(f"a product of {x.dtype} matrices has no counterpart; cast to a float")
     return call.b.matmul(x, y, dtype)
 
 
 @row("aten.mv.default")
 def matvec(call, x, y):
-    b = call.b
-    return b.reshape(b.matmul(x, b.reshape(y, (*y.shape, 1))), call.shape)
+    return call.b.reshape(matmul(call, x, call.b.reshape(y, (*y.shape, 1))), call.shape)
 
 
 @row("aten.addmm.default", "aten.baddbmm.default")
 def addmm(call, x, a, b, beta=1, alpha=1):
     """beta x + alpha (a b), rounded once: the product stays in the compute type."""
     out, compute = call.b, dtypes.compute_dtype(x.dtype)
-    product = scaled(call, out.matmul(a, b, compute), alpha)
+    product = scaled(call, matmul(call, a, b, compute), alpha)
     if beta == 0:
         return out.cast(product, x.dtype)
     x_part = scaled(call, out.cast(x, compute), beta)

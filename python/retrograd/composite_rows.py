@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from retrograd.aten_table import axis_of, row
+from retrograd.aten_table import axis_of, compare, row
 
 
 def _composite(call, op, operands, result_shapes, result_dtypes):
@@ -35,7 +35,8 @@ def silu_backward(call, dy, x):
 @row("aten.threshold_backward.default")
 def threshold_backward(call, dy, x, threshold):
     if threshold != 0:
-        raise call.error(f"a threshold of {threshold} has no counterpart, only 0 does")
+        below = compare(call, "le", x, threshold)
+        return call.b.pointwise("where", below, call.b.full(0, dy.dtype), dy)
     return _elementwise(call, "relu_backward", dy, x)
 
 
@@ -76,7 +77,7 @@ def _norm(call, op, dy, x, statistics, weight, normalized_shape, results):
     """
     b = call.b
     width = math.prod(normalized_shape)
-    rows = x.shape[: x.rank - len(normalized_shape)]
+    rows = x.shape[: x.rank - len(normalized_shape)] or (1,)
     weight = b.full(1, x.dtype, (width,)) if weight is None else b.reshape(weight, (width,))
     flat = (*rows, width)
     statistics = [b.reshape(s, (*rows, 1)) for s in statistics]

@@ -11,8 +11,8 @@ from retrograd.errors import ExportError
 
 # Importing the modules registers their rows.
 from retrograd import (  # noqa: F401  isort: skip
-    attention_rows, composite_rows, convolution_rows, index_rows, pool_rows, strided_rows,
-    view_rows,
+    attention_rows, composite_rows, convolution_rows, index_rows, pool_rows, rounding_rows,
+    scatter_rows, strided_rows, view_rows,
 )  # fmt: skip
 
 # Types that the schema lacks and that only travel: the same bits under another name.
@@ -26,6 +26,11 @@ class Call:
     def __init__(self, builder, node):
         self.b = builder
         self._node = node
+
+    @property
+    def name(self):
+        """The op as the table names it."""
+        return str(self._node.target)
 
     @property
     def dtype(self):

@@ -29,6 +29,8 @@ def t(call, x):
 
 @row("aten.transpose.int")
 def transpose(call, x, first, second):
+    if x.rank == 0:
+        return x
     perm = list(range(x.rank))
     first, second = axis_of(x, first), axis_of(x, second)
     perm[first], perm[second] = perm[second], perm[first]
@@ -98,8 +100,10 @@ def constant_pad_nd(call, x, amounts, value=0):
 # --- joins ---------------------------------------------------------------------------------------
 @row("aten.cat.default")
 def cat(call, parts, axis=0):
-    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
     dtype = call.dtype
+    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
+    if not parts:
+        return call.b.full(0, dtype, call.shape)
     return call.b.cat([call.b.cast(p, dtype) for p in parts], axis_of(parts[0], axis))
 
 
