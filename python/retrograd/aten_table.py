@@ -216,16 +216,6 @@ def clamp(call, x, low=None, high=None):
     return x if high is None else clamp_max(call, x, high)
 
 
-@row("aten.expm1.default")
-def expm1(call, x):
-    """tanh(x / 2) (exp(x) + 1), which loses no digits near zero."""
-    b, dtype = call.b, call.dtype
-    x = b.cast(x, dtypes.compute_dtype(dtype))
-    half = b.pointwise("tanh", b.pointwise("mul", x, b.full(0.5, x.dtype)))
-    above = b.pointwise("add", b.pointwise("exp", x), b.full(1, x.dtype))
-    return b.cast(b.pointwise("mul", half, above), dtype)
-
-
 @row("aten.isnan.default")
 def isnan(call, x):
     return compare(call, "ne", x, x)
@@ -319,7 +309,18 @@ def full(call, *args, **_):
     return call.b.full(args[-1], call.dtype, call.shape)
 
 
-@row("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
+# What an empty tensor holds may be anything.
+@row(
+    "aten.zeros.default",
+    "aten.zeros_like.default",
+    "aten.new_zeros.default",
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+    "aten._efficientzerotensor.default",
+)
 def zeros(call, *_, **__):
     return call.b.full(0, call.dtype, call.shape)
 
@@ -343,7 +344,7 @@ def iota(call, length, start, step, dtype, **_):
 def arange(call, *bounds, **_):
     b = call.b
     start, step = (0 if len(bounds) == 1 else bounds[0]), (bounds[2] if len(bounds) == 3 else 1)
-    if int(start) == start and int(step) == step:
+    if not call.dtype.is_floating_point or (int(start) == start and int(step) == step):
         return b.iota(call.dtype, call.shape, 0, int(start), int(step))
     line = arithmetic(call, "mul", b.iota(torch.float64, call.shape, 0), step)
     return b.cast(arithmetic(call, "add", line, start), call.dtype)
@@ -364,70 +365,6 @@ def identity(call, x, **_):
 @row("aten.copy.default")
 def copy(call, target, source, *_):
     return call.b.expand(call.b.cast(source, target.dtype), target.shape)
-
-
-# --- reductions ----------------------------------------------------------------------------------
-def _summand(call, x, dtype):
-    if dtype is None and not x.dtype.is_floating_point:
-        dtype = torch.int64
-    return call.b.cast(x, dtype or x.dtype)
-
-
-@row("aten.sum.dim_IntList", "aten.sum.default")
-def sum_(call, x, axes=None, keepdim=False, dtype=None):
-    return call.b.reduce("sum", _summand(call, x, dtype), axes_of(x, axes), keepdim)
-
-
-@row("aten.mean.dim", "aten.mean.default")
-def mean(call, x, axes=None, keepdim=False, dtype=None):
-    """Sum and division in the compute type, rounded once."""
-    b, dtype, axes = call.b, dtype or x.dtype, axes_of(x, axes)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    total = b.reduce("sum", b.cast(x, dtypes.compute_dtype(dtype)), axes, keepdim)
-    return b.cast(arithmetic(call, "div", total, count), dtype)
-
-
-@row("aten.var_mean.correction")
-def var_mean(call, x, axes=None, correction=1, keepdim=False):
-    """Two passes: the mean, then the mean of the squared distances from it."""
-    b, axes = call.b, axes_of(x, axes)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    y = b.cast(x, dtypes.compute_dtype(x.dtype))
-    centre = arithmetic(call, "div", b.reduce("sum", y, axes, True), count)
-    distance = b.pointwise("sub", y, centre)
-    squares = b.reduce("sum", b.pointwise("mul", distance, distance), axes, keepdim)
-    correction = 1 if correction is None else correction
-    variance = arithmetic(call, "div", squares, max(count - correction, 0))
-    kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
-    return b.cast(variance, x.dtype), b.cast(b.reshape(centre, kept), x.dtype)
-
-
-@row("aten.amax.default")
-def amax(call, x, axes=None, keepdim=False):
-    return extreme(call, "amax", x, axes_of(x, axes), keepdim)
-
-
-@row("aten.amin.default")
-def amin(call, x, axes=None, keepdim=False):
-    return extreme(call, "amin", x, axes_of(x, axes), keepdim)
-
-
-def extreme(call, op, x, axes, keepdim=False):
-    """amax or amin; of booleans, whether any or all are true."""
-    b = call.b
-    if x.dtype != torch.bool:
-        return b.reduce(op, x, axes, keepdim)
-    return b.cast(b.reduce(op, b.cast(x, torch.int32), axes, keepdim), torch.bool)
-
-
-@row("aten.cumsum.default")
-def cumsum(call, x, axis, dtype=None):
-    x = _summand(call, x, dtype)
-    return call.b.cumsum(x, axis_of(x, axis)) if x.rank else x
 
 
 # --- matmuls -------------------------------------------------------------------------------------

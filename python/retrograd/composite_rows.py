@@ -52,11 +52,14 @@ def sigmoid_backward(call, dy, y):
 
 def _along_last(call, op, dy, y, axis):
     """A backward over the last axis, with `axis` brought there and back."""
-    b, axis = call.b, axis_of(y, axis)
+    b = call.b
+    if y.rank == 0:
+        dy, y = b.reshape(dy, (1,)), b.reshape(y, (1,))
+    axis = axis_of(y, axis)
     perm = [a for a in range(y.rank) if a != axis] + [axis]
     dy, y = b.permute(dy, perm), b.permute(y, perm)
     (dx,) = _composite(call, op, (dy, y), [y.shape], [call.dtype])
-    return b.permute(dx, sorted(range(y.rank), key=lambda i: perm[i]))
+    return b.reshape(b.permute(dx, sorted(range(y.rank), key=lambda i: perm[i])), call.shape)
 
 
 @row("aten._softmax_backward_data.default")

@@ -14,6 +14,8 @@ from retrograd import aten_table, dtypes, errors
 from torch.utils import _pytree as pytree
 
 SAMPLES = {torch.float64: 6, torch.int64: 3, torch.bool: 2}  # of an op
+# The schema holds attention's log-sum-exp in fp32: 2^-24 of scores of up to 200.
+SAVED_IN_FP32 = 2e-5
 _checked = set()
 
 # Forms of arguments that are refused, and a part of the reason given.
@@ -26,6 +28,11 @@ REFUSED = {
     "aten.bitwise_and.Tensor": "bitwise operations on integers",
     "aten.bitwise_or.Tensor": "bitwise operations on integers",
     "aten.bitwise_xor.Tensor": "bitwise operations on integers",
+    "aten._embedding_bag_backward.default": "scale_grad_by_freq",
+    "aten._embedding_bag_dense_backward.default": "scale_grad_by_freq",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "causal attention of",
+    "aten.convolution.default": "convolution of torch.int64",
+    "aten.grid_sampler_2d_backward.default": "bicubic sampling",
     "aten.index.Tensor": "shape depends on the data",
     "aten.index_put.default": "shape depends on the data",
     "aten.pow.Tensor_Tensor": "an integer to the power",
@@ -47,7 +54,8 @@ def _check(call):
     if call.key in _checked:
         return
     try:
-        single_op.check(call.name, call.args, call.kwargs, call.results)
+        tolerance = SAVED_IN_FP32 if "scaled_dot_product" in call.name else None
+        single_op.check(call.name, call.args, call.kwargs, call.results, tolerance)
     except errors.ExportError as refusal:
         reason = "schema does not have" if _foreign(call) else REFUSED.get(call.name)
         if reason is None or reason not in str(refusal):

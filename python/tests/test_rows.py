@@ -1,8 +1,9 @@
 """Every row of the table, on its own: the translated op computes what PyTorch's op does.
 
-SAMPLES has an entry a row, with those of row_samples.py; a row without one fails test_every_row_has_a_sample.
+SAMPLES has an entry a row, with those of row_samples.py and image_samples.py; a row without one fails test_every_row_has_a_sample.
 """
 
+import image_samples
 import pytest
 import retrograd
 import row_samples
@@ -126,7 +127,7 @@ def cudnn_samples():
 X34, X345 = f(3, 4), f(3, 4, 5)
 SAMPLES = {
     **{f"aten.{n}.default": unary() for n in "neg abs sign relu exp tanh sigmoid sin cos".split()},
-    **{f"aten.{n}.default": unary() for n in "erf square expm1".split()},
+    **{f"aten.{n}.default": unary() for n in "erf square".split()},
     **{f"aten.{n}.default": unary(positive) for n in "sqrt rsqrt reciprocal log log1p".split()},
     "aten.mul.Tensor": [*binary(0.3, 2), ((bools(3, 4), bools(4)), {}), ((ints(3), 2.5), {})],
     "aten.mul.Scalar": scalar(0.1, 3),
@@ -307,9 +308,13 @@ def average(dims):
     return (torch.randn_like(y), x, *window), {}
 
 
-SAMPLES |= row_samples.SAMPLES
+SAMPLES |= row_samples.SAMPLES | image_samples.SAMPLES
 # What test_convolutions.py and test_pools.py look at from all sides.
 SAMPLES |= {
+    "aten.convolution.default": [
+        ((f(2, 4, 7), f(6, 2, 3), f(6), [2], [1], [1], False, [0], 2), {}),
+        ((f(2, 4, 5), f(4, 3, 3), None, [1], [0], [2], True, [1], 1), {}),
+    ],
     "aten.convolution_backward.default": [
         ((f(2, 6, 3), f(2, 4, 7), f(6, 2, 3), [6], [2], [0], [1], False, [0], 2, [True] * 3), {})
     ],
@@ -347,6 +352,15 @@ REFUSED = {
     "a mask as an index": ("aten.index.Tensor", (X34, [bools(3)]), "depends on the data"),
     "bits of integers": ("aten.bitwise_and.Tensor", (ints(3), ints(3)), "integers"),
     "a product of integers": ("aten.mm.default", (ints(3, 4), ints(4, 2)), "torch.int64 matrices"),
+    "a convolution of integers": (
+        "aten.convolution.default",
+        (ints(1, 2, 5), ints(2, 2, 3), None, [1], [0], [1], False, [0], 1), "torch.int64"),
+    "bicubic samples of an image": (
+        "aten.grid_sampler_2d_backward.default",
+        (f(1, 1, 2, 2), f(1, 1, 3, 3), f(1, 2, 2, 2), 2, 0, False, [True, True]), "bicubic"),
+    "a bag's gradient by frequency": (
+        "aten._embedding_bag_dense_backward.default",
+        (f(1, 2), ints(3), ints(3, high=1), ints(1) + 3, ints(1, 2), 5, True, 0, None), "by_freq"),
     "a power of integers": ("aten.pow.Tensor_Tensor", (ints(3), ints(3)), "an integer to the"),
 }  # fmt: skip
 
