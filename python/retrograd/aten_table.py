@@ -3,8 +3,7 @@
 A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
 node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
 tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
-in view_rows.py, strided_rows.py, index_rows.py, convolution_rows.py, pool_rows.py,
-attention_rows.py or composite_rows.py.
+in the module of its theme: view_rows.py, index_rows.py, pool_rows.py and so on.
 """
 
 import torch
@@ -100,13 +99,13 @@ def scaled(call, x, alpha):
 
 # --- arithmetic ----------------------------------------------------------------------------------
 def _pointwise_rows():
-    names = "mul.Tensor mul.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default"
+    names = "mul.Tensor mul.Scalar maximum.default minimum.default"
     for name in names.split():
         op = name.split(".")[0]
         row(f"aten.{name}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
-    for name in ("neg", "abs", "sign", "relu"):
+    for name in ("neg", "abs", "relu"):
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x))
-    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf floor"
+    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf"
     for name in floats.split():
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x, floating=True))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -143,15 +142,6 @@ def div(call, x, y):
     return arithmetic(call, "div", x, y, floating=True)
 
 
-@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(call, x, y, rounding_mode=None):
-    if rounding_mode is None:
-        return div(call, x, y)
-    if rounding_mode == "floor" and common_dtype(x, y).is_floating_point:
-        return call.b.pointwise("floor", div(call, x, y))
-    raise call.error(f"division with rounding_mode={rounding_mode!r} has no counterpart")
-
-
 @row("prims.fma.default")
 def fma(call, x, y, z):
     return arithmetic(call, "fma", x, y, z)
@@ -172,9 +162,9 @@ def square(call, x):
     return arithmetic(call, "mul", x, x)
 
 
-@row("aten.ceil.default")
-def ceil(call, x):
-    return arithmetic(call, "neg", call.b.pointwise("floor", arithmetic(call, "neg", x)))
+@row("aten.sign.default")
+def sign(call, x):
+    return x if x.dtype == torch.bool else call.b.pointwise("sign", x)
 
 
 @row("aten.pow.Tensor_Scalar")
@@ -205,6 +195,8 @@ def power(call, x, exponent):
 
 @row("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
 def power_general(call, x, exponent):
+    if not common_dtype(x, exponent).is_floating_point:
+        raise call.error("an integer to the power of an integer tensor has no counterpart")
     return arithmetic(call, "pow", x, exponent)
 
 
@@ -224,16 +216,6 @@ def clamp(call, x, low=None, high=None):
     return x if high is None else clamp_max(call, x, high)
 
 
-@row("aten.expm1.default")
-def expm1(call, x):
-    """tanh(x / 2) (exp(x) + 1), which loses no digits near zero."""
-    b, dtype = call.b, call.dtype
-    x = b.cast(x, dtypes.compute_dtype(dtype))
-    half = b.pointwise("tanh", b.pointwise("mul", x, b.full(0.5, x.dtype)))
-    above = b.pointwise("add", b.pointwise("exp", x), b.full(1, x.dtype))
-    return b.cast(b.pointwise("mul", half, above), dtype)
-
-
 @row("aten.isnan.default")
 def isnan(call, x):
     return compare(call, "ne", x, x)
@@ -241,6 +223,8 @@ def isnan(call, x):
 
 @row("aten.isinf.default")
 def isinf(call, x):
+    if not x.dtype.is_floating_point:
+        return call.b.full(0, torch.bool, x.shape)
     return compare(call, "eq", arithmetic(call, "abs", x), float("inf"))
 
 
@@ -282,10 +266,19 @@ def bitwise_or(call, x, y):
     return logical_or(call, x, y)
 
 
+@row("aten.bitwise_xor.Tensor", "aten.logical_xor.default")
+def exclusive_or(call, x, y):
+    if "bitwise" in call.name:
+        _only_bool(call, x, y)
+    return compare(call, "ne", truth(call, x), truth(call, y))
+
+
 @row("aten.bitwise_not.default")
 def bitwise_not(call, x):
-    _only_bool(call, x)
-    return logical_not(call, x)
+    """-1 - x, which is what the bits of an integer are worth when all are turned over."""
+    if x.dtype == torch.bool:
+        return logical_not(call, x)
+    return arithmetic(call, "sub", -1, x)
 
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -316,7 +309,18 @@ def full(call, *args, **_):
     return call.b.full(args[-1], call.dtype, call.shape)
 
 
-@row("aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default")
+# What an empty tensor holds may be anything.
+@row(
+    "aten.zeros.default",
+    "aten.zeros_like.default",
+    "aten.new_zeros.default",
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.new_empty_strided.default",
+    "aten._efficientzerotensor.default",
+)
 def zeros(call, *_, **__):
     return call.b.full(0, call.dtype, call.shape)
 
@@ -338,10 +342,12 @@ def iota(call, length, start, step, dtype, **_):
 
 @row("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(call, *bounds, **_):
+    b = call.b
     start, step = (0 if len(bounds) == 1 else bounds[0]), (bounds[2] if len(bounds) == 3 else 1)
-    if not all(isinstance(v, int) for v in (start, step)):
-        raise call.error("arange with fractional bounds has no counterpart")
-    return call.b.iota(call.dtype, call.shape, 0, start, step)
+    if not call.dtype.is_floating_point or (int(start) == start and int(step) == step):
+        return b.iota(call.dtype, call.shape, 0, int(start), int(step))
+    line = arithmetic(call, "mul", b.iota(torch.float64, call.shape, 0), step)
+    return b.cast(arithmetic(call, "add", line, start), call.dtype)
 
 
 @row(
@@ -361,79 +367,24 @@ def copy(call, target, source, *_):
     return call.b.expand(call.b.cast(source, target.dtype), target.shape)
 
 
-# --- reductions ----------------------------------------------------------------------------------
-def _summand(call, x, dtype):
-    if dtype is None and not x.dtype.is_floating_point:
-        dtype = torch.int64
-    return call.b.cast(x, dtype or x.dtype)
-
-
-@row("aten.sum.dim_IntList", "aten.sum.default")
-def sum_(call, x, axes=None, keepdim=False, dtype=None):
-    return call.b.reduce("sum", _summand(call, x, dtype), axes_of(x, axes), keepdim)
-
-
-@row("aten.mean.dim", "aten.mean.default")
-def mean(call, x, axes=None, keepdim=False, dtype=None):
-    """Sum and division in the compute type, rounded once."""
-    b, dtype, axes = call.b, dtype or x.dtype, axes_of(x, axes)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    total = b.reduce("sum", b.cast(x, dtypes.compute_dtype(dtype)), axes, keepdim)
-    return b.cast(arithmetic(call, "div", total, count), dtype)
-
-
-@row("aten.var_mean.correction")
-def var_mean(call, x, axes=None, correction=1, keepdim=False):
-    """Two passes: the mean, then the mean of the squared distances from it."""
-    b, axes = call.b, axes_of(x, axes)
-    count = 1
-    for axis in axes:
-        count *= x.shape[axis]
-    y = b.cast(x, dtypes.compute_dtype(x.dtype))
-    centre = arithmetic(call, "div", b.reduce("sum", y, axes, True), count)
-    distance = b.pointwise("sub", y, centre)
-    squares = b.reduce("sum", b.pointwise("mul", distance, distance), axes, keepdim)
-    correction = 1 if correction is None else correction
-    variance = arithmetic(call, "div", squares, max(count - correction, 0))
-    kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
-    return b.cast(variance, x.dtype), b.cast(b.reshape(centre, kept), x.dtype)
-
-
-@row("aten.amax.default")
-def amax(call, x, axes=None, keepdim=False):
-    return call.b.reduce("amax", x, axes_of(x, axes), keepdim)
-
-
-@row("aten.amin.default")
-def amin(call, x, axes=None, keepdim=False):
-    return call.b.reduce("amin", x, axes_of(x, axes), keepdim)
-
-
-@row("aten.cumsum.default")
-def cumsum(call, x, axis, dtype=None):
-    x = _summand(call, x, dtype)
-    return call.b.cumsum(x, axis_of(x, axis)) if x.rank else x
-
-
 # --- matmuls -------------------------------------------------------------------------------------
 @row("aten.mm.default", "aten.bmm.default", "aten.mm.dtype", "aten.bmm.dtype")
 def matmul(call, x, y, dtype=None):
+    if not x.dtype.is_floating_point:
+        raise call.error(f"a product of {x.dtype} matrices has no counterpart; cast to a float")
     return call.b.matmul(x, y, dtype)
 
 
 @row("aten.mv.default")
 def matvec(call, x, y):
-    b = call.b
-    return b.reshape(b.matmul(x, b.reshape(y, (*y.shape, 1))), call.shape)
+    return call.b.reshape(matmul(call, x, call.b.reshape(y, (*y.shape, 1))), call.shape)
 
 
 @row("aten.addmm.default", "aten.baddbmm.default")
 def addmm(call, x, a, b, beta=1, alpha=1):
     """beta x + alpha (a b), rounded once: the product stays in the compute type."""
     out, compute = call.b, dtypes.compute_dtype(x.dtype)
-    product = scaled(call, out.matmul(a, b, compute), alpha)
+    product = scaled(call, matmul(call, a, b, compute), alpha)
     if beta == 0:
         return out.cast(product, x.dtype)
     x_part = scaled(call, out.cast(x, compute), beta)

@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from retrograd.aten_table import axis_of, row
+from retrograd.aten_table import axis_of, compare, row
 
 
 def _composite(call, op, operands, result_shapes, result_dtypes):
@@ -35,7 +35,8 @@ def silu_backward(call, dy, x):
 @row("aten.threshold_backward.default")
 def threshold_backward(call, dy, x, threshold):
     if threshold != 0:
-        raise call.error(f"a threshold of {threshold} has no counterpart, only 0 does")
+        below = compare(call, "le", x, threshold)
+        return call.b.pointwise("where", below, call.b.full(0, dy.dtype), dy)
     return _elementwise(call, "relu_backward", dy, x)
 
 
@@ -51,11 +52,14 @@ def sigmoid_backward(call, dy, y):
 
 def _along_last(call, op, dy, y, axis):
     """A backward over the last axis, with `axis` brought there and back."""
-    b, axis = call.b, axis_of(y, axis)
+    b = call.b
+    if y.rank == 0:
+        dy, y = b.reshape(dy, (1,)), b.reshape(y, (1,))
+    axis = axis_of(y, axis)
     perm = [a for a in range(y.rank) if a != axis] + [axis]
     dy, y = b.permute(dy, perm), b.permute(y, perm)
     (dx,) = _composite(call, op, (dy, y), [y.shape], [call.dtype])
-    return b.permute(dx, sorted(range(y.rank), key=lambda i: perm[i]))
+    return b.reshape(b.permute(dx, sorted(range(y.rank), key=lambda i: perm[i])), call.shape)
 
 
 @row("aten._softmax_backward_data.default")
@@ -76,7 +80,7 @@ def _norm(call, op, dy, x, statistics, weight, normalized_shape, results):
     """
     b = call.b
     width = math.prod(normalized_shape)
-    rows = x.shape[: x.rank - len(normalized_shape)]
+    rows = x.shape[: x.rank - len(normalized_shape)] or (1,)
     weight = b.full(1, x.dtype, (width,)) if weight is None else b.reshape(weight, (width,))
     flat = (*rows, width)
     statistics = [b.reshape(s, (*rows, 1)) for s in statistics]

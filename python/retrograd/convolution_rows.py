@@ -1,4 +1,4 @@
-"""Rows of the table for the gradients of convolutions.
+"""Rows of the table for convolutions and their gradients.
 
 Tensors are [N, C, spatial..], weights [K, C / groups, spatial..]. A transposed convolution is the
 input gradient of a plain one from y to x, so that its gradients are that convolution and its weight
@@ -39,6 +39,32 @@ def _per_dim(numbers, dims):
     return list(numbers) * (dims if len(numbers) == 1 else 1)
 
 
+@row("aten.convolution.default")
+def convolution(
+    call, x, w, bias, stride, padding, dilation, transposed, output_padding, groups
+):  # fmt: skip
+    if not x.dtype.is_floating_point:
+        raise call.error(f"a convolution of {x.dtype} has no counterpart; cast to a float")
+    b, dims = call.b, x.rank - 2
+    window = Window(*(_per_dim(n, dims) for n in (stride, padding, dilation)), groups)
+    if transposed:
+        y = b.convolution_input_gradient(_whole(b, window, x, w, call.shape), w, call.shape,
+                                         **window.attrs())  # fmt: skip
+    else:
+        y = b.convolution(x, w, **window.attrs())
+    if bias is None:
+        return y
+    return b.pointwise("add", y, b.reshape(bias, (*bias.shape, *[1] * dims)))
+
+
+def _whole(b, window, x, w, shape):
+    """x of a transposed convolution to this shape, with zeros where the output padding reaches a
+    stride."""
+    extents = window.out_extents(shape[2:], w.shape[2:])
+    more = [0, 0, *(n - m for n, m in zip(extents, x.shape[2:], strict=True))]
+    return b.pad(x, [0] * x.rank, more, 0)
+
+
 @row("aten.convolution_backward.default")
 def convolution_backward(
     call, dy, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
@@ -73,15 +99,13 @@ def _transposed(call, window, dy, x, w, mask):
     """A convolution over dy has as many pixels as x, or more where the output padding reaches a
     stride: those are cut from dx, and x is 0 there for dw."""
     b = call.b
-    extents = window.out_extents(dy.shape[2:], w.shape[2:])
     dx = dw = None
     if mask[0]:
         dx = b.convolution(dy, w, **window.attrs())
         for axis in range(2, x.rank):
             dx = b.slice(dx, axis, 0, x.shape[axis])
     if mask[1]:
-        more = [0, 0, *(n - m for n, m in zip(extents, x.shape[2:], strict=True))]
-        whole = b.pad(x, [0] * x.rank, more, 0)
+        whole = _whole(b, window, x, w, dy.shape)
         dw = b.convolution_weight_gradient(whole, dy, w.shape, **window.attrs())
     return dx, dw
 

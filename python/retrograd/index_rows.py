@@ -1,10 +1,10 @@
-"""Rows of the table that gather and scatter by index tensors."""
+"""Rows of the table that index tensors by tensors, and what the scatters share with them."""
 
 import math
 
 import torch
 
-from retrograd.aten_table import arithmetic, axis_of, compare, convert, row
+from retrograd.aten_table import arithmetic, axis_of, compare, row
 
 
 def wrapped(call, index, extent):
@@ -27,7 +27,7 @@ def _flat_index(call, x, indices, axes, wrap):
     return flat
 
 
-class _Indexing:
+class Indexing:
     """x[indices] for indices with None in the axes that are kept whole: the indexed axes of x are
     brought together and merged into one, `axis` of `shape`, which `index` selects from."""
 
@@ -65,7 +65,7 @@ def _may_be_negative(call):
 
 @row("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index_tensor(call, x, indices):
-    at = _Indexing(call, x, indices, _may_be_negative(call))
+    at = Indexing(call, x, indices, _may_be_negative(call))
     return call.b.index_select(at.merge(call.b, x), at.index, at.axis)
 
 
@@ -73,20 +73,26 @@ def index_tensor(call, x, indices):
 def index_put(call, x, indices, values, accumulate=False):
     b = call.b
     values = b.cast(values, x.dtype)
-    if not accumulate:
-        mask = indices[0]
-        if len(indices) == 1 and mask.dtype == torch.bool and values.rank == 0:
-            mask = b.reshape(mask, (*mask.shape, *[1] * (x.rank - mask.rank)))
-            return b.pointwise("where", mask, values, x)
-        raise call.error("index_put without accumulate depends on the order of equal indices")
-    at = _Indexing(call, x, indices, _may_be_negative(call))
+    mask = indices[0]
+    single = math.prod(values.shape) == 1
+    if len(indices) == 1 and mask is not None and mask.dtype == torch.bool and single:
+        mask = b.reshape(mask, (*mask.shape, *[1] * (x.rank - mask.rank)))
+        value = b.reshape(values, ())
+        value = b.pointwise("add", x, value) if accumulate else value
+        return b.pointwise("where", mask, value, x)
+    at = Indexing(call, x, indices, _may_be_negative(call))
     src = b.expand(values, at.selected_shape)
-    return at.unmerge(b, b.index_add(at.merge(b, x), at.index, src, at.axis))
+    merged = at.merge(b, x)
+    if accumulate:
+        return at.unmerge(b, added(b, merged, at.index, src, at.axis))
+    src = b.reshape(values, ()) if single else src
+    return at.unmerge(b, put(call, merged, at.index, src, at.axis))
 
 
 @row("aten.index_select.default")
 def index_select(call, x, axis, index):
-    return call.b.index_select(x, index, axis_of(x, axis))
+    b, axis = call.b, axis_of(x, axis)
+    return b.reshape(b.index_select(as_line(b, x), as_line(b, index), axis), call.shape)
 
 
 @row("aten.embedding.default")
@@ -98,60 +104,61 @@ def embedding(call, weight, index, *_, **__):
 def index_add(call, x, axis, index, src, alpha=1):
     b = call.b
     src = b.cast(src if alpha == 1 else arithmetic(call, "mul", src, alpha), x.dtype)
-    return b.index_add(x, index, src, axis_of(x, axis))
+    if x.rank == 0:
+        x, src = as_line(b, x), as_line(b, src)
+    index = as_line(b, index)
+    return b.reshape(added(b, x, index, src, axis_of(x, axis)), call.shape)
 
 
 @row("aten.gather.default")
 def gather(call, x, axis, index, **_):
-    axis = axis_of(x, axis)
+    b, axis = call.b, axis_of(x, axis)
+    if x.rank == 0:  # every index is 0
+        return b.expand(x, index.shape)
+    if not math.prod(index.shape):
+        return b.full(0, x.dtype, index.shape)
+    index = as_line(b, index if index.dtype == torch.int32 else b.cast(index, torch.int64))
     for other in range(x.rank):  # the index may be shorter than x elsewhere
         if other != axis:
-            x = call.b.slice(x, other, 0, index.shape[other])
-    return call.b.gather(x, index, axis)
+            x = b.slice(x, other, 0, index.shape[other])
+    return b.reshape(b.gather(x, index, axis), call.shape)
 
 
-def _line_mask(call, x, axis, index):
-    """True where a position along `axis` of x is the one that its line's single index names."""
+# --- how rows write at indices -------------------------------------------------------------------
+def as_line(b, x):
+    """A tensor of no axes as one element of an axis."""
+    return x if x.rank else b.reshape(x, (1,))
+
+
+def added(b, base, index, src, axis):
+    """index_add; of booleans, whether any is true."""
+    if base.dtype != torch.bool:
+        return b.index_add(base, index, src, axis)
+    total = b.index_add(b.cast(base, torch.int32), index, b.cast(src, torch.int32), axis)
+    return b.pointwise("ne", total, b.full(0, torch.int32), dtype=torch.bool)
+
+
+def put(call, base, index, src, axis):
+    """The base with src at the index along the axis. A src of no axes is the value for all; of
+    values for one place, between which PyTorch leaves the choice open, the mean stays: the value
+    itself where they are equal."""
     b = call.b
-    same = all(index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis)
-    if index.shape[axis] != 1 or not same:
-        raise call.error(
-            f"a scatter of {list(index.shape)} indices into {list(x.shape)} has no counterpart; "
-            "only one index per line along the axis is supported"
-        )
-    extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
-    return compare(call, "eq", b.iota(index.dtype, extents, axis), index)
+    line = b.full(0, torch.int32, (base.shape[axis],))
+    count = b.index_add(line, index, b.full(1, torch.int32, index.shape), 0)
+    count = b.reshape(count, [n if a == axis else 1 for a, n in enumerate(base.shape)])
+    if src.rank:
+        src = _mean(b, b.full(0, base.dtype, base.shape), index, src, axis, count)
+    return b.pointwise("where", compare(call, "gt", count, 0), src, base)
 
 
-@row("aten.scatter.value")
-def scatter_value(call, x, axis, index, value):
-    mask = _line_mask(call, x, axis_of(x, axis), index)
-    return call.b.pointwise("where", mask, convert(call.b, value, x.dtype), x)
-
-
-@row("aten.scatter.src")
-def scatter_src(call, x, axis, index, src):
-    axis = axis_of(x, axis)
-    mask = _line_mask(call, x, axis, index)
-    for a in range(x.rank):
-        src = call.b.slice(src, a, 0, index.shape[a])
-    return call.b.pointwise("where", mask, src, x)
-
-
-@row("aten.scatter_add.default")
-def scatter_add(call, x, axis, index, src):
-    """x[.., index[i], ..] += src[i], as an index_add into the flattened x."""
-    b, axis, strides = call.b, axis_of(x, axis), [1] * x.rank
-    for a in reversed(range(x.rank - 1)):
-        strides[a] = strides[a + 1] * x.shape[a + 1]
-    flat = None
-    for a in range(x.rank):
-        src = b.slice(src, a, 0, index.shape[a])
-        extents = [n if i == a else 1 for i, n in enumerate(index.shape)]
-        place = index if a == axis else b.iota(torch.int64, extents, a)
-        place = b.pointwise("mul", b.cast(place, torch.int64), b.full(strides[a], torch.int64))
-        flat = place if flat is None else b.pointwise("add", flat, place)
-    total = (math.prod(index.shape),)
-    base = b.reshape(x, (math.prod(x.shape),))
-    added = b.index_add(base, b.reshape(flat, total), b.reshape(src, total), 0)
-    return b.reshape(added, x.shape)
+def _mean(b, zeros, index, src, axis, count):
+    """The sum at each place over how many values it has. Integers are exact where that is one."""
+    total = added(b, zeros, index, src, axis)
+    if total.dtype == torch.bool:
+        return total
+    several = b.pointwise("maximum", count, b.full(1, torch.int32))
+    if total.dtype.is_floating_point:
+        return b.pointwise("div", total, b.cast(several, total.dtype))
+    share = b.pointwise("div", b.cast(total, torch.float64), b.cast(several, torch.float64))
+    alone = b.pointwise("eq", several, b.full(1, torch.int32), dtype=torch.bool)
+    return b.pointwise("where", alone, total, b.cast(share, total.dtype))

@@ -51,7 +51,7 @@ def _axes(x, dy, kernel, stride, padding, dilation=(1,)):
     ]
 
 
-def _cut(b, x, axis, start, length, fill):
+def cut(b, x, axis, start, length, fill):
     """x[.., start : start + length, ..], `fill` outside of x."""
     extent = x.shape[axis]
     low = min(max(0, -start), length)
@@ -73,7 +73,7 @@ def _of_turn(b, x, axis, turn, fill):
     more = [axis.stride - inside if a == at + 1 else 0 for a in range(x.rank)]
     x = b.pad(x, [0] * x.rank, more, fill)
     shape[at] *= axis.stride
-    return _cut(b, b.reshape(x, shape), at, axis.start(turn), axis.pixels, fill)
+    return cut(b, b.reshape(x, shape), at, axis.start(turn), axis.pixels, fill)
 
 
 def _of_turns(b, x, axes, turns, fill):
@@ -115,7 +115,7 @@ def _places(b, rank, axes, turns):
         places = b.iota(torch.int32, line, axis.axis, turn * axis.stride * step, step)
         places = b.expand(places, (*line[: axis.axis], repeats, *line[axis.axis :]))
         line[axis.axis] *= repeats
-        places = _cut(b, b.reshape(places, line), axis.axis, axis.padding, axis.pixels, 0)
+        places = cut(b, b.reshape(places, line), axis.axis, axis.padding, axis.pixels, 0)
         total = places if total is None else b.pointwise("add", total, places)
     return total
 
@@ -209,3 +209,33 @@ def avg_pool_backward(
     share = b.pointwise("div", b.cast(dy, compute), divisor)
     terms = (_of_turns(b, share, axes, turns, 0) for turns in _all_turns(axes))
     return b.cast(_added(b, terms), dy.dtype)
+
+
+# --- winners by number ---------------------------------------------------------------------------
+def _to_winners(call, dy, x, index, dims):
+    """dy[.., p] added to the pixel whose number the index gives; pixels are counted over the last
+    `dims` axes."""
+    b = call.b
+    planes = math.prod(x.shape[:-dims])
+    pixels = math.prod(x.shape[-dims:])
+    lines = (planes, math.prod(dy.shape[-dims:]))
+    begin = b.iota(torch.int64, (planes, 1), 0, 0, pixels)
+    place = b.pointwise("add", b.cast(b.reshape(index, lines), torch.int64), begin)
+    count = (math.prod(lines),)
+    zeros = b.full(0, dy.dtype, (planes * pixels,))
+    return b.reshape(b.index_add(zeros, b.reshape(place, count), b.reshape(dy, count), 0), x.shape)
+
+
+@row("aten.adaptive_max_pool2d_backward.default", "aten.adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_backward(call, dy, x, index):
+    return _to_winners(call, dy, x, index, 2 if "2d" in call.name else 3)
+
+
+@row("aten.fractional_max_pool2d_backward.default", "aten.fractional_max_pool3d_backward.default")
+def fractional_max_pool_backward(call, dy, x, kernel, output_size, index):
+    return _to_winners(call, dy, x, index, len(kernel))
+
+
+@row("aten.max_pool3d_with_indices_backward.default")
+def max_pool3d_backward(call, dy, x, kernel, stride, padding, dilation, ceil_mode, index):
+    return _to_winners(call, dy, x, index, 3)

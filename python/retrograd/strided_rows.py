@@ -7,6 +7,7 @@ import math
 import torch
 
 from retrograd.aten_table import row
+from retrograd.index_rows import put
 
 
 class _Storage:
@@ -61,13 +62,17 @@ def as_strided(call, x, size, stride, offset=None):
         return b.permute(lying, sorted(range(len(perm)), key=lambda i: perm[i]))
     if math.prod(size) == 0:
         return b.full(0, x.dtype, size)
+    _check_inside(call, storage, size, stride, start)
+    return b.index_select(flat, _addresses(b, size, stride, start), 0)
+
+
+def _check_inside(call, storage, size, stride, start):
     last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     if start < 0 or last >= storage.length:
         raise call.error(
-            f"elements {start} to {last} of a tensor of {storage.length} are read, which belong to "
-            "another tensor of the same storage"
+            f"elements {start} to {last} of a tensor of {storage.length} are addressed, which "
+            "belong to another tensor of the same storage"
         )
-    return b.index_select(flat, _addresses(b, size, stride, start), 0)
 
 
 def _addresses(b, size, stride, start):
@@ -82,14 +87,14 @@ def _addresses(b, size, stride, start):
 
 @row("aten.as_strided_scatter.default")
 def as_strided_scatter(call, base, src, size, stride, offset=None):
-    """The base with src at those places; only where they are all of the base."""
+    """The base with src at those places."""
     b, storage = call.b, _Storage(call, 0, base)
+    src, start = b.cast(src, base.dtype), _start(storage, offset)
+    if math.prod(size) == 0:
+        return base
     perm = _dense_order(size, stride)
-    if perm is None or _start(storage, offset) != 0 or math.prod(size) != storage.length:
-        raise call.error(
-            f"size {list(size)} with strides {list(stride)} at offset {offset} is a part of the "
-            f"{storage.length} elements or overlaps itself; only a scatter to all of a tensor has "
-            "a counterpart"
-        )
-    src = b.cast(src, base.dtype)
-    return storage.unflat(b, b.reshape(b.permute(src, perm), (storage.length,)))
+    if perm is not None and start == 0 and math.prod(size) == storage.length:
+        return storage.unflat(b, b.reshape(b.permute(src, perm), (storage.length,)))
+    _check_inside(call, storage, size, stride, start)
+    flat = storage.flat(b, base)
+    return storage.unflat(b, put(call, flat, _addresses(b, size, stride, start), src, 0))

@@ -1,5 +1,7 @@
 """Rows of the table for views (no arithmetic, the same elements) and joins."""
 
+import torch
+
 from retrograd.aten_table import axis_of, row
 
 
@@ -29,6 +31,8 @@ def t(call, x):
 
 @row("aten.transpose.int")
 def transpose(call, x, first, second):
+    if x.rank == 0:
+        return x
     perm = list(range(x.rank))
     first, second = axis_of(x, first), axis_of(x, second)
     perm[first], perm[second] = perm[second], perm[first]
@@ -95,11 +99,78 @@ def constant_pad_nd(call, x, amounts, value=0):
     return call.b.pad(x, [max(0, l) for l in low], [max(0, h) for h in high], value)
 
 
+@row("aten.repeat.default")
+def repeat(call, x, repeats):
+    """Each axis as (repeats, extent), of which the former is expanded."""
+    b = call.b
+    extents = (*[1] * (len(repeats) - x.rank), *x.shape)
+    lying = [n for extent in extents for n in (1, extent)]
+    spread = [n for pair in zip(repeats, extents, strict=True) for n in pair]
+    return b.reshape(b.expand(b.reshape(x, lying), spread), call.shape)
+
+
+@row("aten.unfold.default")
+def unfold(call, x, axis, size, step):
+    """Windows of x along the axis, whose elements lie along a new last axis."""
+    b, axis = call.b, axis_of(x, axis)
+    if x.rank == 0:
+        return b.reshape(b.slice(b.reshape(x, (1,)), 0, 0, size), call.shape)
+    windows = call.shape[axis]
+    begin = b.iota(torch.int64, (windows, 1), 0, 0, step)
+    index = b.pointwise("add", begin, b.iota(torch.int64, (1, size), 1))
+    taken = b.index_select(x, index, axis)
+    return b.permute(taken, [a for a in range(x.rank + 1) if a != axis + 1] + [axis + 1])
+
+
+class _Diagonal:
+    """A diagonal of two axes as a slice of both merged: every (columns + 1)-th element."""
+
+    def __init__(self, x, offset, first, second):
+        first, second = axis_of(x, first), axis_of(x, second)
+        rest = [a for a in range(x.rank) if a not in (first, second)]
+        rows, columns = x.shape[first], x.shape[second]
+        self.perm = [*rest, first, second]
+        self.permuted = [x.shape[p] for p in self.perm]
+        self.shape = (*self.permuted[:-2], rows * columns)
+        self.axis = len(rest)
+        self.count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+        self.start = max(offset, 0) - min(offset, 0) * columns if self.count else 0
+        self.step = columns + 1
+        self.stop = self.start + (self.count - 1) * self.step + 1 if self.count else 0
+
+    def merge(self, b, x):
+        return b.reshape(b.permute(x, self.perm), self.shape)
+
+    def unmerge(self, b, x):
+        inverse = sorted(range(len(self.perm)), key=lambda i: self.perm[i])
+        return b.permute(b.reshape(x, self.permuted), inverse)
+
+
+@row("aten.diagonal.default")
+def diagonal(call, x, offset=0, first=0, second=1):
+    at = _Diagonal(x, offset, first, second)
+    return call.b.slice(at.merge(call.b, x), at.axis, at.start, at.stop, at.step)
+
+
+@row("aten.diagonal_scatter.default")
+def diagonal_scatter(call, base, src, offset=0, first=0, second=1):
+    b, at = call.b, _Diagonal(base, offset, first, second)
+    if not at.count:
+        return base
+    src = b.cast(src, base.dtype)
+    merged = at.merge(b, base)
+    if merged.shape[at.axis] == 1:
+        return at.unmerge(b, src)
+    return at.unmerge(b, b.slice_scatter(merged, src, at.axis, at.start, at.stop, at.step))
+
+
 # --- joins ---------------------------------------------------------------------------------------
 @row("aten.cat.default")
 def cat(call, parts, axis=0):
-    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
     dtype = call.dtype
+    parts = [p for p in parts if p.shape != (0,)]  # cat skips empty vectors, whatever the rank
+    if not parts:
+        return call.b.full(0, dtype, call.shape)
     return call.b.cat([call.b.cast(p, dtype) for p in parts], axis_of(parts[0], axis))
 
 

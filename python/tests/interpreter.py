@@ -107,16 +107,42 @@ def _pad(x, attrs, types):
     return torch.nn.functional.pad(x[0], amounts, value=attrs["value"])
 
 
+def _within(index, extent):
+    """The index with negative entries counted from the end, and whether it is inside the axis;
+    where it is not, it is 0."""
+    index = index.long()
+    index = torch.where(index < 0, index + extent, index)
+    inside = (index >= 0) & (index < extent)
+    return torch.where(inside, index, 0), inside
+
+
 def _index_select(x, attrs, types):
-    axis, index = attrs["axis"], x[1]
-    return x[0].index_select(axis, index.reshape(-1)).reshape(types[0][1])
+    source, index = x
+    axis, extent = attrs["axis"], x[0].shape[attrs["axis"]]
+    if not extent:
+        return torch.zeros(types[0][1], dtype=source.dtype)
+    index, inside = _within(index.reshape(-1), extent)
+    taken = source.index_select(axis, index)
+    inside = inside.reshape([-1 if a == axis else 1 for a in range(source.ndim)])
+    return torch.where(inside, taken, 0).to(source.dtype).reshape(types[0][1])
+
+
+def _gather(x, attrs, types):
+    index, inside = _within(x[1], x[0].shape[attrs["axis"]])
+    return torch.where(inside, x[0].gather(attrs["axis"], index), 0).to(x[0].dtype)
 
 
 def _index_add(x, attrs, types):
     base, index, src = x
     axis = attrs["axis"]
+    if not base.numel():
+        return base
     src = src.reshape(*base.shape[:axis], index.numel(), *base.shape[axis + 1 :])
-    return base.double().index_add(axis, index.reshape(-1), src.double()).to(base.dtype)
+    index, inside = _within(index.reshape(-1), base.shape[axis])
+    inside = inside.reshape([-1 if a == axis else 1 for a in range(src.ndim)])
+    wide = torch.float64 if base.dtype.is_floating_point else torch.int64
+    src = torch.where(inside, src.to(wide), 0)
+    return base.to(wide).index_add(axis, index, src).to(base.dtype)
 
 
 def _matmul(x, attrs, types):
@@ -227,7 +253,7 @@ OPS = {
     "cat": lambda x, a, t: torch.cat(x, a["axis"]),
     "slice_scatter": _slice_scatter,
     "index_select": _index_select,
-    "gather": lambda x, a, t: x[0].gather(a["axis"], x[1]),
+    "gather": _gather,
     "index_add": _index_add,
     "fma": _pointwise(lambda x, y, z: x * y + z),
     "gelu_backward": _composite(_gelu_backward),

@@ -67,14 +67,15 @@ def _span(tensor):
     return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
 
 
-def check(name, args, kwargs=None, results=None):
-    """The translated op computes what PyTorch's op gives; returns its graph."""
+def check(name, args, kwargs=None, results=None, tolerance=None):
+    """The translated op computes what PyTorch's op gives; returns its graph. tolerance: absolute and
+    relative, if not what the type's rounding allows."""
     graph, inputs, expected = translate_op(name, args, kwargs, results)
     native.Graph.deserialize(graph.SerializeToString()).close()  # Failure where it is not legal
     computed = interpreter.evaluate(graph, inputs)
     assert len(computed) == len(expected)
     for got, want in zip(computed, expected):
         assert got.dtype == want.dtype
-        tolerance = {torch.bfloat16: 8e-3, torch.float64: 1e-12}.get(want.dtype, 2e-6)
-        torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+        bound = tolerance or {torch.bfloat16: 8e-3, torch.float64: 1e-12}.get(want.dtype, 2e-6)
+        torch.testing.assert_close(got, want, rtol=bound, atol=bound, equal_nan=True)
     return graph

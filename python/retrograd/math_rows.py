@@ -1,0 +1,159 @@
+"""Rows of the table for functions that other pointwise ops make up, computed in the compute type and
+rounded once."""
+
+import math
+
+import torch
+
+from retrograd import dtypes
+from retrograd.aten_table import axis_of, common_dtype, compare, convert, row
+
+
+_COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+class _Formula:
+    """Pointwise ops by name on Refs and numbers of one type: _Formula(b, dtype).mul(x, 0.5)."""
+
+    def __init__(self, b, dtype):
+        self.b, self.dtype = b, dtype
+
+    def __getattr__(self, op):
+        def apply(*operands):
+            operands = (convert(self.b, o, self.dtype) for o in operands)
+            return self.b.pointwise(op, *operands, dtype=torch.bool if op in _COMPARES else None)
+
+        return apply
+
+    def where(self, condition, x, y):
+        return self.b.pointwise("where", condition, x, y)
+
+
+def formula(*names):
+    """Registers function(f, *operands) for these ops: the operands promoted to a floating type."""
+
+    def register(function):
+        def translate(call, *operands):
+            dtype = common_dtype(*operands)
+            dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+            compute = dtypes.compute_dtype(dtype)
+            operands = [convert(call.b, o, compute) for o in operands]
+            return call.b.cast(function(_Formula(call.b, compute), *operands), dtype)
+
+        row(*names)(translate)
+        return function
+
+    return register
+
+
+@formula("aten.exp2.default")
+def exp2(f, x):
+    return f.pow(2, x)
+
+
+@formula("aten.log2.default")
+def log2(f, x):
+    return f.mul(f.log(x), 1 / math.log(2))
+
+
+@formula("aten.log10.default")
+def log10(f, x):
+    return f.mul(f.log(x), 1 / math.log(10))
+
+
+@formula("aten.expm1.default")
+def expm1(f, x):
+    """tanh(x / 2) (exp(x) + 1), which loses no digits near zero."""
+    return f.mul(f.tanh(f.mul(x, 0.5)), f.add(f.exp(x), 1))
+
+
+@formula("aten.sinh.default")
+def sinh(f, x):
+    """Half of (e^x - 1) - (e^-x - 1) near zero; elsewhere without e^x, which may be too large."""
+    size = f.abs(x)
+    near = f.mul(0.5, f.sub(expm1(f, x), expm1(f, f.neg(x))))
+    far = f.sub(f.exp(f.sub(size, math.log(2))), f.mul(0.5, f.exp(f.neg(size))))
+    return f.where(f.gt(size, 1), f.mul(f.sign(x), far), near)
+
+
+@formula("aten.cosh.default")
+def cosh(f, x):
+    large = f.exp(f.sub(f.abs(x), math.log(2)))
+    return f.add(large, f.mul(0.5, f.exp(f.neg(f.abs(x)))))
+
+
+@formula("aten.tan.default")
+def tan(f, x):
+    return f.div(f.sin(x), f.cos(x))
+
+
+@formula("aten.asinh.default")
+def asinh(f, x):
+    """log(|x| + sqrt(x^2 + 1)) with the sign of x, as a log1p."""
+    size = f.abs(x)
+    root = f.sqrt(f.fma(size, size, 1))
+    near = f.log1p(f.add(size, f.div(f.mul(size, size), f.add(root, 1))))
+    far = f.add(f.log(size), math.log(2))
+    return f.mul(f.sign(x), f.where(f.gt(size, 1e8), far, near))
+
+
+@formula("aten.acosh.default")
+def acosh(f, x):
+    less = f.sub(x, 1)
+    return f.log1p(f.add(less, f.sqrt(f.mul(less, f.add(x, 1)))))
+
+
+@formula("aten.atanh.default")
+def atanh(f, x):
+    return f.mul(0.5, f.log1p(f.div(f.mul(2, x), f.sub(1, x))))
+
+
+@formula("aten.hypot.default")
+def hypot(f, x, y):
+    """Scaled by the larger one, so that no square overflows."""
+    x, y = f.abs(x), f.abs(y)
+    large, small = f.maximum(x, y), f.minimum(x, y)
+    ratio = f.div(small, large)
+    size = f.mul(large, f.sqrt(f.fma(ratio, ratio, 1)))
+    return f.where(f.eq(large, small), f.mul(large, math.sqrt(2)), size)
+
+
+@row("aten.glu.default")
+def glu(call, x, axis=-1):
+    b, axis = call.b, axis_of(x, axis)
+    half = x.shape[axis] // 2
+    first, second = (b.slice(x, axis, i * half, (i + 1) * half) for i in (0, 1))
+    gate = b.pointwise("sigmoid", b.cast(second, dtypes.compute_dtype(x.dtype)))
+    return b.cast(b.pointwise("mul", b.cast(first, gate.dtype), gate), x.dtype)
+
+
+@row("aten.softshrink_backward.default", "aten.hardshrink_backward.default")
+def shrink_backward(call, dy, x, threshold):
+    """0 from -threshold to threshold, and dy outside."""
+    b = call.b
+    low, high = compare(call, "ge", x, -threshold), compare(call, "le", x, threshold)
+    inside = b.pointwise("logical_and", low, high)
+    return b.pointwise("where", inside, b.full(0, dy.dtype), dy)
+
+
+@row("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(call, size, sign):
+    """A sign of -0 counts: its reciprocal is less than 0."""
+    b = call.b
+    dtype = common_dtype(size, sign)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    size = b.pointwise("abs", convert(b, size, dtype))
+    negative = _negative(call, convert(b, sign, dtype))
+    return b.pointwise("where", negative, b.pointwise("neg", size), size)
+
+
+@row("aten.signbit.default")
+def signbit(call, x):
+    return _negative(call, x) if x.dtype.is_floating_point else compare(call, "lt", x, 0)
+
+
+def _negative(call, x):
+    b = call.b
+    zero = compare(call, "lt", b.pointwise("reciprocal", x), 0)
+    return b.pointwise("logical_or", compare(call, "lt", x, 0),
+                       b.pointwise("logical_and", compare(call, "eq", x, 0), zero))  # fmt: skip

@@ -1,0 +1,129 @@
+"""Rows of the table that scatter: each element of an index names a place of its own in x, along one
+axis or under a mask."""
+
+import math
+
+import torch
+
+from retrograd.aten_table import axis_of, compare, convert, row
+from retrograd.index_rows import Indexing, added, as_line, put
+
+
+class _Lines:
+    """x, index and src of a scatter, all with an axis at least."""
+
+    def __init__(self, call, x, axis, index, src=None):
+        b = call.b
+        self.call, self.b, self.axis = call, b, axis_of(x, axis)
+        self.x, self.index = as_line(b, x), as_line(b, index)
+        self.src = None if src is None else self._meeting(as_line(b, src))
+
+    def _meeting(self, src):
+        """The part of src that the index has a place for."""
+        for axis, extent in enumerate(self.index.shape):
+            src = self.b.slice(src, axis, 0, extent)
+        return self.b.cast(src, self.x.dtype)
+
+    def one_a_line(self):
+        """True where a position along the axis is the one that its line's single index names; None
+        if a line has several."""
+        x, index, axis = self.x, self.index, self.axis
+        same = all(index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis)
+        if index.shape[axis] != 1 or not same:
+            return None
+        extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
+        return compare(self.call, "eq", self.b.iota(index.dtype, extents, axis), index)
+
+    def places(self):
+        """For each element of the index its place in the flattened x."""
+        b, x, index = self.b, self.x, self.index
+        total, stride = None, math.prod(x.shape)
+        for a, extent in enumerate(x.shape):
+            stride //= max(extent, 1)
+            extents = [n if i == a else 1 for i, n in enumerate(index.shape)]
+            place = index if a == self.axis else b.iota(torch.int64, extents, a)
+            place = b.pointwise("mul", b.cast(place, torch.int64), b.full(stride, torch.int64))
+            total = place if total is None else b.pointwise("add", total, place)
+        return self.flat(total)
+
+    def flat(self, x):
+        return self.b.reshape(x, (math.prod(x.shape),))
+
+    def result(self, x):
+        return self.b.reshape(x, self.call.shape)
+
+
+def _scattered(lines, src):
+    b, mask = lines.b, lines.one_a_line()
+    if mask is not None:
+        return lines.result(b.pointwise("where", mask, src, lines.x))
+    src = lines.flat(src) if src.rank else src
+    return lines.result(put(lines.call, lines.flat(lines.x), lines.places(), src, 0))
+
+
+@row("aten.scatter.value")
+def scatter_value(call, x, axis, index, value):
+    return _scattered(_Lines(call, x, axis, index), convert(call.b, value, x.dtype))
+
+
+@row("aten.scatter.src")
+def scatter_src(call, x, axis, index, src):
+    lines = _Lines(call, x, axis, index, src)
+    return _scattered(lines, lines.src)
+
+
+@row("aten.scatter_add.default")
+def scatter_add(call, x, axis, index, src):
+    """x[.., index[i], ..] += src[i], as an index_add into the flattened x."""
+    lines = _Lines(call, x, axis, index, src)
+    base, src = lines.flat(lines.x), lines.flat(lines.src)
+    return lines.result(added(call.b, base, lines.places(), src, 0))
+
+
+# --- under a mask --------------------------------------------------------------------------------
+def _ranks(b, mask):
+    """For each element of the flat mask how many true ones stand before it."""
+    ones = b.cast(mask, torch.int64)
+    return b.pointwise("sub", b.cumsum(ones, 0), ones)
+
+
+@row("aten.masked_scatter.default")
+def masked_scatter(call, x, mask, src):
+    """The elements of src, in their order, where the mask is true."""
+    b = call.b
+    total = (math.prod(call.shape),)
+    mask = b.reshape(b.expand(mask, call.shape), total)
+    x = b.reshape(b.expand(x, call.shape), total)
+    src = b.reshape(src, (math.prod(src.shape),))
+    taken = b.index_select(src, _ranks(b, mask), 0)
+    return b.reshape(b.pointwise("where", mask, taken, x), call.shape)
+
+
+@row("aten.masked_scatter_backward.default")
+def masked_scatter_backward(call, dy, mask, _):
+    """dy where the mask is true, one behind the other, and zeros behind the last. Where it is false
+    the index is outside, which adds nothing."""
+    b, shape = call.b, call.shape
+    count, total = math.prod(shape), math.prod(dy.shape)
+    mask = b.reshape(b.expand(mask, dy.shape), (total,))
+    place = b.pointwise("where", mask, _ranks(b, mask), b.full(count, torch.int64))
+    line = b.index_add(b.full(0, dy.dtype, (count,)), place, b.reshape(dy, (total,)), 0)
+    return b.reshape(line, shape)
+
+
+@row("aten._unsafe_masked_index.default")
+def masked_index(call, x, mask, indices, fill):
+    """x at the indices where the mask is true; elsewhere they may be anything."""
+    b = call.b
+    at = Indexing(call, x, indices, True)
+    value = b.index_select(at.merge(b, x), at.index, at.axis)
+    return b.pointwise("where", mask, value, b.full(fill, x.dtype))
+
+
+@row("aten._unsafe_masked_index_put_accumulate.default")
+def masked_index_put_accumulate(call, x, mask, indices, values):
+    b = call.b
+    at = Indexing(call, x, indices, True)
+    values = b.pointwise("where", mask, values, b.full(0, x.dtype))
+    src = b.expand(values, at.selected_shape)
+    return at.unmerge(b, added(b, at.merge(b, x), at.index, src, at.axis))

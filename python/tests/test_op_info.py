@@ -1,0 +1,75 @@
+"""Rows of the table on the calls that PyTorch's own samples of its ops come down to.
+
+Each op of OpInfo and its gradient is recorded under the decompositions of a capture; every call of
+an op that has a row is translated, verified and evaluated in the dtypes of the sample. A call is
+checked once a session: others with equal shapes, strides, dtypes and numbers are passed over.
+"""
+
+import op_calls
+import op_info
+import pytest
+import single_op
+import torch
+from retrograd import aten_table, dtypes, errors
+from torch.utils import _pytree as pytree
+
+SAMPLES = {torch.float64: 6, torch.int64: 3, torch.bool: 2}  # of an op
+# The schema holds attention's log-sum-exp in fp32: 2^-24 of scores of up to 200.
+SAVED_IN_FP32 = 2e-5
+_checked = set()
+
+# Forms of arguments that are refused, and a part of the reason given.
+REFUSED = {
+    "aten.addmm.default": "product of torch.int64 matrices",
+    "aten.baddbmm.default": "product of torch.int64 matrices",
+    "aten.bmm.default": "product of torch.int64 matrices",
+    "aten.mm.default": "product of torch.int64 matrices",
+    "aten.mv.default": "product of torch.int64 matrices",
+    "aten.bitwise_and.Tensor": "bitwise operations on integers",
+    "aten.bitwise_or.Tensor": "bitwise operations on integers",
+    "aten.bitwise_xor.Tensor": "bitwise operations on integers",
+    "aten._embedding_bag_backward.default": "scale_grad_by_freq",
+    "aten._embedding_bag_dense_backward.default": "scale_grad_by_freq",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": "causal attention of",
+    "aten.convolution.default": "convolution of torch.int64",
+    "aten.grid_sampler_2d_backward.default": "bicubic sampling",
+    "aten.index.Tensor": "shape depends on the data",
+    "aten.index_put.default": "shape depends on the data",
+    "aten.pow.Tensor_Tensor": "an integer to the power",
+}
+
+
+def _foreign(call):
+    """Whether the call holds a type that the schema lacks: complex numbers, 16-bit integers."""
+    leaves = pytree.tree_leaves((call.args, call.kwargs, call.results))
+    kinds = {v.dtype if isinstance(v, torch.Tensor) else v for v in leaves if _typed(v)}
+    return any(kind not in dtypes._NUMBERS for kind in kinds)
+
+
+def _typed(value):
+    return isinstance(value, (torch.Tensor, torch.dtype))
+
+
+def _check(call):
+    if call.key in _checked:
+        return
+    try:
+        tolerance = SAVED_IN_FP32 if "scaled_dot_product" in call.name else None
+        single_op.check(call.name, call.args, call.kwargs, call.results, tolerance)
+    except errors.ExportError as refusal:
+        reason = "schema does not have" if _foreign(call) else REFUSED.get(call.name)
+        if reason is None or reason not in str(refusal):
+            raise
+    _checked.add(call.key)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", op_info.OPS)
+def test_the_calls_of_an_op_and_its_gradient(name):
+    info = op_info.OPS[name]
+    torch.manual_seed(0)
+    for dtype, count in SAMPLES.items():
+        for args, kwargs in op_info.samples(info, dtype, count):
+            for call in op_calls.record(info.op, args, kwargs):
+                if call.name in aten_table.TABLE:
+                    _check(call)
