@@ -37,6 +37,7 @@ SIDES = {
     "reduce_overhead": ("inductor", {"triton.cudagraphs": True}),
     "max_autotune": ("inductor", {"max_autotune": True, "coordinate_descent_tuning": True}),
     "retrograd": ("retrograd", {}),
+    "retrograd_direct": ("retrograd", {"direct_gradients": True}),
 }
 HOST_RUNS = 30
 
@@ -85,7 +86,36 @@ class Step:
         self.model.zero_grad(set_to_none=True)
 
 
-def measure_side(name, device, side, repeat):
+def _references(name, device):
+    """The gradients of eager float64 by parameter, and "" — or none, and why not."""
+    import torch
+    import zoo
+
+    torch.manual_seed(0)
+    model, args, kwargs = zoo.make(name, device)
+    if any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules()):
+        return {}, "it drops out values at random"
+    model = model.double()
+    args = [a.double() if a.is_floating_point() else a for a in args]
+    result = model(*args, **kwargs)
+    getattr(result, "loss", result).backward()
+    return {n: p.grad.cpu() for n, p in model.named_parameters() if p.grad is not None}, ""
+
+
+def _errors(step, references):
+    """Of the step's gradients against float64's: the median and the worst of all parameters'."""
+    import float64
+
+    if not references:
+        return None
+    step.whole()
+    named = dict(step.model.named_parameters())
+    found = [named[name].grad for name in references]
+    errors = float64.errors(found, [r.to(f.device) for f, r in zip(found, references.values(), strict=True)])
+    return {"median": statistics.median(errors), "most": max(errors)}
+
+
+def measure_side(name, device, side, repeat, references):
     import torch
     import watch
     from retrograd.backend import messages
@@ -104,6 +134,7 @@ def measure_side(name, device, side, repeat):
             seconds.append(time.perf_counter() - begin)
         row = {"first_step_s": seconds[0]}
         row["fell_back"] = [str(w.message) for w in told]
+        row["gradient_errors"] = _errors(step, references)
         row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
         row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
         row["backward_host_us"] = watch.host_us(step.forward, step.backward, HOST_RUNS)
@@ -160,9 +191,19 @@ def measure_model(options):
     row = {"model": options.one, "machine": one_model.machine(options.device),
            "commit": options.commit, "command": "bench/training.py " + options.one,
            "repeat": options.repeat, "sides": {}}  # fmt: skip
+    references, why = {}, ""
+    try:
+        references, why = _references(options.one, options.device)
+    except ImportError:
+        pass  # told below
+    if why:
+        row["no_reference"] = why
+    gc.collect()
     for side in options.sides.split(","):
         try:
-            row["sides"][side] = measure_side(options.one, options.device, side, options.repeat)
+            row["sides"][side] = measure_side(
+                options.one, options.device, side, options.repeat, references
+            )
         except ImportError as error:
             row["skipped"] = f"{error.name} is not installed"
             break

@@ -1,13 +1,11 @@
 """The built `retrograd`, as a command."""
 
-import os
-import pathlib
 import subprocess
 
 import conftest
 import pytest
 
-FOLDER = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"))
+FOLDER = conftest.BIN
 RETROGRAD = FOLDER / "retrograd"
 
 needs_retrograd = pytest.mark.skipif(not RETROGRAD.exists(), reason=f"{RETROGRAD} is not built")

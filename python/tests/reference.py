@@ -2,8 +2,6 @@
 what each op means."""
 
 import math
-import os
-import pathlib
 import subprocess
 
 import conftest
@@ -13,7 +11,7 @@ import pytest
 import torch
 from retrograd import bundle, schema
 
-FOLDER = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"))
+FOLDER = conftest.BIN
 PROGRAM = FOLDER.parent / "tests" / "reference_outputs"
 
 needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")

@@ -15,7 +15,7 @@ import conftest
 import pytest
 
 ROOT = conftest.ROOT
-BUILD = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", ROOT / "build/release/bin")).parent
+BUILD = conftest.BIN.parent
 FLAGS = ["-Wall", "-Wextra", "-Werror"]
 
 
