@@ -52,7 +52,7 @@ mkdir -p "$dir/bin" "$dir/tests" "$dir/lib" "$dir/models/graphs" "$dir/fusion/de
 : >"$dir/.gpu_bundle"
 
 for program in "$build"/bin/*; do
-  case "$program" in *.so.*) continue ;; esac  # libretrograd.so alone: who loads it names its path
+  case "$program" in *.so.* | *.a) continue ;; esac  # libretrograd.so alone: who loads it names its path
   [ ! -f "$program" ] || strip -o "$dir/bin/$(basename "$program")" "$program"
 done
 for test in $tests; do

@@ -14,6 +14,7 @@ import torch
 
 from retrograd import dtypes
 from retrograd.aten_table import row
+from retrograd.builder import Ref
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +167,41 @@ def max_pool_backward(call, dy, x, kernel, stride, padding, dilation, ceil_mode,
     return b.cast(_added(b, map(term, _all_turns(axes))), dy.dtype)
 
 
+def _taps(b, x, axes, fill):
+    """For each place in a window, in order, what x holds there for every window; `fill` outside."""
+    for places in itertools.product(*(range(axis.kernel) for axis in axes)):
+        tap = x
+        for axis, place in zip(axes, places, strict=True):
+            start = place * axis.dilation - axis.padding
+            reach = (axis.windows - 1) * axis.stride + 1
+            tap = cut(b, tap, axis.axis, start, reach, fill)
+            tap = b.slice(tap, axis.axis, 0, reach, axis.stride)
+        yield tap
+
+
+@row("prims._low_memory_max_pool_with_offsets.default")
+def max_pool_with_offsets(call, x, kernel, stride, padding, dilation, ceil_mode):
+    """(maximum, the place in its window of the first that has it, or of the last NaN)."""
+    b, shape = call.b, call.shapes[0]
+    first = x.rank - len(kernel)
+    axes = [
+        _Axis(first + d, x.shape[first + d], shape[first + d], *numbers)
+        for d, numbers in enumerate(zip(kernel, stride, padding, dilation, strict=True))
+    ]
+    low = float("-inf") if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
+    best = place = None
+    for number, tap in enumerate(_taps(b, x, axes, low)):
+        if best is None:
+            best, place = tap, b.full(0, torch.int8, shape)
+            continue
+        above = b.pointwise("gt", tap, best, dtype=torch.bool)
+        is_nan = b.pointwise("ne", tap, tap, dtype=torch.bool)
+        taken = b.pointwise("logical_or", above, is_nan)
+        best = b.pointwise("where", taken, tap, best)
+        place = b.pointwise("where", taken, b.full(number, torch.int8), place)
+    return best, place
+
+
 # --- average -------------------------------------------------------------------------------------
 def _counted(b, rank, axis, dtype, include_pad):
     """How many pixels along the axis each window is divided by."""
@@ -196,6 +232,22 @@ def _divisor(b, x, axes, dtype, include_pad, override):
     for count in counts[1:]:
         total = b.pointwise("mul", total, count)
     return total
+
+
+@row("aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def avg_pool(
+    call, x, kernel, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True,
+    divisor_override=None,
+):  # fmt: skip
+    if not x.dtype.is_floating_point:
+        raise call.error(f"an average of integers: windows of {x.dtype}")
+    b, dims = call.b, 2 if "2d" in call.name else 3
+    y = Ref(-1, 0, x.dtype, call.shape)
+    axes = _axes(x, y, list(kernel) * (dims if len(kernel) == 1 else 1), stride, padding)
+    compute = dtypes.compute_dtype(x.dtype)
+    total = _added(b, _taps(b, b.cast(x, compute), axes, 0))
+    divisor = _divisor(b, x, axes, compute, count_include_pad, divisor_override)
+    return b.cast(b.pointwise("div", total, divisor), x.dtype)
 
 
 @row("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")

@@ -203,6 +203,12 @@ def _gradient(call, dy, input_size, matrix, scales):
     return _spatial(call, dy, _transposed(call.b, [matrix(*p) for p in pairs]), 2)
 
 
+def _resampled(call, x, output_size, matrix, scales):
+    """The forward: the same matrices."""
+    pairs = zip(output_size, x.shape[2:], scales or [None] * len(output_size), strict=True)
+    return _spatial(call, x, [matrix(*p) for p in pairs], 2)
+
+
 def _nearest(shift):
     def backward(call, dy, output_size, input_size, *scales):
         b = call.b
@@ -236,14 +242,28 @@ def _smooth(matrix, **options):
     return backward
 
 
-row(
-    "aten.upsample_linear1d_backward.default",
-    "aten.upsample_bilinear2d_backward.default",
-    "aten.upsample_trilinear3d_backward.default",
-)(_smooth(_linear_matrix))
-row("aten.upsample_bicubic2d_backward.default")(_smooth(_cubic_matrix))
-row("aten._upsample_bilinear2d_aa_backward.default")(_smooth(_antialias_matrix, cubic=False))
-row("aten._upsample_bicubic2d_aa_backward.default")(_smooth(_antialias_matrix, cubic=True))
+def _smooth_forward(matrix, **options):
+    def forward(call, x, output_size, align_corners, *scales):
+        dtype = dtypes.compute_dtype(x.dtype)
+
+        def of_axis(outputs, inputs, scale):
+            return matrix(call, outputs, inputs, scale, align_corners, dtype, **options)
+
+        return _resampled(call, x, output_size, of_axis, scales)
+
+    return forward
+
+
+def _smooth_rows(name, matrix, **options):
+    row(f"aten.{name}.default")(_smooth_forward(matrix, **options))
+    row(f"aten.{name}_backward.default")(_smooth(matrix, **options))
+
+
+for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"):
+    _smooth_rows(_name, _linear_matrix)
+_smooth_rows("upsample_bicubic2d", _cubic_matrix)
+_smooth_rows("_upsample_bilinear2d_aa", _antialias_matrix, cubic=False)
+_smooth_rows("_upsample_bicubic2d_aa", _antialias_matrix, cubic=True)
 
 
 # --- repeated edges ------------------------------------------------------------------------------

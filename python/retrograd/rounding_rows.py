@@ -117,6 +117,15 @@ def remainder(call, x, y):
     return b.pointwise("where", wraps, b.pointwise("add", left, y), left)
 
 
+@row("aten.bitwise_and.Scalar")
+def last_bits(call, x, mask):
+    """The remainder of x by mask + 1, a power of two."""
+    if x.dtype == torch.bool or mask < 0 or mask & (mask + 1):
+        raise call.error(f"bitwise operations on integers have no counterpart; & {mask} is no power of "
+                         "two less one, which would be a remainder")  # fmt: skip
+    return _left_over(call, x, mask + 1, "floor")
+
+
 def _left_over(call, x, y, mode):
     dtype = common_dtype(x, y)
     if dtype.is_floating_point:

@@ -41,6 +41,11 @@ class Call:
     def shape(self):
         return tuple(self._node.meta["val"].shape)
 
+    @property
+    def shapes(self):
+        """Of each of the node's results."""
+        return [tuple(result.shape) for result in self._node.meta["val"]]
+
     def recorded(self, argument):
         """The tensor that the node's argument of this number was recorded as: its strides and
         offset, which the row's Refs lack."""

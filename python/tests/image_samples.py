@@ -82,6 +82,10 @@ def smooth():
         scaled = (f(1, 2, *[9] * dims, dtype=F64), [9] * dims, [1, 2, *[4] * dims], False)
         cases.append((*scaled, *[2.3] * dims))
         samples[f"aten.{name}_backward.default"] = [(c, {}) for c in cases]
+        samples[f"aten.{name}.default"] = [
+            ((f(2, 2, *size[2:], dtype=F64), out, corners, *rest), {})
+            for _, out, size, corners, *rest in cases
+        ]
     return samples
 
 

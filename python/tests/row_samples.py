@@ -55,6 +55,7 @@ def remainders():
     return {
         **{f"aten.{n}.Tensor": pairs for n in ("fmod", "remainder")},
         **{f"aten.{n}.Scalar": numbers for n in ("fmod", "remainder")},
+        "aten.bitwise_and.Scalar": [((LONG, 7), {}), ((ints(5) - 3, 1), {}), ((ints(3), 0), {})],
         "aten.remainder.Scalar_Tensor": [((7, SHORT), {})],
         "aten.floor_divide.default": pairs,
         "aten.floor_divide.Scalar": numbers,

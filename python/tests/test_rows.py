@@ -319,7 +319,17 @@ SAMPLES |= {
         ((f(2, 6, 3), f(2, 4, 7), f(6, 2, 3), [6], [2], [0], [1], False, [0], 2, [True] * 3), {})
     ],
     "prims._low_memory_max_pool_offsets_to_indices.default": [pool_offsets()],
+    "prims._low_memory_max_pool_with_offsets.default": [
+        ((ints(2, 3, 9, 8).to(d), (3, 2), (2, 3), (1, 1), (1, 2), ceil), {})
+        for d in (F32, I64) for ceil in (False, True)
+    ],
     "aten.max_pool2d_with_indices_backward.default": [max_pool()],
+    **{
+        f"aten.avg_pool{n}d.default": [
+            ((f(2, 3, *[6] * n), [3], [2], [1], *more), {})
+            for more in ((), (True, False), (False, True, 5))
+        ] for n in (2, 3)
+    },
     "aten.avg_pool2d_backward.default": [average(2)],
     "aten.avg_pool3d_backward.default": [average(3)],
     "aten.as_strided.default": [((f(2, 12), (2, 3, 4), (12, 1, 3), 0), {})],
@@ -350,6 +360,7 @@ def test_a_row_computes_what_pytorch_does(name):
 
 REFUSED = {
     "a mask as an index": ("aten.index.Tensor", (X34, [bools(3)]), "depends on the data"),
+    "some bits of integers": ("aten.bitwise_and.Scalar", (ints(3), 5), "& 5 is no power"),
     "bits of integers": ("aten.bitwise_and.Tensor", (ints(3), ints(3)), "integers"),
     "a product of integers": ("aten.mm.default", (ints(3, 4), ints(4, 2)), "torch.int64 matrices"),
     "a convolution of integers": (
