@@ -77,7 +77,9 @@ void CheckRoundTrip(const BackwardGraph& graph) {
   const std::string text = Print(graph);
   absl::StatusOr<BackwardGraph> again = ParseGraph(text);
   if (!again.ok()) Broken("the text form reads back", again.status().message());
-  if (!(*again == graph)) Broken("the text form reads back as the same graph", text);
+  // The text form leaves out the fields that this reader does not know.
+  const bool same = graph.unknown_fields().empty() ? *again == graph : Print(*again) == text;
+  if (!same) Broken("the text form reads back as the same graph", text);
   const std::string bytes = SerializeGraph(graph);
   again = ParseGraphProto(bytes);
   if (!again.ok()) Broken("the file form reads back", again.status().message());
