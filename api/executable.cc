@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ struct rg_executable {
   int64_t workspace_bytes = 0;
   std::vector<const void*> inputs;    // the caller's, then those that outputs are added to
   std::vector<uint32_t> accumulated;  // by the latter: the output
+  std::mutex runs;                    // which take turns
   retrograd::StageSeconds seconds;
 
   ~rg_executable() {
@@ -256,6 +258,7 @@ rg_code rg_executable_run(rg_executable* executable, const rg_run* run) {
     RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
     RG_RETURN_IF_ERROR(NotNull(run, "run"));
     RG_ASSIGN_OR_RETURN(const rg_run taken, retrograd::Taken(run, "rg_run"));
+    const std::scoped_lock turn(executable->runs);
     RG_ASSIGN_OR_RETURN(const retrograd::RunAddresses addresses,
                         retrograd::AddressesOf(*executable, taken));
     return executable->executable->Run(addresses.inputs, addresses.outputs,
@@ -296,6 +299,7 @@ rg_code rg_executable_time_steps(rg_executable* executable, const rg_run* run, i
           absl::StrCat("repetitions is ", repetitions, ": 1 or more is needed"));
     }
     RG_ASSIGN_OR_RETURN(const rg_run taken, retrograd::Taken(run, "rg_run"));
+    const std::scoped_lock turn(executable->runs);
     RG_ASSIGN_OR_RETURN(const retrograd::RunAddresses addresses,
                         retrograd::AddressesOf(*executable, taken));
     retrograd::Program& program = executable->executable->program();

@@ -6,10 +6,12 @@
 For each model and side, medians of repeated runs: `loss.backward()` by events, the GPU's time of it with
 the host hidden, the host's time to issue it, the whole step (forward, backward, zeroing), the first step
 (compiling) of an empty cache and the peak of the allocator. A model is measured in a process of its own,
-with all its sides. Files are NAME.json; what is there stays unless --again.
+with all its sides. Files are NAME.json; what is there stays unless --again. --cache keeps Inductor's
+compiled code for a later call: the first step of its sides is then that of a warm cache.
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -37,7 +39,7 @@ SIDES = {
     "reduce_overhead": ("inductor", {"triton.cudagraphs": True}),
     "max_autotune": ("inductor", {"max_autotune": True, "coordinate_descent_tuning": True}),
     "retrograd": ("retrograd", {}),
-    "retrograd_direct": ("retrograd", {"direct_gradients": True}),
+    "retrograd_python": ("retrograd", {"direct_gradients": False}),
 }
 HOST_RUNS = 30
 
@@ -115,7 +117,27 @@ def _errors(step, references):
     return {"median": statistics.median(errors), "most": max(errors)}
 
 
-def measure_side(name, device, side, repeat, references):
+@contextlib.contextmanager
+def _inductor_cache(folder):
+    """Inductor's cache in the folder, or in one that goes."""
+    with tempfile.TemporaryDirectory() as own:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder or own)
+        yield
+
+
+def _settle(step, side):
+    """Runs until nothing is compiled any more: autograd's node of our side is made behind the first
+    steps, and then looks on in one."""
+    from retrograd.backend.node import extension
+
+    if side.startswith("retrograd"):
+        extension.loaded(wait=True)
+        for _ in range(3):
+            step.whole()
+    return extension.loaded().counts() if extension.loaded() else (0, 0)
+
+
+def measure_side(name, device, side, repeat, references, cache=None):
     import torch
     import watch
     from retrograd.backend import messages
@@ -123,9 +145,8 @@ def measure_side(name, device, side, repeat, references):
     torch._dynamo.reset()
     torch.manual_seed(0)
     step = Step(name, device, side)
-    with tempfile.TemporaryDirectory() as cache, warnings.catch_warnings(record=True) as told:
+    with _inductor_cache(cache), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", messages.BackwardFallsBack)
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         seconds = []
         for _ in range(3):
             begin = time.perf_counter()
@@ -134,6 +155,7 @@ def measure_side(name, device, side, repeat, references):
             seconds.append(time.perf_counter() - begin)
         row = {"first_step_s": seconds[0]}
         row["fell_back"] = [str(w.message) for w in told]
+        before = _settle(step, side)
         row["gradient_errors"] = _errors(step, references)
         row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
         row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
@@ -143,6 +165,10 @@ def measure_side(name, device, side, repeat, references):
             row["kernels"] = watch.kernels(step.forward, step.backward)
             if side != "reduce_overhead":  # whose private pool holds everything all the time
                 row["peak_bytes"] = _peak_bytes(step)
+        after = _settle(step, side)
+        row["without_python"] = {
+            key: b - a for key, a, b in zip(("backwards", "gradients"), before, after, strict=True)
+        }
     step.clear()
     del step
     gc.collect()
@@ -191,18 +217,21 @@ def measure_model(options):
     row = {"model": options.one, "machine": one_model.machine(options.device),
            "commit": options.commit, "command": "bench/training.py " + options.one,
            "repeat": options.repeat, "sides": {}}  # fmt: skip
-    references, why = {}, ""
+    references, why = {}, "not asked for" if options.no_reference else ""
     try:
-        references, why = _references(options.one, options.device)
+        if not why:
+            references, why = _references(options.one, options.device)
     except ImportError:
         pass  # told below
+    except torch.OutOfMemoryError:
+        why = "the device's memory does not hold its float64 run"
     if why:
         row["no_reference"] = why
     gc.collect()
     for side in options.sides.split(","):
         try:
             row["sides"][side] = measure_side(
-                options.one, options.device, side, options.repeat, references
+                options.one, options.device, side, options.repeat, references, options.cache
             )
         except ImportError as error:
             row["skipped"] = f"{error.name} is not installed"
@@ -267,6 +296,8 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="cpu tries the script; the times mean nothing")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--cache", type=pathlib.Path, metavar="DIR", help="Inductor's; default: empty")
+    parser.add_argument("--no-reference", action="store_true", help="without float64 gradients")
     parser.add_argument("--commit", help="noted in the files; default: git's")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -292,6 +323,10 @@ def main():
         command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
                    str(options.repeat), "--device", options.device, "--out", str(options.out),
                    "--commit", options.commit]  # fmt: skip
+        if options.cache:
+            command += ["--cache", str(options.cache)]
+        if options.no_reference:
+            command.append("--no-reference")
         try:
             subprocess.run(command, timeout=60 * options.minutes, check=False)
         except subprocess.TimeoutExpired:

@@ -56,7 +56,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/fusion/devices
         FILES_MATCHING PATTERN "*.textproto")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/retrograd
         DESTINATION lib/python3/dist-packages COMPONENT retrograd
-        FILES_MATCHING PATTERN "*.py" PATTERN "graph.descriptor" PATTERN "__pycache__" EXCLUDE)
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.h" PATTERN "*.cc" PATTERN "graph.descriptor" PATTERN "__pycache__" EXCLUDE)
 install(EXPORT RetrogradTargets NAMESPACE Retrograd:: DESTINATION ${retrograd_cmake_dir}
         COMPONENT retrograd)
 configure_package_config_file(cmake/RetrogradConfig.cmake.in RetrogradConfig.cmake

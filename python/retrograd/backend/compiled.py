@@ -77,8 +77,8 @@ class CompiledBackward(saved.Saved):
     def __call__(self, inputs):
         given = list(inputs)
         inputs.clear()
-        if self.forward_graphs is not None and self.forward_graphs.value is not None:
-            _end_forward(self.forward_graphs.value)
+        arrived_tensors = list(given)
+        self.end_forward()
         if [t.stride() for t in given] != self.strides or [t.dtype for t in given] != self.dtypes:
             given = self._as_expected(given)
         given += self.constants
@@ -99,7 +99,21 @@ class CompiledBackward(saved.Saved):
             program.executable.run_at(*places)
             if watching.watcher is not None:
                 self._show(places)
+        seen = getattr(watching.of_thread, "runs", None)
+        if seen is not None:
+            seen.append((self, arrived_tensors, results))
         return results
+
+    def end_forward(self):
+        """Tells Inductor's CUDA graphs, if the forward runs by them, that it is over, as Inductor's
+        own backwards do: what they hold may be used again once this backward has run."""
+        if self.forward_graphs is None or self.forward_graphs.value is None:
+            return
+        manager = cudagraph_trees.get_manager(
+            self.forward_graphs.value, create_if_none_exists=False
+        )
+        if manager is not None:
+            manager.set_to_running_backward()
 
     def _show(self, places):
         """Times the steps of this run for who looks on, and makes its results again."""
@@ -127,7 +141,7 @@ class CompiledBackward(saved.Saved):
                     f"{tensor.dtype} {list(tensor.shape)} where the forward saved {dtype} "
                     f"{list(shape)}; a hook on saved tensors must give back what it was given"
                 )
-            if tensor.stride() != strides:
+            if not _same_strides(shape, tensor.stride(), strides):
                 room = torch.empty_strided(shape, strides, dtype=dtype, device=tensor.device)
                 tensor = _filled(room, tensor)
             expected.append(tensor)
@@ -144,12 +158,11 @@ class CompiledBackward(saved.Saved):
         return given, array.array("Q", map(torch.Tensor.data_ptr, given))
 
 
-def _end_forward(device):
-    """Tells Inductor's CUDA graphs that the forward is over, as its own backwards do: what they hold
-    may be used again once this backward has run."""
-    manager = cudagraph_trees.get_manager(device, create_if_none_exists=False)
-    if manager is not None:
-        manager.set_to_running_backward()
+def _same_strides(shape, one, other):
+    """Whether the elements lie at the same places: strides of axes of one element mean nothing."""
+    return 0 in shape or all(
+        a == b for n, a, b in zip(shape, one, other, strict=True) if n != 1
+    )
 
 
 def _filled(room, tensor):

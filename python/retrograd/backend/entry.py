@@ -7,9 +7,10 @@ import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from retrograd import native, translate
-from retrograd.backend import direct, dynamic, messages
+from retrograd.backend import dynamic, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
+from retrograd.backend.node import DirectGradients
 from retrograd.backend.settings import Settings
 
 
@@ -45,7 +46,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
             module, example_inputs, inner_compile=inner_compile,
             config_patches=settings.inductor_patches(),
         )  # fmt: skip
-    return direct.DirectGradients(compiled) if settings.direct_gradients else compiled
+    return DirectGradients(compiled) if settings.direct_gradients else compiled
 
 
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it

@@ -15,7 +15,7 @@ class Settings:
 
     mode: str = "default"  # of MODES: Inductor's, for the forward
     require_full: bool = False  # an error in place of Inductor's backward
-    direct_gradients: bool = False  # parameters' gradients go into .grad without autograd's nodes
+    direct_gradients: bool = True  # autograd runs the backward by a node in C++
     deterministic: bool = True  # the same bits in every run
     streams: int = 1  # that independent work is spread over
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's

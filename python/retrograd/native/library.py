@@ -121,6 +121,10 @@ class Library:
             function.restype, function.argtypes = result, parameters
             setattr(self, name, function)
 
+    def address_of(self, name):
+        """Of the function, for callers in C."""
+        return ctypes.cast(getattr(self, name), ctypes.c_void_p).value
+
     def check(self, code):
         """Raises the calling thread's last Failure unless `code` is RG_OK."""
         if code == 0:

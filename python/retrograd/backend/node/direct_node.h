@@ -1,0 +1,257 @@
+// The node of autograd's graph that runs a compiled backward without Python.
+#pragma once
+
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/python_function.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "direct_plan.h"
+#include "leaves.h"
+
+namespace retrograd {
+
+using torch::autograd::edge_list;
+using torch::autograd::variable_list;
+
+// The attribute of a compiled function's context that holds the tensors saved beside autograd's.
+inline constexpr const char* kSavedBeside = "_tensors_no_vc_check";
+
+// A Python object that C++ threads own; null for None.
+inline std::shared_ptr<PyObject> Shared(py::object object) {
+  if (object.is_none()) return nullptr;
+  return {object.release().ptr(), [](PyObject* owned) {
+            if (!Py_IsInitialized()) return;
+            const py::gil_scoped_acquire gil;
+            Py_DECREF(owned);
+          }};
+}
+
+// What the calls of one compiled function share: the plans known so far, and who finds them.
+class Binding {
+ public:
+  // learner: a Python object with begin(), called before a backward takes PyTorch's path, and
+  // end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or None.
+  // used: for each tangent, whether its result is differentiable.
+  explicit Binding(py::object learner) : learner_(Shared(std::move(learner))) {}
+
+  std::shared_ptr<const DirectPlan> Find(const Tensors& saved, const Tensors& tangents) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& plan : plans_) {
+      if (Fits(*plan, saved, tangents)) return plan;
+    }
+    return nullptr;
+  }
+
+  // Whether another look at PyTorch's path may find a plan.
+  bool learns() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failures_ < kMostFailures && plans_.size() < kMostPlans;
+  }
+  // Whether there are plans, or may be some.
+  bool hopeful() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return failures_ < kMostFailures || !plans_.empty();
+  }
+
+  void Learned(std::shared_ptr<const DirectPlan> plan) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (plan == nullptr) {
+      ++failures_;
+    } else {
+      plans_.push_back(std::move(plan));
+    }
+  }
+
+  py::handle learner() const { return learner_.get(); }
+  size_t plans() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return plans_.size();
+  }
+
+ private:
+  static constexpr int kMostFailures = 3;
+  static constexpr size_t kMostPlans = 64;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const DirectPlan>> plans_;
+  int failures_ = 0;
+  std::shared_ptr<PyObject> learner_;
+};
+
+// While somebody watches runs, all take the path that Python sees.
+inline std::atomic<bool> watched = false;
+// Runs without Python, and gradients put into `.grad` by them, in this process.
+inline std::atomic<int64_t> direct_runs = 0;
+inline std::atomic<int64_t> direct_gradients = 0;
+
+class DirectNode : public Node {
+ public:
+  // compiled: the compiled function's own node, whose place this one takes, and its Python object.
+  // beside: the tensors that the latter held.
+  DirectNode(std::shared_ptr<Node> compiled, PyObject* context, std::shared_ptr<Binding> binding,
+             Tensors beside)
+      : Node(compiled->sequence_nr(), edge_list(compiled->next_edges())),
+        compiled_(std::move(compiled)),
+        context_(context),
+        binding_(std::move(binding)),
+        beside_(std::move(beside)) {}
+
+  std::string name() const override { return "RetrogradBackward"; }
+
+  void release_variables() override {
+    compiled_->release_variables();
+    beside_.clear();
+    released_ = true;
+  }
+
+  variable_list apply(variable_list&& tangents) override {
+    if (released_ || watched || at::GradMode::is_enabled() ||
+        c10::impl::TorchDispatchModeTLS::any_modes_set()) {
+      return ByPython(std::move(tangents), /*learns=*/false);
+    }
+    const Tensors saved = Saved();
+    const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents);
+    if (plan == nullptr) return ByPython(std::move(tangents), binding_->learns(), saved);
+    return Directly(*plan, saved, tangents);
+  }
+
+ private:
+  // A gradient on its way to an edge.
+  struct Gradient {
+    int result = -1;
+    AccumulateGrad* leaf = nullptr;  // that it goes to without autograd
+    int64_t at = 0;                  // in the pool
+    at::Tensor tensor;
+  };
+
+  Tensors Saved() {
+    const auto& variables = function()->saved_variables;
+    Tensors saved;
+    saved.reserve(variables.size() + beside_.size());
+    for (const auto& variable : variables) saved.push_back(variable.unpack(compiled_));
+    saved.insert(saved.end(), beside_.begin(), beside_.end());
+    return saved;
+  }
+
+  THPFunction* function() const { return reinterpret_cast<THPFunction*>(context_); }
+
+  variable_list Directly(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents) {
+    const c10::OptionalDeviceGuard guard(plan.device);
+    if (plan.before != nullptr) {
+      const py::gil_scoped_acquire gil;
+      py::handle(plan.before.get())();
+    }
+    std::vector<Gradient> gradients = Places(plan);
+    std::vector<void*> outputs = Allocate(plan, gradients);
+    Run(plan, saved, tangents, outputs);
+    ++direct_runs;
+    return Distribute(std::move(gradients));
+  }
+
+  // Where each edge's gradient goes. Parameters get theirs here in an ordinary backward() only:
+  // others ask autograd for some gradients, or walk the graph again.
+  std::vector<Gradient> Places(const DirectPlan& plan) {
+    const auto* asked = torch::autograd::get_current_graph_task_exec_info();
+    const bool direct = (asked == nullptr || asked->empty()) &&
+                        !torch::autograd::get_current_graph_task_keep_graph();
+    std::optional<c10::Stream> stream;
+    if (!plan.device.is_cpu()) {
+      stream = c10::impl::VirtualGuardImpl(plan.device.type()).getStream(plan.device);
+    }
+    constexpr long kOwnReferences = 2;  // this node's edge and the compiled function's
+    std::vector<Gradient> gradients(next_edges().size());
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      Gradient& gradient = gradients[i];
+      gradient.result = plan.result_of_edge[i];
+      if (gradient.result < 0 || !direct) continue;
+      gradient.leaf =
+          DirectLeaf(next_edge(i), *plan.results[gradient.result], kOwnReferences, stream);
+    }
+    return gradients;
+  }
+
+  // Makes the tensors of the gradients; those of parameters lie in one allocation.
+  static std::vector<void*> Allocate(const DirectPlan& plan, std::vector<Gradient>& gradients) {
+    Pool pool;
+    for (Gradient& gradient : gradients) {
+      if (gradient.leaf != nullptr) {
+        gradient.at = pool.Reserve(plan.results[gradient.result]->bytes());
+      }
+    }
+    pool.Allocate(plan.device);
+    std::vector<void*> outputs(plan.results.size(), nullptr);
+    for (Gradient& gradient : gradients) {
+      if (gradient.result < 0) continue;
+      const Layout& layout = *plan.results[gradient.result];
+      gradient.tensor =
+          gradient.leaf != nullptr ? pool.Make(layout, gradient.at) : Room(layout, plan.device);
+      outputs[gradient.result] = gradient.tensor.mutable_data_ptr();
+    }
+    return outputs;
+  }
+
+  // Gives the parameters their gradients, and returns the others. The edges that are done go, so
+  // that autograd does not visit their nodes: it releases this graph behind this call.
+  variable_list Distribute(std::vector<Gradient> gradients) {
+    Sums sums;
+    edge_list edges;
+    variable_list others;
+    int64_t direct = 0;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      Gradient& gradient = gradients[i];
+      if (gradient.leaf != nullptr) {
+        sums.Put(*gradient.leaf, std::move(gradient.tensor));
+        ++direct;
+      } else {
+        edges.push_back(next_edge(i));
+        others.push_back(std::move(gradient.tensor));
+      }
+    }
+    sums.Add();
+    direct_gradients += direct;
+    if (direct > 0) {
+      compiled_->next_edges() = edges;
+      next_edges() = std::move(edges);
+    }
+    return others;
+  }
+
+  // The compiled function's own way, which raises PyTorch's errors.
+  variable_list ByPython(variable_list&& tangents, bool learns, const Tensors& saved = {}) {
+    const py::gil_scoped_acquire gil;
+    if (!released_) py::handle(context_).attr(kSavedBeside) = py::cast(beside_);
+    if (!learns) return (*compiled_)(std::move(tangents));
+    const Tensors given = tangents;
+    binding_->learner().attr("begin")();
+    variable_list gradients;
+    try {
+      gradients = (*compiled_)(std::move(tangents));
+    } catch (...) {
+      binding_->learner().attr("stop")();
+      throw;
+    }
+    std::vector<bool> used;
+    for (size_t i = 0; i < given.size(); ++i) {
+      used.push_back(!input_metadata(i).was_default_constructed());
+    }
+    const py::object plan = binding_->learner().attr("end")(saved, given, used, gradients);
+    binding_->Learned(plan.is_none() ? nullptr : plan.cast<std::shared_ptr<DirectPlan>>());
+    return gradients;
+  }
+
+  std::shared_ptr<Node> compiled_;
+  PyObject* context_;  // owned by compiled_
+  std::shared_ptr<Binding> binding_;
+  Tensors beside_;
+  bool released_ = false;
+};
+
+}  // namespace retrograd

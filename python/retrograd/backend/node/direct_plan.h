@@ -1,0 +1,149 @@
+// What a run of a compiled backward takes: where its operands come from, how its gradients lie.
+#pragma once
+
+#include <Python.h>
+
+#include <ATen/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "layout.h"
+
+// The part of retrograd.h that runs need. The library checks struct_size.
+extern "C" {
+typedef struct rg_run {
+  size_t struct_size;
+  void* stream;
+  const void* const* inputs;
+  size_t num_inputs;
+  void* const* outputs;
+  size_t num_outputs;
+  void* workspace;
+  size_t workspace_bytes;
+} rg_run;
+
+typedef struct rg_error {
+  size_t struct_size;
+  int32_t code;
+  const char* message;
+  int64_t node;
+} rg_error;
+}
+
+namespace retrograd {
+
+inline constexpr uintptr_t kOperandAlignment = 16;  // arrived.ALIGNMENT
+
+enum class From : uint8_t { kSaved, kTangent };
+
+struct Operand {
+  From from = From::kSaved;
+  size_t index = 0;  // among the tensors saved by the forward, or the tangents
+  Layout layout;
+};
+
+struct DirectPlan {
+  std::string what;  // for people
+  int32_t (*run)(void* executable, const rg_run* run) = nullptr;
+  int32_t (*last_error)(rg_error* error) = nullptr;
+  void* executable = nullptr;
+  size_t workspace_bytes = 0;
+  size_t workspace_alignment = 1;
+  at::Device device = at::kCPU;
+  std::vector<Operand> operands;
+  std::vector<at::Tensor> constants;           // behind the operands
+  std::vector<std::optional<Layout>> results;  // nullopt: nobody computes it
+  std::vector<int> result_of_edge;             // of the compiled function's edges; -1: none
+  std::shared_ptr<PyObject> before;            // called before each run; may be null
+  std::shared_ptr<PyObject> keep;              // what owns the executable
+};
+
+using Tensors = std::vector<at::Tensor>;
+
+// The tensor that an operand reads.
+inline const at::Tensor& Given(const Operand& operand, const Tensors& saved,
+                               const Tensors& tangents) {
+  return operand.from == From::kSaved ? saved[operand.index] : tangents[operand.index];
+}
+
+// Whether the plan was made for these tensors, except for strides. A tangent that nobody computed
+// stands for zeros.
+inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents) {
+  for (const Operand& operand : plan.operands) {
+    const Tensors& among = operand.from == From::kSaved ? saved : tangents;
+    if (operand.index >= among.size()) return false;
+    const at::Tensor& tensor = among[operand.index];
+    if (!tensor.defined()) {
+      if (operand.from == From::kSaved || operand.layout.expanded()) return false;
+      continue;
+    }
+    if (!HasShape(tensor, operand.layout, plan.device)) return false;
+    if (operand.layout.expanded() &&
+        !SameStrides(operand.layout.sizes, tensor.strides(), operand.layout.strides)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The tensor's first element, in the layout and alignment that the plan reads. A copy of a tensor
+// that lies otherwise is put behind `copies`.
+inline const void* AddressOf(const at::Tensor& tensor, const Layout& layout, at::Device device,
+                             Tensors& copies) {
+  if (!tensor.defined()) {
+    copies.push_back(Room(layout, device).zero_());
+    return copies.back().const_data_ptr();
+  }
+  const void* address = tensor.const_data_ptr();
+  if (reinterpret_cast<uintptr_t>(address) % kOperandAlignment == 0 &&
+      SameStrides(layout.sizes, tensor.strides(), layout.strides)) {
+    return address;
+  }
+  copies.push_back(Room(layout, device).copy_(tensor));
+  return copies.back().const_data_ptr();
+}
+
+// Issues a run on the current stream. `outputs`: an address for each result, null where there is
+// none.
+inline void Run(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents,
+                const std::vector<void*>& outputs) {
+  Tensors copies;
+  std::vector<const void*> inputs;
+  inputs.reserve(plan.operands.size() + plan.constants.size());
+  for (const Operand& operand : plan.operands) {
+    inputs.push_back(
+        AddressOf(Given(operand, saved, tangents), operand.layout, plan.device, copies));
+  }
+  for (const at::Tensor& constant : plan.constants) inputs.push_back(constant.const_data_ptr());
+
+  const at::Tensor workspace =
+      at::empty({static_cast<int64_t>(plan.workspace_bytes + plan.workspace_alignment)},
+                at::TensorOptions().dtype(at::kByte).device(plan.device));
+  const auto begin = reinterpret_cast<uintptr_t>(workspace.mutable_data_ptr());
+  const uintptr_t behind = begin % plan.workspace_alignment;
+  rg_run run = {};
+  run.struct_size = sizeof(run);
+  run.inputs = inputs.data();
+  run.num_inputs = inputs.size();
+  run.outputs = outputs.data();
+  run.num_outputs = outputs.size();
+  run.workspace =
+      reinterpret_cast<void*>(behind == 0 ? begin : begin + plan.workspace_alignment - behind);
+  run.workspace_bytes = plan.workspace_bytes;
+  if (!plan.device.is_cpu()) {
+    const c10::impl::VirtualGuardImpl devices(plan.device.type());
+    run.stream = devices.getStream(plan.device).native_handle();
+  }
+  if (plan.run(plan.executable, &run) == 0) return;
+  rg_error error = {};
+  error.struct_size = sizeof(error);
+  plan.last_error(&error);
+  throw std::runtime_error(plan.what + ": " + (error.message == nullptr ? "" : error.message));
+}
+
+}  // namespace retrograd

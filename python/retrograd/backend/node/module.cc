@@ -1,0 +1,139 @@
+// The Python module of the node: where it is put into autograd's graph.
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "direct_node.h"
+
+namespace retrograd {
+namespace {
+
+// The node of a function of PyTorch's compiler that a result leads to, and its Python object.
+struct Compiled {
+  std::shared_ptr<Node> node;
+  py::object context;
+};
+
+Compiled CompiledOf(const py::handle& result) {
+  const at::Tensor& tensor = THPVariable_Unpack(result.ptr());
+  const torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr || meta->grad_fn_ == nullptr) return {};
+  // A function of Python is its own object there; the attribute is that of compiled ones.
+  py::object context = result.attr("grad_fn");
+  if (!py::hasattr(context, kSavedBeside)) return {};
+  return {meta->grad_fn_, std::move(context)};
+}
+
+bool IsPlain(const at::Tensor& tensor) {
+  return !tensor.unsafeGetTensorImpl()->is_python_dispatch() && !tensor.is_nested() &&
+         tensor.layout() == at::kStrided &&
+         torch::autograd::impl::get_view_autograd_meta(tensor) == nullptr;
+}
+
+// The results of the compiled function by their numbers there; undefined where one is missing.
+Tensors ResultsOf(const Node& node, const Tensors& given) {
+  Tensors results(node.num_inputs());
+  for (const at::Tensor& tensor : given) {
+    const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+    if (meta != nullptr && meta->grad_fn_.get() == &node && meta->output_nr_ < results.size()) {
+      results[meta->output_nr_] = tensor;
+    }
+  }
+  return results;
+}
+
+// Why the results keep the compiled function's node; "" if they need not.
+std::string Unsuited(Node& node, const Tensors& results) {
+  if (HasHooks(node)) return "the compiled function has a hook";
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool used = !node.input_metadata(i).was_default_constructed();
+    if (results[i].defined() ? !IsPlain(results[i]) : used) {
+      return "a result is a view or a tensor subclass, or an input was written";
+    }
+  }
+  return "";
+}
+
+// Lets the results of a compiled function lead to a DirectNode. Returns why not, or "".
+std::string Attach(const std::shared_ptr<Binding>& binding, const py::sequence& returned) {
+  if (torch::autograd::AnomalyMode::is_enabled()) return "anomaly mode is on";
+  Tensors tensors;
+  Compiled compiled;
+  for (const py::handle item : returned) {
+    if (!THPVariable_Check(item.ptr())) continue;
+    tensors.push_back(THPVariable_Unpack(item.ptr()));
+    if (compiled.node == nullptr) compiled = CompiledOf(item);
+  }
+  if (compiled.node == nullptr) return "no result leads to the compiled function";
+  const Tensors results = ResultsOf(*compiled.node, tensors);
+  std::string reason = Unsuited(*compiled.node, results);
+  if (!reason.empty()) return reason;
+
+  auto beside = compiled.context.attr(kSavedBeside).cast<Tensors>();
+  compiled.context.attr(kSavedBeside) = py::list();
+  std::shared_ptr<DirectNode> ours(
+      new DirectNode(compiled.node, compiled.context.ptr(), binding, std::move(beside)),
+      torch::autograd::deleteNode);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) {
+      ours->add_input_metadata(Node::undefined_input());
+      continue;
+    }
+    ours->add_input_metadata(results[i]);
+    torch::autograd::impl::set_gradient_edge(results[i], Edge(ours, i));
+  }
+  return "";
+}
+
+using LayoutTuple = std::tuple<at::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
+
+Layout MakeLayout(const LayoutTuple& parts) {
+  return {std::get<0>(parts), std::get<1>(parts), std::get<2>(parts)};
+}
+
+std::shared_ptr<DirectPlan> MakePlan(
+    std::string what, uintptr_t run, uintptr_t last_error, uintptr_t executable,
+    size_t workspace_bytes, size_t workspace_alignment, at::Device device,
+    const std::vector<std::tuple<bool, size_t, LayoutTuple>>& operands, Tensors constants,
+    const std::vector<std::optional<LayoutTuple>>& results, std::vector<int> result_of_edge,
+    py::object before, py::object keep) {
+  auto plan = std::make_shared<DirectPlan>();
+  plan->what = std::move(what);
+  plan->run = reinterpret_cast<decltype(plan->run)>(run);
+  plan->last_error = reinterpret_cast<decltype(plan->last_error)>(last_error);
+  plan->executable = reinterpret_cast<void*>(executable);
+  plan->workspace_bytes = workspace_bytes;
+  plan->workspace_alignment = workspace_alignment;
+  plan->device = device;
+  for (const auto& [saved, index, layout] : operands) {
+    plan->operands.push_back({saved ? From::kSaved : From::kTangent, index, MakeLayout(layout)});
+  }
+  plan->constants = std::move(constants);
+  for (const auto& result : results) {
+    plan->results.push_back(result ? std::optional(MakeLayout(*result)) : std::nullopt);
+  }
+  plan->result_of_edge = std::move(result_of_edge);
+  plan->before = Shared(std::move(before));
+  plan->keep = Shared(std::move(keep));
+  return plan;
+}
+
+}  // namespace
+}  // namespace retrograd
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  using namespace retrograd;
+  py::class_<DirectPlan, std::shared_ptr<DirectPlan>>(module, "DirectPlan")
+      .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("run"),
+           py::arg("last_error"), py::arg("executable"), py::arg("workspace_bytes"),
+           py::arg("workspace_alignment"), py::arg("device"), py::arg("operands"),
+           py::arg("constants"), py::arg("results"), py::arg("result_of_edge"), py::arg("before"),
+           py::arg("keep"));
+  py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
+      .def(py::init<py::object>(), py::arg("learner"))
+      .def_property_readonly("hopeful", &Binding::hopeful)
+      .def_property_readonly("plans", &Binding::plans);
+  module.def("attach", &Attach, py::arg("binding"), py::arg("results"));
+  module.def(
+      "watch", [](bool on) { watched = on; }, py::arg("on"));
+  module.def("counts", [] { return std::pair(direct_runs.load(), direct_gradients.load()); });
+}
