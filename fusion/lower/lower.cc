@@ -7,6 +7,7 @@
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
+#include "graph/passes/one_hot_sums.h"
 #include "graph/passes/simplify.h"
 
 namespace retrograd {
@@ -14,6 +15,7 @@ namespace retrograd {
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options) {
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
+  RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
