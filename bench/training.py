@@ -39,6 +39,7 @@ SIDES = {
     "reduce_overhead": ("inductor", {"triton.cudagraphs": True}),
     "max_autotune": ("inductor", {"max_autotune": True, "coordinate_descent_tuning": True}),
     "retrograd": ("retrograd", {}),
+    "retrograd_reduce_overhead": ("retrograd", {"mode": "reduce-overhead"}),
     "retrograd_python": ("retrograd", {"direct_gradients": False}),
 }
 HOST_RUNS = 30
@@ -57,7 +58,7 @@ class Step:
         self.call, self.graphs = self.model, False
         if SIDES[side] is not None:
             which, options = SIDES[side]
-            self.graphs = bool(options.get("triton.cudagraphs"))
+            self.graphs = side.endswith("reduce_overhead")
             self.call = torch.compile(
                 self.model,
                 backend=backend if which == "retrograd" else "inductor",
@@ -163,7 +164,7 @@ def measure_side(name, device, side, repeat, references, cache=None):
         row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
         if device == "cuda":
             row["kernels"] = watch.kernels(step.forward, step.backward)
-            if side != "reduce_overhead":  # whose private pool holds everything all the time
+            if not step.graphs:  # whose private pool holds everything all the time
                 row["peak_bytes"] = _peak_bytes(step)
         after = _settle(step, side)
         row["without_python"] = {
@@ -267,7 +268,10 @@ def table(folder):
         ours = row["sides"].get("retrograd", {})
         cells = []
         for key in keys:
-            theirs = [_number(s.get(key)) for name, s in row["sides"].items() if name != "retrograd"]
+            theirs = [
+                _number(s.get(key)) for name, s in row["sides"].items()
+                if not name.startswith("retrograd")
+            ]  # fmt: skip
             theirs = [t for t in theirs if t]
             mine = _number(ours.get(key))
             if not theirs or not mine:

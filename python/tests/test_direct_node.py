@@ -17,8 +17,10 @@ import pytest
 import retrograd
 import torch
 from backend_training import interpreted_forwards
-from retrograd.backend import backend
+from retrograd import native
+from retrograd.backend import absent, backend
 from retrograd.backend.node import extension
+from retrograd.backend.settings import Settings
 from torch import nn
 
 FULL = {"require_full": True}
@@ -255,6 +257,7 @@ def test_tangents_that_are_missing_expanded_or_strided():
         lambda loss, y: loss + (y.t().contiguous().t() * y.detach().t().contiguous().t()).sum(),
     ]
     for use in uses:
+        use(*ours(x)).backward()  # learned for these tangents
         for m in (ours, eager):
             m.zero_grad()
         with runs(1, PARAMETERS + 2):
@@ -263,6 +266,56 @@ def test_tangents_that_are_missing_expanded_or_strided():
         for mine, theirs in zip(ours.parameters(), eager.parameters(), strict=True):
             expected = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
             torch.testing.assert_close(mine.grad, expected, rtol=2e-5, atol=2e-5)
+
+
+class Logits(nn.Module):
+    """As language models return them: the loss, and logits that a trainer does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 64)
+
+    def forward(self, x):
+        logits = self.b(self.a(x))
+        return logits.logsumexp(1).mean(), logits
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_tangent_that_nobody_computes_may_have_a_program_without_it(monkeypatch, pays):
+    asked = []
+    monkeypatch.setattr(absent, "pays", lambda compiled, inputs: asked.append(inputs) or pays)
+    model = Logits()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL)
+    uses = [lambda loss, y: loss, lambda loss, y: loss + y.sum(), lambda loss, y: y.sum()]
+    for use in uses:  # learned
+        use(*ours(torch.randn(6, 8))).backward()
+    ours.zero_grad()
+    with runs(6, 24):
+        for use in 2 * uses:
+            x = torch.randn(6, 8)
+            for m in (ours, eager):
+                use(*m(x)).backward()
+    assert len(asked) == 2 and all(len(inputs) == 1 for inputs in asked)
+    check(ours, eager)
+
+
+def test_a_program_without_a_tangent_pays_where_it_is_large():
+    class Recipe:
+        settings = Settings()
+
+    class Compiled:
+        recipe, what = Recipe, "a test"
+
+    shape = 1 << 16, 256
+    for other, expected in ((shape, True), ((256,), False)):
+        g = native.Builder("absent")
+        dy = g.input("dy", "f32", shape, kind="tangent")
+        dz = g.input("dz", "f32", other, kind="tangent")
+        g.output(g.add("exp", g.add("add", dy, dz)), "dx")
+        Recipe.graph = g.finish().serialize()
+        assert absent.pays(Compiled, [1]) == expected
+        assert len(native.Graph.deserialize(absent.with_zeros(Recipe.graph, [1])).inputs) == 1
 
 
 def test_parameters_of_other_strides_and_dtypes():
@@ -438,8 +491,10 @@ def test_the_option_leaves_it_out():
 
 TRAINS = """
 import sys, torch
-from retrograd.backend import backend
+from retrograd import native
+from retrograd.backend import absent, backend
 from retrograd.backend.node import extension
+from retrograd.backend.settings import Settings
 model = torch.compile(torch.nn.Linear(4, 4), backend=backend)
 for _ in range(2):
     model(torch.randn(2, 4)).sum().backward()

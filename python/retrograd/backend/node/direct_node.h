@@ -43,10 +43,11 @@ class Binding {
   // used: for each tangent, whether its result is differentiable.
   explicit Binding(py::object learner) : learner_(Shared(std::move(learner))) {}
 
-  std::shared_ptr<const DirectPlan> Find(const Tensors& saved, const Tensors& tangents) const {
+  std::shared_ptr<const DirectPlan> Find(const Tensors& saved, const Tensors& tangents,
+                                         const std::vector<bool>& used) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& plan : plans_) {
-      if (Fits(*plan, saved, tangents)) return plan;
+      if (AbsentAre(*plan, tangents, used) && Fits(*plan, saved, tangents)) return plan;
     }
     return nullptr;
   }
@@ -118,7 +119,7 @@ class DirectNode : public Node {
       return ByPython(std::move(tangents), /*learns=*/false);
     }
     const Tensors saved = Saved();
-    const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents);
+    const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
     if (plan == nullptr) return ByPython(std::move(tangents), binding_->learns(), saved);
     return Directly(*plan, saved, tangents);
   }
@@ -139,6 +140,15 @@ class DirectNode : public Node {
     for (const auto& variable : variables) saved.push_back(variable.unpack(compiled_));
     saved.insert(saved.end(), beside_.begin(), beside_.end());
     return saved;
+  }
+
+  // For each tangent, whether its result is differentiable.
+  std::vector<bool> Used() const {
+    std::vector<bool> used;
+    for (size_t i = 0; i < num_inputs(); ++i) {
+      used.push_back(!input_metadata(i).was_default_constructed());
+    }
+    return used;
   }
 
   THPFunction* function() const { return reinterpret_cast<THPFunction*>(context_); }
@@ -238,11 +248,7 @@ class DirectNode : public Node {
       binding_->learner().attr("stop")();
       throw;
     }
-    std::vector<bool> used;
-    for (size_t i = 0; i < given.size(); ++i) {
-      used.push_back(!input_metadata(i).was_default_constructed());
-    }
-    const py::object plan = binding_->learner().attr("end")(saved, given, used, gradients);
+    const py::object plan = binding_->learner().attr("end")(saved, given, Used(), gradients);
     binding_->Learned(plan.is_none() ? nullptr : plan.cast<std::shared_ptr<DirectPlan>>());
     return gradients;
   }

@@ -56,6 +56,7 @@ struct DirectPlan {
   size_t workspace_alignment = 1;
   at::Device device = at::kCPU;
   std::vector<Operand> operands;
+  std::vector<size_t> absent;                  // tangents that nobody computes, ascending
   std::vector<at::Tensor> constants;           // behind the operands
   std::vector<std::optional<Layout>> results;  // nullopt: nobody computes it
   std::vector<int> result_of_edge;             // of the compiled function's edges; -1: none
@@ -71,8 +72,20 @@ inline const at::Tensor& Given(const Operand& operand, const Tensors& saved,
   return operand.from == From::kSaved ? saved[operand.index] : tangents[operand.index];
 }
 
-// Whether the plan was made for these tensors, except for strides. A tangent that nobody computed
-// stands for zeros.
+// Whether nobody computed just the tangents that the plan expects so.
+inline bool AbsentAre(const DirectPlan& plan, const Tensors& tangents,
+                      const std::vector<bool>& used) {
+  size_t next = 0;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (tangents[i].defined() || !used[i]) continue;
+    if (next == plan.absent.size() || plan.absent[next] != i) return false;
+    ++next;
+  }
+  return next == plan.absent.size();
+}
+
+// Whether the plan was made for these tensors, except for strides. An operand that is a tangent
+// that nobody computed stands for zeros.
 inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents) {
   for (const Operand& operand : plan.operands) {
     const Tensors& among = operand.from == From::kSaved ? saved : tangents;

@@ -7,7 +7,7 @@ what shows no single reading has no plan, and stays with Python.
 
 import torch
 
-from retrograd.backend import watching
+from retrograd.backend import absent, watching
 
 
 class Learner:
@@ -37,9 +37,14 @@ class Learner:
         edges = _edges(results, gradients)
         if sources is None or edges is None:
             return None
-        return self._plan(compiled, sources, edges)
+        missing = [n for n, use in enumerate(used) if use and tangents[n] is None]
+        unread = [i for i, (of_saved, n) in enumerate(sources) if not of_saved and n in missing]
+        if unread and absent.pays(compiled, unread):
+            compiled = absent.without(compiled, unread)
+            sources = [source for i, source in enumerate(sources) if i not in unread]
+        return self._plan(compiled, sources, edges, missing)
 
-    def _plan(self, compiled, sources, edges):
+    def _plan(self, compiled, sources, edges, missing):
         program = compiled.program
         executable = program.executable
         operands = [
@@ -63,6 +68,7 @@ class Learner:
             workspace_alignment=compiled.workspace_alignment,
             device=_indexed(compiled.device),
             operands=operands,
+            absent=missing,
             constants=compiled.constants,
             results=rooms,
             result_of_edge=edges,

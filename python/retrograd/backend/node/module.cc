@@ -93,9 +93,9 @@ Layout MakeLayout(const LayoutTuple& parts) {
 std::shared_ptr<DirectPlan> MakePlan(
     std::string what, uintptr_t run, uintptr_t last_error, uintptr_t executable,
     size_t workspace_bytes, size_t workspace_alignment, at::Device device,
-    const std::vector<std::tuple<bool, size_t, LayoutTuple>>& operands, Tensors constants,
-    const std::vector<std::optional<LayoutTuple>>& results, std::vector<int> result_of_edge,
-    py::object before, py::object keep) {
+    const std::vector<std::tuple<bool, size_t, LayoutTuple>>& operands, std::vector<size_t> absent,
+    Tensors constants, const std::vector<std::optional<LayoutTuple>>& results,
+    std::vector<int> result_of_edge, py::object before, py::object keep) {
   auto plan = std::make_shared<DirectPlan>();
   plan->what = std::move(what);
   plan->run = reinterpret_cast<decltype(plan->run)>(run);
@@ -107,6 +107,7 @@ std::shared_ptr<DirectPlan> MakePlan(
   for (const auto& [saved, index, layout] : operands) {
     plan->operands.push_back({saved ? From::kSaved : From::kTangent, index, MakeLayout(layout)});
   }
+  plan->absent = std::move(absent);
   plan->constants = std::move(constants);
   for (const auto& result : results) {
     plan->results.push_back(result ? std::optional(MakeLayout(*result)) : std::nullopt);
@@ -126,8 +127,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("run"),
            py::arg("last_error"), py::arg("executable"), py::arg("workspace_bytes"),
            py::arg("workspace_alignment"), py::arg("device"), py::arg("operands"),
-           py::arg("constants"), py::arg("results"), py::arg("result_of_edge"), py::arg("before"),
-           py::arg("keep"));
+           py::arg("absent"), py::arg("constants"), py::arg("results"), py::arg("result_of_edge"),
+           py::arg("before"), py::arg("keep"));
   py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
       .def(py::init<py::object>(), py::arg("learner"))
       .def_property_readonly("hopeful", &Binding::hopeful)

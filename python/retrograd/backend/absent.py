@@ -1,0 +1,59 @@
+"""Backwards some of whose tangents nobody computes.
+
+A model returns its logits beside its loss, and only the loss is used: autograd then has no tangent
+for the logits, and AOTAutograd fills one with zeros, which the backward reads and adds. A program
+that knows of the zeros needs neither.
+"""
+
+import dataclasses
+
+from retrograd import dtypes, native, schema
+from retrograd.backend import messages
+
+# What a program of its own must save of the predicted time: it takes seconds to make.
+LEAST_SAVING = 0.005
+
+
+def with_zeros(graph, inputs):
+    """The bytes of the graph in which these inputs, by number, are constants of zero."""
+    message = schema.Graph.FromString(graph)
+    nodes = [node for node in message.nodes if node.op == "input"]
+    for number in inputs:
+        node, result = nodes[number], nodes[number].results[0]
+        node.op = "full"
+        node.ClearField("input")
+        attrs = [
+            schema.Attr(name="dtype", s=dtypes.name_of(dtypes.torch_dtype(result.dtype))),
+            schema.Attr(name="shape", ints={"values": result.dims}),
+            schema.Attr(name="value", f=0.0),
+        ]
+        node.attrs.extend(attrs)
+    return message.SerializeToString(deterministic=True)
+
+
+def pays(compiled, inputs):
+    """Whether a program without these tangents is predicted to be faster by enough."""
+    recipe = compiled.recipe
+    settings = recipe.settings.of_executables()
+    before, after = (
+        native.Plan(native.Graph.deserialize(graph), settings=settings).predicted_ns
+        for graph in (recipe.graph, with_zeros(recipe.graph, inputs))
+    )
+    messages.log.info(
+        "%s: %d tangents are absent; without them it is predicted to take %.3f of the time",
+        compiled.what, len(inputs), after / before,
+    )  # fmt: skip
+    return after < (1 - LEAST_SAVING) * before
+
+
+def without(compiled, inputs):
+    """The CompiledBackward that is not given these tangents. native.Failure if there can be none."""
+    recipe = compiled.recipe
+    gone = set(inputs)
+    made = dataclasses.replace(
+        recipe,
+        graph=with_zeros(recipe.graph, inputs),
+        dtypes=[dtype for i, dtype in enumerate(recipe.dtypes) if i not in gone],
+        what=f"{recipe.what}, {len(inputs)} tangents absent",
+    )
+    return type(compiled)(made, compiled.forward_graphs)
