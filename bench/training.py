@@ -216,7 +216,7 @@ def measure_model(options):
 
     torch.set_float32_matmul_precision("high")
     row = {"model": options.one, "machine": one_model.machine(options.device),
-           "commit": options.commit, "command": "bench/training.py " + options.one,
+           "commit": options.commit, "command": options.command,
            "repeat": options.repeat, "sides": {}}  # fmt: skip
     references, why = {}, "not asked for" if options.no_reference else ""
     try:
@@ -257,38 +257,6 @@ def _told(row):
     }
 
 
-def table(folder):
-    """Ours over the best of the other sides, as rows of Markdown."""
-    keys = ("backward_ms", "backward_gpu_ms", "backward_host_us", "step_ms", "first_step_s",
-            "peak_bytes")  # fmt: skip
-    lines = ["| model | " + " | ".join(keys) + " |", "|---" * (len(keys) + 1) + "|"]
-    ratios = {key: [] for key in keys}
-    for file in sorted(folder.glob("*.json")):
-        row = json.loads(file.read_text())
-        ours = row["sides"].get("retrograd", {})
-        cells = []
-        for key in keys:
-            theirs = [
-                _number(s.get(key)) for name, s in row["sides"].items()
-                if not name.startswith("retrograd")
-            ]  # fmt: skip
-            theirs = [t for t in theirs if t]
-            mine = _number(ours.get(key))
-            if not theirs or not mine:
-                cells.append("-")
-                continue
-            ratios[key].append(mine / min(theirs))
-            cells.append(f"{mine / min(theirs):.2f}")
-        lines.append(f"| {row['model']} | " + " | ".join(cells) + " |")
-    means = [f"{statistics.geometric_mean(r):.2f}" if r else "-" for r in ratios.values()]
-    lines.append("| geometric mean | " + " | ".join(means) + " |")
-    return "\n".join(lines)
-
-
-def _number(value):
-    return value.get("median") if isinstance(value, dict) else value
-
-
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -305,8 +273,11 @@ def main():
     parser.add_argument("--commit", help="noted in the files; default: git's")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--command", default=" ".join(["bench/training.py", *sys.argv[1:]]),
+                        help=argparse.SUPPRESS)  # fmt: skip
     options = parser.parse_args()
     import run
+    import training_table
 
     why = run.missing(options.device)
     if why:
@@ -326,7 +297,7 @@ def main():
         print(f"== {name}", flush=True)
         command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
                    str(options.repeat), "--device", options.device, "--out", str(options.out),
-                   "--commit", options.commit]  # fmt: skip
+                   "--commit", options.commit, "--command", options.command]  # fmt: skip
         if options.cache:
             command += ["--cache", str(options.cache)]
         if options.no_reference:
@@ -335,7 +306,7 @@ def main():
             subprocess.run(command, timeout=60 * options.minutes, check=False)
         except subprocess.TimeoutExpired:
             print(f"{name}: not finished in {options.minutes} minutes", flush=True)
-    print(table(options.out))
+    print(training_table.table(options.out))
 
 
 if __name__ == "__main__":

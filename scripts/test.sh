@@ -25,6 +25,7 @@ scripts/check_docs.sh || failed="$failed docs"
 echo "== README's tables"
 python3 bench/readme_table.py --check || failed="$failed readme"
 python3 bench/ablation_table.py --check || failed="$failed benchmarks"
+python3 bench/training_table.py --check || failed="$failed training"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2

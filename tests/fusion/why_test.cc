@@ -174,7 +174,7 @@ TEST_CASE("what why says of random neighbours is what planning under either choi
   std::printf("seed %u, %d pairs\n", kSeed, Pairs());
   std::mt19937 random(kSeed);
   const int graphs = static_cast<int>(std::size(kGraphs));
-  const int every = Pairs() >= 200 ? 1 : 6;
+  const int every = Pairs() >= 200 ? 1 : 4;
   std::map<std::string, int> seen;
   int64_t pair_number = 0;
   for (int i = 0; i < graphs; ++i) {
