@@ -18,6 +18,7 @@ sys.path.insert(0, str(conftest.ROOT / "bench"))
 import ablation_models  # noqa: E402
 import ablation_parts  # noqa: E402
 import ablation_table  # noqa: E402
+import curves  # noqa: E402
 import float64  # noqa: E402
 import gemm_tiles  # noqa: E402
 import largest  # noqa: E402
@@ -25,6 +26,7 @@ import ours  # noqa: E402
 import pytorch  # noqa: E402
 import readme_table  # noqa: E402
 import run  # noqa: E402
+import training_table  # noqa: E402
 import watch  # noqa: E402
 from retrograd.export import captured_backwards  # noqa: E402
 
@@ -454,3 +456,45 @@ def test_training_steps_are_measured_beside_each_other(tmp_path):
     for side in row["sides"].values():
         assert side["backward_ms"]["median"] > 0 and side["step_ms"]["median"] > 0
     assert "| golf_tiny | " in done.stdout and "geometric mean" in done.stdout
+
+
+def training_row(sides):
+    return training_table.Row({"model": "m", "sides": sides})
+
+
+def test_a_training_table_compares_like_with_like():
+    def side(**figures):
+        return {key: {"median": value} for key, value in figures.items()}
+
+    sides = {
+        "inductor": side(backward_ms=10, step_ms=20, backward_host_us=900) | {"peak_bytes": 100},
+        "reduce_overhead": side(backward_ms=8, step_ms=12, backward_host_us=400),
+        "retrograd": side(backward_ms=4, step_ms=16, backward_host_us=100) | {"peak_bytes": 90},
+    }
+    row = training_row(sides)
+    assert row.pair("backward_ms") == (4, 8)
+    assert row.pair("backward_host_us") == (100, 400)
+    assert row.ratio("peak_bytes") == 0.9
+    # PyTorch's forward ran by CUDA graphs, ours did not.
+    assert row.pair("step_ms") == (None, 12) and row.ratio("step_ms") is None
+    row = training_row(sides | {"retrograd_reduce_overhead": side(step_ms=9)})
+    assert row.pair("step_ms") == (9, 12)
+    assert training_row(sides | {"retrograd": {"failed": "why"}}).ratio("backward_ms") is None
+
+
+def test_the_page_holds_the_training_tables_of_the_results():
+    page = training_table.PAGE.read_text()
+    assert training_table.written(page) == page
+
+
+def test_a_loss_curve_begins_as_eagers():
+    eager, ours = (curves.train("gpt", side, 0, 2, "cpu") for side in ("eager", "retrograd"))
+    assert ours == pytest.approx(eager, rel=1e-3)
+
+
+def test_distances_of_curves():
+    told = curves.told({
+        "eager": [[1.0, 2.0], [2.0, 4.0]], "inductor": [[1.0, 2.0], [2.0, 4.0]],
+        "retrograd": [[1.5, 2.0], [2.0, 4.5]],
+    })  # fmt: skip
+    assert told == {"between_seeds": 1.5, "inductor": 0.0, "retrograd": 0.25}
