@@ -120,7 +120,9 @@ class DirectNode : public Node {
     }
     const Tensors saved = Saved();
     const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
-    if (plan == nullptr) return ByPython(std::move(tangents), binding_->learns(), saved);
+    if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
+      return ByPython(std::move(tangents), binding_->learns(), saved);
+    }
     return Directly(*plan, saved, tangents);
   }
 
