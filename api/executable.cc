@@ -31,6 +31,7 @@ struct rg_executable {
   int64_t workspace_bytes = 0;
   std::vector<const void*> inputs;    // the caller's, then those that outputs are added to
   std::vector<uint32_t> accumulated;  // by the latter: the output
+  std::vector<rg_block> blocks;       // as rg_executable_phases tells them
   std::mutex runs;                    // which take turns
   retrograd::StageSeconds seconds;
 
@@ -43,6 +44,8 @@ struct rg_executable {
 
 namespace retrograd {
 namespace {
+
+constexpr int32_t kMostPhases = 64;
 
 // Tells the caller what happens while an executable is made, and asks whether to go on.
 class Watcher {
@@ -82,6 +85,16 @@ absl::Status CheckOptions(const rg_executable_options& options) {
   }
   if (options.accumulate == nullptr && options.num_accumulate != 0) {
     return absl::InvalidArgumentError("rg_executable_options.accumulate is null");
+  }
+  if (options.max_phases < 0 || options.max_phases > kMostPhases) {
+    return absl::InvalidArgumentError(absl::StrCat("rg_executable_options.max_phases is ",
+                                                   options.max_phases, ": 0 to ", kMostPhases,
+                                                   " is needed"));
+  }
+  if (options.max_phases > 1 && (options.caller_workspace == 0 || options.accumulate != nullptr)) {
+    return absl::InvalidArgumentError(
+        "rg_executable_options.max_phases is more than 1: that wants caller_workspace, and no "
+        "accumulate");
   }
   return absl::OkStatus();
 }
@@ -151,6 +164,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   how.spec = ChosenSpec{opened.spec, opened.spec_text, opened.spec_note};
   how.plan = opened.options;
   how.streams = std::max<int32_t>(options.streams, 1);
+  how.most_phases = std::max<int32_t>(options.max_phases, 1);
   how.cancelled = watcher.cancelled();
   how.progress = [&](ExecutableStage stage, const DeviceSpec& spec) {
     // The first plan is a lap of its own; those that are made for spills count as loading.
@@ -163,7 +177,12 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   how.program.caller_workspace = made->caller_workspace || made->allocator.allocate != nullptr;
   RG_ASSIGN_OR_RETURN(made->executable, Executable::Make(graph, *made->device, how));
   RG_RETURN_IF_ERROR(CheckAccumulated(made->executable->compiled(), made->accumulated));
-  if (made->runnable) RG_RETURN_IF_ERROR(AllocateWorkspace(*made));
+  if (made->runnable) {
+    RG_RETURN_IF_ERROR(AllocateWorkspace(*made));
+    for (const WorkspaceBlock& block : made->executable->program().blocks()) {
+      made->blocks.push_back({static_cast<size_t>(block.bytes), block.first, block.last});
+    }
+  }
   made->inputs.resize(InputNodes(graph).size());
   made->planned = {{std::move(opened)}};
   made->planned.planned = {made->executable->graph(), made->executable->plan()};
@@ -188,7 +207,13 @@ struct RunAddresses {
   absl::Span<const void* const> inputs;
   absl::Span<void* const> outputs;
   void* workspace = nullptr;
+  std::optional<absl::Span<void* const>> blocks;  // in place of it
 };
+
+absl::Status NoWorkspaceBeside(const rg_run& run) {
+  if (run.workspace == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError("run.workspace is given beside run.blocks: give one of them");
+}
 
 absl::StatusOr<RunAddresses> AddressesOf(rg_executable& e, const rg_run& run) {
   if (!e.runnable) {
@@ -210,7 +235,13 @@ absl::StatusOr<RunAddresses> AddressesOf(rg_executable& e, const rg_run& run) {
     }
     addresses.inputs = e.inputs;
   }
-  if (e.caller_workspace) {
+  if (e.caller_workspace && run.blocks != nullptr) {
+    RG_RETURN_IF_ERROR(NoWorkspaceBeside(run));
+    addresses.blocks.emplace(run.blocks, run.num_blocks);
+  } else if (run.blocks != nullptr || run.before_phase != nullptr) {
+    return absl::InvalidArgumentError(
+        "run.blocks or run.before_phase is given without the other, or without caller_workspace");
+  } else if (e.caller_workspace) {
     if (run.workspace_bytes < static_cast<size_t>(e.workspace_bytes)) {
       return absl::InvalidArgumentError(absl::StrCat("run.workspace_bytes is ", run.workspace_bytes,
                                                      ": ", e.workspace_bytes, " are needed"));
@@ -221,6 +252,21 @@ absl::StatusOr<RunAddresses> AddressesOf(rg_executable& e, const rg_run& run) {
         "run.workspace is given, but the executable has its own: make it with caller_workspace");
   }
   return addresses;
+}
+
+absl::Status Run(rg_executable& e, const rg_run& run, const RunAddresses& addresses) {
+  const std::optional<void*> stream(run.stream);
+  if (!addresses.blocks) {
+    return e.executable->Run(addresses.inputs, addresses.outputs, stream, addresses.workspace);
+  }
+  const auto before = [&](uint32_t phase) -> absl::Status {
+    if (run.before_phase == nullptr || run.before_phase(run.phase_user, phase) == 0) {
+      return absl::OkStatus();
+    }
+    return absl::CancelledError(absl::StrCat("run.before_phase ended the run before phase ", phase));
+  };
+  return e.executable->Run(addresses.inputs, addresses.outputs, stream,
+                           {*addresses.blocks, before});
 }
 
 }  // namespace
@@ -253,6 +299,24 @@ rg_code rg_executable_workspace(const rg_executable* executable, size_t* bytes, 
   });
 }
 
+rg_code rg_executable_phases(const rg_executable* executable, rg_phases* phases) {
+  return Guarded([&]() -> absl::Status {
+    RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
+    RG_RETURN_IF_ERROR(NotNull(phases, "phases"));
+    if (!executable->runnable) {
+      return absl::FailedPreconditionError("the executable was made with runnable = false");
+    }
+    const retrograd::Program& program = executable->executable->program();
+    rg_phases told = RG_INIT(rg_phases);
+    told.num_phases = program.phases();
+    told.input_last = program.input_phases().data();
+    told.output_first = program.output_phases().data();
+    told.blocks = executable->blocks.data();
+    told.num_blocks = executable->blocks.size();
+    return retrograd::Give(told, phases, "rg_phases");
+  });
+}
+
 rg_code rg_executable_run(rg_executable* executable, const rg_run* run) {
   return Guarded([&]() -> absl::Status {
     RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
@@ -261,8 +325,7 @@ rg_code rg_executable_run(rg_executable* executable, const rg_run* run) {
     const std::scoped_lock turn(executable->runs);
     RG_ASSIGN_OR_RETURN(const retrograd::RunAddresses addresses,
                         retrograd::AddressesOf(*executable, taken));
-    return executable->executable->Run(addresses.inputs, addresses.outputs,
-                                       std::optional<void*>(taken.stream), addresses.workspace);
+    return retrograd::Run(*executable, taken, addresses);
   });
 }
 
@@ -304,8 +367,7 @@ rg_code rg_executable_time_steps(rg_executable* executable, const rg_run* run, i
                         retrograd::AddressesOf(*executable, taken));
     retrograd::Program& program = executable->executable->program();
     // With this run's workspace, which the steps then keep.
-    RG_RETURN_IF_ERROR(program.Run(addresses.inputs, addresses.outputs,
-                                   std::optional<void*>(taken.stream), addresses.workspace));
+    RG_RETURN_IF_ERROR(retrograd::Run(*executable, taken, addresses));
     RG_ASSIGN_OR_RETURN(const std::vector<retrograd::StepTime> times,
                         program.TimeSteps(addresses.inputs, addresses.outputs, repetitions,
                                           /*cold=*/false));

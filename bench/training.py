@@ -41,6 +41,7 @@ SIDES = {
     "retrograd": ("retrograd", {}),
     "retrograd_reduce_overhead": ("retrograd", {"mode": "reduce-overhead"}),
     "retrograd_python": ("retrograd", {"direct_gradients": False}),
+    "retrograd_one_phase": ("retrograd", {"max_phases": 1}),
 }
 HOST_RUNS = 30
 
@@ -135,7 +136,7 @@ def _settle(step, side):
         extension.loaded(wait=True)
         for _ in range(3):
             step.whole()
-    return extension.loaded().counts() if extension.loaded() else (0, 0)
+    return extension.loaded().counts() if extension.loaded() else (0, 0, 0)
 
 
 def measure_side(name, device, side, repeat, references, cache=None):
@@ -168,7 +169,8 @@ def measure_side(name, device, side, repeat, references, cache=None):
                 row["peak_bytes"] = _peak_bytes(step)
         after = _settle(step, side)
         row["without_python"] = {
-            key: b - a for key, a, b in zip(("backwards", "gradients"), before, after, strict=True)
+            key: b - a
+            for key, a, b in zip(("backwards", "gradients", "let_go"), before, after, strict=True)
         }
     step.clear()
     del step

@@ -307,6 +307,9 @@ typedef struct rg_executable_options {
   /* Settings that measurements want, as a JSON object; null: none. An unknown key is refused. Keys:
    * docs/embedding.md. */
   const char* settings;
+  /* How many phases a run may be cut into (rg_executable_phases), so that it holds less memory at its
+   * worst moment; 0: 1. More than 1 wants caller_workspace, and no accumulate. */
+  int32_t max_phases;
 } rg_executable_options;
 
 /* Plans, compiles and loads. Takes seconds where the device's cache does not know the kernels.
@@ -319,6 +322,30 @@ RG_API rg_code rg_executable_create(const rg_graph* graph, rg_device* device,
 RG_API rg_code rg_executable_workspace(const rg_executable* executable, size_t* bytes,
                                        size_t* alignment);
 
+/* A part of the workspace, needed from the begin of phase `first` to the end of phase `last`. */
+typedef struct rg_block {
+  size_t bytes;
+  uint32_t first, last;
+} rg_block;
+
+/* The phases that a run is cut into, one behind the other. Between two of them the caller may let go
+ * of memory that no later one uses, and makes what the next one uses first. */
+typedef struct rg_phases {
+  size_t struct_size;
+  uint32_t num_phases;
+  /* For each input: the last phase that reads it. For each output: the phase that writes it first. */
+  const uint32_t *input_last, *output_first;
+  const rg_block* blocks; /* together the workspace */
+  size_t num_blocks;
+} rg_phases;
+
+/* Fills in `phases`, whose arrays live as long as the executable. */
+RG_API rg_code rg_executable_phases(const rg_executable* executable, rg_phases* phases);
+
+/* Told before each phase but the first. Another result than 0 ends the run: RG_CANCELLED, and what
+ * was issued runs on. */
+typedef int32_t (*rg_before_phase)(void* user, uint32_t phase);
+
 typedef struct rg_run {
   size_t struct_size;
   /* A CUstream or hipStream_t of the device's primary context; null: the default stream. The host
@@ -330,6 +357,14 @@ typedef struct rg_run {
   size_t num_outputs;
   void* workspace; /* with caller_workspace: device memory, else null */
   size_t workspace_bytes;
+  /* In place of `workspace`: an address for each block of rg_executable_phases. The arrays `outputs`
+   * and `blocks` are read again in each phase: an address must be there in the first phase that needs
+   * it. Once a phase has been issued, what no later one needs may go, where memory goes in the order
+   * of the stream. */
+  void* const* blocks;
+  size_t num_blocks;
+  rg_before_phase before_phase; /* null: everything is there from the start */
+  void* phase_user;
 } rg_run;
 
 /* Issues one run and does not wait for it. Addresses may change from run to run; the same ones as

@@ -480,6 +480,7 @@ struct ExecutableOptions {
   std::function<void(std::string_view)> log = {};
   const Cancellation* cancellation = nullptr;
   std::string settings = {};  // a JSON object (docs/embedding.md); empty: none
+  int max_phases = 1;  // that a run may be cut into, with caller_workspace: see rg_phases
 };
 
 class Executable {
@@ -507,6 +508,7 @@ class Executable {
     given.progress_user = given.log_user = const_cast<ExecutableOptions*>(&options);
     given.cancellation = options.cancellation == nullptr ? nullptr : options.cancellation->get();
     given.settings = options.settings.empty() ? nullptr : options.settings.c_str();
+    given.max_phases = options.max_phases;
     rg_executable* executable = nullptr;
     const rg_code code = rg_executable_create(graph.get(), device.get(), &given, &executable);
     if (Error error = Error::Of(code); !error.ok()) return error;
@@ -527,6 +529,31 @@ class Executable {
     run.workspace = workspace;
     run.workspace_bytes = workspace_bytes;
     return Error::Of(rg_executable_run(get(), &run));
+  }
+
+  // The same in phases: before(phase) is called before each but the first, and may let go of inputs
+  // and blocks, and write into the arrays behind `outputs` and `blocks` (see rg_run). False ends it.
+  Error Run(void* stream, std::span<const void* const> inputs, std::span<void* const> outputs,
+            std::span<void* const> blocks, const std::function<bool(uint32_t)>& before) {
+    rg_run run = RG_INIT(rg_run);
+    run.stream = stream;
+    run.inputs = inputs.data();
+    run.num_inputs = inputs.size();
+    run.outputs = outputs.data();
+    run.num_outputs = outputs.size();
+    run.blocks = blocks.data();
+    run.num_blocks = blocks.size();
+    run.phase_user = const_cast<std::function<bool(uint32_t)>*>(&before);
+    run.before_phase = [](void* user, uint32_t phase) -> int32_t {
+      return (*static_cast<const std::function<bool(uint32_t)>*>(user))(phase) ? 0 : 1;
+    };
+    return Error::Of(rg_executable_run(get(), &run));
+  }
+  // Its arrays live as long as the executable.
+  rg_phases phases() const {
+    rg_phases phases = RG_INIT(rg_phases);
+    rg_executable_phases(get(), &phases);
+    return phases;
   }
 
   size_t workspace_bytes() const {

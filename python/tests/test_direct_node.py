@@ -7,6 +7,7 @@ import contextlib
 import copy
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import retrograd
 import torch
 from backend_training import interpreted_forwards
 from retrograd import native
-from retrograd.backend import absent, backend
+from retrograd.backend import absent, backend, compiled, programs
 from retrograd.backend.node import extension
 from retrograd.backend.settings import Settings
 from torch import nn
@@ -492,7 +493,7 @@ def test_the_option_leaves_it_out():
 TRAINS = """
 import sys, torch
 from retrograd import native
-from retrograd.backend import absent, backend
+from retrograd.backend import absent, backend, compiled, programs
 from retrograd.backend.node import extension
 from retrograd.backend.settings import Settings
 model = torch.compile(torch.nn.Linear(4, 4), backend=backend)
@@ -515,3 +516,71 @@ def test_without_a_compiler_python_runs_backwards(tmp_path, compiler):
     assert done.returncode == 0, done.stderr
     assert "backwards run by Python: autograd's node has no compiled module" in done.stderr
     assert not list((tmp_path / "retrograd" / "node").iterdir())
+
+
+@pytest.fixture
+def phases_for_nothing(tmp_path):
+    """Options under which any run is cut into phases: the begin of one is predicted to cost nothing."""
+    text = (conftest.ROOT / "fusion/devices/h200.textproto").read_text()
+    cheap, changed = re.subn(r"(launch_stream_us \{ value: )[0-9.]+", r"\g<1>0.000001", text)
+    assert changed == 1
+    (tmp_path / "cheap.textproto").write_text(cheap)
+    return {**FULL, "spec": str(tmp_path / "cheap.textproto")}
+
+
+def deep():
+    return nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(32, 32), nn.GELU())))
+
+
+def phases_known():
+    return [program.phases.count for program in programs._programs.values()]
+
+
+@pytest.mark.parametrize("by_python", [False, True])
+def test_phases_change_no_gradient_and_let_go_of_saved_tensors(phases_for_nothing, by_python):
+    options = {**phases_for_nothing, "direct_gradients": not by_python}
+    ours, eager = trained(deep(), (64, 32), options=options)
+    assert max(phases_known()) > 2
+    x = torch.randn(64, 32)
+    before = extension.loaded().counts()
+    for _ in range(2):
+        total(ours(x)).backward()
+        total(eager(x)).backward()
+    check(ours, eager)
+    ran, gradients, let_go = (b - a for a, b in zip(before, extension.loaded().counts(), strict=True))
+    assert (ran, gradients) == ((0, 0) if by_python else (2, 16))
+    assert (let_go > 0) == (not by_python)
+
+
+@pytest.mark.parametrize("by_python", [False, True])
+def test_tensors_are_gone_in_the_phase_behind_their_last_use(phases_for_nothing, by_python, monkeypatch):
+    """Seen from the second phase on: blocks and gradients are made then."""
+    alive = []
+    enter = compiled.RunMemory.enter
+
+    def watched(memory, phase):
+        enter(memory, phase)
+        alive.append(sum(t is not None for t in memory._given))
+
+    monkeypatch.setattr(compiled.RunMemory, "enter", watched)
+    trained(deep(), (64, 32), options={**phases_for_nothing, "direct_gradients": not by_python})
+    assert (alive[-1] < alive[0]) == by_python  # who looks on for a plan keeps them all
+
+
+def test_a_kept_graph_keeps_its_saved_tensors_in_phases(phases_for_nothing):
+    ours, eager = trained(deep(), (64, 32), options=phases_for_nothing)
+    x = torch.randn(64, 32)
+    for model in (ours, eager):
+        loss = total(model(x))
+        loss.backward(retain_graph=True)
+        loss.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+    check(ours, eager)
+
+
+def test_a_run_of_one_phase_on_request():
+    trained(deep(), (64, 32), options={**FULL, "max_phases": 1})
+    assert 1 in phases_known()
+    with pytest.raises(Exception, match="max_phases: 0 must be at least 1"):
+        trained(options={**FULL, "max_phases": 0})

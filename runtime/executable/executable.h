@@ -32,6 +32,7 @@ struct ExecutableOptions {
   std::optional<ScheduleObjective> objective;  // see ScheduleOptions
   bool memory_reuse = true;                    // off: every stored value has bytes of its own
   bool in_place = true;                        // off: only sums are added to where they lie
+  int most_phases = 1;                         // that a run may be cut into, for its peak of memory
   // Off: the first plan is kept, and nothing that is remembered of the graph is read.
   bool plan_again = true;
   // The plan is made again with what library calls were measured to take, where that is not known;
@@ -65,6 +66,10 @@ class Executable {
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream = std::nullopt, void* workspace = nullptr) {
     return program_->Run(inputs, outputs, stream, workspace);
+  }
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream, const PhasedRun& phased) {
+    return program_->Run(inputs, outputs, stream, phased);
   }
 
   // Of the last plan, which is the one that runs. Ids of the plan are of its lowered graph.

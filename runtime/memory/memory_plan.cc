@@ -1,7 +1,9 @@
-// Three stages: lifetimes, take-overs, offsets.
+// Four stages: lifetimes, take-overs, phases, offsets.
 #include "runtime/memory/memory_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "fusion/lower/layouts.h"
@@ -274,7 +276,66 @@ void AddWorkspaces(const Context& c, MemoryPlan* memory, std::vector<Storage>* s
   }
 }
 
+uint32_t FirstStep(const Lifetime& lifetime) {
+  uint32_t first = lifetime.first;
+  for (uint32_t step : lifetime.also_first) first = std::min(first, step);
+  return first;
+}
+
+// What the caller holds: inputs that it lets go of, and outputs once they are written.
+std::vector<Holding> CallersHoldings(const Context& c, const MemoryPlan& memory) {
+  const auto steps = static_cast<uint32_t>(c.schedule.steps.size());
+  std::vector<Holding> holdings;
+  std::vector<Holding> outputs(c.graph.outputs().size());
+  for (size_t v = 0; v < c.values.size(); ++v) {
+    const Placement& p = memory.placements[v];
+    if (p.place == Placement::kOutput) {
+      Holding& output = outputs[p.number];
+      const uint32_t first = output.bytes == 0 ? p.first : std::min(output.first, p.first);
+      output = {std::max(output.bytes, p.bytes), first, steps};
+    } else if (c.values[v].is_input && c.graph.node(p.value.node).input->donated) {
+      holdings.push_back({p.bytes, 0, c.values[v].outputs.empty() ? p.last : steps});
+    }
+  }
+  holdings.insert(holdings.end(), outputs.begin(), outputs.end());
+  return holdings;
+}
+
+void PlacePhases(const Context& c, absl::Span<const Storage> storages, MemoryPlan* memory) {
+  std::vector<Holding> inside;
+  for (const Storage& s : storages) {
+    inside.push_back({BytesInArena(s.bytes), FirstStep(s.lifetime), s.lifetime.last});
+  }
+  memory->phases = ChoosePhases(c.schedule, CallersHoldings(c, *memory), inside, c.options.phases);
+}
+
+// A block for each pair of phases, and offsets within.
+void PlaceBlocks(const Context& c, std::vector<Storage>* storages, MemoryPlan* memory) {
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> by_phases;
+  for (size_t s = 0; s < storages->size(); ++s) {
+    const Lifetime& lifetime = (*storages)[s].lifetime;
+    by_phases[{memory->PhaseOf(FirstStep(lifetime)), memory->PhaseOf(lifetime.last)}].push_back(s);
+  }
+  for (const auto& [phases, numbers] : by_phases) {
+    std::vector<Storage> block;
+    for (size_t s : numbers) block.push_back((*storages)[s]);
+    const int64_t begin = memory->arena_bytes;
+    const int64_t bytes = AssignOffsets(c.order, static_cast<uint32_t>(c.schedule.steps.size()),
+                                        c.options.reuse, &block);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      (*storages)[numbers[i]].offset = begin + block[i].offset;
+    }
+    if (bytes > 0) memory->blocks.push_back({begin, bytes, phases.first, phases.second});
+    memory->arena_bytes += bytes;
+  }
+}
+
 }  // namespace
+
+uint32_t MemoryPlan::PhaseOf(uint32_t step) const {
+  return static_cast<uint32_t>(std::upper_bound(phases.begin(), phases.end(), step) -
+                               phases.begin() - 1);
+}
 
 const Placement* MemoryPlan::Find(ValueId value) const {
   const auto it = std::lower_bound(placements.begin(), placements.end(), value,
@@ -313,8 +374,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const BackwardGraph& graph, const FusionPl
   const size_t first_workspace = storages.size();
   AddWorkspaces(c, &memory, &storages);
   memory.copies = Copies(c);
-  memory.arena_bytes = AssignOffsets(c.order, static_cast<uint32_t>(schedule.steps.size()),
-                                     options.reuse, &storages);
+  PlacePhases(c, storages, &memory);
+  PlaceBlocks(c, &storages, &memory);
   for (size_t v = 0; v < c.values.size(); ++v) {
     if (storage_of[v] != kNobody) {
       memory.placements[v].offset = storages[storage_of[v]].offset + c.inside_at[v];

@@ -31,16 +31,19 @@ class Line {
     ok_ = ok_ && next_ < words_.size() && ParseValue(words_[next_], value);
     ++next_;
   }
-  void Steps(uint32_t* first, uint32_t* last) {
-    ok_ = ok_ && Word("steps") && next_ < words_.size();
-    if (!ok_) return;
-    const std::vector<absl::string_view> ends = absl::StrSplit(words_[next_++], "..");
-    ok_ = ends.size() == 2 && absl::SimpleAtoi(ends[0], first) && absl::SimpleAtoi(ends[1], last);
-  }
+  void Steps(uint32_t* first, uint32_t* last) { Range("steps", first, last); }
+  void Phases(uint32_t* first, uint32_t* last) { Range("phases", first, last); }
   void Require(bool condition) { ok_ = ok_ && condition; }
   bool complete() const { return ok_ && next_ == words_.size(); }
 
  private:
+  void Range(absl::string_view of, uint32_t* first, uint32_t* last) {
+    ok_ = ok_ && Word(of) && next_ < words_.size();
+    if (!ok_) return;
+    const std::vector<absl::string_view> ends = absl::StrSplit(words_[next_++], "..");
+    ok_ = ends.size() == 2 && absl::SimpleAtoi(ends[0], first) && absl::SimpleAtoi(ends[1], last);
+  }
+
   std::vector<absl::string_view> words_;
   size_t next_ = 0;
   bool ok_ = true;
@@ -58,6 +61,17 @@ bool ParseLine(absl::string_view text, MemoryPlan* memory) {
     line.Require(line.Word("step"));
     line.Number("", &workspace.step);
     memory->workspaces.push_back(workspace);
+  } else if (line.Word("phase")) {
+    uint32_t first = 0;
+    line.Require(line.Word("from") && line.Word("step"));
+    line.Number("", &first);
+    memory->phases.push_back(first);
+  } else if (line.Word("block")) {
+    ArenaBlock block;
+    line.Number("@", &block.offset);
+    line.Number("+", &block.bytes);
+    line.Phases(&block.first, &block.last);
+    memory->blocks.push_back(block);
   } else if (line.Word("copy")) {
     OutputCopy copy;
     line.Value(&copy.value);
@@ -96,6 +110,13 @@ bool ParseLine(absl::string_view text, MemoryPlan* memory) {
 std::string MemoryPlan::Print() const {
   std::string text =
       absl::StrFormat("memory arena=%d without_reuse=%d\n", arena_bytes, bytes_without_reuse);
+  for (size_t phase = 1; phase < phases.size(); ++phase) {
+    absl::StrAppendFormat(&text, "phase from step %d\n", phases[phase]);
+  }
+  for (const ArenaBlock& b : blocks) {
+    if (phases.size() == 1) break;  // the arena is the block
+    absl::StrAppendFormat(&text, "block @%d +%d phases %d..%d\n", b.offset, b.bytes, b.first, b.last);
+  }
   for (const Placement& p : placements) {
     absl::StrAppend(&text, PrintValue(p.value), " ");
     if (p.place == Placement::kArena) absl::StrAppend(&text, "@", p.offset);
@@ -131,10 +152,13 @@ absl::StatusOr<MemoryPlan> ParseMemoryPlan(absl::string_view text) {
   for (size_t i = 1; i < lines.size(); ++i) {
     if (!ParseLine(lines[i], &memory)) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "memory plan line %d: expected a placement (%%N @OFFSET +BYTES steps A..B), workspace or "
-          "copy, found \"%s\"",
+          "memory plan line %d: expected a placement (%%N @OFFSET +BYTES steps A..B), phase, block, "
+          "workspace or copy, found \"%s\"",
           i + 1, lines[i]));
     }
+  }
+  if (memory.phases.size() == 1 && memory.arena_bytes > 0) {
+    memory.blocks = {{.bytes = memory.arena_bytes}};
   }
   return memory;
 }

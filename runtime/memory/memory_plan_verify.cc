@@ -217,6 +217,40 @@ absl::Status CheckOutputs(const BackwardGraph& graph, const MemoryPlan& memory) 
   return absl::OkStatus();
 }
 
+absl::Status CheckPhases(const MemoryPlan& memory, size_t steps) {
+  if (memory.phases.empty() || memory.phases[0] != 0) return Broken("M6: no phase begins at step 0");
+  for (size_t i = 1; i < memory.phases.size(); ++i) {
+    if (memory.phases[i] <= memory.phases[i - 1] || memory.phases[i] >= steps) {
+      return Broken("M6: phase %d begins at step %d", i, memory.phases[i]);
+    }
+  }
+  int64_t end = 0;
+  for (const ArenaBlock& block : memory.blocks) {
+    if (block.offset != end || block.bytes <= 0 || block.first > block.last ||
+        block.last >= memory.phases.size()) {
+      return Broken("M6: the block at %d +%d of phases %d..%d is not the next of the arena",
+                    block.offset, block.bytes, block.first, block.last);
+    }
+    end += block.bytes;
+  }
+  if (end == memory.arena_bytes) return absl::OkStatus();
+  return Broken("M6: the blocks are of %d bytes, the arena of %d", end, memory.arena_bytes);
+}
+
+absl::Status CheckBlock(const MemoryPlan& memory, const Occupant& occupant) {
+  if (occupant.begin == occupant.end) return absl::OkStatus();
+  uint32_t first = occupant.lifetime.first;
+  for (uint32_t step : occupant.lifetime.also_first) first = std::min(first, step);
+  for (const ArenaBlock& block : memory.blocks) {
+    if (occupant.begin < block.offset || occupant.end > block.offset + block.bytes) continue;
+    if (memory.PhaseOf(first) >= block.first &&
+        memory.PhaseOf(occupant.lifetime.last) <= block.last) {
+      return absl::OkStatus();
+    }
+  }
+  return Broken("M6: %s lies in no block of the phases that use it", occupant.name);
+}
+
 absl::Status CheckWorkspaces(const FusionPlan& plan, const MemoryPlan& memory) {
   size_t next = 0;
   for (uint32_t g = 0; g < plan.groups.size(); ++g) {
@@ -248,6 +282,7 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
   RG_RETURN_IF_ERROR(CheckPlacedConcats(graph, plan, *this));
   RG_RETURN_IF_ERROR(CheckOutputs(graph, *this));
   RG_RETURN_IF_ERROR(CheckWorkspaces(plan, *this));
+  RG_RETURN_IF_ERROR(CheckPhases(*this, schedule.steps.size()));
 
   // A value that takes over another extends the life of that one's storage: only the first of a
   // chain arrives. Values come in id order, which is not the order of a chain.
@@ -298,7 +333,10 @@ absl::Status MemoryPlan::Verify(const BackwardGraph& graph, const FusionPlan& pl
     return a.lifetime.first < b.lifetime.first;
   });
   LastOccupants bytes;
-  for (const Occupant& occupant : arriving) RG_RETURN_IF_ERROR(bytes.Arrive(occupant, order));
+  for (const Occupant& occupant : arriving) {
+    RG_RETURN_IF_ERROR(CheckBlock(*this, occupant));
+    RG_RETURN_IF_ERROR(bytes.Arrive(occupant, order));
+  }
   return absl::OkStatus();
 }
 

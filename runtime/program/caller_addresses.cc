@@ -12,9 +12,15 @@ CallerAddresses::CallerAddresses(const CompiledPlan& compiled, const CommandList
     : compiled_(&compiled),
       num_inputs_(InputNodes(compiled.graph).size()),
       num_outputs_(compiled.graph.outputs().size()),
+      output_phases_(num_outputs_, 0),
+      input_phases_(num_inputs_, 0),
+      taken_(compiled.memory.phases.size(), false),
       inputs_(num_inputs_),
       outputs_(num_outputs_) {
-  const std::vector<Placement>& placements = compiled.memory.placements;
+  const MemoryPlan& memory = compiled.memory;
+  const std::vector<Placement>& placements = memory.placements;
+  const auto last_phase = static_cast<uint32_t>(memory.phases.size() - 1);
+  std::vector<bool> written(num_outputs_, false);
   for (uint32_t slot = 0; slot < placements.size(); ++slot) {
     const Placement& p = placements[slot];
     if (p.place == Placement::kArena) continue;
@@ -23,40 +29,65 @@ CallerAddresses::CallerAddresses(const CompiledPlan& compiled, const CommandList
                         .output = p.place == Placement::kOutput,
                         .empty = p.bytes == 0,
                         .alignment = list.alignment[slot]});
+    if (p.place == Placement::kInput) {
+      input_phases_[p.number] = std::max(input_phases_[p.number], memory.PhaseOf(p.last));
+    } else {
+      const uint32_t phase = memory.PhaseOf(p.first);
+      uint32_t& first = output_phases_[p.number];
+      first = written[p.number] ? std::min(first, phase) : phase;
+      written[p.number] = true;
+    }
   }
   for (const CopyCommand& copy : list.copies) {
     copied_.push_back({.number = copy.output,
                        .output = true,
                        .empty = Elements(copy.shape) == 0,
                        .alignment = SizeBytes(copy.dtype)});
+    output_phases_[copy.output] = last_phase;
+    const Placement& from = placements[copy.from];
+    if (from.place == Placement::kInput) input_phases_[from.number] = last_phase;
   }
 }
 
-bool CallerAddresses::Same(absl::Span<const void* const> inputs,
+bool CallerAddresses::Same(uint32_t phase, absl::Span<const void* const> inputs,
                            absl::Span<void* const> outputs) const {
-  return taken_ && std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end()) &&
-         std::equal(outputs.begin(), outputs.end(), outputs_.begin(), outputs_.end());
+  if (!taken_[phase]) return false;
+  if (phase == 0 && !std::equal(inputs.begin(), inputs.end(), inputs_.begin(), inputs_.end())) {
+    return false;
+  }
+  if (outputs.size() != num_outputs_) return false;
+  for (size_t o = 0; o < num_outputs_; ++o) {
+    if (output_phases_[o] == phase && outputs[o] != outputs_[o]) return false;
+  }
+  return true;
 }
 
-absl::Status CallerAddresses::Take(absl::Span<const void* const> inputs,
+absl::Status CallerAddresses::Take(uint32_t phase, absl::Span<const void* const> inputs,
                                    absl::Span<void* const> outputs, absl::Span<void*> table) {
-  taken_ = false;
+  taken_[phase] = false;
   if (inputs.size() != num_inputs_ || outputs.size() != num_outputs_) {
     return absl::InvalidArgumentError(
         absl::StrFormat("the graph has %d inputs and %d outputs, given were %d and %d", num_inputs_,
                         num_outputs_, inputs.size(), outputs.size()));
   }
   for (const Entry& entry : entries_) {
+    if (phase != (entry.output ? output_phases_[entry.number] : 0)) continue;
     // The caller lets go of a donated input's contents; all others are only read.
     void* const address =
         entry.output ? outputs[entry.number] : const_cast<void*>(inputs[entry.number]);
     table[entry.slot] = address;
     RG_RETURN_IF_ERROR(Check(address, entry));
   }
-  for (const Entry& entry : copied_) RG_RETURN_IF_ERROR(Check(outputs[entry.number], entry));
-  std::copy(inputs.begin(), inputs.end(), inputs_.begin());
-  std::copy(outputs.begin(), outputs.end(), outputs_.begin());
-  taken_ = true;
+  for (const Entry& entry : copied_) {
+    if (phase == output_phases_[entry.number]) {
+      RG_RETURN_IF_ERROR(Check(outputs[entry.number], entry));
+    }
+  }
+  if (phase == 0) std::copy(inputs.begin(), inputs.end(), inputs_.begin());
+  for (size_t o = 0; o < num_outputs_; ++o) {
+    if (output_phases_[o] == phase) outputs_[o] = outputs[o];
+  }
+  taken_[phase] = true;
   return absl::OkStatus();
 }
 

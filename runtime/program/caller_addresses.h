@@ -20,13 +20,22 @@ class CallerAddresses {
   // `compiled` must outlive it.
   CallerAddresses(const CompiledPlan& compiled, const CommandList& list);
 
-  // Whether these are the ones that were last taken.
-  bool Same(absl::Span<const void* const> inputs, absl::Span<void* const> outputs) const;
+  // A phase's addresses: those of the outputs that it is the first to write; the first phase's also
+  // those of all inputs.
+  //
+  // Whether these are the ones that were last taken for the phase.
+  bool Same(uint32_t phase, absl::Span<const void* const> inputs,
+            absl::Span<void* const> outputs) const;
 
-  // Writes the table's entries of inputs and outputs. InvalidArgument for an address that is null
-  // or not aligned as the graph promises; then no addresses count as taken. Allocates nothing.
-  absl::Status Take(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                    absl::Span<void*> table);
+  // Writes the table's entries of the phase's addresses. InvalidArgument for an address that is null
+  // or not aligned as the graph promises; then the phase's addresses do not count as taken.
+  // Allocates nothing.
+  absl::Status Take(uint32_t phase, absl::Span<const void* const> inputs,
+                    absl::Span<void* const> outputs, absl::Span<void*> table);
+
+  // By output: the phase that writes it first. By input: the last phase that reads it.
+  absl::Span<const uint32_t> output_phases() const { return output_phases_; }
+  absl::Span<const uint32_t> input_phases() const { return input_phases_; }
 
  private:
   struct Entry {
@@ -42,7 +51,8 @@ class CallerAddresses {
   size_t num_inputs_, num_outputs_;
   std::vector<Entry> entries_;
   std::vector<Entry> copied_;  // outputs that copies write, which have no slot
-  bool taken_ = false;
+  std::vector<uint32_t> output_phases_, input_phases_;
+  std::vector<bool> taken_;  // by phase
   std::vector<const void*> inputs_;  // as taken
   std::vector<void*> outputs_;
 };

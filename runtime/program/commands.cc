@@ -14,8 +14,9 @@
 namespace retrograd {
 namespace {
 
-// An order of the steps that streams and waits allow, drawn from the seed.
-std::vector<uint32_t> DrawOrder(const StreamSchedule& schedule, uint64_t seed) {
+// An order of the steps that phases, streams and waits allow, drawn from the seed.
+std::vector<uint32_t> DrawOrder(const CompiledPlan& compiled, uint64_t seed) {
+  const StreamSchedule& schedule = compiled.schedule;
   const uint32_t n = static_cast<uint32_t>(schedule.steps.size());
   std::vector<std::vector<uint32_t>> after(n);
   std::vector<uint32_t> open(n, 0), last(schedule.streams, n), ready, order;
@@ -30,8 +31,13 @@ std::vector<uint32_t> DrawOrder(const StreamSchedule& schedule, uint64_t seed) {
   }
   std::mt19937_64 random(seed);
   while (!ready.empty()) {
-    const size_t pick = seed == 0 ? std::min_element(ready.begin(), ready.end()) - ready.begin()
-                                  : random() % ready.size();
+    const auto first = std::min_element(ready.begin(), ready.end());
+    size_t pick = first - ready.begin();
+    if (seed != 0) {
+      const uint32_t drawn = random() % ready.size();
+      const bool now = compiled.memory.PhaseOf(ready[drawn]) == compiled.memory.PhaseOf(*first);
+      if (now) pick = drawn;
+    }
     const uint32_t step = ready[pick];
     ready[pick] = ready.back();
     ready.pop_back();
@@ -53,19 +59,29 @@ class Builder {
   }
 
   absl::StatusOr<CommandList> Build(uint64_t order_seed) {
-    std::vector<bool> waited_for(c_.schedule.steps.size(), false);
-    for (const Step& step : c_.schedule.steps) {
-      for (uint32_t wait : step.waits) waited_for[wait] = true;
+    const std::vector<Step>& steps = c_.schedule.steps;
+    // Streams join between phases, so that a wait is for a step of the same one.
+    const auto waits_of = [&](uint32_t s) {
+      std::vector<uint32_t> waits = steps[s].waits;
+      std::erase_if(waits, [&](uint32_t wait) { return wait < c_.memory.phases[PhaseOf(s)]; });
+      return waits;
+    };
+    std::vector<bool> waited_for(steps.size(), false);
+    for (uint32_t s = 0; s < steps.size(); ++s) {
+      for (uint32_t wait : waits_of(s)) waited_for[wait] = true;
     }
-    ForkStreams();
-    for (uint32_t s : DrawOrder(c_.schedule, order_seed)) {
-      const Step& step = c_.schedule.steps[s];
+    BeginPhase();
+    for (uint32_t s : DrawOrder(c_, order_seed)) {
+      while (PhaseOf(s) >= list_.phase_begins.size()) {
+        JoinStreams();
+        BeginPhase();
+      }
+      const Step& step = steps[s];
       group_ = step.group;
-      for (uint32_t wait : step.waits) Add(Command::kWait, step.stream, wait);
+      for (uint32_t wait : waits_of(s)) Add(Command::kWait, step.stream, wait);
       RG_RETURN_IF_ERROR(AddGroup(step));
       if (waited_for[s]) Add(Command::kRecord, step.stream, s);
     }
-    group_ = kNoGroup;
     JoinStreams();
     for (const OutputCopy& copy : c_.memory.copies) RG_RETURN_IF_ERROR(AddCopy(copy));
     return std::move(list_);
@@ -73,12 +89,20 @@ class Builder {
 
  private:
   void Add(Command::Kind kind, int stream, size_t number) {
-    list_.commands.push_back({kind, stream, static_cast<uint32_t>(number), group_});
+    const auto phase = static_cast<uint32_t>(list_.phase_begins.size() - 1);
+    list_.commands.push_back({kind, stream, static_cast<uint32_t>(number), group_, phase});
+  }
+
+  uint32_t PhaseOf(uint32_t step) const { return c_.memory.PhaseOf(step); }
+  void BeginPhase() {
+    list_.phase_begins.push_back(list_.commands.size());
+    ForkStreams();
   }
 
   // Stream 0 is the caller's: all others start after what it was given before, and in the end it
   // waits for them. The events of both stand behind those of the steps.
   void ForkStreams() {
+    group_ = kNoGroup;
     const size_t events = c_.schedule.steps.size();
     list_.events = static_cast<int>(events) + c_.schedule.streams;
     if (c_.schedule.streams > 1) Add(Command::kRecord, 0, events);
@@ -87,6 +111,7 @@ class Builder {
     }
   }
   void JoinStreams() {
+    group_ = kNoGroup;
     const size_t events = c_.schedule.steps.size();
     for (int stream = 1; stream < c_.schedule.streams; ++stream) {
       Add(Command::kRecord, stream, events + stream);

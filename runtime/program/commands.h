@@ -35,6 +35,7 @@ struct Command {
   int stream = 0;
   uint32_t number = 0;       // kWait, kRecord: the event; else place in the list of its kind
   GroupId group = kNoGroup;  // whose work it is, if it is a group's
+  uint32_t phase = 0;
 };
 
 struct CommandList {
@@ -44,7 +45,8 @@ struct CommandList {
   std::vector<CopyCommand> copies;
   uint32_t slots = 0;
   int events = 0;
-  std::vector<int64_t> alignment;  // by slot: what its address must be a multiple of, in bytes
+  std::vector<size_t> phase_begins;  // by phase: its first command
+  std::vector<int64_t> alignment;    // by slot: what its address must be a multiple of, in bytes
 };
 
 // Points into `compiled`, which must stay where it is. order_seed: see ProgramOptions.

@@ -8,11 +8,41 @@
 #include "codegen/translation_unit.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
+#include "runtime/memory/arena_offsets.h"
 #include "runtime/program/caller_addresses.h"
 #include "runtime/program/commands.h"
 #include "runtime/program/graph_cache.h"
 
 namespace retrograd {
+
+namespace {
+
+// A slot in a block of the workspace.
+struct Slice {
+  uint32_t slot = 0;
+  int64_t offset = 0;
+};
+
+struct Phase {
+  RecordingCache recordings;
+  // Of the addresses in the table; null: there is none, or it was not looked for.
+  Recording* known_recording = nullptr;
+  std::vector<uint32_t> library_slots;  // that its library calls read and write, outside the arena
+  std::vector<uint32_t> copied;         // outputs that its copies write
+  size_t scratch = 0;                   // the block that it lies in
+  int64_t scratch_offset = 0;           // in the block
+  int64_t scratch_stride = 0;           // for each stream; 0: there is none
+};
+
+absl::Status CheckWorkspace(const void* address, int64_t bytes) {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  if (address != nullptr && number % kArenaAlignment == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("the workspace is at %#x: %d bytes at a multiple of %d are needed", number,
+                      bytes, kArenaAlignment));
+}
+
+}  // namespace
 
 struct Program::State {
   CompiledPlan compiled;
@@ -20,38 +50,49 @@ struct Program::State {
   CommandList list;
   ProgramOptions options;
   ProgramStats stats;
-  RecordingCache recordings;
-  std::vector<uint32_t> library_slots;  // that library calls read and write, outside the arena
-  std::vector<const void*> library_addresses;  // a run's, those that copies write, the workspace
+  std::vector<Phase> phases;
+  std::vector<const void*> library_addresses;  // scratch of Replay
   std::unique_ptr<LoadedKernels> kernels;
   std::vector<std::unique_ptr<LoadedCall>> calls;  // as in list
-  void* workspace = nullptr;  // the arena, then scratch_stride bytes for each stream
-  int64_t scratch_stride = 0;
-  std::vector<void*> table;  // by slot
+  void* own_workspace = nullptr;
+  std::vector<WorkspaceBlock> blocks;
+  std::vector<void*> block_addresses;
+  std::vector<std::vector<Slice>> slices;  // by block: the slots in it
+  std::vector<void*> table;                // by slot
   std::optional<CallerAddresses> callers;
   bool bound = false;  // whether the device's kernels know the table as it is
-  // Of the addresses in the table; null: there is none, or it was not looked for.
-  Recording* known_recording = nullptr;
 
   ~State() {
-    if (device != nullptr && !options.caller_workspace) device->Free(workspace);
+    if (device != nullptr) device->Free(own_workspace);
   }
   int64_t workspace_bytes() const {
-    return compiled.memory.arena_bytes + scratch_stride * compiled.schedule.streams;
+    return blocks.empty() ? 0 : blocks.back().offset + blocks.back().bytes;
   }
-  void* ScratchOf(int stream) const {
-    return static_cast<char*>(workspace) + compiled.memory.arena_bytes + stream * scratch_stride;
+  void* ScratchOf(const Command& command) const {
+    const Phase& phase = phases[command.phase];
+    if (phase.scratch_stride == 0) return nullptr;
+    return static_cast<char*>(block_addresses[phase.scratch]) + phase.scratch_offset +
+           command.stream * phase.scratch_stride;
   }
-  void PlaceArena();
-  absl::Status TakeWorkspace(void* callers);
   absl::Status LoadCalls();
-  absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
-  absl::Status IssueAll(absl::Span<void* const> outputs);
+  void MakeBlocks();
   void FindLibrarySlots();
+  // The table's entries of what lies in the block.
+  absl::Status TakeBlock(size_t block, void* address);
+  absl::Status TakeWorkspace(void* workspace);
+  absl::Status Issue(const Command& command, absl::Span<void* const> outputs);
+  absl::Status IssueAll(uint32_t phase, absl::Span<void* const> outputs);
+  void Changed(uint32_t phase);  // an address of the phase
+  absl::Status RunPhase(uint32_t phase, absl::Span<const void* const> inputs,
+                        absl::Span<void* const> outputs);
+  absl::Status Replay(uint32_t phase, absl::Span<void* const> outputs);
+  absl::StatusOr<Recording*> RecordAll(uint32_t phase, absl::Span<void* const> outputs);
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-                   std::optional<void*> stream, void* callers_workspace);
-  absl::Status Replay(absl::Span<void* const> outputs);
-  absl::StatusOr<Recording*> RecordAll(absl::Span<void* const> outputs);
+                   std::optional<void*> stream, void* workspace);
+  absl::Status RunPhases(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                         std::optional<void*> stream, const PhasedRun& phased);
+  // With the workspace of the last run.
+  absl::Status RunAgain(absl::Span<const void* const> inputs, absl::Span<void* const> outputs);
 };
 
 Program::Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -69,8 +110,12 @@ std::vector<CallInUse> Program::CallsInUse() const {
 }
 
 int64_t Program::arena_bytes() const { return state_->compiled.memory.arena_bytes; }
-int64_t Program::scratch_bytes() const {
-  return state_->scratch_stride * state_->compiled.schedule.streams;
+int64_t Program::scratch_bytes() const { return state_->workspace_bytes() - arena_bytes(); }
+uint32_t Program::phases() const { return static_cast<uint32_t>(state_->phases.size()); }
+absl::Span<const WorkspaceBlock> Program::blocks() const { return state_->blocks; }
+absl::Span<const uint32_t> Program::input_phases() const { return state_->callers->input_phases(); }
+absl::Span<const uint32_t> Program::output_phases() const {
+  return state_->callers->output_phases();
 }
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compiled, Device* device,
@@ -81,55 +126,96 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   state->options = options;
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
   RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
+  state->phases.resize(state->list.phase_begins.size());
   RG_RETURN_IF_ERROR(state->LoadCalls());
   RG_ASSIGN_OR_RETURN(state->kernels,
                       device->Load(DistinctKernels(compiled.kernels), state->list.launches));
-  if (!options.caller_workspace) {
-    RG_ASSIGN_OR_RETURN(state->workspace, device->Allocate(state->workspace_bytes()));
-  }
   state->table.resize(state->list.slots);
-  state->PlaceArena();
+  state->MakeBlocks();
   state->callers.emplace(state->compiled, state->list);
   state->FindLibrarySlots();
+  if (!options.caller_workspace) {
+    RG_ASSIGN_OR_RETURN(state->own_workspace, device->Allocate(state->workspace_bytes()));
+    RG_RETURN_IF_ERROR(state->TakeWorkspace(state->own_workspace));
+  }
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 
-// The table's entries of what lies in the workspace.
-void Program::State::PlaceArena() {
+// The arena's blocks, each phase's scratch behind the one that is its alone.
+void Program::State::MakeBlocks() {
   const MemoryPlan& memory = compiled.memory;
-  char* const arena = static_cast<char*>(workspace);
-  size_t slot = 0;
+  for (const ArenaBlock& block : memory.blocks) {
+    blocks.push_back({0, block.bytes, block.first, block.last});
+  }
+  slices.resize(blocks.size());
+  const auto put = [&](uint32_t slot, int64_t offset) {
+    for (size_t b = 0; b < memory.blocks.size(); ++b) {
+      const int64_t inside = offset - memory.blocks[b].offset;
+      if (inside >= 0 && inside < memory.blocks[b].bytes) slices[b].push_back({slot, inside});
+    }
+  };
+  uint32_t slot = 0;
   for (const Placement& p : memory.placements) {
-    if (p.place == Placement::kArena) table[slot] = arena + p.offset;
+    if (p.place == Placement::kArena) put(slot, p.offset);
     ++slot;
   }
-  for (const Workspace& w : memory.workspaces) table[slot++] = arena + w.offset;
+  for (const Workspace& w : memory.workspaces) put(slot++, w.offset);
+  for (uint32_t p = 0; p < phases.size(); ++p) {
+    const int64_t bytes = phases[p].scratch_stride * compiled.schedule.streams;
+    if (bytes == 0) continue;
+    auto own = std::find_if(blocks.begin(), blocks.end(), [&](const WorkspaceBlock& block) {
+      return block.first == p && block.last == p;
+    });
+    if (own == blocks.end()) own = blocks.insert(own, {0, 0, p, p});
+    phases[p].scratch = own - blocks.begin();
+    phases[p].scratch_offset = own->bytes;
+    own->bytes += bytes;
+  }
+  int64_t offset = 0;
+  for (WorkspaceBlock& block : blocks) {
+    block.offset = offset;
+    offset += block.bytes;
+  }
+  slices.resize(blocks.size());
+  block_addresses.assign(blocks.size(), nullptr);
 }
 
-absl::Status Program::State::TakeWorkspace(void* callers) {
-  if (!options.caller_workspace || callers == workspace) return absl::OkStatus();
-  const auto address = reinterpret_cast<uintptr_t>(callers);
-  if (workspace_bytes() > 0 && (callers == nullptr || address % kArenaAlignment != 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("the workspace is at %#x: %d bytes at a multiple of %d are needed", address,
-                        workspace_bytes(), kArenaAlignment));
-  }
-  workspace = callers;
-  PlaceArena();
+void Program::State::Changed(uint32_t phase) {
   bound = false;
-  known_recording = nullptr;
+  for (size_t p = phase; p < phases.size(); ++p) phases[p].known_recording = nullptr;
+}
+
+absl::Status Program::State::TakeBlock(size_t block, void* address) {
+  if (address == block_addresses[block]) return absl::OkStatus();
+  if (options.caller_workspace) RG_RETURN_IF_ERROR(CheckWorkspace(address, blocks[block].bytes));
+  block_addresses[block] = address;
+  for (const Slice& slice : slices[block]) {
+    table[slice.slot] = static_cast<char*>(address) + slice.offset;
+  }
+  Changed(blocks[block].first);
+  return absl::OkStatus();
+}
+
+absl::Status Program::State::TakeWorkspace(void* workspace) {
+  if (blocks.empty()) return absl::OkStatus();
+  if (options.caller_workspace) RG_RETURN_IF_ERROR(CheckWorkspace(workspace, workspace_bytes()));
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    RG_RETURN_IF_ERROR(TakeBlock(b, static_cast<char*>(workspace) + blocks[b].offset));
+  }
   return absl::OkStatus();
 }
 
 absl::Status Program::State::LoadCalls() {
-  int64_t largest = 0;
   for (const CallCommand& command : list.calls) {
     RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call,
                         device->Load(*command.call, command.facts));
-    largest = std::max(largest, call->scratch_bytes());
     calls.push_back(std::move(call));
   }
-  scratch_stride = (largest + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  for (const Command& command : list.commands) {
+    if (command.kind != Command::kCall) continue;
+    int64_t& stride = phases[command.phase].scratch_stride;
+    stride = std::max(stride, BytesInArena(calls[command.number]->scratch_bytes()));
+  }
   return absl::OkStatus();
 }
 
@@ -143,7 +229,7 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
       for (size_t i = 0; i < c.operands.size(); ++i) c.operand_data[i] = table[c.operands[i]];
       for (size_t i = 0; i < c.results.size(); ++i) c.result_data[i] = table[c.results[i]];
       return calls[command.number]->Run(command.stream, {c.operand_data, c.result_data},
-                                        ScratchOf(command.stream));
+                                        ScratchOf(command));
     }
     case Command::kCopy: {
       const CopyCommand& copy = list.copies[command.number];
@@ -155,87 +241,140 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
   return absl::OkStatus();
 }
 
-absl::Status Program::State::IssueAll(absl::Span<void* const> outputs) {
-  for (const Command& command : list.commands) RG_RETURN_IF_ERROR(Issue(command, outputs));
+absl::Status Program::State::IssueAll(uint32_t phase, absl::Span<void* const> outputs) {
+  const size_t end = phase + 1 < list.phase_begins.size() ? list.phase_begins[phase + 1]
+                                                          : list.commands.size();
+  for (size_t i = list.phase_begins[phase]; i < end; ++i) {
+    RG_RETURN_IF_ERROR(Issue(list.commands[i], outputs));
+  }
   return absl::OkStatus();
 }
 
 // Kernels find addresses in the table; library calls, copies and descriptions of what the copy
 // engine reads are recorded with theirs.
 void Program::State::FindLibrarySlots() {
-  for (const CallCommand& call : list.calls) {
-    library_slots.insert(library_slots.end(), call.operands.begin(), call.operands.end());
-    library_slots.insert(library_slots.end(), call.results.begin(), call.results.end());
+  size_t most = 0;
+  for (const Command& command : list.commands) {
+    Phase& phase = phases[command.phase];
+    std::vector<uint32_t>& slots = phase.library_slots;
+    if (command.kind == Command::kCall) {
+      const CallCommand& call = list.calls[command.number];
+      slots.insert(slots.end(), call.operands.begin(), call.operands.end());
+      slots.insert(slots.end(), call.results.begin(), call.results.end());
+    } else if (command.kind == Command::kCopy) {
+      slots.push_back(list.copies[command.number].from);
+      phase.copied.push_back(list.copies[command.number].output);
+    } else if (command.kind == Command::kLaunch) {
+      for (const OperandMap& map : list.launches[command.number].maps) slots.push_back(map.slot);
+    }
   }
-  for (const CopyCommand& copy : list.copies) library_slots.push_back(copy.from);
-  for (const Launch& launch : list.launches) {
-    for (const OperandMap& map : launch.maps) library_slots.push_back(map.slot);
+  for (Phase& phase : phases) {
+    std::vector<uint32_t>& slots = phase.library_slots;
+    std::sort(slots.begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    std::erase_if(slots, [this](uint32_t slot) {
+      const std::vector<Placement>& placements = compiled.memory.placements;
+      return slot >= placements.size() || placements[slot].place == Placement::kArena;
+    });
+    most = std::max(most, slots.size() + phase.copied.size() + blocks.size());
   }
-  std::sort(library_slots.begin(), library_slots.end());
-  library_slots.erase(std::unique(library_slots.begin(), library_slots.end()), library_slots.end());
-  std::erase_if(library_slots, [this](uint32_t slot) {
-    const std::vector<Placement>& placements = compiled.memory.placements;
-    return slot >= placements.size() || placements[slot].place == Placement::kArena;
-  });
-  library_addresses.resize(library_slots.size() + list.copies.size() + 1);
+  library_addresses.reserve(most);
 }
 
-absl::Status Program::State::Replay(absl::Span<void* const> outputs) {
-  if (known_recording == nullptr) {
-    auto to = library_addresses.begin();
-    for (uint32_t slot : library_slots) *to++ = table[slot];
-    for (const CopyCommand& copy : list.copies) *to++ = outputs[copy.output];
-    *to++ = workspace;
-    known_recording = recordings.Find(library_addresses);
+absl::Status Program::State::Replay(uint32_t number, absl::Span<void* const> outputs) {
+  Phase& phase = phases[number];
+  if (phase.known_recording == nullptr) {
+    library_addresses.clear();
+    for (uint32_t slot : phase.library_slots) library_addresses.push_back(table[slot]);
+    for (uint32_t output : phase.copied) library_addresses.push_back(outputs[output]);
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      if (blocks[b].first <= number && number <= blocks[b].last) {
+        library_addresses.push_back(block_addresses[b]);
+      }
+    }
+    phase.known_recording = phase.recordings.Find(library_addresses);
   }
-  if (known_recording == nullptr) {
-    const absl::StatusOr<Recording*> recorded = RecordAll(outputs);
+  if (phase.known_recording == nullptr) {
+    const absl::StatusOr<Recording*> recorded = RecordAll(number, outputs);
     if (!recorded.ok()) {
       // The work may go all the same; if not, the reason is the better message.
       ++stats.failed_recordings;
-      return IssueAll(outputs);
+      return IssueAll(number, outputs);
     }
-    known_recording = *recorded;
+    phase.known_recording = *recorded;
   }
-  RG_RETURN_IF_ERROR(device->Replay(*known_recording));
+  RG_RETURN_IF_ERROR(device->Replay(*phase.known_recording));
   ++stats.replays;
   return absl::OkStatus();
 }
 
-absl::StatusOr<Recording*> Program::State::RecordAll(absl::Span<void* const> outputs) {
+absl::StatusOr<Recording*> Program::State::RecordAll(uint32_t number,
+                                                     absl::Span<void* const> outputs) {
   const auto start = std::chrono::steady_clock::now();
+  Phase& phase = phases[number];
   RG_RETURN_IF_ERROR(device->BeginRecording());
-  const absl::Status issued = IssueAll(outputs);
+  const absl::Status issued = IssueAll(number, outputs);
   absl::StatusOr<std::unique_ptr<Recording>> recording =
-      device->EndRecording(issued.ok() ? recordings.MakeRoom() : nullptr);
+      device->EndRecording(issued.ok() ? phase.recordings.MakeRoom() : nullptr);
   RG_RETURN_IF_ERROR(issued);
   RG_RETURN_IF_ERROR(recording.status());
   stats.last_recording_ns =
       (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
   stats.recording_ns += stats.last_recording_ns;
   ++stats.recordings;
-  return recordings.Add(library_addresses, *std::move(recording));
+  return phase.recordings.Add(library_addresses, *std::move(recording));
 }
 
-absl::Status Program::State::Run(absl::Span<const void* const> inputs,
-                                 absl::Span<void* const> outputs, std::optional<void*> stream,
-                                 void* callers_workspace) {
-  RG_RETURN_IF_ERROR(TakeWorkspace(callers_workspace));
-  if (!callers->Same(inputs, outputs)) {
-    bound = false;
-    known_recording = nullptr;
-    RG_RETURN_IF_ERROR(callers->Take(inputs, outputs, absl::MakeSpan(table)));
+absl::Status Program::State::RunPhase(uint32_t phase, absl::Span<const void* const> inputs,
+                                      absl::Span<void* const> outputs) {
+  if (!callers->Same(phase, inputs, outputs)) {
+    Changed(phase);
+    RG_RETURN_IF_ERROR(callers->Take(phase, inputs, outputs, absl::MakeSpan(table)));
   }
-  RG_RETURN_IF_ERROR(device->UseStream(stream));
   RG_ASSIGN_OR_RETURN(const bool caller_records, device->CallerRecords());
   if (!bound || caller_records) {
     bound = false;
     RG_RETURN_IF_ERROR(device->Bind(0, *kernels, absl::MakeSpan(table)));
     bound = !caller_records;  // nobody knows when what the caller records is run
   }
-  ++stats.runs;
   const bool replays = device->records() && options.record && !caller_records;
-  return replays ? Replay(outputs) : IssueAll(outputs);
+  return replays ? Replay(phase, outputs) : IssueAll(phase, outputs);
+}
+
+absl::Status Program::State::RunPhases(absl::Span<const void* const> inputs,
+                                       absl::Span<void* const> outputs,
+                                       std::optional<void*> stream, const PhasedRun& phased) {
+  if (phased.blocks.size() != blocks.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat("the workspace has %d blocks, given were %d",
+                                                      blocks.size(), phased.blocks.size()));
+  }
+  RG_RETURN_IF_ERROR(device->UseStream(stream));
+  ++stats.runs;
+  for (uint32_t p = 0; p < phases.size(); ++p) {
+    if (p > 0) RG_RETURN_IF_ERROR(phased.before(p));
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      if (blocks[b].first == p) RG_RETURN_IF_ERROR(TakeBlock(b, phased.blocks[b]));
+    }
+    RG_RETURN_IF_ERROR(RunPhase(p, inputs, outputs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::State::Run(absl::Span<const void* const> inputs,
+                                 absl::Span<void* const> outputs, std::optional<void*> stream,
+                                 void* workspace) {
+  if (options.caller_workspace) RG_RETURN_IF_ERROR(TakeWorkspace(workspace));
+  RG_RETURN_IF_ERROR(device->UseStream(stream));
+  ++stats.runs;
+  for (uint32_t p = 0; p < phases.size(); ++p) RG_RETURN_IF_ERROR(RunPhase(p, inputs, outputs));
+  return absl::OkStatus();
+}
+
+absl::Status Program::State::RunAgain(absl::Span<const void* const> inputs,
+                                      absl::Span<void* const> outputs) {
+  const std::vector<void*> there = block_addresses;
+  return RunPhases(inputs, outputs, std::nullopt,
+                   {there, [](uint32_t) { return absl::OkStatus(); }});
 }
 
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
@@ -247,10 +386,19 @@ absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void*
   return status;
 }
 
+absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                          std::optional<void*> stream, const PhasedRun& phased) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status status = state_->RunPhases(inputs, outputs, stream, phased);
+  state_->stats.last_run_ns =
+      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  return status;
+}
+
 absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
     absl::Span<const void* const> inputs, absl::Span<void* const> outputs, int repetitions,
     bool cold, std::optional<absl::Span<const GroupId>> only) {
-  RG_RETURN_IF_ERROR(Run(inputs, outputs, std::nullopt, state_->workspace));
+  RG_RETURN_IF_ERROR(state_->RunAgain(inputs, outputs));
   RG_RETURN_IF_ERROR(state_->device->Synchronize());
   std::vector<StepTime> times;
   const std::vector<Command>& commands = state_->list.commands;
@@ -279,7 +427,7 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
 
 absl::StatusOr<StepTrace> Program::Trace(absl::Span<const void* const> inputs,
                                          absl::Span<void* const> outputs, int repetitions) {
-  RG_RETURN_IF_ERROR(Run(inputs, outputs, std::nullopt, state_->workspace));
+  RG_RETURN_IF_ERROR(state_->RunAgain(inputs, outputs));
   RG_RETURN_IF_ERROR(state_->device->Synchronize());
   const auto issue = [&](const Command& command) { return state_->Issue(command, outputs); };
   return TraceSteps(state_->list, state_->options.record, repetitions, issue, state_->device);

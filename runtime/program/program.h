@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/device/device.h"
@@ -37,6 +38,22 @@ struct ProgramStats {
   int64_t recording_ns = 0;       // host time of all recordings
   int64_t last_recording_ns = 0;  // and of the last
   int64_t last_run_ns = 0;        // host time of the last run, a recording included
+};
+
+// A part of the workspace that is needed from the begin of one phase to the end of another.
+struct WorkspaceBlock {
+  int64_t offset = 0, bytes = 0;
+  uint32_t first = 0, last = 0;  // phases
+};
+
+// What a run in phases is given beside addresses. The caller's spans of outputs and blocks are read
+// again in each phase: an output must be there in the phase that writes it first (output_phases), a
+// block in its first. After a phase an input that no later one reads (input_phases) may go, where
+// memory goes by the order of the stream, and so may a block.
+struct PhasedRun {
+  absl::Span<void* const> blocks;  // multiples of kArenaAlignment
+  // Called before each phase but the first; an error ends the run.
+  absl::FunctionRef<absl::Status(uint32_t phase)> before;
 };
 
 // A library call and the implementation that was loaded for it.
@@ -73,6 +90,14 @@ class Program {
   // address than the last run's is as dear as new addresses of inputs.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream = std::nullopt, void* workspace = nullptr);
+
+  // The same in phases, with caller_workspace.
+  absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+                   std::optional<void*> stream, const PhasedRun& phased);
+  uint32_t phases() const;
+  absl::Span<const WorkspaceBlock> blocks() const;       // the whole workspace, in order
+  absl::Span<const uint32_t> input_phases() const;   // by input: the last phase that reads it
+  absl::Span<const uint32_t> output_phases() const;  // by output: the phase that writes it first
 
   // Runs the program, then each group alone, so often; see Device::Time. Waits for the device.
   // Accumulating steps add again and again: the outputs are worth nothing afterwards. `only`: these

@@ -47,7 +47,7 @@ TEST_CASE("random schedules give memory plans that keep M1 to M4, with and witho
   int64_t arena_with_reuse = 0;
   for (const MemoryOptions& options :
        {MemoryOptions{}, MemoryOptions{.overwrite_donated = true}, MemoryOptions{.in_place = false},
-        MemoryOptions{.reuse = false}}) {
+        MemoryOptions{.phases = {.most = 5}}, MemoryOptions{.reuse = false}}) {
     const MemoryPlan memory = Planned(random, schedule, options);
     INFO(schedule.Print());
     INFO(memory.Print());
@@ -59,6 +59,7 @@ TEST_CASE("random schedules give memory plans that keep M1 to M4, with and witho
     REQUIRE(parsed.ok());
     CHECK(*parsed == memory);
     if (options.reuse) arena_with_reuse = memory.arena_bytes;
+    CHECK(memory.phases.size() <= static_cast<size_t>(options.phases.most));
     CHECK(memory.arena_bytes <= memory.bytes_without_reuse);
     MemoryOptions apart = options;
     apart.reuse = false;

@@ -38,9 +38,12 @@ def arrived_backward(module, example_inputs, names):
     (returned,) = [n for n in module.graph.nodes if n.op == "output"]
     ours = _propagated(module, example_inputs)
     (results,) = [n for n in ours.graph.nodes if n.op == "output"]
+    donated = _donated()
     inputs = [
-        _input(node, example, names)
-        for node, example in zip(_placeholders(ours.graph), example_inputs, strict=True)
+        _input(node, example, names, i in donated)
+        for i, (node, example) in enumerate(
+            zip(_placeholders(ours.graph), example_inputs, strict=True)
+        )
     ]
     capture.make_unique(inputs)
     descriptions = returned.meta.get("desc") or [None] * len(returned.args[0])
@@ -51,6 +54,13 @@ def arrived_backward(module, example_inputs, names):
         )
     ]
     return capture.CapturedBackward(ours.graph, inputs, outputs, capture.numerics()), device
+
+
+def _donated():
+    """The numbers of the inputs that nobody has but the backward: their memory is free behind their
+    last use, unless the graph is kept."""
+    metadata = getattr(torch._guards.TracingContext.try_get(), "fw_metadata", None)
+    return set(getattr(metadata, "bw_donated_idxs", None) or ())
 
 
 def _placeholders(graph):
@@ -109,7 +119,7 @@ def _dtype(node, example):
     return example.dtype
 
 
-def _input(node, example, names):
+def _input(node, example, names, donated):
     name, kind = str(node.target), schema.SAVED
     index = capture.primal_index(node)
     if name.startswith("tangents_"):
@@ -120,7 +130,7 @@ def _input(node, example, names):
     shape = tuple(example.shape)
     return capture.CapturedInput(
         node=node, name=name, kind=kind, dtype=_dtype(node, example), shape=shape,
-        strides=capture.given_strides(shape, example.stride()), alignment=ALIGNMENT, donated=False,
+        strides=capture.given_strides(shape, example.stride()), alignment=ALIGNMENT, donated=donated,
         saved=index is None and kind == schema.SAVED,
     )  # fmt: skip
 

@@ -56,8 +56,7 @@ class CompiledBackward(saved.Saved):
         self.rooms = [
             (t.shape, t.strides, _DTYPES[t.dtype]) if t.present else None for t in program.outputs
         ]
-        self.workspace_alignment = program.executable.workspace_alignment
-        self.room = program.workspace_bytes + self.workspace_alignment
+        self.block_alignment = program.executable.workspace_alignment
 
     def save_for_others(self):
         recipe = self.recipe
@@ -77,7 +76,8 @@ class CompiledBackward(saved.Saved):
     def __call__(self, inputs):
         given = list(inputs)
         inputs.clear()
-        arrived_tensors = list(given)
+        seen = getattr(watching.of_thread, "runs", None)
+        arrived_tensors = None if seen is None else list(given)
         self.end_forward()
         if [t.stride() for t in given] != self.strides or [t.dtype for t in given] != self.dtypes:
             given = self._as_expected(given)
@@ -85,24 +85,22 @@ class CompiledBackward(saved.Saved):
         addresses = array.array("Q", map(torch.Tensor.data_ptr, given))
         if any(address % arrived.ALIGNMENT for address in addresses):
             given, addresses = self._aligned(given)
-        make = self.make
-        results = [None if room is None else make(*room) for room in self.rooms]
-        places = array.array("Q", [0 if r is None else r.data_ptr() for r in results])
-        program = self.program
-        workspace = torch.empty(self.room, dtype=torch.uint8, device=self.device)
-        at = workspace.data_ptr() + -workspace.data_ptr() % self.workspace_alignment
+        keeps = seen is not None or watching.watcher is not None
+        memory = RunMemory(self, given, keeps)
+        del given
         stream = None
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream(self.device).cuda_stream
-        places = addresses, places, at, program.workspace_bytes, stream
+        program = self.program
         with program.lock:
-            program.executable.run_at(*places)
+            memory.enter(0)
+            before = memory.enter if program.phases.count > 1 else None
+            program.executable.run_at(addresses, memory.places, memory.block_places, stream, before)
             if watching.watcher is not None:
-                self._show(places)
-        seen = getattr(watching.of_thread, "runs", None)
+                self._show(addresses, memory.places, memory.block_places, stream)
         if seen is not None:
-            seen.append((self, arrived_tensors, results))
-        return results
+            seen.append((self, arrived_tensors, memory.results))
+        return memory.results
 
     def end_forward(self):
         """Tells Inductor's CUDA graphs, if the forward runs by them, that it is over, as Inductor's
@@ -115,7 +113,7 @@ class CompiledBackward(saved.Saved):
         if manager is not None:
             manager.set_to_running_backward()
 
-    def _show(self, places):
+    def _show(self, *places):
         """Times the steps of this run for who looks on, and makes its results again."""
         executable = self.program.executable
         watching.watcher(
@@ -156,6 +154,44 @@ class CompiledBackward(saved.Saved):
                 )
                 given[i] = _filled(room, tensor)
         return given, array.array("Q", map(torch.Tensor.data_ptr, given))
+
+
+class RunMemory:
+    """What one run holds: it comes and goes with the phases.
+
+    given: the tensors that it reads; the caller keeps none of them. keeps: nothing goes.
+    """
+
+    def __init__(self, backward, given, keeps):
+        self._backward, self._given, self._keeps = backward, given, keeps
+        phases = backward.program.phases
+        self.results = [None] * len(phases.output_first)
+        self._blocks = [None] * len(phases.blocks)
+        self.places = array.array("Q", [0] * len(self.results))
+        self.block_places = array.array("Q", [0] * len(self._blocks))
+
+    def enter(self, phase):
+        """Before a phase is issued, and behind the one before it: what runs on a stream reuses memory
+        in the stream's order."""
+        backward, phases = self._backward, self._backward.program.phases
+        if phase > 0 and not self._keeps:
+            for i, last in enumerate(phases.input_last):
+                if last < phase:
+                    self._given[i] = None
+            for i, (_, _, last) in enumerate(phases.blocks):
+                if last < phase:
+                    self._blocks[i] = None
+        for i, (size, first, _) in enumerate(phases.blocks):
+            if first == phase:
+                alignment = backward.block_alignment
+                self._blocks[i] = block = torch.empty(
+                    size + alignment, dtype=torch.uint8, device=backward.device
+                )
+                self.block_places[i] = block.data_ptr() + -block.data_ptr() % alignment
+        for i, first in enumerate(phases.output_first):
+            if first == phase and backward.rooms[i] is not None:
+                self.results[i] = result = backward.make(*backward.rooms[i])
+                self.places[i] = result.data_ptr()
 
 
 def _same_strides(shape, one, other):

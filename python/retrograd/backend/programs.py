@@ -20,7 +20,7 @@ class Program:
     def __init__(self, executable, key):
         self.executable, self.key, self.lock = executable, key, threading.Lock()
         self.inputs, self.outputs = executable.inputs, executable.outputs
-        self.workspace_bytes = executable.workspace_bytes
+        self.phases = executable.phases
 
 
 def device_name(device):
@@ -59,6 +59,7 @@ def program_of(graph, device, settings, what):
                 spec=settings.spec or None,
                 streams=settings.streams,
                 caller_workspace=True,
+                max_phases=settings.max_phases,
                 settings=settings.of_executables(),
                 progress=lambda _, doing: stage(f"{what}: {doing}") is None,
                 log=lambda line: messages.log.info("%s: %s", what, line),

@@ -18,6 +18,7 @@ class Settings:
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     deterministic: bool = True  # the same bits in every run
     streams: int = 1  # that independent work is spread over
+    max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's

@@ -1,6 +1,8 @@
 """Executables: a graph compiled for a device, and its runs."""
 
+import array
 import ctypes
+import dataclasses
 import json
 
 from retrograd.native import structs
@@ -10,6 +12,7 @@ from retrograd.native.plan import explained, given_settings
 
 _STAGES = {1: "plan", 2: "compile"}
 _ADDRESSES = ctypes.POINTER(ctypes.c_void_p)
+_NO_BLOCKS = array.array("Q", [0])
 
 
 class _Callbacks:
@@ -35,19 +38,30 @@ class _Callbacks:
             self.raised = raised
 
 
+@dataclasses.dataclass(frozen=True)
+class Phases:
+    """When a run uses what: one phase runs behind the other."""
+
+    count: int
+    input_last: list  # by input: the last phase that reads it
+    output_first: list  # by output: the phase that writes it first
+    blocks: list  # of the workspace: (bytes, first phase, last phase)
+
+
 class Executable(Handle):
     """Serves one thread at a time. Different executables are independent."""
 
     def __init__(
         self, graph, device, *, spec=None, max_memory_bytes=0, streams=1, caller_workspace=False,
-        accumulate=None, progress=None, log=None, cancellation=None, settings=None,
+        accumulate=None, progress=None, log=None, cancellation=None, settings=None, max_phases=1,
     ):  # fmt: skip
         """Plans, compiles and loads.
 
         spec, max_memory_bytes, settings: as Plan has them. streams: that independent work is spread
         over. caller_workspace: each run is given its workspace. accumulate: for each output, whether
         the gradient is added to what its memory holds. progress(stage, what), with stage "plan" or
-        "compile": False cancels. log(line).
+        "compile": False cancels. log(line). max_phases: that a run may be cut into, with
+        caller_workspace: see `phases`.
         """
         callbacks = _Callbacks(progress, log)
         flags = None if accumulate is None else [int(bool(flag)) for flag in accumulate]
@@ -62,6 +76,7 @@ class Executable(Handle):
             log=callbacks.log,
             cancellation=cancellation.handle if cancellation else None,
             settings=given_settings(settings),
+            max_phases=max_phases,
         )
         library = graph.library
         try:
@@ -96,27 +111,60 @@ class Executable(Handle):
         self._run.stream = stream
         self.library.check(self.library.executable_run(self.handle, ctypes.byref(self._run)))
 
-    def run_at(self, inputs, outputs, workspace, workspace_bytes, stream):
-        """`run` for callers who look after everything themselves. inputs, outputs: array.array("Q")
-        of addresses. workspace, stream: addresses."""
-        run = self._place(inputs, outputs, workspace, workspace_bytes, stream)
-        self.library.check(self.library.executable_run(self.handle, ctypes.byref(run)))
+    def run_at(self, inputs, outputs, blocks, stream, before=None):
+        """`run` for callers who look after everything themselves, with caller_workspace. inputs,
+        outputs, blocks: array.array("Q") of addresses, the blocks those of `phases`. stream: an
+        address. before(phase) is called before each phase but the first, and may write into outputs
+        and blocks; what it raises ends the run, and is raised here."""
+        run = self._place(inputs, outputs, blocks, stream)
+        raised = []
+        if before is not None:
 
-    def time_steps_at(self, repetitions, *places):
-        """`time_steps` for the same callers; places: as `run_at` takes them."""
-        run = self._place(*places)
+            def called(_, phase):
+                try:
+                    before(phase)
+                except BaseException as error:  # noqa: BLE001: it is raised behind the library
+                    raised.append(error)
+                return len(raised)
+
+            run.before_phase = function = structs.before_phase_function(called)  # noqa: F841
+        else:
+            run.before_phase = structs.before_phase_function(0)
+        code = self.library.executable_run(self.handle, ctypes.byref(run))
+        if raised:
+            raise raised[0]
+        self.library.check(code)
+
+    def time_steps_at(self, repetitions, inputs, outputs, blocks, stream):
+        """`time_steps` for the same callers."""
+        run = self._place(inputs, outputs, blocks, stream)
+        run.before_phase = structs.before_phase_function(0)
         return json.loads(
             self.library.text("executable_time_steps", self.handle, ctypes.byref(run), repetitions)
         )
 
-    def _place(self, inputs, outputs, workspace, workspace_bytes, stream):
+    def _place(self, inputs, outputs, blocks, stream):
         run = self._run_at
         run.inputs = ctypes.cast(inputs.buffer_info()[0], _ADDRESSES)
         run.outputs = ctypes.cast(outputs.buffer_info()[0], _ADDRESSES)
         run.num_inputs, run.num_outputs = len(inputs), len(outputs)
-        run.workspace, run.workspace_bytes = workspace or None, workspace_bytes
+        # An empty array has no address, and a run of blocks is told by theirs.
+        run.blocks = ctypes.cast((blocks or _NO_BLOCKS).buffer_info()[0], _ADDRESSES)
+        run.num_blocks = len(blocks)
         run.stream = stream
         return run
+
+    @property
+    def phases(self):
+        """The Phases that a run is cut into."""
+        told = structs.Phases()
+        self.library.check(self.library.executable_phases(self.handle, ctypes.byref(told)))
+        return Phases(
+            count=told.num_phases,
+            input_last=told.input_last[: len(self.inputs)],
+            output_first=told.output_first[: len(self.outputs)],
+            blocks=[(b.bytes, b.first, b.last) for b in told.blocks[: told.num_blocks]],
+        )
 
     @property
     def workspace_bytes(self):

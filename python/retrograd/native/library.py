@@ -100,6 +100,7 @@ FUNCTIONS = {
     "plan_cost": (_CODE, [_HANDLE, _AT(ctypes.c_double), _AT(ctypes.c_int64)]),
     "plan_destroy": (None, [_HANDLE]),
     "executable_create": (_CODE, [_HANDLE, _HANDLE, _AT(structs.ExecutableOptions), _OUT]),
+    "executable_phases": (_CODE, [_HANDLE, _HANDLE]),
     "executable_workspace": (_CODE, [_HANDLE, _AT(_SIZE), _AT(_SIZE)]),
     "executable_run": (_CODE, [_HANDLE, _AT(structs.Run)]),
     "executable_describe": (_CODE, [_HANDLE, _OUT]),

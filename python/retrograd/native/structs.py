@@ -8,6 +8,7 @@ progress_function = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p
 )
 log_function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+before_phase_function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
 allocate_function = ctypes.CFUNCTYPE(
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
@@ -105,6 +106,22 @@ class ExecutableOptions(_Sized):
         ("log_user", ctypes.c_void_p),
         ("cancellation", ctypes.c_void_p),
         ("settings", ctypes.c_char_p),
+        ("max_phases", ctypes.c_int32),
+    ]
+
+
+class Block(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_size_t), ("first", ctypes.c_uint32), ("last", ctypes.c_uint32)]
+
+
+class Phases(_Sized):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("num_phases", ctypes.c_uint32),
+        ("input_last", ctypes.POINTER(ctypes.c_uint32)),
+        ("output_first", ctypes.POINTER(ctypes.c_uint32)),
+        ("blocks", ctypes.POINTER(Block)),
+        ("num_blocks", ctypes.c_size_t),
     ]
 
 
@@ -118,4 +135,8 @@ class Run(_Sized):
         ("num_outputs", ctypes.c_size_t),
         ("workspace", ctypes.c_void_p),
         ("workspace_bytes", ctypes.c_size_t),
+        ("blocks", ctypes.POINTER(ctypes.c_void_p)),
+        ("num_blocks", ctypes.c_size_t),
+        ("before_phase", before_phase_function),
+        ("phase_user", ctypes.c_void_p),
     ]

@@ -125,7 +125,9 @@ absl::StatusOr<Prepared> Prepare(const BackwardGraph& graph, const RunSetup& set
               options.epilogue_kernels ? made.planned.plan : SplitEpilogues(made.planned.plan),
               options));
   made.compiled = std::make_unique<CompiledPlan>(std::move(compiled));
-  RG_ASSIGN_OR_RETURN(made.program, Program::Load(*made.compiled, &device, setup.program));
+  ProgramOptions program = setup.program;
+  program.caller_workspace |= setup.in_phases;
+  RG_ASSIGN_OR_RETURN(made.program, Program::Load(*made.compiled, &device, program));
   return made;
 }
 
@@ -188,6 +190,53 @@ class OnDevice {
 
 }  // namespace
 
+namespace {
+
+struct FreeAligned {
+  void operator()(char* bytes) const { std::free(bytes); }
+};
+using Room = std::unique_ptr<char, FreeAligned>;
+
+Room MakeRoom(int64_t bytes) {
+  const int64_t whole = (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  return Room(static_cast<char*>(std::aligned_alloc(kArenaAlignment, whole)));
+}
+
+// A run whose memory comes and goes with the phases. out: filled where a phase writes it first.
+absl::Status RunInPhases(Program& program, std::vector<std::vector<char>> in,
+                         std::vector<std::vector<char>>& out) {
+  std::vector<const void*> inputs;
+  for (const std::vector<char>& bytes : in) inputs.push_back(bytes.data());
+  std::vector<void*> outputs(out.size(), nullptr), blocks(program.blocks().size(), nullptr);
+  std::vector<Room> rooms(blocks.size());
+  const auto enter = [&](uint32_t phase) {
+    for (size_t i = 0; phase > 0 && i < in.size(); ++i) {
+      if (program.input_phases()[i] + 1 != phase) continue;
+      std::fill(in[i].begin(), in[i].end(), '\xff');
+      std::vector<char>().swap(in[i]);
+    }
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const WorkspaceBlock& block = program.blocks()[b];
+      if (phase > 0 && block.last + 1 == phase) rooms[b].reset();
+      if (block.first != phase) continue;
+      rooms[b] = MakeRoom(block.bytes);
+      std::memset(rooms[b].get(), 0xff, static_cast<size_t>(block.bytes));
+      blocks[b] = rooms[b].get();
+    }
+    for (size_t o = 0; o < out.size(); ++o) {
+      if (program.output_phases()[o] == phase) outputs[o] = out[o].data();
+    }
+  };
+  enter(0);
+  const auto before = [&](uint32_t phase) {
+    enter(phase);
+    return absl::OkStatus();
+  };
+  return program.Run(inputs, absl::MakeSpan(outputs), std::nullopt, {blocks, before});
+}
+
+}  // namespace
+
 absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,
                                     const RunSetup& setup) {
   const std::unique_ptr<Device> host = MakeHostDevice(setup.host);
@@ -195,6 +244,10 @@ absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vecto
   // Blocks of their own size: a sanitizer sees what reaches beyond.
   const std::vector<std::vector<char>> in = PackInputs(graph, inputs);
   std::vector<std::vector<char>> out = FilledOutputs(graph);
+  if (setup.in_phases) {
+    RG_RETURN_IF_ERROR(RunInPhases(*made.program, in, out));
+    return RunResult{std::move(made.planned), UnpackOutputs(graph, out), made.program->phases()};
+  }
   std::vector<const void*> in_pointers;
   std::vector<void*> out_pointers;
   for (const std::vector<char>& bytes : in) in_pointers.push_back(bytes.data());

@@ -22,11 +22,15 @@ struct RunSetup {
   CompileOptions compile;
   HostDeviceOptions host;
   ProgramOptions program;
+  // RunOnHost: with compile.memory.phases. Each block and output is made for its first phase, and
+  // what no later phase needs is overwritten and freed.
+  bool in_phases = false;
 };
 
 struct RunResult {
   Planned planned;
   std::vector<Values> outputs;  // dense row-major; empty for an absent output
+  uint32_t phases = 1;
 };
 
 absl::StatusOr<RunResult> RunOnHost(const BackwardGraph& graph, const std::vector<Values>& inputs,

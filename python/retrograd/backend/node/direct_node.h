@@ -92,6 +92,8 @@ inline std::atomic<bool> watched = false;
 // Runs without Python, and gradients put into `.grad` by them, in this process.
 inline std::atomic<int64_t> direct_runs = 0;
 inline std::atomic<int64_t> direct_gradients = 0;
+// Saved tensors that were let go between phases.
+inline std::atomic<int64_t> let_go = 0;
 
 class DirectNode : public Node {
  public:
@@ -114,16 +116,21 @@ class DirectNode : public Node {
   }
 
   variable_list apply(variable_list&& tangents) override {
+    if (spent_) {
+      throw std::runtime_error(
+          "retrograd: this backward failed halfway, when it had let go of saved tensors; run the "
+          "forward again");
+    }
     if (released_ || watched || at::GradMode::is_enabled() ||
         c10::impl::TorchDispatchModeTLS::any_modes_set()) {
       return ByPython(std::move(tangents), /*learns=*/false);
     }
-    const Tensors saved = Saved();
+    Tensors saved = Saved();
     const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
     if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
       return ByPython(std::move(tangents), binding_->learns(), saved);
     }
-    return Directly(*plan, saved, tangents);
+    return Directly(*plan, std::move(saved), tangents);
   }
 
  private:
@@ -155,25 +162,46 @@ class DirectNode : public Node {
 
   THPFunction* function() const { return reinterpret_cast<THPFunction*>(context_); }
 
-  variable_list Directly(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents) {
+  variable_list Directly(const DirectPlan& plan, Tensors saved, const Tensors& tangents) {
     const c10::OptionalDeviceGuard guard(plan.device);
     if (plan.before != nullptr) {
       const py::gil_scoped_acquire gil;
       py::handle(plan.before.get())();
     }
-    std::vector<Gradient> gradients = Places(plan);
-    std::vector<void*> outputs = Allocate(plan, gradients);
-    Run(plan, saved, tangents, outputs);
+    const bool keeps = torch::autograd::get_current_graph_task_keep_graph();
+    std::vector<Gradient> gradients = Places(plan, keeps);
+    std::vector<void*> outputs(plan.results.size(), nullptr);
+    Tensors copies;
+    const std::vector<const void*> inputs = InputsOf(plan, saved, tangents, copies);
+    Run(plan, inputs, outputs, [&](uint32_t phase) {
+      if (phase > 0 && !keeps) LetGo(plan.last_of_phase[phase - 1], saved);
+      Allocate(plan, phase, gradients, outputs);
+    });
+    spent_ = false;
     ++direct_runs;
     return Distribute(std::move(gradients));
   }
 
+  // Of saved tensors that the run needs no longer: their memory is free in the order of the stream.
+  void LetGo(const std::vector<size_t>& numbers, Tensors& saved) {
+    auto& variables = function()->saved_variables;
+    for (const size_t number : numbers) {
+      saved[number].reset();
+      if (number < variables.size()) {
+        variables[number].reset_data();
+      } else {
+        beside_[number - variables.size()].reset();
+      }
+      spent_ = true;
+    }
+    let_go += static_cast<int64_t>(numbers.size());
+  }
+
   // Where each edge's gradient goes. Parameters get theirs here in an ordinary backward() only:
   // others ask autograd for some gradients, or walk the graph again.
-  std::vector<Gradient> Places(const DirectPlan& plan) {
+  std::vector<Gradient> Places(const DirectPlan& plan, bool keeps) {
     const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-    const bool direct = (asked == nullptr || asked->empty()) &&
-                        !torch::autograd::get_current_graph_task_keep_graph();
+    const bool direct = (asked == nullptr || asked->empty()) && !keeps;
     std::optional<c10::Stream> stream;
     if (!plan.device.is_cpu()) {
       stream = c10::impl::VirtualGuardImpl(plan.device.type()).getStream(plan.device);
@@ -190,24 +218,27 @@ class DirectNode : public Node {
     return gradients;
   }
 
-  // Makes the tensors of the gradients; those of parameters lie in one allocation.
-  static std::vector<void*> Allocate(const DirectPlan& plan, std::vector<Gradient>& gradients) {
+  // Makes the tensors of the gradients that a phase is the first to write; those of parameters lie
+  // in one allocation. outputs: their addresses by result.
+  static void Allocate(const DirectPlan& plan, uint32_t phase, std::vector<Gradient>& gradients,
+                       std::vector<void*>& outputs) {
+    const auto begins = [&](const Gradient& gradient) {
+      return gradient.result >= 0 && plan.result_first[gradient.result] == phase;
+    };
     Pool pool;
     for (Gradient& gradient : gradients) {
-      if (gradient.leaf != nullptr) {
+      if (begins(gradient) && gradient.leaf != nullptr) {
         gradient.at = pool.Reserve(plan.results[gradient.result]->bytes());
       }
     }
     pool.Allocate(plan.device);
-    std::vector<void*> outputs(plan.results.size(), nullptr);
     for (Gradient& gradient : gradients) {
-      if (gradient.result < 0) continue;
+      if (!begins(gradient)) continue;
       const Layout& layout = *plan.results[gradient.result];
       gradient.tensor =
           gradient.leaf != nullptr ? pool.Make(layout, gradient.at) : Room(layout, plan.device);
       outputs[gradient.result] = gradient.tensor.mutable_data_ptr();
     }
-    return outputs;
   }
 
   // Gives the parameters their gradients, and returns the others. The edges that are done go, so
@@ -260,6 +291,7 @@ class DirectNode : public Node {
   std::shared_ptr<Binding> binding_;
   Tensors beside_;
   bool released_ = false;
+  bool spent_ = false;  // a run let go of saved tensors, and did not end
 };
 
 }  // namespace retrograd

@@ -6,6 +6,7 @@
 #include <ATen/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -25,6 +26,10 @@ typedef struct rg_run {
   size_t num_outputs;
   void* workspace;
   size_t workspace_bytes;
+  void* const* blocks;
+  size_t num_blocks;
+  int32_t (*before_phase)(void* user, uint32_t phase);
+  void* phase_user;
 } rg_run;
 
 typedef struct rg_error {
@@ -47,13 +52,22 @@ struct Operand {
   Layout layout;
 };
 
+// A part of the workspace, needed from the begin of one phase to the end of another.
+struct Block {
+  size_t bytes = 0;
+  uint32_t first = 0, last = 0;
+};
+
 struct DirectPlan {
   std::string what;  // for people
   int32_t (*run)(void* executable, const rg_run* run) = nullptr;
   int32_t (*last_error)(rg_error* error) = nullptr;
   void* executable = nullptr;
-  size_t workspace_bytes = 0;
-  size_t workspace_alignment = 1;
+  uint32_t num_phases = 1;
+  std::vector<Block> blocks;
+  size_t block_alignment = 1;
+  std::vector<uint32_t> result_first;               // by result: the phase that writes it first
+  std::vector<std::vector<size_t>> last_of_phase;   // by phase: saved tensors that no later one reads
   at::Device device = at::kCPU;
   std::vector<Operand> operands;
   std::vector<size_t> absent;                  // tangents that nobody computes, ascending
@@ -121,11 +135,54 @@ inline const void* AddressOf(const at::Tensor& tensor, const Layout& layout, at:
   return copies.back().const_data_ptr();
 }
 
-// Issues a run on the current stream. `outputs`: an address for each result, null where there is
-// none.
-inline void Run(const DirectPlan& plan, const Tensors& saved, const Tensors& tangents,
-                const std::vector<void*>& outputs) {
-  Tensors copies;
+// Throws what the library says of its last failure.
+[[noreturn]] inline void Fail(const DirectPlan& plan) {
+  rg_error error = {};
+  error.struct_size = sizeof(error);
+  plan.last_error(&error);
+  throw std::runtime_error(plan.what + ": " + (error.message == nullptr ? "" : error.message));
+}
+
+// The workspace of a run, block by block.
+class Workspace {
+ public:
+  explicit Workspace(const DirectPlan& plan)
+      : plan_(plan), rooms_(plan.blocks.size()), addresses_(plan.blocks.size() + 1) {}
+
+  // Before the phase is issued, and behind the one before it: what it needs no longer goes.
+  void Leave(uint32_t phase) {
+    for (size_t b = 0; b < rooms_.size(); ++b) {
+      if (plan_.blocks[b].last < phase) rooms_[b].reset();
+    }
+  }
+
+  void Enter(uint32_t phase) {
+    for (size_t b = 0; b < rooms_.size(); ++b) {
+      if (plan_.blocks[b].first == phase) Make(b);
+    }
+  }
+
+  void* const* addresses() const { return addresses_.data(); }  // not null where there are none
+  size_t size() const { return rooms_.size(); }
+
+ private:
+  void Make(size_t b) {
+    rooms_[b] = at::empty({static_cast<int64_t>(plan_.blocks[b].bytes + plan_.block_alignment)},
+                          at::TensorOptions().dtype(at::kByte).device(plan_.device));
+    const auto begin = reinterpret_cast<uintptr_t>(rooms_[b].mutable_data_ptr());
+    const uintptr_t behind = begin % plan_.block_alignment;
+    addresses_[b] = reinterpret_cast<void*>(behind == 0 ? begin
+                                                        : begin + plan_.block_alignment - behind);
+  }
+
+  const DirectPlan& plan_;
+  Tensors rooms_;
+  std::vector<void*> addresses_;
+};
+
+// The addresses of a run's operands. A copy of a tensor that lies otherwise is put behind `copies`.
+inline std::vector<const void*> InputsOf(const DirectPlan& plan, const Tensors& saved,
+                                         const Tensors& tangents, Tensors& copies) {
   std::vector<const void*> inputs;
   inputs.reserve(plan.operands.size() + plan.constants.size());
   for (const Operand& operand : plan.operands) {
@@ -133,30 +190,51 @@ inline void Run(const DirectPlan& plan, const Tensors& saved, const Tensors& tan
         AddressOf(Given(operand, saved, tangents), operand.layout, plan.device, copies));
   }
   for (const at::Tensor& constant : plan.constants) inputs.push_back(constant.const_data_ptr());
+  return inputs;
+}
 
-  const at::Tensor workspace =
-      at::empty({static_cast<int64_t>(plan.workspace_bytes + plan.workspace_alignment)},
-                at::TensorOptions().dtype(at::kByte).device(plan.device));
-  const auto begin = reinterpret_cast<uintptr_t>(workspace.mutable_data_ptr());
-  const uintptr_t behind = begin % plan.workspace_alignment;
+// Issues a run on the current stream. enter(phase): called before each phase; makes the phase's
+// outputs, an address for each result in `outputs`, null where there is none. What it throws ends
+// the run.
+template <typename Enter>
+void Run(const DirectPlan& plan, const std::vector<const void*>& inputs,
+         const std::vector<void*>& outputs, Enter enter) {
+  Workspace workspace(plan);
+  struct Phases {
+    Enter& enter;
+    Workspace& workspace;
+    std::exception_ptr thrown;
+  } phases{enter, workspace, nullptr};
+  enter(0);
+  workspace.Enter(0);
   rg_run run = {};
   run.struct_size = sizeof(run);
   run.inputs = inputs.data();
   run.num_inputs = inputs.size();
   run.outputs = outputs.data();
   run.num_outputs = outputs.size();
-  run.workspace =
-      reinterpret_cast<void*>(behind == 0 ? begin : begin + plan.workspace_alignment - behind);
-  run.workspace_bytes = plan.workspace_bytes;
+  run.blocks = workspace.addresses();
+  run.num_blocks = workspace.size();
+  run.phase_user = &phases;
+  run.before_phase = [](void* user, uint32_t phase) -> int32_t {
+    auto& entered = *static_cast<Phases*>(user);
+    try {
+      entered.workspace.Leave(phase);
+      entered.enter(phase);
+      entered.workspace.Enter(phase);
+      return 0;
+    } catch (...) {
+      entered.thrown = std::current_exception();
+      return 1;
+    }
+  };
   if (!plan.device.is_cpu()) {
     const c10::impl::VirtualGuardImpl devices(plan.device.type());
     run.stream = devices.getStream(plan.device).native_handle();
   }
-  if (plan.run(plan.executable, &run) == 0) return;
-  rg_error error = {};
-  error.struct_size = sizeof(error);
-  plan.last_error(&error);
-  throw std::runtime_error(plan.what + ": " + (error.message == nullptr ? "" : error.message));
+  const int32_t code = plan.run(plan.executable, &run);
+  if (phases.thrown != nullptr) std::rethrow_exception(phases.thrown);
+  if (code != 0) Fail(plan);
 }
 
 }  // namespace retrograd

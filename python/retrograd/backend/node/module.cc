@@ -2,6 +2,8 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <map>
+
 #include "direct_node.h"
 
 namespace retrograd {
@@ -90,9 +92,25 @@ Layout MakeLayout(const LayoutTuple& parts) {
   return {std::get<0>(parts), std::get<1>(parts), std::get<2>(parts)};
 }
 
+// By phase: the saved tensors that no later phase reads. input_last: by operand.
+std::vector<std::vector<size_t>> LastOfPhase(const DirectPlan& plan,
+                                             const std::vector<uint32_t>& input_last) {
+  std::map<size_t, uint32_t> last;
+  for (size_t i = 0; i < plan.operands.size(); ++i) {
+    if (plan.operands[i].from != From::kSaved) continue;
+    uint32_t& phase = last[plan.operands[i].index];
+    phase = std::max(phase, input_last[i]);
+  }
+  std::vector<std::vector<size_t>> by_phase(plan.num_phases);
+  for (const auto& [number, phase] : last) by_phase[phase].push_back(number);
+  return by_phase;
+}
+
 std::shared_ptr<DirectPlan> MakePlan(
     std::string what, uintptr_t run, uintptr_t last_error, uintptr_t executable,
-    size_t workspace_bytes, size_t workspace_alignment, at::Device device,
+    const std::vector<std::tuple<size_t, uint32_t, uint32_t>>& blocks, size_t block_alignment,
+    uint32_t num_phases, const std::vector<uint32_t>& input_last,
+    std::vector<uint32_t> result_first, at::Device device,
     const std::vector<std::tuple<bool, size_t, LayoutTuple>>& operands, std::vector<size_t> absent,
     Tensors constants, const std::vector<std::optional<LayoutTuple>>& results,
     std::vector<int> result_of_edge, py::object before, py::object keep) {
@@ -101,12 +119,15 @@ std::shared_ptr<DirectPlan> MakePlan(
   plan->run = reinterpret_cast<decltype(plan->run)>(run);
   plan->last_error = reinterpret_cast<decltype(plan->last_error)>(last_error);
   plan->executable = reinterpret_cast<void*>(executable);
-  plan->workspace_bytes = workspace_bytes;
-  plan->workspace_alignment = workspace_alignment;
+  for (const auto& [bytes, first, last] : blocks) plan->blocks.push_back({bytes, first, last});
+  plan->block_alignment = block_alignment;
+  plan->num_phases = num_phases;
+  plan->result_first = std::move(result_first);
   plan->device = device;
   for (const auto& [saved, index, layout] : operands) {
     plan->operands.push_back({saved ? From::kSaved : From::kTangent, index, MakeLayout(layout)});
   }
+  plan->last_of_phase = LastOfPhase(*plan, input_last);
   plan->absent = std::move(absent);
   plan->constants = std::move(constants);
   for (const auto& result : results) {
@@ -125,8 +146,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace retrograd;
   py::class_<DirectPlan, std::shared_ptr<DirectPlan>>(module, "DirectPlan")
       .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("run"),
-           py::arg("last_error"), py::arg("executable"), py::arg("workspace_bytes"),
-           py::arg("workspace_alignment"), py::arg("device"), py::arg("operands"),
+           py::arg("last_error"), py::arg("executable"), py::arg("blocks"),
+           py::arg("block_alignment"), py::arg("num_phases"), py::arg("input_last"),
+           py::arg("result_first"), py::arg("device"), py::arg("operands"),
            py::arg("absent"), py::arg("constants"), py::arg("results"), py::arg("result_of_edge"),
            py::arg("before"), py::arg("keep"));
   py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
@@ -136,5 +158,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("attach", &Attach, py::arg("binding"), py::arg("results"));
   module.def(
       "watch", [](bool on) { watched = on; }, py::arg("on"));
-  module.def("counts", [] { return std::pair(direct_runs.load(), direct_gradients.load()); });
+  module.def("counts", [] {
+    return std::tuple(direct_runs.load(), direct_gradients.load(), let_go.load());
+  });
 }

@@ -1,0 +1,157 @@
+#include "runtime/memory/phases.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace retrograd {
+namespace {
+
+constexpr int kTargets = 24;  // peaks that are tried between that of one phase and the least
+
+using Cuts = std::vector<uint32_t>;
+
+uint32_t PhaseOf(const Cuts& cuts, uint32_t step) {
+  return static_cast<uint32_t>(std::upper_bound(cuts.begin(), cuts.end(), step) - cuts.begin() - 1);
+}
+
+// The most bytes of these at any step.
+int64_t MostAlive(absl::Span<const Holding> holdings) {
+  std::vector<std::pair<uint32_t, int64_t>> changes;
+  for (const Holding& h : holdings) {
+    changes.emplace_back(h.first, h.bytes);
+    changes.emplace_back(h.last + 1, -h.bytes);
+  }
+  std::sort(changes.begin(), changes.end());  // at one step what ends comes first
+  int64_t alive = 0, most = 0;
+  for (const auto& [step, change] : changes) most = std::max(most, alive += change);
+  return most;
+}
+
+// Bytes held in the worst phase: by the caller, and by the blocks of the arena.
+int64_t PeakOf(const Cuts& cuts, absl::Span<const Holding> callers,
+               absl::Span<const Holding> inside) {
+  std::vector<int64_t> held(cuts.size(), 0);
+  const auto hold = [&](uint32_t first, uint32_t last, int64_t bytes) {
+    for (uint32_t phase = first; phase <= last; ++phase) held[phase] += bytes;
+  };
+  for (const Holding& h : callers) hold(PhaseOf(cuts, h.first), PhaseOf(cuts, h.last), h.bytes);
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<Holding>> blocks;
+  for (const Holding& h : inside) {
+    blocks[{PhaseOf(cuts, h.first), PhaseOf(cuts, h.last)}].push_back(h);
+  }
+  for (const auto& [phases, block] : blocks) hold(phases.first, phases.second, MostAlive(block));
+  return *std::max_element(held.begin(), held.end());
+}
+
+// The longest phases, one behind the other, none of which holds more than a target.
+class Cutter {
+ public:
+  Cutter(uint32_t steps, absl::Span<const Holding> callers, absl::Span<const Holding> inside)
+      : steps_(steps), begins_(steps), inputs_(steps + 1, 0), outputs_(steps, 0) {
+    for (const Holding& h : inside) begins_[h.first].push_back(h);
+    for (const Holding& h : callers) {
+      if (h.bytes == 0) continue;
+      if (h.first == 0 && h.last < steps) {
+        for (uint32_t s = 0; s <= h.last; ++s) inputs_[s] += h.bytes;
+      } else {
+        for (uint32_t s = std::min(h.first, steps - 1); s < steps; ++s) outputs_[s] += h.bytes;
+      }
+    }
+  }
+
+  // At least this much is held at some step, however many phases there are.
+  int64_t Least() {
+    int64_t least = 0;
+    Restart();
+    for (uint32_t s = 0; s < steps_; ++s) {
+      least = std::max(least, Alone(s));
+      Enter(s, s + 1);
+    }
+    return least;
+  }
+
+  // Empty if more than `most` phases are needed, or none suffice.
+  Cuts For(int64_t target, size_t most) {
+    Cuts cuts;
+    Restart();
+    uint32_t step = 0;
+    while (step < steps_) {
+      if (cuts.size() == most || Alone(step) > target) return {};
+      cuts.push_back(step);
+      const int64_t base = inputs_[step] + Crossing(step);
+      std::vector<int64_t> alive(steps_ - step, 0);
+      int64_t local = 0;
+      const uint32_t begin = step;
+      for (; step < steps_; ++step) {
+        for (const Holding& h : begins_[step]) {
+          for (uint32_t s = step; s <= h.last; ++s) {
+            local = std::max(local, alive[s - begin] += h.bytes);
+          }
+        }
+        if (step > begin && base + local + outputs_[step] > target) break;
+      }
+      Enter(begin, step);
+    }
+    return cuts;
+  }
+
+ private:
+  void Restart() { crossing_.assign(steps_ + 1, 0); }
+  // What the arena holds at the step from steps before those that were not entered.
+  int64_t Crossing(uint32_t step) const { return crossing_[step]; }
+  void Enter(uint32_t begin, uint32_t end) {
+    for (uint32_t step = begin; step < end; ++step) {
+      for (const Holding& h : begins_[step]) {
+        for (uint32_t s = end; s <= h.last && s <= steps_; ++s) crossing_[s] += h.bytes;
+      }
+    }
+  }
+  // What a phase of this step alone holds.
+  int64_t Alone(uint32_t step) const {
+    int64_t bytes = inputs_[step] + outputs_[step] + Crossing(step);
+    for (const Holding& h : begins_[step]) bytes += h.bytes;
+    return bytes;
+  }
+
+  uint32_t steps_;
+  std::vector<std::vector<Holding>> begins_;  // by first step
+  std::vector<int64_t> inputs_, outputs_;     // held by the caller, by step
+  std::vector<int64_t> crossing_;             // by step: from the phases that were entered
+};
+
+}  // namespace
+
+std::vector<uint32_t> ChoosePhases(const StreamSchedule& schedule,
+                                   absl::Span<const Holding> callers,
+                                   absl::Span<const Holding> inside, const PhaseOptions& options) {
+  const auto steps = static_cast<uint32_t>(schedule.steps.size());
+  Cuts best = {0};
+  if (options.most <= 1 || steps < 2) return best;
+  std::vector<Holding> held(callers.begin(), callers.end());
+  for (Holding& h : held) {  // what stays to the end belongs to the last step
+    h.first = std::min(h.first, steps - 1);
+    h.last = std::min(h.last, steps - 1);
+  }
+  const int64_t whole = PeakOf(best, held, inside);
+  if (whole == 0) return best;
+  Cutter cutter(steps, callers, inside);
+  const int64_t least = cutter.Least();
+  double least_price = options.worth;
+  for (int i = 0; i < kTargets; ++i) {
+    const int64_t target = least + (whole - least) / kTargets * i;
+    const Cuts cuts = cutter.For(target, static_cast<size_t>(options.most));
+    if (cuts.size() < 2) continue;
+    const double memory = static_cast<double>(PeakOf(cuts, held, inside)) / static_cast<double>(whole);
+    const double time = static_cast<double>(options.begin_ps) * static_cast<double>(cuts.size() - 1) /
+                        static_cast<double>(std::max<int64_t>(schedule.makespan_ps, 1));
+    const double price = options.worth * memory + time;
+    if (price < least_price) {
+      least_price = price;
+      best = cuts;
+    }
+  }
+  return best;
+}
+
+}  // namespace retrograd
