@@ -263,7 +263,8 @@ absl::Status Run(rg_executable& e, const rg_run& run, const RunAddresses& addres
     if (run.before_phase == nullptr || run.before_phase(run.phase_user, phase) == 0) {
       return absl::OkStatus();
     }
-    return absl::CancelledError(absl::StrCat("run.before_phase ended the run before phase ", phase));
+    return absl::CancelledError(
+        absl::StrCat("run.before_phase ended the run before phase ", phase));
   };
   return e.executable->Run(addresses.inputs, addresses.outputs, stream,
                            {*addresses.blocks, before});

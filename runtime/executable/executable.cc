@@ -22,22 +22,18 @@ absl::Status CheckReport(const DeviceReport& report, const DeviceSpec& spec) {
                                                  spec.arch, ": give a report of that, or none"));
 }
 
-// The begin of one more phase: a launch of a recording costs the host some four times what one of
-// a kernel does, and so do the blocks and outputs that the caller makes for the phase.
-int64_t PhaseCost(const DeviceSpec& spec) { return 8 * spec.launch_stream_ps; }
-
 // How plans are compiled for the device: the one place that decides it.
 absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const ChosenSpec& spec,
                                                  const ExecutableOptions& options) {
-  CompileOptions compile{.dialect = device.dialect(),
-                         .epilogue_kernels = device.multiplies_with_epilogues(),
-                         .schedule = {.streams = options.streams,
-                                      .objective = options.objective,
-                                      .chip_blocks = spec.spec.sms},
-                         .memory = {.reuse = options.memory_reuse,
-                                    .in_place = options.in_place,
-                                    .phases = {.most = options.most_phases,
-                                               .begin_ps = PhaseCost(spec.spec)}}};
+  CompileOptions compile{
+      .dialect = device.dialect(),
+      .epilogue_kernels = device.multiplies_with_epilogues(),
+      .schedule = {.streams = options.streams,
+                   .objective = options.objective,
+                   .chip_blocks = spec.spec.sms},
+      .memory = {.reuse = options.memory_reuse,
+                 .in_place = options.in_place,
+                 .phases = {.most = options.most_phases, .begin_ps = PhaseCost(spec.spec)}}};
   RG_ASSIGN_OR_RETURN(compile.schedule.interference, ParseInterference(spec.text, spec.spec.name));
   compile.schedule.worth_overlapping = 1e-6 * static_cast<double>(spec.spec.stream_worth_ppm);
   compile.schedule.most_overlapped_ps = spec.spec.stream_longest_ps;

@@ -6,8 +6,8 @@
 //
 // A run may be cut into phases, one behind the other. Between them the caller can let go of inputs
 // that no later phase reads, and makes the outputs and the parts of the arena that the next one
-// writes first: a run then holds less at its worst moment. The arena is made of blocks for that, one
-// for each pair of phases that a storage is first and last used in.
+// writes first: a run then holds less at its worst moment. The arena is made of blocks for that,
+// one for each pair of phases that a storage is first and last used in.
 //
 // Invariants, named in Verify():
 //   M1  bytes of the arena that two storages share are never in use by both: all uses of one have
@@ -82,7 +82,7 @@ struct MemoryPlan {
   std::vector<Workspace> workspaces;  // in the order of their groups
   std::vector<OutputCopy> copies;     // made after the last step
   int64_t arena_bytes = 0;
-  int64_t bytes_without_reuse = 0;  // arena_bytes of a plan with reuse off
+  int64_t bytes_without_reuse = 0;     // arena_bytes of a plan with reuse off
   std::vector<uint32_t> phases = {0};  // the first step of each, ascending
   std::vector<ArenaBlock> blocks;      // in the order of their offsets
 

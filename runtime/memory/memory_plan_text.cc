@@ -115,7 +115,8 @@ std::string MemoryPlan::Print() const {
   }
   for (const ArenaBlock& b : blocks) {
     if (phases.size() == 1) break;  // the arena is the block
-    absl::StrAppendFormat(&text, "block @%d +%d phases %d..%d\n", b.offset, b.bytes, b.first, b.last);
+    absl::StrAppendFormat(&text, "block @%d +%d phases %d..%d\n", b.offset, b.bytes, b.first,
+                          b.last);
   }
   for (const Placement& p : placements) {
     absl::StrAppend(&text, PrintValue(p.value), " ");
@@ -151,10 +152,11 @@ absl::StatusOr<MemoryPlan> ParseMemoryPlan(absl::string_view text) {
   }
   for (size_t i = 1; i < lines.size(); ++i) {
     if (!ParseLine(lines[i], &memory)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "memory plan line %d: expected a placement (%%N @OFFSET +BYTES steps A..B), phase, block, "
-          "workspace or copy, found \"%s\"",
-          i + 1, lines[i]));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("memory plan line %d: expected a placement (%%N @OFFSET +BYTES steps "
+                          "A..B), phase, block, "
+                          "workspace or copy, found \"%s\"",
+                          i + 1, lines[i]));
     }
   }
   if (memory.phases.size() == 1 && memory.arena_bytes > 0) {

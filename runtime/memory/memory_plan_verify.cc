@@ -218,7 +218,8 @@ absl::Status CheckOutputs(const BackwardGraph& graph, const MemoryPlan& memory) 
 }
 
 absl::Status CheckPhases(const MemoryPlan& memory, size_t steps) {
-  if (memory.phases.empty() || memory.phases[0] != 0) return Broken("M6: no phase begins at step 0");
+  if (memory.phases.empty() || memory.phases[0] != 0)
+    return Broken("M6: no phase begins at step 0");
   for (size_t i = 1; i < memory.phases.size(); ++i) {
     if (memory.phases[i] <= memory.phases[i - 1] || memory.phases[i] >= steps) {
       return Broken("M6: phase %d begins at step %d", i, memory.phases[i]);

@@ -120,38 +120,114 @@ class Cutter {
   std::vector<int64_t> crossing_;             // by step: from the phases that were entered
 };
 
+// Tries cuts and keeps the best: of the least sum of time lost and peak, both as parts of what one
+// phase takes.
+class Chooser {
+ public:
+  Chooser(absl::Span<const Holding> callers, absl::Span<const Holding> inside,
+          const PhaseOptions& options, int64_t makespan_ps)
+      : callers_(callers),
+        inside_(inside),
+        most_(static_cast<size_t>(options.most)),
+        whole_(PeakOf(best_, callers, inside)),
+        price_(options.worth),
+        worth_(options.worth),
+        begin_(static_cast<double>(options.begin_ps) /
+               static_cast<double>(std::max<int64_t>(makespan_ps, 1))) {}
+
+  int64_t peak() const { return whole_; }  // of one phase
+  size_t most() const { return most_; }
+  const Cuts& best() const { return best_; }
+
+  bool Try(const Cuts& cuts) {
+    if (cuts.empty() || cuts.size() > most_) return false;
+    const double peak = static_cast<double>(PeakOf(cuts, callers_, inside_));
+    const double price =
+        worth_ * peak / static_cast<double>(whole_) + begin_ * static_cast<double>(cuts.size() - 1);
+    if (price >= price_) return false;
+    price_ = price;
+    best_ = cuts;
+    return true;
+  }
+
+  // Moves, adds and takes away single cuts as long as that helps.
+  void Improve(absl::Span<const uint32_t> places) {
+    for (int round = 0; round < kRounds; ++round) {
+      const Cuts before = best_;
+      bool better = false;
+      for (size_t c = 1; c <= before.size(); ++c) {
+        Cuts others = before;
+        if (c < before.size()) others.erase(others.begin() + static_cast<int64_t>(c));
+        better = Try(others) || better;
+        for (uint32_t place : places) better = Try(With(others, place)) || better;
+      }
+      if (!better) return;
+    }
+  }
+
+ private:
+  static constexpr int kRounds = 8;
+
+  // Empty if the place is a cut already.
+  static Cuts With(const Cuts& cuts, uint32_t place) {
+    const auto at = std::lower_bound(cuts.begin(), cuts.end(), place);
+    if (at != cuts.end() && *at == place) return {};
+    Cuts more(cuts.begin(), at);
+    more.push_back(place);
+    more.insert(more.end(), at, cuts.end());
+    return more;
+  }
+
+  absl::Span<const Holding> callers_, inside_;
+  size_t most_;
+  Cuts best_ = {0};
+  int64_t whole_;
+  double price_, worth_, begin_;
+};
+
+// Steps before which a phase may begin, not many: those behind which the same part of all bytes is
+// let go of.
+std::vector<uint32_t> Places(uint32_t steps, absl::Span<const Holding> holdings) {
+  constexpr int64_t kPlaces = 48;
+  std::vector<int64_t> goes(steps, 0);
+  int64_t all = 0, gone = 0, next = 1;
+  for (const Holding& h : holdings) {
+    goes[h.last] += h.bytes;
+    all += h.bytes;
+  }
+  std::vector<uint32_t> places;
+  for (uint32_t s = 0; s + 1 < steps; ++s) {
+    gone += goes[s];
+    if (gone * kPlaces < next * all) continue;
+    places.push_back(s + 1);
+    next = gone * kPlaces / std::max<int64_t>(all, 1) + 1;
+  }
+  return places;
+}
+
 }  // namespace
+
+int64_t PhaseCost(const DeviceSpec& spec) { return 8 * spec.launch_stream_ps; }
 
 std::vector<uint32_t> ChoosePhases(const StreamSchedule& schedule,
                                    absl::Span<const Holding> callers,
                                    absl::Span<const Holding> inside, const PhaseOptions& options) {
   const auto steps = static_cast<uint32_t>(schedule.steps.size());
-  Cuts best = {0};
-  if (options.most <= 1 || steps < 2) return best;
+  if (options.most <= 1 || steps < 2) return {0};
   std::vector<Holding> held(callers.begin(), callers.end());
   for (Holding& h : held) {  // what stays to the end belongs to the last step
     h.first = std::min(h.first, steps - 1);
     h.last = std::min(h.last, steps - 1);
   }
-  const int64_t whole = PeakOf(best, held, inside);
-  if (whole == 0) return best;
+  Chooser chooser(held, inside, options, schedule.makespan_ps);
+  if (chooser.peak() == 0) return {0};
   Cutter cutter(steps, callers, inside);
-  const int64_t least = cutter.Least();
-  double least_price = options.worth;
+  const int64_t least = cutter.Least(), most = chooser.peak();
   for (int i = 0; i < kTargets; ++i) {
-    const int64_t target = least + (whole - least) / kTargets * i;
-    const Cuts cuts = cutter.For(target, static_cast<size_t>(options.most));
-    if (cuts.size() < 2) continue;
-    const double memory = static_cast<double>(PeakOf(cuts, held, inside)) / static_cast<double>(whole);
-    const double time = static_cast<double>(options.begin_ps) * static_cast<double>(cuts.size() - 1) /
-                        static_cast<double>(std::max<int64_t>(schedule.makespan_ps, 1));
-    const double price = options.worth * memory + time;
-    if (price < least_price) {
-      least_price = price;
-      best = cuts;
-    }
+    chooser.Try(cutter.For(least + (most - least) / kTargets * i, chooser.most()));
   }
-  return best;
+  chooser.Improve(Places(steps, held));
+  return chooser.best();
 }
 
 }  // namespace retrograd

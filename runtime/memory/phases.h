@@ -6,17 +6,23 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "fusion/device/device_spec.h"
 #include "runtime/schedule/stream_schedule.h"
 
 namespace retrograd {
 
 struct PhaseOptions {
-  int most = 1;           // 1: a run is one piece
-  int64_t begin_ps = 0;   // what the begin of one more phase costs the host and the device
+  int most = 1;          // 1: a run is one piece
+  int64_t begin_ps = 0;  // what the begin of one more phase costs the host and the device
   // What a part of the peak is worth, in the same part of the run's time: memory that a step does
   // not hold goes into a larger batch, which is worth less than it is long.
-  double worth = 0.5;
+  double worth = 1;
 };
+
+// PhaseOptions::begin_ps of a device: a launch of a recording costs the host some four times what
+// one of a kernel does, and the outputs and blocks that the caller makes for the phase as much
+// again (estimate).
+int64_t PhaseCost(const DeviceSpec& spec);
 
 // Memory in use from the start of a step to the end of another.
 struct Holding {

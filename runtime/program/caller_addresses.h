@@ -27,8 +27,8 @@ class CallerAddresses {
   bool Same(uint32_t phase, absl::Span<const void* const> inputs,
             absl::Span<void* const> outputs) const;
 
-  // Writes the table's entries of the phase's addresses. InvalidArgument for an address that is null
-  // or not aligned as the graph promises; then the phase's addresses do not count as taken.
+  // Writes the table's entries of the phase's addresses. InvalidArgument for an address that is
+  // null or not aligned as the graph promises; then the phase's addresses do not count as taken.
   // Allocates nothing.
   absl::Status Take(uint32_t phase, absl::Span<const void* const> inputs,
                     absl::Span<void* const> outputs, absl::Span<void*> table);
@@ -52,7 +52,7 @@ class CallerAddresses {
   std::vector<Entry> entries_;
   std::vector<Entry> copied_;  // outputs that copies write, which have no slot
   std::vector<uint32_t> output_phases_, input_phases_;
-  std::vector<bool> taken_;  // by phase
+  std::vector<bool> taken_;          // by phase
   std::vector<const void*> inputs_;  // as taken
   std::vector<void*> outputs_;
 };

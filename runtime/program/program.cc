@@ -242,8 +242,8 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
 }
 
 absl::Status Program::State::IssueAll(uint32_t phase, absl::Span<void* const> outputs) {
-  const size_t end = phase + 1 < list.phase_begins.size() ? list.phase_begins[phase + 1]
-                                                          : list.commands.size();
+  const size_t end =
+      phase + 1 < list.phase_begins.size() ? list.phase_begins[phase + 1] : list.commands.size();
   for (size_t i = list.phase_begins[phase]; i < end; ++i) {
     RG_RETURN_IF_ERROR(Issue(list.commands[i], outputs));
   }
@@ -342,8 +342,8 @@ absl::Status Program::State::RunPhase(uint32_t phase, absl::Span<const void* con
 }
 
 absl::Status Program::State::RunPhases(absl::Span<const void* const> inputs,
-                                       absl::Span<void* const> outputs,
-                                       std::optional<void*> stream, const PhasedRun& phased) {
+                                       absl::Span<void* const> outputs, std::optional<void*> stream,
+                                       const PhasedRun& phased) {
   if (phased.blocks.size() != blocks.size()) {
     return absl::InvalidArgumentError(absl::StrFormat("the workspace has %d blocks, given were %d",
                                                       blocks.size(), phased.blocks.size()));

@@ -95,7 +95,7 @@ class Program {
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream, const PhasedRun& phased);
   uint32_t phases() const;
-  absl::Span<const WorkspaceBlock> blocks() const;       // the whole workspace, in order
+  absl::Span<const WorkspaceBlock> blocks() const;   // the whole workspace, in order
   absl::Span<const uint32_t> input_phases() const;   // by input: the last phase that reads it
   absl::Span<const uint32_t> output_phases() const;  // by output: the phase that writes it first
 

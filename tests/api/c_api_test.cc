@@ -558,6 +558,67 @@ TEST_CASE("steps are timed in the caller's workspace, too") {
   CHECK(rg_device_release(device.device, workspace) == RG_OK);
 }
 
+TEST_CASE("a run in phases calls back, and refuses what cannot be") {
+  std::string text = kText;
+  text.replace(text.find("kind=saved"), 10, "kind=saved donated=1");  // goes before z is made
+  const GraphHandle graph(text.c_str());
+  const DeviceHandle device;
+  rg_executable_options options = RG_INIT(rg_executable_options);
+  rg_executable* made = nullptr;
+  options.max_phases = 65;
+  CheckFails(rg_executable_create(graph.graph, device.device, &options, &made), RG_INVALID_ARGUMENT,
+             "max_phases is 65");
+  options.max_phases = 4;
+  CheckFails(rg_executable_create(graph.graph, device.device, &options, &made), RG_INVALID_ARGUMENT,
+             "wants caller_workspace");
+  options.caller_workspace = 1;
+  options.settings = R"({"set": ["launch_stream_us=0.000001"]})";
+  ExecutableHandle executable(graph, device, options);
+  rg_phases phases = RG_INIT(rg_phases);
+  CheckFails(rg_executable_phases(executable.executable, nullptr), RG_INVALID_ARGUMENT, "phases");
+  REQUIRE(rg_executable_phases(executable.executable, &phases) == RG_OK);
+  REQUIRE(phases.num_phases > 1);
+  CHECK(phases.input_last[0] < phases.num_phases);
+  std::vector<std::vector<char>> rooms(phases.num_blocks);
+  std::vector<void*> blocks(phases.num_blocks + 1);
+  for (size_t b = 0; b < phases.num_blocks; ++b) {
+    rooms[b].resize(phases.blocks[b].bytes + 256);
+    const auto at = reinterpret_cast<uintptr_t>(rooms[b].data());
+    blocks[b] = rooms[b].data() + (256 - at % 256) % 256;
+  }
+  Buffers buffers;
+  buffers.run.blocks = blocks.data();
+  buffers.run.num_blocks = phases.num_blocks;
+  struct Calls {
+    uint32_t next = 1, stop_at = 0;
+  } calls;
+  buffers.run.phase_user = &calls;
+  buffers.run.before_phase = [](void* user, uint32_t phase) -> int32_t {
+    auto& seen = *static_cast<Calls*>(user);
+    return phase != seen.next++ || phase == seen.stop_at;
+  };
+  REQUIRE(rg_executable_run(executable.executable, &buffers.run) == RG_OK);
+  CHECK(calls.next == phases.num_phases);
+  const std::vector<float> phased = buffers.z;
+  ExecutableHandle whole(graph, device);
+  Buffers plain;
+  REQUIRE(rg_executable_run(whole.executable, &plain.run) == RG_OK);
+  CHECK(plain.z == phased);
+
+  calls = {.stop_at = 1};
+  CheckFails(rg_executable_run(executable.executable, &buffers.run), RG_CANCELLED,
+             "before phase 1");
+  calls = {};
+  rg_run run = buffers.run;
+  run.num_blocks = phases.num_blocks + 1;
+  CheckFails(rg_executable_run(executable.executable, &run), RG_INVALID_ARGUMENT, "blocks");
+  run = buffers.run;
+  run.workspace = blocks.data();
+  CheckFails(rg_executable_run(executable.executable, &run), RG_INVALID_ARGUMENT, "one of them");
+  CheckFails(rg_executable_run(whole.executable, &buffers.run), RG_INVALID_ARGUMENT,
+             "caller_workspace");
+}
+
 TEST_CASE("handles may be destroyed in any order, and errors are each thread's own") {
   auto graph = std::make_unique<GraphHandle>();
   auto device = std::make_unique<DeviceHandle>();

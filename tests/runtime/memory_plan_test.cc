@@ -236,6 +236,19 @@ TEST_CASE("overlapping, misaligned, missing and stolen bytes are found and named
   REQUIRE_FALSE(good.copies.empty());
   CHECK_THAT(message(bad), ContainsSubstring("M2"));
 
+  const MemoryPlan phased = Planned(random, schedule, {.phases = {.most = 5}});
+  REQUIRE(phased.phases.size() > 1);
+  bad = phased;
+  bad.phases[1] = 0;
+  CHECK_THAT(message(bad), ContainsSubstring("M6: phase 1 begins"));
+  bad = phased;
+  bad.blocks.pop_back();
+  CHECK_THAT(message(bad), ContainsSubstring("M6"));
+  bad = phased;
+  bad.phases.resize(2);
+  for (ArenaBlock& block : bad.blocks) block.first = block.last = 0;
+  CHECK_THAT(message(bad), ContainsSubstring("in no block of the phases that use it"));
+
   const RandomPlan line = Line(0);  // permits no take-over
   const StreamSchedule order = Scheduled(line, 1);
   MemoryPlan stolen = Planned(line, order);

@@ -99,7 +99,7 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
 }
 
 absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::string>& stages,
-                         int streams) {
+                         int streams, int phases) {
   for (const std::string& stage : stages) {
     if (std::find(std::begin(kStages), std::end(kStages), stage) != std::end(kStages)) continue;
     return absl::InvalidArgumentError(
@@ -123,7 +123,9 @@ absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::
       ScheduleStreams(lowered, plan, {.streams = streams, .chip_blocks = graph.spec.sms}));
   if (wanted("schedule")) print(schedule.Print());
   if (!wanted("memory")) return absl::OkStatus();
-  RG_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(lowered, plan, schedule, {}));
+  RG_ASSIGN_OR_RETURN(const MemoryPlan memory,
+                      PlanMemory(lowered, plan, schedule,
+                                 {.phases = {.most = phases, .begin_ps = PhaseCost(graph.spec)}}));
   print(memory.Print());
   return absl::OkStatus();
 }
@@ -157,9 +159,9 @@ int ModelsCommand() {
   return 0;
 }
 
-int DumpCommand(const PlanArguments& arguments, const std::vector<std::string>& stages,
-                int streams) {
-  return Exit(PrintStages(arguments, stages, streams));
+int DumpCommand(const PlanArguments& arguments, const std::vector<std::string>& stages, int streams,
+                int phases) {
+  return Exit(PrintStages(arguments, stages, streams, phases));
 }
 
 }  // namespace retrograd

@@ -21,9 +21,10 @@ int CompileCommand(const PlanArguments& arguments, absl::string_view dialect,
 // The registry.
 int ModelsCommand();
 
-// What each stage makes of a graph: any of graph, lower, plan, schedule, memory.
-int DumpCommand(const PlanArguments& arguments, const std::vector<std::string>& stages,
-                int streams);
+// What each stage makes of a graph: any of graph, lower, plan, schedule, memory. `phases`: that a
+// run may be cut into.
+int DumpCommand(const PlanArguments& arguments, const std::vector<std::string>& stages, int streams,
+                int phases);
 
 }  // namespace retrograd
 

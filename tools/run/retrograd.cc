@@ -40,6 +40,14 @@ A gradient beyond the tolerance is right all the same if ||g - ref|| is within w
 4 units of rounding of the same expression over absolute values. So it is where large terms cancel,
 as in a bias before batch norm.)";
 
+void AddPhases(CLI::App* command, int* phases) {
+  command
+      ->add_option("--phases", *phases,
+                   "Phases that a run may be cut into, to hold less memory at its worst moment")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -68,6 +76,7 @@ int main(int argc, char** argv) {
                         "Kernels built with checks of every access, barrier and shuffle (slow)");
   run_command->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16")
       ->capture_default_str();
+  AddPhases(run_command, &run.phases);
   run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
                         "Give every stored value bytes of its own");
   run_command->add_flag("!--no-in-place", run.in_place,
@@ -146,6 +155,8 @@ int main(int argc, char** argv) {
   AddPlanOptions(dump_command, &dump, "--spec");
   dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");
   dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
+  int dump_phases = 1;
+  AddPhases(dump_command, &dump_phases);
 
   retrograd::CalibrateArguments calibrate;
   CLI::App* calibrate_command =
@@ -174,5 +185,5 @@ int main(int argc, char** argv) {
   if (check_command->parsed()) return retrograd::CheckCommand(check);
   if (models_command->parsed()) return retrograd::ModelsCommand();
   if (calibrate_command->parsed()) return retrograd::CalibrateCommand(calibrate);
-  return retrograd::DumpCommand(dump, stages, dump_streams);
+  return retrograd::DumpCommand(dump, stages, dump_streams, dump_phases);
 }

@@ -311,6 +311,7 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
                      {.streams = arguments.streams,
                       .memory_reuse = arguments.memory_reuse,
                       .in_place = arguments.in_place,
+                      .most_phases = arguments.phases,
                       .plan_again = arguments.plan_again,
                       .measured_calls = arguments.measured_calls,
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},

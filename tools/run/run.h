@@ -35,6 +35,7 @@ struct RunArguments {
   bool json = false;            // print the figures as JSON
   std::string timeline;  // where to write the predicted and the measured timeline; empty: nowhere
   int streams = 1;
+  int phases = 1;
   int warp = 32;
   uint64_t seed = 0;  // of every order that is free: blocks, threads, steps
 };

@@ -66,8 +66,9 @@ struct DirectPlan {
   uint32_t num_phases = 1;
   std::vector<Block> blocks;
   size_t block_alignment = 1;
-  std::vector<uint32_t> result_first;               // by result: the phase that writes it first
-  std::vector<std::vector<size_t>> last_of_phase;   // by phase: saved tensors that no later one reads
+  std::vector<uint32_t> result_first;  // by result: the phase that writes it first
+  std::vector<std::vector<size_t>>
+      last_of_phase;  // by phase: saved tensors that no later one reads
   at::Device device = at::kCPU;
   std::vector<Operand> operands;
   std::vector<size_t> absent;                  // tangents that nobody computes, ascending
@@ -171,8 +172,8 @@ class Workspace {
                           at::TensorOptions().dtype(at::kByte).device(plan_.device));
     const auto begin = reinterpret_cast<uintptr_t>(rooms_[b].mutable_data_ptr());
     const uintptr_t behind = begin % plan_.block_alignment;
-    addresses_[b] = reinterpret_cast<void*>(behind == 0 ? begin
-                                                        : begin + plan_.block_alignment - behind);
+    addresses_[b] =
+        reinterpret_cast<void*>(behind == 0 ? begin : begin + plan_.block_alignment - behind);
   }
 
   const DirectPlan& plan_;

@@ -148,9 +148,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("run"),
            py::arg("last_error"), py::arg("executable"), py::arg("blocks"),
            py::arg("block_alignment"), py::arg("num_phases"), py::arg("input_last"),
-           py::arg("result_first"), py::arg("device"), py::arg("operands"),
-           py::arg("absent"), py::arg("constants"), py::arg("results"), py::arg("result_of_edge"),
-           py::arg("before"), py::arg("keep"));
+           py::arg("result_first"), py::arg("device"), py::arg("operands"), py::arg("absent"),
+           py::arg("constants"), py::arg("results"), py::arg("result_of_edge"), py::arg("before"),
+           py::arg("keep"));
   py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
       .def(py::init<py::object>(), py::arg("learner"))
       .def_property_readonly("hopeful", &Binding::hopeful)
@@ -158,7 +158,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("attach", &Attach, py::arg("binding"), py::arg("results"));
   module.def(
       "watch", [](bool on) { watched = on; }, py::arg("on"));
-  module.def("counts", [] {
-    return std::tuple(direct_runs.load(), direct_gradients.load(), let_go.load());
-  });
+  module.def("counts",
+             [] { return std::tuple(direct_runs.load(), direct_gradients.load(), let_go.load()); });
 }
