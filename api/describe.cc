@@ -95,6 +95,8 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
     outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());
   }
   for (const auto& [stage, took] : seconds.all()) laps[stage] = took;
+  laps["load_library_calls"] = 1e-9 * static_cast<double>(executable.load_calls_ns());
+  laps["load_kernels"] = 1e-9 * static_cast<double>(executable.load_kernels_ns());
   Json said = {{"spec", executable.spec().name},
                {"spec_note", executable.note()},
                {"ops", summary.ops},

@@ -47,7 +47,7 @@ class Stopwatch:
 def first_step(name, side, device):
     """Times the first step of this process."""
     import watch
-    from retrograd.backend import compiled, entry
+    from retrograd.backend import compiled, entry, programs
     from torch._inductor import compile_fx
 
     clock = Stopwatch()
@@ -74,8 +74,12 @@ def first_step(name, side, device):
     watch.synchronize()
     end = time.perf_counter()
     compiling = clock.seconds
-    return {"backward_compile_s": compiling, "first_step_s": end - begin,
-            "first_backward_s": end - before_backward - (compiling - ahead)}  # fmt: skip
+    row = {"backward_compile_s": compiling, "first_step_s": end - begin,
+           "first_backward_s": end - before_backward - (compiling - ahead)}  # fmt: skip
+    if side == "retrograd":
+        told = [p.executable.describe() for p in programs._programs.values()]
+        row["stages_s"] = [{"plans": t["plans"], **t["seconds"]} for t in told]
+    return row
 
 
 def _inductor_of_now(module, inputs):

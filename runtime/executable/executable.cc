@@ -99,6 +99,8 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     std::vector<KernelResources> resources;
     if (options.runnable) {
       RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
+      made.load_calls_ns_ += made.program_->stats().load_calls_ns;
+      made.load_kernels_ns_ += made.program_->stats().load_kernels_ns;
       const absl::Span<const KernelResources> told = made.program_->resources();
       resources.assign(told.begin(), told.end());
     } else {

@@ -87,6 +87,9 @@ class Executable {
   // What the plan was made with: the caller's report, and what the device said of earlier plans; of
   // other processes' as well with measured_calls.
   const DeviceReport& feedback() const { return feedback_; }
+  // Host time of loading, of all plans; see ProgramStats.
+  int64_t load_calls_ns() const { return load_calls_ns_; }
+  int64_t load_kernels_ns() const { return load_kernels_ns_; }
 
  private:
   Executable() = default;
@@ -98,6 +101,7 @@ class Executable {
   std::unique_ptr<Program> program_;
   int plans_ = 1;
   int64_t spilling_ = 0;
+  int64_t load_calls_ns_ = 0, load_kernels_ns_ = 0;
 };
 
 }  // namespace retrograd

@@ -17,6 +17,8 @@ namespace retrograd {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // A slot in a block of the workspace.
 struct Slice {
   uint32_t slot = 0;
@@ -127,9 +129,13 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));
   RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
   state->phases.resize(state->list.phase_begins.size());
+  const auto start = Clock::now();
   RG_RETURN_IF_ERROR(state->LoadCalls());
+  const auto calls = Clock::now();
   RG_ASSIGN_OR_RETURN(state->kernels,
                       device->Load(DistinctKernels(compiled.kernels), state->list.launches));
+  state->stats.load_calls_ns = (calls - start) / std::chrono::nanoseconds(1);
+  state->stats.load_kernels_ns = (Clock::now() - calls) / std::chrono::nanoseconds(1);
   state->table.resize(state->list.slots);
   state->MakeBlocks();
   state->callers.emplace(state->compiled, state->list);
@@ -310,7 +316,7 @@ absl::Status Program::State::Replay(uint32_t number, absl::Span<void* const> out
 
 absl::StatusOr<Recording*> Program::State::RecordAll(uint32_t number,
                                                      absl::Span<void* const> outputs) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   Phase& phase = phases[number];
   RG_RETURN_IF_ERROR(device->BeginRecording());
   const absl::Status issued = IssueAll(number, outputs);
@@ -318,8 +324,7 @@ absl::StatusOr<Recording*> Program::State::RecordAll(uint32_t number,
       device->EndRecording(issued.ok() ? phase.recordings.MakeRoom() : nullptr);
   RG_RETURN_IF_ERROR(issued);
   RG_RETURN_IF_ERROR(recording.status());
-  stats.last_recording_ns =
-      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  stats.last_recording_ns = (Clock::now() - start) / std::chrono::nanoseconds(1);
   stats.recording_ns += stats.last_recording_ns;
   ++stats.recordings;
   return phase.recordings.Add(library_addresses, *std::move(recording));
@@ -379,19 +384,17 @@ absl::Status Program::State::RunAgain(absl::Span<const void* const> inputs,
 
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                           std::optional<void*> stream, void* workspace) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   absl::Status status = state_->Run(inputs, outputs, stream, workspace);
-  state_->stats.last_run_ns =
-      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  state_->stats.last_run_ns = (Clock::now() - start) / std::chrono::nanoseconds(1);
   return status;
 }
 
 absl::Status Program::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                           std::optional<void*> stream, const PhasedRun& phased) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   absl::Status status = state_->RunPhases(inputs, outputs, stream, phased);
-  state_->stats.last_run_ns =
-      (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  state_->stats.last_run_ns = (Clock::now() - start) / std::chrono::nanoseconds(1);
   return status;
 }
 
