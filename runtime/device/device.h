@@ -159,6 +159,9 @@ class Device {
 
   // Makes streams 0 to streams - 1 and events 0 to events - 1; those that exist stay.
   virtual absl::Status Reserve(int streams, int events) = 0;
+  // The next Load is of these kernels and launches: a device may begin to compile them beside what
+  // the caller does until then.
+  virtual void Expect(absl::Span<const Kernel>, absl::Span<const Launch>) {}
   // Compiles the kernels, which have different names, and prepares the launches, which Launch then
   // names by number.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(

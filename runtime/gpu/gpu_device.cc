@@ -13,6 +13,7 @@ namespace retrograd {
 GpuDevice::~GpuDevice() { Stop(); }
 
 void GpuDevice::Stop() {
+  expected_ = {};
   if (!open()) return;
   support_.reset();
   {
@@ -116,16 +117,38 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
   return absl::OkStatus();
 }
 
+std::string GpuDevice::ArchFor(absl::Span<const retrograd::Launch> launches) const {
+  // Multiplying takes instructions that one architecture alone has.
+  const bool multiplies = std::any_of(launches.begin(), launches.end(),
+                                      [](const auto& launch) { return !launch.maps.empty(); });
+  return multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
+}
+
+void GpuDevice::Expect(absl::Span<const Kernel> kernels,
+                       absl::Span<const retrograd::Launch> launches) {
+  expected_ = {};  // waits for what nobody has come for
+  if (launches.empty()) return;
+  expected_kernels_.assign(kernels.begin(), kernels.end());
+  expected_ = std::async(std::launch::async, [this, arch = ArchFor(launches)] {
+    return CompileParts(dialect(), expected_kernels_, arch, options_.compile, Cache());
+  });
+}
+
+absl::StatusOr<std::vector<CompiledObject>> GpuDevice::Compiled(
+    absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
+  const auto same = [](const Kernel& a, const Kernel& b) { return a.name == b.name; };
+  if (expected_.valid() && std::equal(kernels.begin(), kernels.end(), expected_kernels_.begin(),
+                                      expected_kernels_.end(), same)) {
+    return expected_.get();
+  }
+  return CompileParts(dialect(), kernels, ArchFor(launches), options_.compile, Cache());
+}
+
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
     absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
-    // Multiplying takes instructions that one architecture alone has.
-    const bool multiplies = std::any_of(launches.begin(), launches.end(),
-                                        [](const auto& launch) { return !launch.maps.empty(); });
-    const std::string arch = multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
-    RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        CompileParts(dialect(), kernels, arch, options_.compile, Cache()));
+    RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects, Compiled(kernels, launches));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);

@@ -130,10 +130,11 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   RG_RETURN_IF_ERROR(device->Reserve(compiled.schedule.streams, state->list.events));
   state->phases.resize(state->list.phase_begins.size());
   const auto start = Clock::now();
+  const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
+  device->Expect(kernels, state->list.launches);
   RG_RETURN_IF_ERROR(state->LoadCalls());
   const auto calls = Clock::now();
-  RG_ASSIGN_OR_RETURN(state->kernels,
-                      device->Load(DistinctKernels(compiled.kernels), state->list.launches));
+  RG_ASSIGN_OR_RETURN(state->kernels, device->Load(kernels, state->list.launches));
   state->stats.load_calls_ns = (calls - start) / std::chrono::nanoseconds(1);
   state->stats.load_kernels_ns = (Clock::now() - calls) / std::chrono::nanoseconds(1);
   state->table.resize(state->list.slots);

@@ -38,7 +38,8 @@ struct ProgramStats {
   int64_t recording_ns = 0;       // host time of all recordings
   int64_t last_recording_ns = 0;  // and of the last
   int64_t last_run_ns = 0;        // host time of the last run, a recording included
-  // Of loading: library calls, with timing their implementations, and compiling kernels.
+  // Of loading: library calls, with timing their implementations, and what compiling the kernels
+  // takes beyond that.
   int64_t load_calls_ns = 0, load_kernels_ns = 0;
 };
 

@@ -104,8 +104,21 @@ def _propagated(module, example_inputs):
     """A copy of the graph whose nodes have the strides that follow from the inputs' own."""
     ours = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     view_to_reshape(ours)
-    fake_tensor_prop(ours, example_inputs)
+    if not all(map(_lies_as_traced, _placeholders(ours.graph), example_inputs)):
+        fake_tensor_prop(ours, example_inputs)
     return ours
+
+
+def _lies_as_traced(node, example):
+    """Whether the graph was traced with an input of these strides: its nodes then have theirs. To
+    propagate fake tensors takes longer than all else here."""
+    traced = node.meta.get("val")
+    return (
+        type(traced) is type(example)
+        and traced.shape == example.shape
+        and traced.dtype == example.dtype
+        and traced.stride() == example.stride()
+    )
 
 
 def _dtype(node, example):
