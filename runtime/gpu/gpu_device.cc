@@ -129,9 +129,12 @@ void GpuDevice::Expect(absl::Span<const Kernel> kernels,
   expected_ = {};  // waits for what nobody has come for
   if (launches.empty()) return;
   expected_kernels_.assign(kernels.begin(), kernels.end());
-  expected_ = std::async(std::launch::async, [this, arch = ArchFor(launches)] {
-    return CompileParts(dialect(), expected_kernels_, arch, options_.compile, Cache());
-  });
+  // What the thread reads of this device outlives it: Stop waits.
+  expected_ = std::async(std::launch::async,
+                         [this, dialect = dialect(), arch = ArchFor(launches), cache = Cache()] {
+                           return CompileParts(dialect, expected_kernels_, arch, options_.compile,
+                                               cache);
+                         });
 }
 
 absl::StatusOr<std::vector<CompiledObject>> GpuDevice::Compiled(
