@@ -162,6 +162,8 @@ def measure_side(name, device, side, repeat, references, cache=None):
         row["backward_gpu_ms"] = watch.gpu_ms(step.forward, step.backward, repeat)
         row["backward_ms"] = _by_events(step.forward, step.backward, repeat)
         row["backward_host_us"] = watch.host_us(step.forward, step.backward, HOST_RUNS)
+        if side.startswith("retrograd"):
+            row["library_run_us"] = _last_run_us()
         row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
         if device == "cuda":
             row["kernels"] = watch.kernels(step.forward, step.backward)
@@ -177,6 +179,13 @@ def measure_side(name, device, side, repeat, references, cache=None):
     gc.collect()
     torch._dynamo.reset()
     return row
+
+
+def _last_run_us():
+    """The library's part of the host's time, of the last backward."""
+    from retrograd.backend import programs
+
+    return sum(program.executable.last_run_us for program in list(programs._programs.values()))
 
 
 def _by_events(prepare, work, repeat):

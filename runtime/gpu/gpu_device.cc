@@ -130,11 +130,10 @@ void GpuDevice::Expect(absl::Span<const Kernel> kernels,
   if (launches.empty()) return;
   expected_kernels_.assign(kernels.begin(), kernels.end());
   // What the thread reads of this device outlives it: Stop waits.
-  expected_ = std::async(std::launch::async,
-                         [this, dialect = dialect(), arch = ArchFor(launches), cache = Cache()] {
-                           return CompileParts(dialect, expected_kernels_, arch, options_.compile,
-                                               cache);
-                         });
+  expected_ = std::async(
+      std::launch::async, [this, dialect = dialect(), arch = ArchFor(launches), cache = Cache()] {
+        return CompileParts(dialect, expected_kernels_, arch, options_.compile, cache);
+      });
 }
 
 absl::StatusOr<std::vector<CompiledObject>> GpuDevice::Compiled(
