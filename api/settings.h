@@ -20,9 +20,9 @@ struct Settings {
   bool measured_calls = false, record = true, runnable = true;
   // Of the device: whether library calls are timed to choose between implementations, whether they
   // must give the same bits each time, whether our tiled attention may stand beside cuDNN's, and
-  // the most plans of cuDNN that are tried for a convolution (0: all).
+  // how many plans of cuDNN are tried for a convolution (0: all).
   bool time_calls = true, deterministic = true, tiled_attention = true;
-  int64_t convolution_plans = 0;
+  int64_t convolution_plans = 8;
 
   void Apply(PlanArguments& arguments) const;
   void Apply(ExecutableOptions& options) const;

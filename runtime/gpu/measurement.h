@@ -3,6 +3,7 @@
 #define RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -25,8 +26,11 @@ class MeasurementMemory {
   std::vector<void*> taken_;
 };
 
-// Microseconds of work on stream 0, of three runs with warm caches.
-absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run);
+// Microseconds of work on stream 0, of three runs with warm caches. Work that takes more than
+// `hopeless_us` is run no more than twice: its time is then that of the second run with the host's
+// part.
+absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run,
+                                  double hopeless_us = std::numeric_limits<double>::infinity());
 
 // The same for one of several runs in a row, as the prices of library calls count it: short work
 // hides what each launch of it costs. `alone_us`: of MedianTime.

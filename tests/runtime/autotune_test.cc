@@ -2,8 +2,10 @@
 // them spoiling the others.
 #include "runtime/gpu/autotune.h"
 
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.h"
@@ -29,6 +31,7 @@ class Clock : public ReportingDevice {
     --alive;
     ReportingDevice::Free(data);
   }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                    bool cold) override {
     CHECK_FALSE(cold);
@@ -49,7 +52,8 @@ class Clock : public ReportingDevice {
 // Times of the implementations; 0: it cannot be chosen, below: it fails when run.
 class Scripted : public Implementations {
  public:
-  Scripted(Clock& clock, std::vector<double> us) : clock_(clock), us_(std::move(us)) {}
+  Scripted(Clock& clock, std::vector<double> us)
+      : runs_of(us.size(), 0), clock_(clock), us_(std::move(us)) {}
   int count() const override { return static_cast<int>(us_.size()); }
   int64_t most_workspace_bytes() const override { return 64; }
   absl::Status Choose(int implementation) override {
@@ -62,6 +66,10 @@ class Scripted : public Implementations {
     CHECK(pointers.results.size() == 1);
     CHECK(workspace != nullptr);
     ++runs;
+    ++runs_of[static_cast<size_t>(chosen)];
+    if (us_[chosen] >= 1000) {
+      std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int64_t>(us_[chosen])));
+    }
     if (us_[chosen] < 0) return absl::InternalError("fails");
     clock_.now_us += us_[chosen];
     return absl::OkStatus();
@@ -71,6 +79,7 @@ class Scripted : public Implementations {
   }
 
   int chosen = -1, runs = 0;
+  std::vector<int> runs_of;
 
  private:
   Clock& clock_;
@@ -89,6 +98,19 @@ TEST_CASE("the fastest implementation is chosen, whatever the others do") {
   CHECK(times->least_us() == 10);
   CHECK(times->chosen == "number\n2");
   CHECK(clock.alive == 0);
+}
+
+TEST_CASE("an implementation that is out of the race is run twice, wherever it stands") {
+  Clock clock;
+  Scripted behind(clock, {10, 5000, 8});
+  const auto times = ChooseFastest(clock, {}, "key", kMemory, behind);
+  REQUIRE(times.ok());
+  CHECK(behind.chosen == 2);
+  CHECK(behind.runs_of[1] == 2);
+  CHECK(times->us[1] >= 5000);
+  Scripted first(clock, {5000, 10});
+  REQUIRE(ChooseFastest(clock, {}, "key", kMemory, first).ok());
+  CHECK(first.chosen == 1);
 }
 
 TEST_CASE("where none runs the last reason is the answer, and no memory stays taken") {

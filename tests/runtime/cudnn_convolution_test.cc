@@ -145,7 +145,7 @@ TEST_CASE("by default no plan is asked for that may give other bits or rounds it
   CHECK_FALSE(filter({}, {}).tensor_cores);
   CHECK(filter({.allow_tf32 = true}, {}).tensor_cores);
   CHECK_FALSE(filter({}, {.nondeterministic = true}).deterministic);
-  CHECK(filter({}, {}).most_plans == 0);
+  CHECK(filter({}, {}).most_plans == 8);
   CHECK(filter({}, {.most_plans = 4}).most_plans == 4);
 }
 

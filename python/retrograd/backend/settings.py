@@ -54,6 +54,8 @@ class Settings:
     def of_executables(self):
         """The settings of native.Executable (docs/embedding.md)."""
         made = {"deterministic": self.deterministic}
+        if self.mode.startswith("max-autotune"):
+            made["convolution_plans"] = 0  # all
         if self.disable:
             made["disable"] = list(self.disable)
         return made

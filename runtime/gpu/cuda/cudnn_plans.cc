@@ -43,6 +43,10 @@ namespace {
 
 constexpr size_t kMostPointers = 16;
 
+// Engines of cuDNN's fallback list stand last. Of 245 gradients of convolutions, all plans timed on
+// an H200, 18 went to a plan behind the first eight, and 12 of these to one of the last two.
+constexpr int64_t kLastPlans = 2;
+
 void Apply(const CudnnPlanFilter& filter, fe::graph::Graph& graph) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> unwanted;
@@ -70,8 +74,10 @@ CudnnPlans::~CudnnPlans() = default;
 absl::Status CudnnPlans::Build(int64_t most_plans) {
   fe::graph::Graph& graph = graph_->graph;
   std::string refusal;
-  for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
-    if (most_plans > 0 && static_cast<int64_t>(plans_.size()) == most_plans) break;
+  const int64_t count = graph.get_execution_plan_count();
+  for (int64_t i = 0; i < count; ++i) {
+    const bool enough = most_plans > 0 && static_cast<int64_t>(plans_.size()) >= most_plans;
+    if (enough && i < count - kLastPlans) continue;
     fe::error_t error = graph.build_plan_at_index(i);
     if (error.is_bad()) {
       refusal = CudnnFirstLine(error.get_message());

@@ -38,7 +38,7 @@ struct CudnnPlanFilter {
   bool full_precision = false;        // none that sums in, or rounds operands to, a narrower type
   bool tensor_cores = true;           // in fp32 they round operands to TF32
   int64_t most_workspace_bytes = -1;  // -1: as much as a plan wants
-  int64_t most_plans = 0;             // the first so many of cuDNN's that build; 0: all
+  int64_t most_plans = 0;             // the first so many that build, and the last two; 0: all
 };
 
 struct CudnnRequest {

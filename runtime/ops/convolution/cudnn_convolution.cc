@@ -94,7 +94,7 @@ std::string KeyOf(const Call& call, const CallFacts& facts,
                   const CudnnConvolutionOptions& options) {
   std::string key = absl::StrCat(Name(call.op), " ", options.nondeterministic, " ",
                                  options.most_workspace_bytes, " ", MayRoundToTf32(call, facts));
-  if (options.most_plans > 0) absl::StrAppend(&key, " of ", options.most_plans);
+  if (options.most_plans > 0) absl::StrAppend(&key, " of ", options.most_plans, " and the last");
   for (const absl::string_view name : kWindow) {
     absl::StrAppend(&key, " ", absl::StrJoin(call.attributes.Ints(name), ","));
   }

@@ -15,9 +15,9 @@ struct CudnnConvolutionOptions {
   // Also plans that add up in the order in which blocks finish: two runs need not give equal bits.
   bool nondeterministic = false;
   int64_t most_workspace_bytes = int64_t{256} << 20;
-  // Only the first so many of cuDNN's plans, which it takes to be the fastest; 0: all. Each takes
-  // time to build when a call is loaded.
-  int64_t most_plans = 0;
+  // The first so many of cuDNN's plans, which it takes to be the fastest, and its last two; 0: all.
+  // Each takes milliseconds to build and to time when a call is loaded, and there are some forty.
+  int64_t most_plans = 8;
 };
 
 // A tensor as cuDNN is told of it: [N,C,H,W] or [N,C,D,H,W], a weight [K,C/groups,H,W] or with D.
