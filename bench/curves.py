@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "models"), str(ROOT / "python")]
 
 SIDES = ("eager", "inductor", "retrograd")
+MEAN_OF = 5  # steps that a point of a plot stands for
 
 
 def _gpt(device, seed, large):
@@ -196,10 +197,13 @@ def plot(path):
     for axis, (name, curves) in zip(axes[0], result["curves"].items(), strict=True):
         for side, style in zip(SIDES, ("-", "--", ":"), strict=True):
             for seed, losses in enumerate(curves[side]):
+                steps = range(0, len(losses) - MEAN_OF + 1, MEAN_OF)
                 axis.plot(
-                    losses, style, color=colors[side], linewidth=0.8, label=None if seed else side
-                )
-        axis.set(title=name, xlabel="step", ylabel="loss")
+                    [i + MEAN_OF / 2 for i in steps],
+                    [statistics.fmean(losses[i : i + MEAN_OF]) for i in steps],
+                    style, color=colors[side], linewidth=0.8, label=None if seed else side,
+                )  # fmt: skip
+        axis.set(title=name, xlabel="step", ylabel=f"loss, mean of {MEAN_OF} steps")
         axis.legend()
     figure.tight_layout()
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
