@@ -193,7 +193,7 @@ void Program::State::Changed(uint32_t phase) {
 }
 
 absl::Status Program::State::TakeBlock(size_t block, void* address) {
-  if (address == block_addresses[block]) return absl::OkStatus();
+  if (address != nullptr && address == block_addresses[block]) return absl::OkStatus();
   if (options.caller_workspace) RG_RETURN_IF_ERROR(CheckWorkspace(address, blocks[block].bytes));
   block_addresses[block] = address;
   for (const Slice& slice : slices[block]) {

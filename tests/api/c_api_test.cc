@@ -615,6 +615,15 @@ TEST_CASE("a run in phases calls back, and refuses what cannot be") {
   run = buffers.run;
   run.workspace = blocks.data();
   CheckFails(rg_executable_run(executable.executable, &run), RG_INVALID_ARGUMENT, "one of them");
+  ExecutableHandle unused(graph, device, options);
+  for (size_t b = 0; b < phases.num_blocks; ++b) {
+    std::vector<void*> missing = blocks;
+    missing[b] = nullptr;
+    run = buffers.run;
+    run.blocks = missing.data();
+    calls = {};
+    CheckFails(rg_executable_run(unused.executable, &run), RG_INVALID_ARGUMENT, "the workspace is");
+  }
   CheckFails(rg_executable_run(whole.executable, &buffers.run), RG_INVALID_ARGUMENT,
              "caller_workspace");
 }
