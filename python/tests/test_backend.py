@@ -18,9 +18,10 @@ import pytest
 import retrograd
 import torch
 from backend_training import interpreted_forwards
-from retrograd.backend import backend, compiled, messages
+from retrograd.backend import arrived, backend, compiled, messages
 from retrograd.backend.node import extension
 from retrograd.backend.settings import Settings
+from retrograd.errors import ExportError
 from torch import nn
 from torch.nn import functional as F
 
@@ -342,6 +343,35 @@ def test_saved_tensors_of_another_dtype_are_refused():
         loss = ours(torch.randn(6, 8)).square().mean()
         with pytest.raises(RuntimeError, match="hook on saved tensors must give back"):
             loss.backward()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_saved_tensors_on_another_device_are_refused(direct):
+    """On a GPU they would be read at addresses of the host's."""
+    ours, _ = pair(options={**FULL, "direct_gradients": direct})
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t.to("meta")):
+        result = ours(torch.randn(6, 8))
+    with pytest.raises(RuntimeError, match=r"on meta where the forward saved .* on cpu"):
+        result.square().mean().backward()
+
+
+def test_a_backward_on_two_devices_is_refused():
+    tensors = [torch.empty(2), torch.empty(2, device="meta")]
+    with pytest.raises(ExportError, match="on cpu, meta; one device is needed"):
+        arrived._device_of(tensors)
+
+
+def test_subclasses_of_tensors_are_taken_apart_before_they_come():
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    ours, eager = pair()
+    for model in (ours, eager):
+        torch.manual_seed(1)
+        x = TwoTensor(torch.randn(6, 8), torch.randn(6, 8))
+        model(x).square().mean().backward()
+    for mine, theirs in zip(ours.parameters(), eager.parameters(), strict=True):
+        for part in ("a", "b"):
+            torch.testing.assert_close(getattr(mine.grad, part), getattr(theirs.grad, part))
 
 
 def test_a_misaligned_saved_tensor_is_copied():

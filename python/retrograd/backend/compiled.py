@@ -79,7 +79,11 @@ class CompiledBackward(saved.Saved):
         seen = getattr(watching.of_thread, "runs", None)
         arrived_tensors = None if seen is None else list(given)
         self.end_forward()
-        if [t.stride() for t in given] != self.strides or [t.dtype for t in given] != self.dtypes:
+        if (
+            [t.stride() for t in given] != self.strides
+            or [t.dtype for t in given] != self.dtypes
+            or any(t.device.type != self.device.type for t in given)
+        ):
             given = self._as_expected(given)
         given += self.constants
         addresses = array.array("Q", map(torch.Tensor.data_ptr, given))
@@ -133,11 +137,13 @@ class CompiledBackward(saved.Saved):
             zip(given, self.strides, self.dtypes, strict=True)
         ):
             shape = self.program.inputs[i].shape
-            if tensor.dtype != dtype or tuple(tensor.shape) != shape:
+            there = tensor.device.type == self.device.type
+            if tensor.dtype != dtype or tuple(tensor.shape) != shape or not there:
                 raise RuntimeError(
-                    f"{self.what}: input {i} ({self.program.inputs[i].name}) is "
-                    f"{tensor.dtype} {list(tensor.shape)} where the forward saved {dtype} "
-                    f"{list(shape)}; a hook on saved tensors must give back what it was given"
+                    f"{self.what}: input {i} ({self.program.inputs[i].name}) is {tensor.dtype} "
+                    f"{list(tensor.shape)} on {tensor.device} where the forward saved {dtype} "
+                    f"{list(shape)} on {self.device}; a hook on saved tensors must give back what "
+                    "it was given"
                 )
             if not _same_strides(shape, tensor.stride(), strides):
                 room = torch.empty_strided(shape, strides, dtype=dtype, device=tensor.device)
