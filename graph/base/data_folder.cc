@@ -18,7 +18,8 @@ std::string FindInstalled() {
   if (dladdr(reinterpret_cast<const void*>(&FindInstalled), &info) == 0) return "";
   std::error_code error;
   const std::filesystem::path self = std::filesystem::canonical(info.dli_fname, error);
-  // PREFIX/lib or PREFIX/bin, or PREFIX/lib/x86_64-linux-gnu; beside the library in a Python package.
+  // PREFIX/lib or PREFIX/bin, or PREFIX/lib/x86_64-linux-gnu; beside the library in a Python
+  // package.
   for (const char* from : {"../share/retrograd", "../../share/retrograd", "share/retrograd"}) {
     const std::filesystem::path folder = self.parent_path() / from;
     if (std::filesystem::is_directory(folder / "fusion/devices", error)) {

@@ -307,8 +307,8 @@ typedef struct rg_executable_options {
   /* Settings that measurements want, as a JSON object; null: none. An unknown key is refused. Keys:
    * docs/embedding.md. */
   const char* settings;
-  /* How many phases a run may be cut into (rg_executable_phases), so that it holds less memory at its
-   * worst moment; 0: 1. More than 1 wants caller_workspace, and no accumulate. */
+  /* How many phases a run may be cut into (rg_executable_phases), so that it holds less memory at
+   * its worst moment; 0: 1. More than 1 wants caller_workspace, and no accumulate. */
   int32_t max_phases;
 } rg_executable_options;
 
@@ -328,12 +328,13 @@ typedef struct rg_block {
   uint32_t first, last;
 } rg_block;
 
-/* The phases that a run is cut into, one behind the other. Between two of them the caller may let go
- * of memory that no later one uses, and makes what the next one uses first. */
+/* The phases that a run is cut into, one behind the other. Between two of them the caller may let
+ * go of memory that no later one uses, and makes what the next one uses first. */
 typedef struct rg_phases {
   size_t struct_size;
   uint32_t num_phases;
-  /* For each input: the last phase that reads it. For each output: the phase that writes it first. */
+  /* For each input: the last phase that reads it. For each output: the phase that writes it first.
+   */
   const uint32_t *input_last, *output_first;
   const rg_block* blocks; /* together the workspace */
   size_t num_blocks;
@@ -357,10 +358,10 @@ typedef struct rg_run {
   size_t num_outputs;
   void* workspace; /* with caller_workspace: device memory, else null */
   size_t workspace_bytes;
-  /* In place of `workspace`: an address for each block of rg_executable_phases. The arrays `outputs`
-   * and `blocks` are read again in each phase: an address must be there in the first phase that needs
-   * it. Once a phase has been issued, what no later one needs may go, where memory goes in the order
-   * of the stream. */
+  /* In place of `workspace`: an address for each block of rg_executable_phases. The arrays
+   * `outputs` and `blocks` are read again in each phase: an address must be there in the first
+   * phase that needs it. Once a phase has been issued, what no later one needs may go, where memory
+   * goes in the order of the stream. */
   void* const* blocks;
   size_t num_blocks;
   rg_before_phase before_phase; /* null: everything is there from the start */
@@ -369,8 +370,8 @@ typedef struct rg_run {
 
 /* Issues one run and does not wait for it. Addresses may change from run to run; the same ones as
  * before are the fastest. Calls from several threads take turns. Runs of one executable share its
- * workspace: order a run on another stream after the last one. Allocates nothing on the host device; on a GPU a set of addresses that is new
- * to library calls is recorded once. */
+ * workspace: order a run on another stream after the last one. Allocates nothing on the host
+ * device; on a GPU a set of addresses that is new to library calls is recorded once. */
 RG_API rg_code rg_executable_run(rg_executable* executable, const rg_run* run);
 
 /* What it is, and what it did so far, as a JSON object: rg_free. Fields are only ever added. */
