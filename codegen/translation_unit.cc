@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/preludes/attention_prelude.h"
+#include "codegen/preludes/dropout_prelude.h"
 #include "codegen/preludes/gpu_prelude.h"
 #include "codegen/preludes/hopper_prelude.h"
 #include "codegen/preludes/host_prelude.h"
@@ -21,21 +22,25 @@ bool IsIdentifier(absl::string_view name) {
                      [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
-std::string PartsText(PreludeParts parts) {
-  if (parts.empty()) return "";
+std::string HopperText(PreludeParts parts) {
+  const bool attention = parts.Has(PreludePart::kAttention);
+  if (!attention && !parts.Has(PreludePart::kMultiplier)) return "";
   return absl::StrCat(HopperPrelude(),
                       parts.Has(PreludePart::kMultiplier) ? MultiplierPrelude() : "",
-                      parts.Has(PreludePart::kAttention) ? AttentionPrelude() : "");
+                      attention && parts.Has(PreludePart::kDropout) ? TiledDropoutPrelude() : "",
+                      attention ? AttentionPrelude() : "");
 }
 
 }  // namespace
 
 std::string Prelude(Dialect dialect, PreludeParts parts) {
-  RG_CHECK(parts.empty() || dialect == Dialect::kCuda);
+  const std::string dropout = parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "";
+  const std::string hopper = HopperText(parts);
+  RG_CHECK(hopper.empty() || dialect == Dialect::kCuda);
   switch (dialect) {
-    case Dialect::kCuda: return CudaPrelude() + PartsText(parts);
-    case Dialect::kHip: return HipPrelude();
-    case Dialect::kHost: return std::string(HostPrelude());
+    case Dialect::kCuda: return absl::StrCat(CudaPrelude(), dropout, hopper);
+    case Dialect::kHip: return absl::StrCat(HipPrelude(), dropout);
+    case Dialect::kHost: return absl::StrCat(HostPrelude(), dropout);
   }
   RG_CHECK(false);
 }

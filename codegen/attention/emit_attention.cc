@@ -1,5 +1,6 @@
-// With S = scale Q·Kᵀ + bias, P = exp(S - lse), D_i = Σ_c dO_ic O_ic and dS = P ∘ (dO·Vᵀ - D):
-//   dQ = scale dS·K,  dK = scale dSᵀ·Q,  dV = Pᵀ·dO
+// With S = scale Q·Kᵀ + bias, P = exp(S - lse), D_i = Σ_c dO_ic O_ic and dS = P ∘ (M ∘ dO·Vᵀ - D):
+//   dQ = scale dS·K,  dK = scale dSᵀ·Q,  dV = (P ∘ M)ᵀ·dO
+// where M is 1, or with dropout 1 / (1 - p) for what is kept and 0 for the rest.
 // A first kernel has a block for each query: it makes D, keeps it in the workspace, and dQ. A
 // second one has a block for each key of each key head: it makes dK and dV, of all query heads that
 // share it. Threads first take one score each, then one element of the result each.
@@ -9,6 +10,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/attention/dropout_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
@@ -83,7 +85,7 @@ class Writer {
           [&](absl::string_view c) { return Load(kK, "b", KvHead("h"), "j", c); },
           [&](absl::string_view c) { return absl::StrCat("d_out[", c, "]"); },
           [&](absl::string_view c) { return Load(kV, "b", KvHead("h"), "j", c); });
-    out_.Line("g = weight * (dp - delta);");
+    out_.Line("g = weight * (", Kept("dp"), " - delta);");
     out_.Close();
     Barrier();
     out_.Line("ds[t] = g;");
@@ -125,9 +127,9 @@ class Writer {
           [&](absl::string_view c) { return absl::StrCat("key[", c, "]"); },
           [&](absl::string_view c) { return Load(kDO, "b", "h", "i", c); },
           [&](absl::string_view c) { return absl::StrCat("value[", c, "]"); });
-    out_.Line("w = weight;");
-    out_.Line("g = weight * (dp - rg_load(workspace, (b * ", heads_, " + h) * ", queries_,
-              " + i));");
+    out_.Line("w = ", Kept("weight"), ";");
+    out_.Line("g = weight * (", Kept("dp"), " - rg_load(workspace, (b * ", heads_, " + h) * ",
+              queries_, " + i));");
     out_.Close();
     out_.Line("weights[t] = w;");
     out_.Line("ds[t] = g;");
@@ -156,11 +158,12 @@ class Writer {
     out_ = SourceWriter();
     out_.SetDepth(1);
     launch_ = {};
-    if (HasBias()) operands.push_back(kBias);
+    if (HasBias(call_)) operands.push_back(kBias);
     launch_.kernel.threads = kThreads;
     launch_.kernel.function.comment = absl::StrCat(
         "// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ", dim_,
-        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "", "\n");
+        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "",
+        call_.dropout_p > 0 ? absl::StrCat(", dropout ", call_.dropout_p) : "", "\n");
     for (int operand : operands) {
       Argument(operand, false, StorageName(dtypes_[operand]), kOperandNames[operand]);
     }
@@ -170,9 +173,18 @@ class Writer {
     }
     // The second kernel reads what the first has written.
     Argument(first_result + 3, results[0] == kDQ, ComputeName(call_.dtype), "workspace");
+    if (call_.dropout_p > 0) Dropout();
     out_.Line("typedef ", ComputeName(call_.dtype), " real;");
     out_.Line("const int t = RG_THREAD;");
     out_.Line("const int64_t block = RG_BLOCK;");
+  }
+
+  void Dropout() {
+    const int seed = static_cast<int>(AttentionSeed(call_));
+    Argument(seed, false, StorageName(dtypes_[seed]), "seed");
+    Argument(seed + 1, false, StorageName(dtypes_[seed + 1]), "offset");
+    launch_.kernel.parts |= PreludePart::kDropout;
+    out_.Line(DropoutText(call_, dialect_));
   }
 
   void Argument(int place, bool written, absl::string_view type, absl::string_view name) {
@@ -231,19 +243,30 @@ class Writer {
     return sharing == 1 ? std::string(h) : absl::StrCat("(", h, " / ", sharing, ")");
   }
 
-  // Declares `weight`, the probability of query i and key j, and `dp`.
+  // Of a probability or its gradient: what dropout leaves.
+  std::string Kept(absl::string_view name) const {
+    if (call_.dropout_p == 0) return std::string(name);
+    return absl::StrCat("(kept ? ", name, " * ", Number(1 / (1 - call_.dropout_p)), " : 0)");
+  }
+
+  // Declares `weight`, the probability of query i and key j, and `dp`; with dropout also `kept`.
   template <typename Q, typename K, typename O, typename V>
   void Score(const Q& q, const K& k, const O& d_out, const V& v) {
     out_.Line("real s = 0, dp = 0;");
     out_.Line("for (int c = 0; c < ", dim_, "; ++c) s += ", q("c"), " * ", k("c"), ";");
     out_.Line("for (int c = 0; c < ", v_dim_, "; ++c) dp += ", d_out("c"), " * ", v("c"), ";");
-    const std::string bias = HasBias() ? absl::StrCat(" + ", Load(kBias, "b", "h", "i", "j")) : "";
+    const std::string bias =
+        HasBias(call_) ? absl::StrCat(" + ", Load(kBias, "b", "h", "i", "j")) : "";
     out_.Line("s = s * ", Number(call_.scale), bias, ";");
     const Spelling& spelling = SpellingOf(dialect_);
     const bool wide = ComputeType(call_.dtype) == DType::kFp64;
     out_.Line("// A query that sees no key has a log-sum-exp of minus infinity.");
     out_.Line("const real weight = row_lse == -",
               wide ? spelling.infinity_f64 : spelling.infinity_f32, " ? 0 : rg_exp(s - row_lse);");
+    if (call_.dropout_p > 0) {
+      out_.Line("const bool kept = dropout.keeps(static_cast<int>(b * ", heads_,
+                " + h), static_cast<int>(i), static_cast<int>(j));");
+    }
   }
 
   void Count(absl::string_view end) {
@@ -278,7 +301,6 @@ class Writer {
   }
 
   std::string Number(double value) const { return Literal(value, call_.dtype, dialect_); }
-  bool HasBias() const { return call_.operands.size() > kBias; }
 
   const AttentionCall& call_;
   absl::Span<const DType> dtypes_;
@@ -292,7 +314,7 @@ class Writer {
 
 AttentionKernels EmitAttention(const AttentionCall& call, absl::Span<const DType> operand_dtypes,
                                Dialect dialect) {
-  RG_CHECK(call.operands.size() == 6 || call.operands.size() == 7);
+  RG_CHECK(AttentionSeed(call) == 6 || AttentionSeed(call) == 7);
   RG_CHECK(call.results.size() == 3 && operand_dtypes.size() == call.operands.size());
   Writer writer(call, operand_dtypes, dialect);
   AttentionKernels kernels;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "codegen/attention/dropout_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
@@ -19,7 +20,7 @@
 namespace retrograd {
 namespace {
 
-enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands
+enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands; with dropout seed and offset are last
 enum { kDQ, kDK, kDV };                     // results
 
 constexpr int64_t kTile = kAttentionBox;
@@ -50,7 +51,7 @@ class Writer {
 
   AttentionKernels::Launch Queries(const AttentionTile& tile) {
     Begin("the gradient of Q", KernelHead::kAttention, tile.threads(),
-          WithBias({kLse, Result(kDQ), Workspace()}));
+          WithInputs({kLse, Result(kDQ), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, kO};
     Open(absl::StrCat("rg_query_shape<", ShapeText(tile), ">"), tile.heads_at_once);
     OpenLoader();
@@ -58,17 +59,17 @@ class Writer {
     out_.Line("    &rg_map_v, &rg_map_do, &rg_map_rows, added, sizes);");
     OpenRest();
     Arguments({kLse, Result(kDQ)});
-    if (!HasBias()) Arguments({Workspace()});
+    if (!HasBias(call_)) Arguments({Workspace()});
     out_.Line("rg_attention_queries<", Type(), ", shape, ", Causal(), ">(places, ", Lse(),
               ", workspace,");
-    out_.Line("    ", Rows(kDQ), ", added, sizes);");
+    out_.Line("    ", Rows(kDQ), ", added, dropout, sizes);");
     out_.Close();
     return End(batch_ * heads_ * CeilDiv(queries_, tile.rows()), SharedBytesOfQueries(tile, dim_));
   }
 
   AttentionKernels::Launch Keys(const AttentionTile& tile) {
     Begin("the gradients of K and V", KernelHead::kAttention, tile.threads(),
-          WithBias({Result(kDK), Result(kDV), Workspace()}));
+          WithInputs({Result(kDK), Result(kDV), Workspace()}));
     launch_.copied = {kQ, kK, kV, kDO, Workspace()};
     Open(absl::StrCat("rg_key_shape<", ShapeText(tile), ", ", tile.held ? "true" : "false", ">"),
          tile.heads_at_once);
@@ -78,25 +79,27 @@ class Writer {
     OpenRest();
     Arguments({Result(kDK), Result(kDV)});
     out_.Line("rg_attention_keys<", Type(), ", shape, ", Causal(), ">(places, ", Rows(kDK), ",");
-    out_.Line("    ", Rows(kDV), ", added, sizes);");
+    out_.Line("    ", Rows(kDV), ", added, dropout, sizes);");
     out_.Close();
     return End(batch_ * kv_heads_ * CeilDiv(keys_, tile.rows()), SharedBytesOfKeys(tile, dim_));
   }
 
   int64_t WorkspaceBytes() const {
-    return Numbers() * int64_t{sizeof(float)} + (HasBias() ? 2 * KindsBytes() : 0);
+    return Numbers() * int64_t{sizeof(float)} + (HasBias(call_) ? 2 * KindsBytes() : 0);
   }
   int64_t WorkspaceRows() const { return batch_ * heads_ * QueryTiles(); }
 
  private:
-  bool HasBias() const { return call_.operands.size() > kBias; }
   // Places of arguments: operands, results, and the workspace.
   int Result(int result) const { return static_cast<int>(call_.operands.size()) + result; }
   int Workspace() const { return Result(3); }
-  std::vector<int> WithBias(std::vector<int> places) const {
-    if (HasBias()) places.push_back(kBias);
+  // With the bias, the seed and the offset, if the call has them.
+  std::vector<int> WithInputs(std::vector<int> places) const {
+    if (HasBias(call_)) places.push_back(kBias);
+    for (int place = Seed(); place < Result(0); ++place) places.push_back(place);
     return places;
   }
+  int Seed() const { return static_cast<int>(AttentionSeed(call_)); }
   int64_t QueryTiles() const { return CeilDiv(queries_, kTile); }
   int64_t KeyTiles() const { return CeilDiv(keys_, kTile); }
   // Of each tile of queries of each head: the log-sum-exps, then the deltas.
@@ -137,6 +140,7 @@ class Writer {
     launch_ = {};
     launch_.kernel.head = head;
     launch_.kernel.parts = PreludePart::kAttention;
+    if (call_.dropout_p > 0) launch_.kernel.parts |= PreludePart::kDropout;
     launch_.kernel.threads = threads;
     launch_.kernel.threads_meet = true;
     // What the copy engine reads is no argument.
@@ -149,7 +153,8 @@ class Writer {
     }
     launch_.kernel.function.comment = absl::StrCat(
         "// attention_backward, ", what, "; Q [", batch_, ", ", heads_, ", ", queries_, ", ", dim_,
-        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "", "\n");
+        "], ", keys_, " keys of ", kv_heads_, " heads", call_.causal ? ", causal" : "",
+        call_.dropout_p > 0 ? absl::StrCat(", dropout ", call_.dropout_p) : "", "\n");
   }
   // Declares some of them. What only one warpgroup needs is not in the registers of all.
   void Arguments(const std::vector<int>& places) {
@@ -167,6 +172,7 @@ class Writer {
                                 : StorageName(dtypes_[place]);
   }
   absl::string_view NameAt(int place) const {
+    if (place >= Seed() && place < Result(0)) return place == Seed() ? "seed" : "offset";
     constexpr absl::string_view kOperandNames[] = {"d_o", "q", "k", "v", "o", "lse", "bias"};
     constexpr absl::string_view kResultNames[] = {"dq", "dk", "dv", "workspace"};
     return place >= Result(0) ? kResultNames[place - Result(0)] : kOperandNames[place];
@@ -188,9 +194,18 @@ class Writer {
     out_.Else();
     out_.Line("rg_registers_more<shape>();");
     Added();
+    Dropout();
+  }
+  void Dropout() {
+    if (call_.dropout_p > 0) {
+      Arguments({Seed(), Seed() + 1});
+      out_.Line(DropoutText(call_, Dialect::kCuda));
+    } else {
+      out_.Line("const rg_no_dropout dropout;");
+    }
   }
   void Added() {
-    if (!HasBias()) {
+    if (!HasBias(call_)) {
       out_.Line("const rg_no_bias added;");
       return;
     }
@@ -260,7 +275,7 @@ absl::Status TiledAttentionRefusal(const AttentionCall& call,
         absl::StrJoin(call.operands[kK].shape, ","), "]: our kernels for tensor cores take ", why));
   };
   RG_CHECK(call.operands.size() >= kBias && operand_dtypes.size() == call.operands.size());
-  if (call.operands.size() > kBias + 1 || call.results.size() != 3) return refuse("no dropout");
+  RG_CHECK(AttentionSeed(call) <= kBias + 1 && call.results.size() == 3);
   if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) return refuse("bf16 and fp16 only");
   for (int i = kDO; i < kLse; ++i) {
     if (operand_dtypes[i] != call.dtype) return refuse("operands of the results' type only");
@@ -290,7 +305,7 @@ absl::Status TiledAttentionRefusal(const AttentionCall& call,
                                  " and the offset ", t.offset));
     }
   }
-  if (call.operands.size() > kBias) {
+  if (HasBias(call)) {
     const DType dtype = operand_dtypes[kBias];
     if (dtype != DType::kBf16 && dtype != DType::kFp16 && dtype != DType::kFp32) {
       return refuse(absl::StrCat("no bias in ", Name(dtype)));
@@ -305,7 +320,7 @@ AttentionKernels EmitTiledAttention(const AttentionCall& call,
   RG_CHECK(TiledAttentionRefusal(call, operand_dtypes).ok());
   Writer writer(call, operand_dtypes);
   AttentionKernels kernels;
-  if (call.operands.size() > kBias) kernels.launches.push_back(writer.BiasKinds());
+  if (HasBias(call)) kernels.launches.push_back(writer.BiasKinds());
   kernels.launches.push_back(writer.Queries(tiles.queries));
   kernels.launches.push_back(writer.Keys(tiles.keys));
   kernels.workspace_bytes = writer.WorkspaceBytes();

@@ -68,9 +68,10 @@ RG_INLINE void rg_load_for_keys(const rg_attention_places at, const rg_map* map_
   }
 }
 
-template <typename T, typename shape, bool causal, typename Bias>
+template <typename T, typename shape, bool causal, typename Bias, typename Dropout>
 RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, rg_head_rows dv,
-                                 const Bias bias, const rg_attention_sizes s) {
+                                 const Bias bias, const Dropout dropout,
+                                 const rg_attention_sizes s) {
   constexpr int dim = shape::dim, stages = shape::stages;
   constexpr bool held = shape::held;
   T* const type = nullptr;
@@ -133,6 +134,10 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
         rg_scores<T, dim, shape::rows>(g, v_tile, q_tile + shape::tile_bytes);
       }
       rg_products_sent();
+      unsigned kept = ~0u;
+      if constexpr (Dropout::given) {
+        kept = rg_kept_by_keys(dropout, batch * s.heads + h, row, j * rg_tile, lane);
+      }
       rg_products_wait<1>();
       rg_pin(p);
       rg_release_if(before >= 0, at.empty + 8 * (before < 0 ? 0 : before), lane);
@@ -161,7 +166,13 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
       for (int k = 0; k < rg_tile / 16; ++k) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          weights[k][i] = rg_narrow_two(p[8 * k + 2 * i], p[8 * k + 2 * i + 1], type);
+          const int n = 8 * k + 2 * i;
+          if constexpr (Dropout::given) {  // times `share` in the end
+            weights[k][i] = rg_narrow_two(kept >> n & 1 ? p[n] : 0.0f,
+                                          kept >> (n + 1) & 1 ? p[n + 1] : 0.0f, type);
+          } else {
+            weights[k][i] = rg_narrow_two(p[n], p[n + 1], type);
+          }
         }
       }
       rg_pin(weights), rg_pin(dv_sums);
@@ -170,6 +181,10 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
       rg_products_sent();
       rg_products_wait<dim == 64 ? 1 : 0>();
       rg_pin(g);
+      if constexpr (Dropout::given) {
+#pragma unroll
+        for (int i = 0; i < rg_tile / 2; ++i) g[i] = kept >> i & 1 ? g[i] * dropout.share : 0;
+      }
 #pragma unroll
       for (int k = 0; k < rg_tile / 16; ++k) {
 #pragma unroll
@@ -235,7 +250,9 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
     rg_write_rows<T, dim>(dk_sums, s.scale, mine, lane, to_k, dk.row, start + 16 * warp,
                           s.keys);
     T* const to_v = static_cast<T*>(dv.data) + batch * dv.batch + kv * dv.head;
-    rg_write_rows<T, dim>(dv_sums, 1.0f, mine, lane, to_v, dv.row, start + 16 * warp,
+    float dv_scale = 1;
+    if constexpr (Dropout::given) dv_scale = dropout.share;
+    rg_write_rows<T, dim>(dv_sums, dv_scale, mine, lane, to_v, dv.row, start + 16 * warp,
                           s.keys);
   }
 }

@@ -206,6 +206,7 @@ struct rg_bias {
   int kinds_batch, kinds_head;  // tables from one to the next
 };
 struct rg_no_bias { static constexpr bool given = false; };
+struct rg_no_dropout { static constexpr bool given = false; };
 
 // Of the rows of a block: each 64 of them have the kinds of `along` tiles of the others.
 template <bool given>

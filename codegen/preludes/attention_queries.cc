@@ -67,11 +67,11 @@ RG_INLINE void rg_load_for_queries(const rg_attention_places at, const rg_map* m
 }
 
 // `numbers` are, of each tile of queries, 64 log-sum-exps and 64 deltas.
-template <typename T, typename shape, bool causal, typename Bias>
+template <typename T, typename shape, bool causal, typename Bias, typename Dropout>
 RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* lse,
                                     long long lse_batch, long long lse_head, long long lse_row,
                                     float* numbers, rg_head_rows dq, const Bias bias,
-                                    const rg_attention_sizes s) {
+                                    const Dropout dropout, const rg_attention_sizes s) {
   constexpr int dim = shape::dim, stages = shape::stages;
   T* const type = nullptr;
   const int group = rg_attention_group(), lane = static_cast<int>(threadIdx.x) % 32;
@@ -150,6 +150,10 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       rg_products_sent();
       rg_scores<T, dim, shape::rows>(g, do_tile, k_tile + shape::tile_bytes);
       rg_products_sent();
+      unsigned kept = ~0u;
+      if constexpr (Dropout::given) {
+        kept = rg_kept_by_queries(dropout, work.head, row, j * rg_tile, lane);
+      }
       rg_products_wait<1>();
       rg_pin(p);
       rg_release_if(before >= 0, at.empty + 8 * (before < 0 ? 0 : before), lane);
@@ -172,6 +176,10 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
       }
       rg_products_wait<0>();
       rg_pin(g);
+      if constexpr (Dropout::given) {
+#pragma unroll
+        for (int i = 0; i < rg_tile / 2; ++i) g[i] = kept >> i & 1 ? g[i] * dropout.share : 0;
+      }
 #pragma unroll
       for (int k = 0; k < rg_tile / 16; ++k) {
 #pragma unroll

@@ -11,6 +11,7 @@
 #ifndef RG_WARP
 #define RG_WARP 32
 #endif
+#define RG_INLINE inline
 
 // --- storage types ------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ struct KernelArg {
 enum class PreludePart : uint8_t {
   kMultiplier,  // codegen/preludes/multiplier_prelude.h
   kAttention,   // codegen/preludes/attention_prelude.h
+  kDropout,     // codegen/preludes/dropout_prelude.h, in any dialect
 };
 
 class PreludeParts {

@@ -1,17 +1,19 @@
 // Attention backward from the saved log-sum-exp, one query row at a time:
 //   S = scale Q K^T + bias,  P = exp(S - lse)
-//   dV = P^T dO,  dP = dO V^T,  D = rowsum(dO * O),  dS = P (dP - D)
+//   dV = (P M)^T dO,  dP = M dO V^T,  D = rowsum(dO * O),  dS = P (dP - D)
 //   dQ = scale dS K,  dK = scale dS^T Q
 // (Dao et al., FlashAttention, arXiv:2205.14135, algorithm 4.) A causal mask keeps key j <= query
 // i. Key head g serves the query heads [g n, (g + 1) n), n = heads / key heads; its gradients sum
-// over them.
+// over them. M is 1, or with dropout 1 / (1 - p) for what is kept and 0 for the rest.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
+#include "graph/ir/library/dropout_mask.h"
 #include "graph/reference/library_reference.h"
 
 namespace retrograd {
@@ -48,6 +50,28 @@ void AddScaled(double factor, const double* from, double* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
 }
 
+// Of seed and offset, which doubles hold exactly below 2^53.
+absl::StatusOr<DropoutMask> MaskOf(const Attrs& attrs, absl::Span<const DenseTensor> operands,
+                                   size_t seed) {
+  const std::optional<DropoutVariant> variant = DropoutVariantOf(attrs.String("variant"));
+  if (!variant.has_value()) {
+    return absl::UnimplementedError(absl::StrCat("dropout by the random numbers of \"",
+                                                 attrs.String("variant"), "\" is not known"));
+  }
+  const auto integer = [&](size_t operand) -> absl::StatusOr<uint64_t> {
+    const double value = operands[operand].data[0];
+    if (!(value >= 0 && value < 0x1p53)) {
+      return absl::UnimplementedError(
+          absl::StrCat("a seed or offset of dropout from 0 to 2^53 is known here, not ", value));
+    }
+    return static_cast<uint64_t>(value);
+  };
+  RG_ASSIGN_OR_RETURN(const uint64_t seed_number, integer(seed));
+  RG_ASSIGN_OR_RETURN(const uint64_t offset, integer(seed + 1));
+  const Shape &q = operands[1].type->shape, &k = operands[2].type->shape;
+  return DropoutMask(*variant, attrs.Float("dropout_p"), seed_number, offset, q[2], k[2]);
+}
+
 }  // namespace
 
 // The magnitudes of the gradients need the exact operands too: those give the probabilities.
@@ -56,9 +80,11 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
   const absl::Span<const DenseTensor> operands = node.operands, exact = node.exact;
   const bool magnitudes = node.magnitudes;
   double *dq = out[0], *dk = out[1], *dv = out[2];
-  if (attrs.Float("dropout_p") > 0) {
-    return absl::UnimplementedError(
-        "attention with dropout: its mask belongs to the implementation that made it");
+  const size_t seed = exact.size() - (attrs.Float("dropout_p") > 0 ? 2 : 0);
+  std::optional<DropoutMask> mask;
+  if (seed < exact.size()) {
+    RG_ASSIGN_OR_RETURN(const DropoutMask drawn, MaskOf(attrs, exact, seed));
+    mask.emplace(drawn);
   }
   const Shape &q_shape = operands[1].type->shape, &v_shape = operands[3].type->shape;
   const Sizes s = {q_shape[0], q_shape[1], v_shape[1], q_shape[2],
@@ -67,7 +93,7 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
   const double size = magnitudes ? std::fabs(scale) : scale;
   const bool causal = attrs.Int("causal") == 1;
   std::optional<BiasReader> bias;
-  if (exact.size() > 6) bias.emplace(exact[6]);
+  if (seed > 6) bias.emplace(exact[6]);
   std::fill(dq, dq + s.batch * s.heads * s.queries * s.width, 0.0);
   std::fill(dk, dk + s.batch * s.kv_heads * s.keys * s.width, 0.0);
   std::fill(dv, dv + s.batch * s.kv_heads * s.keys * s.value_width, 0.0);
@@ -95,9 +121,10 @@ absl::Status EvaluateAttention(const LibraryNode& node, absl::Span<double* const
             // d exp(x) = exp(x) dx: the exponent's own magnitude counts.
             p *= 1 + size * Dot(q, k, s.width) + std::fabs(lse) + std::fabs(score);
           }
-          const double dp = Dot(d_o, v, s.value_width);
+          const double share = mask ? mask->ShareOf(b * s.heads + h, i, j) : 1;
+          const double dp = share * Dot(d_o, v, s.value_width);
           const double ds = size * p * (magnitudes ? dp + delta : dp - delta);
-          AddScaled(p, d_o, dv + key * s.value_width, s.value_width);
+          AddScaled(p * share, d_o, dv + key * s.value_width, s.value_width);
           AddScaled(ds, k, dq + row * s.width, s.width);
           AddScaled(ds, q, dk + key * s.width, s.width);
         }

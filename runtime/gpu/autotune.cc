@@ -79,7 +79,8 @@ absl::StatusOr<ImplementationTimes> TimeAll(Device& device, const CallMemory& wa
           fastest < 0 ? MedianTime(device, run)
                       : MedianTime(device, run, kHopeless * times.us[fastest] + kHostUs);
       status = measured.status();
-      if (measured.ok()) us = *measured;
+      if (status.ok()) status = implementations.Check(own.pointers());
+      if (status.ok()) us = *measured;
     }
     if (!status.ok()) {
       failure = std::move(status);

@@ -39,6 +39,8 @@ class Implementations {
   virtual absl::StatusOr<std::string> Serialize() const = 0;
   // Before they are timed: what operands hold if their time depends on it.
   virtual absl::Status Fill(const CallPointers&) { return absl::OkStatus(); }
+  // After the chosen one has run: an error if it must not be used for what it has written.
+  virtual absl::Status Check(const CallPointers&) { return absl::OkStatus(); }
 };
 
 // Bytes of a call's operands and results, in the op's order.

@@ -2,9 +2,12 @@
 #ifndef RETROGRAD_FUSION_OPS_ATTENTION_ATTENTION_CALL_H_
 #define RETROGRAD_FUSION_OPS_ATTENTION_ATTENTION_CALL_H_
 
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "fusion/plan/call.h"
+#include "graph/ir/library/dropout_mask.h"
 
 namespace retrograd {
 
@@ -16,6 +19,8 @@ struct AttentionCall {
   DType dtype = DType::kFp32;
   double scale = 1;
   bool causal = false;
+  double dropout_p = 0;  // of the probabilities
+  std::string variant;   // whose random numbers drop them out, of PyTorch's implementations
   // dO, Q, K, V, O, log-sum-exp [B,H,T], bias if any, with dropout seed and offset
   std::vector<AttentionOperand> operands;
   std::vector<AttentionOperand> results;  // dQ, dK, dV
@@ -24,6 +29,13 @@ struct AttentionCall {
 
 // The call of an attention_backward.
 AttentionCall AttentionOf(const Call& call);
+
+// Places of operands: the bias is the seventh if there is one; the seed stands before the offset.
+inline constexpr size_t kAttentionBias = 6;
+size_t AttentionSeed(const AttentionCall& call);  // with dropout; else the number of operands
+bool HasBias(const AttentionCall& call);
+// Whose random numbers; of a call that drops out by a known generator.
+DropoutVariant DropoutOf(const AttentionCall& call);
 
 }  // namespace retrograd
 

@@ -67,6 +67,11 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   if (dropout > 0 && !(integer(operands.back()) && integer(operands[operands.size() - 2]))) {
     return bad_dtype("the random generator's seed and offset are integers");
   }
+  for (size_t i = operands.size() - (dropout > 0 ? 2 : 0); i < operands.size(); ++i) {
+    if (operands[i]->elements() != 1) {
+      return misfit("the random generator's seed and offset have one element each");
+    }
+  }
   if (operands.size() == 7 || operands.size() == 9) {
     const Shape scores = {batch, heads, queries, keys};
     if (!IsFloat(operands[6]->dtype)) return bad_dtype("the bias is floating");

@@ -46,6 +46,11 @@ absl::Status CudnnChoice::LoadHandle(int sm) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> CudnnChoice::Version(int sm) {
+  RG_RETURN_IF_ERROR(LoadHandle(sm));
+  return absl::StrCat(handle_->version());
+}
+
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace& place,
                                                                 const CudnnRequest& request) {
   if (const auto known = known_.find(request.key); known != known_.end()) return known->second;

@@ -37,6 +37,9 @@ class CudnnChoice {
   CudnnChoice(absl::string_view kind, const CudnnChoiceOptions& options)
       : kind_(kind), options_(options) {}
 
+  // Of the library, as entries on disk name it. Unavailable where there is no cuDNN.
+  absl::StatusOr<std::string> Version(int sm);
+
   // Unavailable where there is no cuDNN, Unimplemented where it refuses.
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Choose(const CudnnPlace& place,
                                                      const CudnnRequest& request);

@@ -1,23 +1,39 @@
 #include "runtime/ops/attention/attention_facts.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace retrograd {
 
-AttentionRequest::AttentionRequest(const Call& from)
-    : call(AttentionOf(from)), dropout_p(from.attributes.Float("dropout_p")) {
+AttentionRequest::AttentionRequest(const Call& from) : call(AttentionOf(from)) {
   for (const CallTensor& operand : from.operands) dtypes.push_back(operand.dtype);
 }
 
-absl::Status CheckDropout(const Call& call) {
-  const double dropout_p = call.attributes.Float("dropout_p");
-  const absl::string_view variant = call.attributes.String("variant");
-  if (dropout_p == 0 || variant == "cudnn") return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrFormat(
-      "attention_backward %%%d drops out with p = %g by the random numbers of the framework's "
-      "implementation \"%s\", and only cuDNN's can be drawn again: run the model's forward under "
-      "torch.nn.attention.sdpa_kernel(SDPBackend.CUDNN_ATTENTION), or with dropout 0",
-      Index(call.node), dropout_p, variant));
+absl::Status CheckDropout(const AttentionRequest& request) {
+  const AttentionCall& call = request.call;
+  if (call.dropout_p == 0) return absl::OkStatus();
+  if (!DropoutVariantOf(call.variant).has_value()) {
+    return absl::UnimplementedError(absl::StrFormat(
+        "attention_backward %%%d drops out with p = %g by the random numbers of the framework's "
+        "implementation \"%s\", which are not known; those of \"cudnn\", \"flash\" and "
+        "\"efficient\" are: choose one of these for the model's forward by "
+        "torch.nn.attention.sdpa_kernel, or run it with dropout 0",
+        Index(call.node), call.dropout_p, call.variant));
+  }
+  for (size_t i = AttentionSeed(call); i < call.operands.size(); ++i) {
+    const Shape& shape = call.operands[i].shape;
+    const DType dtype = request.dtypes[i];
+    if (absl::c_all_of(shape, [](int64_t n) { return n == 1; }) &&
+        (dtype == DType::kInt64 || dtype == DType::kInt32)) {
+      continue;
+    }
+    return absl::UnimplementedError(absl::StrFormat(
+        "attention_backward %%%d needs one integer of 32 or 64 bits as dropout's %s, not %s[%s]",
+        Index(call.node), i == AttentionSeed(call) ? "seed" : "offset", Name(dtype),
+        absl::StrJoin(shape, ",")));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace retrograd

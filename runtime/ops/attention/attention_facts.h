@@ -17,28 +17,25 @@ struct AttentionPointers {
   absl::Span<void* const> results;
 };
 
-// A call that drops out has the random generator's seed and offset as its last operands.
 struct AttentionFacts {
   absl::Span<const DType> operand_dtypes;  // the log-sum-exp's and the bias's may be wider
-  double dropout_p = 0;                    // of the probabilities
 };
 
 // A call with its operands' dtypes in one list, as the implementations take them.
 struct AttentionRequest {
   explicit AttentionRequest(const Call& from);
-  AttentionFacts facts() const { return {dtypes, dropout_p}; }
+  AttentionFacts facts() const { return {dtypes}; }
   AttentionPointers PointersOf(const CallPointers& pointers) const {
     return {pointers.operands, dtypes, pointers.results};
   }
 
   AttentionCall call;
   std::vector<DType> dtypes;
-  double dropout_p = 0;
 };
 
-// Unimplemented for a call that drops out by random numbers of the framework that no library draws
-// again.
-absl::Status CheckDropout(const Call& call);
+// Unimplemented for a call that drops out by random numbers whose generator is not known, or whose
+// seed or offset is not one integer of 32 or 64 bits.
+absl::Status CheckDropout(const AttentionRequest& request);
 
 }  // namespace retrograd
 

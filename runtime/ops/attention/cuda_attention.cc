@@ -11,13 +11,13 @@
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/autotune.h"
+#include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
 namespace retrograd {
 namespace {
 
-constexpr size_t kBias = 6;  // operand
-constexpr absl::string_view kTiledName = "tiled";
+constexpr absl::string_view kTiledName = "tiled", kCudnnName = "cudnn";
 
 CallMemory MemoryOf(const AttentionCall& call, const AttentionFacts& facts) {
   CallMemory memory;
@@ -60,8 +60,13 @@ absl::Status FillBias(Device& device, const AttentionOperand& bias, DType dtype,
   return device.CopyIn(data, host.data(), static_cast<int64_t>(host.size()));
 }
 
-// Nobody else draws cuDNN's dropout mask again. What it refuses whatever the order of its sums has
-// another reason than equal bits.
+// Whether the call needs cuDNN: how it draws dropout may change from version to version, so ours is
+// only used where both give the same gradients.
+bool DrawsAsCudnn(const AttentionCall& call) {
+  return call.dropout_p > 0 && DropoutOf(call) == DropoutVariant::kCudnn;
+}
+
+// What cuDNN refuses whatever the order of its sums has another reason than equal bits.
 absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts,
                           const absl::Status& refusal, bool deterministic) {
   const bool for_equal_bits =
@@ -69,8 +74,8 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
   return absl::Status(
       refusal.code(),
       absl::StrFormat("attention_backward %%%d drops out with p = %g by cuDNN's random numbers, "
-                      "which only cuDNN draws again: %s%s",
-                      Index(call.node), facts.dropout_p, refusal.message(),
+                      "which are those of a cuDNN that takes the call: %s%s",
+                      Index(call.node), call.dropout_p, refusal.message(),
                       for_equal_bits ? " (it may take the call with --nondeterministic, where two "
                                        "runs need not give the same bits)"
                                      : ""));
@@ -104,9 +109,19 @@ class CudnnOrTiled : public Implementations {
     return std::string(made_[chosen_].name);
   }
   absl::Status Fill(const CallPointers& pointers) override {
-    if (call_.operands.size() <= kBias) return absl::OkStatus();
-    return FillBias(device_, call_.operands[kBias], facts_.operand_dtypes[kBias],
-                    const_cast<void*>(pointers.operands[kBias]));
+    if (HasBias(call_)) {
+      RG_RETURN_IF_ERROR(FillBias(device_, call_.operands[kAttentionBias],
+                                  facts_.operand_dtypes[kAttentionBias],
+                                  const_cast<void*>(pointers.operands[kAttentionBias])));
+    }
+    return DrawsAsCudnn(call_) ? FillAttention(device_, call_, facts_, pointers) : absl::OkStatus();
+  }
+  absl::Status Check(const CallPointers& pointers) override {
+    if (!DrawsAsCudnn(call_)) return absl::OkStatus();
+    const bool tiled = made_[chosen_].name == kTiledName;
+    RG_ASSIGN_OR_RETURN(Gradients gradients, GradientsOf(device_, call_, pointers));
+    if (!tiled) cudnns_ = std::move(gradients);
+    return tiled ? SameGradients(call_, gradients, cudnns_) : absl::OkStatus();
   }
 
  private:
@@ -115,6 +130,7 @@ class CudnnOrTiled : public Implementations {
   const AttentionFacts& facts_;
   const std::vector<Made> made_;
   size_t chosen_ = 0;
+  Gradients cudnns_;  // of what Fill wrote; of a call that draws as cuDNN does
 };
 
 }  // namespace
@@ -194,7 +210,13 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
   if (!options_.allow_cudnn) return Choice{.tiled = true};
   // What stays where nothing is timed stands first: ours want the least memory, but their time
   // depends on what a bias masks.
-  const bool tiled_first = call.operands.size() <= kBias;
+  const bool draws_as_cudnn = DrawsAsCudnn(call), tiled_first = !HasBias(call) && !draws_as_cudnn;
+  std::string version = options_.cudnn_library;
+  if (draws_as_cudnn) {
+    const absl::StatusOr<std::string> known = cudnn_.Version(place.cudnn.sm);
+    if (!known.ok()) return Choice{};
+    absl::StrAppend(&version, " ", *known);
+  }
   const auto choice_of = [&](const ImplementationTimes& times) {
     if (times.us.size() != 2) return Choice{.tiled = tiled_first};
     return Choice{.tiled = times.chosen == kTiledName,
@@ -203,18 +225,18 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
   };
   const AutotuneOptions autotune{.cache = place.cudnn.cache, .time = options_.time_plans};
   const std::string entry = absl::StrCat("attention\n", place.cudnn.model, " sm_", place.cudnn.sm,
-                                         "\n", options_.cudnn_library, "\n", key);
+                                         "\n", version, "\n", key);
   if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
     return choices_[key] = choice_of(*times);
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(place, call, facts);
-  if (!plans.ok()) return Choice{.tiled = true};
+  if (!plans.ok()) return Choice{.tiled = !draws_as_cudnn};
   const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled =
       LoadTiled(place, call, facts, {});
   if (!tiled.ok()) return Choice{};
   const std::unique_ptr<CudaAttentionCall> library =
       LoadLibrary(place, facts, *std::move(plans), {});
-  std::vector<CudnnOrTiled::Made> made = {{kTiledName, tiled->get()}, {"cudnn", library.get()}};
+  std::vector<CudnnOrTiled::Made> made = {{kTiledName, tiled->get()}, {kCudnnName, library.get()}};
   if (!tiled_first) std::swap(made[0], made[1]);
   CudnnOrTiled implementations(place.device, call, facts, std::move(made));
   RG_ASSIGN_OR_RETURN(
@@ -243,7 +265,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& pla
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();
   }
-  if (facts.dropout_p > 0) {
+  if (DrawsAsCudnn(call) && options_.allow_cudnn) {
     return WithoutCudnn(call, facts, library.status(), options_.cudnn.deterministic);
   }
   RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
@@ -264,8 +286,8 @@ class CudaAttentionLoader : public CallLoader {
       : device_(device), sm_(sm), attention_(options) {}
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    RG_RETURN_IF_ERROR(CheckDropout(call));
     const AttentionRequest request(call);
+    RG_RETURN_IF_ERROR(CheckDropout(request));
     return attention_.Load({device_, {device_, sm_, device_.facts().model, device_.Cache()}},
                            request.call, request.facts());
   }

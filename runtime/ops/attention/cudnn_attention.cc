@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -18,30 +17,24 @@ enum { kDO, kQ, kK, kV, kO, kLse, kBias };  // operands; with dropout seed and o
 
 constexpr int64_t kAlignment = 16;  // bytes, of every row of an operand
 
-// The place of the seed among the operands, before the offset's; their number without dropout.
-size_t FirstOfDropout(const AttentionCall& call, const AttentionFacts& facts) {
-  return call.operands.size() - (facts.dropout_p > 0 ? 2 : 0);
-}
-
-bool HasBias(const AttentionCall& call, const AttentionFacts& facts) {
-  return FirstOfDropout(call, facts) > kBias;
-}
-
 // "attention_backward %13, bf16 Q[48,8,2048,64] K[48,4,2048,64], causal"
-std::string ShapeOf(const AttentionCall& call, const AttentionFacts& facts) {
+std::string ShapeOf(const AttentionCall& call) {
   return absl::StrCat("attention_backward %", Index(call.node), ", ", Name(call.dtype), " Q[",
                       absl::StrJoin(call.operands[kQ].shape, ","), "] K[",
                       absl::StrJoin(call.operands[kK].shape, ","), "]",
                       call.causal ? ", causal" : "",
-                      facts.dropout_p > 0 ? absl::StrCat(", dropout ", facts.dropout_p) : "");
+                      call.dropout_p > 0 ? absl::StrCat(", dropout ", call.dropout_p) : "");
 }
 
 }  // namespace
 
 absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::UnimplementedError(absl::StrCat(ShapeOf(call, facts), ": cuDNN ", why));
+    return absl::UnimplementedError(absl::StrCat(ShapeOf(call), ": cuDNN ", why));
   };
+  if (call.dropout_p > 0 && DropoutOf(call) != DropoutVariant::kCudnn) {
+    return refuse(absl::StrCat("draws no dropout as \"", call.variant, "\" does"));
+  }
   if (call.dtype != DType::kBf16 && call.dtype != DType::kFp16) {
     return refuse("takes bf16 and fp16 only");
   }
@@ -70,22 +63,13 @@ absl::Status CudnnRefusal(const AttentionCall& call, const AttentionFacts& facts
                                  " and the offset ", t.offset));
     }
   }
-  if (HasBias(call, facts)) {
+  if (HasBias(call)) {
     const AttentionOperand& bias = call.operands[kBias];
     if (bias.shape.empty() || (bias.shape.back() != 1 && bias.strides.back() != 1)) {
       return refuse("needs a bias whose last stride is 1");
     }
     if (facts.operand_dtypes[kBias] == DType::kFp64 || !IsFloat(facts.operand_dtypes[kBias])) {
       return refuse(absl::StrCat("takes no bias in ", Name(facts.operand_dtypes[kBias])));
-    }
-  }
-  for (size_t i = FirstOfDropout(call, facts); i < call.operands.size(); ++i) {
-    const bool one = absl::c_all_of(call.operands[i].shape, [](int64_t n) { return n == 1; });
-    if (!one ||
-        (facts.operand_dtypes[i] != DType::kInt64 && facts.operand_dtypes[i] != DType::kInt32)) {
-      return refuse(absl::StrCat("needs one integer of 32 or 64 bits as seed and as offset, not ",
-                                 Name(facts.operand_dtypes[i]), "[",
-                                 absl::StrJoin(call.operands[i].shape, ","), "]"));
     }
   }
   return absl::OkStatus();
@@ -99,8 +83,8 @@ void AppendKey(const AttentionOperand& t, std::string* key) {
 }
 
 std::string Key(const AttentionCall& call, const AttentionFacts& facts) {
-  std::string key =
-      absl::StrCat(Name(call.dtype), " ", call.causal, " ", call.scale, " ", facts.dropout_p);
+  std::string key = absl::StrCat(Name(call.dtype), " ", call.causal, " ", call.scale, " ",
+                                 call.dropout_p, " ", call.variant);
   for (size_t i = 0; i < call.operands.size(); ++i) {
     AppendKey(call.operands[i], &key);
     absl::StrAppend(&key, Name(facts.operand_dtypes[i]));
@@ -155,10 +139,10 @@ void Describe(const AttentionCall& call, const AttentionFacts& facts, bool deter
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
         .set_diagonal_band_right_bound(0);
   }
-  if (HasBias(call, facts)) attributes.set_bias(operands[kBias]);
-  if (facts.dropout_p > 0) {
-    const size_t seed = FirstOfDropout(call, facts);
-    attributes.set_dropout(static_cast<float>(facts.dropout_p), operands[seed], operands[seed + 1]);
+  if (HasBias(call)) attributes.set_bias(operands[kBias]);
+  if (call.dropout_p > 0) {
+    const size_t seed = AttentionSeed(call);
+    attributes.set_dropout(static_cast<float>(call.dropout_p), operands[seed], operands[seed + 1]);
   }
   const std::array<CudnnTensor, 3> results =
       graph.sdpa_backward(operands[kQ], operands[kK], operands[kV], operands[kO], operands[kDO],
@@ -182,7 +166,7 @@ CudnnRequest CudnnAttentionRequest(const AttentionCall& call, const AttentionFac
                                    const CudnnAttentionOptions& options) {
   RG_CHECK(call.operands.size() >= kBias && call.results.size() == 3);
   RG_CHECK(facts.operand_dtypes.size() == call.operands.size());
-  CudnnRequest request{.shape = ShapeOf(call, facts),
+  CudnnRequest request{.shape = ShapeOf(call),
                        .key = absl::StrCat(options.deterministic, " ", Key(call, facts))};
   for (size_t i = 0; i < call.operands.size(); ++i) {
     const int64_t size = SizeBytes(facts.operand_dtypes[i]);

@@ -100,10 +100,7 @@ absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& cal
                                                         Dialect dialect) {
   RG_CHECK(call.operands.size() > kLse && operand_dtypes.size() == call.operands.size());
   RG_CHECK(call.results.size() == 3);
-  if (call.operands.size() > kLse + 2) {
-    return Refuse(call, "dropout's mask is cuDNN's, which our kernels do not draw");
-  }
-  for (const DType dtype : operand_dtypes) {
+  for (const DType dtype : operand_dtypes.first(AttentionSeed(call))) {
     if (!IsFloat(dtype)) return Refuse(call, absl::StrCat("an operand is ", Name(dtype)));
   }
   const int64_t most = std::max(call.operands[1].shape[3], call.operands[3].shape[3]);
@@ -161,8 +158,8 @@ class FallbackAttentionLoader : public CallLoader {
   explicit FallbackAttentionLoader(Device& device) : device_(device) {}
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    RG_RETURN_IF_ERROR(CheckDropout(call));
     const AttentionRequest request(call);
+    RG_RETURN_IF_ERROR(CheckDropout(request));
     RG_ASSIGN_OR_RETURN(const FallbackAttention fallback,
                         MakeFallbackAttention(request.call, request.dtypes, device_.dialect()));
     auto loaded =

@@ -29,14 +29,14 @@ absl::StatusOr<FallbackAttention> AttentionLaunches(const AttentionCall& call,
                                                     absl::Span<const DType> operand_dtypes,
                                                     const AttentionKernels& kernels);
 
-// Unimplemented, with the call's shape, for dropout, for types that are no floats, and for shapes
-// beyond a launch.
+// Of a call that CheckDropout lets pass. Unimplemented, with the call's shape, for types that are
+// no floats and for shapes beyond a launch.
 absl::StatusOr<FallbackAttention> MakeFallbackAttention(const AttentionCall& call,
                                                         absl::Span<const DType> operand_dtypes,
                                                         Dialect dialect);
 
 // The addresses by slot.
-using FallbackAttentionTable = std::array<void*, 11>;
+using FallbackAttentionTable = std::array<void*, 13>;
 FallbackAttentionTable FallbackAttentionAddresses(const AttentionPointers& pointers, void* scratch);
 
 // The launches, in order, with their addresses.

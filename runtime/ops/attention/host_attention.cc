@@ -1,9 +1,10 @@
 // With S = scale Q·Kᵀ + bias, P = exp(S - lse) (0 where masked), O = P·V:
-//   dV = Pᵀ·dO,  dP = dO·Vᵀ,  D_i = Σ_j dO_ij O_ij,  dS = P ∘ (dP - D),  dQ = scale dS·K,
+//   dV = (P ∘ M)ᵀ·dO,  dP = M ∘ dO·Vᵀ,  D_i = Σ_j dO_ij O_ij,  dS = P ∘ (dP - D),  dQ = scale dS·K,
 //   dK = scale dSᵀ·Q
 // (Dao, FlashAttention-2, algorithm 2), here for blocks of rows of Q against all of K. Query heads
 // that share a key head (grouped queries) add up in dK and dV. The causal mask is aligned at the
-// top left: query i sees keys 0 .. i.
+// top left: query i sees keys 0 .. i. M is 1, or with dropout 1 / (1 - p) for what is kept and 0
+// for the rest.
 #include "runtime/ops/attention/host_attention.h"
 
 #include <cblas.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
@@ -133,7 +135,12 @@ template <typename C>
 class Backward {
  public:
   Backward(const AttentionCall& call, const AttentionPointers& pointers, C* scratch)
-      : call_(call), pointers_(pointers), s_(SizesOf(call)), m_(Carve(s_, scratch)) {}
+      : call_(call), pointers_(pointers), s_(SizesOf(call)), m_(Carve(s_, scratch)) {
+    if (call.dropout_p == 0) return;
+    const size_t seed = AttentionSeed(call);
+    mask_.emplace(DropoutOf(call), call.dropout_p, Integer(seed), Integer(seed + 1), s_.queries,
+                  s_.keys);
+  }
 
   void Run() {
     const int64_t sharing = s_.heads / s_.kv_heads;
@@ -162,18 +169,19 @@ class Backward {
     ReadOperand(kDO, b, h, first, rows, s_.v_dim, m_.d_o);
     ReadOperand(kO, b, h, first, rows, s_.v_dim, m_.o);
     ReadOperand(kLse, b, h, first, rows, 1, m_.lse);
-    if (HasBias()) ReadOperand(kBias, b, h, first, rows, s_.keys, m_.p);
-    Gemm(false, true, rows, s_.keys, s_.dim, scale, m_.q, m_.k, HasBias() ? C{1} : C{0}, m_.p);
+    const bool bias = HasBias(call_);
+    if (bias) ReadOperand(kBias, b, h, first, rows, s_.keys, m_.p);
+    Gemm(false, true, rows, s_.keys, s_.dim, scale, m_.q, m_.k, bias ? C{1} : C{0}, m_.p);
     Gemm(false, true, rows, s_.keys, s_.v_dim, C{1}, m_.d_o, m_.v, C{0}, m_.ds);
-    for (int64_t r = 0; r < rows; ++r) Row(first + r, r);
+    for (int64_t r = 0; r < rows; ++r) Row(b * s_.heads + h, first + r, r);
     Gemm(true, false, s_.keys, s_.v_dim, rows, C{1}, m_.p, m_.d_o, C{1}, m_.dv);
     Gemm(true, false, s_.keys, s_.dim, rows, scale, m_.ds, m_.q, C{1}, m_.dk);
     Gemm(false, false, rows, s_.dim, s_.keys, scale, m_.ds, m_.k, C{0}, m_.dq);
     WriteResult(kDQ, b, h, first, rows, s_.dim, m_.dq);
   }
 
-  // Scores to probabilities, dP to dS, of one row.
-  void Row(int64_t query, int64_t r) {
+  // Scores to probabilities as far as they are kept, dP to dS, of one row.
+  void Row(int64_t head, int64_t query, int64_t r) {
     C delta = 0;
     for (int64_t c = 0; c < s_.v_dim; ++c) {
       delta += m_.d_o[r * s_.v_dim + c] * m_.o[r * s_.v_dim + c];
@@ -184,13 +192,20 @@ class Backward {
     C* ds = m_.ds + r * s_.keys;
     for (int64_t j = 0; j < s_.keys; ++j) {
       const bool masked = sees_nothing || (call_.causal && j > query);
-      p[j] = masked ? C{0} : std::exp(p[j] - lse);
-      ds[j] = masked ? C{0} : p[j] * (ds[j] - delta);
+      const C whole = masked ? C{0} : std::exp(p[j] - lse);
+      const C share = mask_ && !masked ? static_cast<C>(mask_->ShareOf(head, query, j)) : C{1};
+      p[j] = whole * share;
+      ds[j] = masked ? C{0} : whole * (ds[j] * share - delta);
     }
   }
 
-  bool HasBias() const { return call_.operands.size() > kBias; }
-
+  uint64_t Integer(size_t operand) const {
+    const void* data = pointers_.operands[operand];
+    const int64_t at = call_.operands[operand].offset;
+    return static_cast<uint64_t>(pointers_.operand_dtypes[operand] == DType::kInt32
+                                     ? int64_t{static_cast<const int32_t*>(data)[at]}
+                                     : static_cast<const int64_t*>(data)[at]);
+  }
   void ReadOperand(int which, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols,
                    C* to) {
     const AttentionOperand& t = call_.operands[which];
@@ -207,24 +222,20 @@ class Backward {
   const AttentionPointers& pointers_;
   const Sizes s_;
   const Scratch<C> m_;
+  std::optional<DropoutMask> mask_;
 };
 
 }  // namespace
 
 absl::StatusOr<int64_t> HostAttentionScratchBytes(const AttentionCall& call) {
-  if (call.operands.size() > kBias + 1) {
-    return absl::UnimplementedError(absl::StrFormat(
-        "attention_backward %%%d drops out by cuDNN's random numbers, which the host cannot draw: "
-        "run it on the cuda device, or capture the model with dropout 0",
-        Index(call.node)));
-  }
-  if (call.operands.size() < 6 || call.results.size() != 3) {
+  const size_t seed = AttentionSeed(call);
+  if (seed < 6 || seed > 7 || call.results.size() != 3) {
     return absl::UnimplementedError(absl::StrFormat(
         "attention_backward %%%d with %d operands and %d results: the host computes dQ, dK, dV "
-        "from dO, Q, K, V, O, log-sum-exp and at most a bias",
+        "from dO, Q, K, V, O, log-sum-exp and at most a bias, and dropout's seed and offset",
         Index(call.node), call.operands.size(), call.results.size()));
   }
-  for (size_t i = 0; i < call.operands.size(); ++i) {
+  for (size_t i = 0; i < seed; ++i) {
     const size_t rank = call.operands[i].shape.size();
     RG_CHECK(rank == call.operands[i].strides.size());
     RG_CHECK(i == kBias ? rank <= 4 : rank == (i == kLse ? 3 : 4));
@@ -264,8 +275,8 @@ class HostAttentionCall : public LoadedCall {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadHostAttention(const Call& call) {
-  RG_RETURN_IF_ERROR(CheckDropout(call));
   AttentionRequest request(call);
+  RG_RETURN_IF_ERROR(CheckDropout(request));
   RG_ASSIGN_OR_RETURN(const int64_t scratch_bytes, HostAttentionScratchBytes(request.call));
   return std::make_unique<HostAttentionCall>(std::move(request), scratch_bytes);
 }

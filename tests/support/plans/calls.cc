@@ -31,7 +31,10 @@ Call ToCall(const AttentionCall& attention, absl::Span<const DType> operand_dtyp
             .op = Op::attention_backward,
             .operands = attention.operands,
             .results = attention.results,
-            .attributes = {{"scale", attention.scale}, {"causal", int64_t{attention.causal}}}};
+            .attributes = {{"scale", attention.scale},
+                           {"causal", int64_t{attention.causal}},
+                           {"dropout_p", attention.dropout_p},
+                           {"variant", attention.variant}}};
   for (size_t i = 0; i < call.operands.size(); ++i) call.operands[i].dtype = operand_dtypes[i];
   for (CallTensor& result : call.results) result.dtype = attention.dtype;
   return call;

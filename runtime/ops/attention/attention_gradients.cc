@@ -1,0 +1,109 @@
+#include "runtime/ops/attention/attention_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_format.h"
+#include "graph/base/status.h"
+#include "runtime/host/host_numbers.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int kK = 2, kLse = 5;                    // operands
+constexpr int64_t kBlock = 1 << 18;                // elements, which repeat
+constexpr int64_t kMostBytes = int64_t{16} << 20;  // that are compared
+constexpr double kMostDifference = 0.02;
+
+// The same block again and again.
+absl::Status FillWith(Device& device, const std::vector<char>& block, void* data, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(block.size())) {
+    RG_RETURN_IF_ERROR(
+        device.CopyIn(static_cast<char*>(data) + at, block.data(),
+                      std::min<int64_t>(bytes - at, static_cast<int64_t>(block.size()))));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Next>
+std::vector<char> Block(DType dtype, int64_t elements, const Next& next) {
+  elements = std::min(elements, kBlock);
+  std::vector<char> block(static_cast<size_t>(elements * SizeBytes(dtype)));
+  WithFloatType(dtype, [&](auto* type) {
+    auto* p = reinterpret_cast<decltype(type)>(block.data());
+    for (int64_t i = 0; i < elements; ++i) StoreAs(p, i, next());
+  });
+  return block;
+}
+
+double Element(DType dtype, const std::vector<char>& bytes, int64_t i) {
+  double value = 0;
+  WithFloatType(dtype, [&](auto* type) {
+    value = LoadAs<double>(
+        reinterpret_cast<const std::remove_pointer_t<decltype(type)>*>(bytes.data()), i);
+  });
+  return value;
+}
+
+}  // namespace
+
+absl::Status FillAttention(Device& device, const AttentionCall& call, const AttentionFacts& facts,
+                           const CallPointers& pointers) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  const double lse = std::log(static_cast<double>(call.operands[kK].shape[2]));
+  for (size_t i = 0; i <= kLse; ++i) {
+    const DType dtype = facts.operand_dtypes[i];
+    const int64_t elements = SpanOf(call.operands[i]);
+    const std::vector<char> block =
+        Block(dtype, elements, [&] { return i == kLse ? lse : uniform(random); });
+    RG_RETURN_IF_ERROR(FillWith(device, block, const_cast<void*>(pointers.operands[i]),
+                                elements * SizeBytes(dtype)));
+  }
+  for (size_t i = AttentionSeed(call); i < call.operands.size(); ++i) {
+    const int64_t number = i == AttentionSeed(call) ? 20061 : 64;  // offsets are multiples of 4
+    const int64_t size = SizeBytes(facts.operand_dtypes[i]);
+    char bytes[sizeof number];  // the low bytes come first
+    std::memcpy(bytes, &number, sizeof number);
+    auto* const data = static_cast<char*>(const_cast<void*>(pointers.operands[i]));
+    RG_RETURN_IF_ERROR(device.CopyIn(data + call.operands[i].offset * size, bytes, size));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Gradients> GradientsOf(Device& device, const AttentionCall& call,
+                                      const CallPointers& pointers) {
+  Gradients gradients;
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const int64_t bytes = std::min(kMostBytes, SpanOf(call.results[i]) * SizeBytes(call.dtype));
+    std::vector<char>& mine = gradients.emplace_back(static_cast<size_t>(bytes));
+    RG_RETURN_IF_ERROR(device.CopyOut(mine.data(), pointers.results[i], bytes));
+  }
+  return gradients;
+}
+
+absl::Status SameGradients(const AttentionCall& call, const Gradients& ours,
+                           const Gradients& theirs) {
+  constexpr absl::string_view kNames[] = {"dQ", "dK", "dV"};
+  for (size_t result = 0; result < ours.size(); ++result) {
+    const bool both = result < theirs.size() && ours[result].size() == theirs[result].size();
+    double difference = 0, size = 0;
+    for (int64_t i = 0;
+         both && i < static_cast<int64_t>(ours[result].size()) / SizeBytes(call.dtype); ++i) {
+      const double their = Element(call.dtype, theirs[result], i);
+      difference += std::pow(Element(call.dtype, ours[result], i) - their, 2);
+      size += their * their;
+    }
+    // Also where one of them is no number.
+    if (!both || !(difference <= kMostDifference * kMostDifference * size)) {
+      return absl::UnimplementedError(absl::StrFormat(
+          "attention_backward %%%d: %s of our kernels and of cuDNN differ by %g of its norm",
+          Index(call.node), kNames[result], std::sqrt(difference / size)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace retrograd
