@@ -567,6 +567,45 @@ def test_tensors_are_gone_in_the_phase_behind_their_last_use(phases_for_nothing,
     assert (alive[-1] < alive[0]) == by_python  # who looks on for a plan keeps them all
 
 
+@pytest.mark.parametrize("by_python", [False, True])
+def test_nothing_of_a_run_stays_behind_it(phases_for_nothing, by_python, monkeypatch):
+    made = []
+    begin = compiled.RunMemory.__init__
+
+    def watched(memory, *args):
+        begin(memory, *args)
+        made.append(weakref.ref(memory))
+
+    monkeypatch.setattr(compiled.RunMemory, "__init__", watched)
+    trained(deep(), (64, 32), options={**phases_for_nothing, "direct_gradients": not by_python})
+    assert made and max(phases_known()) > 2
+    assert [memory() for memory in made] == [None] * len(made)
+
+
+class TwoResults(nn.Module):
+    """Returns what its backward reads beside its loss, as a language model with its cache does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = deep()
+
+    def forward(self, x):
+        keys = self.layers(x)
+        return (keys * keys).sum(), keys
+
+
+def test_parameters_get_their_gradients_where_a_result_is_saved(phases_for_nothing):
+    model = TwoResults()
+    ours = torch.compile(model, backend=backend, options=phases_for_nothing)
+    extension.start()
+    extension.loaded(wait=True)
+    counts = []
+    for _ in range(3):
+        ours(torch.randn(64, 32))[0].backward()
+        counts.append(extension.loaded().counts()[1])
+    assert counts[2] - counts[1] == len(list(model.parameters()))
+
+
 def test_a_kept_graph_keeps_its_saved_tensors_in_phases(phases_for_nothing):
     ours, eager = trained(deep(), (64, 32), options=phases_for_nothing)
     x = torch.randn(64, 32)

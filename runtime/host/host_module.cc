@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/preludes/host_abi.h"
-#include "codegen/preludes/host_prelude.h"
 #include "codegen/translation_unit.h"
 #include "graph/base/status.h"
 #include "runtime/compiler/module_cache.h"
@@ -69,9 +68,11 @@ absl::StatusOr<std::string> CompileIn(const std::string& folder, absl::Span<cons
                                       const Cancelled& cancelled) {
   if (jobs <= 0) jobs = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 8);
   const size_t files = std::clamp<size_t>(kernels.size() / kKernelsAFile, 1, jobs);
+  PreludeParts parts;
+  for (const Kernel& kernel : kernels) parts |= kernel.parts;
   std::vector<std::string> sources;
   for (size_t file = 0; file < files; ++file) {
-    std::string text = absl::StrCat("#line 1 \"host_simt.h\"\n", HostPrelude());
+    std::string text = absl::StrCat("#line 1 \"host_simt.h\"\n", Prelude(Dialect::kHost, parts));
     // Dealt out in turn, since neighbours tend to be alike in size.
     for (size_t i = file; i < kernels.size(); i += files) {
       // Lines in messages count from the kernel's first.

@@ -25,6 +25,7 @@ struct Case {
   int64_t batch = 2, heads = 4, kv_heads = 2, queries = 200, keys = 200, dim = 64;
   DType dtype = DType::kBf16;
   bool causal = true, bias = false;
+  const char* dropout = "";  // whose random numbers
 };
 
 AttentionCall CallOf(const Case& c) {
@@ -40,6 +41,11 @@ AttentionCall CallOf(const Case& c) {
     call.operands.push_back(
         {.shape = {c.batch, 1, c.queries, c.keys}, .strides = {c.queries * c.keys, 0, c.keys, 1}});
   }
+  if (*c.dropout != '\0') {
+    call.dropout_p = 0.1;
+    call.variant = c.dropout;
+    call.operands.resize(call.operands.size() + 2);  // seed and offset: scalars
+  }
   call.results = {q, k, k};
   return call;
 }
@@ -47,6 +53,7 @@ AttentionCall CallOf(const Case& c) {
 std::vector<DType> DTypes(const AttentionCall& call) {
   std::vector<DType> dtypes(call.operands.size(), call.dtype);
   dtypes[kLse] = DType::kFp32;
+  for (size_t i = AttentionSeed(call); i < dtypes.size(); ++i) dtypes[i] = DType::kInt64;
   return dtypes;
 }
 
@@ -76,9 +83,6 @@ TEST_CASE("what kernels by tiles do not take is refused with the call's shape an
   call = CallOf({});
   call.operands[kK].strides[1] = 0;
   CHECK(absl::StrContains(Refusal(call), "K has the strides"));
-  call = CallOf({.bias = true});
-  call.operands.push_back({.shape = {1}, .strides = {1}});  // a seed
-  CHECK(absl::StrContains(Refusal(call), "no dropout"));
   call = CallOf({});
   std::vector<DType> wide = DTypes(call);
   wide[kLse] = DType::kFp64;
@@ -133,8 +137,13 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.dtype = DType::kFp16, .causal = false, .bias = true},
         Case{.queries = 2048, .keys = 2048, .bias = true}, Case{.dim = 128},
         Case{.queries = 2048, .keys = 2048, .dim = 128, .causal = false, .bias = true},
-        Case{.dim = 128, .dtype = DType::kFp16, .bias = true}}) {
-    INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias" : ""));
+        Case{.dim = 128, .dtype = DType::kFp16, .bias = true}, Case{.dropout = "cudnn"},
+        Case{.dropout = "flash"}, Case{.dropout = "efficient"},
+        Case{.causal = false, .bias = true, .dropout = "cudnn"},
+        Case{.dim = 128, .dropout = "cudnn"}, Case{.dim = 128, .dropout = "flash"},
+        Case{.dim = 128, .dropout = "efficient"}}) {
+    INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
+               << c.dropout);
     const AttentionCall call = CallOf(c);
     auto made = AttentionLaunches(call, DTypes(call), Emit(call));
     REQUIRE(made.ok());
@@ -193,7 +202,8 @@ TEST_CASE("the fastest tiles come first, and every tile declares the shared memo
 
 TEST_CASE("every tile compiles for sm_90a without spills, and products wait for no other") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  for (const Case& c : {Case{.bias = true}, Case{.dim = 128, .causal = false}}) {
+  for (const Case& c : {Case{.bias = true}, Case{.dim = 128, .causal = false},
+                        Case{.causal = false, .dropout = "cudnn"}}) {
     const AttentionCall call = CallOf(c);
     for (const AttentionTiles& tiles : TilesOf(call)) {
       INFO("heads of " << c.dim << ", " << tiles.queries.Print() << "; " << tiles.keys.Print());

@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/preludes/attention_prelude.h"
+#include "codegen/preludes/dropout_prelude.h"
 #include "codegen/preludes/hopper_prelude.h"
 #include "codegen/preludes/multiplier_prelude.h"
 #include "codegen/print/dialect.h"
@@ -113,6 +115,23 @@ TEST_CASE("a unit begins with the parts that its kernels need, and with what par
   const std::string one = TranslationUnit({attention}, Dialect::kCuda);
   CHECK(Count(one, HopperPrelude()) == 1);
   CHECK(Count(one, MultiplierPrelude()) == 0);
+}
+
+TEST_CASE("what dropout needs is in a unit of any dialect, and for tensor cores what they need too") {
+  Kernel dropout = Named("rg_dropout");
+  dropout.parts = PreludePart::kDropout;
+  for (const Dialect dialect : {Dialect::kCuda, Dialect::kHip, Dialect::kHost}) {
+    const std::string unit = TranslationUnit({dropout}, dialect);
+    CHECK(unit ==
+          absl::StrCat(Prelude(dialect), DropoutPrelude(), PrintKernels({dropout})));
+  }
+  Kernel tiled = Named("rg_tiled");
+  tiled.head = KernelHead::kAttention;
+  tiled.parts = PreludePart::kAttention;
+  const std::string unit = TranslationUnit({dropout, tiled}, Dialect::kCuda);
+  CHECK(Count(unit, DropoutPrelude()) == 1);
+  CHECK(Count(unit, TiledDropoutPrelude()) == 1);
+  CHECK(Count(TranslationUnit({tiled}, Dialect::kCuda), TiledDropoutPrelude()) == 0);
 }
 
 TEST_CASE("a kernel that several groups launch is printed once, where it is launched first") {

@@ -1,15 +1,17 @@
-// Attention backward with dropout, as far as a machine without cuDNN goes: what its operands are,
-// that it is planned like any other, and who refuses it. That the mask is the forward's, only a GPU
-// can show: python/tests/test_attention_dropout.py.
+// Attention backward with dropout: what its operands are, that it is planned like any other, what
+// the host makes of it, and who refuses it. That the mask is the one a forward has drawn:
+// dropout_mask_test, and on a GPU python/tests/test_attention_dropout.py.
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/substitute.h"
 #include "fusion/planner/planner.h"
 #include "graph/text/text.h"
+#include "runtime/ops/attention/attention_facts.h"
 #include "tests/catch.h"
 #include "tests/support/fake_gpu.h"
 #include "tests/support/graphs/random_graph.h"
+#include "tests/support/plans/compare_outputs.h"
 #include "tests/support/plans/run_plan.h"
 
 namespace retrograd {
@@ -85,25 +87,62 @@ TEST_CASE("attention with dropout is planned as one library call that reads seed
   }
 }
 
-TEST_CASE(
-    "dropout is refused at load: the host draws no mask of cuDNN's, and nobody one of another "
-    "implementation's") {
-  const auto refusal = [](absl::string_view variant) {
-    const BackwardGraph graph = Dropout(variant);
-    const absl::Status status = RunOnHost(graph, RandomInputs(graph, 1), {}).status();
-    CHECK(status.code() == absl::StatusCode::kUnimplemented);
-    return std::string(status.message());
-  };
-  CHECK_THAT(refusal("cudnn"), ContainsSubstring("drops out by cuDNN's random numbers") &&
-                                   ContainsSubstring("run it on the cuda device"));
-  for (const char* variant : {"flash", "efficient", ""}) {
-    CHECK_THAT(refusal(variant), ContainsSubstring("p = 0.1") &&
-                                     ContainsSubstring(absl::StrCat("\"", variant, "\"")) &&
-                                     ContainsSubstring("SDPBackend.CUDNN_ATTENTION"));
+// Operands' values; every probability is of the order of 1 / keys.
+std::vector<Values> InputsOf(const BackwardGraph& graph, uint64_t seed) {
+  std::vector<Values> inputs = RandomInputs(graph, seed);
+  for (double& lse : inputs[5]) lse = 3;
+  inputs[7] = {static_cast<double>(seed * 1234567)};
+  inputs[8] = {static_cast<double>(seed * 4)};
+  return inputs;
+}
+
+TEST_CASE("the host drops out what the reference evaluator does, for every known generator") {
+  for (const char* variant : {"cudnn", "flash", "efficient"}) {
+    for (const char* bias : {"", "%bias"}) {
+      const BackwardGraph graph = Dropout(variant, bias);
+      const std::vector<Values> inputs = InputsOf(graph, 3);
+      const auto run = RunOnHost(graph, inputs, {});
+      INFO(variant << bias << ": " << run.status());
+      REQUIRE(run.ok());
+      CHECK(CompareWithReference(graph, inputs, run->outputs, 0.02).ToString() == "OK");
+      std::vector<Values> others = inputs;
+      others[7] = {5};
+      CHECK_FALSE(CompareWithReference(graph, others, run->outputs, 0.02).ok());
+      others = inputs;
+      others[8] = {1024};
+      CHECK_FALSE(CompareWithReference(graph, others, run->outputs, 0.02).ok());
+    }
   }
 }
 
-TEST_CASE("a GPU without cuDNN refuses dropout at load and takes the next program") {
+TEST_CASE("a generator that is not known is refused at load, with the ones that are") {
+  for (const char* variant : {"math", ""}) {
+    const BackwardGraph graph = Dropout(variant);
+    const absl::Status status = RunOnHost(graph, InputsOf(graph, 1), {}).status();
+    CHECK(status.code() == absl::StatusCode::kUnimplemented);
+    CHECK_THAT(std::string(status.message()),
+               ContainsSubstring("p = 0.1") &&
+                   ContainsSubstring(absl::StrCat("\"", variant, "\"")) &&
+                   ContainsSubstring("torch.nn.attention.sdpa_kernel"));
+  }
+}
+
+TEST_CASE("a seed or an offset that is not one integer of 32 or 64 bits is refused by name") {
+  const BackwardGraph graph = Dropout("flash", "%bias");
+  const auto planned = PlanFusion(graph, *LoadDeviceSpec("h200"));
+  REQUIRE(planned.ok());
+  AttentionRequest request(*CallOf(planned->plan.groups[0]));
+  CHECK(CheckDropout(request).ok());
+  request.dtypes.back() = DType::kUInt8;
+  request.call.operands.back().shape = {1};
+  CHECK_THAT(std::string(CheckDropout(request).message()),
+             ContainsSubstring("needs one integer of 32 or 64 bits as dropout's offset, not u8[1]"));
+  request.call.operands[AttentionSeed(request.call)].shape = {2};
+  CHECK_THAT(std::string(CheckDropout(request).message()),
+             ContainsSubstring("as dropout's seed, not i64[2]"));
+}
+
+TEST_CASE("a GPU without cuDNN draws the masks itself, but cuDNN's, and takes the next program") {
   const Vendor& vendor = RG_EACH_VENDOR();
   INFO(vendor.device);
   const FakeDriver driver(vendor);
@@ -112,16 +151,21 @@ TEST_CASE("a GPU without cuDNN refuses dropout at load and takes the next progra
     REQUIRE(planned.ok());
     auto compiled = Compile(planned->graph, planned->plan, {.dialect = vendor.dialect});
     REQUIRE(compiled.ok());
-    return Load(FakeOptions(vendor), *compiled).status;
+    return Load(FakeOptions(vendor), *compiled).status.ToString();
   };
   for (const char* bias : {"", "%bias"}) {
-    const std::string status = load(Dropout("cudnn", bias)).ToString();
-    CHECK_THAT(status, ContainsSubstring(vendor.cuda() ? "drops out with p = 0.1 by cuDNN's random "
-                                                         "numbers, which only cuDNN draws again"
-                                                       : "dropout's mask is cuDNN's"));
+    const std::string status = load(Dropout("cudnn", bias));
+    if (vendor.cuda()) {
+      CHECK_THAT(status, ContainsSubstring("which are those of a cuDNN that takes the call"));
+    } else {
+      CHECK(status == "OK");
+    }
+    for (const char* variant : {"flash", "efficient"}) {
+      CHECK(load(Dropout(variant, bias)) == "OK");
+    }
   }
-  CHECK_THAT(load(Dropout("flash")).ToString(), ContainsSubstring("SDPBackend.CUDNN_ATTENTION"));
-  CHECK(load(*Attention("%bias", "")).ToString() == "OK");
+  CHECK_THAT(load(Dropout("math")), ContainsSubstring("torch.nn.attention.sdpa_kernel"));
+  CHECK(load(*Attention("%bias", "")) == "OK");
 }
 
 }  // namespace

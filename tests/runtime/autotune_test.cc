@@ -74,10 +74,15 @@ class Scripted : public Implementations {
     clock_.now_us += us_[chosen];
     return absl::OkStatus();
   }
+  absl::Status Check(const CallPointers&) override {
+    CHECK(runs > 0);
+    return chosen == wrong ? absl::UnimplementedError("other numbers") : absl::OkStatus();
+  }
   absl::StatusOr<std::string> Serialize() const override {
     return std::string("number\n") + std::to_string(chosen);
   }
 
+  int wrong = -1;  // whose results are not to be used
   int chosen = -1, runs = 0;
   std::vector<int> runs_of;
 
@@ -118,6 +123,21 @@ TEST_CASE("where none runs the last reason is the answer, and no memory stays ta
   Scripted implementations(clock, {0, -1});
   const auto times = ChooseFastest(clock, {}, "key", kMemory, implementations);
   CHECK(times.status() == absl::InternalError("fails"));
+  CHECK(clock.alive == 0);
+}
+
+TEST_CASE("an implementation that wrote what it must not is out, fast as it is") {
+  Clock clock;
+  Scripted implementations(clock, {30, 10});
+  implementations.wrong = 1;
+  const auto times = ChooseFastest(clock, {}, "key", kMemory, implementations);
+  REQUIRE(times.ok());
+  CHECK(implementations.chosen == 0);
+  CHECK(times->us == std::vector<double>{30, 0});
+  Scripted alone(clock, {10});
+  alone.wrong = 0;
+  CHECK(ChooseFastest(clock, {}, "key", kMemory, alone).status() ==
+        absl::UnimplementedError("other numbers"));
   CHECK(clock.alive == 0);
 }
 

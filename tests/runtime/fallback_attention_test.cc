@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -48,6 +49,8 @@ AttentionOperand Strided(std::mt19937_64& random, std::vector<int64_t> shape) {
   return t;
 }
 
+constexpr const char* kVariants[] = {"cudnn", "flash", "efficient"};
+
 Case RandomCase(std::mt19937_64& random, DType dtype) {
   Case c;
   const int64_t batch = Between(random, 1, 2), kv_heads = Between(random, 1, 2);
@@ -78,13 +81,21 @@ Case RandomCase(std::mt19937_64& random, DType dtype) {
     c.call.operands.push_back(Strided(random, shapes[static_cast<size_t>(Between(random, 0, 3))]));
     c.dtypes.push_back(Between(random, 0, 1) == 1 ? lse : dtype);
   }
+  if (Between(random, 0, 1) == 1) {
+    c.call.dropout_p = 0.4;
+    c.call.variant = kVariants[Between(random, 0, 2)];
+    for (int i = 0; i < 2; ++i) {
+      c.call.operands.push_back({.offset = Between(random, 0, 3)});  // seed, offset
+      c.dtypes.push_back(DType::kInt64);
+    }
+  }
   c.call.results = {Strided(random, {batch, heads, queries, dim}),
                     Strided(random, {batch, kv_heads, keys, dim}),
                     Strided(random, {batch, kv_heads, keys, v_dim})};
   for (AttentionOperand& result : c.call.results) result.offset = 0;
   c.text = absl::StrCat(Name(dtype), " Q[", absl::StrJoin(c.call.operands[kQ].shape, ","), "] V[",
                         absl::StrJoin(c.call.operands[kV].shape, ","), "] causal ", c.call.causal,
-                        " bias ", c.call.operands.size() > kBias);
+                        " bias ", HasBias(c.call), " dropout ", c.call.variant);
   return c;
 }
 
@@ -100,10 +111,15 @@ struct Memory {
   Memory(Device* device, DType dtype, const std::vector<double>& values)
       : device(device), dtype(dtype), elements(static_cast<int64_t>(values.size())) {
     std::vector<char> bytes(values.size() * static_cast<size_t>(SizeBytes(dtype)));
-    REQUIRE(WithFloatType(dtype, [&](auto* type) {
-      auto* p = reinterpret_cast<decltype(type)>(bytes.data());
-      for (size_t i = 0; i < values.size(); ++i) StoreAs(p, static_cast<int64_t>(i), values[i]);
-    }));
+    if (dtype == DType::kInt64) {
+      const std::vector<int64_t> integers(values.begin(), values.end());
+      std::memcpy(bytes.data(), integers.data(), bytes.size());
+    } else {
+      REQUIRE(WithFloatType(dtype, [&](auto* type) {
+        auto* p = reinterpret_cast<decltype(type)>(bytes.data());
+        for (size_t i = 0; i < values.size(); ++i) StoreAs(p, static_cast<int64_t>(i), values[i]);
+      }));
+    }
     auto allocated = device->Allocate(static_cast<int64_t>(bytes.size()));
     REQUIRE(allocated.ok());
     data = *allocated;
@@ -146,7 +162,10 @@ Outcome Run(Device* device, const Case& c, std::mt19937_64& random) {
   for (size_t i = 0; i < c.call.operands.size(); ++i) {
     std::vector<double> values(static_cast<size_t>(Elements(c.call.operands[i])));
     std::uniform_real_distribution<double> uniform(-1, 1);
-    for (double& v : values) v = uniform(random) + (i == kLse ? 2 : 0);
+    for (double& v : values) {
+      v = i < AttentionSeed(c.call) ? uniform(random) + (i == kLse ? 2 : 0)
+                                    : static_cast<double>(Between(random, 0, int64_t{1} << 50));
+    }
     // Some queries see nothing.
     if (i == kLse && Between(random, 0, 2) == 0) values[0] = -INFINITY;
     memory.push_back(std::make_unique<Memory>(device, c.dtypes[i], values));
@@ -246,6 +265,7 @@ RG_KERNEL(rg_reads_scratch, 32, 2) {
 TEST_CASE("a kernel that reads scratch before anything is there is found by the checking device") {
   std::mt19937_64 random(3);
   Case c = RandomCase(random, DType::kFp32);
+  c.call.dropout_p = 0;
   c.call.operands.resize(6);
   c.dtypes.resize(6);
   AttentionKernels kernels{.workspace_bytes = 64};
@@ -275,7 +295,9 @@ TEST_CASE("a kernel that reads scratch before anything is there is found by the 
 TEST_CASE("our attention kernels compile for NVIDIA and AMD") {
   std::mt19937_64 random(5);
   for (const DType dtype : {DType::kFp32, DType::kFp64, DType::kBf16, DType::kFp16}) {
-    const Case c = RandomCase(random, dtype);
+    Case c = RandomCase(random, dtype);
+    while (c.call.dropout_p == 0) c = RandomCase(random, dtype);
+    c.call.variant = kVariants[static_cast<size_t>(dtype) % 3];
     INFO(c.text);
     if (CudaCompilerAvailable().ok()) {
       auto made = MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda);
@@ -302,11 +324,7 @@ TEST_CASE("what our attention kernels do not know is refused with the call's sha
   const auto refused = [&] {
     return std::string(MakeFallbackAttention(c.call, c.dtypes, Dialect::kCuda).status().message());
   };
-  while (c.call.operands.size() < 8) {  // the generator's seed and offset
-    c.call.operands.push_back({.shape = {1}, .strides = {1}});
-    c.dtypes.push_back(DType::kInt64);
-  }
-  CHECK(refused().find("dropout's mask is cuDNN's") != std::string::npos);
+  c.call.dropout_p = 0;
   c.call.operands.resize(6);
   c.dtypes.resize(6);
   c.call.operands[kV].shape[3] = 1025;

@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& fake) {
   options.compile.rtc.library = fake.rtc;
   options.cache = !fake.cache_dir.empty();
   options.cache_dir = fake.cache_dir;
-  options.attention.allow_cudnn = false;  // a real one would take the fake streams
+  options.attention.cudnn_library = "/no/libcudnn.so.9";  // a real one would take the fake streams
   options.convolution.allow_cudnn = false;
   return MakeCudaDevice(options);
 }

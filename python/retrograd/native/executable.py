@@ -127,10 +127,14 @@ class Executable(Handle):
                     raised.append(error)
                 return len(raised)
 
-            run.before_phase = function = structs.before_phase_function(called)  # noqa: F841
+            run.before_phase = structs.before_phase_function(called)
         else:
             run.before_phase = structs.before_phase_function(0)
-        code = self.library.executable_run(self.handle, ctypes.byref(run))
+        try:
+            code = self.library.executable_run(self.handle, ctypes.byref(run))
+        finally:
+            # The structure outlives the run, and would keep what the caller's function holds.
+            run.before_phase = structs.before_phase_function(0)
         if raised:
             raise raised[0]
         self.library.check(code)
