@@ -1,4 +1,4 @@
-"""Attention that drops out: cuDNN draws the forward's mask again from its seed and offset."""
+"""Attention that drops out: the backward draws the forward's mask again from its seed and offset."""
 
 import os
 import pathlib
@@ -34,14 +34,16 @@ def written(graph, path):
     return path
 
 
-def saved_by_cudnn():
-    """A graph of cuDNN's op alone, as if a forward with dropout 0.25 had saved its operands."""
+def saved_by(variant):
+    """A graph of attention alone, as if a forward of cuDNN's, or by the attribute another's, with
+    dropout 0.25 had saved its operands."""
     tensors, lse, results = attention(4, 4, dtype=torch.bfloat16)
     rest = (torch.tensor(5), torch.tensor(7), None, None, None, 7, 7, 0.25, True)
     graph, *_ = single_op.translate_op(
         "aten._scaled_dot_product_cudnn_attention_backward.default",
         (*tensors, lse[..., None], *rest), {}, results,
     )  # fmt: skip
+    variant_of(graph).s = variant
     return graph
 
 
@@ -50,21 +52,21 @@ def attention_of(graph):
     return node
 
 
-@built
-def test_where_cudnn_is_not_dropout_is_refused_at_load(tmp_path):
-    path = written(saved_by_cudnn(), tmp_path / "cudnn.bwd.pb")
-    with pytest.raises(ours.Refused, match="drops out by cuDNN's random numbers.*cuda device"):
-        ours.Backward(LIBRARY, path, "host")
-
-
-@built
-@pytest.mark.parametrize("variant", ["flash", "efficient"])
-def test_dropout_of_another_implementation_is_refused_with_what_to_do(tmp_path, variant):
-    graph = saved_by_cudnn()
+def variant_of(graph):
     (attribute,) = [a for a in attention_of(graph).attrs if a.name == "variant"]
-    attribute.s = variant
-    path = written(graph, tmp_path / f"{variant}.bwd.pb")
-    with pytest.raises(ours.Refused, match=f'"{variant}".*SDPBackend.CUDNN_ATTENTION'):
+    return attribute
+
+
+@built
+@pytest.mark.parametrize("variant", ["cudnn", "flash", "efficient"])
+def test_known_random_numbers_are_drawn_by_the_host_too(tmp_path, variant):
+    ours.Backward(LIBRARY, written(saved_by(variant), tmp_path / "known.bwd.pb"), "host").close()
+
+
+@built
+def test_unknown_random_numbers_are_refused_with_what_to_do(tmp_path):
+    path = written(saved_by("math"), tmp_path / "math.bwd.pb")
+    with pytest.raises(ours.Refused, match='"math".*torch.nn.attention.sdpa_kernel'):
         ours.Backward(LIBRARY, path, "host")
 
 
@@ -155,10 +157,46 @@ def test_dropout_and_a_bias_go_together(tmp_path):
     assert difference(mine, pytorchs(result)) < 1e-2
 
 
+def drawn_by(variant, q, k, v, do, p, causal):
+    """((O, log-sum-exp, seed, offset), (dQ, dK, dV)) of one of PyTorch's implementations."""
+    aten = torch.ops.aten
+    if variant == "flash":
+        o, lse, *sizes, state, unused, _ = aten._scaled_dot_product_flash_attention(
+            q, k, v, p, causal, False
+        )
+        rest = (*sizes, p, causal, state, unused)
+        made = aten._scaled_dot_product_flash_attention_backward(do, q, k, v, o, lse, *rest)
+        seed, offset = state.view(torch.int64).clone()
+    else:
+        o, lse, seed, offset = aten._scaled_dot_product_efficient_attention(
+            q, k, v, None, True, p, causal
+        )
+        rest = (seed, offset, p, [True, True, True, False], causal)
+        made = aten._scaled_dot_product_efficient_attention_backward(
+            do, q, k, v, None, o, lse, *rest
+        )
+    return (o, lse[..., : q.shape[2]].contiguous(), seed, offset), made[:3]
+
+
 @on_a_gpu
-@pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION])
-def test_other_implementations_of_pytorchs_are_refused_as_captured(backend, tmp_path):
-    _, graph, _ = captured((2, 4, 256, 64), 4, 0.1, True, backend=backend)
+@pytest.mark.parametrize("shape", [(2, 4, 256, 64), (1, 3, 200, 128), (2, 2, 72, 40)])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("variant", ["flash", "efficient"])
+def test_masks_of_pytorchs_other_implementations_are_drawn_again(variant, causal, shape, tmp_path):
+    torch.manual_seed(12)
+    q, k, v, do = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    (o, lse, seed, offset), theirs = drawn_by(variant, q, k, v, do, 0.2, causal)
+    inputs = [do, q, k, v, o.contiguous(), lse[..., None], seed.cuda(), offset.cuda()]
+    rest = (None, None, None, shape[2], shape[2], 0.2, causal)
+    graph, *_ = single_op.translate_op(
+        "aten._scaled_dot_product_cudnn_attention_backward.default",
+        (*(t.cpu() for t in inputs), *rest), {}, tuple(t.cpu().contiguous() for t in theirs),
+    )  # fmt: skip
+    variant_of(graph).s = variant
     path = written(graph, tmp_path / "other.bwd.pb")
-    with pytest.raises(ours.Refused, match="SDPBackend.CUDNN_ATTENTION"):
-        ours.Backward(LIBRARY, path, "cuda")
+    mine = [torch.full_like(t, float("nan"), memory_format=torch.contiguous_format) for t in theirs]
+    with ours.Backward(LIBRARY, path, "cuda") as backward:
+        backward.bind(inputs, mine)
+        backward.run()
+        torch.cuda.synchronize()
+    assert difference(mine, theirs) < 1e-2

@@ -117,13 +117,13 @@ TEST_CASE("a unit begins with the parts that its kernels need, and with what par
   CHECK(Count(one, MultiplierPrelude()) == 0);
 }
 
-TEST_CASE("what dropout needs is in a unit of any dialect, and for tensor cores what they need too") {
+TEST_CASE(
+    "what dropout needs is in a unit of any dialect, and for tensor cores what they need too") {
   Kernel dropout = Named("rg_dropout");
   dropout.parts = PreludePart::kDropout;
   for (const Dialect dialect : {Dialect::kCuda, Dialect::kHip, Dialect::kHost}) {
     const std::string unit = TranslationUnit({dropout}, dialect);
-    CHECK(unit ==
-          absl::StrCat(Prelude(dialect), DropoutPrelude(), PrintKernels({dropout})));
+    CHECK(unit == absl::StrCat(Prelude(dialect), DropoutPrelude(), PrintKernels({dropout})));
   }
   Kernel tiled = Named("rg_tiled");
   tiled.head = KernelHead::kAttention;

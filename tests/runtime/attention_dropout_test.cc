@@ -135,8 +135,9 @@ TEST_CASE("a seed or an offset that is not one integer of 32 or 64 bits is refus
   CHECK(CheckDropout(request).ok());
   request.dtypes.back() = DType::kUInt8;
   request.call.operands.back().shape = {1};
-  CHECK_THAT(std::string(CheckDropout(request).message()),
-             ContainsSubstring("needs one integer of 32 or 64 bits as dropout's offset, not u8[1]"));
+  CHECK_THAT(
+      std::string(CheckDropout(request).message()),
+      ContainsSubstring("needs one integer of 32 or 64 bits as dropout's offset, not u8[1]"));
   request.call.operands[AttentionSeed(request.call)].shape = {2};
   CHECK_THAT(std::string(CheckDropout(request).message()),
              ContainsSubstring("as dropout's seed, not i64[2]"));
