@@ -244,7 +244,7 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
       }
     }
     finish();
-    if constexpr (held) rg_keep(k_rows, mine, s.scale), rg_keep(v_rows, mine, s.scale);
+    if constexpr (held) rg_keep(k_rows, mine, dk.data), rg_keep(v_rows, mine, dv.data);
     if (lane == 0) rg_bar_arrive(at.own_empty + 8 * side);
     T* const to_k = static_cast<T*>(dk.data) + batch * dk.batch + kv * dk.head;
     rg_write_rows<T, dim>(dk_sums, s.scale, mine, lane, to_k, dk.row, start + 16 * warp,

@@ -141,7 +141,8 @@ TEST_CASE("kernels by tiles compile for sm_90a without spills, and products wait
         Case{.dropout = "flash"}, Case{.dropout = "efficient"},
         Case{.causal = false, .bias = true, .dropout = "cudnn"},
         Case{.dim = 128, .dropout = "cudnn"}, Case{.dim = 128, .dropout = "flash"},
-        Case{.dim = 128, .dropout = "efficient"}}) {
+        Case{.dim = 128, .dropout = "efficient"}, Case{.causal = false, .dropout = "flash"},
+        Case{.causal = false, .dropout = "efficient"}}) {
     INFO(c.dim << " " << Name(c.dtype) << (c.causal ? " causal" : "") << (c.bias ? " bias " : " ")
                << c.dropout);
     const AttentionCall call = CallOf(c);
