@@ -13,6 +13,10 @@ and profile what it took:
 
     print(retrograd.profile(step))
 
+capture_step makes one CUDA graph of a whole training step:
+
+    step = retrograd.capture_step(step)
+
 retrograd.native plans, compiles and runs graphs; it needs no PyTorch.
 """
 
@@ -20,6 +24,7 @@ import importlib
 
 _PLACES = {
     "ExportError": "retrograd.errors",
+    "capture_step": "retrograd.backend.capture_step",
     "explain": "retrograd.backend.explain",
     "export_backward": "retrograd.export",
     "profile": "retrograd.backend.profile",

@@ -11,12 +11,13 @@
 #include "absl/types/span.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/measurement.h"
+#include "runtime/gpu/race.h"
 
 namespace retrograd {
 namespace {
 
 // Of the entries on disk: a new one where what they hold means something else.
-constexpr absl::string_view kFormat = "retrograd implementation times 1\n";
+constexpr absl::string_view kFormat = "retrograd implementation times 2\n";
 
 // As an entry: "12.5 0 13.25\n" and what Serialize made.
 std::string Print(const ImplementationTimes& times) {
@@ -59,7 +60,81 @@ absl::StatusOr<OwnMemory> Take(const CallMemory& wanted, int64_t workspace_bytes
 // and to see it end, is out of the race: its time need not be exact.
 constexpr double kHopeless = 4, kHostUs = 200;
 
-// Leaves the fastest chosen. One that fails here is not the one.
+// The implementations of one call on memory of their own.
+class Trial {
+ public:
+  Trial(Device& device, Implementations& implementations, OwnMemory& own)
+      : device_(device), implementations_(implementations), own_(own) {}
+
+  // Leaves the fastest chosen. One that fails here is not the one.
+  absl::StatusOr<ImplementationTimes> Run() {
+    RG_RETURN_IF_ERROR(TryAll());
+    RG_ASSIGN_OR_RETURN(const double alone_us, TimeOf(racing_[0], 1));
+    const int runs = RunsInARow(alone_us);
+    RG_ASSIGN_OR_RETURN(const RaceResult race, Race(racing_.size(), [&](size_t runner) {
+                          return TimeOf(racing_[runner], runs);
+                        }));
+    for (size_t i = 0; i < racing_.size(); ++i) {
+      times_.us[static_cast<size_t>(racing_[i])] = race.us[i];
+    }
+    RG_RETURN_IF_ERROR(Choose(racing_[race.winner]));
+    return times_;
+  }
+
+ private:
+  // Runs each of them, and keeps for the race those that work and are not out of it.
+  absl::Status TryAll() {
+    absl::Status failure = absl::InternalError("there is no implementation");
+    double least_us = 0;
+    for (int i = 0; i < implementations_.count(); ++i) {
+      times_.us.push_back(0);
+      const absl::StatusOr<double> us = Try(i);
+      if (!us.ok()) {
+        failure = us.status();
+        continue;
+      }
+      if (racing_.empty() || *us < least_us) least_us = *us;
+      if (*us > kHopeless * least_us + kHostUs) {
+        times_.us.back() = *us;
+      } else {
+        racing_.push_back(i);
+      }
+    }
+    return racing_.empty() ? failure : absl::OkStatus();
+  }
+
+  // By the host's clock.
+  absl::StatusOr<double> Try(int implementation) {
+    RG_RETURN_IF_ERROR(Choose(implementation));
+    RG_ASSIGN_OR_RETURN(const double us, HostTime(device_, [&] { return RunChosen(); }));
+    RG_RETURN_IF_ERROR(implementations_.Check(own_.pointers()));
+    return us;
+  }
+
+  absl::StatusOr<double> TimeOf(int implementation, int runs) {
+    RG_RETURN_IF_ERROR(Choose(implementation));
+    return TimeInARow(
+        device_, [&] { return RunChosen(); }, runs);
+  }
+
+  absl::Status Choose(int implementation) {
+    if (chosen_ == implementation) return absl::OkStatus();
+    chosen_ = -1;
+    RG_RETURN_IF_ERROR(implementations_.Choose(implementation));
+    chosen_ = implementation;
+    return absl::OkStatus();
+  }
+
+  absl::Status RunChosen() { return implementations_.Run(own_.pointers(), own_.workspace); }
+
+  Device& device_;
+  Implementations& implementations_;
+  OwnMemory& own_;
+  ImplementationTimes times_;
+  std::vector<int> racing_;  // the first is the default
+  int chosen_ = -1;
+};
+
 absl::StatusOr<ImplementationTimes> TimeAll(Device& device, const CallMemory& wanted,
                                             Implementations& implementations) {
   MeasurementMemory memory(device);
@@ -67,31 +142,7 @@ absl::StatusOr<ImplementationTimes> TimeAll(Device& device, const CallMemory& wa
   RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
   // The caller's stream may be at work, or be captured.
   RG_RETURN_IF_ERROR(device.UseStream(std::nullopt));
-  const auto run = [&] { return implementations.Run(own.pointers(), own.workspace); };
-  ImplementationTimes times;
-  absl::Status failure = absl::InternalError("there is no implementation");
-  int fastest = -1;
-  for (int i = 0; i < implementations.count(); ++i) {
-    double& us = times.us.emplace_back(0);
-    absl::Status status = implementations.Choose(i);
-    if (status.ok()) {
-      const absl::StatusOr<double> measured =
-          fastest < 0 ? MedianTime(device, run)
-                      : MedianTime(device, run, kHopeless * times.us[fastest] + kHostUs);
-      status = measured.status();
-      if (status.ok()) status = implementations.Check(own.pointers());
-      if (status.ok()) us = *measured;
-    }
-    if (!status.ok()) {
-      failure = std::move(status);
-    } else if (fastest < 0 || us < times.us[fastest]) {
-      fastest = i;
-    }
-  }
-  if (fastest < 0) return failure;
-  RG_RETURN_IF_ERROR(implementations.Choose(fastest));
-  RG_ASSIGN_OR_RETURN(times.us[fastest], TimeInARow(device, run, times.us[fastest]));
-  return times;
+  return Trial(device, implementations, own).Run();
 }
 
 }  // namespace

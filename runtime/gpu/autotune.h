@@ -1,5 +1,5 @@
 // Which implementation of a library call is the fastest on a device: found by running each of them
-// once for every kind of call, and remembered on disk with the times. The one mechanism of all
+// for every kind of call (race.h), and remembered on disk with the times. The one mechanism of all
 // libraries and all ops.
 #ifndef RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
 #define RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_

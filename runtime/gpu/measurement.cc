@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
 
-constexpr int kTimedRuns = 3;
 constexpr double kRowUs = 100, kMostInARow = 16;
 
 }  // namespace
@@ -24,9 +22,6 @@ absl::StatusOr<void*> MeasurementMemory::Take(int64_t bytes) {
   return data;
 }
 
-namespace {
-
-// By the host's clock, of a second run: the first may prepare things.
 absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run) {
   double us = 0;
   for (int i = 0; i < 2; ++i) {
@@ -39,29 +34,17 @@ absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()
   return us;
 }
 
-}  // namespace
-
-absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run,
-                                  double hopeless_us) {
-  if (std::isfinite(hopeless_us)) {
-    RG_ASSIGN_OR_RETURN(const double us, HostTime(device, run));
-    if (us > hopeless_us) return us;
-  }
-  RG_ASSIGN_OR_RETURN(TimeSamples samples, device.Time(run, kTimedRuns, /*cold=*/false));
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
-absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run,
-                                  double alone_us) {
-  const int runs = static_cast<int>(std::clamp(kRowUs / std::max(alone_us, 1.0), 1.0, kMostInARow));
-  if (runs == 1) return alone_us;
+absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run, int runs) {
   const auto row = [&]() -> absl::Status {
     for (int i = 0; i < runs; ++i) RG_RETURN_IF_ERROR(run());
     return absl::OkStatus();
   };
-  RG_ASSIGN_OR_RETURN(const double us, MedianTime(device, row));
-  return us / runs;
+  RG_ASSIGN_OR_RETURN(const TimeSamples samples, device.Time(row, 1, /*cold=*/false));
+  return samples[0] / runs;
+}
+
+int RunsInARow(double us) {
+  return static_cast<int>(std::clamp(kRowUs / std::max(us, 1.0), 1.0, kMostInARow));
 }
 
 }  // namespace retrograd

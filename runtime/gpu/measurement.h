@@ -1,9 +1,9 @@
-// What it takes to time work on a GPU before a program runs: memory, and the median of a few runs.
+// What it takes to time work on a GPU before a program runs: memory, and times of single runs and
+// of rows.
 #ifndef RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
 #define RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -26,16 +26,17 @@ class MeasurementMemory {
   std::vector<void*> taken_;
 };
 
-// Microseconds of work on stream 0, of three runs with warm caches. Work that takes more than
-// `hopeless_us` is run no more than twice: its time is then that of the second run with the host's
-// part.
-absl::StatusOr<double> MedianTime(Device& device, absl::FunctionRef<absl::Status()> run,
-                                  double hopeless_us = std::numeric_limits<double>::infinity());
+// Microseconds until work on stream 0 has ended, by the host's clock, of the second of two runs:
+// the first may prepare things.
+absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()> run);
 
-// The same for one of several runs in a row, as the prices of library calls count it: short work
-// hides what each launch of it costs. `alone_us`: of MedianTime.
-absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run,
-                                  double alone_us);
+// Microseconds of work on stream 0, with warm caches: of one of `runs` in a row, as the prices of
+// library calls count it. Short work hides what each launch of it costs, and its row is long beside
+// the clock's steps.
+absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run, int runs);
+
+// How many runs of work that takes so long are timed in a row.
+int RunsInARow(double us);
 
 }  // namespace retrograd
 

@@ -23,6 +23,11 @@ class Program:
         self.phases = executable.phases
 
 
+def alive():
+    """The programs of this process that somebody holds."""
+    return list(_programs.values())
+
+
 def device_name(device):
     """The library's name of a torch.device."""
     if device.type == "cpu":
