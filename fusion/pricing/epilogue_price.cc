@@ -46,6 +46,9 @@ std::string WhyNotTogether(const GroupPricer& pricer, const GroupOps& group, con
     if (std::binary_search(group.ops.begin(), group.ops.end(), user)) continue;
     return absl::StrCat("%", Index(user), " reads the product as well, so that it must be stored");
   }
+  if (std::binary_search(group.kept.begin(), group.kept.end(), matmul)) {
+    return "what is computed again elsewhere reads the product as well, so that it must be stored";
+  }
   return "";
 }
 

@@ -33,6 +33,8 @@ struct Heuristic {
 };
 
 constexpr uint64_t kAlgorithms = 3;
+// The best of the heuristics, which stands first, wants the most.
+uint64_t WorkspaceOf(uint64_t algorithm) { return (kAlgorithms - algorithm) * 1024; }
 constexpr uint64_t kAlgorithmMark = 0x616c676f;
 
 struct FakeLayout {
@@ -193,7 +195,7 @@ int FAKE_NAME(cublasLtMatmulAlgoGetHeuristic,
     Heuristic& r = results[(*count)++];
     std::memset(&r, 0, sizeof r);
     r.algo.data[0] = kAlgorithmMark + i;
-    r.workspaceSize = i * 1024;
+    r.workspaceSize = WorkspaceOf(i);
     r.state = kSuccess;
   }
   return kSuccess;
@@ -205,7 +207,7 @@ int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const Algo
   FAKE_ENTER();
   const uint64_t i = algorithm->data[0] - kAlgorithmMark;
   if (i >= kAlgorithms) return kInvalid;
-  result->workspaceSize = i * 1024;
+  result->workspaceSize = WorkspaceOf(i);
   return kSuccess;
 }
 #endif
@@ -217,7 +219,7 @@ int FAKE_NAME(cublasLtMatmul,
                                void* workspace, size_t workspace_bytes, GpuStream stream) {
   FAKE_ENTER();
   const uint64_t i = algorithm->data[0] - kAlgorithmMark;
-  if (i >= kAlgorithms || workspace_bytes < i * 1024 || (i > 0 && workspace == nullptr) || c != d ||
+  if (i >= kAlgorithms || workspace_bytes < WorkspaceOf(i) || workspace == nullptr || c != d ||
       a == nullptr || b == nullptr || d == nullptr) {
     return kInvalid;
   }
@@ -226,16 +228,14 @@ int FAKE_NAME(cublasLtMatmul,
                                                             : *static_cast<const float*>(beta) != 0;
   const MatMulCall call = CallOf(described, As<FakeLayout>(a_layout), As<FakeLayout>(b_layout),
                                  As<FakeLayout>(d_layout), accumulate);
-  // An algorithm with a workspace counts in it what its blocks have added up, from the zero that a
+  // An algorithm counts in its workspace what its blocks have added up, from the zero that a
   // fill leaves there, and leaves the count.
-  auto* const count = i > 0 ? static_cast<int*>(workspace) : nullptr;
-  if (count != nullptr) {
-    IssueFill(
-        stream,
-        {.to = reinterpret_cast<uint64_t>(count), .elements = 1, .value = 0, .element_bytes = 4});
-  }
+  auto* const count = static_cast<int*>(workspace);
+  IssueFill(
+      stream,
+      {.to = reinterpret_cast<uint64_t>(count), .elements = 1, .value = 0, .element_bytes = 4});
   const int result = Issue(stream, "matmul", [=] {
-    if (count != nullptr && ++*count != 1) return kLaunchFailed;
+    if (++*count != 1) return kLaunchFailed;
     std::vector<double> scratch(static_cast<size_t>(*HostMatMulScratchBytes(call)) / 8 + 8);
     HostMatMul(call, {a, b, d}, scratch.data());
     return kSuccess;
