@@ -4,8 +4,8 @@
     bench/training.py [NAME ..] [--sides inductor,retrograd] [--out DIR] [--device cpu]
 
 For each model and side, medians of repeated runs: `loss.backward()` by events, the GPU's time of it with
-the host hidden, the host's time to issue it, the whole step (forward, backward, zeroing), the first step
-(compiling) of an empty cache and the peak of the allocator. A model is measured in a process of its own,
+the host hidden, the host's time to issue it, the whole step (forward, backward, zeroing), also as one
+CUDA graph, the first step (compiling) of an empty cache and the peak of the allocator. A model is measured in a process of its own,
 with all its sides. Files are NAME.json; what is there stays unless --again. --cache keeps Inductor's
 compiled code for a later call: the first step of its sides is then that of a warm cache.
 """
@@ -170,6 +170,8 @@ def measure_side(name, device, side, repeat, references, cache=None):
             if not step.graphs:  # whose private pool holds everything all the time
                 row["peak_bytes"] = _peak_bytes(step)
         after = _settle(step, side)
+        if not step.graphs:
+            row |= _captured(step, repeat)
         row["without_python"] = {
             key: b - a
             for key, a, b in zip(("backwards", "gradients", "let_go"), before, after, strict=True)
@@ -214,6 +216,17 @@ def _by_events(prepare, work, repeat):
         torch.cuda.synchronize()
         samples.append(begin.elapsed_time(end))
     return watch.summary(samples)
+
+
+def _captured(step, repeat):
+    """The time of the step as one CUDA graph, or why there is none."""
+    from retrograd import capture_step
+
+    try:
+        captured = capture_step(step.whole)
+        return {"captured_step_ms": _by_events(lambda: None, captured, repeat)}
+    except RuntimeError as error:
+        return {"captured_step_failed": f"{error}: {error.__cause__}"[:300]}
 
 
 def _peak_bytes(step):
