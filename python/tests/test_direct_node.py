@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import conftest
@@ -580,6 +581,19 @@ def test_nothing_of_a_run_stays_behind_it(phases_for_nothing, by_python, monkeyp
     trained(deep(), (64, 32), options={**phases_for_nothing, "direct_gradients": not by_python})
     assert made and max(phases_known()) > 2
     assert [memory() for memory in made] == [None] * len(made)
+
+
+def test_the_hosts_time_is_told_by_parts(phases_for_nothing):
+    ours, _ = trained(deep(), (64, 32), options=phases_for_nothing)
+    before, runs = extension.loaded().host_ns(), extension.loaded().counts()[0]
+    begin = time.perf_counter_ns()
+    for _ in range(3):
+        total(ours(torch.randn(64, 32))).backward()
+    passed = time.perf_counter_ns() - begin
+    assert extension.loaded().counts()[0] == runs + 3
+    parts = {part: ns - before[part] for part, ns in extension.loaded().host_ns().items()}
+    assert set(parts) == {"look_up", "prepare", "memory", "issue", "gradients"}
+    assert all(ns > 0 for ns in parts.values()) and sum(parts.values()) < passed
 
 
 class TwoResults(nn.Module):

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "direct_plan.h"
+#include "host_times.h"
 #include "leaves.h"
 
 namespace retrograd {
@@ -125,12 +126,14 @@ class DirectNode : public Node {
         c10::impl::TorchDispatchModeTLS::any_modes_set()) {
       return ByPython(std::move(tangents), /*learns=*/false);
     }
+    Laps laps;
     Tensors saved = Saved();
     const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
     if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
       return ByPython(std::move(tangents), binding_->learns(), saved);
     }
-    return Directly(*plan, std::move(saved), tangents);
+    laps.End(HostPart::kLookUp);
+    return Directly(*plan, std::move(saved), tangents, laps);
   }
 
  private:
@@ -162,7 +165,8 @@ class DirectNode : public Node {
 
   THPFunction* function() const { return reinterpret_cast<THPFunction*>(context_); }
 
-  variable_list Directly(const DirectPlan& plan, Tensors saved, const Tensors& tangents) {
+  variable_list Directly(const DirectPlan& plan, Tensors saved, const Tensors& tangents,
+                         Laps& laps) {
     const c10::OptionalDeviceGuard guard(plan.device);
     if (plan.before != nullptr) {
       const py::gil_scoped_acquire gil;
@@ -173,13 +177,20 @@ class DirectNode : public Node {
     std::vector<void*> outputs(plan.results.size(), nullptr);
     Tensors copies;
     const std::vector<const void*> inputs = InputsOf(plan, saved, tangents, copies);
-    Run(plan, inputs, outputs, [&](uint32_t phase) {
-      if (phase > 0 && !keeps) LetGo(plan.last_of_phase[phase - 1], saved);
-      Allocate(plan, phase, gradients, outputs);
+    laps.End(HostPart::kPrepare);
+    Run(plan, inputs, outputs, [&](uint32_t phase, auto make_blocks) {
+      laps.Within(HostPart::kMemory, [&] {
+        if (phase > 0 && !keeps) LetGo(plan.last_of_phase[phase - 1], saved);
+        Allocate(plan, phase, gradients, outputs);
+        make_blocks();
+      });
     });
+    laps.End(HostPart::kIssue);
     spent_ = false;
     ++direct_runs;
-    return Distribute(std::move(gradients));
+    variable_list others = Distribute(std::move(gradients));
+    laps.End(HostPart::kGradients);
+    return others;
   }
 
   // Of saved tensors that the run needs no longer: their memory is free in the order of the stream.

@@ -194,9 +194,9 @@ inline std::vector<const void*> InputsOf(const DirectPlan& plan, const Tensors& 
   return inputs;
 }
 
-// Issues a run on the current stream. enter(phase): called before each phase; makes the phase's
-// outputs, an address for each result in `outputs`, null where there is none. What it throws ends
-// the run.
+// Issues a run on the current stream. enter(phase, make_blocks): called before each phase; makes
+// the phase's outputs, an address for each result in `outputs`, null where there is none, and calls
+// make_blocks for the workspace. What it throws ends the run.
 template <typename Enter>
 void Run(const DirectPlan& plan, const std::vector<const void*>& inputs,
          const std::vector<void*>& outputs, Enter enter) {
@@ -206,8 +206,7 @@ void Run(const DirectPlan& plan, const std::vector<const void*>& inputs,
     Workspace& workspace;
     std::exception_ptr thrown;
   } phases{enter, workspace, nullptr};
-  enter(0);
-  workspace.Enter(0);
+  enter(0, [&] { workspace.Enter(0); });
   rg_run run = {};
   run.struct_size = sizeof(run);
   run.inputs = inputs.data();
@@ -221,8 +220,7 @@ void Run(const DirectPlan& plan, const std::vector<const void*>& inputs,
     auto& entered = *static_cast<Phases*>(user);
     try {
       entered.workspace.Leave(phase);
-      entered.enter(phase);
-      entered.workspace.Enter(phase);
+      entered.enter(phase, [&] { entered.workspace.Enter(phase); });
       return 0;
     } catch (...) {
       entered.thrown = std::current_exception();

@@ -158,6 +158,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("attach", &Attach, py::arg("binding"), py::arg("results"));
   module.def(
       "watch", [](bool on) { watched = on; }, py::arg("on"));
+  module.def("host_ns", [] {
+    constexpr const char* kNames[kHostParts] = {"look_up", "prepare", "memory", "issue",
+                                                "gradients"};
+    std::map<std::string, int64_t> parts;
+    for (size_t i = 0; i < kHostParts; ++i) parts[kNames[i]] = host_ns[i].load();
+    return parts;
+  });
   module.def("counts",
              [] { return std::tuple(direct_runs.load(), direct_gradients.load(), let_go.load()); });
 }
