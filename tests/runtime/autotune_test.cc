@@ -126,6 +126,15 @@ TEST_CASE("where none runs the last reason is the answer, and no memory stays ta
   CHECK(clock.alive == 0);
 }
 
+TEST_CASE("the first of equally fast implementations is chosen, whichever ran last") {
+  Clock clock;
+  for (const std::vector<double>& us : {std::vector<double>{10, 10}, {10, 10, 10}, {9.95, 10}}) {
+    Scripted implementations(clock, us);
+    REQUIRE(ChooseFastest(clock, {}, "key", kMemory, implementations).ok());
+    CHECK(implementations.chosen == 0);
+  }
+}
+
 TEST_CASE("an implementation that wrote what it must not is out, fast as it is") {
   Clock clock;
   Scripted implementations(clock, {30, 10});
