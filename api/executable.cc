@@ -102,7 +102,7 @@ absl::Status CheckOptions(const rg_executable_options& options) {
 absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const rg_device& device, const Settings& settings,
                                                   const Cancelled& cancelled) {
   DeviceChoices choices = device.choices;
-  settings.Apply(choices);
+  RG_RETURN_IF_ERROR(settings.Apply(choices));
   choices.host.compile.cancelled = choices.cuda.compile.cancelled = choices.hip.compile.cancelled =
       cancelled;
   return MakeDevice(device.name, choices);

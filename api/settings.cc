@@ -33,6 +33,8 @@ constexpr Key kKeys[] = {
     {.name = "deterministic", .flag = &Settings::deterministic},
     {.name = "tiled_attention", .flag = &Settings::tiled_attention},
     {.name = "convolution_plans", .number = &Settings::convolution_plans},
+    {.name = "conv_bwd_input_backends", .list = &Settings::conv_bwd_input_backends},
+    {.name = "conv_bwd_weight_backends", .list = &Settings::conv_bwd_weight_backends},
 };
 
 absl::Status Read(const Key& key, const Json& value, Settings& settings) {
@@ -93,7 +95,12 @@ void Settings::Apply(ExecutableOptions& options) const {
   options.runnable = runnable;
 }
 
-void Settings::Apply(DeviceChoices& choices) const {
+absl::Status Settings::Apply(DeviceChoices& choices) const {
+  ConvolutionBackends& backends = choices.cuda.convolution.backends;
+  RG_ASSIGN_OR_RETURN(backends.input,
+                      ParseConvolutionBackends(absl::StrJoin(conv_bwd_input_backends, ",")));
+  RG_ASSIGN_OR_RETURN(backends.weight,
+                      ParseConvolutionBackends(absl::StrJoin(conv_bwd_weight_backends, ",")));
   choices.cuda.attention.cudnn.deterministic = deterministic;
   choices.cuda.attention.allow_tiled = tiled_attention;
   choices.cuda.attention.time_plans = time_calls;
@@ -101,6 +108,7 @@ void Settings::Apply(DeviceChoices& choices) const {
   choices.cuda.convolution.cudnn.most_plans = convolution_plans;
   choices.cuda.convolution.time_plans = time_calls;
   choices.cuda.time_matmuls = choices.hip.time_matmuls = time_calls;
+  return absl::OkStatus();
 }
 
 }  // namespace retrograd

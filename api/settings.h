@@ -23,10 +23,14 @@ struct Settings {
   // how many plans of cuDNN are tried for a convolution (0: all).
   bool time_calls = true, deterministic = true, tiled_attention = true;
   int64_t convolution_plans = 8;
+  // Who may make convolutions' gradients, by name.
+  std::vector<std::string> conv_bwd_input_backends = {"cudnn", "retrograd"};
+  std::vector<std::string> conv_bwd_weight_backends = {"cudnn", "retrograd"};
 
   void Apply(PlanArguments& arguments) const;
   void Apply(ExecutableOptions& options) const;
-  void Apply(DeviceChoices& choices) const;
+  // InvalidArgument for a backend of another name.
+  absl::Status Apply(DeviceChoices& choices) const;
 };
 
 // text: null: the defaults. InvalidArgument for what is no object, NotFound for an unknown key,

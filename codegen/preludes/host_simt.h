@@ -353,6 +353,9 @@ constexpr int rg_first_argument = 0;
                                  [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
 
+// What a GPU's kernels take differs (gpu_prelude.cc).
+#define RG_KERNEL_DIRECT(name, threads, arguments) RG_KERNEL(name, threads, arguments)
+
 // A kernel with barriers, shuffles or shared memory. Emitters print RG_KERNEL for all; whoever
 // compiles the text picks this one by what the body uses.
 #define RG_KERNEL_COOPERATIVE(name, threads, arguments)                        \

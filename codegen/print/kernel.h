@@ -98,6 +98,8 @@ struct Kernel {
   int cluster = 2;            // of a multiplier: blocks that share loads
   int arguments = 0;          // how many pointers it takes
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
+  // On a GPU it takes its addresses as parameters, without the table: what records it records them.
+  bool direct = false;
   KernelFunction function;
   // Of a merged launch: functions that share its blocks. It has no statements of its own.
   std::vector<KernelFunction> members;

@@ -18,9 +18,9 @@ uint64_t Digest(absl::string_view text) {
   return h;
 }
 
-absl::string_view HeadMacro(KernelHead head) {
-  switch (head) {
-    case KernelHead::kPlain: return "RG_KERNEL";
+absl::string_view HeadMacro(const Kernel& kernel) {
+  switch (kernel.head) {
+    case KernelHead::kPlain: return kernel.direct ? "RG_KERNEL_DIRECT" : "RG_KERNEL";
     case KernelHead::kMultiplier: return "RG_MULTIPLIER";
     case KernelHead::kAttention: return "RG_ATTENTION";
   }
@@ -107,7 +107,7 @@ std::string PrintHead(const Kernel& kernel) {
   if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
     return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
   }
-  return absl::StrCat(HeadMacro(kernel.head), "(", Parameters(kernel), ")");
+  return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ")");
 }
 
 std::string PrintCooperativeHead(const Kernel& kernel) {
@@ -117,7 +117,7 @@ std::string PrintCooperativeHead(const Kernel& kernel) {
 
 std::string PrintResidentHead(const Kernel& kernel, int64_t blocks) {
   RG_CHECK(kernel.head == KernelHead::kPlain);
-  return absl::StrCat("RG_KERNEL_RESIDENT(", Parameters(kernel), ", ", blocks, ")");
+  return absl::StrCat(HeadMacro(kernel), "_RESIDENT(", Parameters(kernel), ", ", blocks, ")");
 }
 
 std::string PrintKernel(const Kernel& kernel, absl::string_view head) {

@@ -60,7 +60,8 @@ struct Launch {
   // Of kernels for tensor cores: further parameters, made of addresses. Then any number of clusters
   // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
-  int cluster = 2;  // of kernels with maps: blocks that start together
+  int cluster = 2;      // of kernels with maps: blocks that start together
+  bool direct = false;  // Kernel::direct
 };
 
 // Addresses of a library call's operands and results, in the op's order: of their stored values'

@@ -7,6 +7,7 @@
 #include "runtime/gpu/hip/hip_driver.h"
 #include "runtime/ops/attention/fallback_attention.h"
 #include "runtime/ops/convolution/fallback_convolution.h"
+#include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
 
 namespace retrograd {
@@ -28,7 +29,7 @@ class HipDevice : public GpuDevice {
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :
          {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
-      SetLoader(op, MakeFallbackConvolutionLoader(*this));
+      SetLoader(op, MakeGeneratedConvolutionLoader(*this, MakeFallbackConvolutionLoader(*this)));
     }
     return absl::OkStatus();
   }

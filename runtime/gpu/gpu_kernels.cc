@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O or numbers
 
+constexpr size_t kMostDirectArguments = 8;
+
 }  // namespace
 
 GpuKernels::~GpuKernels() {
@@ -55,13 +57,16 @@ absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
 
 absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
   uint32_t slots = 0;
+  bool wants_table = false;
   for (const Launch& launch : launches) {
     if (launch.blocks < 1 || launch.blocks > std::numeric_limits<int32_t>::max()) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "kernel %s wants %d blocks: a launch has 1 to 2147483647", launch.kernel, launch.blocks));
     }
     Prepared prepared{.blocks = static_cast<unsigned>(launch.blocks),
-                      .threads = static_cast<unsigned>(launch.threads)};
+                      .threads = static_cast<unsigned>(launch.threads),
+                      .direct = launch.direct};
+    wants_table |= !launch.direct;
     RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
     if (launch.staged_bytes > 0) {
       prepared.staged_bytes = static_cast<unsigned>(launch.staged_bytes);
@@ -71,6 +76,7 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
       slots = std::max(slots, arg.slot + 1);
     }
+    RG_CHECK(!launch.direct || (launch.maps.empty() && launch.args.size() <= kMostDirectArguments));
     if (!launch.maps.empty()) {
       // Each fills an SM, and they come in clusters.
       const unsigned cluster = static_cast<unsigned>(launch.cluster);
@@ -87,7 +93,7 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
     }
     launches_.push_back(std::move(prepared));
   }
-  if (slots > 0) RG_GPU(driver_, MemAlloc, &table_, slots * sizeof(void*));
+  if (wants_table && slots > 0) RG_GPU(driver_, MemAlloc, &table_, slots * sizeof(void*));
   known_.assign(slots, nullptr);
   return absl::OkStatus();
 }
@@ -97,6 +103,10 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
   if (table.size() < known_.size()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "the table has %d addresses, the kernels read %d", table.size(), known_.size()));
+  }
+  if (table_ == nullptr) {
+    std::copy_n(table.begin(), known_.size(), known_.begin());
+    return absl::OkStatus();
   }
   int capture = kGpuNoCapture;
   RG_GPU(driver_, StreamIsCapturing, stream, &capture);
@@ -117,6 +127,7 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
 
 absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
   Prepared& l = launches_[launch];
+  if (l.direct) return RunDirect(stream, l);
   OperandDescriptor descriptors[kMostMaps];
   void* parameters[2 + kMostMaps] = {&table_, l.slots.data()};
   for (size_t i = 0; i < l.maps.size(); ++i) {
@@ -125,6 +136,17 @@ absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
   }
   RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes, stream,
          parameters, nullptr);
+  return absl::OkStatus();
+}
+
+absl::Status GpuKernels::RunDirect(GpuStream stream, const Prepared& launch) {
+  void* addresses[kMostDirectArguments];
+  for (size_t i = 0; i < launch.slots.size(); ++i) {
+    addresses[i] = known_[static_cast<size_t>(launch.slots[i])];
+  }
+  void* parameters[] = {addresses};
+  RG_GPU(driver_, LaunchKernel, launch.function, launch.blocks, 1, 1, launch.threads, 1, 1,
+         launch.staged_bytes, stream, parameters, nullptr);
   return absl::OkStatus();
 }
 

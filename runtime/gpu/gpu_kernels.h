@@ -45,8 +45,11 @@ class GpuKernels : public LoadedKernels {
     unsigned blocks = 1, threads = 1, staged_bytes = 0;
     std::vector<int32_t> slots;
     std::vector<OperandMap> maps;
+    bool direct = false;
   };
 
+  // With addresses as Bind was given them.
+  absl::Status RunDirect(GpuStream stream, const Prepared& launch);
   absl::Status Write(GpuStream stream, GpuFunction set_table, TableEntries* entries);
 
   const GpuDriver& driver_;
@@ -55,7 +58,7 @@ class GpuKernels : public LoadedKernels {
   std::vector<KernelResources> resources_;
   absl::flat_hash_map<std::string, GpuModule> homes_;  // by a name in a module's table of strings
   std::vector<Prepared> launches_;
-  void* table_ = nullptr;
+  void* table_ = nullptr;  // null where no launch reads one
   std::vector<void*> known_;  // what the table holds once the stream has come so far
   bool certain_ = false;      // whether it holds that
 };

@@ -103,6 +103,11 @@ int main(int argc, char** argv) {
       "the last bits");
   run_command->add_flag("!--no-tiled-attention", run.tiled_attention,
                         "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
+  run_command->add_option("--conv-bwd-input-backends", run.conv_bwd_input_backends,
+                          "Who may make convolutions' gradients of their inputs on an NVIDIA GPU: "
+                          "of cudnn and retrograd, with commas between; the fastest does");
+  run_command->add_option("--conv-bwd-weight-backends", run.conv_bwd_weight_backends,
+                          "The same for the gradients of weights");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
   run_command
       ->add_option("--repeat-check", run.repeat_check,

@@ -176,6 +176,10 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   choices.cuda.time_matmuls = arguments.time_calls;
   choices.cuda.attention.time_plans = arguments.time_calls;
   choices.cuda.convolution.time_plans = arguments.time_calls;
+  ConvolutionBackends& backends = choices.cuda.convolution.backends;
+  RG_ASSIGN_OR_RETURN(backends.input, ParseConvolutionBackends(arguments.conv_bwd_input_backends));
+  RG_ASSIGN_OR_RETURN(backends.weight,
+                      ParseConvolutionBackends(arguments.conv_bwd_weight_backends));
   return MakeDevice(arguments.device, choices);
 }
 

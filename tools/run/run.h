@@ -30,6 +30,9 @@ struct RunArguments {
   int repeat = 0;               // time so many runs after the first
   bool kernels = false;         // with repeat: time each kernel and call alone as well
   bool deterministic = true;    // two runs give the same bits
+  // Who may make convolutions' gradients: names, separated by commas.
+  std::string conv_bwd_input_backends = "cudnn,retrograd";
+  std::string conv_bwd_weight_backends = "cudnn,retrograd";
   bool tiled_attention = true;  // by our kernels for tensor cores, where they are faster
   bool cold = false;            // with nothing of before in the device's caches
   bool json = false;            // print the figures as JSON

@@ -6,6 +6,13 @@ import json
 
 import torch._inductor
 
+_BACKENDS = ("cudnn", "retrograd")  # of convolutions' gradients
+# Options that are lists of names, with the names where they are few.
+_LISTS = {
+    "disable": None,
+    "conv_bwd_input_backends": _BACKENDS,
+    "conv_bwd_weight_backends": _BACKENDS,
+}
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -23,6 +30,9 @@ class Settings:
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
     disable: tuple = ()  # parts of the planner that are left out, by name (fusion-explain)
+    # Who may make convolutions' gradients; the fastest of them does.
+    conv_bwd_input_backends: tuple = ("cudnn", "retrograd")
+    conv_bwd_weight_backends: tuple = ("cudnn", "retrograd")
     inductor: tuple = ()  # (name, value): options that are Inductor's, for the forward
 
     @staticmethod
@@ -56,8 +66,9 @@ class Settings:
         made = {"deterministic": self.deterministic}
         if self.mode.startswith("max-autotune"):
             made["convolution_plans"] = 0  # all
-        if self.disable:
-            made["disable"] = list(self.disable)
+        for name in _LISTS:
+            if getattr(self, name) != getattr(Settings, name):
+                made[name] = list(getattr(self, name))
         return made
 
     def tag(self):
@@ -68,9 +79,14 @@ class Settings:
 def _checked(field, value):
     if field.name == "mode" and value not in MODES:
         raise ValueError(f"mode {value!r}: must be one of {', '.join(MODES)}")
-    if field.name == "disable":
+    if field.name in _LISTS:
         if isinstance(value, str) or not all(isinstance(part, str) for part in value):
-            raise ValueError(f"option disable: {value!r} must be a list of names")
+            raise ValueError(f"option {field.name}: {value!r} must be a list of names")
+        known = _LISTS[field.name]
+        if known and (not value or set(value) - set(known) or len(set(value)) < len(value)):
+            raise ValueError(
+                f"option {field.name}: {value!r} must hold some of {', '.join(known)}, each once"
+            )
         return tuple(value)
     kind = type(field.default)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

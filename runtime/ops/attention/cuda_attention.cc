@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
-#include "runtime/gpu/autotune.h"
+#include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
@@ -85,33 +85,13 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
                                      : ""));
 }
 
-// cuDNN's fastest plan and our kernels for tensor cores; `names` says in which order.
-class CudnnOrTiled : public Implementations {
+// cuDNN's fastest plan and our kernels for tensor cores.
+class CudnnOrTiled : public LoadedCalls {
  public:
-  struct Made {
-    absl::string_view name;
-    LoadedCall* call;
-  };
   CudnnOrTiled(Device& device, const AttentionCall& call, const AttentionFacts& facts,
                std::vector<Made> made)
-      : device_(device), call_(call), facts_(facts), made_(std::move(made)) {}
+      : LoadedCalls(std::move(made)), device_(device), call_(call), facts_(facts) {}
 
-  int count() const override { return static_cast<int>(made_.size()); }
-  int64_t most_workspace_bytes() const override {
-    int64_t most = 0;
-    for (const Made& made : made_) most = std::max(most, made.call->scratch_bytes());
-    return most;
-  }
-  absl::Status Choose(int implementation) override {
-    chosen_ = static_cast<size_t>(implementation);
-    return absl::OkStatus();
-  }
-  absl::Status Run(const CallPointers& pointers, void* workspace) override {
-    return made_[chosen_].call->Run(0, pointers, workspace);
-  }
-  absl::StatusOr<std::string> Serialize() const override {
-    return std::string(made_[chosen_].name);
-  }
   absl::Status Fill(const CallPointers& pointers) override {
     if (HasBias(call_)) {
       RG_RETURN_IF_ERROR(FillBias(device_, call_.operands[kAttentionBias],
@@ -122,7 +102,7 @@ class CudnnOrTiled : public Implementations {
   }
   absl::Status Check(const CallPointers& pointers) override {
     if (!DrawsAsCudnn(call_)) return absl::OkStatus();
-    const bool tiled = made_[chosen_].name == kTiledName;
+    const bool tiled = chosen_name() == kTiledName;
     RG_ASSIGN_OR_RETURN(Gradients gradients, GradientsOf(device_, call_, pointers));
     if (!tiled) cudnns_ = std::move(gradients);
     return tiled ? SameGradients(call_, gradients, cudnns_) : absl::OkStatus();
@@ -132,8 +112,6 @@ class CudnnOrTiled : public Implementations {
   Device& device_;
   const AttentionCall& call_;
   const AttentionFacts& facts_;
-  const std::vector<Made> made_;
-  size_t chosen_ = 0;
   Gradients cudnns_;  // of what Fill wrote; of a call that draws as cuDNN does
 };
 
@@ -245,7 +223,8 @@ absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
   if (!tiled.ok()) return Choice{};
   const std::unique_ptr<CudaAttentionCall> library =
       LoadLibrary(place, facts, *std::move(plans), {});
-  std::vector<CudnnOrTiled::Made> made = {{kTiledName, tiled->get()}, {kCudnnName, library.get()}};
+  std::vector<CudnnOrTiled::Made> made = {{std::string(kTiledName), tiled->get()},
+                                          {std::string(kCudnnName), library.get()}};
   if (!tiled_first) std::swap(made[0], made[1]);
   CudnnOrTiled implementations(place.device, call, facts, std::move(made));
   RG_ASSIGN_OR_RETURN(

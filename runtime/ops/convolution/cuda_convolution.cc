@@ -1,13 +1,38 @@
 #include "runtime/ops/convolution/cuda_convolution.h"
 
+#include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_choice.h"
+#include "runtime/gpu/loaded_calls.h"
+#include "runtime/ops/convolution/generated_convolution.h"
 
 namespace retrograd {
 namespace {
+
+constexpr absl::string_view kCudnnName = "cudnn";
+constexpr size_t kMostSchedules = 16;  // of our kernels that are timed for a call
+
+bool Refused(const absl::Status& status) {
+  return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
+}
+
+std::string TimeOf(double us) { return us > 0 ? absl::StrFormat(": %.1f us", us) : ""; }
+
+using Schedules = std::vector<std::unique_ptr<LoadedCall>>;
+
+// Who makes a call: the name of a schedule, or cuDNN.
+struct Choice {
+  std::string name;
+  double us = 0;
+  std::string others;  // lines for people
+};
 
 class CudaConvolutionLoader : public CallLoader {
  public:
@@ -15,7 +40,7 @@ class CudaConvolutionLoader : public CallLoader {
                         std::unique_ptr<CallLoader> fallback)
       : device_(device),
         sm_(sm),
-        options_(options.cudnn),
+        options_(options),
         cudnn_("convolution 1", {.library = options.cudnn_library,
                                  .allow = options.allow_cudnn,
                                  .time_plans = options.time_plans}),
@@ -26,58 +51,169 @@ class CudaConvolutionLoader : public CallLoader {
 
  private:
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Call& call, const CallFacts& facts);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadOurs(Schedules schedules, const Call& call,
+                                                       const CallFacts& facts);
+  absl::StatusOr<Choice> Choose(const Schedules& schedules, const Call& call,
+                                const CallFacts& facts);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadLibrary(const Call& call, const CallFacts& facts,
+                                                          std::string beside);
 
   GpuDevice& device_;
   const int sm_;
-  const CudnnConvolutionOptions options_;
+  const CudaConvolutionOptions options_;
   CudnnChoice cudnn_;
+  std::map<std::string, Choice> choices_;  // by the entry on disk
   const std::unique_ptr<CallLoader> fallback_;
 };
 
+CallMemory MemoryOf(const Call& call) {
+  const auto bytes = [](const CallTensor& t) { return SpanOf(t) * SizeBytes(t.dtype); };
+  return {.operands = {bytes(call.operands[0]), bytes(call.operands[1])},
+          .results = {bytes(call.results[0])}};
+}
+
+// What stays where nothing is timed stands first.
+std::vector<std::string> NamesInOrder(const ConvolutionBackendList& order, bool library,
+                                      const Schedules& schedules) {
+  std::vector<std::string> names;
+  for (const ConvolutionBackend backend : order) {
+    if (backend == ConvolutionBackend::kRetrograd) {
+      for (const auto& schedule : schedules) names.push_back(schedule->Describe());
+    } else if (library) {
+      names.push_back(std::string(kCudnnName));
+    }
+  }
+  return names;
+}
+
+// The schedules in their order, and the library where it is named.
+std::vector<LoadedCalls::Made> Named(const std::vector<std::string>& names, LoadedCall* library,
+                                     const Schedules& schedules) {
+  std::vector<LoadedCalls::Made> made;
+  size_t next = 0;
+  for (const std::string& name : names) {
+    made.push_back({name, name == kCudnnName ? library : schedules[next++].get()});
+  }
+  return made;
+}
+
+Choice ChoiceOf(const ImplementationTimes& times, const std::vector<std::string>& names) {
+  Choice choice{.name = times.us.empty() ? names[0] : times.chosen};
+  for (size_t i = 0; i < times.us.size() && i < names.size(); ++i) {
+    if (names[i] == choice.name) {
+      choice.us = times.us[i];
+    } else {
+      absl::StrAppend(&choice.others, "\n  ", names[i], TimeOf(times.us[i]));
+    }
+  }
+  return choice;
+}
+
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,
                                                                            const CallFacts& facts) {
+  if (!Has(options_.backends.Of(call.op), ConvolutionBackend::kCudnn)) {
+    return absl::UnavailableError("cuDNN is no backend of this gradient");
+  }
   RG_RETURN_IF_ERROR(CudnnConvolutionRefusal(call));
   return cudnn_.Choose({device_, sm_, device_.facts().model, device_.Cache()},
-                       CudnnConvolutionRequest(call, facts, options_));
+                       CudnnConvolutionRequest(call, facts, options_.cudnn));
+}
+
+absl::StatusOr<Choice> CudaConvolutionLoader::Choose(const Schedules& schedules, const Call& call,
+                                                     const CallFacts& facts) {
+  const ConvolutionBackendList order = options_.backends.Of(call.op);
+  // Without a library's version there is no library.
+  const bool allowed =
+      Has(order, ConvolutionBackend::kCudnn) && CudnnConvolutionRefusal(call).ok();
+  const std::string version = allowed ? cudnn_.Version(sm_).value_or("") : "";
+  std::string entry = absl::StrCat("convolution\n", device_.facts().model, " sm_", sm_, "\n",
+                                   version, "\n", Print(order), "\n",
+                                   CudnnConvolutionRequest(call, facts, options_.cudnn).key);
+  for (const auto& schedule : schedules) absl::StrAppend(&entry, "\n", schedule->Describe());
+  if (const auto known = choices_.find(entry); known != choices_.end()) return known->second;
+  const AutotuneOptions autotune{.cache = device_.Cache(), .time = options_.time_plans};
+  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
+    const bool library = times->us.size() > schedules.size();
+    return choices_[entry] = ChoiceOf(*times, NamesInOrder(order, library, schedules));
+  }
+  std::unique_ptr<LoadedCall> library;
+  if (!version.empty()) {
+    absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(call, facts);
+    if (plans.ok()) {
+      library = std::make_unique<CudaConvolutionCall>(device_, *std::move(plans));
+    } else if (!Refused(plans.status())) {
+      return plans.status();
+    }
+  }
+  const std::vector<std::string> names = NamesInOrder(order, library != nullptr, schedules);
+  LoadedCalls implementations(Named(names, library.get(), schedules));
+  RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
+                      ChooseFastest(device_, autotune, entry, MemoryOf(call), implementations));
+  return choices_[entry] = ChoiceOf(times, names);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibrary(
+    const Call& call, const CallFacts& facts, std::string beside) {
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> plans, Library(call, facts));
+  return std::make_unique<CudaConvolutionCall>(device_, std::move(plans), std::move(beside));
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
+    Schedules schedules, const Call& call, const CallFacts& facts) {
+  RG_ASSIGN_OR_RETURN(const Choice choice, Choose(schedules, call, facts));
+  for (std::unique_ptr<LoadedCall>& schedule : schedules) {
+    if (schedule->Describe() != choice.name) continue;
+    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), choice.us,
+                                                 choice.others, absl::OkStatus());
+  }
+  return LoadLibrary(call, facts, choice.others);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Call& call,
                                                                         const CallFacts& facts) {
-  absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(call, facts);
-  if (library.ok()) return std::make_unique<CudaConvolutionCall>(device_, *std::move(library));
-  const absl::Status refusal = library.status();
-  const bool refused = absl::IsUnimplemented(refusal) || absl::IsUnavailable(refusal);
-  if (!refused || fallback_ == nullptr) return refusal;
+  if (Has(options_.backends.Of(call.op), ConvolutionBackend::kRetrograd)) {
+    absl::StatusOr<Schedules> schedules =
+        LoadGeneratedConvolution(device_, call, facts, kMostSchedules);
+    // What does not compile here may still be the library's.
+    if (absl::IsResourceExhausted(schedules.status())) return schedules.status();
+    if (schedules.ok()) return LoadOurs(*std::move(schedules), call, facts);
+  }
+  absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");
+  if (library.ok() || !Refused(library.status()) || fallback_ == nullptr) return library;
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> loaded, fallback_->Load(call, facts));
-  return std::make_unique<CudaConvolutionCall>(device_, std::move(loaded), refusal);
+  return std::make_unique<CudaConvolutionCall>(device_, std::move(loaded), 0, "",
+                                               library.status());
 }
 
 }  // namespace
 
-CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::shared_ptr<CudnnPlans> library)
+CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::shared_ptr<CudnnPlans> library,
+                                         std::string beside)
     : LoadedCall(library->workspace_bytes(), library->microseconds()),
       device_(device),
-      library_(std::move(library)) {}
+      library_(std::move(library)),
+      beside_(std::move(beside)) {}
 
-CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::unique_ptr<LoadedCall> fallback,
-                                         absl::Status refusal)
-    : LoadedCall(fallback->scratch_bytes()),
+CudaConvolutionCall::CudaConvolutionCall(GpuDevice& device, std::unique_ptr<LoadedCall> ours,
+                                         double us, std::string beside, absl::Status refusal)
+    : LoadedCall(ours->scratch_bytes(), us),
       device_(device),
-      fallback_(std::move(fallback)),
+      ours_(std::move(ours)),
+      beside_(std::move(beside)),
       refusal_(std::move(refusal)) {}
 
 absl::Status CudaConvolutionCall::Run(int stream, const CallPointers& pointers, void* scratch) {
-  if (fallback_ != nullptr) return fallback_->Run(stream, pointers, scratch);
+  if (ours_ != nullptr) return ours_->Run(stream, pointers, scratch);
   const CurrentContext current(device_.driver(), device_.context());
   RG_RETURN_IF_ERROR(current.status());
   return library_->Run(device_.Stream(stream), pointers, scratch);
 }
 
 std::string CudaConvolutionCall::Describe() const {
-  if (library_ != nullptr) return library_->Describe();
-  const std::string fallback = fallback_->Describe();
-  return absl::StrCat(fallback.empty() ? "the fallback" : fallback, ", because ",
-                      refusal_.message());
+  if (library_ != nullptr) return absl::StrCat(library_->Describe(), beside_);
+  const std::string ours = ours_->Describe();
+  if (refusal_.ok()) return absl::StrCat(ours, TimeOf(measured_us()), beside_);
+  return absl::StrCat(ours.empty() ? "the fallback" : ours, ", because ", refusal_.message());
 }
 
 std::unique_ptr<CallLoader> MakeCudaConvolutionLoader(GpuDevice& device, int sm,

@@ -1,0 +1,154 @@
+#include "runtime/ops/convolution/generated_convolution.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/convolution/emit_depthwise.h"
+#include "fusion/ops/convolution/depthwise_tiles.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // bytes, of all operands and results
+
+// The schedules' kernels, of which each call launches its own.
+class GeneratedCall : public LoadedCall {
+ public:
+  GeneratedCall(Device& device, std::shared_ptr<LoadedKernels> kernels, size_t first, size_t count,
+                int64_t scratch_bytes, std::string schedule)
+      : LoadedCall(scratch_bytes),
+        device_(device),
+        kernels_(std::move(kernels)),
+        first_(first),
+        count_(count),
+        schedule_(std::move(schedule)) {}
+
+  absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
+    void* table[kConvolutionSlots];
+    table[kConvolutionFirst] = const_cast<void*>(pointers.operands[0]);
+    table[kConvolutionSecond] = const_cast<void*>(pointers.operands[1]);
+    table[kConvolutionResult] = pointers.results[0];
+    table[kPartials] = scratch;
+    RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
+    for (size_t i = first_; i < first_ + count_; ++i) {
+      RG_RETURN_IF_ERROR(device_.Launch(stream, *kernels_, i));
+    }
+    return absl::OkStatus();
+  }
+  std::string Describe() const override { return absl::StrCat("kernels of ours, ", schedule_); }
+
+ private:
+  Device& device_;
+  const std::shared_ptr<LoadedKernels> kernels_;
+  const size_t first_, count_;
+  const std::string schedule_;
+};
+
+LaunchArg ArgOf(ConvolutionSlot slot, bool written, const Call& call,
+                const ConvolutionKernels& kernels) {
+  LaunchArg arg{.slot = static_cast<uint32_t>(slot), .alignment = kAlignment, .written = written};
+  if (slot == kPartials) {
+    arg.bytes = kernels.partial_elements * SizeBytes(kernels.partial_dtype);
+    arg.contents = written ? Contents::kFresh : Contents::kWritten;
+    return arg;
+  }
+  const CallTensor& t = slot == kConvolutionResult ? call.results[0] : call.operands[slot];
+  arg.bytes = SpanOf(t) * SizeBytes(t.dtype);
+  return arg;
+}
+
+Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
+                const ConvolutionKernels& kernels) {
+  Launch launch{.kernel = made.kernel.name,
+                .blocks = made.kernel.blocks,
+                .threads = made.kernel.threads,
+                .staged_bytes = made.kernel.staged_bytes,
+                .direct = made.kernel.direct};
+  for (size_t i = 0; i < made.args.size(); ++i) {
+    const bool written = i + 1 == made.args.size();  // the result stands last
+    launch.args.push_back(ArgOf(made.args[i], written, call, kernels));
+  }
+  return launch;
+}
+
+absl::Status AlignmentRefusal(const CallFacts& facts) {
+  const auto aligned = [](const std::vector<int64_t>& known) {
+    return std::all_of(known.begin(), known.end(),
+                       [](int64_t bytes) { return bytes % kAlignment == 0; });
+  };
+  if (aligned(facts.operand_alignment) && aligned(facts.result_alignment)) return absl::OkStatus();
+  return absl::UnimplementedError("our convolution kernels take addresses of 16 bytes' multiples");
+}
+
+class GeneratedConvolutionLoader : public CallLoader {
+ public:
+  GeneratedConvolutionLoader(Device& device, std::unique_ptr<CallLoader> otherwise)
+      : device_(device), otherwise_(std::move(otherwise)) {}
+
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                   const CallFacts& facts) override {
+    auto loaded = LoadGeneratedConvolution(device_, call, facts, 1);
+    if (loaded.ok()) return std::move(loaded->front());
+    if (!absl::IsUnimplemented(loaded.status())) return loaded.status();
+    return otherwise_->Load(call, facts);
+  }
+
+ private:
+  Device& device_;
+  const std::unique_ptr<CallLoader> otherwise_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
+                                                                    Dialect dialect, int64_t sms,
+                                                                    size_t most) {
+  RG_RETURN_IF_ERROR(DepthwiseRefusal(call));
+  std::vector<ConvolutionKernels> made;
+  if (call.op == Op::convolution_input_gradient) {
+    for (const DepthwiseInputTile& tile : DepthwiseInputTiles(call, sms, most)) {
+      made.push_back(EmitDepthwiseInputGradient(call, tile, dialect));
+    }
+  } else {
+    for (const DepthwiseWeightTile& tile : DepthwiseWeightTiles(call, sms, most)) {
+      made.push_back(EmitDepthwiseWeightGradient(call, tile, dialect));
+    }
+  }
+  return made;
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
+    Device& device, const Call& call, const CallFacts& facts, size_t most) {
+  RG_RETURN_IF_ERROR(AlignmentRefusal(facts));
+  RG_ASSIGN_OR_RETURN(
+      const std::vector<ConvolutionKernels> made,
+      GenerateConvolution(ConvolutionOf(call), device.dialect(), device.Describe().sms, most));
+  std::vector<Kernel> kernels;
+  std::vector<Launch> launches;
+  for (const ConvolutionKernels& schedule : made) {
+    for (const ConvolutionKernels::Launch& launch : schedule.launches) {
+      launches.push_back(LaunchOf(launch, call, schedule));
+      const auto same = [&](const Kernel& k) { return k.name == launch.kernel.name; };
+      if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(launch.kernel);
+    }
+  }
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedKernels> loaded, device.Load(kernels, launches));
+  std::vector<std::unique_ptr<LoadedCall>> calls;
+  size_t first = 0;
+  for (const ConvolutionKernels& schedule : made) {
+    calls.push_back(std::make_unique<GeneratedCall>(
+        device, loaded, first, schedule.launches.size(),
+        schedule.partial_elements * SizeBytes(schedule.partial_dtype), schedule.schedule));
+    first += schedule.launches.size();
+  }
+  return calls;
+}
+
+std::unique_ptr<CallLoader> MakeGeneratedConvolutionLoader(Device& device,
+                                                           std::unique_ptr<CallLoader> otherwise) {
+  return std::make_unique<GeneratedConvolutionLoader>(device, std::move(otherwise));
+}
+
+}  // namespace retrograd

@@ -1,0 +1,34 @@
+// Convolutions' gradients by kernels of ours: the schedules that a call can have, compiled together.
+#ifndef RETROGRAD_RUNTIME_OPS_CONVOLUTION_GENERATED_CONVOLUTION_H_
+#define RETROGRAD_RUNTIME_OPS_CONVOLUTION_GENERATED_CONVOLUTION_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/convolution/convolution_kernels.h"
+#include "codegen/print/dialect.h"
+#include "fusion/ops/convolution/convolution_call.h"
+#include "runtime/device/device.h"
+
+namespace retrograd {
+
+// The kernels of up to `most` schedules for a device of so many SMs, the one that is taken to be the
+// fastest first. Unimplemented where there are none for such a call.
+absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
+                                                                    Dialect dialect, int64_t sms,
+                                                                    size_t most);
+
+// The same, loaded: a call for each schedule. Unimplemented also where addresses are not known to be
+// multiples of 16 bytes.
+absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
+    Device& device, const Call& call, const CallFacts& facts, size_t most);
+
+// Who loads convolutions so on a device, by the first schedule, and the others by `otherwise`.
+std::unique_ptr<CallLoader> MakeGeneratedConvolutionLoader(Device& device,
+                                                           std::unique_ptr<CallLoader> otherwise);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_OPS_CONVOLUTION_GENERATED_CONVOLUTION_H_

@@ -1,0 +1,130 @@
+// Convolutions' gradients by generated kernels, on the host with every access checked, against the
+// reference evaluator; and whether the GPU compilers take them.
+#include "runtime/ops/convolution/generated_convolution.h"
+
+#include <cmath>
+
+#include "absl/strings/str_join.h"
+#include "fusion/ops/convolution/packed_layout.h"
+#include "runtime/compiler/rtc.h"
+#include "runtime/devices/host_device.h"
+#include "tests/catch.h"
+#include "tests/support/drawn_convolutions.h"
+
+namespace retrograd {
+namespace {
+
+constexpr Op kGradients[] = {Op::convolution_input_gradient, Op::convolution_weight_gradient};
+constexpr size_t kSchedules = 3;
+
+void LayChannelsLast(Call& call) {
+  for (std::vector<CallTensor>* list : {&call.operands, &call.results}) {
+    for (CallTensor& t : *list) t.offset = 0, t.strides = ChannelsLastStrides(t.shape);
+  }
+}
+
+// A depthwise convolution with its channels last.
+Call DrawnDepthwise(Draw& draw, Op op, DType dtype) {
+  const int dims = static_cast<int>(draw.Int(1, 3));
+  const int64_t channels = draw.Int(0, 3) == 0 ? 1 : draw.Int(1, 21);
+  const int64_t filters = channels * (draw.Int(0, 3) == 0 ? draw.Int(2, 3) : 1);
+  Shape x = {draw.Int(1, 3), channels}, w = {filters, 1}, y = {x[0], filters};
+  Shape stride, padding, dilation;
+  for (int d = 0; d < dims; ++d) {
+    const int64_t kernel = draw.Int(1, dims == 1 ? 9 : 4), dilated = draw.Int(1, 3);
+    const int64_t window = dilated * (kernel - 1) + 1, pad = draw.Int(0, 4);
+    const int64_t extent = std::max<int64_t>(window - 2 * pad, 1) + draw.Int(0, 12);
+    const int64_t step = draw.Int(1, 4);
+    x.push_back(extent), w.push_back(kernel);
+    y.push_back((extent + 2 * pad - window) / step + 1);
+    stride.push_back(step), padding.push_back(pad), dilation.push_back(dilated);
+  }
+  Call call{.op = op};
+  call.attributes = {
+      {"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"groups", channels}};
+  const bool input = op == Op::convolution_input_gradient;
+  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
+  const auto tensor = [&](const Shape& shape) { return CallTensor{.shape = shape, .dtype = dtype}; };
+  call.operands = {tensor(y), tensor(input ? w : x)};
+  call.results = {tensor(input ? x : w)};
+  LayChannelsLast(call);
+  return call;
+}
+
+TEST_CASE("every schedule gives the reference's gradients, with every access checked") {
+  HostDeviceOptions options;
+  options.compile.check = true;
+  const std::unique_ptr<Device> device = MakeHostDevice(options);
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    Draw draw(seed);
+    const Call call = DrawnDepthwise(draw, kGradients[seed % 2], DType::kFp64);
+    const std::vector<std::vector<double>> values = DrawnValues(draw, call);
+    const std::vector<double> wanted = Reference(call, values);
+    auto loaded = LoadGeneratedConvolution(*device, call, {}, kSchedules);
+    INFO("seed " << seed << " " << Name(call.op) << " " << loaded.status());
+    REQUIRE(loaded.ok());
+    for (const std::unique_ptr<LoadedCall>& schedule : *loaded) {
+      INFO(schedule->Describe());
+      const std::vector<double> ours = Run(*schedule, call, values);
+      REQUIRE(ours.size() == wanted.size());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        REQUIRE(std::fabs(ours[i] - wanted[i]) <= 1e-10 * (1 + std::fabs(wanted[i])));
+      }
+    }
+  }
+}
+
+void CheckCompiles(Dialect dialect, absl::string_view arch) {
+  uint64_t seed = 0;
+  for (const Op op : kGradients) {
+    for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
+      Draw draw(++seed);
+      const ConvolutionCall call = ConvolutionOf(DrawnDepthwise(draw, op, dtype));
+      const auto made = GenerateConvolution(call, dialect, 132, kSchedules);
+      REQUIRE(made.ok());
+      for (const ConvolutionKernels& schedule : *made) {
+        for (const ConvolutionKernels::Launch& launch : schedule.launches) {
+          const auto object = CompileKernels(dialect, {launch.kernel}, arch);
+          INFO(Name(op) << " " << Name(dtype) << ", " << schedule.schedule << ": "
+                        << object.status());
+          CHECK(object.ok());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("generated gradients compile for sm_90") {
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  CheckCompiles(Dialect::kCuda, "sm_90");
+}
+
+TEST_CASE("generated gradients compile for gfx90a") {
+  RG_NEEDS_COMPILER(HipCompilerAvailable());
+  CheckCompiles(Dialect::kHip, "gfx90a");
+}
+
+TEST_CASE("what our kernels do not take is refused by name") {
+  Draw draw(5);
+  const Call call = DrawnDepthwise(draw, Op::convolution_weight_gradient, DType::kBf16);
+  const std::unique_ptr<Device> device = MakeHostDevice({});
+  const auto refusal = [&](const Call& refused, const CallFacts& facts) {
+    return std::string(LoadGeneratedConvolution(*device, refused, facts, 1).status().message());
+  };
+  Call first = DrawnDepthwise(draw, Op::convolution_input_gradient, DType::kBf16);
+  first.operands[0].shape = {2, 3, 4, 4}, first.operands[1].shape = {3, 1, 1, 1};
+  first.results[0].shape = {2, 3, 4, 4};
+  first.attributes = {{"stride", Shape{1, 1}},
+                      {"padding", Shape{0, 0}},
+                      {"dilation", Shape{1, 1}},
+                      {"groups", 3},
+                      {"input_shape", Shape{2, 3, 4, 4}}};
+  LayChannelsLast(first);
+  CHECK(refusal(first, {}).empty());
+  first.operands[0].strides = {48, 16, 4, 1};
+  CHECK_THAT(refusal(first, {}), ContainsSubstring("channels that lie last"));
+  CHECK_THAT(refusal(call, {.operand_alignment = {2, 16}}), ContainsSubstring("16 bytes"));
+}
+
+}  // namespace
+}  // namespace retrograd
