@@ -130,6 +130,14 @@ def _made_by(text):
     return lines[0] + (f":{lines[int(plan[1])]}" if plan else "")
 
 
+def _beside(text):
+    """What else could make the call: name and time of each, as they were measured to choose."""
+    return [
+        line.strip() for line in text.splitlines()[1:]
+        if re.match(r"  (cudnn|kernels of ours)", line)
+    ]  # fmt: skip
+
+
 class Timer:
     """The time of one repetition of some work, in microseconds."""
 
@@ -253,7 +261,8 @@ def measure(shape, options, opener, timer):
             equal[side] = _same_bits(backward, case.gradients())
             errors[side] = _error(case.torch, case.gradients(), references)
             calls[side] = [
-                {"op": c["op"], "by": _made_by(c["by"])} for c in backward.describe()["calls"]
+                {"op": c["op"], "by": _made_by(c["by"]), "beside": _beside(c["by"])}
+                for c in backward.describe()["calls"]
             ]
             works[side] = backward.run
         else:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "codegen/print/kernel_text.h"
 #include "codegen/print/source_writer.h"
 #include "fusion/kernel/ir/scale.h"
@@ -49,9 +49,11 @@ constexpr char kInputPixels[] = R"(
     for (int r0 = 0; r0 < kKernel0; ++r0) {
       const int s0 = h0 + kPadding0 - r0 * kDilation0;
       if (s0 < 0 || s0 % kStride0 != 0 || s0 / kStride0 >= kOut0) continue;
+      RG_UNROLL_4
       for (int r1 = 0; r1 < kKernel1; ++r1) {
         const int s1 = h1 + kPadding1 - r1 * kDilation1;
-        if (s1 < 0 || s1 % kStride1 != 0 || s1 / kStride1 >= kOut1) continue;
+        const bool meets = s1 >= 0 && s1 % kStride1 == 0 && s1 / kStride1 < kOut1;
+        if (kStride1 > 1 && !meets) continue;
         const int64_t row = kYFirst + n * kYStrideN + s0 / kStride0 * kYStride0 + s1 / kStride1 * kYStride1;
         for (int m = 0; m < kMultiplier; ++m) {
           sum_t window[kWindow][kV];
@@ -61,7 +63,7 @@ constexpr char kInputPixels[] = R"(
             rg_pack<kept_t, kV> pack;
             RG_UNROLL
             for (int v = 0; v < kV; ++v) window[i][v] = 0;
-            if (q >= 0 && q < kOut2) {
+            if (meets && q >= 0 && q < kOut2) {
               rg_load_pack(a, row + q * kYStride2 + channel * kMultiplier + m, &pack);
               RG_UNROLL
               for (int v = 0; v < kV; ++v) window[i][v] = rg_lane(pack, v);
@@ -94,8 +96,7 @@ constexpr char kInputPixels[] = R"(
     }
 )";
 
-// Weight gradient. A thread sums a row of taps of kV filters over kRows rows of y, kT pixels at a
-// time.
+// Weight gradient. A thread sums a row of taps of kV filters over kRuns runs of kT pixels of y.
 constexpr char kWeightSums[] = R"(
   const int slab = RG_BLOCK % kSlabs, split = RG_BLOCK / kSlabs;
   const int lane = RG_THREAD % kLanes, group = RG_THREAD / kLanes / kTapRows;
@@ -107,49 +108,50 @@ constexpr char kWeightSums[] = R"(
     RG_UNROLL
     for (int v = 0; v < kV; ++v) sum[s][v] = 0;
   }
-  for (int i = 0; i < kRows; ++i) {
-    int rest = (split * kRows + i) * kGroups + group;
-    if (filter >= kFilters || rest >= kAllRows) break;
+  RG_UNROLL_2
+  for (int i = 0; i < kRuns; ++i) {
+    int rest = (split * kRuns + i) * kGroups + group;
+    const bool mine = filter < kFilters && rest < kAllRuns;
+    const int q0 = rest % kRunsOfRow * kT;
+    rest /= kRunsOfRow;
     const int p1 = rest % kOut1;
     rest /= kOut1;
     const int p0 = rest % kOut0, n = rest / kOut0;
     const int h0 = p0 * kStride0 - kPadding0 + r0 * kDilation0;
     const int h1 = p1 * kStride1 - kPadding1 + r1 * kDilation1;
-    if (h0 < 0 || h0 >= kIn0 || h1 < 0 || h1 >= kIn1) continue;
+    const bool inside = mine && h0 >= 0 && h0 < kIn0 && h1 >= 0 && h1 < kIn1;
     const int64_t y_row = kYFirst + n * kYStrideN + p0 * kYStride0 + p1 * kYStride1 + filter;
     const int64_t x_row = kXFirst + n * kXStrideN + h0 * kXStride0 + h1 * kXStride1 + channel;
-    for (int q0 = 0; q0 < kOut2; q0 += kT) {
-      sum_t dy[kT][kV], window[kWindow][kV];
+    sum_t dy[kT][kV], window[kWindow][kV];
+    RG_UNROLL
+    for (int j = 0; j < kT; ++j) {
+      rg_pack<kept_t, kV> pack;
       RG_UNROLL
-      for (int j = 0; j < kT; ++j) {
-        rg_pack<kept_t, kV> pack;
+      for (int v = 0; v < kV; ++v) dy[j][v] = 0;
+      if (inside && q0 + j < kOut2) {
+        rg_load_pack(a, y_row + (q0 + j) * kYStride2, &pack);
         RG_UNROLL
-        for (int v = 0; v < kV; ++v) dy[j][v] = 0;
-        if (q0 + j < kOut2) {
-          rg_load_pack(a, y_row + (q0 + j) * kYStride2, &pack);
-          RG_UNROLL
-          for (int v = 0; v < kV; ++v) dy[j][v] = rg_lane(pack, v);
-        }
+        for (int v = 0; v < kV; ++v) dy[j][v] = rg_lane(pack, v);
       }
+    }
+    RG_UNROLL
+    for (int i2 = 0; i2 < kWindow; ++i2) {
+      const int h2 = q0 * kStride2 - kPadding2 + i2;
+      rg_pack<kept_t, kV> pack;
       RG_UNROLL
-      for (int i2 = 0; i2 < kWindow; ++i2) {
-        const int h2 = q0 * kStride2 - kPadding2 + i2;
-        rg_pack<kept_t, kV> pack;
+      for (int v = 0; v < kV; ++v) window[i2][v] = 0;
+      if (inside && h2 >= 0 && h2 < kIn2) {
+        rg_load_pack(b, x_row + h2 * kXStride2, &pack);
         RG_UNROLL
-        for (int v = 0; v < kV; ++v) window[i2][v] = 0;
-        if (h2 >= 0 && h2 < kIn2) {
-          rg_load_pack(b, x_row + h2 * kXStride2, &pack);
-          RG_UNROLL
-          for (int v = 0; v < kV; ++v) window[i2][v] = rg_lane(pack, v);
-        }
+        for (int v = 0; v < kV; ++v) window[i2][v] = rg_lane(pack, v);
       }
+    }
+    RG_UNROLL
+    for (int j = 0; j < kT; ++j) {
       RG_UNROLL
-      for (int j = 0; j < kT; ++j) {
+      for (int s = 0; s < kKernel2; ++s) {
         RG_UNROLL
-        for (int s = 0; s < kKernel2; ++s) {
-          RG_UNROLL
-          for (int v = 0; v < kV; ++v) sum[s][v] += dy[j][v] * window[j * kStride2 + s * kDilation2][v];
-        }
+        for (int v = 0; v < kV; ++v) sum[s][v] += dy[j][v] * window[j * kStride2 + s * kDilation2][v];
       }
     }
   }
@@ -191,6 +193,7 @@ constexpr char kAddSplits[] = R"(
   const int element = RG_BLOCK * kElements + at;
   sum_t sum = 0;
   if (element < kTaps * kFilters) {
+    RG_UNROLL_16
     for (int i = part; i < kSplits; i += kParts) sum += rg_load(a, int64_t(i) * kTaps * kFilters + element);
   }
   sums[part * kElements + at] = sum;
@@ -250,13 +253,14 @@ class Writer {
     Constants({{"kV", tile.vector},
                {"kLanes", tile.channels},
                {"kGroups", tile.groups},
-               {"kRows", tile.rows},
+               {"kRuns", tile.runs},
                {"kT", tile.pixels},
                {"kThreads", Threads(tile, c_)},
                {"kWidth", tile.vector * tile.channels},
                {"kSlabs", slabs},
                {"kTapRows", TapRows(c_)},
-               {"kAllRows", OutputRows(c_)},
+               {"kRunsOfRow", CeilDiv(c_.out[2], tile.pixels)},
+               {"kAllRuns", OutputRuns(tile, c_)},
                {"kWindow", (tile.pixels - 1) * c_.stride[2] +
                                (c_.kernel[2] - 1) * c_.dilation[2] + 1}});
     out_.Line("const auto kPlace = [](int split, int tap, int filter) {");
@@ -372,12 +376,18 @@ class Writer {
       const size_t end = rest.find('\n');
       const absl::string_view line = rest.substr(0, end);
       rest.remove_prefix(end == absl::string_view::npos ? rest.size() : end + 1);
-      if (absl::StrContains(line, "RG_UNROLL")) {
-        out_.Pragma(unroll_);
+      if (const size_t word = line.find("RG_UNROLL"); word != absl::string_view::npos) {
+        out_.Pragma(Unrolled(line.substr(word)));
       } else {
         out_.Pragma(line);
       }
     }
+  }
+
+  // "RG_UNROLL": all of the loop; "RG_UNROLL_4": so many rounds at once.
+  std::string Unrolled(absl::string_view word) const {
+    if (unroll_.empty() || !absl::ConsumePrefix(&word, "RG_UNROLL_")) return std::string(unroll_);
+    return absl::StrCat(unroll_, " ", word);
   }
 
   void Argument(DType dtype, absl::string_view name, ConvolutionSlot slot) {

@@ -18,6 +18,7 @@ constexpr int64_t kSchedulers = 4;              // of an SM: each issues an inst
 constexpr int64_t kIssueLatency = 2;
 // Cycles of a launch more, which adds up the blocks' sums, and of each sum (estimates).
 constexpr int64_t kSecondLaunch = 2400, kSecondLaunchSplit = 12;
+constexpr int64_t kLoadLatency = 600;  // cycles until a batch of loads has come from L2 (estimate)
 constexpr int64_t kOutside = 3;  // instructions of a load with its bounds, per element of a row
 
 int64_t SumBytes(const ConvolutionCall& call) {
@@ -63,10 +64,12 @@ std::vector<Tile> Best(std::vector<std::pair<int64_t, Tile>> priced, size_t most
   return tiles;
 }
 
-// Cycles of blocks of so many threads that each issue so many instructions.
-int64_t Cycles(int64_t blocks, int64_t threads, int64_t instructions, int64_t sms) {
+// Cycles of blocks of so many threads that each wait so often for a batch of loads, and issue so many
+// instructions.
+int64_t Cycles(int64_t blocks, int64_t threads, int64_t batches, int64_t instructions,
+               int64_t sms) {
   const int64_t warps = Product({CeilDiv(blocks, sms), CeilDiv(threads, 32)});
-  return std::max(instructions * kIssueLatency,
+  return std::max(batches * kLoadLatency + instructions * kIssueLatency,
                   CeilDiv(Product({warps, instructions}), kSchedulers));
 }
 
@@ -86,14 +89,15 @@ std::string DepthwiseInputTile::Print() const {
 }
 
 std::string DepthwiseWeightTile::Print() const {
-  return absl::StrCat(vector, " x ", channels, " channels, ", groups, " x ", rows, " rows, ",
+  return absl::StrCat(vector, " x ", channels, " channels, ", groups, " x ", runs, " runs of ",
                       pixels, " pixels");
 }
 
 int64_t TapRows(const ConvolutionCall& call) { return call.kernel[0] * call.kernel[1]; }
 
-int64_t OutputRows(const ConvolutionCall& call) {
-  return Product({call.geometry.batch, call.out[0], call.out[1]});
+int64_t OutputRuns(const DepthwiseWeightTile& tile, const ConvolutionCall& call) {
+  return Product(
+      {call.geometry.batch, call.out[0], call.out[1], CeilDiv(call.out[2], tile.pixels)});
 }
 
 int64_t Threads(const DepthwiseWeightTile& tile, const ConvolutionCall& call) {
@@ -101,7 +105,7 @@ int64_t Threads(const DepthwiseWeightTile& tile, const ConvolutionCall& call) {
 }
 
 int64_t Splits(const DepthwiseWeightTile& tile, const ConvolutionCall& call) {
-  return CeilDiv(OutputRows(call), Product({tile.groups, tile.rows}));
+  return CeilDiv(OutputRuns(tile, call), Product({tile.groups, tile.runs}));
 }
 
 int64_t SharedElements(const DepthwiseInputTile& tile, const ConvolutionCall& call) {
@@ -147,7 +151,8 @@ absl::Status DepthwiseRefusal(const ConvolutionCall& call) {
   }
   constexpr int64_t kMost = int64_t{1} << 31;  // pixels and threads have numbers of 32 bits
   const int64_t channels = call.geometry.out_channels;
-  for (const int64_t elements : {Product({OutputRows(call), call.out[2], channels}),
+  for (const int64_t elements : {Product({call.geometry.batch, call.out[0], call.out[1],
+                                          call.out[2], channels}),
                                  Product({call.geometry.batch, call.in[0], call.in[1], call.in[2],
                                           call.geometry.in_channels}),
                                  Product({TapRows(call), call.kernel[2], channels})}) {
@@ -187,8 +192,10 @@ std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call,
         const int64_t blocks = Product({CeilDiv(lanes, channels),
                                         CeilDiv(Product({rows, SpotsOfRow(call, pixels)}), spots)});
         // Each block brings its filters into shared memory first.
-        const int64_t filters = CeilDiv(SharedElements(tile, call), tile.threads()) * 8;
-        priced.push_back({Cycles(blocks, tile.threads(), work + filters, sms), tile});
+        const int64_t filters = CeilDiv(SharedElements(tile, call), tile.threads());
+        const int64_t batches = CeilDiv(filters, 8) + CeilDiv(tap_rows, 4) * Multiplier(call);
+        priced.push_back(
+            {Cycles(blocks, tile.threads(), batches, work + 8 * filters, sms), tile});
       }
     }
   }
@@ -199,30 +206,33 @@ std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& cal
                                                       size_t most) {
   const int vector = VectorOf(call);
   const int64_t lanes = call.geometry.out_channels / vector;
-  const int64_t taps = call.kernel[2], rows = OutputRows(call);
+  const int64_t taps = call.kernel[2];
   std::vector<std::pair<int64_t, DepthwiseWeightTile>> priced;
+  const auto consider = [&](const DepthwiseWeightTile& tile) {
+    const int64_t threads = Threads(tile, call), splits = Splits(tile, call);
+    if (threads > kMostThreads) return;
+    if (SharedElements(tile, call) * SumBytes(call) > kMostSharedBytes) return;
+    const int64_t loads =
+        tile.pixels * (1 + call.stride[2]) + (taps - 1) * call.dilation[2];
+    const int64_t of_run = Product({tile.pixels, taps, vector}) + loads * (kOutside + vector);
+    const int64_t blocks = Product({CeilDiv(lanes, tile.channels), splits});
+    const int64_t work = Product({tile.runs, of_run}) + 8 * tile.groups;
+    const int64_t second = splits > 1 ? kSecondLaunch + splits * kSecondLaunchSplit : 0;
+    const int64_t batches = CeilDiv(tile.runs, 2) + 1;
+    priced.push_back({Cycles(blocks, threads, batches, work, sms) + second, tile});
+  };
   for (const int64_t channels : AlongChannels(lanes, 64)) {
-    for (const int64_t groups : {1, 2, 4, 8, 16}) {
-      if (groups > 1 && groups > rows) continue;
-      for (const int64_t pixels : {4, 7, 8}) {
-        const int64_t loads = pixels + pixels * call.stride[2] + (taps - 1) * call.dilation[2];
-        const int64_t of_step = Product({pixels, taps, vector}) + loads * (kOutside + vector);
-        const int64_t steps = CeilDiv(call.out[2], pixels);
-        for (int64_t each = 1; each == 1 || (each < 2 * CeilDiv(rows, groups) && each <= 64);
-             each *= 2) {
-          const DepthwiseWeightTile tile{.vector = vector,
-                                         .channels = static_cast<int>(channels),
-                                         .groups = static_cast<int>(groups),
-                                         .rows = static_cast<int>(each),
-                                         .pixels = static_cast<int>(pixels)};
-          const int64_t threads = Threads(tile, call);
-          if (threads > kMostThreads) continue;
-          if (SharedElements(tile, call) * SumBytes(call) > kMostSharedBytes) continue;
-          const int64_t splits = Splits(tile, call);
-          const int64_t blocks = Product({CeilDiv(lanes, channels), splits});
-          const int64_t work = Product({each, steps, of_step}) + 8 * groups;
-          const int64_t second = splits > 1 ? kSecondLaunch + splits * kSecondLaunchSplit : 0;
-          priced.push_back({Cycles(blocks, threads, work, sms) + second, tile});
+    for (const int groups : {1, 2, 4, 8, 16}) {
+      for (const int pixels : {4, 7, 8}) {
+        DepthwiseWeightTile tile{.vector = vector,
+                                 .channels = static_cast<int>(channels),
+                                 .groups = groups,
+                                 .pixels = pixels};
+        const int64_t all = OutputRuns(tile, call);
+        if (groups > 1 && groups > all) continue;
+        for (; tile.runs == 1 || (tile.runs < 2 * CeilDiv(all, groups) && tile.runs <= 64);
+             tile.runs *= 2) {
+          consider(tile);
         }
       }
     }

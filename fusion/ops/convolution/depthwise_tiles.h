@@ -30,23 +30,23 @@ struct DepthwiseInputTile {
   std::string Print() const;  // "2 x 48 channels, 4 x 7 pixels"
 };
 
-// Of the weight's gradient. A thread sums one row of taps for `vector` channels over `rows` rows of
-// y, `pixels` at a time; the blocks' sums are added up by a second launch where there are several.
+// Of the weight's gradient. A thread sums one row of taps for `vector` channels over `runs` runs of
+// `pixels` in y's rows; the blocks' sums are added up by a second launch where there are several.
 struct DepthwiseWeightTile {
   int vector = 1;
   int channels = 1;  // threads along the channels
-  int groups = 1;    // threads that sum other rows for the same taps
-  int rows = 1;
+  int groups = 1;    // threads that sum other runs for the same taps
+  int runs = 1;
   int pixels = 1;
 
   friend bool operator==(const DepthwiseWeightTile&, const DepthwiseWeightTile&) = default;
-  std::string Print() const;  // "2 x 16 channels, 4 x 1 rows, 7 pixels"
+  std::string Print() const;  // "2 x 16 channels, 4 x 1 runs of 7 pixels"
 };
 
 // Rows of taps: a filter's extents but for the last one.
 int64_t TapRows(const ConvolutionCall& call);
-// Rows of y: its pixels but for the last dim.
-int64_t OutputRows(const ConvolutionCall& call);
+// Runs of pixels in y.
+int64_t OutputRuns(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
 int64_t Threads(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
 // Blocks that sum for the same channels.
 int64_t Splits(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
