@@ -20,9 +20,9 @@ struct ConvolutionKernels {
     std::vector<ConvolutionSlot> args;  // by the kernel's argument
   };
   std::vector<Launch> launches;
-  int64_t partial_elements = 0;         // of the workspace at kPartials
+  int64_t partial_elements = 0;  // of the workspace at kPartials
   DType partial_dtype = DType::kFp32;
-  std::string schedule;                 // for people
+  std::string schedule;  // for people
 };
 
 }  // namespace retrograd

@@ -14,6 +14,9 @@ namespace {
 
 constexpr int kFinalizeThreads = 256, kFinalizeParts = 8;  // threads that add for one element
 
+// So few taps leave registers to load for several rows, or runs, at once (measured on an H200).
+constexpr int64_t kFewTaps = 3, kSomeTaps = 5;
+
 // Input gradient. A block holds the filters of its channels in shared memory, tap by tap. A thread
 // makes kT pixels of a row, kStride2 apart, which all meet the same taps.
 constexpr char kHoldFilters[] = R"(
@@ -36,8 +39,8 @@ constexpr char kHoldFilters[] = R"(
   const int h0 = rest % kIn0, n = rest / kIn0;
 )";
 
-// Of the pixels whose number has the remainder kPhase by the stride. Tap kTap0 + i * kTapStep of the
-// pixel kPhase + kStride2 * j reads pixel j + kShift - i * kReach of y.
+// Of the pixels whose number has the remainder kPhase by the stride. Tap kTap0 + i * kTapStep of
+// the pixel kPhase + kStride2 * j reads pixel j + kShift - i * kReach of y.
 constexpr char kInputPixels[] = R"(
     const int j0 = (spot - kSpot0) * kT;
     sum_t sum[kT][kV];
@@ -49,11 +52,11 @@ constexpr char kInputPixels[] = R"(
     for (int r0 = 0; r0 < kKernel0; ++r0) {
       const int s0 = h0 + kPadding0 - r0 * kDilation0;
       if (s0 < 0 || s0 % kStride0 != 0 || s0 / kStride0 >= kOut0) continue;
-      RG_UNROLL_4
+      RG_UNROLL_kRowsTogether
       for (int r1 = 0; r1 < kKernel1; ++r1) {
         const int s1 = h1 + kPadding1 - r1 * kDilation1;
         const bool meets = s1 >= 0 && s1 % kStride1 == 0 && s1 / kStride1 < kOut1;
-        if (kStride1 > 1 && !meets) continue;
+        if ((kRowsTogether == 1 || kStride1 > 1) && !meets) continue;
         const int64_t row = kYFirst + n * kYStrideN + s0 / kStride0 * kYStride0 + s1 / kStride1 * kYStride1;
         for (int m = 0; m < kMultiplier; ++m) {
           sum_t window[kWindow][kV];
@@ -108,7 +111,7 @@ constexpr char kWeightSums[] = R"(
     RG_UNROLL
     for (int v = 0; v < kV; ++v) sum[s][v] = 0;
   }
-  RG_UNROLL_2
+  RG_UNROLL_kRunsTogether
   for (int i = 0; i < kRuns; ++i) {
     int rest = (split * kRuns + i) * kGroups + group;
     const bool mine = filter < kFilters && rest < kAllRuns;
@@ -120,6 +123,7 @@ constexpr char kWeightSums[] = R"(
     const int h0 = p0 * kStride0 - kPadding0 + r0 * kDilation0;
     const int h1 = p1 * kStride1 - kPadding1 + r1 * kDilation1;
     const bool inside = mine && h0 >= 0 && h0 < kIn0 && h1 >= 0 && h1 < kIn1;
+    if (kRunsTogether == 1 && !inside) continue;
     const int64_t y_row = kYFirst + n * kYStrideN + p0 * kYStride0 + p1 * kYStride1 + filter;
     const int64_t x_row = kXFirst + n * kXStrideN + h0 * kXStride0 + h1 * kXStride1 + channel;
     sum_t dy[kT][kV], window[kWindow][kV];
@@ -231,6 +235,7 @@ class Writer {
                {"kThreads", tile.threads()},
                {"kWidth", tile.vector * tile.channels},
                {"kSlabs", slabs},
+               {"kRowsTogether", c_.kernel[1] <= kFewTaps ? kFewTaps : 1},
                {"kPitch", tile.vector * tile.channels * multiplier + 2}});
     const std::vector<Phase> phases = Phases(tile.pixels);
     const int64_t spots = phases.back().spot0 + phases.back().spots;
@@ -250,19 +255,20 @@ class Writer {
     Argument(splits > 1 ? sum_ : c_.w.dtype, "d", splits > 1 ? kPartials : kConvolutionResult);
     if (tile.groups > 1) Shared("sums", SharedElements(tile, c_));
     Geometry();
-    Constants({{"kV", tile.vector},
-               {"kLanes", tile.channels},
-               {"kGroups", tile.groups},
-               {"kRuns", tile.runs},
-               {"kT", tile.pixels},
-               {"kThreads", Threads(tile, c_)},
-               {"kWidth", tile.vector * tile.channels},
-               {"kSlabs", slabs},
-               {"kTapRows", TapRows(c_)},
-               {"kRunsOfRow", CeilDiv(c_.out[2], tile.pixels)},
-               {"kAllRuns", OutputRuns(tile, c_)},
-               {"kWindow", (tile.pixels - 1) * c_.stride[2] +
-                               (c_.kernel[2] - 1) * c_.dilation[2] + 1}});
+    Constants(
+        {{"kV", tile.vector},
+         {"kLanes", tile.channels},
+         {"kGroups", tile.groups},
+         {"kRuns", tile.runs},
+         {"kT", tile.pixels},
+         {"kThreads", Threads(tile, c_)},
+         {"kWidth", tile.vector * tile.channels},
+         {"kSlabs", slabs},
+         {"kRunsTogether", c_.kernel[2] <= kSomeTaps ? 2 : 1},
+         {"kTapRows", TapRows(c_)},
+         {"kRunsOfRow", CeilDiv(c_.out[2], tile.pixels)},
+         {"kAllRuns", OutputRuns(tile, c_)},
+         {"kWindow", (tile.pixels - 1) * c_.stride[2] + (c_.kernel[2] - 1) * c_.dilation[2] + 1}});
     out_.Line("const auto kPlace = [](int split, int tap, int filter) {");
     out_.Line(splits > 1 ? "  return (int64_t(split) * kTaps + tap) * kFilters + filter;"
                          : "  return kWFirst + split + int64_t(filter) * kTaps + tap;");
@@ -384,7 +390,7 @@ class Writer {
     }
   }
 
-  // "RG_UNROLL": all of the loop; "RG_UNROLL_4": so many rounds at once.
+  // "RG_UNROLL": all of the loop; "RG_UNROLL_kN": so many rounds at once.
   std::string Unrolled(absl::string_view word) const {
     if (unroll_.empty() || !absl::ConsumePrefix(&word, "RG_UNROLL_")) return std::string(unroll_);
     return absl::StrCat(unroll_, " ", word);

@@ -58,7 +58,7 @@ class GpuKernels : public LoadedKernels {
   std::vector<KernelResources> resources_;
   absl::flat_hash_map<std::string, GpuModule> homes_;  // by a name in a module's table of strings
   std::vector<Prepared> launches_;
-  void* table_ = nullptr;  // null where no launch reads one
+  void* table_ = nullptr;     // null where no launch reads one
   std::vector<void*> known_;  // what the table holds once the stream has come so far
   bool certain_ = false;      // whether it holds that
 };

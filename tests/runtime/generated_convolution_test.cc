@@ -44,7 +44,9 @@ Call DrawnDepthwise(Draw& draw, Op op, DType dtype) {
       {"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"groups", channels}};
   const bool input = op == Op::convolution_input_gradient;
   input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
-  const auto tensor = [&](const Shape& shape) { return CallTensor{.shape = shape, .dtype = dtype}; };
+  const auto tensor = [&](const Shape& shape) {
+    return CallTensor{.shape = shape, .dtype = dtype};
+  };
   call.operands = {tensor(y), tensor(input ? w : x)};
   call.results = {tensor(input ? x : w)};
   LayChannelsLast(call);

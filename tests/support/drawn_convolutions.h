@@ -15,7 +15,7 @@
 namespace retrograd {
 
 inline constexpr Op kConvolutionOps[] = {Op::convolution, Op::convolution_input_gradient,
-                       Op::convolution_weight_gradient};
+                                         Op::convolution_weight_gradient};
 
 class Draw {
  public:
@@ -96,7 +96,7 @@ void ForElements(const CallTensor& t, Fn fn) {
 }
 
 inline std::vector<double> Run(LoadedCall& loaded, const Call& call,
-                        const std::vector<std::vector<double>>& values) {
+                               const std::vector<std::vector<double>>& values) {
   std::vector<std::vector<double>> stored;
   std::vector<const void*> operands;
   for (size_t i = 0; i < 2; ++i) {
@@ -113,7 +113,8 @@ inline std::vector<double> Run(LoadedCall& loaded, const Call& call,
   return dense;
 }
 
-inline std::vector<double> Reference(const Call& call, const std::vector<std::vector<double>>& values) {
+inline std::vector<double> Reference(const Call& call,
+                                     const std::vector<std::vector<double>>& values) {
   GraphBuilder builder("convolution");
   std::vector<ValueId> inputs;
   for (const CallTensor& t : call.operands) {

@@ -18,7 +18,8 @@ namespace retrograd {
 inline constexpr int64_t kMostDepthwiseTaps = 32;
 absl::Status DepthwiseRefusal(const ConvolutionCall& call);
 
-// Of the input's gradient. A thread makes `pixels` of a row, one stride apart, of `vector` channels.
+// Of the input's gradient. A thread makes `pixels` of a row, one stride apart, of `vector`
+// channels.
 struct DepthwiseInputTile {
   int vector = 1;
   int channels = 1;  // threads along the channels
@@ -54,8 +55,9 @@ int64_t Splits(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
 int64_t SharedElements(const DepthwiseInputTile& tile, const ConvolutionCall& call);
 int64_t SharedElements(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
 
-// The tiles that a call can have on a device of so many SMs, those that a model of issue slots takes
-// to be the fastest first; at most `most`, and at least one. The call passes DepthwiseRefusal.
+// The tiles that a call can have on a device of so many SMs, those that a model of issue slots
+// takes to be the fastest first; at most `most`, and at least one. The call passes
+// DepthwiseRefusal.
 std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call, int64_t sms,
                                                     size_t most);
 std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& call, int64_t sms,

@@ -36,7 +36,8 @@ absl::StatusOr<ConvolutionBackendList> ParseConvolutionBackends(absl::string_vie
     if (row == std::end(kRows) || Has(list, row->backend)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "\"", text, "\" is no list of convolution backends: each of ",
-          absl::StrJoin(kRows, ", ", [](std::string* out, const Row& r) { absl::StrAppend(out, r.name); }),
+          absl::StrJoin(kRows, ", ",
+                        [](std::string* out, const Row& r) { absl::StrAppend(out, r.name); }),
           " at most once, separated by commas"));
     }
     list.push_back(row->backend);

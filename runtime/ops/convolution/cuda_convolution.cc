@@ -17,7 +17,7 @@ namespace retrograd {
 namespace {
 
 constexpr absl::string_view kCudnnName = "cudnn";
-constexpr size_t kMostSchedules = 16;  // of our kernels that are timed for a call
+constexpr size_t kMostSchedules = 3;  // of our kernels that are timed for a call
 
 bool Refused(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
@@ -123,12 +123,11 @@ absl::StatusOr<Choice> CudaConvolutionLoader::Choose(const Schedules& schedules,
                                                      const CallFacts& facts) {
   const ConvolutionBackendList order = options_.backends.Of(call.op);
   // Without a library's version there is no library.
-  const bool allowed =
-      Has(order, ConvolutionBackend::kCudnn) && CudnnConvolutionRefusal(call).ok();
+  const bool allowed = Has(order, ConvolutionBackend::kCudnn) && CudnnConvolutionRefusal(call).ok();
   const std::string version = allowed ? cudnn_.Version(sm_).value_or("") : "";
-  std::string entry = absl::StrCat("convolution\n", device_.facts().model, " sm_", sm_, "\n",
-                                   version, "\n", Print(order), "\n",
-                                   CudnnConvolutionRequest(call, facts, options_.cudnn).key);
+  std::string entry =
+      absl::StrCat("convolution\n", device_.facts().model, " sm_", sm_, "\n", version, "\n",
+                   Print(order), "\n", CudnnConvolutionRequest(call, facts, options_.cudnn).key);
   for (const auto& schedule : schedules) absl::StrAppend(&entry, "\n", schedule->Describe());
   if (const auto known = choices_.find(entry); known != choices_.end()) return known->second;
   const AutotuneOptions autotune{.cache = device_.Cache(), .time = options_.time_plans};
@@ -181,8 +180,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Ca
   absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");
   if (library.ok() || !Refused(library.status()) || fallback_ == nullptr) return library;
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> loaded, fallback_->Load(call, facts));
-  return std::make_unique<CudaConvolutionCall>(device_, std::move(loaded), 0, "",
-                                               library.status());
+  return std::make_unique<CudaConvolutionCall>(device_, std::move(loaded), 0, "", library.status());
 }
 
 }  // namespace

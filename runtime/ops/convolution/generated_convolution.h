@@ -1,4 +1,5 @@
-// Convolutions' gradients by kernels of ours: the schedules that a call can have, compiled together.
+// Convolutions' gradients by kernels of ours: the schedules that a call can have, compiled
+// together.
 #ifndef RETROGRAD_RUNTIME_OPS_CONVOLUTION_GENERATED_CONVOLUTION_H_
 #define RETROGRAD_RUNTIME_OPS_CONVOLUTION_GENERATED_CONVOLUTION_H_
 
@@ -14,14 +15,14 @@
 
 namespace retrograd {
 
-// The kernels of up to `most` schedules for a device of so many SMs, the one that is taken to be the
-// fastest first. Unimplemented where there are none for such a call.
+// The kernels of up to `most` schedules for a device of so many SMs, the one that is taken to be
+// the fastest first. Unimplemented where there are none for such a call.
 absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
                                                                     Dialect dialect, int64_t sms,
                                                                     size_t most);
 
-// The same, loaded: a call for each schedule. Unimplemented also where addresses are not known to be
-// multiples of 16 bytes.
+// The same, loaded: a call for each schedule. Unimplemented also where addresses are not known to
+// be multiples of 16 bytes.
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
     Device& device, const Call& call, const CallFacts& facts, size_t most);
 
