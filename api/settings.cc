@@ -101,6 +101,7 @@ absl::Status Settings::Apply(DeviceChoices& choices) const {
                       ParseConvolutionBackends(absl::StrJoin(conv_bwd_input_backends, ",")));
   RG_ASSIGN_OR_RETURN(backends.weight,
                       ParseConvolutionBackends(absl::StrJoin(conv_bwd_weight_backends, ",")));
+  choices.host.convolution = backends;
   choices.cuda.attention.cudnn.deterministic = deterministic;
   choices.cuda.attention.allow_tiled = tiled_attention;
   choices.cuda.attention.time_plans = time_calls;

@@ -13,6 +13,7 @@
 #include "graph/base/status.h"
 #include "runtime/host/host_launch.h"
 #include "runtime/ops/attention/host_attention.h"
+#include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/host_convolution.h"
 #include "runtime/ops/matmul/host_matmul.h"
 
@@ -145,9 +146,16 @@ class HostDevice : public Device {
     return loaded;
   }
 
-  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
+                                                   const CallFacts& facts) override {
     for (const HostOp& row : kHostOps) {
       if (row.op != call.op) continue;
+      if (row.load == LoadHostConvolution &&
+          !Has(options_.convolution.Of(call.op), ConvolutionBackend::kCudnn)) {
+        auto generated = LoadGeneratedConvolution(*this, call, facts, 1);
+        if (generated.ok()) return std::move(generated->front());
+        if (!absl::IsUnimplemented(generated.status())) return generated.status();
+      }
       RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> loaded, row.load(call));
       if (!options_.compile.check) return loaded;
       return std::make_unique<CheckedCall>(std::move(loaded), call, launcher_);

@@ -8,12 +8,15 @@
 
 #include "runtime/device/device.h"
 #include "runtime/host/host_module.h"
+#include "runtime/ops/convolution/convolution_backends.h"
 
 namespace retrograd {
 
 struct HostDeviceOptions {
   HostCompileOptions compile;  // .check: the checking build of kernels, and fresh memory poisoned
   uint64_t seed = 0;           // of the order of blocks and threads in each launch
+  // Plain loops stand in for cuDNN; without it, kernels of ours make what they can.
+  ConvolutionBackends convolution;
 };
 
 std::unique_ptr<Device> MakeHostDevice(const HostDeviceOptions& options);

@@ -104,8 +104,9 @@ int main(int argc, char** argv) {
   run_command->add_flag("!--no-tiled-attention", run.tiled_attention,
                         "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
   run_command->add_option("--conv-bwd-input-backends", run.conv_bwd_input_backends,
-                          "Who may make convolutions' gradients of their inputs on an NVIDIA GPU: "
-                          "of cudnn and retrograd, with commas between; the fastest does");
+                          "Who may make convolutions' gradients of their inputs: of cudnn and "
+                          "retrograd, with commas between. The fastest does; on the host, where "
+                          "loops stand in for cudnn, retrograd where cudnn is not named");
   run_command->add_option("--conv-bwd-weight-backends", run.conv_bwd_weight_backends,
                           "The same for the gradients of weights");
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");

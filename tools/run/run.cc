@@ -180,6 +180,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments
   RG_ASSIGN_OR_RETURN(backends.input, ParseConvolutionBackends(arguments.conv_bwd_input_backends));
   RG_ASSIGN_OR_RETURN(backends.weight,
                       ParseConvolutionBackends(arguments.conv_bwd_weight_backends));
+  choices.host.convolution = backends;
   return MakeDevice(arguments.device, choices);
 }
 
