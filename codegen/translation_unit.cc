@@ -11,6 +11,7 @@
 #include "codegen/preludes/hopper_prelude.h"
 #include "codegen/preludes/host_prelude.h"
 #include "codegen/preludes/multiplier_prelude.h"
+#include "codegen/preludes/tensor_core_prelude.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -34,13 +35,15 @@ std::string HopperText(PreludeParts parts) {
 }  // namespace
 
 std::string Prelude(Dialect dialect, PreludeParts parts) {
-  const std::string dropout = parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "";
+  const std::string any =
+      absl::StrCat(parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "",
+                   parts.Has(PreludePart::kTensorCores) ? TensorCorePrelude(dialect) : "");
   const std::string hopper = HopperText(parts);
   RG_CHECK(hopper.empty() || dialect == Dialect::kCuda);
   switch (dialect) {
-    case Dialect::kCuda: return absl::StrCat(CudaPrelude(), dropout, hopper);
-    case Dialect::kHip: return absl::StrCat(HipPrelude(), dropout);
-    case Dialect::kHost: return absl::StrCat(HostPrelude(), dropout);
+    case Dialect::kCuda: return absl::StrCat(CudaPrelude(), any, hopper);
+    case Dialect::kHip: return absl::StrCat(HipPrelude(), any);
+    case Dialect::kHost: return absl::StrCat(HostPrelude(), any);
   }
   RG_CHECK(false);
 }

@@ -1,13 +1,11 @@
 #include "codegen/convolution/emit_depthwise.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "codegen/print/kernel_text.h"
-#include "codegen/print/source_writer.h"
+#include "codegen/convolution/convolution_writer.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/convolution/stride_phases.h"
 
 namespace retrograd {
 namespace {
@@ -209,53 +207,45 @@ constexpr char kAddSplits[] = R"(
 
 class Writer {
  public:
-  Writer(const ConvolutionCall& call, Dialect dialect)
-      : c_(call),
-        sum_(ComputeType(call.y.dtype) == DType::kFp64 ? DType::kFp64 : DType::kFp32),
-        kept_(call.y.dtype),
-        unroll_(SpellingOf(dialect).unroll) {
-    launch_.kernel.direct = true;
-    launch_.kernel.function.comment =
-        absl::StrCat("// ", Name(dialect), ": ", Name(call.op), ", depthwise\n");
-    out_.SetDepth(1);
-  }
+  Writer(const ConvolutionCall& call, Dialect dialect) : w_(call, dialect, "depthwise"), c_(call) {}
 
   ConvolutionKernels::Launch Input(const DepthwiseInputTile& tile) {
     const int64_t multiplier = c_.out_channels_of_group();
     const int64_t slabs = CeilDiv(c_.geometry.in_channels / tile.vector, tile.channels);
-    Argument(c_.y.dtype, "a", kConvolutionFirst);
-    Argument(c_.w.dtype, "b", kConvolutionSecond);
-    Argument(c_.x.dtype, "d", kConvolutionResult);
-    Shared("filters", SharedElements(tile, c_));
-    Geometry();
-    Constants({{"kV", tile.vector},
-               {"kLanes", tile.channels},
-               {"kSpots", tile.spots},
-               {"kT", tile.pixels},
-               {"kThreads", tile.threads()},
-               {"kWidth", tile.vector * tile.channels},
-               {"kSlabs", slabs},
-               {"kRowsTogether", c_.kernel[1] <= kFewTaps ? kFewTaps : 1},
-               {"kPitch", tile.vector * tile.channels * multiplier + 2}});
+    w_.Read(c_.y.dtype, "a", kConvolutionFirst);
+    w_.Read(c_.w.dtype, "b", kConvolutionSecond);
+    w_.Write(c_.x.dtype, "d", kConvolutionResult);
+    w_.Shared("filters", SharedElements(tile, c_));
+    w_.Geometry();
+    w_.Constants({{"kV", tile.vector},
+                  {"kLanes", tile.channels},
+                  {"kSpots", tile.spots},
+                  {"kT", tile.pixels},
+                  {"kThreads", tile.threads()},
+                  {"kWidth", tile.vector * tile.channels},
+                  {"kSlabs", slabs},
+                  {"kRowsTogether", c_.kernel[1] <= kFewTaps ? kFewTaps : 1},
+                  {"kPitch", tile.vector * tile.channels * multiplier + 2}});
     const std::vector<Phase> phases = Phases(tile.pixels);
     const int64_t spots = phases.back().spot0 + phases.back().spots;
     const int64_t all = Product({c_.geometry.batch, c_.in[0], c_.in[1], spots});
-    Constants({{"kSpotsOfRow", spots}, {"kAllSpots", all}});
-    Text(kHoldFilters);
+    w_.Constants({{"kSpotsOfRow", spots}, {"kAllSpots", all}});
+    w_.Text(kHoldFilters);
     for (const Phase& phase : phases) PrintPhase(phase, tile.pixels, &phase == &phases.back());
-    return End(slabs * CeilDiv(all, tile.spots), tile.threads());
+    return w_.End(slabs * CeilDiv(all, tile.spots), tile.threads());
   }
 
   // Its result is the sums of each split, or those of the only one.
   ConvolutionKernels::Launch Weight(const DepthwiseWeightTile& tile) {
     const int64_t splits = Splits(tile, c_);
     const int64_t slabs = CeilDiv(c_.geometry.out_channels / tile.vector, tile.channels);
-    Argument(c_.y.dtype, "a", kConvolutionFirst);
-    Argument(c_.x.dtype, "b", kConvolutionSecond);
-    Argument(splits > 1 ? sum_ : c_.w.dtype, "d", splits > 1 ? kPartials : kConvolutionResult);
-    if (tile.groups > 1) Shared("sums", SharedElements(tile, c_));
-    Geometry();
-    Constants(
+    w_.Read(c_.y.dtype, "a", kConvolutionFirst);
+    w_.Read(c_.x.dtype, "b", kConvolutionSecond);
+    splits > 1 ? w_.Write(sum_dtype(), "d", kPartials)
+               : w_.Write(c_.w.dtype, "d", kConvolutionResult);
+    if (tile.groups > 1) w_.Shared("sums", SharedElements(tile, c_));
+    w_.Geometry();
+    w_.Constants(
         {{"kV", tile.vector},
          {"kLanes", tile.channels},
          {"kGroups", tile.groups},
@@ -269,166 +259,69 @@ class Writer {
          {"kRunsOfRow", CeilDiv(c_.out[2], tile.pixels)},
          {"kAllRuns", OutputRuns(tile, c_)},
          {"kWindow", (tile.pixels - 1) * c_.stride[2] + (c_.kernel[2] - 1) * c_.dilation[2] + 1}});
-    out_.Line("const auto kPlace = [](int split, int tap, int filter) {");
-    out_.Line(splits > 1 ? "  return (int64_t(split) * kTaps + tap) * kFilters + filter;"
-                         : "  return kWFirst + split + int64_t(filter) * kTaps + tap;");
-    out_.Line("};");
-    Text(kWeightSums);
-    Text(tile.groups > 1 ? kStoreGroupsSums : kStoreOwnSums);
-    return End(slabs * splits, Threads(tile, c_));
+    w_.out().Line("const auto kPlace = [](int split, int tap, int filter) {");
+    w_.out().Line(splits > 1 ? "  return (int64_t(split) * kTaps + tap) * kFilters + filter;"
+                             : "  return kWFirst + split + int64_t(filter) * kTaps + tap;");
+    w_.out().Line("};");
+    w_.Text(kWeightSums);
+    w_.Text(tile.groups > 1 ? kStoreGroupsSums : kStoreOwnSums);
+    return w_.End(slabs * splits, Threads(tile, c_));
   }
 
   ConvolutionKernels::Launch AddSplits(int64_t splits) {
     constexpr int kElements = kFinalizeThreads / kFinalizeParts;
-    Argument(sum_, "a", kPartials);
-    Argument(c_.w.dtype, "d", kConvolutionResult);
-    Shared("sums", kFinalizeThreads);
-    Geometry();
-    Constants({{"kElements", kElements}, {"kParts", kFinalizeParts}, {"kSplits", splits}});
-    Text(kAddSplits);
-    return End(CeilDiv(Product({TapRows(c_), c_.kernel[2], c_.geometry.out_channels}), kElements),
-               kFinalizeThreads);
+    w_.Read(sum_dtype(), "a", kPartials);
+    w_.Write(c_.w.dtype, "d", kConvolutionResult);
+    w_.Shared("sums", kFinalizeThreads);
+    w_.Geometry();
+    w_.Constants({{"kElements", kElements}, {"kParts", kFinalizeParts}, {"kSplits", splits}});
+    w_.Text(kAddSplits);
+    return w_.End(
+        CeilDiv(Product({TapRows(c_), c_.kernel[2], c_.geometry.out_channels}), kElements),
+        kFinalizeThreads);
   }
 
-  DType sum_dtype() const { return sum_; }
+  DType sum_dtype() const { return w_.sum_dtype(); }
 
  private:
-  // Pixels of a row with the same remainder by the stride, and the taps that they meet.
+  // Of the last dim, and where its spots, groups of so many pixels of a row, begin.
   struct Phase {
-    int64_t first = 0, spot0 = 0, spots = 0;
-    int64_t tap0 = 0, taps = 0, tap_step = 1, reach = 1, shift = 0;
+    StridePhase of;
+    int64_t spot0 = 0, spots = 0;
   };
 
   std::vector<Phase> Phases(int64_t pixels) const {
-    const int64_t stride = c_.stride[2], dilation = c_.dilation[2];
-    const int64_t common = std::gcd(stride, dilation);
     std::vector<Phase> phases;
     int64_t spots = 0;
-    for (int64_t first = 0; first < std::min(stride, c_.in[2]); ++first) {
-      Phase phase{.first = first, .spot0 = spots};
-      phase.spots = CeilDiv(CeilDiv(c_.in[2] - first, stride), pixels);
-      phase.tap_step = stride / common, phase.reach = dilation / common;
-      for (int64_t tap = c_.kernel[2]; tap-- > 0;) {
-        if ((first + c_.padding[2] - tap * dilation) % stride != 0) continue;
-        ++phase.taps, phase.tap0 = tap;
-      }
-      // Exact: of a tap that is met.
-      phase.shift = (first + c_.padding[2] - phase.tap0 * dilation) / stride;
-      spots += phase.spots;
-      phases.push_back(phase);
+    for (const StridePhase& phase : StridePhases(c_, kSpatialDims - 1)) {
+      phases.push_back({phase, spots, CeilDiv(phase.pixels, pixels)});
+      spots += phases.back().spots;
     }
     return phases;
   }
 
   void PrintPhase(const Phase& phase, int64_t pixels, bool last) {
     if (last) {
-      out_.OpenScope();
+      w_.out().OpenScope();
     } else {
-      out_.Open("if (spot < ", phase.spot0 + phase.spots, ")");
+      w_.out().Open("if (spot < ", phase.spot0 + phase.spots, ")");
     }
-    const int64_t window = pixels + std::max<int64_t>(phase.taps - 1, 0) * phase.reach;
-    Constants({{"kPhase", phase.first},
-               {"kSpot0", phase.spot0},
-               {"kTap0", phase.tap0},
-               {"kTapsHere", phase.taps},
-               {"kTapStep", phase.tap_step},
-               {"kReach", phase.reach},
-               {"kShift", phase.shift},
-               {"kWindow", window}});
-    Text(kInputPixels);
-    if (!last) out_.Line("return;");
-    out_.Close();
+    const int64_t window = pixels + std::max<int64_t>(phase.of.taps - 1, 0) * phase.of.reach;
+    w_.Constants({{"kPhase", phase.of.first},
+                  {"kSpot0", phase.spot0},
+                  {"kTap0", phase.of.tap0},
+                  {"kTapsHere", phase.of.taps},
+                  {"kTapStep", phase.of.tap_step},
+                  {"kReach", phase.of.reach},
+                  {"kShift", phase.of.shift},
+                  {"kWindow", window}});
+    w_.Text(kInputPixels);
+    if (!last) w_.out().Line("return;");
+    w_.out().Close();
   }
 
-  struct Constant {
-    std::string name;
-    int64_t value;
-  };
-  void Constants(const std::vector<Constant>& constants) {
-    for (const Constant& c : constants) {
-      out_.Line("[[maybe_unused]] constexpr int ", c.name, " = ", c.value, ";");
-    }
-  }
-
-  void Geometry() {
-    out_.Line("typedef ", ComputeName(sum_), " sum_t;");
-    out_.Line("typedef ", StorageName(kept_), " kept_t;");
-    for (int d = 0; d < kSpatialDims; ++d) {
-      Constants({{absl::StrCat("kIn", d), c_.in[d]},
-                 {absl::StrCat("kOut", d), c_.out[d]},
-                 {absl::StrCat("kKernel", d), c_.kernel[d]},
-                 {absl::StrCat("kStride", d), c_.stride[d]},
-                 {absl::StrCat("kPadding", d), c_.padding[d]},
-                 {absl::StrCat("kDilation", d), c_.dilation[d]}});
-    }
-    Constants({{"kChannels", c_.geometry.in_channels},
-               {"kFilters", c_.geometry.out_channels},
-               {"kMultiplier", c_.out_channels_of_group()},
-               {"kTaps", Product({TapRows(c_), c_.kernel[2]})}});
-    out_.Line("[[maybe_unused]] constexpr int64_t kWFirst = ", c_.w.offset, ";");
-    Strides("kX", c_.x);
-    Strides("kY", c_.y);
-  }
-
-  void Strides(absl::string_view prefix, const ConvolutionTensor& t) {
-    out_.Line("[[maybe_unused]] constexpr int64_t ", prefix, "First = ", t.offset, ", ", prefix,
-              "StrideN = ", t.strides[0], ", ", prefix, "Stride0 = ", t.strides[2], ", ", prefix,
-              "Stride1 = ", t.strides[3], ", ", prefix, "Stride2 = ", t.strides[4], ";");
-  }
-
-  // As it stands, but for the dialect's word before loops that are unrolled.
-  void Text(absl::string_view text) {
-    for (absl::string_view rest = text; !rest.empty();) {
-      const size_t end = rest.find('\n');
-      const absl::string_view line = rest.substr(0, end);
-      rest.remove_prefix(end == absl::string_view::npos ? rest.size() : end + 1);
-      if (const size_t word = line.find("RG_UNROLL"); word != absl::string_view::npos) {
-        out_.Pragma(Unrolled(line.substr(word)));
-      } else {
-        out_.Pragma(line);
-      }
-    }
-  }
-
-  // "RG_UNROLL": all of the loop; "RG_UNROLL_kN": so many rounds at once.
-  std::string Unrolled(absl::string_view word) const {
-    if (unroll_.empty() || !absl::ConsumePrefix(&word, "RG_UNROLL_")) return std::string(unroll_);
-    return absl::StrCat(unroll_, " ", word);
-  }
-
-  void Argument(DType dtype, absl::string_view name, ConvolutionSlot slot) {
-    const bool written = slot == kConvolutionResult || (slot == kPartials && name == "d");
-    launch_.kernel.function.declarations.push_back(
-        {.type = absl::StrCat(written ? "" : "const ", StorageName(dtype)),
-         .name = std::string(name),
-         .at = static_cast<int64_t>(launch_.args.size())});
-    launch_.args.push_back(slot);
-  }
-
-  void Shared(absl::string_view name, int64_t elements) {
-    launch_.kernel.threads_meet = true;
-    launch_.kernel.shared_bytes = elements * SizeBytes(sum_);
-    launch_.kernel.function.declarations.push_back({.kind = Declaration::kShared,
-                                                    .type = std::string(ComputeName(sum_)),
-                                                    .name = std::string(name),
-                                                    .count = elements});
-  }
-
-  ConvolutionKernels::Launch End(int64_t blocks, int64_t threads) {
-    Kernel& kernel = launch_.kernel;
-    kernel.blocks = blocks;
-    kernel.threads = static_cast<int>(threads);
-    kernel.arguments = static_cast<int>(launch_.args.size());
-    kernel.function.statements = out_.text();
-    NameKernel(&kernel);
-    return std::move(launch_);
-  }
-
+  ConvolutionWriter w_;
   const ConvolutionCall& c_;
-  const DType sum_, kept_;
-  const absl::string_view unroll_;
-  SourceWriter out_;
-  ConvolutionKernels::Launch launch_;
 };
 
 }  // namespace

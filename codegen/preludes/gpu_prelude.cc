@@ -403,6 +403,7 @@ RG_INLINE void rg_narrow_pairs(const float* in, rg_vector<T, V>* out) {
   for (int k = 0; k < V / 2; ++k) {
     words[k] = rg_narrow_two(in[2 * k], in[2 * k + 1], static_cast<T*>(nullptr));
   }
+  if (V % 2 != 0) out->element[V - 1] = rg_narrow(in[V - 1], static_cast<T*>(nullptr));
 }
 template <int V>
 RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) { rg_narrow_pairs(in, out); }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/convolution/emit_depthwise.h"
+#include "codegen/convolution/emit_implicit_gemm.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
 #include "graph/base/status.h"
 
@@ -73,6 +74,12 @@ Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
   return launch;
 }
 
+// What a block may have on every device of the dialect's on which the kernels run: of CUDA from
+// sm_80 on, of HIP.
+int64_t SharedBytesOfBlock(Dialect dialect) {
+  return dialect == Dialect::kCuda ? 99 << 10 : 64 << 10;
+}
+
 absl::Status AlignmentRefusal(const CallFacts& facts) {
   const auto aligned = [](const std::vector<int64_t>& known) {
     return std::all_of(known.begin(), known.end(),
@@ -105,16 +112,23 @@ class GeneratedConvolutionLoader : public CallLoader {
 absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
                                                                     Dialect dialect, int64_t sms,
                                                                     size_t most) {
-  RG_RETURN_IF_ERROR(DepthwiseRefusal(call));
   std::vector<ConvolutionKernels> made;
-  if (call.op == Op::convolution_input_gradient) {
-    for (const DepthwiseInputTile& tile : DepthwiseInputTiles(call, sms, most)) {
-      made.push_back(EmitDepthwiseInputGradient(call, tile, dialect));
+  if (DepthwiseRefusal(call).ok()) {
+    if (call.op == Op::convolution_input_gradient) {
+      for (const DepthwiseInputTile& tile : DepthwiseInputTiles(call, sms, most)) {
+        made.push_back(EmitDepthwiseInputGradient(call, tile, dialect));
+      }
+    } else {
+      for (const DepthwiseWeightTile& tile : DepthwiseWeightTiles(call, sms, most)) {
+        made.push_back(EmitDepthwiseWeightGradient(call, tile, dialect));
+      }
     }
-  } else {
-    for (const DepthwiseWeightTile& tile : DepthwiseWeightTiles(call, sms, most)) {
-      made.push_back(EmitDepthwiseWeightGradient(call, tile, dialect));
-    }
+    return made;
+  }
+  RG_RETURN_IF_ERROR(ImplicitGemmRefusal(call));
+  const ImplicitGemmLimits limits = {.sms = sms, .shared_bytes = SharedBytesOfBlock(dialect)};
+  for (const ImplicitGemmTile& tile : ImplicitGemmTiles(call, limits, most)) {
+    made.push_back(EmitImplicitGemm(call, tile, dialect));
   }
   return made;
 }
@@ -125,6 +139,11 @@ absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolutio
   RG_ASSIGN_OR_RETURN(
       const std::vector<ConvolutionKernels> made,
       GenerateConvolution(ConvolutionOf(call), device.dialect(), device.Describe().sms, most));
+  return LoadConvolutionKernels(device, call, made);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(
+    Device& device, const Call& call, const std::vector<ConvolutionKernels>& made) {
   std::vector<Kernel> kernels;
   std::vector<Launch> launches;
   for (const ConvolutionKernels& schedule : made) {

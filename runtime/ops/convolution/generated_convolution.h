@@ -26,6 +26,10 @@ absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const Convol
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
     Device& device, const Call& call, const CallFacts& facts, size_t most);
 
+// Schedules of a call, compiled together: a call for each.
+absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(
+    Device& device, const Call& call, const std::vector<ConvolutionKernels>& made);
+
 // Who loads convolutions so on a device, by the first schedule, and the others by `otherwise`.
 std::unique_ptr<CallLoader> MakeGeneratedConvolutionLoader(Device& device,
                                                            std::unique_ptr<CallLoader> otherwise);

@@ -1,0 +1,236 @@
+#include "fusion/ops/convolution/implicit_gemm_tiles.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/convolution/stride_phases.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kPackBytes = 16;  // that a thread moves at most at once
+
+// What orders schedules, in cycles of one SM.
+constexpr int64_t kLatency = 800;        // of loads from L2
+constexpr int64_t kLoadBytes = 44;       // from L2 into an SM in a cycle
+constexpr int64_t kCopyIssues = 18;      // instructions of a copy, with its address and bounds
+constexpr int64_t kProductIssues = 6;    // of 16 x 16 x 16 products and what brings the operands
+constexpr int64_t kStepIssues = 24;      // of a step beside these
+constexpr int64_t kStepCycles = 140;     // of a step at least: a barrier, and the products' chain
+constexpr int64_t kBlockCycles = 1400;   // before the first product of a block and after the last
+constexpr int64_t kSecondLaunch = 1700;  // that adds the splits up
+constexpr int64_t kPartialBytes = 2000;  // in a cycle of all SMs, of the splits' sums
+constexpr int64_t kSchedulers = 4;
+constexpr int64_t kSharedOfSm = 220 << 10;
+
+bool IsInput(const ConvolutionCall& c) { return c.op == Op::convolution_input_gradient; }
+
+DType SumType(const ConvolutionCall& c) {
+  return ComputeType(c.y.dtype) == DType::kFp64 ? DType::kFp64 : DType::kFp32;
+}
+
+// Elements of the channels, `channels` of them in a group, that a thread can move at once.
+int ChannelVector(const ConvolutionTensor& t, int64_t channels) {
+  if (t.strides[1] != 1) return 1;
+  const auto moves = [&](int64_t v) {
+    if (channels % v != 0 || t.offset % v != 0) return false;
+    for (size_t d = 0; d < t.shape.size(); ++d) {
+      if (d != 1 && t.shape[d] > 1 && t.strides[d] % v != 0) return false;
+    }
+    return true;
+  };
+  int64_t v = kPackBytes / SizeBytes(t.dtype);
+  while (!moves(v)) v /= 2;
+  return static_cast<int>(v);
+}
+
+// Products of rows x columns sums over so many depths: the phases of an input's gradient.
+struct Products {
+  std::vector<std::pair<int64_t, int64_t>> rows_depth;  // of a group
+  int64_t columns = 0;
+};
+
+Products ProductsOf(const ConvolutionCall& c) {
+  Products made;
+  if (!IsInput(c)) {
+    made.columns = Product({c.kernel[0], c.kernel[1], c.kernel[2], c.in_channels_of_group()});
+    made.rows_depth = {
+        {c.out_channels_of_group(), Product({c.geometry.batch, c.out[0], c.out[1], c.out[2]})}};
+    return made;
+  }
+  made.columns = c.in_channels_of_group();
+  for (const StridePhase& p0 : StridePhases(c, 0)) {
+    for (const StridePhase& p1 : StridePhases(c, 1)) {
+      for (const StridePhase& p2 : StridePhases(c, 2)) {
+        made.rows_depth.push_back(
+            {Product({c.geometry.batch, p0.pixels, p1.pixels, p2.pixels}),
+             Product({p0.taps, p1.taps, p2.taps, c.out_channels_of_group()})});
+      }
+    }
+  }
+  return made;
+}
+
+int64_t ResultElements(const ConvolutionCall& c) {
+  const ConvolutionTensor& t = IsInput(c) ? c.x : c.w;
+  return Product({t.shape[0], t.shape[1], t.shape[2], t.shape[3], t.shape[4]});
+}
+
+// Instructions that a block issues in a step.
+int64_t StepIssues(const ImplicitGemmTile& t, const ImplicitGemmVectors& v) {
+  const int64_t copies =
+      CeilDiv(int64_t{t.rows} * t.depth, v.first) + CeilDiv(int64_t{t.columns} * t.depth, v.second);
+  const int64_t products = int64_t{t.rows} * t.columns * t.depth / (16 * 16 * 16);
+  return CeilDiv(copies, 32) * kCopyIssues + products * kProductIssues + t.warps() * kStepIssues;
+}
+
+int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Products& made,
+               const ImplicitGemmVectors& vectors, int64_t sms) {
+  const int64_t bytes = SizeBytes(c.y.dtype);
+  const int64_t of_step = std::max((int64_t{t.rows} + t.columns) * t.depth * bytes / kLoadBytes,
+                                   CeilDiv(StepIssues(t, vectors), kSchedulers));
+  const int64_t alone = std::max({kStepCycles, kLatency / (t.stages - 1), of_step});
+  int64_t blocks = 0, steps = 0, longest = 0;
+  for (const auto& [rows, depth] : made.rows_depth) {
+    const int64_t tiles = Product({CeilDiv(rows, t.rows), ColumnTiles(t, c), c.geometry.groups});
+    const int64_t each = CeilDiv(CeilDiv(depth, t.depth), t.splits);
+    blocks += tiles * t.splits;
+    steps += Product({tiles, CeilDiv(depth, t.depth)});
+    longest = std::max(longest, each);
+  }
+  const int64_t waves = CeilDiv(blocks, sms);
+  const int64_t resident = std::max<int64_t>(kSharedOfSm / SharedBytes(t, c), 1);
+  // An SM is busy with the steps of all its blocks, and no block is faster than alone.
+  const int64_t busy = MulDiv(steps, of_step, std::min(blocks, sms));
+  int64_t cycles = std::max(busy, Product({CeilDiv(waves, resident), longest, alone})) +
+                   Product({CeilDiv(waves, resident), kBlockCycles});
+  if (t.splits > 1) {
+    const int64_t moved = Product({2, t.splits, ResultElements(c), SizeBytes(SumType(c))});
+    cycles += kSecondLaunch + moved / kPartialBytes;
+  }
+  return cycles;
+}
+
+// Tiles and how warps share them; each warp makes 16 x 16 tiles.
+constexpr ImplicitGemmTile kForms[] = {
+    {.rows = 64, .columns = 64, .warp_rows = 2, .warp_columns = 2},
+    {.rows = 64, .columns = 64, .warp_rows = 2, .warp_columns = 2, .slices = 2},
+    {.rows = 64, .columns = 64, .warp_rows = 2, .warp_columns = 4},
+    {.rows = 128, .columns = 64, .warp_rows = 4, .warp_columns = 2},
+    {.rows = 64, .columns = 128, .warp_rows = 2, .warp_columns = 4},
+    {.rows = 128, .columns = 128, .stages = 3, .warp_rows = 4, .warp_columns = 2},
+    {.rows = 32, .columns = 64, .warp_rows = 1, .warp_columns = 2, .slices = 2},
+    {.rows = 64, .columns = 32, .warp_rows = 2, .warp_columns = 1, .slices = 2},
+    {.rows = 32, .columns = 32, .warp_rows = 1, .warp_columns = 1, .slices = 2},
+    {.rows = 32, .columns = 32, .warp_rows = 1, .warp_columns = 1, .slices = 4},
+    {.rows = 128, .columns = 32, .warp_rows = 4, .warp_columns = 1},
+    {.rows = 32, .columns = 128, .warp_rows = 1, .warp_columns = 4},
+};
+constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+constexpr int64_t kLeastSteps = 2;  // of a split
+
+// The part of a tile's columns or rows that the result has.
+bool Wastes(int64_t tile, int64_t extent) { return tile > 32 && tile >= 2 * extent; }
+
+}  // namespace
+
+std::string ImplicitGemmTile::Print() const {
+  return absl::StrCat(rows, " x ", columns, " x ", depth, " tiles by ", warp_rows, " x ",
+                      warp_columns, " warps",
+                      slices > 1 ? absl::StrCat(" in ", slices, " slices") : "", ", ", stages,
+                      " stages, ", splits, splits == 1 ? " split" : " splits");
+}
+
+ImplicitGemmVectors ImplicitGemmVectorsOf(const ConvolutionCall& c) {
+  const int64_t channels = c.in_channels_of_group(), filters = c.out_channels_of_group();
+  ImplicitGemmVectors v;
+  v.first = ChannelVector(c.y, filters);
+  v.second = ChannelVector(IsInput(c) ? c.w : c.x, channels);
+  v.result = ChannelVector(IsInput(c) ? c.x : c.w, channels);
+  const int64_t line = IsInput(c) ? channels : ProductsOf(c).columns;
+  v.partial = static_cast<int>(kPackBytes / SizeBytes(SumType(c)));
+  while (line % v.partial != 0) v.partial /= 2;
+  return v;
+}
+
+int64_t RowTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call) {
+  int64_t tiles = 0;
+  for (const auto& [rows, depth] : ProductsOf(call).rows_depth) tiles += CeilDiv(rows, tile.rows);
+  return tiles * call.geometry.groups;
+}
+
+int64_t ColumnTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call) {
+  return CeilDiv(ProductsOf(call).columns, tile.columns);
+}
+
+int64_t PaddedPitch(int64_t line, int64_t element_bytes) {
+  return line + kPackBytes / element_bytes;
+}
+
+int64_t SharedBytes(const ImplicitGemmTile& t, const ConvolutionCall& c) {
+  const int64_t bytes = SizeBytes(c.y.dtype), sum_bytes = SizeBytes(SumType(c));
+  const int64_t first =
+      IsInput(c) ? t.rows * PaddedPitch(t.depth, bytes) : t.depth * PaddedPitch(t.rows, bytes);
+  const int64_t second = t.depth * PaddedPitch(t.columns, bytes);
+  return std::max((first + second) * t.stages * bytes,
+                  t.rows * PaddedPitch(t.columns, sum_bytes) * sum_bytes);
+}
+
+absl::Status ImplicitGemmRefusal(const ConvolutionCall& call) {
+  const auto refuse = [&](const auto&... why) {
+    return absl::UnimplementedError(absl::StrCat("our implicit GEMM kernels take ", why...));
+  };
+  if (call.op == Op::convolution) return refuse("gradients only");
+  for (const ConvolutionTensor* t : {&call.x, &call.w, &call.y}) {
+    if (!IsFloat(t->dtype)) return refuse("floating types only, not ", Name(t->dtype));
+    int64_t elements = 1, last = t->offset;
+    for (size_t d = 0; d < t->shape.size(); ++d) {
+      if (t->shape[d] == 0) return refuse("no empty tensors");
+      elements = Product({elements, t->shape[d]});
+      last += Product({t->shape[d] - 1, t->strides[d]});
+    }
+    constexpr int64_t kMost = (int64_t{1} << 31) - 1;  // offsets have 32 bits
+    if (std::max(elements, last) > kMost) return refuse("tensors of less than 2^31 elements");
+  }
+  const DType second = IsInput(call) ? call.w.dtype : call.x.dtype;
+  if (second != call.y.dtype) return refuse("operands of one dtype");
+  const DType result = IsInput(call) ? call.x.dtype : call.w.dtype;
+  if ((result == DType::kFp64) != (call.y.dtype == DType::kFp64)) {
+    return refuse("fp64 for all tensors or none");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
+                                                const ImplicitGemmLimits& limits, size_t most) {
+  const Products made = ProductsOf(call);
+  const ImplicitGemmVectors vectors = ImplicitGemmVectorsOf(call);
+  int64_t rows = 0, depth = 0;
+  for (const auto& [r, d] : made.rows_depth) rows = std::max(rows, r), depth = std::max(depth, d);
+  std::vector<std::pair<int64_t, ImplicitGemmTile>> priced;
+  for (ImplicitGemmTile tile : kForms) {
+    // As many bytes a line as of 16-bit types.
+    tile.depth =
+        static_cast<int>(std::max<int64_t>(128 / SizeBytes(call.y.dtype), 16 * tile.slices));
+    if (Wastes(tile.rows, rows) || Wastes(tile.columns, made.columns)) continue;
+    while (tile.stages > 2 && SharedBytes(tile, call) > limits.shared_bytes) --tile.stages;
+    if (SharedBytes(tile, call) > limits.shared_bytes) continue;
+    for (const int splits : kSplits) {
+      if (splits > 1 && CeilDiv(depth, tile.depth) < kLeastSteps * splits) break;
+      tile.splits = splits;
+      priced.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
+    }
+  }
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ImplicitGemmTile> tiles;
+  for (const auto& [cycles, tile] : priced) {
+    if (tiles.size() == most) break;
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+}  // namespace retrograd
