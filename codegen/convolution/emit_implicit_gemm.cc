@@ -14,6 +14,7 @@ namespace retrograd {
 namespace {
 
 constexpr int kAddThreads = 256;
+constexpr int64_t kMostPlaces = 8;  // of copies that a thread keeps in registers
 constexpr int64_t kWarpOfHip = 64, kWarpOfOthers = 32;
 
 // Each thread copies kCopies packs of a part of an operand: by turns along its lines, or, where
@@ -23,8 +24,8 @@ constexpr char kHead[] = R"(
   const int slice = warp / (kWarpRows * kWarpColumns);
   const int warp_row = warp / kWarpColumns % kWarpRows * (kTileRows * 16);
   const int warp_column = warp % kWarpColumns * (kTileColumns * 16);
-  const int column0 = RG_BLOCK % kColumnTiles * kColumns;
-  const int split = RG_BLOCK / kColumnTiles % kSplits;
+  const int split = RG_BLOCK % kSplits;
+  const int column0 = RG_BLOCK / kSplits % kColumnTiles * kColumns;
   const int group = RG_BLOCK / (kColumnTiles * kSplits) % kGroups;
   const int row_tile = RG_BLOCK / (kColumnTiles * kSplits * kGroups);
   const auto line_a = [&](int i) {
@@ -133,20 +134,40 @@ constexpr char kInputAnySteps[] = R"(
   const auto advance = [&] { depth0 += kDepth; };
 )";
 
-// The columns of the second operand are taps and channels of x. A step advances each copy by kDepth
-// pixels of y, that is kBy2 along the last dim, and so on, with a carry.
+// The rows of the first operand are channels of y, and both have pixels of y along the sum.
 constexpr char kWeightPlaces[] = R"(
   const int row0 = row_tile * kRows;
   constexpr int steps = (kPixels + kDepth - 1) / kDepth;
   const int begin = steps * split / kSplits, end = steps * (split + 1) / kSplits;
   int left = kPixels - begin * kDepth;  // pixels from here on
-  int y_at[kCopiesA], x_at[kCopiesB], x0[kCopiesB], x1[kCopiesB], x2[kCopiesB];
-  int end0[kCopiesB], end1[kCopiesB], end2[kCopiesB];
+  int y_at[kCopiesA];
   RG_UNROLL
   for (int i = 0; i < kCopiesA; ++i) {
     const int pixel = begin * kDepth + line_a(i);
     y_at[i] = kYFirst + (group * kFiltersOfGroup + row0 + pack_a(i)) * kYC + (kDenseY ? pixel * kY2 : 0);
   }
+  const auto copy_first = [&](int to, int part) {
+    RG_UNROLL
+    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+      if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kRows : line_a(i) >= kLinesA)) continue;
+      const int pixel = kPixels - left + line_a(i);
+      const int by = kDenseY ? 0 : pixel / (kOut0 * kOut1 * kOut2) * kYN + pixel / (kOut1 * kOut2) % kOut0 * kY0 +
+                                       pixel / kOut2 % kOut1 * kY1 + pixel % kOut2 * kY2;
+      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + by,
+                           (kPixels % kDepth == 0 || line_a(i) < left) && row0 + pack_a(i) < kFiltersOfGroup);
+    }
+  };
+  const auto advance = [&] {
+    left -= kDepth;
+    RG_UNROLL
+    for (int i = 0; i < kCopiesA; ++i) y_at[i] += kDenseY ? kDepth * kY2 : 0;
+  };
+)";
+
+// The columns of the second operand are taps and channels of x. A step advances each copy by kDepth
+// pixels of y, that is kBy2 along the last dim, and so on, with a carry.
+constexpr char kWeightCarry[] = R"(
+  int x_at[kCopiesB], x0[kCopiesB], x1[kCopiesB], x2[kCopiesB], end0[kCopiesB], end1[kCopiesB], end2[kCopiesB];
   RG_UNROLL
   for (int i = 0; i < kCopiesB; ++i) {
     const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
@@ -162,15 +183,7 @@ constexpr char kWeightPlaces[] = R"(
               pixel / (kOut0 * kOut1 * kOut2) * kXN + x0[i] * kX0 + x1[i] * kX1 + x2[i] * kX2;
   }
   const auto copy = [&](int to, int part) {
-    RG_UNROLL
-    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
-      if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kRows : line_a(i) >= kLinesA)) continue;
-      const int pixel = kPixels - left + line_a(i);
-      const int by = kDenseY ? 0 : pixel / (kOut0 * kOut1 * kOut2) * kYN + pixel / (kOut1 * kOut2) % kOut0 * kY0 +
-                                       pixel / kOut2 % kOut1 * kY1 + pixel % kOut2 * kY2;
-      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + by,
-                           (kPixels % kDepth == 0 || line_a(i) < left) && row0 + pack_a(i) < kFiltersOfGroup);
-    }
+    copy_first(to, part);
     RG_UNROLL
     for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
       if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
@@ -194,10 +207,28 @@ constexpr char kWeightPlaces[] = R"(
       }
     }
   };
-  const auto advance = [&] {
-    left -= kDepth;
+)";
+
+// The same for so many copies that their places would not stay in registers.
+constexpr char kWeightDivide[] = R"(
+  const auto copy = [&](int to, int part) {
+    copy_first(to, part);
     RG_UNROLL
-    for (int i = 0; i < kCopiesA; ++i) y_at[i] += kDenseY ? kDepth * kY2 : 0;
+    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+      if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
+      const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
+      const int pixel = kPixels - left + line_b(i);
+      const int h2 = pixel % kOut2 * kStride2 + tap % kKernel2 * kDilation2 - kPadding2;
+      const int h1 = pixel / kOut2 % kOut1 * kStride1 + tap / kKernel2 % kKernel1 * kDilation1 - kPadding1;
+      const int h0 = pixel / (kOut1 * kOut2) % kOut0 * kStride0 + tap / kKernel2 / kKernel1 * kDilation0 - kPadding0;
+      const bool inside = (kPixels % kDepth == 0 || line_b(i) < left) && column < kAllColumns &&
+                          unsigned(h0) < unsigned(kIn0) && unsigned(h1) < unsigned(kIn1) &&
+                          unsigned(h2) < unsigned(kIn2);
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b,
+                           kXFirst + (group * kChannelsOfGroup + column % kChannelsOfGroup) * kXC +
+                               pixel / (kOut0 * kOut1 * kOut2) * kXN + h0 * kX0 + h1 * kX1 + h2 * kX2,
+                           inside);
+    }
   };
 )";
 
@@ -261,7 +292,7 @@ constexpr char kMultiply[] = R"(
 )";
 
 constexpr char kStoreInput[] = R"(
-  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
+  for (int i = RG_THREAD + pack0; i < pack1; i += kThreads) {
     const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD, channel = column0 + column;
     int rest = row0 + row;
     if (rest >= rows_here || channel >= kChannelsOfGroup) continue;
@@ -271,21 +302,50 @@ constexpr char kStoreInput[] = R"(
     rest /= pixels1;
     const int h0 = first0 + rest % pixels0 * kStride0, n = rest / pixels0;
     sum_t out[kVD];
-    RG_UNROLL
-    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
+    take(row * kPitchD + column, out);
     rg_store_vec<kVD>(d, place(n, h0, h1, h2, group * kChannelsOfGroup + channel), out);
   }
 )";
 
 constexpr char kStoreWeight[] = R"(
-  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
+  for (int i = RG_THREAD + pack0; i < pack1; i += kThreads) {
     const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD;
     if (row0 + row >= kFiltersOfGroup || column0 + column >= kAllColumns) continue;
     sum_t out[kVD];
-    RG_UNROLL
-    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
+    take(row * kPitchD + column, out);
     rg_store_vec<kVD>(d, place(group * kFiltersOfGroup + row0 + row, column0 + column), out);
   }
+)";
+
+// Packs of the tile's sums that this block stores.
+constexpr char kTakeOwn[] = R"(
+  constexpr int pack0 = 0, pack1 = kRows * kColumns / kVD;
+  const auto take = [&](int at, sum_t* out) {
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) out[v] = results[at + v];
+  };
+)";
+
+// Each block of a cluster stores a part of the tile, and adds up what all have of it.
+constexpr char kTakeAll[] = R"(
+  RG_CLUSTER_BARRIER();
+  const int pack0 = kRows * kColumns / kVD * split / kSplits;
+  const int pack1 = kRows * kColumns / kVD * (split + 1) / kSplits;
+  const auto take = [&](int at, sum_t* out) {
+    rg_load_peer<kVD>(results, at, 0, out);
+    RG_UNROLL
+    for (int peer = 1; peer < kSplits; ++peer) {
+      sum_t more[kVD];
+      rg_load_peer<kVD>(results, at, peer, more);
+      RG_UNROLL
+      for (int v = 0; v < kVD; ++v) out[v] += more[v];
+    }
+  };
+)";
+
+// Nobody leaves while others read.
+constexpr char kLeaveTogether[] = R"(
+  RG_CLUSTER_BARRIER();
 )";
 
 // Adds the splits' sums, kParts threads for each pack, in a fixed order.
@@ -352,7 +412,7 @@ class Writer {
     const ConvolutionTensor& second = IsInput(c_) ? c_.w : c_.x;
     w_.Read(c_.y.dtype, "a", kConvolutionFirst);
     w_.Read(second.dtype, "b", kConvolutionSecond);
-    WriteResult(tile_.splits > 1);
+    WriteResult(tile_.adds_later());
     const int64_t element_bytes = SizeBytes(c_.y.dtype);
     const int64_t lines_a = IsInput(c_) ? tile_.rows : tile_.depth;
     const int64_t width_a = IsInput(c_) ? tile_.depth : tile_.rows;
@@ -383,22 +443,29 @@ class Writer {
                   {"kPitchD", pitch_d},
                   {"kStageA", stage_a},
                   {"kStage", stage},
-                  {"kVD", tile_.splits > 1 ? vectors_.partial : vectors_.result}});
+                  {"kVD", tile_.adds_later() ? vectors_.partial : vectors_.result}});
     Copies("A", vectors_.first, lines_a, width_a, c_.y.strides[1] != 1);
     Copies("B", vectors_.second, tile_.depth, tile_.columns,
            !IsInput(c_) && second.strides[1] != 1);
     w_.Text(kHead);
-    IsInput(c_) ? InputPlace(tile_.splits > 1) : WeightPlace(tile_.splits > 1);
+    IsInput(c_) ? InputPlace(tile_.adds_later()) : WeightPlace(tile_.adds_later());
     if (IsInput(c_)) PrintPhases();
     if (IsInput(c_)) {
       w_.Text(kInputPlaces);
       w_.Text(c_.out_channels_of_group() % tile_.depth == 0 ? kInputWholeSteps : kInputAnySteps);
     } else {
+      const int64_t copies = CeilDiv(tile_.depth * (tile_.columns / vectors_.second), threads_);
       StepInPixels();
       w_.Text(kWeightPlaces);
+      w_.Text(copies <= kMostPlaces ? kWeightCarry : kWeightDivide);
     }
     w_.Text(kMultiply);
+    w_.Text(tile_.cluster ? kTakeAll : kTakeOwn);
     w_.Text(IsInput(c_) ? kStoreInput : kStoreWeight);
+    if (tile_.cluster) {
+      w_.InClusters(tile_.splits);
+      w_.Text(kLeaveTogether);
+    }
     return w_.End(Product({RowTiles(tile_, c_), ColumnTiles(tile_, c_), tile_.splits}), threads_);
   }
 
@@ -578,7 +645,7 @@ ConvolutionKernels EmitImplicitGemm(const ConvolutionCall& call, const ImplicitG
   Writer sums(call, tile, dialect);
   kernels.partial_dtype = sums.sum_dtype();
   kernels.launches.push_back(sums.Sums());
-  if (tile.splits > 1) {
+  if (tile.adds_later()) {
     kernels.partial_elements = Product({tile.splits, sums.elements()});
     kernels.launches.push_back(Writer(call, tile, dialect).AddSplits());
   }

@@ -96,7 +96,8 @@ struct Kernel {
   PreludeParts parts;
   int64_t blocks = 1;
   int threads = 1;
-  int cluster = 2;            // of a multiplier: blocks that share loads
+  int cluster = 1;            // blocks that start together: they share loads, or read each
+                              // other's shared memory
   int arguments = 0;          // how many pointers it takes
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // On a GPU it takes its addresses as parameters, without the table: what records it records them.

@@ -83,7 +83,7 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
     for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
       Draw draw(++seed);
       const ConvolutionCall call = ConvolutionOf(DrawnDepthwise(draw, op, dtype));
-      const auto made = GenerateConvolution(call, dialect, 132, kSchedules);
+      const auto made = GenerateConvolution(call, dialect, {.sms = 132}, kSchedules);
       REQUIRE(made.ok());
       for (const ConvolutionKernels& schedule : *made) {
         for (const ConvolutionKernels::Launch& launch : schedule.launches) {

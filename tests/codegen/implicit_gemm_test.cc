@@ -17,7 +17,8 @@ namespace retrograd {
 namespace {
 
 constexpr Op kGradients[] = {Op::convolution_input_gradient, Op::convolution_weight_gradient};
-constexpr ImplicitGemmLimits kLimits = {.sms = 132, .shared_bytes = 99 << 10};
+constexpr ImplicitGemmLimits kLimits = {.sms = 132, .shared_bytes = 99 << 10, .most_cluster = 8};
+constexpr ImplicitGemmLimits kHipLimits = {.sms = 110};
 
 std::vector<int64_t> RowMajor(const Shape& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -113,7 +114,8 @@ std::vector<double> RunOn(LoadedCall& loaded, const Call& call,
 std::vector<ConvolutionKernels> SomeSchedules(Draw& draw, const Call& call, Dialect dialect,
                                               size_t some) {
   const ConvolutionCall convolution = ConvolutionOf(call);
-  const std::vector<ImplicitGemmTile> all = ImplicitGemmTiles(convolution, kLimits, 1000);
+  const std::vector<ImplicitGemmTile> all =
+      ImplicitGemmTiles(convolution, dialect == Dialect::kHip ? kHipLimits : kLimits, 1000);
   std::vector<ConvolutionKernels> made;
   for (size_t i = 0; i < some; ++i) {
     const auto last = static_cast<int64_t>(all.size()) - 1;

@@ -21,6 +21,7 @@ constexpr int64_t kStepIssues = 24;      // of a step beside these
 constexpr int64_t kStepCycles = 140;     // of a step at least: a barrier, and the products' chain
 constexpr int64_t kBlockCycles = 1400;   // before the first product of a block and after the last
 constexpr int64_t kSecondLaunch = 1700;  // that adds the splits up
+constexpr int64_t kClusterCycles = 500, kClusterBlock = 120;  // to add up in a cluster, by blocks
 constexpr int64_t kPartialBytes = 2000;  // in a cycle of all SMs, of the splits' sums
 constexpr int64_t kSchedulers = 4;
 constexpr int64_t kSharedOfSm = 220 << 10;
@@ -106,7 +107,8 @@ int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Produc
   const int64_t busy = MulDiv(steps, of_step, std::min(blocks, sms));
   int64_t cycles = std::max(busy, Product({CeilDiv(waves, resident), longest, alone})) +
                    Product({CeilDiv(waves, resident), kBlockCycles});
-  if (t.splits > 1) {
+  if (t.cluster) cycles += kClusterCycles + kClusterBlock * t.splits;
+  if (t.adds_later()) {
     const int64_t moved = Product({2, t.splits, ResultElements(c), SizeBytes(SumType(c))});
     cycles += kSecondLaunch + moved / kPartialBytes;
   }
@@ -137,10 +139,10 @@ bool Wastes(int64_t tile, int64_t extent) { return tile > 32 && tile >= 2 * exte
 }  // namespace
 
 std::string ImplicitGemmTile::Print() const {
-  return absl::StrCat(rows, " x ", columns, " x ", depth, " tiles by ", warp_rows, " x ",
-                      warp_columns, " warps",
-                      slices > 1 ? absl::StrCat(" in ", slices, " slices") : "", ", ", stages,
-                      " stages, ", splits, splits == 1 ? " split" : " splits");
+  return absl::StrCat(
+      rows, " x ", columns, " x ", depth, " tiles by ", warp_rows, " x ", warp_columns, " warps",
+      slices > 1 ? absl::StrCat(" in ", slices, " slices") : "", ", ", stages, " stages, ", splits,
+      splits == 1 ? " split" : " splits", cluster ? " in a cluster" : "");
 }
 
 ImplicitGemmVectors ImplicitGemmVectorsOf(const ConvolutionCall& c) {
@@ -220,7 +222,11 @@ std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
     for (const int splits : kSplits) {
       if (splits > 1 && CeilDiv(depth, tile.depth) < kLeastSteps * splits) break;
       tile.splits = splits;
-      priced.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
+      for (const bool cluster : {false, true}) {
+        tile.cluster = cluster;
+        if (cluster && (splits == 1 || splits > limits.most_cluster)) continue;
+        priced.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
+      }
     }
   }
   std::stable_sort(priced.begin(), priced.end(),

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "codegen/convolution/emit_depthwise.h"
 #include "codegen/convolution/emit_implicit_gemm.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
@@ -13,6 +15,10 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes, of all operands and results
+
+// Of an NVIDIA block from sm_80 on; blocks of a cluster that any GPU runs which has clusters.
+constexpr int64_t kSharedBytes = 99 << 10;
+constexpr int kClustersFrom = 90, kMostCluster = 8;
 
 // The schedules' kernels, of which each call launches its own.
 class GeneratedCall : public LoadedCall {
@@ -74,12 +80,6 @@ Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
   return launch;
 }
 
-// What a block may have on every device of the dialect's on which the kernels run: of CUDA from
-// sm_80 on, of HIP.
-int64_t SharedBytesOfBlock(Dialect dialect) {
-  return dialect == Dialect::kCuda ? 99 << 10 : 64 << 10;
-}
-
 absl::Status AlignmentRefusal(const CallFacts& facts) {
   const auto aligned = [](const std::vector<int64_t>& known) {
     return std::all_of(known.begin(), known.end(),
@@ -109,24 +109,34 @@ class GeneratedConvolutionLoader : public CallLoader {
 
 }  // namespace
 
-absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
-                                                                    Dialect dialect, int64_t sms,
-                                                                    size_t most) {
+ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device) {
+  ImplicitGemmLimits limits = {.sms = device.sms};
+  if (dialect == Dialect::kHip) return limits;
+  limits.shared_bytes = kSharedBytes;
+  int sm = 0;
+  const bool cuda = absl::SimpleAtoi(absl::StripPrefix(device.arch, "sm_"), &sm);
+  if (dialect == Dialect::kHost || (cuda && sm >= kClustersFrom)) {
+    limits.most_cluster = kMostCluster;
+  }
+  return limits;
+}
+
+absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(
+    const ConvolutionCall& call, Dialect dialect, const ImplicitGemmLimits& limits, size_t most) {
   std::vector<ConvolutionKernels> made;
   if (DepthwiseRefusal(call).ok()) {
     if (call.op == Op::convolution_input_gradient) {
-      for (const DepthwiseInputTile& tile : DepthwiseInputTiles(call, sms, most)) {
+      for (const DepthwiseInputTile& tile : DepthwiseInputTiles(call, limits.sms, most)) {
         made.push_back(EmitDepthwiseInputGradient(call, tile, dialect));
       }
     } else {
-      for (const DepthwiseWeightTile& tile : DepthwiseWeightTiles(call, sms, most)) {
+      for (const DepthwiseWeightTile& tile : DepthwiseWeightTiles(call, limits.sms, most)) {
         made.push_back(EmitDepthwiseWeightGradient(call, tile, dialect));
       }
     }
     return made;
   }
   RG_RETURN_IF_ERROR(ImplicitGemmRefusal(call));
-  const ImplicitGemmLimits limits = {.sms = sms, .shared_bytes = SharedBytesOfBlock(dialect)};
   for (const ImplicitGemmTile& tile : ImplicitGemmTiles(call, limits, most)) {
     made.push_back(EmitImplicitGemm(call, tile, dialect));
   }
@@ -138,7 +148,8 @@ absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolutio
   RG_RETURN_IF_ERROR(AlignmentRefusal(facts));
   RG_ASSIGN_OR_RETURN(
       const std::vector<ConvolutionKernels> made,
-      GenerateConvolution(ConvolutionOf(call), device.dialect(), device.Describe().sms, most));
+      GenerateConvolution(ConvolutionOf(call), device.dialect(),
+                          ConvolutionLimits(device.dialect(), device.Describe()), most));
   return LoadConvolutionKernels(device, call, made);
 }
 

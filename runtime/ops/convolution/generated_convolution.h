@@ -11,15 +11,18 @@
 #include "codegen/convolution/convolution_kernels.h"
 #include "codegen/print/dialect.h"
 #include "fusion/ops/convolution/convolution_call.h"
+#include "fusion/ops/convolution/implicit_gemm_tiles.h"
 #include "runtime/device/device.h"
 
 namespace retrograd {
 
-// The kernels of up to `most` schedules for a device of so many SMs, the one that is taken to be
-// the fastest first. Unimplemented where there are none for such a call.
-absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(const ConvolutionCall& call,
-                                                                    Dialect dialect, int64_t sms,
-                                                                    size_t most);
+// What bounds the schedules on a device of the dialect's.
+ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device);
+
+// The kernels of up to `most` schedules, the one that is taken to be the fastest first.
+// Unimplemented where there are none for such a call.
+absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(
+    const ConvolutionCall& call, Dialect dialect, const ImplicitGemmLimits& limits, size_t most);
 
 // The same, loaded: a call for each schedule. Unimplemented also where addresses are not known to
 // be multiples of 16 bytes.
