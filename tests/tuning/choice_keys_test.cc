@@ -1,16 +1,15 @@
 // What the choices of each op depend on: each thing that may change an answer makes another key,
 // and what cannot, the same.
 #include <functional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/gpu/kernels_digest.h"
 #include "runtime/ops/attention/cudnn_attention.h"
 #include "runtime/ops/convolution/cudnn_convolution.h"
 #include "runtime/ops/matmul/blas_operands.h"
 #include "tests/catch.h"
-#include "tests/support/fake_gpu.h"
 #include "tests/support/plans/convolutions.h"
 
 namespace retrograd {
@@ -189,35 +188,33 @@ TEST_CASE("the key of attention holds shapes, strides, dtypes, mask, scale and d
   }
 }
 
-#if defined(RETROGRAD_FAKE_CUDA)
-TEST_CASE("a choice among kernels of ours holds their compiler and a digest of their text") {
-  const Vendor& cuda = kVendors[1];
-  const FakeDriver driver(cuda);
-  const auto device = MakeDevice(FakeOptions(cuda));
-  REQUIRE(device.ok());
-  const CallFacts facts{.operand_alignment = {16, 16}, .result_alignment = {16}};
-  std::set<std::string> libraries;
-  for (const int64_t kernel : {3, 5}) {
-    const Call call = MakeConvolution(Op::convolution_input_gradient,
-                                      SquareConvolution(1, 8, 8, 8, 8, kernel, 1, kernel / 2), {});
-    const auto loaded = (*device)->Load(call, facts);
-    INFO(loaded.status());
-    REQUIRE(loaded.ok());
+TEST_CASE(
+    "the digest of kernels is of all that is compiled of them, and of how they are launched") {
+  Kernel kernel{.name = "rg_a", .blocks = 8, .threads = 64, .arguments = 1};
+  kernel.function.statements = "int i = 0;\n";
+  const auto digest = [](const std::vector<Kernel>& kernels) {
+    return KernelsDigest(Dialect::kCuda, kernels);
+  };
+  const std::string plain = digest({kernel});
+  CHECK(plain.size() == 8);
+  CHECK(digest({kernel}) == plain);
+  CHECK(digest({kernel, kernel}) != plain);
+  CHECK(KernelsDigest(Dialect::kHip, {kernel}) != plain);
+  const Changes<Kernel> changes = {
+      {"text", [](Kernel& k) { k.function.statements = "int i = 1;\n"; }},
+      {"blocks", [](Kernel& k) { k.blocks = 9; }},
+      {"threads", [](Kernel& k) { k.threads = 96; }},
+      {"cluster", [](Kernel& k) { k.cluster = 1; }},
+      {"staged memory", [](Kernel& k) { k.staged_bytes = 16; }},
+      {"prelude", [](Kernel& k) { k.parts |= PreludePart::kAttention; }},
+  };
+  for (const auto& [what, change] : changes) {
+    Kernel changed = kernel;
+    change(changed);
+    INFO(what);
+    CHECK(digest({changed}) != plain);
   }
-  for (const auto& [key, choice] : *(*device)->choices()) {
-    INFO(key.kind << ": " << key.library);
-    CHECK(key.kind == "convolution 2");
-    CHECK_THAT(key.library, ContainsSubstring("NVRTC"));
-    const size_t digest = key.library.find(", kernels ");
-    REQUIRE(digest != std::string::npos);
-    CHECK(key.library.size() == digest + std::string(", kernels 01234567").size());
-    libraries.insert(key.library);
-    CHECK(choice.candidates.size() > 1);
-    CHECK_THAT(choice.candidates[0].name, ContainsSubstring("kernels of ours, "));
-  }
-  CHECK(libraries.size() == 2);
 }
-#endif
 
 }  // namespace
 }  // namespace retrograd

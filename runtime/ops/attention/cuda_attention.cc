@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "codegen/attention/emit_tiled_attention.h"
-#include "codegen/print/kernel_text.h"
 #include "graph/base/status.h"
-#include "runtime/compiler/module_cache.h"
+#include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
@@ -92,13 +91,12 @@ AttentionKernels TiledKernels(const AttentionCall& call, const AttentionFacts& f
                             ChooseAttentionTiles(call, static_cast<int>(sms)));
 }
 
-// Of our kernels' text: other kernels take another time.
 std::string TiledDigest(const AttentionCall& call, const AttentionFacts& facts, int64_t sms) {
-  std::string text;
+  std::vector<Kernel> kernels;
   for (const auto& launch : TiledKernels(call, facts, sms).launches) {
-    absl::StrAppend(&text, PrintKernel(launch.kernel));
+    kernels.push_back(launch.kernel);
   }
-  return Digest(text).substr(0, 8);
+  return KernelsDigest(Dialect::kCuda, kernels);
 }
 
 // cuDNN's fastest plan and our kernels for tensor cores.

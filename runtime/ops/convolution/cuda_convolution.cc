@@ -7,10 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "codegen/print/kernel_text.h"
 #include "graph/base/status.h"
-#include "runtime/compiler/module_cache.h"
 #include "runtime/gpu/cuda/cudnn_choice.h"
+#include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 
@@ -104,18 +103,15 @@ Maker MakerOf(const Choice& choice, const std::vector<std::string>& names) {
   return maker;
 }
 
-// Of our kernels' text: other kernels take another time.
-std::string KernelsDigest(const Call& call, Device& device) {
+// Of all schedules together.
+std::string SchedulesDigest(const Call& call, Device& device) {
   const auto made = GenerateConvolution(ConvolutionOf(call), device.dialect(),
                                         device.Describe().sms, kMostSchedules);
-  if (!made.ok()) return "";
-  std::string text;
-  for (const ConvolutionKernels& schedule : *made) {
-    for (const auto& launch : schedule.launches) {
-      absl::StrAppend(&text, PrintKernel(launch.kernel));
-    }
+  std::vector<Kernel> kernels;
+  for (const ConvolutionKernels& schedule : made.value_or(std::vector<ConvolutionKernels>{})) {
+    for (const auto& launch : schedule.launches) kernels.push_back(launch.kernel);
   }
-  return Digest(text).substr(0, 8);
+  return KernelsDigest(device.dialect(), kernels);
 }
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,
@@ -137,7 +133,7 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
   const ChoiceKey key = tuner.Key(
       "convolution 2",
       absl::StrCat(version, version.empty() ? "" : ", ", device_.Compiler(), ", kernels ",
-                   KernelsDigest(call, device_)),
+                   SchedulesDigest(call, device_)),
       absl::StrCat(Print(order), " ", CudnnConvolutionRequest(call, facts, options_.cudnn).key));
   const auto names_of = [&](const Choice& choice) {
     return NamesInOrder(order, choice.candidates.size() > schedules.size(), schedules);
