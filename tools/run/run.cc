@@ -346,6 +346,10 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
   for (const std::string& note : device.TakeNotes()) {
     std::fprintf(stderr, "note: %s\n", note.c_str());
   }
+  if (!arguments.tuned.empty() && device.choices() == nullptr) {
+    std::fprintf(stderr, "note: %s changes nothing: %s has one implementation of each call\n",
+                 arguments.tuned.c_str(), arguments.device.c_str());
+  }
   Program* const program = &executable.program();
 
   Buffers buffers(&device);
