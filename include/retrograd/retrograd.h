@@ -220,7 +220,7 @@ typedef struct rg_device_options {
    * none. RG_INVALID_ARGUMENT tells the line of one that is malformed. */
   const char* tuned;
   /* Seconds for timing library calls, of all executables together; beyond them the default makes a
-   * call, and rg_log tells of how many; 0: no limit. */
+   * call, and rg_log tells how many kinds of them; 0: no limit. */
   double tuning_budget_s;
 } rg_device_options;
 

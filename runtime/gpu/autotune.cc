@@ -286,9 +286,10 @@ std::vector<std::string> Tuner::TakeNotes() {
   std::vector<std::string> notes = std::exchange(notes_, {});
   const int64_t beyond = std::exchange(beyond_budget_, 0);
   if (beyond == 0) return notes;
-  notes.push_back(absl::StrFormat(
-      "the tuning budget of %g s is used up: %d %s the default, untimed",
-      tuning_->options().budget_s, beyond, beyond == 1 ? "call takes" : "calls take"));
+  notes.push_back(
+      absl::StrFormat("the tuning budget of %g s is used up: %d %s the default, untimed",
+                      tuning_->options().budget_s, beyond,
+                      beyond == 1 ? "kind of library call takes" : "kinds of library calls take"));
   return notes;
 }
 

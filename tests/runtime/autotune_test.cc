@@ -382,7 +382,8 @@ TEST_CASE("beyond the budget the default is taken, and nothing is remembered as 
   CHECK(on.tuner.choices().size() == 1);
   CHECK(on.tuner.TakeNotes() ==
         std::vector<std::string>{
-            "the tuning budget of 1e-09 s is used up: 2 calls take the default, untimed"});
+            "the tuning budget of 1e-09 s is used up: 2 kinds of library calls take "
+            "the default, untimed"});
   CHECK(on.tuner.TakeNotes().empty());
   // The devices of one caller share it.
   Tuned beside({.tuning = tuning});

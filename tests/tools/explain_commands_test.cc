@@ -63,7 +63,8 @@ std::pair<PlannedGraph, size_t> PlanWithChoices() {
       .usual = 1,
       .chosen = 2,
       .uses = uses};
-  graph.choices[{"of another", "call", "altogether", "n"}] = {.candidates = {{"of another call", 1}}};
+  graph.choices[{"of another", "call", "altogether", "n"}] = {
+      .candidates = {{"of another call", 1}}};
   return {std::move(graph), g};
 }
 
@@ -72,8 +73,9 @@ TEST_CASE("an explanation shows the implementations of a call, their times and t
   auto memory = PeakMemoryOf(graph);
   REQUIRE(memory.ok());
   const std::string text = ExplainAsText(graph, *memory, "small");
-  CHECK_THAT(text, ContainsSubstring("\n        timed, matmul 1: 1 of 3, algorithm 2, 12.0 us, "
-                                     "25.0% less than the default, algorithm 1, 16.0 us\n"));
+  CHECK_THAT(text, ContainsSubstring(
+                       "\n        timed on NVIDIA H200, matmul 1: 1 of 3, algorithm 2, 12.0 us, "
+                       "25.0% less than the default, algorithm 1, 16.0 us\n"));
   const auto json = nlohmann::json::parse(ExplainAsJson(graph, *memory, "small"));
   CHECK(json["groups"][g]["body"]["choices"] == nlohmann::json::parse(R"([{
     "kind": "matmul 1", "device": "NVIDIA H200, sm_90, 132 multiprocessors",

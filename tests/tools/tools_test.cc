@@ -527,6 +527,11 @@ TEST_CASE("beyond the budget of tune calls keep their default, and a later one g
   REQUIRE(begun.status == 0);
   CHECK(MeasuredAndKnown(begun.out) == std::pair(1, 0));
   CHECK_THAT(begun.err, ContainsSubstring("note: the tuning budget of 1e-06 s is used up: "));
+  const Output run =
+      RunCommandLine(absl::StrCat(gpus.Bin("another"), "retrograd run ", kSmall,
+                                  " --random-inputs 3 --device hip --tuning-budget 0.000001"));
+  CHECK(run.status == 0);
+  CHECK_THAT(run.err, ContainsSubstring("is used up: 2 kinds of library calls take the default"));
   const Output rest = RunCommandLine(tune);
   REQUIRE(rest.status == 0);
   CHECK(MeasuredAndKnown(rest.out).first > 0);

@@ -64,8 +64,9 @@ void ListChoices(const Group& group, const Choices& choices, std::vector<std::st
   if (call == nullptr || choices.empty()) return;
   const auto timed = ChoicesFor(choices, CallKey(*call));
   for (size_t i = 0; i < timed.size() && i < kMostChoices; ++i) {
-    const Choice& choice = timed[i]->second;
-    lines->push_back(absl::StrFormat("%8stimed, %s: 1 of %d, %s", "", timed[i]->first.kind,
+    const auto& [key, choice] = *timed[i];
+    const std::string model = key.device.substr(0, key.device.find(','));
+    lines->push_back(absl::StrFormat("%8stimed on %s, %s: 1 of %d, %s", "", model, key.kind,
                                      choice.candidates.size(), Describe(choice)));
   }
 }
