@@ -5,6 +5,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "graph/base/status.h"
+#include "tools/execute/tuned_file.h"
 
 namespace retrograd {
 namespace {
@@ -31,6 +32,8 @@ absl::StatusOr<std::unique_ptr<rg_device>> MakeHandle(const rg_device_options& o
   choices.host.compile.cache_dir = choices.cuda.cache_dir = choices.hip.cache_dir = folder;
   choices.host.compile.jobs = choices.cuda.compile.jobs = choices.hip.compile.jobs =
       options.compile_jobs;
+  RG_RETURN_IF_ERROR(
+      Tune(options.tuned == nullptr ? "" : options.tuned, options.tuning_budget_s, choices));
   RG_ASSIGN_OR_RETURN(made->memory, MakeDevice(made->name, choices));
   RG_RETURN_IF_ERROR(made->memory->UseStream(nullptr));
   made->model = made->memory->Describe().model;

@@ -176,6 +176,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   made->runnable = how.runnable;
   how.program.caller_workspace = made->caller_workspace || made->allocator.allocate != nullptr;
   RG_ASSIGN_OR_RETURN(made->executable, Executable::Make(graph, *made->device, how));
+  for (const std::string& note : made->device->TakeNotes()) watcher.Log(note);
   RG_RETURN_IF_ERROR(CheckAccumulated(made->executable->compiled(), made->accumulated));
   if (made->runnable) {
     RG_RETURN_IF_ERROR(AllocateWorkspace(*made));
@@ -186,6 +187,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   made->inputs.resize(InputNodes(graph).size());
   made->planned = {{std::move(opened)}};
   made->planned.planned = {made->executable->graph(), made->executable->plan()};
+  if (made->device->choices() != nullptr) made->planned.choices = *made->device->choices();
   made->seconds.Lap("load");
   const PlanSummary& summary = made->executable->compiled().plan.summary;
   watcher.Log(absl::StrCat(summary.kernels, " kernels and library calls, predicted to take ",

@@ -104,11 +104,9 @@ absl::Status Settings::Apply(DeviceChoices& choices) const {
   choices.host.convolution = backends;
   choices.cuda.attention.cudnn.deterministic = deterministic;
   choices.cuda.attention.allow_tiled = tiled_attention;
-  choices.cuda.attention.time_plans = time_calls;
   choices.cuda.convolution.cudnn.nondeterministic = !deterministic;
   choices.cuda.convolution.cudnn.most_plans = convolution_plans;
-  choices.cuda.convolution.time_plans = time_calls;
-  choices.cuda.time_matmuls = choices.hip.time_matmuls = time_calls;
+  choices.cuda.time_calls = choices.hip.time_calls = time_calls;
   return absl::OkStatus();
 }
 

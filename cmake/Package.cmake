@@ -29,7 +29,8 @@ target_link_options(retrograd_shared PRIVATE -Wl,-Bsymbolic -Wl,--disable-new-dt
 # The same as one archive, of every layer. Its users link what the layers link:
 # RetrogradStatic.cmake and the pkg-config file name it.
 set(layers retrograd_api retrograd_tools retrograd_models retrograd_runtime retrograd_codegen
-    retrograd_fusion retrograd_kernel retrograd_graph retrograd_graph_proto retrograd_kernel_proto)
+    retrograd_fusion retrograd_kernel retrograd_graph retrograd_graph_proto retrograd_kernel_proto
+    retrograd_runtime_proto)
 set(archive ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/libretrograd.a)
 set(archiving ${CMAKE_BINARY_DIR}/libretrograd.mri)
 list(TRANSFORM layers REPLACE "(.+)" "ADDLIB $<TARGET_FILE:\\1>\n" OUTPUT_VARIABLE adding)

@@ -19,7 +19,7 @@ order="
   fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes codegen/templates codegen/attention codegen/convolution codegen/gemm codegen
-  runtime/compiler runtime/device runtime/host/sanitizer runtime/host
+  runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
   runtime/ops/convolution
   runtime/devices runtime/schedule runtime/memory runtime/program

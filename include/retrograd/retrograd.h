@@ -216,6 +216,12 @@ typedef struct rg_device_options {
   int32_t no_cache;       /* 1: nothing is kept on disk */
   int32_t compile_jobs;   /* threads or compilers at once; 0: one a core, at most 8 */
   rg_allocator allocator; /* all null: the library allocates */
+  /* A file of `retrograd tune`: what it has of library calls is taken, and not measured; null:
+   * none. RG_INVALID_ARGUMENT tells the line of one that is malformed. */
+  const char* tuned;
+  /* Seconds for timing library calls, of all executables together; beyond them the default makes a
+   * call, and rg_log tells how many kinds of them; 0: no limit. */
+  double tuning_budget_s;
 } rg_device_options;
 
 /* options: null: the defaults. RG_UNAVAILABLE, saying why, where there is no such device. */

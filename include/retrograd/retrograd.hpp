@@ -337,6 +337,8 @@ struct DeviceOptions {
   bool cache = true;           // of compiled kernels and timed choices, on disk
   int compile_jobs = 0;        // threads or compilers at once; 0: one a core, at most 8
   rg_allocator allocator = {};
+  std::string tuned = {};      // a file of `retrograd tune`; empty: none
+  double tuning_budget_s = 0;  // for timing library calls; 0: no limit
 };
 
 class Device {
@@ -348,6 +350,8 @@ class Device {
     given.no_cache = options.cache ? 0 : 1;
     given.compile_jobs = options.compile_jobs;
     given.allocator = options.allocator;
+    given.tuned = options.tuned.empty() ? nullptr : options.tuned.c_str();
+    given.tuning_budget_s = options.tuning_budget_s;
     rg_device* device = nullptr;
     if (Error error = Error::Of(rg_device_create(&given, &device)); !error.ok()) return error;
     return Device(device);
@@ -480,7 +484,7 @@ struct ExecutableOptions {
   std::function<void(std::string_view)> log = {};
   const Cancellation* cancellation = nullptr;
   std::string settings = {};  // a JSON object (docs/embedding.md); empty: none
-  int max_phases = 1;  // that a run may be cut into, with caller_workspace: see rg_phases
+  int max_phases = 1;         // that a run may be cut into, with caller_workspace: see rg_phases
 };
 
 class Executable {
@@ -532,7 +536,8 @@ class Executable {
   }
 
   // The same in phases: before(phase) is called before each but the first, and may let go of inputs
-  // and blocks, and write into the arrays behind `outputs` and `blocks` (see rg_run). False ends it.
+  // and blocks, and write into the arrays behind `outputs` and `blocks` (see rg_run). False ends
+  // it.
   Error Run(void* stream, std::span<const void* const> inputs, std::span<void* const> outputs,
             std::span<void* const> blocks, const std::function<bool(uint32_t)>& before) {
     rg_run run = RG_INIT(rg_run);

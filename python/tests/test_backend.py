@@ -634,12 +634,30 @@ def test_sharded_training_of_one_process(tmp_path):
         ({"require_full": "yes"}, "option require_full: 'yes' must be of type bool"),
         ({"mode": "fast"}, "mode 'fast': must be one of default"),
         ({"streams": 0}, "option streams: 0 must be at least 1"),
+        ({"tuned": 3}, "option tuned: 3 must be of type str"),
+        ({"tuning_budget_s": -1}, "option tuning_budget_s: -1 must be 0 or more"),
+        ({"tuning_budget_s": True}, "option tuning_budget_s: True must be a number"),
         ({"disable": "fusion"}, "option disable: 'fusion' must be a list"),
     ],
 )
 def test_wrong_options_are_refused(options, words):
     with pytest.raises(Exception, match=words):
         torch.compile(network(), backend=backend, options=options)(torch.randn(6, 8))
+
+
+def test_a_file_of_choices_and_a_budget_reach_the_device(tmp_path):
+    tuned = tmp_path / "tuned.textproto"
+    tuned.write_text("version: 1\n")
+    ours, eager = pair(options={**FULL, "tuned": str(tuned), "tuning_budget_s": 2})
+    x = torch.randn(6, 8)
+    for model in (ours, eager):
+        model(x).square().mean().backward()
+    check(ours, eager)
+    tuned = tmp_path / "broken.textproto"
+    tuned.write_text("version: 1\nchoice {\n")
+    ours, _ = pair(options={**FULL, "tuned": str(tuned)})
+    with pytest.raises(Exception, match="broken.textproto:3: "):
+        ours(torch.randn(6, 8)).sum().backward()
 
 
 def test_modes_and_inductors_options_reach_inductor():

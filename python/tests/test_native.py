@@ -77,6 +77,17 @@ def test_the_package_needs_no_pytorch():
     )
 
 
+def test_a_device_takes_a_file_of_choices(tmp_path):
+    tuned = tmp_path / "tuned.textproto"
+    tuned.write_text("version: 1\n")
+    native.Device(tuned=tuned, tuning_budget_s=1.5)
+    tuned.write_text("version: 2\n")
+    with pytest.raises(native.Failure, match="tuned.textproto:1: a file of choices has version: 1"):
+        native.Device(tuned=tuned)
+    with pytest.raises(native.Failure, match="a tuning budget of -1 s"):
+        native.Device(tuning_budget_s=-1)
+
+
 # --- graphs, plans, runs --------------------------------------------------------------------------
 
 

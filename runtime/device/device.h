@@ -18,6 +18,7 @@
 #include "fusion/plan/plan.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/compiler/rtc.h"
+#include "runtime/tuning/choice.h"
 
 namespace retrograd {
 
@@ -149,6 +150,11 @@ class Device {
   virtual Dialect dialect() const = 0;  // in which its kernels are written
   // Where it keeps compiled code and what was dear to find out; null: nowhere.
   virtual const ModuleCache* Cache() const { return nullptr; }
+  // Which implementations it has chosen for library calls, of those that were timed; null: it
+  // chooses none.
+  virtual const Choices* choices() const { return nullptr; }
+  // Lines for people about what was loaded since the last time.
+  virtual std::vector<std::string> TakeNotes() { return {}; }
   // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
   virtual bool multiplies_with_epilogues() const { return false; }
 

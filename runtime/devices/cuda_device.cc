@@ -37,7 +37,9 @@ class CudaDevice : public GpuDevice {
                            .compile = options.compile,
                            .cache = options.cache,
                            .cache_dir = options.cache_dir,
-                           .cache_bytes = options.cache_bytes}),
+                           .cache_bytes = options.cache_bytes,
+                           .time_calls = options.time_calls,
+                           .tuning = options.tuning}),
         options_(options) {}
   absl::Status Start();
 
@@ -58,8 +60,7 @@ class CudaDevice : public GpuDevice {
 absl::Status CudaDevice::Start() {
   RG_RETURN_IF_ERROR(GpuDevice::Start());
   RG_CHECK(absl::SimpleAtoi(absl::StripPrefix(facts().arch, "sm_"), &sm_));
-  SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library,
-                                                 .time = options_.time_matmuls}));
+  SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library}));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
   const std::shared_ptr<CallLoader> convolutions = MakeCudaConvolutionLoader(
       *this, sm_, options_.convolution, MakeFallbackConvolutionLoader(*this));

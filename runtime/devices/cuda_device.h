@@ -12,6 +12,7 @@
 #include "runtime/gpu/gpu_module.h"
 #include "runtime/ops/attention/cuda_attention.h"
 #include "runtime/ops/convolution/cuda_convolution.h"
+#include "runtime/tuning/tuning.h"
 
 namespace retrograd {
 
@@ -24,7 +25,8 @@ struct CudaDeviceOptions {
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("cuda")
   int64_t cache_bytes = int64_t{512} << 20;
-  bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
+  bool time_calls = true;          // try implementations for each library call and keep the fastest
+  std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
   CudaAttentionOptions attention;
   CudaConvolutionOptions convolution;
 };

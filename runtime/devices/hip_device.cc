@@ -20,12 +20,13 @@ class HipDevice : public GpuDevice {
                            .compile = options.compile,
                            .cache = options.cache,
                            .cache_dir = options.cache_dir,
-                           .cache_bytes = options.cache_bytes}),
+                           .cache_bytes = options.cache_bytes,
+                           .time_calls = options.time_calls,
+                           .tuning = options.tuning}),
         options_(options) {}
   absl::Status Start() {
     RG_RETURN_IF_ERROR(GpuDevice::Start());
-    SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library,
-                                                      .time = options_.time_matmuls}));
+    SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :
          {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
 #include "runtime/gpu/gpu_module.h"
+#include "runtime/tuning/tuning.h"
 
 namespace retrograd {
 
@@ -22,7 +23,8 @@ struct HipDeviceOptions {
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory("hip")
   int64_t cache_bytes = int64_t{512} << 20;
-  bool time_matmuls = true;  // try the library's candidates for each matmul and keep the fastest
+  bool time_calls = true;          // try implementations for each library call and keep the fastest
+  std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
 };
 
 // Unavailable, saying why, where there is no driver or no such device.

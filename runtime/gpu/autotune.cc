@@ -1,38 +1,30 @@
 #include "runtime/gpu/autotune.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/measurement.h"
 #include "runtime/gpu/race.h"
+#include "runtime/tuning/choices_text.h"
 
 namespace retrograd {
 namespace {
 
 // Of the entries on disk: a new one where what they hold means something else.
-constexpr absl::string_view kFormat = "retrograd implementation times 2\n";
+constexpr absl::string_view kFormat = "retrograd choice 1\n";
 
-// As an entry: "12.5 0 13.25\n" and what Serialize made.
-std::string Print(const ImplementationTimes& times) {
-  const auto number = [](std::string* out, double us) { absl::StrAppendFormat(out, "%.17g", us); };
-  return absl::StrCat(absl::StrJoin(times.us, " ", number), "\n", times.chosen);
+std::string EntryOf(const ChoiceKey& key) {
+  return absl::StrCat(kFormat, key.kind, "\n", key.device, "\n", key.library, "\n", key.call);
 }
 
-std::optional<ImplementationTimes> Parse(absl::string_view entry) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(entry, absl::MaxSplits('\n', 1));
-  ImplementationTimes times{.chosen = std::string(parts.second)};
-  for (absl::string_view number : absl::StrSplit(parts.first, ' ')) {
-    if (!absl::SimpleAtod(number, &times.us.emplace_back())) return std::nullopt;
-  }
-  return times;
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // Memory of an implementation's own.
@@ -67,7 +59,7 @@ class Trial {
       : device_(device), implementations_(implementations), own_(own) {}
 
   // Leaves the fastest chosen. One that fails here is not the one.
-  absl::StatusOr<ImplementationTimes> Run() {
+  absl::StatusOr<Choice> Run() {
     RG_RETURN_IF_ERROR(TryAll());
     RG_ASSIGN_OR_RETURN(const double alone_us, TimeOf(racing_[0], 1));
     const int runs = RunsInARow(alone_us);
@@ -75,10 +67,13 @@ class Trial {
                           return TimeOf(racing_[runner], runs);
                         }));
     for (size_t i = 0; i < racing_.size(); ++i) {
-      times_.us[static_cast<size_t>(racing_[i])] = race.us[i];
+      choice_.candidates[static_cast<size_t>(racing_[i])].us = race.us[i];
     }
+    choice_.usual = static_cast<size_t>(racing_[0]);
+    choice_.chosen = static_cast<size_t>(racing_[race.winner]);
     RG_RETURN_IF_ERROR(Choose(racing_[race.winner]));
-    return times_;
+    choice_.state = implementations_.State();
+    return choice_;
   }
 
  private:
@@ -86,8 +81,9 @@ class Trial {
   absl::Status TryAll() {
     absl::Status failure = absl::InternalError("there is no implementation");
     double least_us = 0;
-    for (int i = 0; i < implementations_.count(); ++i) {
-      times_.us.push_back(0);
+    for (std::string& name : NamesOf(implementations_)) {
+      const int i = static_cast<int>(choice_.candidates.size());
+      choice_.candidates.push_back({std::move(name)});
       const absl::StatusOr<double> us = Try(i);
       if (!us.ok()) {
         failure = us.status();
@@ -95,7 +91,7 @@ class Trial {
       }
       if (racing_.empty() || *us < least_us) least_us = *us;
       if (*us > kHopeless * least_us + kHostUs) {
-        times_.us.back() = *us;
+        choice_.candidates.back().us = *us;
       } else {
         racing_.push_back(i);
       }
@@ -130,13 +126,13 @@ class Trial {
   Device& device_;
   Implementations& implementations_;
   OwnMemory& own_;
-  ImplementationTimes times_;
+  Choice choice_;
   std::vector<int> racing_;  // the first is the default
   int chosen_ = -1;
 };
 
-absl::StatusOr<ImplementationTimes> TimeAll(Device& device, const CallMemory& wanted,
-                                            Implementations& implementations) {
+absl::StatusOr<Choice> TimeAll(Device& device, const CallMemory& wanted,
+                               Implementations& implementations) {
   MeasurementMemory memory(device);
   RG_ASSIGN_OR_RETURN(OwnMemory own, Take(wanted, implementations.most_workspace_bytes(), memory));
   RG_RETURN_IF_ERROR(implementations.Fill(own.pointers()));
@@ -147,40 +143,154 @@ absl::StatusOr<ImplementationTimes> TimeAll(Device& device, const CallMemory& wa
 
 }  // namespace
 
-double ImplementationTimes::least_us() const {
-  double least = 0;
-  for (double time : us) {
-    if (time > 0 && (least == 0 || time < least)) least = time;
+std::vector<std::string> NamesOf(const Implementations& implementations) {
+  const int most = implementations.most_candidates();
+  const int count = most > 0 ? std::min(implementations.count(), most) : implementations.count();
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    std::string name = implementations.Name(i);
+    for (int n = 2; absl::c_linear_search(names, name); ++n) {
+      name = absl::StrCat(implementations.Name(i), " #", n);
+    }
+    names.push_back(std::move(name));
   }
-  return least;
+  return names;
 }
 
-std::optional<ImplementationTimes> RecallTimes(const AutotuneOptions& options,
-                                               absl::string_view key) {
-  if (!options.time || options.cache == nullptr) return std::nullopt;
-  const std::optional<std::string> entry = options.cache->Read(absl::StrCat(kFormat, key));
+Tuner::Tuner(Device& device, TunerOptions options)
+    : device_(device),
+      options_(std::move(options)),
+      tuning_(options_.tuning != nullptr ? options_.tuning : std::make_shared<Tuning>()) {
+  const TuningOptions& shared = tuning_->options();
+  const auto is_of_here = [&](const auto& entry) { return entry.first.device == options_.device; };
+  if (shared.given.empty() || absl::c_any_of(shared.given, is_of_here)) return;
+  Note(absl::StrCat(shared.given_name, ": its choices are of ", shared.given.begin()->first.device,
+                    ", and this is ", options_.device, ": none is used"));
+}
+
+void Tuner::Begin(std::string call_key) {
+  use_ = std::move(call_key);
+  begun_s_ = Now();
+  measured_ = false;
+}
+
+void Tuner::End() {
+  if (measured_) tuning_->Spend(Now() - begun_s_);
+  use_.clear();
+}
+
+std::optional<Choice> Tuner::Given(const ChoiceKey& key) {
+  const TuningOptions& shared = tuning_->options();
+  const auto given = shared.given.find(key);
+  if (given != shared.given.end()) return given->second;
+  for (const auto& [other, choice] : shared.given) {
+    const bool by_another_library =
+        other.kind == key.kind && other.device == key.device && other.call == key.call;
+    if (!by_another_library) continue;
+    if (tuning_->First(key.kind)) {  // one call stands for all
+      Note(absl::StrCat(shared.given_name, ": choices of ", other.kind, " with ", other.library,
+                        " are not used: this is ", key.library));
+    }
+    break;
+  }
+  return std::nullopt;
+}
+
+std::optional<Choice> Tuner::Cached(const ChoiceKey& key) const {
+  if (!options_.time || options_.cache == nullptr) return std::nullopt;
+  const std::optional<std::string> entry = options_.cache->Read(EntryOf(key));
   if (!entry) return std::nullopt;
-  return Parse(*entry);
+  absl::StatusOr<Choices> choices = ParseChoices(*entry, "the cache");
+  if (!choices.ok() || choices->count(key) == 0) return std::nullopt;
+  return std::move(choices->at(key));
 }
 
-absl::StatusOr<ImplementationTimes> ChooseFastest(Device& device, const AutotuneOptions& options,
-                                                  absl::string_view key, const CallMemory& memory,
-                                                  Implementations& implementations) {
-  absl::StatusOr<ImplementationTimes> times =
-      options.time ? TimeAll(device, memory, implementations) : ImplementationTimes{};
+std::optional<Choice> Tuner::Recall(const ChoiceKey& key,
+                                    absl::FunctionRef<bool(const Choice&)> fits) {
+  if (untimed_.count(key) > 0) return Choice{};
+  const auto known = choices_.find(key);
+  if (known != choices_.end() && fits(known->second)) {
+    Uses(key);
+    return known->second;
+  }
+  std::optional<Choice> given = Given(key);
+  if (given && !fits(*given)) given.reset();
+  std::optional<Choice> cached = Cached(key);
+  if (cached && !fits(*cached)) cached.reset();
+  if (given) {
+    // The state of the same implementation.
+    if (cached && cached->name() == given->name()) given->state = cached->state;
+    return Keep(key, *std::move(given), /*measured=*/false);
+  }
+  if (!cached) return std::nullopt;
+  return Keep(key, *std::move(cached), /*measured=*/false);
+}
+
+absl::StatusOr<Choice> Tuner::ChooseFastest(const ChoiceKey& key, const CallMemory& memory,
+                                            Implementations& implementations) {
+  const bool may = MayMeasure();
+  if (!may && options_.time) ++beyond_budget_;
+  absl::StatusOr<Choice> choice =
+      may ? TimeAll(device_, memory, implementations) : absl::StatusOr<Choice>(Choice{});
   // Without the memory for a measurement the first one does.
-  if (!options.time || absl::IsResourceExhausted(times.status())) {
+  if (!may || absl::IsResourceExhausted(choice.status())) {
     RG_RETURN_IF_ERROR(implementations.Choose(0));
-    return ImplementationTimes{};
+    return KeepUntimed(key);
   }
-  RG_RETURN_IF_ERROR(times.status());
-  absl::StatusOr<std::string> chosen = implementations.Serialize();
-  if (!chosen.ok()) return times;  // what cannot be written down is timed again the next time
-  times->chosen = *std::move(chosen);
-  if (options.cache != nullptr) {
-    options.cache->Write(absl::StrCat(kFormat, key), Print(*times)).IgnoreError();
+  RG_RETURN_IF_ERROR(choice.status());
+  measured_ = true;
+  if (options_.cache != nullptr) {
+    const std::string entry = PrintChoices({{key, *choice}}, /*state=*/true);
+    options_.cache->Write(EntryOf(key), entry).IgnoreError();
   }
-  return times;
+  return Keep(key, *std::move(choice), /*measured=*/true);
+}
+
+absl::StatusOr<Choice> Tuner::Choose(const ChoiceKey& key, const CallMemory& memory,
+                                     Implementations& implementations) {
+  const std::vector<std::string> names = NamesOf(implementations);
+  const std::optional<Choice> known =
+      Recall(key, [&](const Choice& choice) { return choice.HasNames(names); });
+  const int chosen = known && known->timed() ? static_cast<int>(known->chosen) : 0;
+  if (known && implementations.Choose(chosen).ok()) return *known;
+  return ChooseFastest(key, memory, implementations);
+}
+
+const Choice& Tuner::Keep(const ChoiceKey& key, Choice choice, bool measured) {
+  if (!use_.empty()) choice.uses.insert(use_);
+  untimed_.erase(key);
+  Choice& kept = choices_[key] = std::move(choice);
+  if (tuning_->options().found) tuning_->options().found(key, kept, measured);
+  return kept;
+}
+
+const Choice& Tuner::KeepUntimed(const ChoiceKey& key) {
+  static const Choice& untimed = *new Choice;
+  choices_.erase(key);
+  untimed_.insert(key);
+  return untimed;
+}
+
+void Tuner::Uses(const ChoiceKey& key) {
+  const auto known = choices_.find(key);
+  if (known == choices_.end() || use_.empty()) return;
+  if (!known->second.uses.insert(use_).second || !tuning_->options().found) return;
+  tuning_->options().found(key, known->second, /*measured=*/false);
+}
+
+void Tuner::Note(std::string note) {
+  if (tuning_->First(note)) notes_.push_back(std::move(note));
+}
+
+std::vector<std::string> Tuner::TakeNotes() {
+  std::vector<std::string> notes = std::exchange(notes_, {});
+  const int64_t beyond = std::exchange(beyond_budget_, 0);
+  if (beyond == 0) return notes;
+  notes.push_back(
+      absl::StrFormat("the tuning budget of %g s is used up: %d %s the default, untimed",
+                      tuning_->options().budget_s, beyond,
+                      beyond == 1 ? "kind of library call takes" : "kinds of library calls take"));
+  return notes;
 }
 
 }  // namespace retrograd

@@ -1,69 +1,124 @@
 // Which implementation of a library call is the fastest on a device: found by running each of them
-// for every kind of call (race.h), and remembered on disk with the times. The one mechanism of all
+// for every kind of call (race.h), and remembered with the times. The one mechanism of all
 // libraries and all ops.
 #ifndef RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
 #define RETROGRAD_RUNTIME_GPU_AUTOTUNE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/device/device.h"
+#include "runtime/tuning/choice.h"
+#include "runtime/tuning/tuning.h"
 
 namespace retrograd {
 
-// What is known of a call's implementations.
-struct ImplementationTimes {
-  std::vector<double> us;  // microseconds of each, in their order; 0: does not run here
-  std::string chosen;      // what Implementations::Serialize made of the fastest
-
-  double least_us() const;  // 0 if none was timed
-};
+// Of one call, by default: the first so many, as the library or our model orders them.
+inline constexpr int kMostCandidates = 8;
 
 // The implementations of one call, one of which is chosen at any time.
 class Implementations {
  public:
   virtual ~Implementations() = default;
   virtual int count() const = 0;
+  // How many of them may be run; the others are not looked at.
+  virtual int most_candidates() const { return kMostCandidates; }
+  virtual std::string Name(int implementation) const = 0;
   virtual int64_t most_workspace_bytes() const = 0;  // that any of them wants
   // An error where this one cannot be had here.
   virtual absl::Status Choose(int implementation) = 0;
   // Issues the chosen one on stream 0. The workspace suffices for any.
   virtual absl::Status Run(const CallPointers& pointers, void* workspace) = 0;
-  // The chosen one, for an equal call on an equal device and library.
-  virtual absl::StatusOr<std::string> Serialize() const = 0;
+  // What brings the chosen one back sooner than its name, for an equal call on an equal device and
+  // library; empty: nothing does.
+  virtual std::string State() const { return ""; }
   // Before they are timed: what operands hold if their time depends on it.
   virtual absl::Status Fill(const CallPointers&) { return absl::OkStatus(); }
   // After the chosen one has run: an error if it must not be used for what it has written.
   virtual absl::Status Check(const CallPointers&) { return absl::OkStatus(); }
 };
 
+// Of those that may be run, in their order; a name that was there before gets a number.
+std::vector<std::string> NamesOf(const Implementations& implementations);
+
 // Bytes of a call's operands and results, in the op's order.
 struct CallMemory {
   std::vector<int64_t> operands, results;
 };
 
-struct AutotuneOptions {
-  const ModuleCache* cache = nullptr;  // where times are remembered; null: nowhere
-  bool time = true;                    // else the first implementation stays chosen
+struct TunerOptions {
+  std::string device;                  // ChoiceKey::device
+  const ModuleCache* cache = nullptr;  // where choices are remembered; null: nowhere
+  bool time = true;                // else the first implementation is taken, unless one is given
+  std::shared_ptr<Tuning> tuning;  // null: of its own
 };
 
-// `key` names the op, the call, the device and the library with its version: all that a time
-// depends on. What was found for it before, by any process.
-std::optional<ImplementationTimes> RecallTimes(const AutotuneOptions& options,
-                                               absl::string_view key);
+// Chooses for one device, and knows what it has chosen.
+class Tuner {
+ public:
+  Tuner(Device& device, TunerOptions options);
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
 
-// Runs every implementation on memory of its own, chooses the fastest and remembers it. Waits for
-// the device. Chooses the first where timing is off or there is no memory for it; then no times are
-// returned. An error if none runs.
-absl::StatusOr<ImplementationTimes> ChooseFastest(Device& device, const AutotuneOptions& options,
-                                                  absl::string_view key, const CallMemory& memory,
-                                                  Implementations& implementations);
+  // Of a call of a plan, by its CallKey: the choices between both are made for it.
+  void Begin(std::string call_key);
+  void End();
+
+  ChoiceKey Key(std::string kind, std::string library, std::string call) const {
+    return {std::move(kind), options_.device, std::move(library), std::move(call)};
+  }
+
+  // What was chosen before: on this device; in the choices that were given, which come before all
+  // that other processes have measured; in the cache. What does not fit is as if it were not there.
+  // A choice without candidates: the default is taken, untimed.
+  std::optional<Choice> Recall(
+      const ChoiceKey& key,
+      absl::FunctionRef<bool(const Choice&)> fits = [](const Choice&) { return true; });
+  // Runs the implementations on memory of their own, chooses the fastest and remembers it. Waits
+  // for the device. Chooses the first where timing is off, its budget spent or there is no memory
+  // for it: a choice without candidates, which the cache does not remember. An error if none runs.
+  absl::StatusOr<Choice> ChooseFastest(const ChoiceKey& key, const CallMemory& memory,
+                                       Implementations& implementations);
+  // Both, for implementations that are at hand: leaves one of them chosen.
+  absl::StatusOr<Choice> Choose(const ChoiceKey& key, const CallMemory& memory,
+                                Implementations& implementations);
+  // That a call is made by what was chosen for an earlier one.
+  void Uses(const ChoiceKey& key);
+
+  // Those that were timed, by this device or others, and are in use here.
+  const Choices& choices() const { return choices_; }
+
+  // Lines for people about what was said since the last time.
+  std::vector<std::string> TakeNotes();
+
+ private:
+  std::optional<Choice> Given(const ChoiceKey& key);
+  std::optional<Choice> Cached(const ChoiceKey& key) const;
+  bool MayMeasure() const { return options_.time && tuning_->HasTimeLeft(); }
+  const Choice& Keep(const ChoiceKey& key, Choice choice, bool measured);
+  const Choice& KeepUntimed(const ChoiceKey& key);
+  void Note(std::string note);
+
+  Device& device_;
+  const TunerOptions options_;
+  const std::shared_ptr<Tuning> tuning_;
+  Choices choices_;
+  std::set<ChoiceKey> untimed_;
+  std::string use_;            // the call that is being loaded
+  double begun_s_ = 0;         // when its loading began
+  bool measured_ = false;      // anything for it
+  int64_t beyond_budget_ = 0;  // choices that took their default, since the last TakeNotes
+  std::vector<std::string> notes_;
+};
 
 }  // namespace retrograd
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 
@@ -49,6 +50,12 @@ absl::Status GpuDevice::Start() {
         options_.cache_bytes);
     if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
   }
+  tuner_.emplace(*this,
+                 TunerOptions{.device = absl::StrFormat("%s, %s, %d multiprocessors", facts_.model,
+                                                        facts_.arch, facts_.sms),
+                              .cache = Cache(),
+                              .time = options_.time_calls,
+                              .tuning = options_.tuning});
   RG_ASSIGN_OR_RETURN(context_, driver_.Open(device));
   RG_WITH_CONTEXT();
   RG_RETURN_IF_ERROR(Reserve(1, 0));
@@ -174,7 +181,10 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const Call& call,
                                                  name(), " has no implementation"));
   }
   RG_WITH_CONTEXT();
-  return loader->second->Load(call, facts);
+  tuner_->Begin(CallKey(call));
+  absl::StatusOr<std::unique_ptr<LoadedCall>> loaded = loader->second->Load(call, facts);
+  tuner_->End();
+  return loaded;
 }
 
 absl::Status GpuDevice::UseStream(std::optional<void*> native) {

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
+#include "runtime/gpu/autotune.h"
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_kernels.h"
 #include "runtime/gpu/gpu_module.h"
@@ -27,6 +28,8 @@ struct GpuDeviceOptions {
   bool cache = true;      // keep compiled kernels and timed choices on disk
   std::string cache_dir;  // empty: ModuleCache::DefaultDirectory of the device's name
   int64_t cache_bytes = int64_t{512} << 20;
+  bool time_calls = true;          // try implementations for each library call and keep the fastest
+  std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
 };
 
 class GpuDevice : public Device {
@@ -71,10 +74,20 @@ class GpuDevice : public Device {
   absl::Status Mark(int stream, int mark) override;
   absl::StatusOr<std::vector<double>> MarkTimes(int marks) override;
 
+  const Choices* choices() const override { return tuner_ ? &tuner_->choices() : nullptr; }
+  std::vector<std::string> TakeNotes() override {
+    return tuner_ ? tuner_->TakeNotes() : std::vector<std::string>{};
+  }
+
   // For those who load and run calls on it.
   const GpuDriver& driver() const { return driver_; }
   const GpuContext& context() const { return *context_; }
   bool open() const { return context_.has_value(); }
+  Tuner& tuner() { return *tuner_; }
+  // Of kernels, as choices between them name it: "NVRTC 13.0"; empty where there is none.
+  std::string Compiler() const {
+    return CompilerName(dialect(), options_.compile.rtc).value_or("");
+  }
   const GpuFacts& facts() const { return facts_; }
   const ModuleCache* Cache() const override { return cache_ ? &*cache_ : nullptr; }
   // A recording is made on streams of the device's own.
@@ -108,6 +121,7 @@ class GpuDevice : public Device {
   std::optional<ModuleCache> cache_;
   std::optional<GpuContext> context_;
   GpuFacts facts_;
+  std::optional<Tuner> tuner_;
   std::vector<GpuStream> streams_;
   std::vector<GpuEvent> events_;
   std::vector<GpuEvent> marks_;

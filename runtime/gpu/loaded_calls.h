@@ -15,7 +15,7 @@ namespace retrograd {
 class LoadedCalls : public Implementations {
  public:
   struct Made {
-    std::string name;  // what Serialize gives
+    std::string name;
     LoadedCall* call;
   };
   explicit LoadedCalls(std::vector<Made> made) : made_(std::move(made)) {}
@@ -33,7 +33,9 @@ class LoadedCalls : public Implementations {
   absl::Status Run(const CallPointers& pointers, void* workspace) override {
     return made_[chosen_].call->Run(0, pointers, workspace);
   }
-  absl::StatusOr<std::string> Serialize() const override { return made_[chosen_].name; }
+  std::string Name(int implementation) const override {
+    return made_[static_cast<size_t>(implementation)].name;
+  }
 
  protected:
   const std::string& chosen_name() const { return made_[chosen_].name; }

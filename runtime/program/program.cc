@@ -214,6 +214,7 @@ absl::Status Program::State::TakeWorkspace(void* workspace) {
 
 absl::Status Program::State::LoadCalls() {
   for (const CallCommand& command : list.calls) {
+    if (options.loading) RG_RETURN_IF_ERROR(options.loading(calls.size(), list.calls.size()));
     RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call,
                         device->Load(*command.call, command.facts));
     calls.push_back(std::move(call));

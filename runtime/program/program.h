@@ -4,7 +4,9 @@
 #ifndef RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
 #define RETROGRAD_RUNTIME_PROGRAM_PROGRAM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +29,9 @@ struct ProgramOptions {
   bool record = true;
   // The caller gives each run its workspace; else the program allocates one when it is loaded.
   bool caller_workspace = false;
+  // Told before each library call is loaded, which takes long where implementations are timed:
+  // which of how many. An error ends the loading.
+  std::function<absl::Status(size_t call, size_t calls)> loading;
 };
 
 // What a program did so far.

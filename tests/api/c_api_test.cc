@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -193,6 +194,38 @@ TEST_CASE("structs of another size: smaller ones are older callers', larger ones
   rg_device* device = nullptr;
   CHECK(rg_device_create(&options, &device) == RG_OK);
   rg_device_destroy(device);
+}
+
+TEST_CASE("a device is made with a file of choices, and without one that cannot be read") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("c_api_tuned_" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const auto make = [&](const std::string& text, double budget_s = 0) {
+    const std::string path = (folder / "tuned.textproto").string();
+    std::ofstream(path) << text;
+    rg_device_options options = RG_INIT(rg_device_options);
+    options.tuned = path.c_str();
+    options.tuning_budget_s = budget_s;
+    rg_device* device = nullptr;
+    const rg_code code = rg_device_create(&options, &device);
+    CHECK((device != nullptr) == (code == RG_OK));
+    rg_device_destroy(device);
+    return code;
+  };
+  CHECK(make("version: 1\n") == RG_OK);
+  CHECK(make("version: 1\n", 2.5) == RG_OK);
+  CheckFails(make("version: 1\nchoice {\n  kind: 7\n}\n"), RG_INVALID_ARGUMENT,
+             "tuned.textproto:3: ");
+  CheckFails(make("version: 1\n", -1), RG_INVALID_ARGUMENT, "a tuning budget of -1 s");
+  rg_device_options options = RG_INIT(rg_device_options);
+  options.tuned = "/no/such/file";
+  rg_device* device = nullptr;
+  CheckFails(rg_device_create(&options, &device), RG_NOT_FOUND, "/no/such/file");
+  // An older caller's struct ends before both.
+  options.struct_size = offsetof(rg_device_options, tuned);
+  CHECK(rg_device_create(&options, &device) == RG_OK);
+  rg_device_destroy(device);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("errors have the code of their kind and the node that they are about") {

@@ -210,6 +210,16 @@ int cublasLtMatmulAlgoCheck(void*, void*, void*, void*, void*, void*, const Algo
   result->workspaceSize = WorkspaceOf(i);
   return kSuccess;
 }
+
+// It tells the algorithm's number alone.
+int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, int attribute, void* value,
+                                         size_t bytes, size_t*) {
+  FAKE_ENTER();
+  const auto number = static_cast<uint32_t>(algorithm->data[0] - kAlgorithmMark);
+  if (attribute != 0 || bytes != sizeof number) return kInvalid;
+  std::memcpy(value, &number, bytes);
+  return kSuccess;
+}
 #endif
 
 int FAKE_NAME(cublasLtMatmul,

@@ -4,8 +4,12 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/catch.h"
@@ -78,11 +82,14 @@ class Scripted : public Implementations {
     CHECK(runs > 0);
     return chosen == wrong ? absl::UnimplementedError("other numbers") : absl::OkStatus();
   }
-  absl::StatusOr<std::string> Serialize() const override {
-    return std::string("number\n") + std::to_string(chosen);
+  std::string Name(int implementation) const override {
+    return implementation < static_cast<int>(names.size()) ? names[implementation]
+                                                           : std::to_string(implementation);
   }
+  std::string State() const override { return std::string("state\n\0\xff", 8) + Name(chosen); }
 
-  int wrong = -1;  // whose results are not to be used
+  std::vector<std::string> names;  // in place of their numbers
+  int wrong = -1;                  // whose results are not to be used
   int chosen = -1, runs = 0;
   std::vector<int> runs_of;
 
@@ -93,95 +100,361 @@ class Scripted : public Implementations {
 
 const CallMemory kMemory = {.operands = {128, 256}, .results = {512}};
 
-TEST_CASE("the fastest implementation is chosen, whatever the others do") {
+// A device with its tuner, which forgets with it.
+struct Tuned {
+  explicit Tuned(TunerOptions options = {}) : tuner(clock, WithName(std::move(options))) {}
+  static TunerOptions WithName(TunerOptions options) {
+    if (options.device.empty()) options.device = "a GPU, sm_1, 8 multiprocessors";
+    return options;
+  }
+  ChoiceKey Key(const std::string& call = "call") const {
+    return tuner.Key("kind 1", "library 7", call);
+  }
   Clock clock;
-  Scripted implementations(clock, {30, 0, 10, -1, 20});
-  const auto times = ChooseFastest(clock, {}, "key", kMemory, implementations);
-  REQUIRE(times.ok());
+  Tuner tuner;
+};
+
+std::vector<double> TimesOf(const Choice& choice) {
+  std::vector<double> us;
+  for (const TimedCandidate& c : choice.candidates) us.push_back(c.us);
+  return us;
+}
+
+// A cache in a folder of its own.
+struct Cache {
+  Cache() : work(*WorkDirectory::MakeIn(std::filesystem::temp_directory_path().string())) {
+    auto opened = ModuleCache::Open(work.path() + "/cache", int64_t{1} << 30);
+    REQUIRE(opened.ok());
+    cache.emplace(*std::move(opened));
+  }
+  WorkDirectory work;
+  std::optional<ModuleCache> cache;
+};
+
+TEST_CASE("the fastest implementation is chosen, whatever the others do") {
+  Tuned on;
+  Scripted implementations(on.clock, {0, 30, 10, -1, 20});
+  const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+  REQUIRE(choice.ok());
   CHECK(implementations.chosen == 2);
-  CHECK(times->us == std::vector<double>{30, 0, 10, 0, 20});
-  CHECK(times->least_us() == 10);
-  CHECK(times->chosen == "number\n2");
-  CHECK(clock.alive == 0);
+  CHECK(TimesOf(*choice) == std::vector<double>{0, 30, 10, 0, 20});
+  CHECK(choice->us() == 10);
+  CHECK(choice->name() == "2");
+  CHECK(choice->usual == 1);  // the first that runs
+  CHECK(choice->margin() == Approx(2.0 / 3));
+  CHECK(on.clock.alive == 0);
 }
 
 TEST_CASE("an implementation that is out of the race is run twice, wherever it stands") {
-  Clock clock;
-  Scripted behind(clock, {10, 5000, 8});
-  const auto times = ChooseFastest(clock, {}, "key", kMemory, behind);
-  REQUIRE(times.ok());
+  Tuned on;
+  Scripted behind(on.clock, {10, 5000, 8});
+  const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, behind);
+  REQUIRE(choice.ok());
   CHECK(behind.chosen == 2);
   CHECK(behind.runs_of[1] == 2);
-  CHECK(times->us[1] >= 5000);
-  Scripted first(clock, {5000, 10});
-  REQUIRE(ChooseFastest(clock, {}, "key", kMemory, first).ok());
+  CHECK(choice->candidates[1].us >= 5000);
+  Scripted first(on.clock, {5000, 10});
+  REQUIRE(on.tuner.ChooseFastest(on.Key("another"), kMemory, first).ok());
   CHECK(first.chosen == 1);
 }
 
 TEST_CASE("where none runs the last reason is the answer, and no memory stays taken") {
-  Clock clock;
-  Scripted implementations(clock, {0, -1});
-  const auto times = ChooseFastest(clock, {}, "key", kMemory, implementations);
-  CHECK(times.status() == absl::InternalError("fails"));
-  CHECK(clock.alive == 0);
+  Tuned on;
+  Scripted implementations(on.clock, {0, -1});
+  const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+  CHECK(choice.status() == absl::InternalError("fails"));
+  CHECK(on.clock.alive == 0);
+  CHECK(on.tuner.choices().empty());
 }
 
 TEST_CASE("the first of equally fast implementations is chosen, whichever ran last") {
-  Clock clock;
+  Tuned on;
   for (const std::vector<double>& us : {std::vector<double>{10, 10}, {10, 10, 10}, {9.95, 10}}) {
-    Scripted implementations(clock, us);
-    REQUIRE(ChooseFastest(clock, {}, "key", kMemory, implementations).ok());
+    Scripted implementations(on.clock, us);
+    const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+    REQUIRE(choice.ok());
     CHECK(implementations.chosen == 0);
+    CHECK(choice->margin() == 0);
   }
 }
 
 TEST_CASE("an implementation that wrote what it must not is out, fast as it is") {
-  Clock clock;
-  Scripted implementations(clock, {30, 10});
+  Tuned on;
+  Scripted implementations(on.clock, {30, 10});
   implementations.wrong = 1;
-  const auto times = ChooseFastest(clock, {}, "key", kMemory, implementations);
-  REQUIRE(times.ok());
+  const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+  REQUIRE(choice.ok());
   CHECK(implementations.chosen == 0);
-  CHECK(times->us == std::vector<double>{30, 0});
-  Scripted alone(clock, {10});
+  CHECK(TimesOf(*choice) == std::vector<double>{30, 0});
+  Scripted alone(on.clock, {10});
   alone.wrong = 0;
-  CHECK(ChooseFastest(clock, {}, "key", kMemory, alone).status() ==
+  CHECK(on.tuner.ChooseFastest(on.Key(), kMemory, alone).status() ==
         absl::UnimplementedError("other numbers"));
-  CHECK(clock.alive == 0);
+  CHECK(on.clock.alive == 0);
 }
 
 TEST_CASE("without timing, or without the memory for it, the first one stays") {
-  Clock clock;
-  clock.most_bytes = 300;
   for (const bool time : {false, true}) {
-    Scripted implementations(clock, {30, 10});
-    const auto times = ChooseFastest(clock, {.time = time}, "key", kMemory, implementations);
-    REQUIRE(times.ok());
+    Tuned on({.time = time});
+    on.clock.most_bytes = 300;
+    Scripted implementations(on.clock, {30, 10});
+    const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, implementations);
+    REQUIRE(choice.ok());
     CHECK(implementations.chosen == 0);
     CHECK(implementations.runs == 0);
-    CHECK(times->us.empty());
-    CHECK(times->least_us() == 0);
-    CHECK(clock.alive == 0);
+    CHECK_FALSE(choice->timed());
+    CHECK(choice->us() == 0);
+    CHECK(on.clock.alive == 0);
+    CHECK(on.tuner.choices().empty());
   }
 }
 
-TEST_CASE("times are remembered by their key, in any process, and only where timing is on") {
-  const auto directory = WorkDirectory::MakeIn(std::filesystem::temp_directory_path().string());
-  REQUIRE(directory.ok());
-  const auto cache = ModuleCache::Open(directory->path() + "/cache", int64_t{1} << 30);
-  REQUIRE(cache.ok());
-  const AutotuneOptions options{.cache = &*cache};
-  CHECK_FALSE(RecallTimes(options, "key").has_value());
-  Clock clock;
-  Scripted implementations(clock, {30.25, 0, 1.0 / 3});
-  const auto times = ChooseFastest(clock, options, "key", kMemory, implementations);
-  REQUIRE(times.ok());
-  const auto known = RecallTimes(options, "key");
+TEST_CASE("at most eight implementations are run, in their order, unless they ask for more") {
+  struct All : Scripted {
+    using Scripted::Scripted;
+    int most_candidates() const override { return count(); }
+  };
+  const std::vector<double> us = {30, 30, 30, 30, 30, 30, 30, 20, 10};
+  Tuned on;
+  Scripted shortlisted(on.clock, us);
+  const auto choice = on.tuner.ChooseFastest(on.Key(), kMemory, shortlisted);
+  REQUIRE(choice.ok());
+  CHECK(choice->candidates.size() == 8);
+  CHECK(choice->name() == "7");
+  CHECK(shortlisted.runs_of[8] == 0);
+  All all(on.clock, us);
+  CHECK(on.tuner.ChooseFastest(on.Key(), kMemory, all)->name() == "8");
+}
+
+TEST_CASE("implementations of one name are told apart") {
+  Tuned on;
+  Scripted implementations(on.clock, {30, 20, 10});
+  implementations.names = {"same", "same", "same"};
+  CHECK(NamesOf(implementations) == std::vector<std::string>{"same", "same #2", "same #3"});
+}
+
+TEST_CASE("choices are remembered by their key, in any process, and only where timing is on") {
+  const Cache kept;
+  Tuned first({.cache = &*kept.cache});
+  CHECK_FALSE(first.tuner.Recall(first.Key()).has_value());
+  Scripted implementations(first.clock, {30.25, 0, 1.0 / 3});
+  const auto choice = first.tuner.ChooseFastest(first.Key(), kMemory, implementations);
+  REQUIRE(choice.ok());
+
+  Tuned later({.cache = &*kept.cache});
+  const auto known = later.tuner.Recall(later.Key());
   REQUIRE(known.has_value());
-  CHECK(known->us == times->us);
-  CHECK(known->chosen == "number\n2");
-  CHECK_FALSE(RecallTimes(options, "another key").has_value());
-  CHECK_FALSE(RecallTimes({.cache = &*cache, .time = false}, "key").has_value());
+  CHECK(known->name() == "2");
+  CHECK(known->usual == 0);
+  CHECK(known->state == implementations.State());
+  REQUIRE(known->candidates.size() == 3);
+  CHECK(known->candidates[0] == TimedCandidate{"0", 30.25});
+  CHECK(known->candidates[1] == TimedCandidate{"1", 0});
+  CHECK(known->candidates[2].us == Approx(1.0 / 3).epsilon(1e-5));
+  CHECK_FALSE(Tuned({.cache = &*kept.cache, .time = false}).tuner.Recall(later.Key()).has_value());
+}
+
+TEST_CASE("each part of a key makes another choice, and so do other candidates") {
+  const Cache kept;
+  Tuned first({.cache = &*kept.cache});
+  Scripted implementations(first.clock, {30, 10});
+  REQUIRE(first.tuner.ChooseFastest(first.Key(), kMemory, implementations).ok());
+  const auto knows = [&](ChoiceKey key) {
+    return Tuned({.cache = &*kept.cache}).tuner.Recall(key).has_value();
+  };
+  const ChoiceKey key = first.Key();
+  CHECK(knows(key));
+  CHECK_FALSE(knows({"kind 2", key.device, key.library, key.call}));
+  CHECK_FALSE(knows({key.kind, "a GPU, sm_1, 4 multiprocessors", key.library, key.call}));
+  CHECK_FALSE(knows({key.kind, key.device, "library 8", key.call}));
+  CHECK_FALSE(knows({key.kind, key.device, key.library, "another call"}));
+  // A key's parts do not run into each other.
+  CHECK_FALSE(knows({key.kind, key.device, "library", "7\ncall"}));
+
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"0", "1"}, {"1", "0"}, {"0", "2"}, {"0"}}) {
+    Tuned later({.cache = &*kept.cache});
+    Scripted others(later.clock, std::vector<double>(names.size(), 5));
+    others.names = names;
+    REQUIRE(later.tuner.Choose(key, kMemory, others).ok());
+    CHECK((others.runs == 0) == (names == std::vector<std::string>{"0", "1"}));
+    // What was found among others stands in its place: it is put back.
+    Scripted again(later.clock, {30, 10});
+    REQUIRE(Tuned({.cache = &*kept.cache}).tuner.ChooseFastest(key, kMemory, again).ok());
+  }
+}
+
+TEST_CASE("what is damaged in the cache is measured again") {
+  const Cache kept;
+  Tuned on({.cache = &*kept.cache});
+  const std::string entry =
+      "retrograd choice 1\nkind 1\na GPU, sm_1, 8 multiprocessors\n"
+      "library 7\ncall";
+  for (const char* text : {"", "version: 2", "nonsense {", "version: 1"}) {
+    REQUIRE(kept.cache->Write(entry, text).ok());
+    Tuned later({.cache = &*kept.cache});
+    CHECK_FALSE(later.tuner.Recall(later.Key()).has_value());
+  }
+}
+
+// A choice of the second of two, as a file has it.
+Choices GivenFor(const ChoiceKey& key) {
+  return {{key, Choice{.candidates = {{"0", 20}, {"1", 15}}, .usual = 0, .chosen = 1}}};
+}
+
+std::shared_ptr<Tuning> Given(Choices given, double budget_s = 0) {
+  return std::make_shared<Tuning>(
+      TuningOptions{.given = std::move(given), .given_name = "mine", .budget_s = budget_s});
+}
+
+TEST_CASE("what was given is taken and not measured, also where timing is off; the rest as ever") {
+  const ChoiceKey key = Tuned().Key();
+  const Cache kept;
+  {  // The cache says otherwise.
+    Tuned before({.cache = &*kept.cache});
+    Scripted implementations(before.clock, {10, 30});
+    REQUIRE(before.tuner.ChooseFastest(key, kMemory, implementations)->name() == "0");
+  }
+  for (const bool time : {true, false}) {
+    Tuned on({.cache = &*kept.cache, .time = time, .tuning = Given(GivenFor(key))});
+    Scripted implementations(on.clock, {10, 30});
+    const auto choice = on.tuner.Choose(key, kMemory, implementations);
+    REQUIRE(choice.ok());
+    CHECK(implementations.chosen == 1);
+    CHECK(implementations.runs == 0);
+    CHECK(choice->us() == 15);
+    CHECK(choice->state.empty());  // it is the state of another one
+    Scripted others(on.clock, {30, 10});
+    REQUIRE(on.tuner.Choose(on.Key("another call"), kMemory, others).ok());
+    CHECK(others.chosen == (time ? 1 : 0));
+    CHECK((others.runs > 0) == time);
+    CHECK(on.tuner.TakeNotes().empty());
+  }
+}
+
+TEST_CASE("given choices of another device or library are not used, which is said once") {
+  const ChoiceKey key = Tuned().Key();
+  ChoiceKey other = key;
+  other.device = "another GPU, sm_2, 9 multiprocessors";
+  std::shared_ptr<Tuning> tuning = Given(GivenFor(other));
+  for (const bool first : {true, false}) {
+    Tuned on({.tuning = tuning});
+    CHECK_FALSE(on.tuner.Recall(key).has_value());
+    const std::vector<std::string> notes = on.tuner.TakeNotes();
+    REQUIRE(notes.size() == (first ? 1 : 0));
+    if (first) {
+      CHECK(notes[0] ==
+            "mine: its choices are of another GPU, sm_2, 9 multiprocessors, and this is a GPU, "
+            "sm_1, 8 multiprocessors: none is used");
+    }
+  }
+  other = key;
+  other.library = "library 6";
+  Choices both = GivenFor(other);
+  other.call = "another call";
+  both.merge(GivenFor(other));
+  Tuned on({.tuning = Given(both)});
+  CHECK_FALSE(on.tuner.Recall(key).has_value());
+  CHECK_FALSE(on.tuner.Recall(on.Key("another call")).has_value());
+  CHECK(on.tuner.TakeNotes() ==
+        std::vector<std::string>{
+            "mine: choices of kind 1 with library 6 are not used: this is library 7"});
+  CHECK(on.tuner.TakeNotes().empty());
+}
+
+TEST_CASE("beyond the budget the default is taken, and nothing is remembered as measured") {
+  const Cache kept;
+  const auto tuning = Given({}, /*budget_s=*/1e-9);
+  Tuned on({.cache = &*kept.cache, .tuning = tuning});
+  for (int call = 0; call < 3; ++call) {
+    on.tuner.Begin("a call");
+    Scripted implementations(on.clock, {30, 10});
+    const ChoiceKey key = on.Key(std::to_string(call));
+    const auto choice = on.tuner.Choose(key, kMemory, implementations);
+    REQUIRE(choice.ok());
+    CHECK(choice->timed() == (call == 0));
+    CHECK(implementations.chosen == (call == 0 ? 1 : 0));
+    on.tuner.End();
+    CHECK(Tuned({.cache = &*kept.cache}).tuner.Recall(key).has_value() == (call == 0));
+    // A layer like it asks for nothing more.
+    CHECK(on.tuner.Recall(key)->timed() == (call == 0));
+  }
+  CHECK(on.tuner.choices().size() == 1);
+  CHECK(on.tuner.TakeNotes() ==
+        std::vector<std::string>{
+            "the tuning budget of 1e-09 s is used up: 2 kinds of library calls take "
+            "the default, untimed"});
+  CHECK(on.tuner.TakeNotes().empty());
+  // The devices of one caller share it.
+  Tuned beside({.tuning = tuning});
+  Scripted implementations(beside.clock, {30, 10});
+  CHECK_FALSE(beside.tuner.ChooseFastest(on.Key(), kMemory, implementations)->timed());
+}
+
+TEST_CASE("a choice tells the plans' calls that it serves") {
+  Tuned on;
+  on.tuner.Begin("first");
+  Scripted implementations(on.clock, {30, 10});
+  REQUIRE(on.tuner.Choose(on.Key(), kMemory, implementations).ok());
+  on.tuner.End();
+  on.tuner.Begin("second");
+  on.tuner.Uses(on.Key());
+  on.tuner.End();
+  on.tuner.Uses(on.Key());  // of no call
+  CHECK(on.tuner.choices().at(on.Key()).uses == std::set<std::string>{"first", "second"});
+}
+
+// What every device has run so far; past `most` runs none does anything, as of a process that was
+// killed.
+class Mortal : public Scripted {
+ public:
+  Mortal(Clock& clock, std::vector<double> us, int* left)
+      : Scripted(clock, std::move(us)), left_(left) {}
+  absl::Status Run(const CallPointers& pointers, void* workspace) override {
+    if (--*left_ < 0) return absl::CancelledError("killed");
+    return Scripted::Run(pointers, workspace);
+  }
+
+ private:
+  int* const left_;
+};
+
+TEST_CASE(
+    "killed at any moment, it measures nothing again that it had found, and chooses the same") {
+  const std::vector<std::vector<double>> calls = {{30, 10}, {10, 30, 20}, {7}, {9, 9, 5}};
+  // The choices of a process that may run so many times; false where it was killed.
+  const auto tune = [&](const ModuleCache* cache, int most, std::vector<std::string>* chosen,
+                        std::vector<int>* runs) {
+    Tuned on({.cache = cache});
+    for (size_t call = 0; call < calls.size(); ++call) {
+      Mortal implementations(on.clock, calls[call], &most);
+      const auto choice = on.tuner.Choose(on.Key(std::to_string(call)), kMemory, implementations);
+      runs->push_back(implementations.runs);
+      if (!choice.ok() || most < 0) return false;
+      chosen->push_back(choice->name());
+    }
+    return true;
+  };
+  std::vector<std::string> whole;
+  std::vector<int> all_runs;
+  REQUIRE(tune(nullptr, 1 << 30, &whole, &all_runs));
+  CHECK(whole == std::vector<std::string>{"1", "0", "0", "2"});
+  int total = 0;
+  for (const int runs : all_runs) total += runs;
+  for (int most = 0; most <= total; ++most) {
+    const Cache kept;
+    std::vector<std::string> chosen;
+    std::vector<int> before, after;
+    const bool ended = tune(&*kept.cache, most, &chosen, &before);
+    CHECK(ended == (most == total));
+    const size_t found = chosen.size();
+    chosen.clear();
+    REQUIRE(tune(&*kept.cache, 1 << 30, &chosen, &after));
+    CHECK(chosen == whole);
+    for (size_t call = 0; call < calls.size(); ++call) {
+      CHECK((after[call] == 0) == (call < found));
+    }
+  }
 }
 
 }  // namespace

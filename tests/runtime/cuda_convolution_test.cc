@@ -405,7 +405,7 @@ TEST_CASE("on a GPU a plan that was found fastest is remembered on disk and give
 TEST_CASE("on a GPU no plan wants more workspace than is allowed") {
   CudaDeviceOptions options;
   options.cache = false;
-  options.convolution.time_plans = false;
+  options.time_calls = false;
   options.convolution.cudnn.most_workspace_bytes = 4096;
   const std::unique_ptr<Device> device = Gpu(options);
   if (device == nullptr) return;

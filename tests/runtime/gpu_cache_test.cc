@@ -65,5 +65,30 @@ TEST_CASE("a second load compiles nothing and times no matmul; damaged entries a
   CHECK(works() == cold);
 }
 
+TEST_CASE("choices of a GPU with another number of multiprocessors are not taken") {
+  RG_ON_EACH_GPU(gpu);
+  const auto work = WorkDirectory::MakeIn("/tmp");
+  REQUIRE(work.ok());
+  FakeOptions options(gpu.vendor);
+  options.cache_dir = work->path() + "/cache";
+  const auto times = [&](int sms) {
+    gpu.driver.reset();
+    gpu.driver.set("sms", sms);
+    const LoadedProgram loaded = gpu.LoadOn(options);
+    REQUIRE(loaded.status.ok());
+    const Choices& choices = *loaded.device->choices();
+    CHECK(choices.size() > 0);
+    for (const auto& [key, choice] : choices) {
+      CHECK_THAT(key.device, ContainsSubstring(std::to_string(sms) + " multiprocessors"));
+      CHECK(choice.uses.size() > 0);
+    }
+    return gpu.driver.calls("EventElapsedTime") > 0;
+  };
+  CHECK(times(8));
+  CHECK_FALSE(times(8));
+  CHECK(times(4));
+  CHECK_FALSE(times(4));
+}
+
 }  // namespace
 }  // namespace retrograd

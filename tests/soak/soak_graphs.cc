@@ -110,8 +110,7 @@ absl::StatusOr<Tally> Soak(const SoakArguments& arguments) {
   if (arguments.device != "host") {
     DeviceChoices choices;
     choices.cuda.cache = false;
-    choices.cuda.time_matmuls = choices.cuda.attention.time_plans = false;
-    choices.cuda.convolution.time_plans = false;
+    choices.cuda.time_calls = false;
     RG_ASSIGN_OR_RETURN(device, MakeDevice(arguments.device, choices));
   }
   using Clock = std::chrono::steady_clock;

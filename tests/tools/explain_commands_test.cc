@@ -7,8 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "fusion/plan/call_key.h"
 #include "tests/catch.h"
 #include "tools/explain/explain_why.h"
 #include "tools/explain/explanation.h"
@@ -44,6 +49,77 @@ PlanOutline OutlineOf(const nlohmann::json& json) {
   INFO(outline.status());
   REQUIRE(outline.ok());
   return *std::move(outline);
+}
+
+// The plan with choices for its first library call, and the call's group.
+std::pair<PlannedGraph, size_t> PlanWithChoices() {
+  PlannedGraph graph = PlanOf({.graph = kSmall});
+  const auto& groups = graph.planned.plan.groups;
+  size_t g = 0;
+  while (CallOf(groups[g]) == nullptr) ++g;
+  const std::set<std::string> uses = {CallKey(*CallOf(groups[g]))};
+  graph.choices[{"matmul 1", "NVIDIA H200, sm_90, 132 multiprocessors", "cublaslt 1", "m"}] = {
+      .candidates = {{"algorithm 0", 0}, {"algorithm 1", 16}, {"algorithm 2", 12}},
+      .usual = 1,
+      .chosen = 2,
+      .uses = uses};
+  graph.choices[{"of another", "call", "altogether", "n"}] = {
+      .candidates = {{"of another call", 1}}};
+  return {std::move(graph), g};
+}
+
+TEST_CASE("an explanation shows the implementations of a call, their times and the margin") {
+  const auto [graph, g] = PlanWithChoices();
+  auto memory = PeakMemoryOf(graph);
+  REQUIRE(memory.ok());
+  const std::string text = ExplainAsText(graph, *memory, "small");
+  CHECK_THAT(text, ContainsSubstring(
+                       "\n        timed on NVIDIA H200, matmul 1: 1 of 3, algorithm 2, 12.0 us, "
+                       "25.0% less than the default, algorithm 1, 16.0 us\n"));
+  const auto json = nlohmann::json::parse(ExplainAsJson(graph, *memory, "small"));
+  CHECK(json["groups"][g]["body"]["choices"] == nlohmann::json::parse(R"([{
+    "kind": "matmul 1", "device": "NVIDIA H200, sm_90, 132 multiprocessors",
+    "library": "cublaslt 1",
+    "candidates": [{"name": "algorithm 0", "us": 0.0}, {"name": "algorithm 1", "us": 16.0},
+                   {"name": "algorithm 2", "us": 12.0}],
+    "default": "algorithm 1", "chosen": "algorithm 2", "margin": 0.25}])"));
+  size_t with_choices = 0;
+  for (const auto& group : json["groups"]) with_choices += group["body"].contains("choices");
+  auto schedule = ScheduleOf(graph, 1);
+  REQUIRE(schedule.ok());
+  const std::string page = ExplainAsHtml(graph, *schedule, *memory, "small");
+  CHECK_THAT(page, ContainsSubstring("algorithm 2"));
+  CHECK_THAT(page, !ContainsSubstring("of another call"));
+
+  PlannedGraph without = graph;
+  without.choices.clear();
+  const std::string plain = ExplainAsText(without, *memory, "small");
+  CHECK_THAT(plain, !ContainsSubstring("timed"));
+  CHECK(with_choices > 0);
+  for (const auto& group :
+       nlohmann::json::parse(ExplainAsJson(without, *memory, "small"))["groups"]) {
+    CHECK_FALSE(group["body"].contains("choices"));
+  }
+}
+
+TEST_CASE("with choices for every call an explanation still has at most 60 lines") {
+  for (const char* model : {"golf_tiny", "golf_plain_b48"}) {
+    PlannedGraph graph = PlanOf({.graph = model});
+    int number = 0;
+    for (const Group& group : graph.planned.plan.groups) {
+      if (CallOf(group) == nullptr) continue;
+      for (const char* kind : {"maker 1", "plan 1", "third 1"}) {
+        graph.choices[{kind, "device", "library", std::to_string(++number)}] = {
+            .candidates = {{std::string(200, 'x'), 1}}, .uses = {CallKey(*CallOf(group))}};
+      }
+    }
+    auto memory = PeakMemoryOf(graph);
+    REQUIRE(memory.ok());
+    const std::string text = ExplainAsText(graph, *memory, model);
+    CHECK(std::count(text.begin(), text.end(), '\n') <= 60);
+    CHECK_THAT(text, ContainsSubstring("Most telling of"));
+    for (absl::string_view line : absl::StrSplit(text, '\n')) CHECK(line.size() <= 120);
+  }
 }
 
 TEST_CASE("a plan is the same as itself, and as itself with its ops renumbered") {

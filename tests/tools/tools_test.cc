@@ -20,6 +20,7 @@
 #include "tools/execute/gradient_errors.h"
 #include "tools/execute/gradient_roundings.h"
 #include "tools/execute/step_times.h"
+#include "tools/execute/tuned_file.h"
 #include "tools/explain/explanation.h"
 #include "tools/support/safetensors.h"
 
@@ -344,26 +345,48 @@ TEST_CASE("check says what a graph holds, and what is wrong with one") {
   std::filesystem::remove_all(folder);
 }
 
+// The tests' drivers under the names that real ones have, in a folder of their own.
+class FakeGpus {
+ public:
+  explicit FakeGpus(const std::string& device)
+      : folder(std::filesystem::temp_directory_path() /
+               absl::StrCat("tools_test_", device, getpid())) {
+    std::filesystem::create_directory(folder);
+#if defined(RETROGRAD_FAKE_CUDA)
+    for (const char* name : {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}) {
+      std::filesystem::create_symlink(RETROGRAD_FAKE_CUDA, folder / name);
+    }
+#else
+    there = device != "cuda";
+#endif
+    for (const char* name : {"libamdhip64.so.7", "libhiprtc.so.7", "libhipblaslt.so.1"}) {
+      std::filesystem::create_symlink(RETROGRAD_FAKE_HIP, folder / name);
+    }
+  }
+  ~FakeGpus() { std::filesystem::remove_all(folder); }
+  FakeGpus(const FakeGpus&) = delete;
+  FakeGpus& operator=(const FakeGpus&) = delete;
+
+  // What stands before "retrograd"; the user's cache is `cache` in the folder.
+  std::string Environment(absl::string_view cache = "cache") const {
+    return absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=", folder.string(),
+                        "/", cache, " ");
+  }
+  std::string Bin(absl::string_view cache = "cache") const {
+    return absl::StrCat(Environment(cache), RETROGRAD_BIN_DIR, "/");
+  }
+
+  const std::filesystem::path folder;
+  bool there = true;
+};
+
 TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
   if (!HaveBinaries()) RG_SKIP("the binaries are not built");
   const std::string device = GENERATE(as<std::string>{}, "hip", "cuda");
-  // The tests' drivers under the names that real ones have.
-  const auto folder =
-      std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", device, getpid());
-  std::filesystem::create_directory(folder);
-#if defined(RETROGRAD_FAKE_CUDA)
-  for (const char* name : {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13"}) {
-    std::filesystem::create_symlink(RETROGRAD_FAKE_CUDA, folder / name);
-  }
-#else
-  if (device == "cuda") return;
-#endif
-  for (const char* name : {"libamdhip64.so.7", "libhiprtc.so.7", "libhipblaslt.so.1"}) {
-    std::filesystem::create_symlink(RETROGRAD_FAKE_HIP, folder / name);
-  }
-  const std::string fake =
-      absl::StrCat("LD_LIBRARY_PATH=", folder.string(), " XDG_CACHE_HOME=", folder.string(),
-                   "/cache ", RETROGRAD_BIN_DIR, "/");
+  const FakeGpus gpus(device);
+  if (!gpus.there) return;
+  const std::filesystem::path& folder = gpus.folder;
+  const std::string fake = gpus.Bin();
   const std::string run =
       absl::StrCat("retrograd run ", kSmall, " --device ", device, " --random-inputs 3");
   const Output times =
@@ -375,7 +398,13 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
   CHECK(json["failed_recordings"] == 0);
   CHECK(json["measured_us"] > 0);
   CHECK(json["steps"].size() >= 4);
-  for (const auto& step : json["steps"]) CHECK(step["measured_us"] > 0);
+  for (const auto& step : json["steps"]) {
+    CHECK(step["measured_us"] > 0);
+    if (step["kind"] != "matmul") continue;
+    const std::string by = step["by"];
+    CHECK(by.rfind("the library, algorithm ", 0) == 0);
+    CHECK(std::count(by.begin(), by.end(), '\n') == 2);  // of three algorithms
+  }
   CHECK(RunCommandLine(absl::StrCat(fake, run, " --no-recording --save ", folder.string(),
                                     "/gradients.safetensors"))
             .status == 0);
@@ -388,7 +417,165 @@ TEST_CASE("a run on a GPU prints the device's own times, of each kernel too") {
       absl::StrCat(fake, "retrograd run ", kSmall, " --random-inputs 3 --device ", device, ":3"));
   CHECK(third.status == 1);
   CHECK_THAT(third.err, ContainsSubstring(device + ":3"));
-  std::filesystem::remove_all(folder);
+}
+
+std::string TextOf(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// "3 choices measured, 1 known before" of what tune prints.
+std::pair<int, int> MeasuredAndKnown(const std::string& out) {
+  int calls = 0, measured = 0, known = 0;
+  const size_t at = out.find(": ");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(std::sscanf(out.c_str() + at, ": %d library calls; %d choices measured, %d known before",
+                      &calls, &measured, &known) == 3);
+  return {measured, known};
+}
+
+TEST_CASE("tune writes the choices of a graph, and later runs take them and measure nothing") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const std::string device = GENERATE(as<std::string>{}, "hip", "cuda");
+  const FakeGpus gpus(device);
+  if (!gpus.there) return;
+  const std::string file = (gpus.folder / "tuned.textproto").string();
+  const std::string tune = absl::StrCat("retrograd tune ", kSmall, " --device ", device);
+  const Output tuned = RunCommandLine(absl::StrCat(gpus.Bin(), tune, " -o ", file));
+  INFO(tuned.out << tuned.err);
+  REQUIRE(tuned.status == 0);
+  const int choices = MeasuredAndKnown(tuned.out).first;
+  CHECK(choices > 1);
+  CHECK(MeasuredAndKnown(tuned.out).second == 0);
+  CHECK_THAT(tuned.err, ContainsSubstring("[call 1 of "));
+  CHECK_FALSE(std::filesystem::exists(file + ".part"));
+  const std::string text = TextOf(file);
+  CHECK_THAT(text, ContainsSubstring("candidate { name: \"algorithm "));
+
+  // Again, from another cache: what is given is not measured, and what is written is the same.
+  const std::string again = (gpus.folder / "again.textproto").string();
+  const Output from =
+      RunCommandLine(absl::StrCat(gpus.Bin("another"), tune, " --from ", file, " -o ", again));
+  INFO(from.out << from.err);
+  REQUIRE(from.status == 0);
+  CHECK(MeasuredAndKnown(from.out) == std::pair(0, choices));
+  CHECK(TextOf(again) == text);
+  // And from the cache alone.
+  const Output cached = RunCommandLine(absl::StrCat(gpus.Bin(), tune, " -o ", again));
+  REQUIRE(cached.status == 0);
+  CHECK(MeasuredAndKnown(cached.out) == std::pair(0, choices));
+  CHECK(TextOf(again) == text);
+
+  const std::string run = absl::StrCat("retrograd run ", kSmall, " --random-inputs 3 --device ",
+                                       device, " --tuned ", file);
+  const Output ran = RunCommandLine(absl::StrCat(gpus.Bin("third"), run));
+  INFO(ran.out << ran.err);
+  CHECK(ran.status == 0);
+  CHECK_THAT(ran.err, !ContainsSubstring("tuned.textproto"));
+  // No choice was made, so the cache has none: all that is there are compiled kernels.
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(gpus.folder / "third" / "retrograd")) {
+    if (!entry.is_regular_file()) continue;
+    CHECK_THAT(TextOf(entry.path()), !ContainsSubstring("retrograd choice"));
+  }
+}
+
+TEST_CASE("choices of another device are not used, which a note says; malformed ones are refused") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const FakeGpus gpus("hip");
+  const std::string file = (gpus.folder / "tuned.textproto").string();
+  const Output tuned = RunCommandLine(
+      absl::StrCat(gpus.Bin(), "retrograd tune ", kSmall, " --device hip -o ", file));
+  INFO(tuned.err);
+  REQUIRE(tuned.status == 0);
+  const std::string run = absl::StrCat(gpus.Bin("another"), "retrograd run ", kSmall,
+                                       " --random-inputs 3 --device hip --tuned ", file);
+  const std::string text = TextOf(file);
+  std::ofstream(file) << absl::StrReplaceAll(text, {{"device: \"", "device: \"old "}});
+  const Output other = RunCommandLine(run);
+  INFO(other.err);
+  CHECK(other.status == 0);
+  CHECK_THAT(other.err,
+             ContainsSubstring(absl::StrCat("note: ", file, ": its choices are of old ")));
+  CHECK(MessageLines(other.err) == 2);  // one is of the device's spec
+  std::ofstream(file) << absl::StrReplaceAll(text, {{"library: \"", "library: \"old "}});
+  const Output older = RunCommandLine(absl::StrReplaceAll(run, {{"another", "third"}}));
+  CHECK(older.status == 0);
+  CHECK_THAT(older.err, ContainsSubstring("with old hipblaslt 1000 are not used"));
+  CHECK(MessageLines(older.err) == 2);
+  std::ofstream(file) << text << "choice {\n";
+  const Output broken = RunCommandLine(run);
+  CHECK(broken.status == 1);
+  CHECK_THAT(broken.err, ContainsSubstring("tuned.textproto:"));
+  CHECK(RunCommandLine(absl::StrCat(gpus.Bin(), "retrograd tune ", kSmall, " --device hip -o ",
+                                    file, " --from /no/such/file"))
+            .status == 1);
+  const Output host = RunCommandLine(
+      absl::StrCat(gpus.Bin(), "retrograd tune ", kSmall, " --device host -o ", file));
+  CHECK(host.status == 1);
+  CHECK_THAT(host.err, ContainsSubstring("nothing to tune on host"));
+}
+
+TEST_CASE("beyond the budget of tune calls keep their default, and a later one goes on with them") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const FakeGpus gpus("hip");
+  const std::string file = (gpus.folder / "tuned.textproto").string();
+  const std::string tune =
+      absl::StrCat(gpus.Bin(), "retrograd tune ", kSmall, " --device hip -o ", file);
+  const Output begun = RunCommandLine(tune + " --budget 0.000001");
+  INFO(begun.out << begun.err);
+  REQUIRE(begun.status == 0);
+  CHECK(MeasuredAndKnown(begun.out) == std::pair(1, 0));
+  CHECK_THAT(begun.err, ContainsSubstring("note: the tuning budget of 1e-06 s is used up: "));
+  const Output run =
+      RunCommandLine(absl::StrCat(gpus.Bin("another"), "retrograd run ", kSmall,
+                                  " --random-inputs 3 --device hip --tuning-budget 0.000001"));
+  CHECK(run.status == 0);
+  CHECK_THAT(run.err, ContainsSubstring("is used up: 2 kinds of library calls take the default"));
+  const Output rest = RunCommandLine(tune);
+  REQUIRE(rest.status == 0);
+  CHECK(MeasuredAndKnown(rest.out).first > 0);
+  CHECK(MeasuredAndKnown(rest.out).second == 1);
+}
+
+TEST_CASE("tune that is killed or interrupted at any moment goes on where it was") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  const FakeGpus gpus("hip");
+  const std::string signal = GENERATE(as<std::string>{}, "KILL", "INT");
+  const std::string file = (gpus.folder / "tuned.textproto").string();
+  // Without a cache of choices, so that the part file alone remembers; with one, both do.
+  const bool cached = GENERATE(true, false);
+  const std::string bin = cached ? gpus.Bin()
+                                 : absl::StrCat("LD_LIBRARY_PATH=", gpus.folder.string(),
+                                                " XDG_CACHE_HOME=/proc/nothing HOME=/proc/nothing ",
+                                                RETROGRAD_BIN_DIR, "/");
+  const std::string tune =
+      absl::StrCat(bin, "retrograd tune mlp:layers=4,tokens=64,in=16,hidden=32,out=16,dtype=fp32 ",
+                   "--device hip -o ", file);
+  size_t least = 0;  // choices that were found so far
+  for (int milliseconds = 20; milliseconds < 400; milliseconds += 60) {
+    RunCommandLine(absl::StrCat("timeout -s ", signal, " ", milliseconds / 1000.0, " env ", tune,
+                                " > /dev/null"));
+    if (!std::filesystem::exists(file + ".part")) continue;
+    auto part = ReadChoices(file + ".part");  // whole, at any moment
+    INFO(part.status());
+    REQUIRE(part.ok());
+    CHECK(part->size() >= least);
+    least = part->size();
+  }
+  const bool ended = std::filesystem::exists(file);
+  auto part = ended ? ReadChoices(file) : ReadChoices(file + ".part");
+  const Output rest = RunCommandLine(tune);
+  INFO(rest.out << rest.err);
+  REQUIRE(rest.status == 0);
+  auto whole = ReadChoices(file);
+  REQUIRE(whole.ok());
+  if (!part.ok()) return;  // nothing was found in any time
+  // Of what was found nothing is measured again: it has the same times.
+  if (!ended || cached) CHECK(MeasuredAndKnown(rest.out).second >= static_cast<int>(part->size()));
+  for (const auto& [key, choice] : *part) {
+    if (!ended || cached) CHECK(whole->at(key).candidates == choice.candidates);
+  }
 }
 
 TEST_CASE("a device that nobody knows is refused with the names of those that there are") {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/ops/call_op.h"
+#include "fusion/plan/call_key.h"
 #include "fusion/plan/group_dag.h"
 #include "tools/explain/explanation.h"
 #include "tools/explain/group_json.h"
@@ -74,7 +75,27 @@ Json CallJson(const Call& call) {
   return body;
 }
 
-Json Body(const Group& group) {
+// The implementations that were timed for a call.
+Json ChoicesJson(const Call& call, const Choices& choices) {
+  Json list = Json::array();
+  for (const Choices::value_type* entry : ChoicesFor(choices, CallKey(call))) {
+    const auto& [key, choice] = *entry;
+    Json candidates = Json::array();
+    for (const TimedCandidate& c : choice.candidates) {
+      candidates.push_back({{"name", c.name}, {"us", c.us}});
+    }
+    list.push_back({{"kind", key.kind},
+                    {"device", key.device},
+                    {"library", key.library},
+                    {"candidates", std::move(candidates)},
+                    {"default", choice.candidates[choice.usual].name},
+                    {"chosen", choice.name()},
+                    {"margin", choice.margin()}});
+  }
+  return list;
+}
+
+Json Body(const Group& group, const Choices& choices) {
   if (const KernelBody* kernel = KernelOf(group)) {
     return {{"kind", "kernel"},
             {"schedule", ScheduleJson(kernel->schedule)},
@@ -100,12 +121,15 @@ Json Body(const Group& group) {
     for (const Alias::Part& part : alias->parts) offsets.push_back(part.offset);
     return {{"kind", "alias"}, {"offsets", std::move(offsets)}};
   }
-  return CallJson(*CallOf(group));
+  Json body = CallJson(*CallOf(group));
+  Json timed = ChoicesJson(*CallOf(group), choices);
+  if (!timed.empty()) body["choices"] = std::move(timed);
+  return body;
 }
 
 }  // namespace
 
-Json GroupJson(const BackwardGraph& graph, const Group& group) {
+Json GroupJson(const BackwardGraph& graph, const Group& group, const Choices& choices) {
   Json ops = Json::array();
   for (NodeId id : group.nodes) {
     const Origin* origin = graph.origin(id);
@@ -118,16 +142,11 @@ Json GroupJson(const BackwardGraph& graph, const Group& group) {
     }
     ops.push_back(std::move(op));
   }
-  return {{"ops", std::move(ops)},
-          {"recomputed", Nodes(group.recomputed)},
-          {"inputs", Values(group.inputs)},
-          {"outputs", Values(group.outputs)},
-          {"body", Body(group)},
-          {"terms", Terms(group.terms)},
-          {"price_ps", group.price_ps},
-          {"workspace_bytes", group.workspace_bytes},
-          {"read_bytes", group.read_bytes},
-          {"written_bytes", group.written_bytes}};
+  return {{"ops", std::move(ops)},          {"recomputed", Nodes(group.recomputed)},
+          {"inputs", Values(group.inputs)}, {"outputs", Values(group.outputs)},
+          {"body", Body(group, choices)},   {"terms", Terms(group.terms)},
+          {"price_ps", group.price_ps},     {"workspace_bytes", group.workspace_bytes},
+          {"read_bytes", group.read_bytes}, {"written_bytes", group.written_bytes}};
 }
 
 namespace {
@@ -182,7 +201,7 @@ std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
                         {"arena_bytes_without_reuse", memory.without_reuse_bytes}};
   document["groups"] = Json::array();
   for (const Group& group : plan.groups) {
-    document["groups"].push_back(GroupJson(graph.planned.graph, group));
+    document["groups"].push_back(GroupJson(graph.planned.graph, group, graph.choices));
   }
   document["decisions"] = Json::array();
   for (const Decision& decision : plan.decisions) {

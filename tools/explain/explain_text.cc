@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "fusion/plan/call_key.h"
 #include "tools/explain/explanation.h"
 
 namespace retrograd {
@@ -13,6 +14,8 @@ namespace {
 constexpr size_t kLines = 60;
 constexpr size_t kColumns = 120;
 constexpr size_t kMostKernels = 13;   // two lines each
+constexpr size_t kMostChoices = 2;    // of a call, a line each
+constexpr size_t kKernelLines = 48;   // of all kernels, with the summary above them
 constexpr size_t kMostMerged = 3;     // up to three lines each
 constexpr size_t kMostRefusals = 12;  // two or three lines each
 
@@ -55,6 +58,19 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
       s.launches_saved, PrintTime(s.shared_launch_ps)));
 }
 
+// Who makes a library call, where that was timed: by whom, and by which of their plans.
+void ListChoices(const Group& group, const Choices& choices, std::vector<std::string>* lines) {
+  const Call* call = CallOf(group);
+  if (call == nullptr || choices.empty()) return;
+  const auto timed = ChoicesFor(choices, CallKey(*call));
+  for (size_t i = 0; i < timed.size() && i < kMostChoices; ++i) {
+    const auto& [key, choice] = *timed[i];
+    const std::string model = key.device.substr(0, key.device.find(','));
+    lines->push_back(absl::StrFormat("%8stimed on %s, %s: 1 of %d, %s", "", model, key.kind,
+                                     choice.candidates.size(), Describe(choice)));
+  }
+}
+
 void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string>* lines) {
   const FusionPlan& plan = graph.planned.plan;
   const std::vector<KernelKind> kinds = KernelKinds(graph.planned.graph, plan);
@@ -63,6 +79,7 @@ void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string
   lines->push_back(
       absl::StrFormat("Most expensive of %d distinct kernels and calls:", kinds.size()));
   for (size_t i = 0; i < kinds.size() && i < most; ++i) {
+    if (lines->size() + 2 + kMostChoices > kKernelLines) break;
     const KernelKind& kind = kinds[i];
     lines->push_back(absl::StrFormat(
         "%5.1f%% %9s  %4s  %s", 100 * Ratio(kind.total_ps, total), PrintTime(kind.total_ps),
@@ -70,6 +87,7 @@ void ListKernels(const PlannedGraph& graph, size_t most, std::vector<std::string
         absl::StrCat(kind.ops, kind.origins.empty() ? "" : "  from ", kind.origins)));
     lines->push_back(absl::StrFormat("%8sgroup %d: %s%s%s", "", Index(kind.groups[0]), kind.how,
                                      kind.binds.empty() ? "" : "; bound by ", kind.binds));
+    ListChoices(plan.groups[Index(kind.groups[0])], graph.choices, lines);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
+#include "tools/execute/tuned_file.h"
 #include "tools/explain/analyze.h"
 #include "tools/explain/explain_why.h"
 #include "tools/explain/explanation.h"
@@ -23,6 +24,7 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain plan step.bwd.pb --device mi300x --format json > plan.json
   fusion-explain plan transformer:layers=12,d=768 --device h200 --disable fusion
   fusion-explain plan golf_tiny --device h200 --format html --streams 3 -o golf.html
+  fusion-explain plan golf_tiny --device h200 --tuned golf.tuned.textproto
   fusion-explain diff before.json after.json --fail-if slower:2%
   fusion-explain diff before.json golf_tiny --device h200
   fusion-explain export golf_tiny --device h200 --to perfetto -o golf.trace.json
@@ -39,14 +41,20 @@ GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd mo
 // Where and how a plan is written.
 struct OutputArguments {
   std::string format = "text";
-  int streams = 1;   // of the timeline
-  std::string file;  // empty: stdout
+  int streams = 1;    // of the timeline
+  std::string file;   // empty: stdout
+  std::string tuned;  // a file of choices, which are shown; empty: none
 };
 
 absl::StatusOr<std::string> ExplainAs(const PlanArguments& arguments,
                                       const OutputArguments& output) {
   Progress progress;
-  RG_ASSIGN_OR_RETURN(const PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  Choices choices;
+  if (!output.tuned.empty()) {
+    RG_ASSIGN_OR_RETURN(choices, ReadChoices(output.tuned));
+  }
+  RG_ASSIGN_OR_RETURN(PlannedGraph graph, OpenAndPlan(arguments, &progress));
+  graph.choices = std::move(choices);
   progress.Step("placing its values in memory");
   RG_ASSIGN_OR_RETURN(const PeakMemory memory, PeakMemoryOf(graph));
   if (output.format == "json") return ExplainAsJson(graph, memory, arguments.graph);
@@ -214,6 +222,8 @@ int main(int argc, char** argv) {
   plan->add_option("--format", plan_output.format, "text, json or html (one file for a browser)")
       ->capture_default_str();
   retrograd::AddOutputOptions(plan, &plan_output);
+  plan->add_option("--tuned", plan_output.tuned,
+                   "File of `retrograd tune`: shows the implementations of library calls");
   plan->footer(retrograd::kExamples);
 
   retrograd::PlanArguments diff_arguments;

@@ -5,11 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "fusion/plan/plan.h"
+#include "runtime/tuning/choice.h"
 
 namespace retrograd {
 
-// A kernel or library call with its ops, schedule and terms.
-nlohmann::ordered_json GroupJson(const BackwardGraph& graph, const Group& group);
+// A kernel or library call with its ops, schedule and terms. `choices`: of calls' implementations,
+// where they are known.
+nlohmann::ordered_json GroupJson(const BackwardGraph& graph, const Group& group,
+                                 const Choices& choices = {});
 
 }  // namespace retrograd
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/emit.h"
 #include "codegen/print/kernel_text.h"
+#include "fusion/plan/call_key.h"
 #include "fusion/plan/peak_memory.h"
 
 namespace retrograd {
@@ -121,6 +122,23 @@ Json Members(const BackwardGraph& graph, const Group& group, StringTable* string
   return members;
 }
 
+// Of a library call: [who chooses, device, chosen, default, [[candidate, microseconds]..]] each.
+Json ChoicesOf(const Group& group, const Choices& choices, StringTable* strings) {
+  Json list = Json::array();
+  const Call* call = CallOf(group);
+  if (call == nullptr || choices.empty()) return list;
+  for (const Choices::value_type* entry : ChoicesFor(choices, CallKey(*call))) {
+    const auto& [key, choice] = *entry;
+    Json candidates = Json::array();
+    for (const TimedCandidate& c : choice.candidates) {
+      candidates.push_back({strings->Number(c.name), c.us});
+    }
+    list.push_back({strings->Number(key.kind), strings->Number(key.device), choice.chosen,
+                    choice.usual, std::move(candidates)});
+  }
+  return list;
+}
+
 // By group: bytes alive while it runs, if groups run one after the other as they are launched.
 std::vector<int64_t> LiveInLaunchOrder(const BackwardGraph& graph, const FusionPlan& plan,
                                        const StreamSchedule& schedule) {
@@ -152,6 +170,7 @@ Json Groups(const PlannedGraph& graph, const StreamSchedule& schedule, StringTab
                       {"terms", Terms(group.terms, strings)},
                       {"ops", Ops(lowered, group.nodes, strings)},
                       {"members", Members(lowered, group, strings)},
+                      {"choices", ChoicesOf(group, graph.choices, strings)},
                       {"sources", sources->Add(group)}});
   }
   for (const KernelKind& kind : KernelKinds(lowered, plan)) {

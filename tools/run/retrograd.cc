@@ -1,4 +1,4 @@
-// The command line: run, kernels, models, dump, calibrate.
+// The command line: run, tune, kernels, models, dump, calibrate.
 
 #include <CLI/CLI.hpp>
 
@@ -7,6 +7,7 @@
 #include "tools/run/check_graph.h"
 #include "tools/run/listings.h"
 #include "tools/run/run.h"
+#include "tools/run/tune.h"
 #include "tools/support/parse_arguments.h"
 
 namespace {
@@ -18,6 +19,8 @@ constexpr char kExamples[] = R"(Examples:
   retrograd run golf_tiny --check --disable vectorization --tighten registers --streams 3 --seed 7
   retrograd run golf_tiny --device cuda --check --repeat 20 --kernels --json
   retrograd run golf_tiny --device cuda --timeline golf.trace.json
+  retrograd tune golf_tiny -o golf.tuned.textproto --budget 60
+  retrograd run golf_tiny --device cuda --tuned golf.tuned.textproto
   retrograd kernels golf_tiny --dialect cuda
   retrograd kernels golf_plain_b48 --dialect hip --compile --arch gfx90a
   retrograd kernels golf_tiny --compile --report golf_tiny.report
@@ -47,6 +50,27 @@ void AddPhases(CLI::App* command, int* phases) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
 }
+
+// Who may make library calls, which is part of what choices are made among.
+void AddCallOptions(CLI::App* command, retrograd::RunArguments* run) {
+  command->add_flag("!--nondeterministic", run->deterministic,
+                    "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
+                    "the last bits");
+  command->add_flag("!--no-tiled-attention", run->tiled_attention,
+                    "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
+  command->add_option("--conv-bwd-input-backends", run->conv_bwd_input_backends,
+                      "Who may make convolutions' gradients of their inputs: of cudnn and "
+                      "retrograd, with commas between. The fastest does; on the host, where "
+                      "loops stand in for cudnn, retrograd where cudnn is not named");
+  command->add_option("--conv-bwd-weight-backends", run->conv_bwd_weight_backends,
+                      "The same for the gradients of weights");
+}
+
+constexpr char kTuneNote[] =
+    R"(The file holds, for each kind of library call, the candidates by name, their times, which was chosen
+and what it wins over the default; docs/tuning.md. A call that is interrupted or killed loses nothing
+that was measured: the same command goes on from there. When the budget is used up the calls that are
+left are not in the file; the same command goes on with them.)";
 
 }  // namespace
 
@@ -97,18 +121,14 @@ int main(int argc, char** argv) {
       run_command->add_option("--seed", run.seed,
                               "Draws every order that is free: of blocks, threads and steps"),
       0);
-  run_command->add_flag(
-      "!--nondeterministic", run.deterministic,
-      "On a GPU attention may sum dQ in any order: faster, and two runs differ in "
-      "the last bits");
-  run_command->add_flag("!--no-tiled-attention", run.tiled_attention,
-                        "On a Hopper GPU leave attention to cuDNN, however fast our kernels are");
-  run_command->add_option("--conv-bwd-input-backends", run.conv_bwd_input_backends,
-                          "Who may make convolutions' gradients of their inputs: of cudnn and "
-                          "retrograd, with commas between. The fastest does; on the host, where "
-                          "loops stand in for cudnn, retrograd where cudnn is not named");
-  run_command->add_option("--conv-bwd-weight-backends", run.conv_bwd_weight_backends,
-                          "The same for the gradients of weights");
+  AddCallOptions(run_command, &run);
+  run_command->add_option("--tuned", run.tuned,
+                          "File of `retrograd tune`: nothing that is in it is measured");
+  run_command
+      ->add_option("--tuning-budget", run.tuning_budget_s,
+                   "Seconds for timing library calls; beyond them the default makes a call; 0: no "
+                   "limit")
+      ->check(CLI::NonNegativeNumber);
   run_command->add_option("--save", run.save, "Write the computed gradients to this bundle");
   run_command
       ->add_option("--repeat-check", run.repeat_check,
@@ -127,6 +147,25 @@ int main(int argc, char** argv) {
       "Write when each step ran in a run, beside when it was predicted to, as a "
       "trace for Perfetto");
   run_command->footer(kRunNote);
+
+  retrograd::TuneArguments tune{.run = {.device = "cuda"}};
+  CLI::App* tune_command = app.add_subcommand(
+      "tune", "Time the implementations of a graph's library calls, and write the choices");
+  AddPlanOptions(tune_command, &tune.run.plan, "--spec", "that of the device");
+  tune_command->add_option("-o,--output", tune.output, "File to write")->required();
+  tune_command->add_option("--from", tune.from,
+                           "File of choices that are not measured again, and are written, too");
+  tune_command
+      ->add_option("--budget", tune.run.tuning_budget_s,
+                   "Seconds for timing: the calls that are left keep their default; 0: no limit")
+      ->check(CLI::NonNegativeNumber);
+  tune_command->add_option("--device", tune.run.device, "Where: cuda, cuda:N, hip or hip:N")
+      ->capture_default_str();
+  tune_command->add_option("--streams", tune.run.streams, "Streams to schedule on, 1 to 16")
+      ->capture_default_str();
+  AddPhases(tune_command, &tune.run.phases);
+  AddCallOptions(tune_command, &tune.run);
+  tune_command->footer(kTuneNote);
 
   retrograd::PlanArguments kernels;
   std::string dialect = "cuda";
@@ -184,6 +223,7 @@ int main(int argc, char** argv) {
 
   if (const std::optional<int> done = retrograd::ParseArguments(app, argc, argv)) return *done;
   if (run_command->parsed()) return retrograd::RunCommand(run);
+  if (tune_command->parsed()) return retrograd::TuneCommand(tune);
   if (kernels_command->parsed()) {
     return compile ? retrograd::CompileCommand(kernels, dialect, arch, report)
                    : retrograd::KernelsCommand(kernels, dialect, prelude);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
@@ -21,6 +23,7 @@
 #include "tools/execute/make_executable.h"
 #include "tools/execute/step_times.h"
 #include "tools/execute/timeline.h"
+#include "tools/execute/tuned_file.h"
 #include "tools/support/safetensors.h"
 #include "tools/support/text_file.h"
 
@@ -163,27 +166,6 @@ absl::StatusOr<std::string> BundlePath(const RunArguments& arguments) {
       "one), or draw some with --random-inputs SEED to see times"));
 }
 
-absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const RunArguments& arguments) {
-  if (arguments.sanitize && arguments.device != "host") {
-    return absl::InvalidArgumentError("--sanitize is for --device host");
-  }
-  DeviceChoices choices{.host = {.seed = arguments.seed}};
-  choices.host.compile.check = arguments.sanitize;
-  choices.host.compile.warp = arguments.warp;
-  choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
-  choices.cuda.convolution.cudnn.nondeterministic = !arguments.deterministic;
-  choices.cuda.attention.allow_tiled = arguments.tiled_attention;
-  choices.cuda.time_matmuls = arguments.time_calls;
-  choices.cuda.attention.time_plans = arguments.time_calls;
-  choices.cuda.convolution.time_plans = arguments.time_calls;
-  ConvolutionBackends& backends = choices.cuda.convolution.backends;
-  RG_ASSIGN_OR_RETURN(backends.input, ParseConvolutionBackends(arguments.conv_bwd_input_backends));
-  RG_ASSIGN_OR_RETURN(backends.weight,
-                      ParseConvolutionBackends(arguments.conv_bwd_weight_backends));
-  choices.host.convolution = backends;
-  return MakeDevice(arguments.device, choices);
-}
-
 // The bytes of each gradient; empty where the host expects none.
 absl::StatusOr<std::vector<std::string>> OutputBytes(const BackwardGraph& graph,
                                                      absl::Span<void* const> outputs,
@@ -231,6 +213,21 @@ absl::StatusOr<bool> CheckRepeats(const RunArguments& arguments, const BackwardG
   return unequal == 0;
 }
 
+// Adds to the steps that are library calls which implementation makes each, and lines of what
+// others took.
+void AddMakers(const CompiledPlan& compiled, const Program& program,
+               const std::vector<StepTime>& times, nlohmann::ordered_json* steps) {
+  std::map<uint32_t, std::string> makers;  // by node
+  for (const CallInUse& used : program.CallsInUse()) {
+    makers[Index(used.call->node)] = used.implementation;
+  }
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Call* call = CallOf(compiled.plan.groups[Index(times[i].group)]);
+    const auto maker = call == nullptr ? makers.end() : makers.find(Index(call->node));
+    if (maker != makers.end() && !maker->second.empty()) (*steps)[i]["by"] = maker->second;
+  }
+}
+
 // Times the program and, if asked, each of its kernels and calls.
 absl::Status PrintTimes(const RunArguments& arguments, const Executable& executable, Device* device,
                         absl::Span<const void* const> inputs, absl::Span<void* const> outputs) {
@@ -262,6 +259,7 @@ absl::Status PrintTimes(const RunArguments& arguments, const Executable& executa
                         program->TimeSteps(inputs, outputs, arguments.repeat, arguments.cold));
     json["steps"] = StepsJson(compiled, times);
     AddResources(compiled, program->resources(), executable.spec(), &json["steps"]);
+    AddMakers(compiled, *program, times, &json["steps"]);
   }
   if (arguments.json) {
     std::printf("%s\n", json.dump(1).c_str());
@@ -280,6 +278,9 @@ absl::Status PrintTimes(const RunArguments& arguments, const Executable& executa
                 static_cast<int>(Index(times[i].group)), Median(times[i].microseconds),
                 static_cast<double>(group.price_ps) / 1e6, KindOf(group).c_str(),
                 OpsOf(compiled.graph, group).c_str(), PrintResources(json["steps"][i]).c_str());
+    const std::string by = json["steps"][i].value("by", "");
+    if (!by.empty())
+      std::printf("    by %s\n", absl::StrReplaceAll(by, {{"\n", "\n    "}}).c_str());
   }
   return absl::OkStatus();
 }
@@ -300,6 +301,26 @@ absl::Status WriteTimeline(const RunArguments& arguments, const CompiledPlan& co
 }
 
 }  // namespace
+
+absl::StatusOr<DeviceChoices> DeviceChoicesOf(const RunArguments& arguments) {
+  if (arguments.sanitize && arguments.device != "host") {
+    return absl::InvalidArgumentError("--sanitize is for --device host");
+  }
+  DeviceChoices choices{.host = {.seed = arguments.seed}};
+  choices.host.compile.check = arguments.sanitize;
+  choices.host.compile.warp = arguments.warp;
+  choices.cuda.attention.cudnn.deterministic = arguments.deterministic;
+  choices.cuda.convolution.cudnn.nondeterministic = !arguments.deterministic;
+  choices.cuda.attention.allow_tiled = arguments.tiled_attention;
+  choices.cuda.time_calls = choices.hip.time_calls = arguments.time_calls;
+  ConvolutionBackends& backends = choices.cuda.convolution.backends;
+  RG_ASSIGN_OR_RETURN(backends.input, ParseConvolutionBackends(arguments.conv_bwd_input_backends));
+  RG_ASSIGN_OR_RETURN(backends.weight,
+                      ParseConvolutionBackends(arguments.conv_bwd_weight_backends));
+  choices.host.convolution = backends;
+  RG_RETURN_IF_ERROR(Tune(arguments.tuned, arguments.tuning_budget_s, choices));
+  return choices;
+}
 
 absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
   Progress progress;
@@ -322,6 +343,13 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},
                      device, &progress));
   if (!executable.note().empty()) std::fprintf(stderr, "note: %s\n", executable.note().c_str());
+  for (const std::string& note : device.TakeNotes()) {
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
+  if (!arguments.tuned.empty() && device.choices() == nullptr) {
+    std::fprintf(stderr, "note: %s changes nothing: %s has one implementation of each call\n",
+                 arguments.tuned.c_str(), arguments.device.c_str());
+  }
   Program* const program = &executable.program();
 
   Buffers buffers(&device);
@@ -366,7 +394,9 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
 }
 
 int RunCommand(const RunArguments& arguments) {
-  const absl::StatusOr<std::unique_ptr<Device>> device = MakeDevice(arguments);
+  const absl::StatusOr<DeviceChoices> choices = DeviceChoicesOf(arguments);
+  if (!choices.ok()) return Report("retrograd", choices.status());
+  const absl::StatusOr<std::unique_ptr<Device>> device = MakeDevice(arguments.device, *choices);
   if (!device.ok()) return Report("retrograd", device.status());
   const absl::StatusOr<int> exit_status = RunOn(arguments, **device);
   return exit_status.ok() ? *exit_status : Report("retrograd", exit_status.status());

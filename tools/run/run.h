@@ -6,11 +6,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "tools/execute/make_device.h"
 #include "tools/support/pipeline.h"
 
 namespace retrograd {
-
-class Device;
 
 struct RunArguments {
   PlanArguments plan;
@@ -25,6 +24,8 @@ struct RunArguments {
   bool plan_again = true;
   bool measured_calls = false;  // plan again with what library calls were measured to take
   bool time_calls = true;       // the algorithms of libraries, once for each shape
+  std::string tuned;            // a file of choices that are not measured again; empty: none
+  double tuning_budget_s = 0;   // seconds for measuring others; 0: no limit
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
   int repeat = 0;               // time so many runs after the first
@@ -42,6 +43,9 @@ struct RunArguments {
   int warp = 32;
   uint64_t seed = 0;  // of every order that is free: blocks, threads, steps
 };
+
+// How the device that the arguments name is made, whatever its kind.
+absl::StatusOr<DeviceChoices> DeviceChoicesOf(const RunArguments& arguments);
 
 // The exit status: 0 if everything ran and, with check, every gradient is within the tolerance.
 // `arguments.device` is what the device is called in what is printed.

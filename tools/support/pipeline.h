@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "fusion/planner/planner.h"
+#include "runtime/tuning/choice.h"
 
 namespace retrograd {
 
@@ -49,6 +50,7 @@ struct OpenedGraph {
   std::string spec_note;  // ChosenSpec::note
   DeviceSpec spec;
   PlanOptions options;
+  Choices choices;  // of library calls' implementations, where they are known
 };
 // What the arguments say of everything but the graph, which stays empty. `device`: where it will
 // run, if it will.

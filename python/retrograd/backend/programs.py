@@ -10,7 +10,7 @@ from retrograd import native
 from retrograd.backend import messages
 
 _lock = threading.Lock()
-_devices = {}  # (name, cache_dir) -> native.Device
+_devices = {}  # (name, cache_dir, tuned, tuning_budget_s) -> native.Device
 _programs = weakref.WeakValueDictionary()  # key -> Program
 
 
@@ -36,10 +36,13 @@ def device_name(device):
     return f"{'hip' if torch.version.hip else 'cuda'}:{index}"
 
 
-def _device(name, cache_dir):
-    key = name, cache_dir
+def _device(name, settings):
+    key = name, settings.cache_dir, settings.tuned, settings.tuning_budget_s
     if key not in _devices:
-        _devices[key] = native.Device(name, cache_dir or None)
+        _devices[key] = native.Device(
+            name, settings.cache_dir or None, tuned=settings.tuned or None,
+            tuning_budget_s=settings.tuning_budget_s,
+        )  # fmt: skip
     return _devices[key]
 
 
@@ -60,7 +63,7 @@ def program_of(graph, device, settings, what):
         with messages.progress(f"{what}: loading") as stage:
             executable = native.Executable(
                 native.Graph.deserialize(graph),
-                _device(device_name(device), settings.cache_dir),
+                _device(device_name(device), settings),
                 spec=settings.spec or None,
                 streams=settings.streams,
                 caller_workspace=True,

@@ -29,6 +29,8 @@ class Settings:
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
+    tuned: str = ""  # a file of `retrograd tune`, whose choices are taken; "": none
+    tuning_budget_s: float = 0.0  # for timing library calls, of all backwards; 0: no limit
     disable: tuple = ()  # parts of the planner that are left out, by name (fusion-explain)
     # Who may make convolutions' gradients; the fastest of them does.
     conv_bwd_input_backends: tuple = ("cudnn", "retrograd")
@@ -89,6 +91,12 @@ def _checked(field, value):
             )
         return tuple(value)
     kind = type(field.default)
+    if kind is float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise ValueError(f"option {field.name}: {value!r} must be a number")
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"option {field.name}: {value} must be 0 or more")
+        return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"option {field.name}: {value!r} must be of type {kind.__name__}")
     if kind is int and value < 1:

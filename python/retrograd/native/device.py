@@ -15,13 +15,18 @@ def _characters(view):
 class Device(Handle):
     """"host", "cuda", "cuda:1", "hip" or "hip:1". It may be shared by threads."""
 
-    def __init__(self, name="host", cache_dir=None, cache=True, compile_jobs=0, library=None):
+    def __init__(
+        self, name="host", cache_dir=None, cache=True, compile_jobs=0, library=None, *,
+        tuned=None, tuning_budget_s=0,
+    ):  # fmt: skip
         """cache_dir: of compiled kernels and timed choices; None: the user's. compile_jobs: threads
-        or compilers at once; 0: one a core, at most 8."""
+        or compilers at once; 0: one a core, at most 8. tuned: a file of `retrograd tune`, whose
+        choices are taken. tuning_budget_s: for timing library calls; 0: no limit."""
         loaded = load(library)
         options = structs.DeviceOptions(
             name=name.encode(), no_cache=int(not cache), compile_jobs=compile_jobs,
             cache_dir=None if cache_dir is None else os.fsencode(cache_dir),
+            tuned=None if tuned is None else os.fsencode(tuned), tuning_budget_s=tuning_budget_s,
         )  # fmt: skip
         handle = loaded.made("device_create", ctypes.byref(options))
         super().__init__(loaded, handle, "device_destroy")

@@ -78,6 +78,8 @@ class DeviceOptions(_Sized):
         ("no_cache", ctypes.c_int32),
         ("compile_jobs", ctypes.c_int32),
         ("allocator", Allocator),
+        ("tuned", ctypes.c_char_p),
+        ("tuning_budget_s", ctypes.c_double),
     ]
 
 

@@ -15,12 +15,18 @@ class Plans : public Implementations {
  public:
   Plans(CudnnPlans& plans, GpuDevice& device) : plans_(plans), device_(device) {}
   int count() const override { return static_cast<int>(plans_.plans().size()); }
+  // The filter has said how many.
+  int most_candidates() const override { return count(); }
+  std::string Name(int plan) const override {
+    return plans_.plans()[static_cast<size_t>(plan)].name;
+  }
   int64_t most_workspace_bytes() const override { return plans_.most_workspace_bytes(); }
   absl::Status Choose(int plan) override { return plans_.Take(static_cast<size_t>(plan)); }
   absl::Status Run(const CallPointers& pointers, void* workspace) override {
     return plans_.Run(device_.Stream(0), pointers, workspace);
   }
-  absl::StatusOr<std::string> Serialize() const override { return plans_.Serialize(); }
+  // What cannot be written down is prepared again the next time.
+  std::string State() const override { return plans_.Serialize().value_or(""); }
 
  private:
   CudnnPlans& plans_;
@@ -53,24 +59,30 @@ absl::StatusOr<std::string> CudnnChoice::Version(int sm) {
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace& place,
                                                                 const CudnnRequest& request) {
-  if (const auto known = known_.find(request.key); known != known_.end()) return known->second;
-  RG_RETURN_IF_ERROR(LoadHandle(place.sm));
-  const AutotuneOptions autotune{.cache = place.cache, .time = options_.time_plans};
-  const std::string entry = absl::StrCat("cudnn ", kind_, "\n", place.model, " sm_", place.sm, "\n",
-                                         handle_->version(), "\n", request.key);
-  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
+  const auto known = known_.find(request.key);
+  if (known == known_.end()) RG_RETURN_IF_ERROR(LoadHandle(place.sm));
+  Tuner& tuner = place.device.tuner();
+  const ChoiceKey key =
+      tuner.Key(absl::StrCat("cudnn plan of ", kind_), handle_->version(), request.key);
+  if (known != known_.end()) {
+    tuner.Uses(key);
+    return known->second;
+  }
+  if (const std::optional<Choice> choice = tuner.Recall(key); choice && choice->timed()) {
     absl::StatusOr<std::shared_ptr<CudnnPlans>> restored =
-        CudnnPlans::Restore(request, times->chosen, *handle_);
+        choice->state.empty() ? CudnnPlans::Prepare(request, *handle_, choice->name())
+                              : CudnnPlans::Restore(request, choice->state, *handle_);
     if (restored.ok()) {
-      (*restored)->SetMicroseconds(0, times->least_us());
+      (*restored)->SetMicroseconds(0, choice->us());
       return known_[request.key] = *std::move(restored);
     }
   }
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> made, CudnnPlans::Prepare(request, *handle_));
   Plans plans(*made, place.device);
-  RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
-                      ChooseFastest(place.device, autotune, entry, MemoryOf(request), plans));
-  for (size_t i = 0; i < times.us.size(); ++i) made->SetMicroseconds(i, times.us[i]);
+  RG_ASSIGN_OR_RETURN(const Choice choice, tuner.ChooseFastest(key, MemoryOf(request), plans));
+  for (size_t i = 0; i < choice.candidates.size(); ++i) {
+    made->SetMicroseconds(i, choice.candidates[i].us);
+  }
   known_[request.key] = made;
   return made;
 }

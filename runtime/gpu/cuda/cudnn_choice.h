@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/compiler/module_cache.h"
 #include "runtime/gpu/cuda/cudnn_plans.h"
 #include "runtime/gpu/gpu_device.h"
 
@@ -18,15 +17,12 @@ namespace retrograd {
 // Where graphs are prepared.
 struct CudnnPlace {
   GpuDevice& device;
-  int sm = 0;                          // 90 for compute capability 9.0
-  std::string model;                   // "NVIDIA H200"
-  const ModuleCache* cache = nullptr;  // of plans chosen before; null: none
+  int sm = 0;  // 90 for compute capability 9.0
 };
 
 struct CudnnChoiceOptions {
   std::string library;  // a path; empty: where it is usually found
   bool allow = true;
-  bool time_plans = true;  // else the first plan does
 };
 
 // cuDNN's handle, loaded when it is first asked for, and the plans chosen so far, since layers

@@ -71,20 +71,24 @@ CudnnPlans::CudnnPlans(const CudnnRequest& request, CudnnHandle& handle)
 }
 CudnnPlans::~CudnnPlans() = default;
 
-absl::Status CudnnPlans::Build(int64_t most_plans) {
+absl::Status CudnnPlans::Build(int64_t most_plans, absl::string_view only) {
   fe::graph::Graph& graph = graph_->graph;
-  std::string refusal;
+  std::string refusal = only.empty() ? "" : absl::StrCat("none is called ", only);
   const int64_t count = graph.get_execution_plan_count();
   for (int64_t i = 0; i < count; ++i) {
-    const bool enough = most_plans > 0 && static_cast<int64_t>(plans_.size()) >= most_plans;
-    if (enough && i < count - kLastPlans) continue;
+    const int64_t first = most_plans - kLastPlans, built = static_cast<int64_t>(plans_.size());
+    const bool last = i >= count - kLastPlans;
+    if (only.empty() && most_plans > 0 &&
+        built >= (last ? most_plans : std::max<int64_t>(first, 1)))
+      continue;
+    CudnnPlan plan;
+    RG_RETURN_IF_ERROR(CudnnFrontendStatus(graph.get_plan_name_at_index(i, plan.name), "naming"));
+    if (!only.empty() && plan.name != only) continue;
     fe::error_t error = graph.build_plan_at_index(i);
     if (error.is_bad()) {
       refusal = CudnnFirstLine(error.get_message());
       continue;
     }
-    CudnnPlan plan;
-    RG_RETURN_IF_ERROR(CudnnFrontendStatus(graph.get_plan_name_at_index(i, plan.name), "naming"));
     RG_RETURN_IF_ERROR(CudnnFrontendStatus(
         graph.get_workspace_size_plan_at_index(i, plan.workspace_bytes), "sizing"));
     plans_.push_back(std::move(plan));
@@ -95,7 +99,8 @@ absl::Status CudnnPlans::Build(int64_t most_plans) {
 }
 
 absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest& request,
-                                                                CudnnHandle& handle) {
+                                                                CudnnHandle& handle,
+                                                                absl::string_view only) {
   RG_CHECK(request.operands.size() + request.results.size() <= kMostPointers);
   std::unique_ptr<CudnnPlans> made(new CudnnPlans(request, handle));
   fe::graph::Graph& graph = made->graph_->graph;
@@ -111,7 +116,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnReque
     RG_RETURN_IF_ERROR(
         CudnnFrontendStatus(graph.create_execution_plans(modes), "asking for plans"));
     Apply(request.filter, graph);
-    RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans));
+    RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans, only));
     return made->Take(0);
   });
   if (!built.ok()) {
@@ -200,7 +205,8 @@ struct CudnnPlans::Graph {};
 
 CudnnPlans::CudnnPlans(const CudnnRequest&, CudnnHandle& handle) : handle_(handle) {}
 CudnnPlans::~CudnnPlans() = default;
-absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest&, CudnnHandle&) {
+absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest&, CudnnHandle&,
+                                                                absl::string_view) {
   return NoCudnn();
 }
 absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Restore(const CudnnRequest&,

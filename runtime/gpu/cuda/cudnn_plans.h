@@ -38,7 +38,7 @@ struct CudnnPlanFilter {
   bool full_precision = false;        // none that sums in, or rounds operands to, a narrower type
   bool tensor_cores = true;           // in fp32 they round operands to TF32
   int64_t most_workspace_bytes = -1;  // -1: as much as a plan wants
-  int64_t most_plans = 0;             // the first so many that build, and the last two; 0: all
+  int64_t most_plans = 0;             // so many, the last two of the list among them; 0: all
 };
 
 struct CudnnRequest {
@@ -62,9 +62,10 @@ class CudnnPlans {
  public:
   // Builds the plans that cuDNN's heuristics offer and the filter passes, and takes the first.
   // Unimplemented, with the shape and the reason, for what cuDNN refuses. The handle must outlive
-  // the result.
+  // the result. With a name, that plan alone.
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Prepare(const CudnnRequest& request,
-                                                             CudnnHandle& handle);
+                                                             CudnnHandle& handle,
+                                                             absl::string_view only = "");
   // The same with the plan that Serialize once gave, for an equal request, device and version of
   // cuDNN. An error where cuDNN refuses it.
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Restore(const CudnnRequest& request,
@@ -93,7 +94,7 @@ class CudnnPlans {
  private:
   struct Graph;
   CudnnPlans(const CudnnRequest& request, CudnnHandle& handle);
-  absl::Status Build(int64_t most_plans);
+  absl::Status Build(int64_t most_plans, absl::string_view only);
 
   CudnnHandle& handle_;
   const std::string shape_;

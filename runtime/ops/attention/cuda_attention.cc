@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "codegen/attention/emit_tiled_attention.h"
 #include "graph/base/status.h"
+#include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
@@ -85,6 +86,19 @@ absl::Status WithoutCudnn(const AttentionCall& call, const AttentionFacts& facts
                                      : ""));
 }
 
+AttentionKernels TiledKernels(const AttentionCall& call, const AttentionFacts& facts, int64_t sms) {
+  return EmitTiledAttention(call, facts.operand_dtypes,
+                            ChooseAttentionTiles(call, static_cast<int>(sms)));
+}
+
+std::string TiledDigest(const AttentionCall& call, const AttentionFacts& facts, int64_t sms) {
+  std::vector<Kernel> kernels;
+  for (const auto& launch : TiledKernels(call, facts, sms).launches) {
+    kernels.push_back(launch.kernel);
+  }
+  return KernelsDigest(Dialect::kCuda, kernels);
+}
+
 // cuDNN's fastest plan and our kernels for tensor cores.
 class CudnnOrTiled : public LoadedCalls {
  public:
@@ -142,9 +156,7 @@ std::string CudaAttentionCall::Describe() const {
 
 CudaAttention::CudaAttention(const CudaAttentionOptions& options)
     : options_(options),
-      cudnn_("attention 1", {.library = options.cudnn_library,
-                             .allow = options.allow_cudnn,
-                             .time_plans = options.time_plans}) {}
+      cudnn_("attention 1", {.library = options.cudnn_library, .allow = options.allow_cudnn}) {}
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& place,
                                                                    const AttentionCall& call,
@@ -155,101 +167,98 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& 
 
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
     const Place& place, const AttentionCall& call, const AttentionFacts& facts,
-    const Choice& choice) {
-  const int sms = static_cast<int>(place.device.Describe().sms);
+    const Maker& maker) {
   RG_ASSIGN_OR_RETURN(const FallbackAttention made,
                       AttentionLaunches(call, facts.operand_dtypes,
-                                        EmitTiledAttention(call, facts.operand_dtypes,
-                                                           ChooseAttentionTiles(call, sms))));
+                                        TiledKernels(call, facts, place.device.facts().sms)));
   auto loaded =
-      std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes, choice.tiled_us);
+      std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes, maker.tiled_us);
   RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.kernels, made.launches));
   loaded->launches_ = made.launches.size();
   loaded->tiled_ = true;
-  loaded->tiled_us_ = choice.tiled_us;
-  loaded->library_us_ = choice.library_us;
+  loaded->tiled_us_ = maker.tiled_us;
+  loaded->library_us_ = maker.library_us;
   return loaded;
 }
 
 std::unique_ptr<CudaAttentionCall> CudaAttention::LoadLibrary(const Place& place,
                                                               const AttentionFacts& facts,
                                                               std::shared_ptr<CudnnPlans> plans,
-                                                              const Choice& choice) {
-  const double us = choice.library_us > 0 ? choice.library_us : plans->microseconds();
+                                                              const Maker& maker) {
+  const double us = maker.library_us > 0 ? maker.library_us : plans->microseconds();
   auto loaded =
       std::make_unique<CudaAttentionCall>(place.device, facts, plans->workspace_bytes(), us);
   loaded->library_ = std::move(plans);
-  loaded->tiled_us_ = choice.tiled_us;
+  loaded->tiled_us_ = maker.tiled_us;
   return loaded;
 }
 
-absl::StatusOr<CudaAttention::Choice> CudaAttention::Choose(const Place& place,
-                                                            const AttentionCall& call,
-                                                            const AttentionFacts& facts) {
-  const std::string key = CudnnAttentionRequest(call, facts, options_.cudnn).key;
-  if (const auto known = choices_.find(key); known != choices_.end()) return known->second;
+absl::StatusOr<CudaAttention::Maker> CudaAttention::Choose(const Place& place,
+                                                           const AttentionCall& call,
+                                                           const AttentionFacts& facts) {
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
-  if (!options_.allow_cudnn) return Choice{.tiled = true};
+  if (!options_.allow_cudnn) return Maker{.tiled = true};
   // What stays where nothing is timed stands first: ours want the least memory, but their time
   // depends on what a bias masks.
   const bool draws_as_cudnn = DrawsAsCudnn(call), tiled_first = !HasBias(call) && !draws_as_cudnn;
-  std::string version = options_.cudnn_library;
-  bool mask_known = !draws_as_cudnn;
-  if (draws_as_cudnn) {
-    const absl::StatusOr<std::string> known = cudnn_.Version(place.cudnn.sm);
-    if (!known.ok()) return Choice{};
-    absl::StrAppend(&version, " ", *known);
-    mask_known = absl::StartsWith(*known, kKnownCudnn);
-  }
+  const bool repeats_bits = !HasBias(call) && options_.cudnn.deterministic;
   // Without a bias, ours took 0.7 of the time of the fastest plan that repeats its bits in the
   // shapes measured (docs/benchmarks.md), and to build cuDNN's plans takes seconds.
-  if (!HasBias(call) && options_.cudnn.deterministic && mask_known) return Choice{.tiled = true};
-  const auto choice_of = [&](const ImplementationTimes& times) {
-    if (times.us.size() != 2) return Choice{.tiled = tiled_first};
-    return Choice{.tiled = times.chosen == kTiledName,
-                  .tiled_us = times.us[tiled_first ? 0 : 1],
-                  .library_us = times.us[tiled_first ? 1 : 0]};
+  if (repeats_bits && !draws_as_cudnn) return Maker{.tiled = true};
+  const absl::StatusOr<std::string> version = cudnn_.Version(place.cudnn.sm);
+  if (!version.ok()) return Maker{.tiled = !draws_as_cudnn};
+  if (repeats_bits && absl::StartsWith(*version, kKnownCudnn)) return Maker{.tiled = true};
+  const auto maker_of = [&](const Choice& choice) {
+    if (!choice.timed()) return Maker{.tiled = tiled_first};
+    return Maker{.tiled = choice.name() == kTiledName,
+                 .tiled_us = choice.candidates[tiled_first ? 0 : 1].us,
+                 .library_us = choice.candidates[tiled_first ? 1 : 0].us};
   };
-  const AutotuneOptions autotune{.cache = place.cudnn.cache, .time = options_.time_plans};
-  const std::string entry = absl::StrCat("attention\n", place.cudnn.model, " sm_", place.cudnn.sm,
-                                         "\n", version, "\n", key);
-  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
-    return choices_[key] = choice_of(*times);
+  std::vector<std::string> names = {std::string(kTiledName), std::string(kCudnnName)};
+  if (!tiled_first) std::swap(names[0], names[1]);
+  Tuner& tuner = place.device.tuner();
+  const ChoiceKey key =
+      tuner.Key("attention 2",
+                absl::StrCat(*version, ", ", place.device.Compiler(), ", kernels ",
+                             TiledDigest(call, facts, place.device.facts().sms)),
+                CudnnAttentionRequest(call, facts, options_.cudnn).key);
+  if (const std::optional<Choice> known =
+          tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names); })) {
+    return maker_of(*known);
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(place, call, facts);
-  if (!plans.ok()) return Choice{.tiled = !draws_as_cudnn};
+  if (!plans.ok()) return Maker{.tiled = !draws_as_cudnn};
   const absl::StatusOr<std::unique_ptr<CudaAttentionCall>> tiled =
       LoadTiled(place, call, facts, {});
-  if (!tiled.ok()) return Choice{};
+  if (!tiled.ok()) return Maker{};
   const std::unique_ptr<CudaAttentionCall> library =
       LoadLibrary(place, facts, *std::move(plans), {});
   std::vector<CudnnOrTiled::Made> made = {{std::string(kTiledName), tiled->get()},
                                           {std::string(kCudnnName), library.get()}};
   if (!tiled_first) std::swap(made[0], made[1]);
   CudnnOrTiled implementations(place.device, call, facts, std::move(made));
-  RG_ASSIGN_OR_RETURN(
-      const ImplementationTimes times,
-      ChooseFastest(place.device, autotune, entry, MemoryOf(call, facts), implementations));
-  return choices_[key] = choice_of(times);
+  RG_ASSIGN_OR_RETURN(const Choice choice,
+                      tuner.ChooseFastest(key, MemoryOf(call, facts), implementations));
+  return maker_of(choice);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaAttention::Load(const Place& place,
                                                                 const AttentionCall& call,
                                                                 const AttentionFacts& facts) {
-  Choice choice;
+  Maker maker;
   if (options_.allow_tiled && place.device.multiplies_with_epilogues() &&
       TiledAttentionRefusal(call, facts.operand_dtypes).ok()) {
-    RG_ASSIGN_OR_RETURN(choice, Choose(place, call, facts));
+    RG_ASSIGN_OR_RETURN(maker, Choose(place, call, facts));
   }
-  if (choice.tiled) {
+  if (maker.tiled) {
     absl::StatusOr<std::unique_ptr<CudaAttentionCall>> loaded =
-        LoadTiled(place, call, facts, choice);
+        LoadTiled(place, call, facts, maker);
     if (loaded.ok()) return *std::move(loaded);
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(loaded.status())) return loaded.status();
   }
   absl::StatusOr<std::shared_ptr<CudnnPlans>> library = Library(place, call, facts);
-  if (library.ok()) return LoadLibrary(place, facts, *std::move(library), choice);
+  if (library.ok()) return LoadLibrary(place, facts, *std::move(library), maker);
   if (!absl::IsUnimplemented(library.status()) && !absl::IsUnavailable(library.status())) {
     return library.status();
   }
@@ -276,8 +285,7 @@ class CudaAttentionLoader : public CallLoader {
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
     const AttentionRequest request(call);
     RG_RETURN_IF_ERROR(CheckDropout(request));
-    return attention_.Load({device_, {device_, sm_, device_.facts().model, device_.Cache()}},
-                           request.call, request.facts());
+    return attention_.Load({device_, {device_, sm_}}, request.call, request.facts());
   }
 
  private:

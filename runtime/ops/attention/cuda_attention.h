@@ -3,7 +3,6 @@
 #ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
 #define RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +19,6 @@ namespace retrograd {
 struct CudaAttentionOptions {
   std::string cudnn_library;  // a path; empty: where it is usually found
   CudnnAttentionOptions cudnn;
-  bool time_plans = true;  // try every plan of cuDNN for each call and keep the fastest
   bool allow_cudnn = true;
   bool allow_tiled = true;  // our kernels for tensor cores, on Hopper
 };
@@ -58,8 +56,7 @@ class CudaAttentionCall : public LoadedCall {
   double tiled_us_ = 0, library_us_ = 0;  // 0: not timed
 };
 
-// What calls share: cuDNN, and the choices made so far, since layers repeat their calls. Made, used
-// and destroyed in the device's context.
+// What calls share: cuDNN. Made, used and destroyed in the device's context.
 class CudaAttention {
  public:
   explicit CudaAttention(const CudaAttentionOptions& options);
@@ -73,8 +70,8 @@ class CudaAttention {
                                                    const AttentionFacts& facts);
 
  private:
-  // Of our kernels for tensor cores and cuDNN's fastest plan; 0: not timed.
-  struct Choice {
+  // Who makes a call: our kernels for tensor cores, or cuDNN's fastest plan; 0: not timed.
+  struct Maker {
     bool tiled = false;
     double tiled_us = 0, library_us = 0;
   };
@@ -82,19 +79,18 @@ class CudaAttention {
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Place& place, const AttentionCall& call,
                                                       const AttentionFacts& facts);
   // Of a call that our kernels for tensor cores take.
-  absl::StatusOr<Choice> Choose(const Place& place, const AttentionCall& call,
-                                const AttentionFacts& facts);
+  absl::StatusOr<Maker> Choose(const Place& place, const AttentionCall& call,
+                               const AttentionFacts& facts);
   absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(const Place& place,
                                                                const AttentionCall& call,
                                                                const AttentionFacts& facts,
-                                                               const Choice& choice);
+                                                               const Maker& maker);
   std::unique_ptr<CudaAttentionCall> LoadLibrary(const Place& place, const AttentionFacts& facts,
                                                  std::shared_ptr<CudnnPlans> plans,
-                                                 const Choice& choice);
+                                                 const Maker& maker);
 
   const CudaAttentionOptions options_;
   CudnnChoice cudnn_;
-  std::map<std::string, Choice> choices_;  // by all that the call says
 };
 
 // Who loads attention on the cuda device of this compute capability (90 for 9.0).

@@ -1,6 +1,5 @@
 #include "runtime/ops/convolution/cuda_convolution.h"
 
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_choice.h"
+#include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 
@@ -28,7 +28,7 @@ std::string TimeOf(double us) { return us > 0 ? absl::StrFormat(": %.1f us", us)
 using Schedules = std::vector<std::unique_ptr<LoadedCall>>;
 
 // Who makes a call: the name of a schedule, or cuDNN.
-struct Choice {
+struct Maker {
   std::string name;
   double us = 0;
   std::string others;  // lines for people
@@ -41,9 +41,7 @@ class CudaConvolutionLoader : public CallLoader {
       : device_(device),
         sm_(sm),
         options_(options),
-        cudnn_("convolution 1", {.library = options.cudnn_library,
-                                 .allow = options.allow_cudnn,
-                                 .time_plans = options.time_plans}),
+        cudnn_("convolution 1", {.library = options.cudnn_library, .allow = options.allow_cudnn}),
         fallback_(std::move(fallback)) {}
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
@@ -53,8 +51,8 @@ class CudaConvolutionLoader : public CallLoader {
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Call& call, const CallFacts& facts);
   absl::StatusOr<std::unique_ptr<LoadedCall>> LoadOurs(Schedules schedules, const Call& call,
                                                        const CallFacts& facts);
-  absl::StatusOr<Choice> Choose(const Schedules& schedules, const Call& call,
-                                const CallFacts& facts);
+  absl::StatusOr<Maker> Choose(const Schedules& schedules, const Call& call,
+                               const CallFacts& facts);
   absl::StatusOr<std::unique_ptr<LoadedCall>> LoadLibrary(const Call& call, const CallFacts& facts,
                                                           std::string beside);
 
@@ -62,7 +60,6 @@ class CudaConvolutionLoader : public CallLoader {
   const int sm_;
   const CudaConvolutionOptions options_;
   CudnnChoice cudnn_;
-  std::map<std::string, Choice> choices_;  // by the entry on disk
   const std::unique_ptr<CallLoader> fallback_;
 };
 
@@ -97,16 +94,24 @@ std::vector<LoadedCalls::Made> Named(const std::vector<std::string>& names, Load
   return made;
 }
 
-Choice ChoiceOf(const ImplementationTimes& times, const std::vector<std::string>& names) {
-  Choice choice{.name = times.us.empty() ? names[0] : times.chosen};
-  for (size_t i = 0; i < times.us.size() && i < names.size(); ++i) {
-    if (names[i] == choice.name) {
-      choice.us = times.us[i];
-    } else {
-      absl::StrAppend(&choice.others, "\n  ", names[i], TimeOf(times.us[i]));
-    }
+Maker MakerOf(const Choice& choice, const std::vector<std::string>& names) {
+  Maker maker{.name = choice.timed() ? choice.name() : names[0], .us = choice.us()};
+  for (const TimedCandidate& candidate : choice.candidates) {
+    if (candidate.name == maker.name) continue;
+    absl::StrAppend(&maker.others, "\n  ", candidate.name, TimeOf(candidate.us));
   }
-  return choice;
+  return maker;
+}
+
+// Of all schedules together.
+std::string SchedulesDigest(const Call& call, Device& device) {
+  const auto made = GenerateConvolution(ConvolutionOf(call), device.dialect(),
+                                        device.Describe().sms, kMostSchedules);
+  std::vector<Kernel> kernels;
+  for (const ConvolutionKernels& schedule : made.value_or(std::vector<ConvolutionKernels>{})) {
+    for (const auto& launch : schedule.launches) kernels.push_back(launch.kernel);
+  }
+  return KernelsDigest(device.dialect(), kernels);
 }
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,
@@ -115,25 +120,27 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const
     return absl::UnavailableError("cuDNN is no backend of this gradient");
   }
   RG_RETURN_IF_ERROR(CudnnConvolutionRefusal(call));
-  return cudnn_.Choose({device_, sm_, device_.facts().model, device_.Cache()},
-                       CudnnConvolutionRequest(call, facts, options_.cudnn));
+  return cudnn_.Choose({device_, sm_}, CudnnConvolutionRequest(call, facts, options_.cudnn));
 }
 
-absl::StatusOr<Choice> CudaConvolutionLoader::Choose(const Schedules& schedules, const Call& call,
-                                                     const CallFacts& facts) {
+absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, const Call& call,
+                                                    const CallFacts& facts) {
   const ConvolutionBackendList order = options_.backends.Of(call.op);
   // Without a library's version there is no library.
   const bool allowed = Has(order, ConvolutionBackend::kCudnn) && CudnnConvolutionRefusal(call).ok();
   const std::string version = allowed ? cudnn_.Version(sm_).value_or("") : "";
-  std::string entry =
-      absl::StrCat("convolution\n", device_.facts().model, " sm_", sm_, "\n", version, "\n",
-                   Print(order), "\n", CudnnConvolutionRequest(call, facts, options_.cudnn).key);
-  for (const auto& schedule : schedules) absl::StrAppend(&entry, "\n", schedule->Describe());
-  if (const auto known = choices_.find(entry); known != choices_.end()) return known->second;
-  const AutotuneOptions autotune{.cache = device_.Cache(), .time = options_.time_plans};
-  if (const std::optional<ImplementationTimes> times = RecallTimes(autotune, entry)) {
-    const bool library = times->us.size() > schedules.size();
-    return choices_[entry] = ChoiceOf(*times, NamesInOrder(order, library, schedules));
+  Tuner& tuner = device_.tuner();
+  const ChoiceKey key = tuner.Key(
+      "convolution 2",
+      absl::StrCat(version, version.empty() ? "" : ", ", device_.Compiler(), ", kernels ",
+                   SchedulesDigest(call, device_)),
+      absl::StrCat(Print(order), " ", CudnnConvolutionRequest(call, facts, options_.cudnn).key));
+  const auto names_of = [&](const Choice& choice) {
+    return NamesInOrder(order, choice.candidates.size() > schedules.size(), schedules);
+  };
+  if (const std::optional<Choice> known = tuner.Recall(
+          key, [&](const Choice& choice) { return choice.HasNames(names_of(choice)); })) {
+    return MakerOf(*known, names_of(*known));
   }
   std::unique_ptr<LoadedCall> library;
   if (!version.empty()) {
@@ -146,9 +153,9 @@ absl::StatusOr<Choice> CudaConvolutionLoader::Choose(const Schedules& schedules,
   }
   const std::vector<std::string> names = NamesInOrder(order, library != nullptr, schedules);
   LoadedCalls implementations(Named(names, library.get(), schedules));
-  RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
-                      ChooseFastest(device_, autotune, entry, MemoryOf(call), implementations));
-  return choices_[entry] = ChoiceOf(times, names);
+  RG_ASSIGN_OR_RETURN(const Choice choice,
+                      tuner.ChooseFastest(key, MemoryOf(call), implementations));
+  return MakerOf(choice, names);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibrary(
@@ -159,13 +166,13 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibrary(
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
     Schedules schedules, const Call& call, const CallFacts& facts) {
-  RG_ASSIGN_OR_RETURN(const Choice choice, Choose(schedules, call, facts));
+  RG_ASSIGN_OR_RETURN(const Maker maker, Choose(schedules, call, facts));
   for (std::unique_ptr<LoadedCall>& schedule : schedules) {
-    if (schedule->Describe() != choice.name) continue;
-    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), choice.us,
-                                                 choice.others, absl::OkStatus());
+    if (schedule->Describe() != maker.name) continue;
+    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), maker.us,
+                                                 maker.others, absl::OkStatus());
   }
-  return LoadLibrary(call, facts, choice.others);
+  return LoadLibrary(call, facts, maker.others);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Call& call,

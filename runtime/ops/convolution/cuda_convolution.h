@@ -16,7 +16,6 @@ namespace retrograd {
 struct CudaConvolutionOptions {
   std::string cudnn_library;  // a path; empty: where it is usually found
   CudnnConvolutionOptions cudnn;
-  bool time_plans = true;  // try every plan and schedule for each call and keep the fastest
   bool allow_cudnn = true;
   ConvolutionBackends backends;
 };

@@ -15,7 +15,8 @@ struct CudnnConvolutionOptions {
   // Also plans that add up in the order in which blocks finish: two runs need not give equal bits.
   bool nondeterministic = false;
   int64_t most_workspace_bytes = int64_t{256} << 20;
-  // The first so many of cuDNN's plans, which it takes to be the fastest, and its last two; 0: all.
+  // So many of cuDNN's plans: the first of its list, which it takes to be the fastest, and the last
+  // two; 0: all.
   // Each takes milliseconds to build and to time when a call is loaded, and there are some forty.
   int64_t most_plans = 8;
 };

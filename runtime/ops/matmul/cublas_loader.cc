@@ -14,7 +14,7 @@ namespace {
 class CublasLoader : public GpuMatMulLoader {
  public:
   CublasLoader(GpuDevice& device, const CublasLoaderOptions& options)
-      : GpuMatMulLoader(device, options.time), path_(options.library) {}
+      : GpuMatMulLoader(device), path_(options.library) {}
   ~CublasLoader() override {
     Forget();
     if (handle_ != nullptr) library_->Destroy(handle_);

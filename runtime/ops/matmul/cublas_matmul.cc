@@ -21,7 +21,6 @@
 namespace retrograd {
 namespace {
 
-constexpr int kMostCandidates = 16;
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;  // what frameworks grant on Hopper
 
 template <typename Function>
@@ -246,15 +245,31 @@ absl::Status CublasMatMul::Choose(int algorithm) {
   return state_->Take(state_->candidates[algorithm]);
 }
 
-std::string CublasMatMul::Serialize() const {
-  return {reinterpret_cast<const char*>(&state_->choice), sizeof state_->choice};
-}
-
-bool CublasMatMul::Restore(absl::string_view algorithm) {
-  State::Choice choice;
-  if (algorithm.size() != sizeof choice) return false;
-  std::memcpy(&choice, algorithm.data(), sizeof choice);
-  return choice.workspace_bytes <= kMostWorkspaceBytes && state_->Take(choice).ok();
+std::string CublasMatMul::Name(int algorithm) const {
+  const cublasLtMatmulAlgo_t& a = state_->candidates[static_cast<size_t>(algorithm)].algorithm;
+  constexpr std::pair<cublasLtMatmulAlgoConfigAttributes_t, absl::string_view> kNumbers[] = {
+      {CUBLASLT_ALGO_CONFIG_ID, "algorithm"},
+      {CUBLASLT_ALGO_CONFIG_TILE_ID, "tile"},
+      {CUBLASLT_ALGO_CONFIG_STAGES_ID, "stages"},
+      {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, "split"},
+      {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, "reduction"},
+      {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "swizzle"},
+      {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "option"},
+      {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "inner"},
+      {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "cluster"}};
+  std::string name;
+  for (const auto& [attribute, word] : kNumbers) {
+    uint32_t number = 0;
+    const bool narrow = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ||
+                        attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+    size_t written = 0;
+    const cublasStatus_t told = state_->lib.MatmulAlgoConfigGetAttribute(
+        &a, attribute, &number, narrow ? sizeof(uint16_t) : sizeof number, &written);
+    const bool first = attribute == CUBLASLT_ALGO_CONFIG_ID;
+    if (!first && (told != CUBLAS_STATUS_SUCCESS || number == 0)) continue;
+    absl::StrAppend(&name, first ? "" : " ", word, " ", number);
+  }
+  return name;
 }
 
 int64_t CublasMatMul::workspace_bytes() const {

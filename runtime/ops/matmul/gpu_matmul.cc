@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/autotune.h"
 #include "runtime/ops/matmul/blas_operands.h"
@@ -13,14 +13,27 @@
 namespace retrograd {
 namespace {
 
+// "the library, algorithm 66: 12.3 us", and a line for each that was not chosen.
+std::string Told(const Choice& choice) {
+  std::string text = "the library";
+  if (!choice.timed()) return text;
+  absl::StrAppendFormat(&text, ", %s: %.1f us", choice.name(), choice.us());
+  for (size_t i = 0; i < choice.candidates.size(); ++i) {
+    const TimedCandidate& c = choice.candidates[i];
+    if (i != choice.chosen) absl::StrAppendFormat(&text, "\n  %s: %.1f us", c.name, c.us);
+  }
+  return text;
+}
+
 class GpuMatMul : public LoadedCall {
  public:
   // By the library; without one there is nothing to do.
   GpuMatMul(GpuDevice& device, const MatMulCall& call, std::shared_ptr<const LibraryMatMul> library,
-            double us)
-      : LoadedCall(library != nullptr ? library->workspace_bytes() : 0, us),
+            const Choice& choice)
+      : LoadedCall(library != nullptr ? library->workspace_bytes() : 0, choice.us()),
         device_(device),
         library_(std::move(library)),
+        told_(Told(choice)),
         offsets_{call.a.offset, call.b.offset, call.d.offset} {}
   GpuMatMul(GpuDevice& device, std::unique_ptr<LoadedKernels> kernel)
       : LoadedCall(0), device_(device), kernel_(std::move(kernel)) {}
@@ -39,13 +52,12 @@ class GpuMatMul : public LoadedCall {
     return device_.Launch(stream, *kernel_, 0);
   }
 
-  std::string Describe() const override {
-    return library_ != nullptr ? "the library" : "a kernel of ours";
-  }
+  std::string Describe() const override { return library_ != nullptr ? told_ : "a kernel of ours"; }
 
  private:
   GpuDevice& device_;
   std::shared_ptr<const LibraryMatMul> library_;
+  std::string told_;         // of the library's algorithms
   int64_t offsets_[3] = {};  // of a, b and d, in elements
   std::unique_ptr<LoadedKernels> kernel_;
 };
@@ -60,7 +72,7 @@ class Algorithms : public Implementations {
     constexpr int64_t kNoOffsets[3] = {};
     return matmul_.Run(device_.Stream(0), MatMulPointersOf(pointers), kNoOffsets, workspace);
   }
-  absl::StatusOr<std::string> Serialize() const override { return matmul_.Serialize(); }
+  std::string Name(int algorithm) const override { return matmul_.Name(algorithm); }
 
  private:
   GpuDevice& device_;
@@ -77,41 +89,34 @@ CallMemory MemoryOf(const MatMulCall& call) {
 
 }  // namespace
 
-// Microseconds; 0: not timed.
-absl::StatusOr<double> GpuMatMulLoader::ChooseAlgorithm(const MatMulCall& call,
-                                                        absl::string_view key,
-                                                        LibraryMatMul& matmul) {
-  const AutotuneOptions options{.cache = device_.Cache(), .time = time_};
-  const std::string entry = absl::StrCat("matmul\n", device_.facts().model, " ",
-                                         device_.facts().arch, "\n", LibraryVersion(), "\n", key);
-  if (const std::optional<ImplementationTimes> known = RecallTimes(options, entry);
-      known && matmul.Restore(known->chosen)) {
-    return known->least_us();
-  }
-  Algorithms algorithms(device_, matmul);
-  RG_ASSIGN_OR_RETURN(const ImplementationTimes times,
-                      ChooseFastest(device_, options, entry, MemoryOf(call), algorithms));
-  return times.least_us();
+ChoiceKey GpuMatMulLoader::KeyOf(const std::string& matmul_key) const {
+  return device_.tuner().Key("matmul 1", LibraryVersion(), matmul_key);
 }
 
 absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::Prepare(const MatMulCall& call,
                                                                    const MatMulFacts& facts) {
   const std::string key = MatMulKey(call, facts);
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (const auto known = known_.find(key); known != known_.end()) {
+    device_.tuner().Uses(KeyOf(key));
+    return known->second;
+  }
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, Make(call, facts));
-  RG_ASSIGN_OR_RETURN(const double us, ChooseAlgorithm(call, key, *made));
-  return known_[key] = Prepared{std::move(made), us};
+  Algorithms algorithms(device_, *made);
+  RG_ASSIGN_OR_RETURN(Choice choice,
+                      device_.tuner().Choose(KeyOf(key), MemoryOf(call), algorithms));
+  return known_[key] = Prepared{std::move(made), std::move(choice)};
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& call,
                                                                   const CallFacts& facts) {
   const MatMulCall matmul = MatMulOf(call);
   RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(matmul, device_.dialect()));
-  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, 0);
+  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{});
   absl::StatusOr<Prepared> library = matmul.k == 0 ? absl::UnimplementedError("an empty sum")
                                                    : Prepare(matmul, MatMulFactsOf(facts));
   if (library.ok()) {
-    return std::make_unique<GpuMatMul>(device_, matmul, std::move(library->matmul), library->us);
+    return std::make_unique<GpuMatMul>(device_, matmul, std::move(library->matmul),
+                                       library->choice);
   }
   if (!absl::IsUnimplemented(library.status())) return library.status();
   const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};

@@ -20,11 +20,10 @@ class LibraryMatMul {
   // The library's algorithms for it, its favourite first, which is chosen until Choose.
   virtual int algorithms() const = 0;
   virtual int64_t most_workspace_bytes() const = 0;  // that any of them wants
+  // By what the library knows it by, so that other processes find it again.
+  virtual std::string Name(int algorithm) const = 0;
   // An error where the library does not take this one here and now.
   virtual absl::Status Choose(int algorithm) = 0;
-  // The chosen one as bytes, and back. False if they are no algorithm for this call here.
-  virtual std::string Serialize() const = 0;
-  virtual bool Restore(absl::string_view algorithm) = 0;
 
   // Of the chosen one.
   virtual int64_t workspace_bytes() const = 0;
@@ -39,8 +38,7 @@ class GpuMatMulLoader : public CallLoader {
                                                    const CallFacts& facts) override;
 
  protected:
-  // `time`: try the library's algorithms for each matmul and keep the fastest.
-  GpuMatMulLoader(GpuDevice& device, bool time) : device_(device), time_(time) {}
+  explicit GpuMatMulLoader(GpuDevice& device) : device_(device) {}
   // Unimplemented where the library has no algorithm for the call: then a kernel of ours makes it.
   // In the device's context.
   virtual absl::StatusOr<std::unique_ptr<LibraryMatMul>> Make(const MatMulCall& call,
@@ -54,14 +52,12 @@ class GpuMatMulLoader : public CallLoader {
  private:
   struct Prepared {
     std::shared_ptr<const LibraryMatMul> matmul;
-    double us = 0;  // 0: not timed
+    Choice choice;
   };
   absl::StatusOr<Prepared> Prepare(const MatMulCall& call, const MatMulFacts& facts);
-  absl::StatusOr<double> ChooseAlgorithm(const MatMulCall& call, absl::string_view key,
-                                         LibraryMatMul& matmul);
+  ChoiceKey KeyOf(const std::string& matmul_key) const;
 
   GpuDevice& device_;
-  const bool time_;
   std::map<std::string, Prepared> known_;  // by MatMulKey, since layers repeat their calls
 };
 

@@ -13,7 +13,7 @@ namespace {
 class HipblasltLoader : public GpuMatMulLoader {
  public:
   HipblasltLoader(GpuDevice& device, const HipblasltLoaderOptions& options)
-      : GpuMatMulLoader(device, options.time), path_(options.library) {}
+      : GpuMatMulLoader(device), path_(options.library) {}
   ~HipblasltLoader() override { Forget(); }
 
  protected:

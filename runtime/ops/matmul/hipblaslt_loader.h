@@ -11,7 +11,6 @@ namespace retrograd {
 
 struct HipblasltLoaderOptions {
   std::string library;  // a path; empty: where it is usually found
-  bool time = true;     // try the library's candidates for each matmul and keep the fastest
 };
 
 // Nothing is loaded before the first matmul.

@@ -20,7 +20,6 @@ namespace retrograd {
 namespace {
 
 constexpr int kOldest = 800;  // 0.8.0, as 100000 * major + 100 * minor + patch
-constexpr int kMostCandidates = 16;
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;
 
 enum DataType : int { kFp32Data = 0, kFp64Data = 1, kFp16Data = 2, kBf16Data = 14 };  // hipDataType
@@ -152,8 +151,8 @@ class HipblasltMatMul : public LibraryMatMul {
     chosen_ = static_cast<size_t>(algorithm);
     return absl::OkStatus();
   }
-  std::string Serialize() const override;
-  bool Restore(absl::string_view algorithm) override;
+  // The library does not tell what an algorithm is: its bytes do.
+  std::string Name(int algorithm) const override;
   int64_t workspace_bytes() const override {
     return static_cast<int64_t>(candidates_[chosen_].workspace_bytes);
   }
@@ -235,22 +234,10 @@ absl::Status HipblasltMatMul::AskForCandidates(const MatMulCall& call) {
       retrograd::Describe(call), ": hipBLASLt has no algorithm for it (status ", status, ")"));
 }
 
-std::string HipblasltMatMul::Serialize() const {
-  const Algorithm& algorithm = candidates_[chosen_].algorithm;
-  return {reinterpret_cast<const char*>(algorithm.data), sizeof algorithm.data};
-}
-
-bool HipblasltMatMul::Restore(absl::string_view wanted) {
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    const Algorithm& algorithm = candidates_[i].algorithm;
-    if (wanted.size() != sizeof algorithm.data ||
-        std::memcmp(wanted.data(), algorithm.data, sizeof algorithm.data) != 0) {
-      continue;
-    }
-    chosen_ = i;
-    return true;
-  }
-  return false;
+std::string HipblasltMatMul::Name(int algorithm) const {
+  const Algorithm& a = candidates_[static_cast<size_t>(algorithm)].algorithm;
+  const std::string bytes(reinterpret_cast<const char*>(a.data), sizeof a.data);
+  return absl::StrCat("algorithm ", Digest(bytes).substr(0, 8));
 }
 
 absl::Status HipblasltMatMul::Run(GpuStream stream, const MatMulPointers& pointers,
