@@ -5,10 +5,10 @@
                   [--runs 60] [--no-threads]
 
 For each model the 20th percentile and the median, in microseconds, of: the whole call (total); the
-way from the call to our node of autograd (in): Python, the gradient of the loss, autograd's count of
-its nodes, the wake-up of the device's thread; the node by parts as docs/pytorch.md has them; and the
-way back (out): autograd lets go of what was saved and wakes the caller. Sides that are Inductor's have
-a total alone. NAME: a model of bench/training.py, or small:N, layers of N small parameters.
+way from the call to our node of autograd (in): Python, the gradient of the loss, autograd's count
+of its nodes, the wake-up of the device's thread; the node by parts as docs/pytorch.md has them; the
+way back (out): autograd lets go of what was saved and wakes the caller. Sides that are Inductor's
+have a total alone. NAME: a model of bench/training.py, or small:N, layers of N small parameters.
 --no-threads runs backwards in the calling thread (torch.autograd.set_multithreading_enabled), on
 every side alike.
 """

@@ -112,6 +112,8 @@ class DirectNode : public Node {
   std::string name() const override { return "RetrogradBackward"; }
 
   void release_variables() override {
+    // Tensors that Python has seen go under its lock: taken once, not for each.
+    const py::gil_scoped_acquire gil;
     compiled_->release_variables();
     beside_.clear();
     released_ = true;
@@ -199,6 +201,7 @@ class DirectNode : public Node {
 
   // Of saved tensors that the run needs no longer: their memory is free in the order of the stream.
   void LetGo(const std::vector<size_t>& numbers, Tensors& saved) {
+    const py::gil_scoped_acquire gil;  // as in release_variables
     auto& variables = function()->saved_variables;
     for (const size_t number : numbers) {
       saved[number].reset();
