@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -107,10 +109,18 @@ class Trial {
     return us;
   }
 
+  // In a recording, as the implementation will run; what cannot be recorded is issued.
   absl::StatusOr<double> TimeOf(int implementation, int runs) {
+    const auto run = [&] { return RunChosen(); };
+    const auto key = std::pair(implementation, runs);
+    auto row = rows_.find(key);
+    if (row == rows_.end()) {
+      RG_RETURN_IF_ERROR(Choose(implementation));
+      row = rows_.emplace(key, RecordRow(device_, run, runs)).first;
+    }
+    if (row->second != nullptr) return TimeRecorded(device_, *row->second, runs);
     RG_RETURN_IF_ERROR(Choose(implementation));
-    return TimeInARow(
-        device_, [&] { return RunChosen(); }, runs);
+    return TimeInARow(device_, run, runs);
   }
 
   absl::Status Choose(int implementation) {
@@ -128,6 +138,8 @@ class Trial {
   OwnMemory& own_;
   Choice choice_;
   std::vector<int> racing_;  // the first is the default
+  // By implementation and runs; null: it is not recorded.
+  std::map<std::pair<int, int>, std::unique_ptr<Recording>> rows_;
   int chosen_ = -1;
 };
 

@@ -34,7 +34,8 @@ class Implementations {
   virtual int most_candidates() const { return kMostCandidates; }
   virtual std::string Name(int implementation) const = 0;
   virtual int64_t most_workspace_bytes() const = 0;  // that any of them wants
-  // An error where this one cannot be had here.
+  // An error where this one cannot be had here. What an earlier one has issued into a recording can
+  // still be replayed.
   virtual absl::Status Choose(int implementation) = 0;
   // Issues the chosen one on stream 0. The workspace suffices for any.
   virtual absl::Status Run(const CallPointers& pointers, void* workspace) = 0;

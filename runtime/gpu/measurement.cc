@@ -10,14 +10,6 @@ namespace {
 
 constexpr double kRowUs = 100, kMostInARow = 16;
 
-// Null where the device records nothing, or not this work.
-std::unique_ptr<Recording> Recorded(Device& device, absl::FunctionRef<absl::Status()> work) {
-  if (!device.records() || !device.BeginRecording().ok()) return nullptr;
-  const absl::Status issued = work();
-  absl::StatusOr<std::unique_ptr<Recording>> recording = device.EndRecording(nullptr);
-  return issued.ok() && recording.ok() ? *std::move(recording) : nullptr;
-}
-
 }  // namespace
 
 MeasurementMemory::~MeasurementMemory() {
@@ -42,14 +34,27 @@ absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()
   return us;
 }
 
+std::unique_ptr<Recording> RecordRow(Device& device, absl::FunctionRef<absl::Status()> run,
+                                     int runs) {
+  if (!device.records() || !device.BeginRecording().ok()) return nullptr;
+  absl::Status issued;
+  for (int i = 0; i < runs && issued.ok(); ++i) issued = run();
+  absl::StatusOr<std::unique_ptr<Recording>> recording = device.EndRecording(nullptr);
+  return issued.ok() && recording.ok() ? *std::move(recording) : nullptr;
+}
+
+absl::StatusOr<double> TimeRecorded(Device& device, Recording& row, int runs) {
+  const auto replay = [&] { return device.Replay(row); };
+  RG_ASSIGN_OR_RETURN(const TimeSamples samples, device.Time(replay, 1, /*cold=*/false));
+  return samples[0] / runs;
+}
+
 absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run, int runs) {
   const auto row = [&]() -> absl::Status {
     for (int i = 0; i < runs; ++i) RG_RETURN_IF_ERROR(run());
     return absl::OkStatus();
   };
-  const std::unique_ptr<Recording> recording = Recorded(device, row);
-  const auto again = [&] { return recording != nullptr ? device.Replay(*recording) : row(); };
-  RG_ASSIGN_OR_RETURN(const TimeSamples samples, device.Time(again, 1, /*cold=*/false));
+  RG_ASSIGN_OR_RETURN(const TimeSamples samples, device.Time(row, 1, /*cold=*/false));
   return samples[0] / runs;
 }
 

@@ -4,6 +4,7 @@
 #define RETROGRAD_RUNTIME_GPU_MEASUREMENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -34,6 +35,12 @@ absl::StatusOr<double> HostTime(Device& device, absl::FunctionRef<absl::Status()
 // library calls count it. Short work hides what each launch of it costs, and its row is long beside
 // the clock's steps.
 absl::StatusOr<double> TimeInARow(Device& device, absl::FunctionRef<absl::Status()> run, int runs);
+
+// Such a row as a recording, to be timed again and again; null where the device records nothing, or
+// not this work.
+std::unique_ptr<Recording> RecordRow(Device& device, absl::FunctionRef<absl::Status()> run,
+                                     int runs);
+absl::StatusOr<double> TimeRecorded(Device& device, Recording& row, int runs);
 
 // How many runs of work that takes so long are timed in a row.
 int RunsInARow(double us);

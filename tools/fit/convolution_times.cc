@@ -27,6 +27,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kRuns = 16;  // of a schedule in a recording
+
 constexpr char kNote[] = R"(Examples:
   convolution-times bench/data/convolutions.csv --json times.json
   convolution-times bench/data/convolutions.csv --only resnet50 --most 24
@@ -100,9 +102,11 @@ Call CallOf(const NamedConvolution& c, bool input) {
 absl::StatusOr<double> TimeOf(Device& device, LoadedCall& loaded, const CallPointers& pointers,
                               void* scratch, int repeat) {
   const auto run = [&] { return loaded.Run(0, pointers, scratch); };
+  const std::unique_ptr<Recording> row = RecordRow(device, run, kRuns);
+  if (row == nullptr) return absl::InternalError("a schedule cannot be recorded");
   std::vector<double> times;
   for (int i = 0; i < repeat; ++i) {
-    RG_ASSIGN_OR_RETURN(times.emplace_back(), TimeInARow(device, run, 16));
+    RG_ASSIGN_OR_RETURN(times.emplace_back(), TimeRecorded(device, *row, kRuns));
   }
   std::nth_element(times.begin(), times.begin() + repeat / 2, times.end());
   return times[static_cast<size_t>(repeat / 2)];

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ahead.h"
 #include "direct_plan.h"
 #include "host_times.h"
 #include "leaves.h"
@@ -111,6 +112,8 @@ class DirectNode : public Node {
   std::string name() const override { return "RetrogradBackward"; }
 
   void release_variables() override {
+    // Tensors that Python has seen go under its lock: taken once, not for each.
+    const py::gil_scoped_acquire gil;
     compiled_->release_variables();
     beside_.clear();
     released_ = true;
@@ -127,6 +130,8 @@ class DirectNode : public Node {
       return ByPython(std::move(tangents), /*learns=*/false);
     }
     Laps laps;
+    AskForParameters(next_edges());
+    AskFor(beside_);
     Tensors saved = Saved();
     const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
     if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
@@ -141,7 +146,7 @@ class DirectNode : public Node {
   struct Gradient {
     int result = -1;
     AccumulateGrad* leaf = nullptr;  // that it goes to without autograd
-    int64_t at = 0;                  // in the pool
+    GradientRooms::Place place;
     at::Tensor tensor;
   };
 
@@ -190,11 +195,13 @@ class DirectNode : public Node {
     ++direct_runs;
     variable_list others = Distribute(std::move(gradients));
     laps.End(HostPart::kGradients);
+    laps.Tell();
     return others;
   }
 
   // Of saved tensors that the run needs no longer: their memory is free in the order of the stream.
   void LetGo(const std::vector<size_t>& numbers, Tensors& saved) {
+    const py::gil_scoped_acquire gil;  // as in release_variables
     auto& variables = function()->saved_variables;
     for (const size_t number : numbers) {
       saved[number].reset();
@@ -229,25 +236,23 @@ class DirectNode : public Node {
     return gradients;
   }
 
-  // Makes the tensors of the gradients that a phase is the first to write; those of parameters lie
-  // in one allocation. outputs: their addresses by result.
+  // Makes the tensors of the gradients that a phase is the first to write; those of parameters may
+  // share allocations. outputs: their addresses by result.
   static void Allocate(const DirectPlan& plan, uint32_t phase, std::vector<Gradient>& gradients,
                        std::vector<void*>& outputs) {
     const auto begins = [&](const Gradient& gradient) {
       return gradient.result >= 0 && plan.result_first[gradient.result] == phase;
     };
-    Pool pool;
-    for (Gradient& gradient : gradients) {
-      if (begins(gradient) && gradient.leaf != nullptr) {
-        gradient.at = pool.Reserve(plan.results[gradient.result]->bytes());
-      }
-    }
-    pool.Allocate(plan.device);
+    GradientRooms rooms(plan.memory);
     for (Gradient& gradient : gradients) {
       if (!begins(gradient)) continue;
-      const Layout& layout = *plan.results[gradient.result];
-      gradient.tensor =
-          gradient.leaf != nullptr ? pool.Make(layout, gradient.at) : Room(layout, plan.device);
+      gradient.place =
+          rooms.Reserve(plan.results[gradient.result]->bytes, gradient.leaf != nullptr);
+    }
+    rooms.Allocate();
+    for (Gradient& gradient : gradients) {
+      if (!begins(gradient)) continue;
+      gradient.tensor = rooms.Make(*plan.results[gradient.result], gradient.place);
       outputs[gradient.result] = gradient.tensor.mutable_data_ptr();
     }
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gradient_rooms.h"
 #include "layout.h"
 
 // The part of retrograd.h that runs need. The library checks struct_size.
@@ -59,6 +60,8 @@ struct Block {
 };
 
 struct DirectPlan {
+  explicit DirectPlan(at::Device on) : device(on), memory(on) {}
+
   std::string what;  // for people
   int32_t (*run)(void* executable, const rg_run* run) = nullptr;
   int32_t (*last_error)(rg_error* error) = nullptr;
@@ -69,7 +72,8 @@ struct DirectPlan {
   std::vector<uint32_t> result_first;  // by result: the phase that writes it first
   std::vector<std::vector<size_t>>
       last_of_phase;  // by phase: saved tensors that no later one reads
-  at::Device device = at::kCPU;
+  at::Device device;
+  Memory memory;  // of the device
   std::vector<Operand> operands;
   std::vector<size_t> absent;                  // tangents that nobody computes, ascending
   std::vector<at::Tensor> constants;           // behind the operands
@@ -107,11 +111,11 @@ inline bool Fits(const DirectPlan& plan, const Tensors& saved, const Tensors& ta
     if (operand.index >= among.size()) return false;
     const at::Tensor& tensor = among[operand.index];
     if (!tensor.defined()) {
-      if (operand.from == From::kSaved || operand.layout.expanded()) return false;
+      if (operand.from == From::kSaved || operand.layout.expanded) return false;
       continue;
     }
     if (!HasShape(tensor, operand.layout, plan.device)) return false;
-    if (operand.layout.expanded() &&
+    if (operand.layout.expanded &&
         !SameStrides(operand.layout.sizes, tensor.strides(), operand.layout.strides)) {
       return false;
     }
@@ -153,7 +157,7 @@ class Workspace {
   // Before the phase is issued, and behind the one before it: what it needs no longer goes.
   void Leave(uint32_t phase) {
     for (size_t b = 0; b < rooms_.size(); ++b) {
-      if (plan_.blocks[b].last < phase) rooms_[b].reset();
+      if (plan_.blocks[b].last < phase) rooms_[b] = {};
     }
   }
 
@@ -168,16 +172,16 @@ class Workspace {
 
  private:
   void Make(size_t b) {
-    rooms_[b] = at::empty({static_cast<int64_t>(plan_.blocks[b].bytes + plan_.block_alignment)},
-                          at::TensorOptions().dtype(at::kByte).device(plan_.device));
-    const auto begin = reinterpret_cast<uintptr_t>(rooms_[b].mutable_data_ptr());
+    rooms_[b] =
+        plan_.memory.Allocate(static_cast<int64_t>(plan_.blocks[b].bytes + plan_.block_alignment));
+    const auto begin = reinterpret_cast<uintptr_t>(rooms_[b].mutable_data());
     const uintptr_t behind = begin % plan_.block_alignment;
     addresses_[b] =
         reinterpret_cast<void*>(behind == 0 ? begin : begin + plan_.block_alignment - behind);
   }
 
   const DirectPlan& plan_;
-  Tensors rooms_;
+  std::vector<c10::Storage> rooms_;
   std::vector<void*> addresses_;
 };
 

@@ -19,6 +19,10 @@ inline constexpr size_t kHostParts = 5;
 // Nanoseconds of all runs in this process.
 inline std::atomic<int64_t> host_ns[kHostParts] = {};
 
+// Of the last run without Python that ended: when it began and ended, on the clock that Python's
+// time.monotonic_ns reads.
+inline std::atomic<int64_t> last_begin_ns = 0, last_end_ns = 0;
+
 // Adds the time since the last lap to a part.
 class Laps {
  public:
@@ -26,6 +30,11 @@ class Laps {
     const auto now = Clock::now();
     Add(part, now - last_);
     last_ = now;
+  }
+  // Behind the last lap.
+  void Tell() const {
+    last_begin_ns = At(begin_);
+    last_end_ns = At(last_);
   }
   // Time that lies within the next lap and is another part's.
   template <typename Work>
@@ -43,7 +52,10 @@ class Laps {
     host_ns[static_cast<size_t>(part)] +=
         std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
   }
-  Clock::time_point last_ = Clock::now();
+  static int64_t At(Clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  }
+  Clock::time_point begin_ = Clock::now(), last_ = begin_;
 };
 
 }  // namespace retrograd

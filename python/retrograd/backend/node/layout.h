@@ -4,36 +4,29 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace retrograd {
 
 struct Layout {
-  at::ScalarType dtype = at::kFloat;
+  Layout(at::ScalarType of, std::vector<int64_t> shape, std::vector<int64_t> steps)
+      : dtype(of), sizes(std::move(shape)), strides(std::move(steps)) {
+    int64_t elements = 1, last = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      elements *= sizes[i];
+      last += (sizes[i] - 1) * strides[i];
+      expanded = expanded || (strides[i] == 0 && sizes[i] > 1);
+    }
+    if (elements > 0) bytes = (last + 1) * static_cast<int64_t>(c10::elementSize(dtype));
+  }
+
+  at::ScalarType dtype;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // in elements
-
-  int64_t elements() const {
-    int64_t n = 1;
-    for (const int64_t size : sizes) n *= size;
-    return n;
-  }
-
-  // Of the memory from the first element to the end of the last.
-  int64_t bytes() const {
-    if (elements() == 0) return 0;
-    int64_t last = 0;
-    for (size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - 1) * strides[i];
-    return (last + 1) * static_cast<int64_t>(c10::elementSize(dtype));
-  }
-
+  int64_t bytes = 0;             // of the memory from the first element to the end of the last
   // Whether some elements share memory: such a tensor cannot be written element by element.
-  bool expanded() const {
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      if (strides[i] == 0 && sizes[i] > 1) return true;
-    }
-    return false;
-  }
+  bool expanded = false;
 };
 
 // Whether each index has its element at the same place; the strides of axes of one element, and of

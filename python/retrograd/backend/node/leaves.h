@@ -76,33 +76,4 @@ class Sums {
   std::vector<at::Tensor> sums_, terms_;
 };
 
-// Tensors in one allocation, each a tensor of its own for autograd.
-class Pool {
- public:
-  // Where the next tensor of this many bytes will begin.
-  int64_t Reserve(int64_t bytes) {
-    const int64_t at = bytes_;
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return at;
-  }
-
-  void Allocate(at::Device device) {
-    all_ = at::empty({bytes_}, at::TensorOptions().dtype(at::kByte).device(device));
-  }
-
-  at::Tensor Make(const Layout& layout, int64_t at) const {
-    at::Tensor made =
-        at::detail::make_tensor<c10::TensorImpl>(c10::Storage(all_.storage()), all_.key_set(),
-                                                 caffe2::TypeMeta::fromScalarType(layout.dtype));
-    const auto size = static_cast<int64_t>(c10::elementSize(layout.dtype));
-    made.unsafeGetTensorImpl()->set_sizes_and_strides(layout.sizes, layout.strides, at / size);
-    return made;
-  }
-
- private:
-  static constexpr int64_t kAlignment = 512;  // of PyTorch's allocators
-  int64_t bytes_ = 0;
-  at::Tensor all_;
-};
-
 }  // namespace retrograd

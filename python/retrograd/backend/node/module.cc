@@ -114,7 +114,7 @@ std::shared_ptr<DirectPlan> MakePlan(
     const std::vector<std::tuple<bool, size_t, LayoutTuple>>& operands, std::vector<size_t> absent,
     Tensors constants, const std::vector<std::optional<LayoutTuple>>& results,
     std::vector<int> result_of_edge, py::object before, py::object keep) {
-  auto plan = std::make_shared<DirectPlan>();
+  auto plan = std::make_shared<DirectPlan>(device);
   plan->what = std::move(what);
   plan->run = reinterpret_cast<decltype(plan->run)>(run);
   plan->last_error = reinterpret_cast<decltype(plan->last_error)>(last_error);
@@ -123,7 +123,6 @@ std::shared_ptr<DirectPlan> MakePlan(
   plan->block_alignment = block_alignment;
   plan->num_phases = num_phases;
   plan->result_first = std::move(result_first);
-  plan->device = device;
   for (const auto& [saved, index, layout] : operands) {
     plan->operands.push_back({saved ? From::kSaved : From::kTangent, index, MakeLayout(layout)});
   }
@@ -165,6 +164,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
     for (size_t i = 0; i < kHostParts; ++i) parts[kNames[i]] = host_ns[i].load();
     return parts;
   });
+  module.def("last_run_ns", [] { return std::tuple(last_begin_ns.load(), last_end_ns.load()); });
   module.def("counts",
              [] { return std::tuple(direct_runs.load(), direct_gradients.load(), let_go.load()); });
 }
