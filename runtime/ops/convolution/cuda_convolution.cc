@@ -17,7 +17,7 @@ namespace retrograd {
 namespace {
 
 constexpr absl::string_view kCudnnName = "cudnn";
-constexpr size_t kMostSchedules = 3;  // of our kernels that are timed for a call
+constexpr size_t kMostSchedules = 4;  // of our kernels that are timed for a call
 
 bool Refused(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
@@ -105,8 +105,9 @@ Maker MakerOf(const Choice& choice, const std::vector<std::string>& names) {
 
 // Of all schedules together.
 std::string SchedulesDigest(const Call& call, Device& device) {
-  const auto made = GenerateConvolution(ConvolutionOf(call), device.dialect(),
-                                        device.Describe().sms, kMostSchedules);
+  const auto made =
+      GenerateConvolution(ConvolutionOf(call), device.dialect(),
+                          ConvolutionLimits(device.dialect(), device.Describe()), kMostSchedules);
   std::vector<Kernel> kernels;
   for (const ConvolutionKernels& schedule : made.value_or(std::vector<ConvolutionKernels>{})) {
     for (const auto& launch : schedule.launches) kernels.push_back(launch.kernel);
