@@ -28,7 +28,7 @@ enum class ExecutableStage : uint8_t {
 struct ExecutableOptions {
   std::optional<ChosenSpec> spec;  // without a value: SpecOf(device)
   PlanOptions plan;
-  int streams = 1;
+  int streams = 0;                             // see ScheduleOptions; one under a ceiling on memory
   std::optional<ScheduleObjective> objective;  // see ScheduleOptions
   bool memory_reuse = true;                    // off: every stored value has bytes of its own
   bool in_place = true;                        // off: only sums are added to where they lie

@@ -118,9 +118,10 @@ absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::
   if (wanted("graph")) print(Print(graph.original));
   if (wanted("lower")) print(Print(lowered));
   if (wanted("plan")) print(plan.Print(lowered));
-  RG_ASSIGN_OR_RETURN(
-      const StreamSchedule schedule,
-      ScheduleStreams(lowered, plan, {.streams = streams, .chip_blocks = graph.spec.sms}));
+  RG_ASSIGN_OR_RETURN(const ScheduleOptions schedule_options,
+                      ScheduleOptionsFor(graph.spec, graph.spec_text, streams));
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule,
+                      ScheduleStreams(lowered, plan, schedule_options));
   if (wanted("schedule")) print(schedule.Print());
   if (!wanted("memory")) return absl::OkStatus();
   RG_ASSIGN_OR_RETURN(const MemoryPlan memory,

@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
       ->excludes("--random-inputs");
   run_command->add_flag("--sanitize", run.sanitize,
                         "Kernels built with checks of every access, barrier and shuffle (slow)");
-  run_command->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16")
+  run_command
+      ->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16; 0: as many as gain")
       ->capture_default_str();
   AddPhases(run_command, &run.phases);
   run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
@@ -156,7 +157,7 @@ int main(int argc, char** argv) {
 
   retrograd::PlanArguments dump;
   std::vector<std::string> stages;
-  int dump_streams = 1;
+  int dump_streams = 0;
   CLI::App* dump_command = app.add_subcommand("dump", "Print what each stage makes of a graph");
   AddPlanOptions(dump_command, &dump, "--spec");
   dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");

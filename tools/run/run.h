@@ -37,7 +37,7 @@ struct RunArguments {
   bool cold = false;            // with nothing of before in the device's caches
   bool json = false;            // print the figures as JSON
   std::string timeline;  // where to write the predicted and the measured timeline; empty: nowhere
-  int streams = 1;
+  int streams = 0;
   int phases = 1;
   int warp = 32;
   uint64_t seed = 0;  // of every order that is free: blocks, threads, steps
