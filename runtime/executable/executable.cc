@@ -8,6 +8,7 @@
 #include "graph/base/status.h"
 #include "runtime/executable/executable_report.h"
 #include "runtime/program/commands.h"
+#include "runtime/program/early_launches.h"
 #include "runtime/program/program_text.h"
 #include "runtime/schedule/schedule_options.h"
 
@@ -36,6 +37,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
   RG_ASSIGN_OR_RETURN(compile.schedule,
                       ScheduleOptionsFor(spec.spec, spec.text, one ? 1 : options.streams));
   compile.schedule.objective = options.objective;
+  if (options.early_launches) compile.early = EarlyLaunchLimitsOf(spec.spec);
   return compile;
 }
 

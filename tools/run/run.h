@@ -25,6 +25,7 @@ struct RunArguments {
   bool plan_again = true;
   bool measured_calls = false;  // plan again with what library calls were measured to take
   bool time_calls = true;       // the algorithms of libraries, once for each shape
+  bool early_launches = true;   // see ExecutableOptions
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
   int repeat = 0;               // time so many runs after the first
