@@ -5,9 +5,10 @@
   bench/streams.py DIR/*.bwd.pb bert --out FILE           models by file or by name
 
 Each is planned once for every number of streams, with early launches and without, and runs on
-random inputs with the host hidden. A line a program: microseconds, their ratio to one stream without
-early launches, what was predicted, streams used, bytes of the arena. "chosen" should be no slower
-than the fastest of the others; where it is, a price or a row of the spec's interference is wrong.
+random inputs with the host hidden. A line a program: microseconds, their ratio to one stream
+without early launches, what was predicted, streams used, bytes of the arena. "chosen" should be no
+slower than the fastest of the others; where it is, a price or a row of the spec's interference is
+wrong.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
@@ -27,13 +28,15 @@ SAMPLE_MS = 4  # of one sample at least
 WAYS = {"one": 1, "two": 2, "three": 3, "chosen": 0}
 
 
-def ways(early):
-    """name: options, the reference first."""
+def ways(early, numbers):
+    """name: options, the reference first. numbers: of the spec, each for a way of its own."""
     made = {}
     for launches in early:
         for name, streams in WAYS.items():
             label = name if launches else f"{name}, none early"
             made[label] = {"streams": streams, "early_launches": launches}
+    for number in numbers:
+        made[f"chosen, {number}"] = {"streams": 0, "set": [number]}
     return made
 
 
@@ -43,7 +46,7 @@ def measure(graph, options):
     known |= {"spec": options.spec} if options.spec else {}
     opened = {}
     try:
-        for name, how in ways((False, True)).items():
+        for name, how in ways((False, True), options.set).items():
             opened[name] = ours.Backward(options.library, graph, options.device, **known, **how)
         first = next(iter(opened.values()))
         said = first.describe()
@@ -68,7 +71,7 @@ def measure(graph, options):
 
 def line(name, row):
     return (
-        f"  {name:20} {1e3 * row['gpu_ms']['median']:9.1f} us  {row['ratio']:.3f}  predicted "
+        f"  {name:36} {1e3 * row['gpu_ms']['median']:9.1f} us  {row['ratio']:.3f}  predicted "
         f"{row['makespan_us']:9.1f} us on {row['streams']}, {row['early']} early, arena "
         f"{row['arena_bytes'] / 2**20:.1f} MiB"
     )
@@ -82,6 +85,9 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--spec")
     parser.add_argument("--cache")
+    parser.add_argument("--set", action="append", default=[], metavar="NUMBER=VALUE",
+                        help="of the spec, such as early_launch_longest_us=2; repeatable: one way "
+                        "for each")  # fmt: skip
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--library", default=ROOT / "build/release/bin" / ours.NAME)
     parser.add_argument("--out", type=pathlib.Path)

@@ -29,8 +29,11 @@ void ForEachLaunch(Commands& commands, Fn fn) {
 bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Command& command) {
   int64_t bytes = 0;
   for (const LaunchArg& arg : list.launches[command.number].args) bytes += arg.bytes;
+  // The launches of a group share its price.
+  const size_t group = Index(command.group);
+  const auto launches = static_cast<int64_t>(compiled.kernels[group].launches.size());
   return bytes <= compiled.early.most_bytes &&
-         compiled.plan.groups[Index(command.group)].price_ps <= compiled.early.longest_ps;
+         compiled.plan.groups[group].price_ps / launches <= compiled.early.longest_ps;
 }
 
 }  // namespace

@@ -194,7 +194,9 @@ absl::Status ExplainAnalysis(const AnalyzeArguments& arguments, const std::strin
 }
 
 void AddOutputOptions(CLI::App* command, OutputArguments* output) {
-  command->add_option("--streams", output->streams, "Streams of the timeline, 1 to 16; 0: as many as gain")
+  command
+      ->add_option("--streams", output->streams,
+                   "Streams of the timeline, 1 to 16; 0: as many as gain")
       ->capture_default_str();
   command->add_option("-o,--output", output->file, "File to write; default: stdout");
 }

@@ -91,8 +91,7 @@ def _checked(field, value):
     kind = type(field.default)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"option {field.name}: {value!r} must be of type {kind.__name__}")
-    least = min(field.default, 1)
-    if kind is int and value < least:
+    if kind is int and value < (least := min(field.default, 1)):
         raise ValueError(f"option {field.name}: {value} must be at least {least}")
     return value
 
