@@ -7,6 +7,7 @@
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
 #include "runtime/compiler/module_cache.h"
+#include "runtime/program/commands.h"
 #include "runtime/program/program_text.h"
 #include "tools/execute/random_inputs.h"
 #include "tools/execute/step_times.h"
@@ -86,6 +87,9 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
   const PlanSummary& summary = compiled.plan.summary;
   const BackwardGraph& graph = compiled.graph;
   RG_ASSIGN_OR_RETURN(const std::string text, ProgramText(compiled));
+  RG_ASSIGN_OR_RETURN(const CommandList list, BuildCommands(compiled, /*order_seed=*/0));
+  const int64_t early = std::count_if(list.commands.begin(), list.commands.end(),
+                                      [](const Command& command) { return command.early; });
   Json inputs = Json::array(), outputs = Json::array(), laps = Json::object();
   for (NodeId id : InputNodes(graph)) {
     inputs.push_back(Room(graph.type(id), graph.node(id).input->strides));
@@ -107,6 +111,9 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
                {"spilling_kernels", executable.spilling()},
                {"groups", GroupCounts(compiled.plan)},
                {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
+               {"streams", compiled.schedule.streams},
+               {"makespan_us", static_cast<double>(compiled.schedule.makespan_ps) / 1e6},
+               {"early", early},
                {"digest", Digest(text)},
                {"arena_bytes", compiled.memory.arena_bytes},
                {"seconds", laps}};

@@ -163,7 +163,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   settings.Apply(how);
   how.spec = ChosenSpec{opened.spec, opened.spec_text, opened.spec_note};
   how.plan = opened.options;
-  how.streams = std::max<int32_t>(options.streams, 1);
+  how.streams = options.streams;
   how.most_phases = std::max<int32_t>(options.max_phases, 1);
   how.cancelled = watcher.cancelled();
   how.progress = [&](ExecutableStage stage, const DeviceSpec& spec) {

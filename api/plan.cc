@@ -20,7 +20,7 @@ absl::StatusOr<std::string> Explain(const PlannedGraph& planned, rg_format forma
   const std::string& name = planned.original.name();
   if (format == RG_TEXT) return ExplainAsText(planned, memory, name);
   if (format == RG_JSON) return ExplainAsJson(planned, memory, name);
-  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(planned, /*streams=*/1));
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule, ScheduleOf(planned, /*streams=*/0));
   return ExplainAsHtml(planned, schedule, memory, name);
 }
 

@@ -28,6 +28,7 @@ constexpr Key kKeys[] = {
     {.name = "plan_again", .flag = &Settings::plan_again},
     {.name = "measured_calls", .flag = &Settings::measured_calls},
     {.name = "record", .flag = &Settings::record},
+    {.name = "early_launches", .flag = &Settings::early_launches},
     {.name = "runnable", .flag = &Settings::runnable},
     {.name = "time_calls", .flag = &Settings::time_calls},
     {.name = "deterministic", .flag = &Settings::deterministic},
@@ -92,6 +93,7 @@ void Settings::Apply(ExecutableOptions& options) const {
   options.plan_again = plan_again;
   options.measured_calls = measured_calls;
   options.program.record = record;
+  options.early_launches = early_launches;
   options.runnable = runnable;
 }
 

@@ -169,15 +169,22 @@ PARTS = {
         "runtime/program/program.cc:Replay", "runtime/program/program.cc:RecordAll",
         "runtime/gpu/gpu_kernels.cc:Become"), "all"),
     "several streams": Part(
-        {"streams": 3}, "kernels that do not fill the chip run beside others",
+        {"streams": 1}, "kernels run one after the other",
         ("fusion/device/interference.cc", "fusion/device/interference.h",
-        "runtime/schedule/stream_schedule.cc:Neighbours",
-        "runtime/schedule/stream_schedule.cc:FindBeside",
-        "runtime/schedule/stream_schedule.cc:ElideImpliedWaits"), off=True),
+        "runtime/schedule/neighbours.cc", "runtime/schedule/neighbours.h",
+        "runtime/schedule/place_steps.cc:ForSide", "runtime/schedule/place_steps.cc:Gains",
+        "runtime/schedule/place_steps.cc:RunningBeside",
+        "runtime/schedule/place_steps.cc:PredictTimes",
+        "runtime/schedule/stream_schedule.cc:ElideImpliedWaits")),
+    "early launches": Part(
+        {"early_launches": False}, "each kernel starts when the one before it has finished",
+        ("runtime/program/early_launches.cc", "runtime/program/early_launches.h",
+        "runtime/gpu/cuda/cuda_driver.cc:LaunchEarly")),
     "order by memory": Part(
         {"memory_order": False},
         "of what can run the longest chain goes first, whatever memory it takes",
-        ("runtime/schedule/stream_schedule.cc:MemoryChange",)),
+        ("runtime/schedule/ready_groups.cc:Run", "runtime/schedule/ready_groups.cc:Apply",
+        "runtime/schedule/ready_groups.h:MemoryChange",)),
     "memory reuse": Part(
         {"memory_reuse": False}, "every value has bytes of its own",
         ("runtime/memory/arena_offsets.cc", "runtime/memory/arena_offsets.h")),

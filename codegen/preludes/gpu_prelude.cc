@@ -20,6 +20,17 @@ typedef long long int64_t;
 // Parameters that are indexed by a variable stay where they are.
 #define RG_GRID_CONSTANT __grid_constant__
 
+// At the head of a kernel: the next one may start, too, if it was launched so, and this one goes on when
+// the kernels before it have finished and what they wrote can be seen. Both do nothing where the launch
+// does not ask for it.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define RG_EARLY_START()                                     \
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
+  asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define RG_EARLY_START()
+#endif
+
 #define RG_WARP 32
 #define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
@@ -129,6 +140,8 @@ typedef long long rg_int64;
 #endif
 
 #define RG_GRID_CONSTANT
+
+#define RG_EARLY_START()  // a kernel starts when the one before it has finished
 
 __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 

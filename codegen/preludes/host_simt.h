@@ -348,6 +348,9 @@ constexpr int rg_first_argument = 0;
                                cooperative, cluster, run_thread, run_block};                  \
   }
 
+// Kernels run one after the other here.
+#define RG_EARLY_START()
+
 // A kernel whose threads never wait for each other: a plain loop over them.
 #define RG_KERNEL(name, threads, arguments)                                    \
   static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \

@@ -100,6 +100,9 @@ struct Kernel {
                               // other's shared memory
   int arguments = 0;          // how many pointers it takes
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
+  // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front
+  // of it has finished.
+  bool starts_early = false;
   // On a GPU it takes its addresses as parameters, without the table: what records it records them.
   bool direct = false;
   KernelFunction function;

@@ -9,8 +9,7 @@ Work WorkOf(const Group& group) {
   if (const Call* call = CallOf(group)) {
     const CallOp& row = CallOpOf(call->op);
     work.blocks = row.blocks(*call);
-    work.kind = WorkKind::kMatMul;
-    work.may_overlap = row.in_interference_table;
+    work.kind = row.work_kind;
     return work;
   }
   work.launches = AliasOf(group) == nullptr;

@@ -4,6 +4,7 @@
 #define RETROGRAD_FUSION_CALLS_WORK_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "fusion/device/interference.h"
 #include "fusion/plan/plan.h"
@@ -11,11 +12,11 @@
 namespace retrograd {
 
 struct Work {
-  bool launches = true;               // false: nothing runs, and nothing else here counts
-  int64_t ps = 0;                     // predicted time alone
-  int64_t blocks = 0;                 // its share of the multiprocessors
-  WorkKind kind = WorkKind::kKernel;  // its row in the table of interference
-  bool may_overlap = true;            // whether that table was measured with work of its kind
+  bool launches = true;  // false: nothing runs, and nothing else here counts
+  int64_t ps = 0;        // predicted time alone
+  int64_t blocks = 0;    // its share of the multiprocessors
+  // Its rows in the table of interference; none where that is not measured with work of its kind.
+  std::optional<WorkKind> kind = WorkKind::kKernel;
 };
 
 Work WorkOf(const Group& group);

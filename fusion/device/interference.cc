@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/escaping.h"
@@ -14,15 +15,15 @@
 namespace retrograd {
 namespace {
 
-constexpr absl::string_view kNames[] = {"kernel", "matmul"};  // by WorkKind
+constexpr absl::string_view kNames[] = {"kernel", "matmul", "convolution"};  // by WorkKind
 constexpr double kMostFactor = 10, kMostShare = 64;
 
 absl::StatusOr<WorkKind> KindByName(const std::string& name, absl::string_view where) {
-  for (WorkKind kind : {WorkKind::kKernel, WorkKind::kMatMul}) {
-    if (name == kNames[static_cast<int>(kind)]) return kind;
+  for (size_t kind = 0; kind < std::size(kNames); ++kind) {
+    if (name == kNames[kind]) return static_cast<WorkKind>(kind);
   }
   return absl::InvalidArgumentError(absl::StrCat(where, ": interference of '", absl::CEscape(name),
-                                                 "': there are kernel and matmul"));
+                                                 "': there are kernel, matmul and convolution"));
 }
 
 // Both shares of the row, seen from a and b; false where it is of other kinds.
@@ -35,6 +36,8 @@ bool Oriented(const Interference& row, WorkKind a, WorkKind b, bool swapped, dou
 }
 
 }  // namespace
+
+absl::string_view Name(WorkKind kind) { return kNames[static_cast<int>(kind)]; }
 
 double InterferenceTable::Factor(WorkKind a, double share_a, WorkKind b, double share_b) const {
   double factor = 1, least = std::numeric_limits<double>::infinity();
@@ -89,8 +92,7 @@ std::string PrintInterference(const Interference& row, absl::string_view source)
   return absl::StrFormat(
       "interference { a: \"%s\" b: \"%s\" share_a: %.4g share_b: %.4g factor: %.3g source: \"%s\" "
       "}",
-      kNames[static_cast<int>(row.a)], kNames[static_cast<int>(row.b)], row.share_a, row.share_b,
-      row.factor, absl::CEscape(source));
+      Name(row.a), Name(row.b), row.share_a, row.share_b, row.factor, absl::CEscape(source));
 }
 
 }  // namespace retrograd

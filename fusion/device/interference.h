@@ -13,7 +13,13 @@
 
 namespace retrograd {
 
-enum class WorkKind : uint8_t { kKernel, kMatMul };  // a generated kernel; a library's matmul
+enum class WorkKind : uint8_t {
+  kKernel,       // a generated kernel
+  kMatMul,       // a library's
+  kConvolution,  // or one of its gradients, whoever makes it
+};
+
+absl::string_view Name(WorkKind kind);  // as specs have it
 
 // Meanings: device_spec.proto.
 struct Interference {

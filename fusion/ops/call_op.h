@@ -4,12 +4,14 @@
 #ifndef RETROGRAD_FUSION_OPS_CALL_OP_H_
 #define RETROGRAD_FUSION_OPS_CALL_OP_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_spec.h"
+#include "fusion/device/interference.h"
 #include "fusion/plan/call.h"
 
 namespace retrograd {
@@ -43,8 +45,9 @@ struct CallOp {
   Price (*price)(const Call& call, const DeviceSpec& device, bool explain);
   // Blocks that the call is taken to launch: its share of the device.
   int64_t (*blocks)(const Call& call);
-  // Whether the device's table of interference, which has matmuls, speaks of it.
-  bool in_interference_table = false;
+  // Its rows in the device's table of interference; none: that says nothing of it, and nothing runs
+  // beside it.
+  std::optional<WorkKind> work_kind = std::nullopt;
 
   // One line for people: "matmul 4096x1024x8192 bf16".
   std::string (*describe)(const Call& call);

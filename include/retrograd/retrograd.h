@@ -298,7 +298,7 @@ typedef struct rg_executable_options {
   size_t struct_size;
   const char* spec;         /* by name or file; null: that of the device */
   int64_t max_memory_bytes; /* see rg_plan_options */
-  int32_t streams;          /* that independent work is spread over; 0: 1 */
+  int32_t streams;          /* that independent work is spread over; 0: as many as gain */
   /* 1: each run is given its workspace; else the executable has one of its own. */
   int32_t caller_workspace;
   /* Not null: for each output, 1: the gradient is added to what its memory holds. num_accumulate is

@@ -633,7 +633,7 @@ def test_sharded_training_of_one_process(tmp_path):
         ({"require_ful": True}, "unknown option 'require_ful'; near it: require_full"),
         ({"require_full": "yes"}, "option require_full: 'yes' must be of type bool"),
         ({"mode": "fast"}, "mode 'fast': must be one of default"),
-        ({"streams": 0}, "option streams: 0 must be at least 1"),
+        ({"streams": -1}, "option streams: -1 must be at least 0"),
         ({"tuned": 3}, "option tuned: 3 must be of type str"),
         ({"tuning_budget_s": -1}, "option tuning_budget_s: -1 must be 0 or more"),
         ({"tuning_budget_s": True}, "option tuning_budget_s: True must be a number"),

@@ -359,7 +359,7 @@ def test_equal_programs_have_one_digest_and_others_another():
 
     assert digest() == digest(plan_again=False) == digest(record=False)
     others = [
-        digest(disable=["vectorization"]), digest(memory_reuse=False), digest(streams=3), digest(),
+        digest(disable=["vectorization"]), digest(memory_reuse=False), digest(streams=5), digest(),
     ]  # fmt: skip
     assert len(set(others)) == 4
 
@@ -397,16 +397,16 @@ def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
     result = {
         "command": "ablate", "commit": "abc", "machine": {"device": "A GPU", "pytorch": "2"},
         "repeat": 3, "parts": {"staged rows": {}, "windows": {},
-                                "several streams": {}, "pitches": {}},
+                                "measured prices of calls": {}, "pitches": {}},
         "lines": {"of": {"staged rows": 40}},
         "models": [
             row("a", 2.0, {"staged rows": {"ratio": 2.0, "arena_bytes": 400},
                            "windows": {"same": True},
-                           "several streams": {"ratio": 2.0},
+                           "measured prices of calls": {"ratio": 2.0},
                            "pitches": {"refused": "no"}}),
             row("b", 1.0, {"staged rows": {"ratio": 8.0, "arena_bytes": 100},
                            "windows": {"ratio": 1.0},
-                           "several streams": {"same": True},
+                           "measured prices of calls": {"same": True},
                            "pitches": {"not_measured": "late"}}),
         ],
     }  # fmt: skip
@@ -415,7 +415,7 @@ def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
     # Of a deleted part the lines that went with it.
     assert "| windows, deleted | 88 | 1 of 2 | 1.000 | 1.000 | 1.000 | 1.00 |  |" in lines
     # What is off by default is worth what the whole loses by it.
-    assert "| several streams | - | 1 of 2 | 0.707 | 1.000 | 0.500 a | 1.00 |  |" in lines
+    assert "| measured prices of calls | - | 1 of 2 | 0.707 | 1.000 | 0.500 a | 1.00 |  |" in lines
     assert "| pitches | - | 2 of 2 | - | - | - | - | 2 |" in lines
 
 

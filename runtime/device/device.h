@@ -61,8 +61,9 @@ struct Launch {
   // Of kernels for tensor cores: further parameters, made of addresses. Then any number of clusters
   // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
-  int cluster = 2;      // of kernels with maps: blocks that start together
-  bool direct = false;  // Kernel::direct
+  int cluster = 2;            // of kernels with maps: blocks that start together
+  bool direct = false;        // Kernel::direct
+  bool starts_early = false;  // Kernel::starts_early
 };
 
 // Addresses of a library call's operands and results, in the op's order: of their stored values'
@@ -186,6 +187,11 @@ class Device {
   // where it is, unchanged, until the next Bind.
   virtual absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) = 0;
   virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
+  // The same of a launch that starts early, right behind another launch on the stream: in a
+  // recording it may start before that one has finished.
+  virtual absl::Status LaunchEarly(int stream, LoadedKernels& kernels, size_t launch) {
+    return Launch(stream, kernels, launch);
+  }
   // Copies a tensor of at most kMaxRank dims; strides in elements.
   virtual absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
                                    void* to, absl::Span<const int64_t> to_strides, const void* from,

@@ -5,11 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/translation_unit.h"
-#include "fusion/device/interference.h"
 #include "graph/base/status.h"
 #include "runtime/executable/executable_report.h"
 #include "runtime/program/commands.h"
+#include "runtime/program/early_launches.h"
 #include "runtime/program/program_text.h"
+#include "runtime/schedule/schedule_options.h"
 
 namespace retrograd {
 namespace {
@@ -28,15 +29,15 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
   CompileOptions compile{
       .dialect = device.dialect(),
       .epilogue_kernels = device.multiplies_with_epilogues(),
-      .schedule = {.streams = options.streams,
-                   .objective = options.objective,
-                   .chip_blocks = spec.spec.sms},
       .memory = {.reuse = options.memory_reuse,
                  .in_place = options.in_place,
                  .phases = {.most = options.most_phases, .begin_ps = PhaseCost(spec.spec)}}};
-  RG_ASSIGN_OR_RETURN(compile.schedule.interference, ParseInterference(spec.text, spec.spec.name));
-  compile.schedule.worth_overlapping = 1e-6 * static_cast<double>(spec.spec.stream_worth_ppm);
-  compile.schedule.most_overlapped_ps = spec.spec.stream_longest_ps;
+  // A ceiling on memory is kept in the order of one stream.
+  const bool one = options.streams == 0 && options.plan.max_memory_bytes > 0;
+  RG_ASSIGN_OR_RETURN(compile.schedule,
+                      ScheduleOptionsFor(spec.spec, spec.text, one ? 1 : options.streams));
+  compile.schedule.objective = options.objective;
+  if (options.early_launches) compile.early = EarlyLaunchLimitsOf(spec.spec);
   return compile;
 }
 

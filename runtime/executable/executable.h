@@ -28,11 +28,12 @@ enum class ExecutableStage : uint8_t {
 struct ExecutableOptions {
   std::optional<ChosenSpec> spec;  // without a value: SpecOf(device)
   PlanOptions plan;
-  int streams = 1;
+  int streams = 0;                             // see ScheduleOptions; one under a ceiling on memory
   std::optional<ScheduleObjective> objective;  // see ScheduleOptions
   bool memory_reuse = true;                    // off: every stored value has bytes of its own
   bool in_place = true;                        // off: only sums are added to where they lie
   int most_phases = 1;                         // that a run may be cut into, for its peak of memory
+  bool early_launches = true;                  // off: no kernel starts before the last has finished
   // Off: the first plan is kept, and nothing that is remembered of the graph is read.
   bool plan_again = true;
   // The plan is made again with what library calls were measured to take, where that is not known;

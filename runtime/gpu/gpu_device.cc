@@ -213,6 +213,13 @@ absl::Status GpuDevice::Launch(int stream, LoadedKernels& kernels, size_t launch
   return static_cast<GpuKernels&>(kernels).Run(Stream(stream), launch);
 }
 
+absl::Status GpuDevice::LaunchEarly(int stream, LoadedKernels& kernels, size_t launch) {
+  RG_WITH_CONTEXT();
+  // Issued one by one such launches cost the host time and gain nothing.
+  return static_cast<GpuKernels&>(kernels).Run(Stream(stream), launch,
+                                               recording_ && facts_.early_launches);
+}
+
 absl::Status GpuDevice::CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape,
                                     void* to, absl::Span<const int64_t> to_strides,
                                     const void* from, absl::Span<const int64_t> from_strides) {

@@ -57,6 +57,7 @@ class GpuDevice : public Device {
   absl::Status UseStream(std::optional<void*> native) override;
   absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) override;
   absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) override;
+  absl::Status LaunchEarly(int stream, LoadedKernels& kernels, size_t launch) override;
   absl::Status CopyStrided(int stream, DType dtype, absl::Span<const int64_t> shape, void* to,
                            absl::Span<const int64_t> to_strides, const void* from,
                            absl::Span<const int64_t> from_strides) override;

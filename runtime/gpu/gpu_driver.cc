@@ -48,6 +48,11 @@ absl::Status GpuDriver::Mark(GpuEvent event, GpuStream stream, bool capturing) c
   return absl::OkStatus();
 }
 
+absl::Status GpuDriver::LaunchEarly(GpuFunction, unsigned, unsigned, unsigned, GpuStream,
+                                    void**) const {
+  return absl::UnimplementedError("the driver launches no kernel early");
+}
+
 bool FindSymbol(void* library, const char* symbol, void** function) {
   *function = dlsym(library, symbol);
   return *function != nullptr;

@@ -97,11 +97,12 @@ struct GpuContext {
 
 // What a driver tells of a device.
 struct GpuFacts {
-  std::string model;        // "NVIDIA H200"
-  std::string arch;         // as the compiler wants it: "sm_90", "gfx90a"
-  int64_t cache_bytes = 0;  // of all caches, at least
-  int64_t clock_khz = 0;    // of the cores, at most
-  int64_t sms = 1;          // multiprocessors or compute units
+  std::string model;            // "NVIDIA H200"
+  std::string arch;             // as the compiler wants it: "sm_90", "gfx90a"
+  int64_t cache_bytes = 0;      // of all caches, at least
+  int64_t clock_khz = 0;        // of the cores, at most
+  int64_t sms = 1;              // multiprocessors or compute units
+  bool early_launches = false;  // whether driver and device have GpuDriver::LaunchEarly
 };
 
 class GpuDriver {
@@ -137,6 +138,11 @@ class GpuDriver {
   // Records a timed event. In a capture it becomes a node that does so at each replay, and is no
   // mere dependency; Unimplemented where the driver has none.
   virtual absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const;
+  // Launches a kernel that may start before the one in front of it on the stream has finished, and
+  // waits in it for that (codegen's RG_EARLY_START). Only where GpuFacts::early_launches says so.
+  virtual absl::Status LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
+                                   unsigned shared_bytes, GpuStream stream,
+                                   void** parameters) const;
   // False where the executable cannot become what the graph says.
   virtual bool Update(GpuGraphExec exec, GpuGraph graph) const = 0;
 

@@ -125,7 +125,7 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
   return absl::OkStatus();
 }
 
-absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
+absl::Status GpuKernels::Run(GpuStream stream, size_t launch, bool early) {
   Prepared& l = launches_[launch];
   if (l.direct) return RunDirect(stream, l);
   OperandDescriptor descriptors[kMostMaps];
@@ -133,6 +133,9 @@ absl::Status GpuKernels::Run(GpuStream stream, size_t launch) {
   for (size_t i = 0; i < l.maps.size(); ++i) {
     RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
     parameters[2 + i] = &descriptors[i];
+  }
+  if (early) {
+    return driver_.LaunchEarly(l.function, l.blocks, l.threads, l.staged_bytes, stream, parameters);
   }
   RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes, stream,
          parameters, nullptr);

@@ -37,7 +37,8 @@ class GpuKernels : public LoadedKernels {
   // and none counts as known afterwards, since nobody knows when the capture is replayed.
   absl::Status Bind(GpuStream stream, GpuFunction set_table, absl::Span<void* const> table);
 
-  absl::Status Run(GpuStream stream, size_t launch);
+  // early: as GpuDriver::LaunchEarly.
+  absl::Status Run(GpuStream stream, size_t launch, bool early = false);
 
  private:
   struct Prepared {

@@ -10,6 +10,7 @@
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
+#include "runtime/program/early_launches.h"
 
 namespace retrograd {
 namespace {
@@ -157,6 +158,7 @@ class Builder {
     std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
       Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
+      launch.starts_early = kernel.starts_early;
       for (const KernelArg& arg : kernel.args) {
         RG_ASSIGN_OR_RETURN(LaunchArg bound,
                             arg.kind == KernelArg::kWorkspace
@@ -288,7 +290,10 @@ class Builder {
 }  // namespace
 
 absl::StatusOr<CommandList> BuildCommands(const CompiledPlan& compiled, uint64_t order_seed) {
-  return Builder(compiled).Build(order_seed);
+  RG_ASSIGN_OR_RETURN(CommandList list, Builder(compiled).Build(order_seed));
+  MarkEarlyLaunches(compiled, &list);
+  RG_RETURN_IF_ERROR(CheckEarlyLaunches(list));
+  return list;
 }
 
 }  // namespace retrograd

@@ -32,7 +32,7 @@ absl::Status CheckEpilogues(const BackwardGraph& graph, const FusionPlan& plan,
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
                                      const CompileOptions& options) {
   RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
-  CompiledPlan compiled{.graph = graph, .plan = plan};
+  CompiledPlan compiled{.graph = graph, .plan = plan, .early = options.early};
 
   // Kernels first: they depend on the plan alone.
   for (const Group& group : compiled.plan.groups) {

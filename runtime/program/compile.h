@@ -12,6 +12,13 @@
 
 namespace retrograd {
 
+// Which launches start before the one in front of them has finished: see early_launches.h.
+struct EarlyLaunchLimits {
+  int64_t gain_ps = 0;  // of each; 0: there are none
+  int64_t longest_ps = 0;
+  int64_t most_bytes = 0;
+};
+
 struct CompileOptions {
   Dialect dialect = Dialect::kHost;
   // Whether the device multiplies with epilogues (Device::multiplies_with_epilogues). If not, a
@@ -19,6 +26,7 @@ struct CompileOptions {
   bool epilogue_kernels = false;
   ScheduleOptions schedule;
   MemoryOptions memory;
+  EarlyLaunchLimits early;
 };
 
 struct CompiledPlan {
@@ -27,6 +35,7 @@ struct CompiledPlan {
   std::vector<GroupKernels> kernels;  // by group; empty for library calls
   StreamSchedule schedule;
   MemoryPlan memory;
+  EarlyLaunchLimits early;
 };
 
 // The graph is the one that the plan was made for (the planner's lowered graph).

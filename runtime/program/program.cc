@@ -231,7 +231,9 @@ absl::Status Program::State::Issue(const Command& command, absl::Span<void* cons
   switch (command.kind) {
     case Command::kWait: return device->Wait(command.stream, static_cast<int>(command.number));
     case Command::kRecord: return device->Record(command.stream, static_cast<int>(command.number));
-    case Command::kLaunch: return device->Launch(command.stream, *kernels, command.number);
+    case Command::kLaunch:
+      return command.early ? device->LaunchEarly(command.stream, *kernels, command.number)
+                           : device->Launch(command.stream, *kernels, command.number);
     case Command::kCall: {
       CallCommand& c = list.calls[command.number];
       for (size_t i = 0; i < c.operands.size(); ++i) c.operand_data[i] = table[c.operands[i]];
@@ -420,6 +422,7 @@ absl::StatusOr<std::vector<StepTime>> Program::TimeSteps(
       for (size_t i = first; i < end; ++i) {
         Command alone = commands[i];
         alone.stream = 0;
+        alone.early = alone.early && i > first;  // what stands in front of the first is not ours
         RG_RETURN_IF_ERROR(state_->Issue(alone, outputs));
       }
       return absl::OkStatus();

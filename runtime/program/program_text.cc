@@ -67,7 +67,8 @@ std::string Text(const CommandList& list, const Command& command) {
   switch (command.kind) {
     case Command::kWait: return absl::StrCat("wait ", command.number);
     case Command::kRecord: return absl::StrCat("record ", command.number);
-    case Command::kLaunch: return Text(list.launches[command.number]);
+    case Command::kLaunch:
+      return absl::StrCat(command.early ? "early " : "", Text(list.launches[command.number]));
     case Command::kCall: return Text(list.calls[command.number]);
     case Command::kCopy: return Text(list.copies[command.number]);
   }

@@ -221,7 +221,11 @@ class Marker {
         marked.begin = marks_;
         RG_RETURN_IF_ERROR(device_->Mark(stream, marks_++));
       }
-      for (; i < pieces_[next].end; ++i) RG_RETURN_IF_ERROR(issue_(commands_[i]));
+      for (; i < pieces_[next].end; ++i) {
+        Command command = commands_[i];
+        command.early = false;  // the mark stands between it and the launch before
+        RG_RETURN_IF_ERROR(issue_(command));
+      }
       marked.end = marks_;
       RG_RETURN_IF_ERROR(device_->Mark(stream, marks_++));
       last_mark_[stream] = marked.end;

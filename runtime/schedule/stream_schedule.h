@@ -52,9 +52,14 @@ struct StreamSchedule {
 };
 
 inline constexpr int kMaxStreams = 16;
+// Streams that are tried where the schedule chooses: one side stream takes most of the gain, two
+// take all.
+inline constexpr int kMostChosenStreams = 3;
 
 struct ScheduleOptions {
-  int streams = 1;  // 1 to kMaxStreams
+  // 1 to kMaxStreams; 0: one, or up to kMostChosenStreams where that is predicted to gain and the
+  // device has a table of interference.
+  int streams = 1;
   // Without a value: peak memory on one stream, where no order changes the time; latency on many.
   std::optional<ScheduleObjective> objective;
   // Blocks that fill the chip: its SMs or CUs. Two such kernels side by side measured slower than
@@ -68,6 +73,11 @@ struct ScheduleOptions {
   // more is held up by memory or arithmetic, of which there is no more for two.
   double worth_overlapping = 0.95;
   int64_t most_overlapped_ps = 10'000'000;
+  // How much longer a step takes that a step of another stream waits for.
+  int64_t edge_ps = 0;
+  // With `streams` 0 one more stream is used only where the predicted time is below this part of
+  // that with fewer.
+  double worth_streams = 0.97;
 };
 
 absl::StatusOr<StreamSchedule> ScheduleStreams(const BackwardGraph& graph, const FusionPlan& plan,

@@ -103,6 +103,21 @@ CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgra
   }
   return CUDA_SUCCESS;
 }
+// Takes the one way of launching that we have: early, in a capture, behind a generated kernel.
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) {
+  FAKE_ENTER_NODE();
+  const bool early = config->numAttrs == 1 &&
+                     config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                     config->attrs[0].value.programmaticStreamSerializationAllowed == 1;
+  const std::string before = LastCaptured(reinterpret_cast<GpuStream>(config->hStream));
+  const bool behind_ours = before.rfind("rg_", 0) == 0 && before != "rg_set_table" &&
+                           before != "rg_copy_strided" && before != "rg_fill";
+  if (!early || !behind_ours) return CUDA_ERROR_INVALID_VALUE;
+  return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                        config->blockDimX, config->blockDimY, config->blockDimZ,
+                        config->sharedMemBytes, config->hStream, parameters, extra);
+}
 CUresult cuGraphDestroyNode(CUgraphNode node) {
   FAKE_ENTER_NODE();
   edited->work.erase(edited->work.begin() + static_cast<ptrdiff_t>(PlaceOf(node)));

@@ -58,8 +58,17 @@ int Issue(GpuStream stream, std::string kind, std::function<int()> run) {
   Stream& s = Of(stream);
   ++s.clock[&s];
   if (s.capture == nullptr) return run();
-  s.capture->work.push_back({std::move(kind), std::move(run)});
+  s.capture->work.push_back({std::move(kind), std::move(run), {}, 0, &s});
   return kSuccess;
+}
+
+std::string LastCaptured(GpuStream stream) {
+  Stream& s = Of(stream);
+  if (s.capture == nullptr) return "";
+  const std::vector<Work>& work = s.capture->work;
+  const auto last =
+      std::find_if(work.rbegin(), work.rend(), [&](const Work& w) { return w.stream == &s; });
+  return last == work.rend() ? "" : last->kind;
 }
 
 int RunFill(const MemoryFill& fill) {

@@ -44,6 +44,7 @@ struct Work {
   std::function<int()> run;
   std::optional<MemoryFill> fill;  // of a fill that was captured as one
   uintptr_t node = 0;              // its handle, once a graph's nodes were asked for
+  const void* stream = nullptr;    // that it was captured on
 };
 
 using Clock = std::map<const void*, int>;  // work seen, by stream
@@ -91,6 +92,9 @@ bool RefusedByCapture();
 
 // Does the work, or adds it to the stream's capture.
 int Issue(GpuStream stream, std::string kind, std::function<int()> run);
+
+// The kind of the last work that was captured on the stream; empty where it captures none.
+std::string LastCaptured(GpuStream stream);
 
 // A fill of memory: captured as one.
 int IssueFill(GpuStream stream, const MemoryFill& fill);

@@ -406,6 +406,11 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "remade_ops",
                                            "stream_worth_factor",
                                            "stream_longest_us",
+                                           "stream_edge_us",
+                                           "stream_gain_factor",
+                                           "early_launch_gain_us",
+                                           "early_launch_longest_us",
+                                           "early_launch_bytes",
                                            "matmul_tf32_flops",
                                            "matmul_least_slice",
                                            "epilogue_kernels"};

@@ -52,6 +52,47 @@ TEST_CASE("a run with the last one's addresses asks whether the caller records, 
 }
 
 #if defined(RETROGRAD_FAKE_CUDA)
+TEST_CASE("a recording launches early what the program says, and nothing else does") {
+  const int streams = GENERATE(1, 3);
+  const FakeRun gpu(kVendors[std::size(kVendors) - 1],
+                    {.model = "norm_stack:layers=2,rows=2000,columns=24,dtype=fp32",
+                     .streams = streams,
+                     .early = true});
+  REQUIRE(gpu.vendor.cuda());
+  const auto commands = BuildCommands(gpu.compiled, /*order_seed=*/0);
+  REQUIRE(commands.ok());
+  int early = 0;
+  for (const Command& command : commands->commands) early += command.early ? 1 : 0;
+  REQUIRE(early > 0);
+  const auto tensors = gpu.NewTensors();
+  gpu.driver.reset();
+  CHECK(gpu.Run(*tensors) < kFp32Error);
+  CHECK(gpu.stats().failed_recordings == 0);
+  CHECK(gpu.driver.calls("cuLaunchKernelEx") == early);
+  gpu.driver.reset();
+  CHECK(gpu.Run(*tensors) < kFp32Error);  // a replay
+  CHECK(gpu.driver.calls("cuLaunchKernelEx") == 0);
+  // Traces have marks between the launches; steps that are timed stand alone.
+  CHECK(gpu.loaded.program->Trace(tensors->inputs, tensors->outputs, 1).ok());
+  CHECK(gpu.loaded.program->TimeSteps(tensors->inputs, tensors->outputs, 1, false).ok());
+
+  SECTION("without recordings") {
+    const LoadedProgram on = Load(FakeOptions(gpu.vendor), gpu.compiled, {.record = false});
+    const auto there = gpu.NewTensors(on);
+    gpu.driver.reset();
+    CHECK(gpu.Run(*there, on) < kFp32Error);
+    CHECK(gpu.driver.calls("cuLaunchKernelEx") == 0);
+  }
+  SECTION("on a device before sm_90") {
+    gpu.driver.set("major", 8);
+    const LoadedProgram on = gpu.LoadOn(FakeOptions(gpu.vendor));
+    const auto there = gpu.NewTensors(on);
+    CHECK(gpu.Run(*there, on) < kFp32Error);
+    CHECK(gpu.driver.calls("cuLaunchKernelEx") == 0);
+    CHECK(on.program->stats().replays > 0);
+  }
+}
+
 TEST_CASE("fills that a library records become kernels, and each replay still fills") {
   const FakeRun gpu(kVendors[std::size(kVendors) - 1], {});
   const auto tensors = gpu.NewTensors();

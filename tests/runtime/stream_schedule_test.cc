@@ -1,8 +1,11 @@
 #include "runtime/schedule/stream_schedule.h"
 
+#include "fusion/device/device_spec.h"
 #include "runtime/schedule/happens_before.h"
+#include "runtime/schedule/schedule_options.h"
 #include "tests/catch.h"
 #include "tests/support/plans/calls.h"
+#include "tests/support/plans/convolutions.h"
 #include "tests/support/plans/random_plan.h"
 
 namespace retrograd {
@@ -134,6 +137,174 @@ TEST_CASE("random plans under an interference table keep S1 to S5") {
   const absl::Status verified = schedule.Verify(random.graph, random.plan);
   INFO(schedule.Print() << verified);
   CHECK(verified.ok());
+}
+
+// dx0 -> dx1 -> .. with a dw beside each, and a cast of it that leaves the graph.
+RandomPlan LongChain(int links) {
+  GraphBuilder builder("long_chain");
+  ValueId dx = builder.Input({DType::kFp32, {4, 4}}, {.name = "dy"});
+  for (int i = 0; i < links; ++i) {
+    builder.Output(builder.Add(Op::abs, {builder.Add(Op::exp, {dx})}), "dw");
+    dx = builder.Add(Op::neg, {dx});
+  }
+  builder.Output(dx, "dx");
+  RandomPlan chain{*builder.Build(), {}};
+  chain.plan = OneGroupPerOp(chain.graph);
+  for (Group& group : chain.plan.groups) {
+    KernelBody body;
+    body.schedule.blocks = 8;
+    group.body = LaunchOf(body);
+  }
+  return chain;
+}
+
+// Groups of an op.
+bool IsOf(const RandomPlan& plan, const Step& step, Op op) {
+  return plan.graph.op(plan.plan.groups[Index(step.group)].outputs[0].node) == op;
+}
+
+TEST_CASE("a side stream takes what nothing of the chain waits for, and the chain waits for none") {
+  const RandomPlan chain = LongChain(30);
+  ScheduleOptions options{.streams = GENERATE(2, 3), .interference = Kernels(0.5)};
+  options.most_overlapped_ps = 3'000'000;
+  const StreamSchedule schedule = Scheduled(chain.graph, chain.plan, options);
+  INFO(schedule.Print());
+  REQUIRE(schedule.Verify(chain.graph, chain.plan).ok());
+  std::vector<int> stream_of(chain.plan.groups.size());
+  int beside = 0;
+  for (const Step& step : schedule.steps) {
+    stream_of[Index(step.group)] = step.stream;
+    // But for the last ones, which nothing long waits for, the chain is on stream 0.
+    if (IsOf(chain, step, Op::neg) && Index(step.group) < 78) CHECK(step.stream == 0);
+    if (step.stream == 0) CHECK(step.waits.empty());
+    beside += step.stream == 0 ? 0 : 1;
+  }
+  CHECK(beside > 20);
+  // A cast follows its weight gradient to the side stream, so that nothing waits between them.
+  int followed = 0;
+  for (const Step& step : schedule.steps) {
+    if (!IsOf(chain, step, Op::abs) || stream_of[Index(step.group) - 1] == 0) continue;
+    CHECK(stream_of[Index(step.group) - 1] == step.stream);
+    CHECK(step.waits.empty());
+    ++followed;
+  }
+  CHECK(followed > 10);
+}
+
+TEST_CASE("the chain's step stands before what branches off beside it") {
+  const RandomPlan chain = LongChain(30);
+  const StreamSchedule schedule =
+      Scheduled(chain.graph, chain.plan, {.streams = 2, .interference = Kernels(0.5)});
+  uint32_t checked = 0;
+  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    if (step.stream == 0 || step.waits.empty()) continue;
+    // The step of stream 0 that follows the one waited for.
+    uint32_t next = step.waits.back() + 1;
+    while (next < schedule.steps.size() && schedule.steps[next].stream != 0) ++next;
+    if (next == schedule.steps.size()) continue;
+    CHECK(next < i);
+    ++checked;
+  }
+  CHECK(checked > 0);
+}
+
+TEST_CASE("left to choose, a schedule takes more streams only where they are predicted to gain") {
+  const RandomPlan chain = LongChain(30);
+  const auto streams = [&](const ScheduleOptions& options) {
+    const StreamSchedule schedule = Scheduled(chain.graph, chain.plan, options);
+    CHECK(schedule.Verify(chain.graph, chain.plan).ok());
+    return schedule.streams;
+  };
+  CHECK(streams({.streams = 0, .interference = Kernels(0.5)}) > 1);
+  CHECK(streams({.streams = 0, .interference = Kernels(0.96)}) == 1);  // not worth overlapping
+  CHECK(streams({.streams = 0}) == 1);                                 // nothing was measured
+  ScheduleOptions dear{.streams = 0, .interference = Kernels(0.5)};
+  dear.edge_ps = 5'000'000;
+  CHECK(streams(dear) == 1);
+  ScheduleOptions asks_for_more{.streams = 0, .interference = Kernels(0.9)};
+  asks_for_more.worth_streams = 0.5;
+  CHECK(streams(asks_for_more) == 1);
+}
+
+TEST_CASE("a step that another stream waits for is predicted to take longer by an edge") {
+  const RandomPlan small = Chain(8);
+  ScheduleOptions options{.streams = 2, .interference = Kernels(0.5)};
+  options.edge_ps = 100'000;
+  const StreamSchedule schedule = Scheduled(small.graph, small.plan, options);
+  REQUIRE(schedule.Verify(small.graph, small.plan).ok());
+  std::vector<bool> waited_for(schedule.steps.size(), false);
+  for (const Step& step : schedule.steps) {
+    for (uint32_t wait : step.waits) waited_for[wait] = true;
+  }
+  bool any = false;
+  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    CHECK(step.end_ps - step.start_ps == (waited_for[i] ? 1'100'000 : 1'000'000));
+    any = any || waited_for[i];
+  }
+  CHECK(any);
+}
+
+TEST_CASE("convolutions run beside what the table has rows of") {
+  RandomPlan chain = LongChain(20);
+  const auto calls = [&](Op op) {
+    for (Group& group : chain.plan.groups) {
+      if (chain.graph.op(group.outputs[0].node) != Op::exp) continue;
+      Call call = MakeConvolution(Op::convolution_weight_gradient,
+                                  SquareConvolution(1, 64, 64, 1, 14, 3, 1, 1), {});
+      call.op = op;
+      group.body = call;
+    }
+  };
+  const auto sum = [&] {
+    int64_t ps = 0;
+    for (const Group& group : chain.plan.groups) ps += group.price_ps;
+    return ps;
+  };
+  const auto makespan = [&](const InterferenceTable& table) {
+    const StreamSchedule schedule =
+        Scheduled(chain.graph, chain.plan, {.streams = 2, .interference = table});
+    CHECK(schedule.Verify(chain.graph, chain.plan).ok());
+    return schedule.makespan_ps;
+  };
+  const InterferenceTable kernels = Kernels(0.5);
+  const InterferenceTable both({{WorkKind::kKernel, WorkKind::kKernel, 0.25, 0.25, 0.5},
+                                {WorkKind::kKernel, WorkKind::kConvolution, 0.25, 0.25, 0.5}});
+  calls(Op::convolution_weight_gradient);
+  CHECK(makespan(both) < makespan(kernels));
+  // Without rows of convolutions each of them runs alone.
+  const StreamSchedule alone =
+      Scheduled(chain.graph, chain.plan, {.streams = 2, .interference = kernels});
+  for (const Step& step : alone.steps) CHECK(step.fills_chip == IsOf(chain, step, Op::exp));
+  CHECK(makespan(both) < sum());
+}
+
+TEST_CASE("a spec says what may overlap, what an edge costs, and what one more stream must gain") {
+  const auto options = [](const char* name) {
+    const std::string text = *ReadDeviceSpec(name);
+    return *ScheduleOptionsFor(*ParseDeviceSpec(text, name), text, /*streams=*/0);
+  };
+  const ScheduleOptions h200 = options("h200");
+  CHECK(h200.streams == 0);
+  CHECK(h200.edge_ps > 0);
+  CHECK(h200.worth_streams < 1);
+  CHECK(h200.interference.Pays(WorkKind::kConvolution, 0.2, h200.worth_overlapping));
+  CHECK(!h200.interference.Pays(WorkKind::kConvolution, 4, h200.worth_overlapping));
+  CHECK(options("mi300x").interference.empty());
+}
+
+TEST_CASE("random plans whose number of streams is chosen keep S1 to S5") {
+  const uint64_t seed = GENERATE(range(1, 30));
+  INFO("seed " << seed);
+  const RandomPlan random = MakeRandomPlan(seed, {.ops = 60});
+  ScheduleOptions options{.streams = 0, .interference = Kernels(0.6)};
+  options.edge_ps = 100'000;
+  const StreamSchedule schedule = Scheduled(random.graph, random.plan, options);
+  const absl::Status verified = schedule.Verify(random.graph, random.plan);
+  INFO(schedule.Print() << verified);
+  CHECK(verified.ok());
+  CHECK(schedule.makespan_ps <= Scheduled(random.graph, random.plan, {.streams = 1}).makespan_ps);
 }
 
 TEST_CASE("a removed wait, a moved step and a stretched time are found and named") {

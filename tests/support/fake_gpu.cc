@@ -24,14 +24,16 @@ BackwardGraph BuiltModel(absl::string_view name) {
   return *std::move(graph);
 }
 
-CompiledPlan CompiledFor(const Vendor& vendor, const BackwardGraph& graph, int streams) {
+CompiledPlan CompiledFor(const Vendor& vendor, const BackwardGraph& graph,
+                         const FakeRunOptions& run) {
   auto spec = LoadDeviceSpec(vendor.spec);
   REQUIRE(spec.ok());
   auto planned = PlanFusion(graph, *spec);
   INFO(planned.status());
   REQUIRE(planned.ok());
   CompileOptions options{.dialect = vendor.dialect};
-  options.schedule.streams = streams;
+  options.schedule.streams = run.streams;
+  if (run.early) options.early = {.gain_ps = 1, .longest_ps = INT64_MAX, .most_bytes = INT64_MAX};
   auto compiled = Compile(planned->graph, planned->plan, options);
   INFO(compiled.status());
   REQUIRE(compiled.ok());
@@ -174,7 +176,7 @@ FakeRun::FakeRun(const Vendor& vendor, const FakeRunOptions& options)
       driver(vendor),
       graph(BuiltModel(options.model)),
       values(RandomInputs(graph, 5)),
-      compiled(CompiledFor(vendor, graph, options.streams)),
+      compiled(CompiledFor(vendor, graph, options)),
       loaded(Load(FakeOptions(vendor), compiled, {.record = options.record})) {
   INFO(vendor.device << ": " << loaded.status);
   REQUIRE(loaded.status.ok());

@@ -381,12 +381,13 @@ TEST_CASE("the interference table is measured, read back, and asked by what is n
       "a test: ", {{.small = true, .repeat = 1}, device.get(), &log, Spec(H200())});
   INFO(rows.status());
   REQUIRE(rows.ok());
-  CHECK(rows->size() == 28);  // pairs of seven, each with itself too
+  CHECK(rows->size() == 66);  // pairs of eleven, each with itself too
   const std::string text = WithInterference(WithInterference(H200(), *rows), *rows);
   const auto table = ParseInterference(text, "measured");
   INFO(table.status());
   REQUIRE(table.ok());
-  CHECK(table->rows().size() == 28);
+  CHECK(table->rows().size() == 66);
+  CHECK_THAT(text, ContainsSubstring("a: \"kernel\" b: \"convolution\" share_a: 4 share_b: 2"));
   REQUIRE(ParseDeviceSpec(text, "measured").ok());
 }
 

@@ -1,5 +1,5 @@
-// Which pieces of work gain by running side by side: kernels and matmuls with blocks for a quarter
-// of the SMs up to several for each, in pairs, on two streams of a recording.
+// Which pieces of work gain by running side by side: kernels, matmuls and convolutions with blocks
+// for a quarter of the SMs up to several for each, in pairs, on two streams of a recording.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kKernelShares[] = {0.25, 1, 4};
 constexpr double kMatMulShares[] = {0.25, 0.5, 1, 2};
+constexpr double kConvolutionShares[] = {0.25, 0.5, 1, 2};
 constexpr double kChainUs = 120;  // each side's work, about
 constexpr int kMostLinks = 60;
 
@@ -59,9 +60,38 @@ absl::StatusOr<Piece> MatMulPiece(double share, const CalibrationBench& bench,
   return piece;
 }
 
+// A convolution's gradient of tiles of 128 x 128 for this share of the SMs.
+absl::StatusOr<Piece> ConvolutionPiece(double share, const CalibrationBench& bench,
+                                       KernelBench* device) {
+  Piece piece{.kind = WorkKind::kConvolution, .share = share};
+  RG_ASSIGN_OR_RETURN(piece.work, bench.sizes.small ? device->Convolution(1, 4, 4, 4, DType::kBf16)
+                                                    : device->Convolution(OfSms(share, bench), 128,
+                                                                          8, 16, DType::kBf16));
+  return piece;
+}
+
 std::string NameOf(const Piece& p) {
-  return absl::StrFormat("%s with %g of the SMs", p.kind == WorkKind::kMatMul ? "matmul" : "kernel",
-                         p.share);
+  return absl::StrFormat("%s with %g of the SMs", Name(p.kind), p.share);
+}
+
+// Pieces of one kind, whose work is made unless a log replays.
+using MakePiece =
+    absl::FunctionRef<absl::StatusOr<Piece>(double, const CalibrationBench&, KernelBench*)>;
+absl::Status AddPieces(WorkKind kind, absl::Span<const double> shares, MakePiece make,
+                       const CalibrationBench& bench, KernelBench* device,
+                       std::vector<Piece>* pieces) {
+  for (double share : shares) {
+    pieces->push_back({.kind = kind, .share = share});
+    if (bench.log->replays()) continue;
+    RG_ASSIGN_OR_RETURN(pieces->back(), make(share, bench, device));
+  }
+  return absl::OkStatus();
+}
+
+// A log of times that were taken before convolutions were measured has none of them.
+bool LogHasConvolutions(const BenchLog& log) {
+  return !log.replays() ||
+         log.Holds(NameOf({.kind = WorkKind::kConvolution, .share = kConvolutionShares[0]}));
 }
 
 }  // namespace
@@ -70,15 +100,13 @@ absl::StatusOr<std::vector<std::string>> MeasureInterference(const std::string& 
                                                              const CalibrationBench& bench) {
   KernelBench device(bench.device, bench.sizes.repeat);
   std::vector<Piece> pieces;
-  for (double share : kKernelShares) {
-    pieces.push_back({.kind = WorkKind::kKernel, .share = share});
-    if (bench.log->replays()) continue;
-    RG_ASSIGN_OR_RETURN(pieces.back(), KernelPiece(share, bench, &device));
-  }
-  for (double share : kMatMulShares) {
-    pieces.push_back({.kind = WorkKind::kMatMul, .share = share});
-    if (bench.log->replays()) continue;
-    RG_ASSIGN_OR_RETURN(pieces.back(), MatMulPiece(share, bench, &device));
+  RG_RETURN_IF_ERROR(
+      AddPieces(WorkKind::kKernel, kKernelShares, KernelPiece, bench, &device, &pieces));
+  RG_RETURN_IF_ERROR(
+      AddPieces(WorkKind::kMatMul, kMatMulShares, MatMulPiece, bench, &device, &pieces));
+  if (LogHasConvolutions(*bench.log)) {
+    RG_RETURN_IF_ERROR(AddPieces(WorkKind::kConvolution, kConvolutionShares, ConvolutionPiece,
+                                 bench, &device, &pieces));
   }
   for (Piece& piece : pieces) {
     RG_ASSIGN_OR_RETURN(

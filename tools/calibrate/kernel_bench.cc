@@ -7,6 +7,7 @@
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
 #include "fusion/device/device_spec.h"
+#include "fusion/ops/convolution/packed_layout.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
 #include "graph/text/text.h"
@@ -193,6 +194,22 @@ absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::MatMul(int64_t m, int64_
   return CallWork::Make(device_, {.op = Op::matmul,
                                   .operands = {Dense({m, k}, dtype), Dense({k, n}, dtype)},
                                   .results = {Dense({m, n}, dtype)}});
+}
+
+absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Convolution(int64_t batch, int64_t channels,
+                                                                    int64_t height, int64_t width,
+                                                                    DType dtype) {
+  const auto channels_last = [&](const Shape& shape) {
+    return CallTensor{.shape = shape, .strides = ChannelsLastStrides(shape), .dtype = dtype};
+  };
+  const Shape image = {batch, channels, height, width}, filter = {channels, channels, 3, 3};
+  Call call{.op = Op::convolution_input_gradient,
+            .operands = {channels_last(image), channels_last(filter)},
+            .results = {channels_last(image)}};
+  const std::vector<int64_t> one = {1, 1};
+  call.attributes = {{"stride", one}, {"padding", one}, {"dilation", one}, {"groups", int64_t{1}}};
+  call.attributes.Set("input_shape", image);
+  return CallWork::Make(device_, call);
 }
 
 absl::StatusOr<std::unique_ptr<BenchWork>> KernelBench::Written(const retrograd::Kernel& kernel,

@@ -32,6 +32,11 @@ class KernelBench {
   absl::StatusOr<std::unique_ptr<BenchWork>> Kernel(const KernelIr& ir, const Schedule& schedule);
   // d = a·b, row-major and dense.
   absl::StatusOr<std::unique_ptr<BenchWork>> MatMul(int64_t m, int64_t n, int64_t k, DType dtype);
+  // The input gradient of a convolution with filters of 3 x 3, channels last: as many channels on
+  // both sides, `batch` images of height x width.
+  absl::StatusOr<std::unique_ptr<BenchWork>> Convolution(int64_t batch, int64_t channels,
+                                                         int64_t height, int64_t width,
+                                                         DType dtype);
 
   // A kernel in the words of the dialects' prelude, that takes so many bytes of bf16 for each
   // argument and writes the last.

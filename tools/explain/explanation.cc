@@ -11,6 +11,7 @@
 #include "graph/base/status.h"
 #include "graph/reference/reference.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/schedule/schedule_options.h"
 
 namespace retrograd {
 namespace {
@@ -199,8 +200,9 @@ std::vector<Refusal> MostTelling(std::vector<Refusal> refusals, size_t most) {
 }
 
 absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams) {
-  return ScheduleStreams(graph.planned.graph, graph.planned.plan,
-                         {.streams = streams, .chip_blocks = graph.spec.sms});
+  RG_ASSIGN_OR_RETURN(const ScheduleOptions options,
+                      ScheduleOptionsFor(graph.spec, graph.spec_text, streams));
+  return ScheduleStreams(graph.planned.graph, graph.planned.plan, options);
 }
 
 absl::StatusOr<PeakMemory> PeakMemoryOf(const PlannedGraph& graph) {

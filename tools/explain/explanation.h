@@ -57,7 +57,7 @@ struct PeakMemory {
 };
 absl::StatusOr<PeakMemory> PeakMemoryOf(const PlannedGraph& graph);
 
-// The plan's groups on so many streams.
+// The plan's groups on so many streams; 0: on as many as gain.
 absl::StatusOr<StreamSchedule> ScheduleOf(const PlannedGraph& graph, int streams);
 
 // "61.7 ms", "3.4 us"; "1.42 GB", "12 KB" (powers of ten).

@@ -41,7 +41,7 @@ GRAPH is a file (.bwd.pb, or .rgt as text) or the name of a model (`retrograd mo
 // Where and how a plan is written.
 struct OutputArguments {
   std::string format = "text";
-  int streams = 1;    // of the timeline
+  int streams = 0;    // of the timeline
   std::string file;   // empty: stdout
   std::string tuned;  // a file of choices, which are shown; empty: none
 };
@@ -202,7 +202,9 @@ absl::Status ExplainAnalysis(const AnalyzeArguments& arguments, const std::strin
 }
 
 void AddOutputOptions(CLI::App* command, OutputArguments* output) {
-  command->add_option("--streams", output->streams, "Streams of the timeline, 1 to 16")
+  command
+      ->add_option("--streams", output->streams,
+                   "Streams of the timeline, 1 to 16; 0: as many as gain")
       ->capture_default_str();
   command->add_option("-o,--output", output->file, "File to write; default: stdout");
 }

@@ -13,12 +13,15 @@
 #include "runtime/compiler/rtc.h"
 #include "runtime/executable/compiled_kernels.h"
 #include "runtime/program/compile.h"
+#include "runtime/program/early_launches.h"
+#include "runtime/program/program_text.h"
+#include "runtime/schedule/schedule_options.h"
 #include "tools/support/text_file.h"
 
 namespace retrograd {
 namespace {
 
-constexpr absl::string_view kStages[] = {"graph", "lower", "plan", "schedule", "memory"};
+constexpr absl::string_view kStages[] = {"graph", "lower", "plan", "schedule", "memory", "program"};
 
 absl::StatusOr<Dialect> DialectByName(absl::string_view name) {
   for (Dialect d : {Dialect::kCuda, Dialect::kHip, Dialect::kHost}) {
@@ -98,6 +101,20 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
   return WriteTextFile(report, ReportOf(compiled, object.kernels, object.compiler, arch).Print());
 }
 
+// What a GPU of the spec would be given to do, in order.
+absl::StatusOr<std::string> ProgramOf(const PlannedGraph& graph, const ScheduleOptions& schedule,
+                                      const MemoryOptions& memory) {
+  const Dialect dialect = graph.spec.vendor == "amd" ? Dialect::kHip : Dialect::kCuda;
+  RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
+                      Compile(graph.planned.graph, graph.planned.plan,
+                              {.dialect = dialect,
+                               .epilogue_kernels = TakesEpilogues(dialect),
+                               .schedule = schedule,
+                               .memory = memory,
+                               .early = EarlyLaunchLimitsOf(graph.spec)}));
+  return ProgramText(compiled);
+}
+
 absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::string>& stages,
                          int streams, int phases) {
   for (const std::string& stage : stages) {
@@ -118,15 +135,20 @@ absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::
   if (wanted("graph")) print(Print(graph.original));
   if (wanted("lower")) print(Print(lowered));
   if (wanted("plan")) print(plan.Print(lowered));
-  RG_ASSIGN_OR_RETURN(
-      const StreamSchedule schedule,
-      ScheduleStreams(lowered, plan, {.streams = streams, .chip_blocks = graph.spec.sms}));
+  RG_ASSIGN_OR_RETURN(const ScheduleOptions schedule_options,
+                      ScheduleOptionsFor(graph.spec, graph.spec_text, streams));
+  RG_ASSIGN_OR_RETURN(const StreamSchedule schedule,
+                      ScheduleStreams(lowered, plan, schedule_options));
   if (wanted("schedule")) print(schedule.Print());
-  if (!wanted("memory")) return absl::OkStatus();
-  RG_ASSIGN_OR_RETURN(const MemoryPlan memory,
-                      PlanMemory(lowered, plan, schedule,
-                                 {.phases = {.most = phases, .begin_ps = PhaseCost(graph.spec)}}));
-  print(memory.Print());
+  const MemoryOptions how{.phases = {.most = phases, .begin_ps = PhaseCost(graph.spec)}};
+  if (wanted("memory")) {
+    RG_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(lowered, plan, schedule, how));
+    print(memory.Print());
+  }
+  if (wanted("program")) {
+    RG_ASSIGN_OR_RETURN(const std::string program, ProgramOf(graph, schedule_options, how));
+    print(program);
+  }
   return absl::OkStatus();
 }
 

@@ -98,7 +98,8 @@ int main(int argc, char** argv) {
       ->excludes("--random-inputs");
   run_command->add_flag("--sanitize", run.sanitize,
                         "Kernels built with checks of every access, barrier and shuffle (slow)");
-  run_command->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16")
+  run_command
+      ->add_option("--streams", run.streams, "Streams to schedule on, 1 to 16; 0: as many as gain")
       ->capture_default_str();
   AddPhases(run_command, &run.phases);
   run_command->add_flag("!--no-memory-reuse", run.memory_reuse,
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
       "On an NVIDIA GPU take the first algorithm that a library offers for a call");
   run_command->add_flag("!--no-recording", run.record,
                         "Launch kernels one by one, instead of replaying a recorded run");
+  run_command->add_flag("!--no-early-launches", run.early_launches,
+                        "In a recorded run let no kernel start before the last has finished");
   run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")
       ->check(CLI::IsMember({32, 64}))
       ->capture_default_str();
@@ -195,11 +198,14 @@ int main(int argc, char** argv) {
 
   retrograd::PlanArguments dump;
   std::vector<std::string> stages;
-  int dump_streams = 1;
+  int dump_streams = 0;
   CLI::App* dump_command = app.add_subcommand("dump", "Print what each stage makes of a graph");
   AddPlanOptions(dump_command, &dump, "--spec");
-  dump_command->add_option("--stage", stages, "graph, lower, plan, schedule or memory; repeatable");
-  dump_command->add_option("--streams", dump_streams, "Streams to schedule on");
+  dump_command->add_option("--stage", stages,
+                           "graph, lower, plan, schedule, memory or program (of a GPU: launches, "
+                           "\"early\" ones among them, calls and waits); repeatable");
+  dump_command->add_option("--streams", dump_streams,
+                           "Streams to schedule on, 1 to 16; 0: as many as gain");
   int dump_phases = 1;
   AddPhases(dump_command, &dump_phases);
 

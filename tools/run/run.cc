@@ -338,6 +338,7 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
                       .memory_reuse = arguments.memory_reuse,
                       .in_place = arguments.in_place,
                       .most_phases = arguments.phases,
+                      .early_launches = arguments.early_launches,
                       .plan_again = arguments.plan_again,
                       .measured_calls = arguments.measured_calls,
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},

@@ -26,6 +26,7 @@ struct RunArguments {
   bool time_calls = true;       // the algorithms of libraries, once for each shape
   std::string tuned;            // a file of choices that are not measured again; empty: none
   double tuning_budget_s = 0;   // seconds for measuring others; 0: no limit
+  bool early_launches = true;   // see ExecutableOptions
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
   int repeat = 0;               // time so many runs after the first
@@ -38,7 +39,7 @@ struct RunArguments {
   bool cold = false;            // with nothing of before in the device's caches
   bool json = false;            // print the figures as JSON
   std::string timeline;  // where to write the predicted and the measured timeline; empty: nowhere
-  int streams = 1;
+  int streams = 0;
   int phases = 1;
   int warp = 32;
   uint64_t seed = 0;  // of every order that is free: blocks, threads, steps

@@ -126,6 +126,7 @@ constexpr CallOp Row(Op op, int (*result_like)(int)) {
           .result_like = result_like,
           .price = PriceCall,
           .blocks = Blocks,
+          .work_kind = WorkKind::kConvolution,
           .describe = Describe,
           .sizes = Sizes};
 }

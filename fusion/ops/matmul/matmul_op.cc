@@ -69,7 +69,7 @@ const CallOp kMatMulCalls = {.op = Op::matmul,
                              .absorbs = true,
                              .price = PriceCall,
                              .blocks = Blocks,
-                             .in_interference_table = true,
+                             .work_kind = WorkKind::kMatMul,
                              .describe = Describe,
                              .sizes = Sizes};
 

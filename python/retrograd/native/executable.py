@@ -52,7 +52,7 @@ class Executable(Handle):
     """Serves one thread at a time. Different executables are independent."""
 
     def __init__(
-        self, graph, device, *, spec=None, max_memory_bytes=0, streams=1, caller_workspace=False,
+        self, graph, device, *, spec=None, max_memory_bytes=0, streams=0, caller_workspace=False,
         accumulate=None, progress=None, log=None, cancellation=None, settings=None, max_phases=1,
     ):  # fmt: skip
         """Plans, compiles and loads.

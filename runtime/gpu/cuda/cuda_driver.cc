@@ -48,6 +48,12 @@ constexpr size_t kMostFillBlocks = 1024;
     const CUgraphNode*, const CUgraphEdgeData*, size_t)                                          \
   X(GraphDestroyNode, cuGraphDestroyNode, CUgraphNode)
 
+// What launches a kernel early. Drivers that edit graphs (CUDA 12.3) take it in a capture.
+#define RG_CUDA_EARLY_ENTRY_POINTS(X) \
+  X(LaunchKernelEx, cuLaunchKernelEx, const CUlaunchConfig*, CUfunction, void**, void**)
+
+constexpr int kFirstEarlyMajor = 9;  // of the compute capability
+
 // Whether arguments of these types are passed alike: both pointers or both integers, of one size.
 // An address of device memory is the integer that stands for a pointer.
 template <typename Vendor, typename Ours>
@@ -74,6 +80,7 @@ RG_GPU_ENTRY_POINTS(RG_CUDA_CHECK)
                 #cuda " is declared otherwise in this version of CUDA");
 RG_CUDA_ENTRY_POINTS(RG_CUDA_CHECK)
 RG_CUDA_GRAPH_ENTRY_POINTS(RG_CUDA_CHECK)
+RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_CHECK)
 #undef RG_CUDA_CHECK
 static_assert(kGpuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kGpuNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(kGpuNonBlockingStream == CU_STREAM_NON_BLOCKING &&
@@ -100,6 +107,9 @@ class CudaDriver : public GpuDriver {
   absl::StatusOr<bool> IsOf(const GpuContext& context, GpuStream stream) const override;
   absl::Status FillByKernel(GpuGraph graph, GpuFunction fill) const override;
   absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const override;
+  absl::Status LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
+                           unsigned shared_bytes, GpuStream stream,
+                           void** parameters) const override;
   bool Update(GpuGraphExec exec, GpuGraph graph) const override;
 
  protected:
@@ -110,9 +120,11 @@ class CudaDriver : public GpuDriver {
   absl::Status FillByKernel(CUgraph graph, CUgraphNode node, GpuFunction fill) const;
 
   bool edits_graphs_ = true;
+  bool launches_early_ = true;
 #define RG_CUDA_FIELD(field, cuda, ...) GpuEntry<int(__VA_ARGS__)> field;
   RG_CUDA_ENTRY_POINTS(RG_CUDA_FIELD)
   RG_CUDA_GRAPH_ENTRY_POINTS(RG_CUDA_FIELD)
+  RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_FIELD)
 #undef RG_CUDA_FIELD
 };
 
@@ -125,9 +137,13 @@ const char* CudaDriver::Fill(void* library) {
   RG_GPU_ENTRY_POINTS(RG_CUDA_FIND)
   RG_CUDA_ENTRY_POINTS(RG_CUDA_FIND)
   const char* const needed = missing;
+  missing = nullptr;
   RG_CUDA_GRAPH_ENTRY_POINTS(RG_CUDA_FIND)
-#undef RG_CUDA_FIND
   edits_graphs_ = missing == nullptr;
+  missing = nullptr;
+  RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_FIND)
+  launches_early_ = edits_graphs_ && missing == nullptr;
+#undef RG_CUDA_FIND
   return needed;
 }
 
@@ -151,6 +167,7 @@ absl::StatusOr<GpuFacts> CudaDriver::Describe(int device) const {
     return absl::UnimplementedError(
         absl::StrCat(facts.model, " is ", facts.arch, ": kernels want sm_80 or later"));
   }
+  facts.early_launches = launches_early_ && major >= kFirstEarlyMajor;
   RG_ASSIGN_OR_RETURN(facts.clock_khz, Attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device));
   RG_ASSIGN_OR_RETURN(facts.cache_bytes, Attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device));
   RG_ASSIGN_OR_RETURN(facts.sms, Attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
@@ -166,6 +183,26 @@ absl::StatusOr<GpuContext> CudaDriver::Open(int device) const {
 absl::Status CudaDriver::AllowStaged(GpuFunction function, int64_t bytes) const {
   RG_GPU(*this, FuncSetAttribute, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
          static_cast<int>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status CudaDriver::LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
+                                     unsigned shared_bytes, GpuStream stream,
+                                     void** parameters) const {
+  CUlaunchAttribute early = {};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config = {};
+  config.gridDimX = blocks;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = threads;
+  config.blockDimY = config.blockDimZ = 1;
+  config.sharedMemBytes = shared_bytes;
+  config.hStream = reinterpret_cast<CUstream>(stream);
+  config.attrs = &early;
+  config.numAttrs = 1;
+  RG_GPU(*this, LaunchKernelEx, &config, reinterpret_cast<CUfunction>(function), parameters,
+         nullptr);
   return absl::OkStatus();
 }
 

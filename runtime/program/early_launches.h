@@ -1,0 +1,34 @@
+// Early launches: a kernel that starts before the one in front of it on its stream has finished,
+// and waits in its first instructions until it has. The start of the kernel is then hidden; small
+// kernels win by it, large ones lose to the blocks that wait on their multiprocessors.
+//
+// A launch is early only
+//   - if its kernel waits (Kernel::starts_early). It waits for all work of the kernel in front,
+//   which
+//     waited in turn, so that memory changes in the stream's order as ever;
+//   - if right in front of it on its stream, in the same phase, stands a launch of ours, with
+//   nothing
+//     between: a library's kernel lets none start early, and a launch that waits for another stream
+//     starts late anyway;
+//   - if it gains: both are predicted to take no longer, and move no more bytes, than the device's
+//     spec says.
+#ifndef RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
+#define RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
+
+#include "absl/status/status.h"
+#include "fusion/device/device_spec.h"
+#include "runtime/program/commands.h"
+#include "runtime/program/compile.h"
+
+namespace retrograd {
+
+EarlyLaunchLimits EarlyLaunchLimitsOf(const DeviceSpec& spec);
+
+void MarkEarlyLaunches(const CompiledPlan& compiled, CommandList* list);
+
+// The first two of the conditions, without which gradients would be wrong.
+absl::Status CheckEarlyLaunches(const CommandList& list);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
