@@ -32,7 +32,6 @@ class ConvolutionWriter {
   // An array of memory that the launch asks for, from its first byte on. Arrays may overlap.
   void Staged(DType dtype, absl::string_view name, int64_t elements);
   void Uses(PreludePart part) { launch_.kernel.parts |= part; }
-  void InClusters(int blocks) { launch_.kernel.cluster = blocks; }
 
   struct Constant {
     std::string name;

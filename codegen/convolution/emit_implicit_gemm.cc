@@ -292,7 +292,7 @@ constexpr char kMultiply[] = R"(
 )";
 
 constexpr char kStoreInput[] = R"(
-  for (int i = RG_THREAD + pack0; i < pack1; i += kThreads) {
+  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
     const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD, channel = column0 + column;
     int rest = row0 + row;
     if (rest >= rows_here || channel >= kChannelsOfGroup) continue;
@@ -302,50 +302,21 @@ constexpr char kStoreInput[] = R"(
     rest /= pixels1;
     const int h0 = first0 + rest % pixels0 * kStride0, n = rest / pixels0;
     sum_t out[kVD];
-    take(row * kPitchD + column, out);
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
     rg_store_vec<kVD>(d, place(n, h0, h1, h2, group * kChannelsOfGroup + channel), out);
   }
 )";
 
 constexpr char kStoreWeight[] = R"(
-  for (int i = RG_THREAD + pack0; i < pack1; i += kThreads) {
+  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
     const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD;
     if (row0 + row >= kFiltersOfGroup || column0 + column >= kAllColumns) continue;
     sum_t out[kVD];
-    take(row * kPitchD + column, out);
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
     rg_store_vec<kVD>(d, place(group * kFiltersOfGroup + row0 + row, column0 + column), out);
   }
-)";
-
-// Packs of the tile's sums that this block stores.
-constexpr char kTakeOwn[] = R"(
-  constexpr int pack0 = 0, pack1 = kRows * kColumns / kVD;
-  const auto take = [&](int at, sum_t* out) {
-    RG_UNROLL
-    for (int v = 0; v < kVD; ++v) out[v] = results[at + v];
-  };
-)";
-
-// Each block of a cluster stores a part of the tile, and adds up what all have of it.
-constexpr char kTakeAll[] = R"(
-  RG_CLUSTER_BARRIER();
-  const int pack0 = kRows * kColumns / kVD * split / kSplits;
-  const int pack1 = kRows * kColumns / kVD * (split + 1) / kSplits;
-  const auto take = [&](int at, sum_t* out) {
-    rg_load_peer<kVD>(results, at, 0, out);
-    RG_UNROLL
-    for (int peer = 1; peer < kSplits; ++peer) {
-      sum_t more[kVD];
-      rg_load_peer<kVD>(results, at, peer, more);
-      RG_UNROLL
-      for (int v = 0; v < kVD; ++v) out[v] += more[v];
-    }
-  };
-)";
-
-// Nobody leaves while others read.
-constexpr char kLeaveTogether[] = R"(
-  RG_CLUSTER_BARRIER();
 )";
 
 // Adds the splits' sums, kParts threads for each pack, in a fixed order.
@@ -412,7 +383,7 @@ class Writer {
     const ConvolutionTensor& second = IsInput(c_) ? c_.w : c_.x;
     w_.Read(c_.y.dtype, "a", kConvolutionFirst);
     w_.Read(second.dtype, "b", kConvolutionSecond);
-    WriteResult(tile_.adds_later());
+    WriteResult(tile_.splits > 1);
     const int64_t element_bytes = SizeBytes(c_.y.dtype);
     const int64_t lines_a = IsInput(c_) ? tile_.rows : tile_.depth;
     const int64_t width_a = IsInput(c_) ? tile_.depth : tile_.rows;
@@ -443,12 +414,12 @@ class Writer {
                   {"kPitchD", pitch_d},
                   {"kStageA", stage_a},
                   {"kStage", stage},
-                  {"kVD", tile_.adds_later() ? vectors_.partial : vectors_.result}});
+                  {"kVD", tile_.splits > 1 ? vectors_.partial : vectors_.result}});
     Copies("A", vectors_.first, lines_a, width_a, c_.y.strides[1] != 1);
     Copies("B", vectors_.second, tile_.depth, tile_.columns,
            !IsInput(c_) && second.strides[1] != 1);
     w_.Text(kHead);
-    IsInput(c_) ? InputPlace(tile_.adds_later()) : WeightPlace(tile_.adds_later());
+    IsInput(c_) ? InputPlace(tile_.splits > 1) : WeightPlace(tile_.splits > 1);
     if (IsInput(c_)) PrintPhases();
     if (IsInput(c_)) {
       w_.Text(kInputPlaces);
@@ -460,12 +431,7 @@ class Writer {
       w_.Text(copies <= kMostPlaces ? kWeightCarry : kWeightDivide);
     }
     w_.Text(kMultiply);
-    w_.Text(tile_.cluster ? kTakeAll : kTakeOwn);
     w_.Text(IsInput(c_) ? kStoreInput : kStoreWeight);
-    if (tile_.cluster) {
-      w_.InClusters(tile_.splits);
-      w_.Text(kLeaveTogether);
-    }
     return w_.End(Product({RowTiles(tile_, c_), ColumnTiles(tile_, c_), tile_.splits}), threads_);
   }
 
@@ -645,7 +611,7 @@ ConvolutionKernels EmitImplicitGemm(const ConvolutionCall& call, const ImplicitG
   Writer sums(call, tile, dialect);
   kernels.partial_dtype = sums.sum_dtype();
   kernels.launches.push_back(sums.Sums());
-  if (tile.adds_later()) {
+  if (tile.splits > 1) {
     kernels.partial_elements = Product({tile.splits, sums.elements()});
     kernels.launches.push_back(Writer(call, tile, dialect).AddSplits());
   }

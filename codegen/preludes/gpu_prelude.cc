@@ -259,18 +259,16 @@ struct rg_in_order {
     __device__ constexpr int operator[](int i) const { return i; }
   } at;
 };
-#define RG_DIRECT(name, arguments, bounds)                                                    \
+#define RG_DIRECT(name, arguments, ...)                                                       \
   RG_INLINE void name##_body(void* const* __restrict__ rg_table, const rg_in_order& rg_slot); \
-  extern "C" __global__ void bounds name(const RG_GRID_CONSTANT rg_addresses<arguments> rg_given) { \
+  extern "C" __global__ void __launch_bounds__(__VA_ARGS__)                                   \
+      name(const RG_GRID_CONSTANT rg_addresses<arguments> rg_given) {                         \
     name##_body(rg_given.at, rg_in_order());                                                  \
   }                                                                                           \
   RG_INLINE void name##_body(void* const* __restrict__ rg_table, const rg_in_order& rg_slot)
-#define RG_KERNEL_DIRECT(name, threads, arguments) RG_DIRECT(name, arguments, __launch_bounds__(threads))
-// The same for so many blocks that start together.
-#define RG_KERNEL_DIRECT_CLUSTER(name, threads, arguments, blocks) \
-  RG_DIRECT(name, arguments, __cluster_dims__(blocks) __launch_bounds__(threads))
+#define RG_KERNEL_DIRECT(name, threads, arguments) RG_DIRECT(name, arguments, threads)
 #define RG_KERNEL_DIRECT_RESIDENT(name, threads, arguments, blocks) \
-  RG_DIRECT(name, arguments, __launch_bounds__(threads, blocks))
+  RG_DIRECT(name, arguments, threads, blocks)
 #define RG_ARG(type, name, index) \
   type* const name = static_cast<type*>(rg_device_pointer(rg_table[rg_slot.at[rg_first_argument + index]]))
 #define RG_SHARED(type, name, count) __shared__ type name[count]

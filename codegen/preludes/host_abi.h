@@ -12,7 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
 // Changes with every change of the structs below.
-#define RG_HOST_ABI 3
+#define RG_HOST_ABI 2
 
 struct rg_host_thread;
 
@@ -40,10 +40,6 @@ struct rg_host_calls {
   void (*copy)(rg_host_thread* self, void* to, const void* from, int bytes);
   void (*copies_sent)(rg_host_thread* self);
   void (*copies_wait)(rg_host_thread* self, int under_way);
-  // All threads of all blocks of the cluster meet.
-  void (*cluster_barrier)(rg_host_thread* self, int line);
-  // What the block of this number in the cluster has in place of a shared array of the caller's.
-  void* (*peer)(rg_host_thread* self, const void* data, int rank);
 };
 
 // The block being run.
@@ -68,7 +64,6 @@ struct rg_host_kernel {
   int warp;          // threads of a warp
   bool checked;      // built with RG_CHECK_MODE
   bool cooperative;  // uses barriers, shuffles or shared memory: each thread needs a stack
-  int cluster;       // blocks that start together
   void (*run_thread)(rg_host_thread* self);  // cooperative kernels
   void (*run_block)(rg_host_block* block);   // all others: every thread of the block
 };

@@ -281,18 +281,6 @@ struct rg_copier {
 #define RG_COPIES_SENT() rg_self.block->calls->copies_sent(&rg_self)
 #define RG_COPIES_WAIT(n) rg_self.block->calls->copies_wait(&rg_self, n)
 
-// The array of another block of the cluster, in place of one's own.
-template <typename T>
-inline T* rg_peer_of(rg_host_thread& self, T* shared, int rank) {
-  return static_cast<T*>(self.block->calls->peer(&self, shared, rank));
-}
-template <typename T>
-inline rg_checked_shared<T> rg_peer_of(rg_host_thread& self, rg_checked_shared<T> shared,
-                                       int rank) {
-  return {rg_peer_of(self, shared.data, rank), shared.self};
-}
-#define RG_CLUSTER_BARRIER() rg_self.block->calls->cluster_barrier(&rg_self, __LINE__)
-
 // Shared memory lies in the launcher's block, not in the module, so that launches do not meet.
 template <typename T>
 inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int64_t count) {
@@ -341,11 +329,11 @@ constexpr int rg_first_argument = 0;
 #define RG_RUN(name, first_block, first_argument) \
   name(rg_self, rg_thread, rg_block - (first_block), first_argument)
 
-#define RG_HOST_EXPORT(name, threads, arguments, cooperative, cluster, run_thread, run_block) \
-  extern "C" {                                                                                \
-  __attribute__((visibility("default"))) extern const rg_host_kernel name;                    \
-  const rg_host_kernel name = {RG_HOST_ABI, threads, arguments,  RG_WARP,  RG_HOST_CHECKED,   \
-                               cooperative, cluster, run_thread, run_block};                  \
+#define RG_HOST_EXPORT(name, threads, arguments, cooperative, run_thread, run_block) \
+  extern "C" {                                                                       \
+  __attribute__((visibility("default"))) extern const rg_host_kernel name;           \
+  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,    \
+                               RG_HOST_CHECKED, cooperative, run_thread, run_block}; \
   }
 
 // Kernels run one after the other here.
@@ -363,7 +351,7 @@ constexpr int rg_first_argument = 0;
       if (self.thread >= threads) self.thread -= threads;                      \
     }                                                                          \
   }                                                                            \
-  RG_HOST_EXPORT(name, threads, arguments, false, 1, nullptr, &name##_block)   \
+  RG_HOST_EXPORT(name, threads, arguments, false, nullptr, &name##_block)      \
   static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
                                  [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
@@ -373,17 +361,15 @@ constexpr int rg_first_argument = 0;
 
 // A kernel with barriers, shuffles or shared memory. Emitters print RG_KERNEL for all; whoever
 // compiles the text picks this one by what the body uses.
-#define RG_KERNEL_COOPERATIVE(name, threads, arguments) \
-  RG_KERNEL_COOPERATIVE_CLUSTER(name, threads, arguments, 1)
-#define RG_KERNEL_COOPERATIVE_CLUSTER(name, threads, arguments, cluster)           \
-  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread,     \
-                                 const int rg_block);                              \
-  static void name##_thread(rg_host_thread* self) {                                \
-    name##_body(*self, self->thread, self->block->block);                          \
-  }                                                                                \
-  RG_HOST_EXPORT(name, threads, arguments, true, cluster, &name##_thread, nullptr) \
-  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,         \
-                                 [[maybe_unused]] const int rg_thread,             \
+#define RG_KERNEL_COOPERATIVE(name, threads, arguments)                        \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
+                                 const int rg_block);                          \
+  static void name##_thread(rg_host_thread* self) {                            \
+    name##_body(*self, self->thread, self->block->block);                      \
+  }                                                                            \
+  RG_HOST_EXPORT(name, threads, arguments, true, &name##_thread, nullptr)      \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
+                                 [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
 
 // --- arithmetic ---------------------------------------------------------------------------------

@@ -78,16 +78,6 @@ struct rg_zero_copier {
   }
 };
 #define rg_copy_or_zero rg_zero_copier{rg_self}.copy
-
-struct rg_peer_loader {
-  rg_host_thread& self;
-  template <int V, typename A, typename S>
-  void load(A shared, int at, int rank, S* out) const {
-    const A peer = rg_peer_of(self, shared, rank);
-    for (int k = 0; k < V; ++k) out[k] = peer[at + k];
-  }
-};
-#define rg_load_peer rg_peer_loader{rg_self}.load
 )";
 
 constexpr char kCuda[] = R"(
@@ -265,41 +255,6 @@ RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside)
 }
 )";
 
-constexpr char kCudaClusters[] = R"(
-#define RG_CLUSTER_BARRIER() \
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory")
-
-template <int V>
-RG_INLINE void rg_load_peer(const float* shared, int at, int rank, float* out) {
-  unsigned from;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(from) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared + at))), "r"(rank));
-  if constexpr (V % 4 == 0) {
-#pragma unroll
-    for (int k = 0; k < V; k += 4) {
-      asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                   : "=f"(out[k]), "=f"(out[k + 1]), "=f"(out[k + 2]), "=f"(out[k + 3])
-                   : "r"(from + 4 * k) : "memory");
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(out[k]) : "r"(from + 4 * k) : "memory");
-    }
-  }
-}
-template <int V>
-RG_INLINE void rg_load_peer(const double* shared, int at, int rank, double* out) {
-  unsigned from;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(from) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(shared + at))), "r"(rank));
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(out[k]) : "r"(from + 8 * k) : "memory");
-  }
-}
-)";
-
 constexpr char kHipCopy[] = R"(
 template <int V, typename T>
 RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside) {
@@ -315,7 +270,7 @@ RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside)
 std::string TensorCorePrelude(Dialect dialect) {
   switch (dialect) {
     case Dialect::kCuda:
-      return absl::StrCat(kTiles, kCuda, kPlainSums, kCudaMultiply, kGpuMultiply, kCudaCopy, kCudaClusters);
+      return absl::StrCat(kTiles, kCuda, kPlainSums, kCudaMultiply, kGpuMultiply, kCudaCopy);
     case Dialect::kHip:
       return absl::StrCat(kTiles, kHip, kPlainSums, kHipMultiply, kGpuMultiply, kHipCopy);
     case Dialect::kHost: return absl::StrCat(kTiles, kHost, kPlainSums, kHostMultiply);

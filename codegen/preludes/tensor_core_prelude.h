@@ -20,9 +20,6 @@ namespace retrograd {
 // b[b_at + column * b_pitch + k], or, across, b[b_at + k * b_pitch + column]. Offsets and pitches
 // are of 16 bytes' multiples. All threads of the warp call it.
 //
-// rg_load_peer<V>(shared, at, rank, out): sums of another block of the cluster; RG_CLUSTER_BARRIER()
-// orders them. In CUDA from sm_90 on, and on the host.
-//
 // rg_copy_or_zero<V>(to, at, from, i, inside): V elements as by rg_copy_ahead, or zeros.
 std::string TensorCorePrelude(Dialect dialect);
 

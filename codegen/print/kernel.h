@@ -96,8 +96,7 @@ struct Kernel {
   PreludeParts parts;
   int64_t blocks = 1;
   int threads = 1;
-  int cluster = 1;            // blocks that start together: they share loads, or read each
-                              // other's shared memory
+  int cluster = 2;            // of a multiplier: blocks that share loads
   int arguments = 0;          // how many pointers it takes
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front

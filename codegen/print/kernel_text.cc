@@ -11,9 +11,6 @@ namespace {
 // Stands for the name in the text that the name is made of.
 constexpr absl::string_view kUnnamed = "RG_NAME_OF_THIS_KERNEL";
 
-// Of multipliers, whose head has no number for it.
-constexpr int kUsualCluster = 2;
-
 // 64-bit FNV-1a: names need to be stable and distinct, not secret.
 uint64_t Digest(absl::string_view text) {
   uint64_t h = 0xcbf29ce484222325;
@@ -107,28 +104,19 @@ std::string PrintRuns(const Kernel& kernel) {
 }  // namespace
 
 std::string PrintHead(const Kernel& kernel) {
-  if (kernel.head == KernelHead::kMultiplier && kernel.cluster != kUsualCluster) {
+  if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
     return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
-  }
-  if (kernel.head == KernelHead::kPlain && kernel.cluster > 1) {
-    return absl::StrCat(HeadMacro(kernel), "_CLUSTER(", Parameters(kernel), ", ", kernel.cluster,
-                        ")");
   }
   return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ")");
 }
 
 std::string PrintCooperativeHead(const Kernel& kernel) {
   RG_CHECK(kernel.head == KernelHead::kPlain);
-  if (kernel.cluster > 1) {
-    return absl::StrCat("RG_KERNEL_COOPERATIVE_CLUSTER(", Parameters(kernel), ", ", kernel.cluster,
-                        ")");
-  }
   return absl::StrCat("RG_KERNEL_COOPERATIVE(", Parameters(kernel), ")");
 }
 
 std::string PrintResidentHead(const Kernel& kernel, int64_t blocks) {
   RG_CHECK(kernel.head == KernelHead::kPlain);
-  if (kernel.cluster > 1) return PrintHead(kernel);
   return absl::StrCat(HeadMacro(kernel), "_RESIDENT(", Parameters(kernel), ", ", blocks, ")");
 }
 

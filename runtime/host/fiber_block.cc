@@ -230,23 +230,12 @@ void FiberBlock::Barrier(rg_host_thread* self, int line) {
   fiber->state = Fiber::kAtBarrier;
   fiber->line = line;
   if (at_barrier_ == 0) barrier_line_ = line;
-  if (line != barrier_line_ || cluster_barrier_) mismatch_ = true;
+  if (line != barrier_line_) mismatch_ = true;
   if (++at_barrier_ == threads_ && !mismatch_) {
     at_barrier_ = 0;
     ++epoch_;
     PushBlock();
   }
-  SwitchFrom(fiber);
-}
-
-// Back to Run when the last thread of the block has come.
-void FiberBlock::ClusterBarrier(rg_host_thread* self, int line) {
-  Fiber* fiber = static_cast<Fiber*>(self);
-  fiber->state = Fiber::kAtBarrier;
-  fiber->line = line;
-  if (at_barrier_ == 0) barrier_line_ = line, cluster_barrier_ = true;
-  if (line != barrier_line_ || !cluster_barrier_) mismatch_ = true;
-  ++at_barrier_;
   SwitchFrom(fiber);
 }
 
@@ -285,7 +274,7 @@ void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
   RG_CHECK(false);  // nobody goes on with an abandoned thread
 }
 
-FiberBlock::End FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed) {
+bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed) {
   RG_CHECK(kernel.threads == strides_of_ && kernel.warp >= 1 && kernel.warp <= kMostLanes);
   kernel_ = &kernel;
   threads_ = kernel.threads;
@@ -294,7 +283,6 @@ FiberBlock::End FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* blo
   // Quicker, since the stacks of one warp stay in the cache; but one order of warps among many.
   warp_goes_on_ = !kernel.checked || (Draw() & 1) != 0;
   at_barrier_ = done_ = epoch_ = queue_first_ = queue_count_ = 0;
-  cluster_barrier_ = false;
   for (int i = 0; i < threads_; ++i) {
     Fiber& fiber = fibers_[i];
     fiber.block = block;
@@ -309,29 +297,11 @@ FiberBlock::End FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* blo
   for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = 0;
   PushBlock();
   SwitchFrom(nullptr);
-  return EndOf();
-}
-
-FiberBlock::End FiberBlock::Resume() {
-  at_barrier_ = 0;
-  cluster_barrier_ = false;
-  main_followed_ = ThisStack();
-  PushBlock();
-  SwitchFrom(nullptr);
-  return EndOf();
-}
-
-FiberBlock::End FiberBlock::EndOf() {
-  if (done_ == threads_) return End::kDone;
-  const bool whole = at_barrier_ == threads_ && !mismatch_ && !abandoned_;
-  if (cluster_barrier_ && whole) {
-    ++epoch_;  // here, before the first block of the cluster goes on
-    return End::kAtClusterBarrier;
-  }
+  if (done_ == threads_) return true;
   if (!abandoned_) stuck_ = absl::StrCat("divergent threads: ", DescribeStuck());
   mismatch_ = abandoned_ = false;
   ForgetContexts();
-  return End::kStuck;
+  return false;
 }
 
 // "threads 0 and 127 more wait at the barrier in line 9; thread 128 has returned"

@@ -32,14 +32,10 @@ class FiberBlock {
   // Stacks for that many threads; allocates only where an earlier call did not.
   absl::Status Reserve(int threads);
 
-  // Runs every thread of the block to its end, or to the barrier of its cluster, which Resume
-  // passes. Or to where threads wait for others that never come: then stuck() says who waits where.
-  enum class End : uint8_t { kDone, kAtClusterBarrier, kStuck };
-  End Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed);
-  End Resume();
+  // Runs every thread of the block to its end: true. Or to where threads wait for others that
+  // never come: false, and stuck() says who waits where.
+  bool Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed);
   const std::string& stuck() const { return stuck_; }
-  // Leaves the threads where they wait for good.
-  void Forget() { ForgetContexts(); }
 
   // Ends the block from within one of its threads, as stuck with this text.
   [[noreturn]] void Abandon(rg_host_thread* self, std::string why);
@@ -49,7 +45,6 @@ class FiberBlock {
 
   // What running fibers call.
   void Barrier(rg_host_thread* self, int line);
-  void ClusterBarrier(rg_host_thread* self, int line);
   // False if the lane to read from does not exist: *value stays.
   bool Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int distance, void* value,
                int bytes);
@@ -67,7 +62,6 @@ class FiberBlock {
   void SwitchFrom(Fiber* self);       // to the next ready fiber, or back to Run if there is none
   void Jump(Fiber* from, Fiber* to);  // null: Run's own context
   void ForgetContexts();              // the next block makes new ones
-  End EndOf();                        // after the fibers have jumped back
   std::string DescribeStuck() const;
 
   std::unique_ptr<Stacks> stacks_;
@@ -79,9 +73,8 @@ class FiberBlock {
   const rg_host_kernel* kernel_ = nullptr;
   int threads_ = 0, lanes_ = 0;
   int at_barrier_ = 0, barrier_line_ = 0, done_ = 0, epoch_ = 0;
-  bool cluster_barrier_ = false;  // that at which threads wait
-  bool warp_goes_on_ = true;      // after a shuffle, the warp's lanes before all other threads
-  bool mismatch_ = false;         // threads met at different barriers or shuffles
+  bool warp_goes_on_ = true;  // after a shuffle, the warp's lanes before all other threads
+  bool mismatch_ = false;     // threads met at different barriers or shuffles
   bool abandoned_ = false;
   uint64_t random_ = 0;
   std::vector<int> strides_;  // coprime to threads_: orders in which to push a block

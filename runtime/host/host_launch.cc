@@ -1,7 +1,6 @@
 #include "runtime/host/host_launch.h"
 
 #include <csetjmp>
-#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -15,14 +14,15 @@
 
 namespace retrograd {
 
-namespace {
-
-// What a block of a cluster has for itself.
-struct BlockRoom {
+struct HostLauncher::State {
   FiberBlock fibers;
   SharedArrays shared;
   PendingCopies copies;
+  std::vector<void*> data;
+  AccessCheck check;
 };
+
+namespace {
 
 // The block as the kernel knows it, and what its calls need.
 struct RunningBlock : rg_host_block {
@@ -31,23 +31,8 @@ struct RunningBlock : rg_host_block {
   PendingCopies* copies;
   AccessCheck* check;  // null in a fast build
   bool cooperative;
-  RunningBlock* cluster;  // its blocks, in their order
-  int cluster_blocks;
   std::jmp_buf stop;  // ends a block that is not cooperative
-
-  int rank() const { return static_cast<int>(this - cluster); }
 };
-
-}  // namespace
-
-struct HostLauncher::State {
-  std::vector<std::unique_ptr<BlockRoom>> rooms;  // by the number in a cluster
-  std::vector<RunningBlock> blocks;               // likewise
-  std::vector<void*> data;
-  AccessCheck check;
-};
-
-namespace {
 
 RunningBlock* BlockOf(rg_host_thread* self) { return static_cast<RunningBlock*>(self->block); }
 
@@ -95,30 +80,8 @@ bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int6
                     bool write) {
   RunningBlock* block = BlockOf(self);
   if (block->check->full()) Stop(self);
-  // An array of another block is accessed as by one of that block's threads.
-  for (int rank = 0; rank < block->cluster_blocks; ++rank) {
-    RunningBlock& owner = block->cluster[rank];
-    const SharedArrays::Array* array = owner.shared->At(data);
-    if (array == nullptr) continue;
-    const Accessor by = {owner.block, self->thread, owner.fibers->epoch()};
-    return block->check->Shared(by, rank, *array, offset, bytes, write);
-  }
-  RG_CHECK(false);
-}
-
-void OnClusterBarrier(rg_host_thread* self, int line) {
-  BlockOf(self)->fibers->ClusterBarrier(self, line);
-}
-
-void* OnPeer(rg_host_thread* self, const void* data, int rank) {
-  RunningBlock* block = BlockOf(self);
-  const SharedArrays::Array* mine = block->shared->At(data);
-  if (rank < 0 || rank >= block->cluster_blocks) {
-    block->fibers->Abandon(
-        self, absl::StrCat("block ", rank, " of a cluster of ", block->cluster_blocks));
-  }
-  SharedArrays& shared = *block->cluster[rank].shared;
-  return shared.Data(*shared.Find(mine->key, mine->name, mine->bytes, mine->element_bytes));
+  const SharedArrays::Array* array = block->shared->At(data);
+  return block->check->Shared(WhoIs(self, block->fibers->epoch()), *array, offset, bytes, write);
 }
 
 void OnCopy(rg_host_thread* self, void* to, const void* from, int bytes) {
@@ -131,9 +94,8 @@ void OnCopiesWait(rg_host_thread* self, int under_way) {
   BlockOf(self)->copies->Wait(self->thread, under_way);
 }
 
-constexpr rg_host_calls kCalls = {OnBarrier,        OnShuffle, OnShared,     OnGlobalAccess,
-                                  OnSharedAccess,   OnCopy,    OnCopiesSent, OnCopiesWait,
-                                  OnClusterBarrier, OnPeer};
+constexpr rg_host_calls kCalls = {OnBarrier,      OnShuffle, OnShared,     OnGlobalAccess,
+                                  OnSharedAccess, OnCopy,    OnCopiesSent, OnCopiesWait};
 
 absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
                        absl::Span<const HostArg> args) {
@@ -147,10 +109,6 @@ absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
     return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, " takes ",
                                                    code.arguments, " arguments, launched with ",
                                                    args.size()));
-  }
-  if (blocks % code.cluster != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, ": ", blocks,
-                                                   " blocks, in clusters of ", code.cluster));
   }
   if (blocks < 0 || blocks > INT32_MAX) {
     return absl::InvalidArgumentError(
@@ -174,33 +132,6 @@ void RunPlainBlock(const rg_host_kernel& code, RunningBlock* block) {
   if (block->check == nullptr || setjmp(block->stop) == 0) code.run_block(block);
 }
 
-// Runs the blocks of a cluster from one barrier of theirs to the next. OK, or who waits in vain.
-absl::Status RunCluster(const rg_host_kernel& code, std::vector<RunningBlock>& blocks,
-                        uint64_t seed) {
-  using End = FiberBlock::End;
-  bool first = true;
-  for (End all = End::kAtClusterBarrier; all == End::kAtClusterBarrier; first = false) {
-    int waiting = 0;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      RunningBlock& block = blocks[(i + seed) % blocks.size()];
-      const End end = first ? block.fibers->Run(code, &block, seed + i) : block.fibers->Resume();
-      if (end == End::kStuck) {
-        return absl::InternalError(
-            absl::StrCat("block ", block.block, ": ", block.fibers->stuck()));
-      }
-      waiting += end == End::kAtClusterBarrier ? 1 : 0;
-    }
-    all = waiting > 0 ? End::kAtClusterBarrier : End::kDone;
-    if (waiting == 0 || waiting == static_cast<int>(blocks.size())) continue;
-    for (RunningBlock& block : blocks) block.fibers->Forget();
-    return absl::InternalError(absl::StrCat("blocks ", blocks[0].block, " and next: ", waiting,
-                                            " of ", blocks.size(),
-                                            " wait at the barrier of their cluster, the others "
-                                            "have returned"));
-  }
-  return absl::OkStatus();
-}
-
 // The order of blocks: first, first + stride, ... modulo their number.
 struct Order {
   int64_t first, stride;
@@ -221,17 +152,9 @@ HostLauncher& HostLauncher::operator=(HostLauncher&&) noexcept = default;
 
 absl::Status HostLauncher::Reserve(const HostKernel& kernel) {
   state_->data.reserve(kernel.code->arguments);
-  while (static_cast<int>(state_->rooms.size()) < kernel.code->cluster) {
-    state_->rooms.push_back(std::make_unique<BlockRoom>());
-  }
-  for (int rank = 0; rank < kernel.code->cluster; ++rank) {
-    BlockRoom& room = *state_->rooms[static_cast<size_t>(rank)];
-    if (kernel.code->cooperative) room.shared.Reserve();
-    room.copies.Reserve(kernel.code->threads);
-    RG_RETURN_IF_ERROR(room.fibers.Reserve(kernel.code->threads));
-  }
-  state_->blocks.resize(static_cast<size_t>(kernel.code->cluster));
-  return absl::OkStatus();
+  if (kernel.code->cooperative) state_->shared.Reserve();
+  state_->copies.Reserve(kernel.code->threads);
+  return state_->fibers.Reserve(kernel.code->threads);
 }
 
 absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int threads,
@@ -246,43 +169,37 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
   if (code.checked)
     RG_RETURN_IF_ERROR(state.check.BeginLaunch(kernel.name, args, blocks, threads, options));
 
-  const Order block_order(options.seed, blocks / code.cluster);
-  const Order thread_order(options.seed, threads);
-  const bool shuffled = code.checked && threads > 1;
-  for (int rank = 0; rank < code.cluster; ++rank) {
-    BlockRoom& room = *state.rooms[static_cast<size_t>(rank)];
-    RunningBlock& block = state.blocks[static_cast<size_t>(rank)];
-    block.calls = &kCalls;
-    block.data = state.data.data();
-    block.fibers = &room.fibers;
-    block.shared = &room.shared;
-    block.copies = &room.copies;
-    block.check = code.checked ? &state.check : nullptr;
-    block.cooperative = code.cooperative;
-    block.cluster = state.blocks.data();
-    block.cluster_blocks = code.cluster;
-    block.first_thread = shuffled ? static_cast<int>(thread_order.first) : 0;
-    block.thread_stride = shuffled ? static_cast<int>(thread_order.stride % threads) : 1;
+  RunningBlock block;
+  block.calls = &kCalls;
+  block.data = state.data.data();
+  block.fibers = &state.fibers;
+  block.shared = &state.shared;
+  block.copies = &state.copies;
+  block.check = code.checked ? &state.check : nullptr;
+  block.cooperative = code.cooperative;
+  const Order block_order(options.seed, blocks);
+  block.first_thread = 0;
+  block.thread_stride = 1;
+  if (code.checked && threads > 1) {
+    const Order thread_order(options.seed, threads);
+    block.first_thread = static_cast<int>(thread_order.first);
+    block.thread_stride = static_cast<int>(thread_order.stride % threads);
   }
 
   absl::Status status;
-  for (int64_t i = 0, at = block_order.first; i < blocks / code.cluster && status.ok(); ++i) {
+  for (int64_t i = 0, at = block_order.first; i < blocks && status.ok(); ++i) {
     if (code.checked && state.check.full()) break;
-    for (RunningBlock& block : state.blocks) {
-      block.block = static_cast<int>(at * code.cluster) + block.rank();
-      block.copies->Clear();
-      if (code.cooperative) block.shared->Clear();
-    }
-    at = (at + block_order.stride) % (blocks / code.cluster);
+    block.block = static_cast<int>(at);
+    at = (at + block_order.stride) % blocks;
+    state.copies.Clear();
     if (!code.cooperative) {
-      RunPlainBlock(code, &state.blocks[0]);
+      RunPlainBlock(code, &block);
       continue;
     }
-    const absl::Status ran =
-        RunCluster(code, state.blocks, options.seed + static_cast<uint64_t>(i) * 0x9e37);
-    if (!ran.ok()) {
-      status = absl::InternalError(absl::StrCat("kernel ", kernel.name, ", ", ran.message()));
-    }
+    state.shared.Clear();
+    if (state.fibers.Run(code, &block, options.seed + static_cast<uint64_t>(i) * 0x9e37)) continue;
+    status = absl::InternalError(
+        absl::StrCat("kernel ", kernel.name, ", block ", block.block, ": ", state.fibers.stuck()));
   }
   if (!code.checked) return status;
   const absl::Status checked = state.check.EndLaunch();

@@ -17,7 +17,7 @@ namespace retrograd {
 namespace {
 
 constexpr Op kGradients[] = {Op::convolution_input_gradient, Op::convolution_weight_gradient};
-constexpr ImplicitGemmLimits kLimits = {.sms = 132, .shared_bytes = 99 << 10, .most_cluster = 8};
+constexpr ImplicitGemmLimits kLimits = {.sms = 132, .shared_bytes = 99 << 10};
 constexpr ImplicitGemmLimits kHipLimits = {.sms = 110};
 
 std::vector<int64_t> RowMajor(const Shape& shape) {

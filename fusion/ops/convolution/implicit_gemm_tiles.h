@@ -21,20 +21,16 @@ namespace retrograd {
 
 // A block makes rows x columns sums, over `depth` products at a time, of which `stages` parts are
 // on their way or in shared memory. Its warps share the tile, and `slices` groups of them the
-// products. So many splits make each tile. A second launch adds them up, or they are the blocks of
-// a cluster, which read each other's sums.
+// products. So many splits make each tile; a second launch adds them up.
 struct ImplicitGemmTile {
   int rows = 64, columns = 64, depth = 64;
   int stages = 4;
   int warp_rows = 2, warp_columns = 2, slices = 1;
   int splits = 1;
-  bool cluster = false;
 
-  bool adds_later() const { return splits > 1 && !cluster; }
   int warps() const { return warp_rows * warp_columns * slices; }
   friend bool operator==(const ImplicitGemmTile&, const ImplicitGemmTile&) = default;
-  std::string Print()
-      const;  // "64 x 64 x 64 tiles by 2 x 2 warps, 4 stages, 3 splits in a cluster"
+  std::string Print() const;  // "64 x 64 x 64 tiles by 2 x 2 warps, 4 stages, 3 splits"
 };
 
 // Elements that a thread moves at once: of the two operands, and of the result where there is one
@@ -61,7 +57,6 @@ absl::Status ImplicitGemmRefusal(const ConvolutionCall& call);
 struct ImplicitGemmLimits {
   int64_t sms = 1;
   int64_t shared_bytes = 64 << 10;  // of a block
-  int most_cluster = 1;             // blocks of a cluster; 1: there are none
 };
 
 // The tiles that a call can have, the one that is taken to be the fastest first; at most `most`,

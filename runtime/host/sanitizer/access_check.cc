@@ -139,8 +139,8 @@ bool AccessCheck::Global(const Accessor& by, int argument, int64_t offset, int64
   return true;
 }
 
-bool AccessCheck::Shared(const Accessor& by, int rank, const SharedArrays::Array& array,
-                         int64_t offset, int64_t bytes, bool write) {
+bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, int64_t offset,
+                         int64_t bytes, bool write) {
   ++accesses_;
   const auto what = [&] { return absl::StrCat("shared array ", array.name); };
   if (offset < 0 || offset > array.bytes - bytes) {
@@ -152,10 +152,8 @@ bool AccessCheck::Shared(const Accessor& by, int rank, const SharedArrays::Array
     return false;
   }
   const size_t word_index = array.offset + offset / array.element_bytes;
-  if (static_cast<size_t>(rank) >= shared_shadow_.size()) shared_shadow_.resize(rank + 1);
-  std::vector<ShadowWord>& shadow = shared_shadow_[static_cast<size_t>(rank)];
-  if (word_index >= shadow.size()) shadow.resize(array.offset + array.bytes);
-  ShadowWord& word = shadow[word_index];
+  if (word_index >= shared_shadow_.size()) shared_shadow_.resize(array.offset + array.bytes);
+  ShadowWord& word = shared_shadow_[word_index];
   // Shared memory begins with the block: what an earlier block left is nothing to this one.
   if (!word.WrittenIn(by.block, threads_)) {
     if (!write) {

@@ -32,9 +32,8 @@ class AccessCheck {
   // elements is one of `bytes` that must be aligned to its whole size.
   bool Global(const Accessor& by, int argument, int64_t offset, int64_t bytes, int element_bytes,
               bool write, int line);
-  // rank: of the array's block in its cluster.
-  bool Shared(const Accessor& by, int rank, const SharedArrays::Array& array, int64_t offset,
-              int64_t bytes, bool write);
+  bool Shared(const Accessor& by, const SharedArrays::Array& array, int64_t offset, int64_t bytes,
+              bool write);
   void MissingLane(const Accessor& by, int distance, int line);
 
   void MarkDefined(const void* data, int64_t bytes);
@@ -74,8 +73,7 @@ class AccessCheck {
   std::vector<HostArg> args_;
   std::vector<int> region_of_;  // by argument
   std::vector<Region> regions_;
-  // By the rank of the array's block, at array.offset + element.
-  std::vector<std::vector<ShadowWord>> shared_shadow_;
+  std::vector<ShadowWord> shared_shadow_;  // at array.offset + element
   int threads_ = 1;
   int64_t accesses_ = 0, faults_ = 0;
   std::vector<Fault> told_;

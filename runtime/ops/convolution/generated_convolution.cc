@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "codegen/convolution/emit_depthwise.h"
 #include "codegen/convolution/emit_implicit_gemm.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
@@ -16,9 +14,7 @@ namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes, of all operands and results
 
-// Of an NVIDIA block from sm_80 on; blocks of a cluster that any GPU runs which has clusters.
-constexpr int64_t kSharedBytes = 99 << 10;
-constexpr int kClustersFrom = 90, kMostCluster = 8;
+constexpr int64_t kSharedBytes = 99 << 10;  // that a block may have on NVIDIA GPUs from sm_80 on
 
 // The schedules' kernels, of which each call launches its own.
 class GeneratedCall : public LoadedCall {
@@ -111,13 +107,7 @@ class GeneratedConvolutionLoader : public CallLoader {
 
 ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device) {
   ImplicitGemmLimits limits = {.sms = device.sms};
-  if (dialect == Dialect::kHip) return limits;
-  limits.shared_bytes = kSharedBytes;
-  int sm = 0;
-  const bool cuda = absl::SimpleAtoi(absl::StripPrefix(device.arch, "sm_"), &sm);
-  if (dialect == Dialect::kHost || (cuda && sm >= kClustersFrom)) {
-    limits.most_cluster = kMostCluster;
-  }
+  if (dialect != Dialect::kHip) limits.shared_bytes = kSharedBytes;
   return limits;
 }
 
