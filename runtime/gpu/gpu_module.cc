@@ -16,8 +16,9 @@
 namespace retrograd {
 namespace {
 
-// The compiler takes so long to read the prelude that fewer kernels are no part of their own.
-constexpr size_t kKernelsAPart = 3;
+// The compiler takes so long to read the prelude that fewer kernels are no part of their own. A long
+// kernel counts as several of so many bytes.
+constexpr size_t kKernelsAPart = 3, kKernelBytes = 3000;
 
 // The kernels in so many parts of about equal length.
 std::vector<std::vector<Kernel>> Parts(absl::Span<const Kernel> kernels, size_t parts) {
@@ -68,6 +69,15 @@ std::optional<CompiledObject> ParseObject(absl::string_view text) {
   return object;
 }
 
+// Kernels, counted by their text.
+size_t Work(absl::Span<const Kernel> kernels) {
+  size_t work = 0;
+  for (const Kernel& kernel : kernels) {
+    work += 1 + kernel.function.statements.size() / kKernelBytes;
+  }
+  return work;
+}
+
 // What `compile` makes of the source, from the cache or into it.
 absl::StatusOr<CompiledObject> Cached(Dialect dialect, absl::string_view source,
                                       absl::string_view arch, const RtcOptions& options,
@@ -108,7 +118,8 @@ absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
   RG_RETURN_IF_ERROR(CompilerName(dialect, options.rtc).status());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int jobs = options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
-  const size_t parts = std::clamp<size_t>(kernels.size() / kKernelsAPart, 1, jobs);
+  const size_t most = std::min<size_t>(kernels.size(), jobs);
+  const size_t parts = std::clamp<size_t>(Work(kernels) / kKernelsAPart, 1, most);
   const std::vector<std::vector<Kernel>> split = Parts(kernels, parts);
 
   std::vector<absl::StatusOr<CompiledObject>> compiled(parts, absl::UnknownError("not compiled"));

@@ -34,6 +34,12 @@ std::unique_ptr<Device> Gpu(const CudaDeviceOptions& options) {
   return nullptr;
 }
 
+// Of which this one makes all gradients that it takes.
+CudaDeviceOptions Alone(ConvolutionBackend backend, CudaDeviceOptions options = {}) {
+  options.convolution.backends = {.input = {backend}, .weight = {backend}};
+  return options;
+}
+
 int64_t Elements(const CallTensor& t) {
   int64_t count = 1;
   for (const int64_t extent : t.shape) count *= extent;
@@ -265,7 +271,7 @@ std::vector<ConvolutionShape> Plain() {
 TEST_CASE(
     "on a GPU cuDNN's convolutions and their gradients agree with sums in fp64, to the bit in "
     "each run") {
-  const std::unique_ptr<Device> device = Gpu({});
+  const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kCudnn));
   if (device == nullptr) return;
   CheckAll(device.get(), Plain(), {}, Taken::kSurely);
   const std::vector<ConvolutionShape> some = {SquareConvolution(2, 64, 64, 1, 14, 3, 1, 1),
@@ -282,7 +288,7 @@ TEST_CASE(
 
 TEST_CASE("on a GPU every plan of cuDNN is right, in whichever order each tensor lies") {
   // A choice that is remembered has one plan.
-  const std::unique_ptr<Device> device = Gpu({.cache = false});
+  const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kCudnn, {.cache = false}));
   if (device == nullptr) return;
   const ConvolutionLayout bf16;
   const std::vector<ConvolutionShape> shapes = {
@@ -305,7 +311,7 @@ TEST_CASE("on a GPU every plan of cuDNN is right, in whichever order each tensor
 }
 
 TEST_CASE("on a GPU a tensor with gaps between its rows goes to the fallback") {
-  const std::unique_ptr<Device> device = Gpu({});
+  const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kCudnn));
   if (device == nullptr) return;
   const ConvolutionShape shape = SquareConvolution(2, 16, 32, 1, 28, 2, 2, 0);
   const Op op = Op::convolution_weight_gradient;
@@ -350,6 +356,27 @@ TEST_CASE(
   CheckAll(device.get(), {shapes[2]}, {DType::kFp16, true, DType::kFp16}, Taken::kPerhaps);
 }
 
+TEST_CASE("on a GPU our kernels' gradients agree with sums in fp64, to the bit in each run") {
+  const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kRetrograd));
+  if (device == nullptr) return;
+  std::vector<ConvolutionShape> shapes = Plain();
+  shapes.push_back(SquareConvolution(2, 64, 64, 4, 14, 3, 1, 1));
+  shapes.push_back(SquareConvolution(2, 61, 151, 1, 14, 3, 1, 1));
+  shapes.push_back(SquareConvolution(2, 96, 96, 96, 14, 7, 1, 3));
+  shapes.push_back({2, 32, 64, 1, {40}, {3}, {2}, {1}, {1}});
+  shapes.push_back({1, 16, 32, 1, {6, 9, 9}, {3, 3, 3}, {1, 2, 2}, {1, 1, 1}, {1, 1, 1}});
+  for (const ConvolutionShape& shape : shapes) {
+    for (const Op op : {Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
+      for (const ConvolutionLayout& layout : {ConvolutionLayout{},
+                                              {.channels_last = false},
+                                              {DType::kFp16, true, DType::kFp16},
+                                              {DType::kFp32, true, DType::kFp32}}) {
+        Check(device.get(), op, shape, layout, Taken::kPerhaps);
+      }
+    }
+  }
+}
+
 TEST_CASE("on a GPU tensors that begin inside of their values are found there") {
   const std::unique_ptr<Device> device = Gpu({});
   if (device == nullptr) return;
@@ -387,7 +414,7 @@ TEST_CASE("on a GPU a plan that was found fastest is remembered on disk and give
   const Operands operands(call, 7);
   std::vector<char> results[2];
   for (int again = 0; again < 2; ++again) {
-    const std::unique_ptr<Device> device = Gpu(options);
+    const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kCudnn, options));
     if (device == nullptr) return;
     auto loaded = device->Load(call, Facts());
     INFO(loaded.status());
@@ -407,7 +434,7 @@ TEST_CASE("on a GPU no plan wants more workspace than is allowed") {
   options.cache = false;
   options.time_calls = false;
   options.convolution.cudnn.most_workspace_bytes = 4096;
-  const std::unique_ptr<Device> device = Gpu(options);
+  const std::unique_ptr<Device> device = Gpu(Alone(ConvolutionBackend::kCudnn, options));
   if (device == nullptr) return;
   for (const Op op : kOps) {
     auto loaded = device->Load(
