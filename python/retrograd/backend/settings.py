@@ -24,7 +24,7 @@ class Settings:
     require_full: bool = False  # an error in place of Inductor's backward
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     deterministic: bool = True  # the same bits in every run
-    streams: int = 0  # that independent work is spread over; 0: as many as gain
+    streams: int = 1  # that independent work is spread over; 0: as many as gain
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
     spec: str = ""  # a device spec by name or file; "": that of the device
