@@ -169,6 +169,9 @@ PARTS = {
         "runtime/program/program.cc:Replay", "runtime/program/program.cc:RecordAll",
         "runtime/gpu/gpu_kernels.cc:Become"), "all"),
     "several streams": Part(
+        {"streams": 3}, "kernels that do not fill the chip run beside others, predicted gain or not",
+        ("runtime/schedule/place_steps.cc:ForSide",), off=True),
+    "side streams": Part(
         {"streams": 1}, "kernels run one after the other",
         ("fusion/device/interference.cc", "fusion/device/interference.h",
         "runtime/schedule/neighbours.cc", "runtime/schedule/neighbours.h",
