@@ -2,6 +2,7 @@
 
 #include "codegen/emit_merged.h"
 #include "codegen/gemm/emit_fused_matmul.h"
+#include "codegen/print/kernel_text.h"
 #include "codegen/templates/templates.h"
 #include "graph/base/status.h"
 
@@ -16,6 +17,20 @@ GroupKernels EmitGroup(const Group& group, Dialect dialect) {
   if (const KernelLaunch* launch = SharedLaunchOf(group)) return EmitMerged(*launch, dialect);
   if (const Call* fused = FusedCallOf(group)) return EmitFusedMatMul(*fused, dialect);
   return {};  // a library's, or nothing
+}
+
+void StartEarly(GroupKernels* kernels) {
+  // Addresses are looked up before: nothing that a run launches writes them.
+  const auto begin = [](KernelFunction& function) {
+    function.statements.insert(0, "  RG_EARLY_START();\n");
+  };
+  for (Kernel& kernel : kernels->launches) {
+    if (kernel.head != KernelHead::kPlain || kernel.direct) continue;
+    if (kernel.members.empty()) begin(kernel.function);
+    for (KernelFunction& member : kernel.members) begin(member);
+    kernel.starts_early = true;
+    NameKernel(&kernel);
+  }
 }
 
 }  // namespace retrograd

@@ -12,6 +12,10 @@ namespace retrograd {
 GroupKernels EmitGroup(const KernelBody& body, Dialect dialect);
 GroupKernels EmitGroup(const Group& group, Dialect dialect);
 
+// Lets them be launched before what is in front of them has finished: they begin by waiting for it.
+// Kernels with a head of their own stay as they are.
+void StartEarly(GroupKernels* kernels);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_CODEGEN_EMIT_H_

@@ -41,7 +41,7 @@ GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
     kernels.push_back(std::move(alone.launches[0]));
     RG_CHECK(kernels.back().threads == kernels[0].threads);
   }
-  Kernel merged{.blocks = 0, .threads = kernels[0].threads, .starts_early = true};
+  Kernel merged{.blocks = 0, .threads = kernels[0].threads};
   for (uint32_t m = 0; m < kernels.size(); ++m) {
     for (KernelArg arg : kernels[m].args) {
       arg.member = m;
@@ -64,7 +64,6 @@ GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
     members.push_back(run.kernel->name);
     merged.members.push_back(run.kernel->function);
     merged.shared_bytes = std::max(merged.shared_bytes, run.kernel->shared_bytes);
-    merged.starts_early = merged.starts_early && run.kernel->starts_early;
     merged.threads_meet = merged.threads_meet || run.kernel->threads_meet;
     merged.parts |= run.kernel->parts;
   }

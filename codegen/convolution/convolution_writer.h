@@ -41,7 +41,7 @@ class ConvolutionWriter {
   // kIn0, kOut0, kKernel0, .., kXStride0, .., kChannels, kFilters, the types sum_t and kept_t.
   void Geometry();
   // As it stands, but for the dialect's word before loops that are unrolled: "RG_UNROLL": all of
-  // the loop; "RG_UNROLL_kN": so many rounds at once.
+  // the loop; "RG_UNROLL_8", "RG_UNROLL_kN": so many rounds at once.
   void Text(absl::string_view text);
 
   ConvolutionKernels::Launch End(int64_t blocks, int64_t threads);

@@ -21,8 +21,11 @@ constexpr char kPlainSums[] = R"(
 template <bool across_a, bool across_b, typename S, int rows, int columns, typename A, typename B>
 RG_INLINE void rg_add_products(rg_tile<S> (&sums)[rows][columns], A a, int a_at, int a_pitch, B b,
                                int b_at, int b_pitch, int lane) {
+#pragma unroll
   for (int m = 0; m < rows; ++m) {
+#pragma unroll
     for (int n = 0; n < columns; ++n) {
+#pragma unroll
       for (int i = 0; i < rg_tile<S>::elements; ++i) {
         const int row = 16 * m + rg_tile_row(lane, i), column = 16 * n + rg_tile_column(lane, i);
         S sum = sums[m][n].at[i];
@@ -231,7 +234,7 @@ RG_INLINE void rg_multiply_tiles(rg_tile<S> (&sums)[rows][columns], S* a, int a_
 }
 )";
 
-// The address of what is not copied stays inside the tensor: a compiler may load without asking.
+// The address of what is not copied is that of the tensor's first element, though nothing is read.
 constexpr char kCudaCopy[] = R"(
 template <int V, typename T>
 RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside) {

@@ -144,10 +144,7 @@ Kernel LaunchText::Finish(absl::string_view phase) {
                     " bytes, at ", AccessComment(body_.ir, b), "\n");
   }
   kernel_.function.comment = std::move(comment);
-  // Addresses are looked up before: nothing that a run launches writes them.
-  kernel_.starts_early = kernel_.head == KernelHead::kPlain;
-  const absl::string_view start = kernel_.starts_early ? "  RG_EARLY_START();\n" : "";
-  kernel_.function.statements = absl::StrCat(start, out.text());
+  kernel_.function.statements = out.text();
   kernel_.arguments = static_cast<int>(kernel_.args.size());
   NameKernel(&kernel_);
   return std::move(kernel_);

@@ -16,8 +16,8 @@
 namespace retrograd {
 namespace {
 
-// The compiler takes so long to read the prelude that fewer kernels are no part of their own. A long
-// kernel counts as several of so many bytes.
+// The compiler takes so long to read the prelude that fewer kernels are no part of their own. A
+// long kernel counts as several of so many bytes.
 constexpr size_t kKernelsAPart = 3, kKernelBytes = 3000;
 
 // The kernels in so many parts of about equal length.
@@ -73,7 +73,7 @@ std::optional<CompiledObject> ParseObject(absl::string_view text) {
 size_t Work(absl::Span<const Kernel> kernels) {
   size_t work = 0;
   for (const Kernel& kernel : kernels) {
-    work += 1 + kernel.function.statements.size() / kKernelBytes;
+    work += 1 + PrintKernel(kernel).size() / kKernelBytes;
   }
   return work;
 }

@@ -37,6 +37,10 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
   // Kernels first: they depend on the plan alone.
   for (const Group& group : compiled.plan.groups) {
     compiled.kernels.push_back(EmitGroup(group, options.dialect));
+    GroupKernels& kernels = compiled.kernels.back();
+    if (kernels.launches.empty() || options.early.gain_ps <= 0) continue;
+    const auto launches = static_cast<int64_t>(kernels.launches.size());
+    if (group.price_ps / launches <= options.early.longest_ps) StartEarly(&kernels);
   }
 
   // Then order, because who may run beside whom decides who may share bytes.

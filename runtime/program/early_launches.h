@@ -3,9 +3,10 @@
 // kernels win by it, large ones lose to the blocks that wait on their multiprocessors.
 //
 // A launch is early only
-//   - if its kernel waits (Kernel::starts_early). It waits for all work of the kernel in front,
-//   which
-//     waited in turn, so that memory changes in the stream's order as ever;
+//   - if its kernel waits (Kernel::starts_early, of those that are predicted to be short). It waits
+//   for
+//     all work of the kernel in front, which waited in turn or was launched when all before it had
+//     finished, so that memory changes in the stream's order as ever;
 //   - if right in front of it on its stream, in the same phase, stands a launch of ours, with
 //   nothing
 //     between: a library's kernel lets none start early, and a launch that waits for another stream

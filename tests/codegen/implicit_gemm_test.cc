@@ -51,7 +51,8 @@ Call DrawnGradient(Draw& draw, Op op, DType dtype) {
   const bool input = op == Op::convolution_input_gradient;
   input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
   const auto tensor = [&](const Shape& shape) {
-    return CallTensor{.shape = shape,
+    return CallTensor{.offset = draw.Int(0, 3) == 0 ? draw.Int(1, 24) : 8 * draw.Int(0, 2),
+                      .shape = shape,
                       .strides = draw.Int(0, 3) == 0 ? RowMajor(shape) : ChannelsLastStrides(shape),
                       .dtype = dtype};
   };
@@ -206,8 +207,11 @@ TEST_CASE("an implicit GEMM refuses by name") {
   CHECK_THAT(refusal(other), ContainsSubstring("floating types only"));
   other = call, other.op = Op::convolution;
   CHECK_THAT(refusal(other), ContainsSubstring("gradients only"));
+  other = call, other.op = Op::convolution_input_gradient;
+  other.stride = {1, 9, 8}, other.in = {1, 20, 20};
+  CHECK_THAT(refusal(other), ContainsSubstring("up to 64 phases, not 72"));
   other = call, other.x.strides[0] = int64_t{1} << 31, other.x.shape[0] = 2;
-  CHECK_THAT(refusal(other), ContainsSubstring("2^31 elements"));
+  CHECK_THAT(refusal(other), ContainsSubstring("2^30 elements"));
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ CallFacts Facts(bool tf32 = false) {
   return {.allow_tf32 = tf32, .operand_alignment = {256, 256}, .result_alignment = {256}};
 }
 
-enum class Taken { kSurely, kPerhaps };
+enum class Taken { kSurely, kByOurs, kPerhaps };
 
 // Against the sums in fp64, and that three runs give the same bits. What cuDNN refuses is allowed
 // to be nobody's where it is not surely taken.
@@ -211,6 +211,7 @@ void Check(Device* device, Op op, const ConvolutionShape& shape, const Convoluti
   INFO((*loaded)->Describe());
   auto& made = static_cast<CudaConvolutionCall&>(**loaded);
   if (taken == Taken::kSurely) CHECK(made.library() != nullptr);
+  if (taken == Taken::kByOurs) CHECK_THAT(made.Describe(), ContainsSubstring("kernels of ours"));
   if (made.library() == nullptr) std::printf("%s: %s\n", what.c_str(), made.Describe().c_str());
   const Operands operands(call, kSeed);
   OnDevice run(device, call, *std::move(loaded), operands.bytes);
@@ -371,7 +372,7 @@ TEST_CASE("on a GPU our kernels' gradients agree with sums in fp64, to the bit i
                                               {.channels_last = false},
                                               {DType::kFp16, true, DType::kFp16},
                                               {DType::kFp32, true, DType::kFp32}}) {
-        Check(device.get(), op, shape, layout, Taken::kPerhaps);
+        Check(device.get(), op, shape, layout, Taken::kByOurs);
       }
     }
   }

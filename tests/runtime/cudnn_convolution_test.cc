@@ -177,6 +177,15 @@ class Idle : public CallLoader {
   int* runs_;
 };
 
+// Where cuDNN alone may make gradients, and is switched off.
+CudaConvolutionOptions CudnnAlone() {
+  CudaConvolutionOptions options;
+  options.allow_cudnn = false;
+  options.backends = {.input = {ConvolutionBackend::kCudnn},
+                      .weight = {ConvolutionBackend::kCudnn}};
+  return options;
+}
+
 TEST_CASE(
     "without cuDNN the fallback makes convolutions, and says why; without one it is refused") {
   const Vendor& cuda = kVendors[1];
@@ -190,7 +199,7 @@ TEST_CASE(
                                     SquareConvolution(2, 16, 32, 1, 8, 3, 2, 1), {});
   int runs = 0;
   const auto loader =
-      MakeCudaConvolutionLoader(device, 90, {.allow_cudnn = false}, std::make_unique<Idle>(&runs));
+      MakeCudaConvolutionLoader(device, 90, CudnnAlone(), std::make_unique<Idle>(&runs));
   auto loaded = loader->Load(call, {});
   REQUIRE(loaded.ok());
   CHECK((*loaded)->Describe() == "an idle call, because cuDNN is switched off");
@@ -206,7 +215,7 @@ TEST_CASE(
   REQUIRE(loaded.ok());
   CHECK_THAT((*loaded)->Describe(), ContainsSubstring("is given tensors without gaps"));
 
-  const auto alone = MakeCudaConvolutionLoader(device, 90, {.allow_cudnn = false}, nullptr);
+  const auto alone = MakeCudaConvolutionLoader(device, 90, CudnnAlone(), nullptr);
   CHECK(absl::IsUnavailable(alone->Load(call, {}).status()));
   CHECK(absl::IsUnimplemented(alone->Load(broadcast, {}).status()));
 }

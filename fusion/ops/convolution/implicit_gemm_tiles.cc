@@ -10,6 +10,7 @@
 namespace retrograd {
 namespace {
 
+constexpr int64_t kMostPhases = 64;
 constexpr int64_t kPackBytes = 16;  // that a thread moves at most at once
 
 // What orders schedules, in cycles of one SM: fitted to 8 to 60 schedules of each of 130 gradients
@@ -198,8 +199,19 @@ absl::Status ImplicitGemmRefusal(const ConvolutionCall& call) {
       elements = Product({elements, t->shape[d]});
       last += Product({t->shape[d] - 1, t->strides[d]});
     }
-    constexpr int64_t kMost = (int64_t{1} << 31) - 1;  // offsets have 32 bits
-    if (std::max(elements, last) > kMost) return refuse("tensors of less than 2^31 elements");
+    // Offsets have 32 bits, also those of pixels outside, up to a window and a step away.
+    constexpr int64_t kMost = int64_t{1} << 30;
+    if (std::max(elements, last) >= kMost) return refuse("tensors of less than 2^30 elements");
+  }
+  // Each phase of an input's gradient has numbers of its own in the text.
+  if (IsInput(call)) {
+    int64_t phases = 1;
+    for (int d = 0; d < kSpatialDims; ++d) {
+      phases = Product({phases, std::min(call.stride[d], call.in[d])});
+    }
+    if (phases > kMostPhases) {
+      return refuse("strides that make up to ", kMostPhases, " phases, not ", phases);
+    }
   }
   const DType second = IsInput(call) ? call.w.dtype : call.x.dtype;
   if (second != call.y.dtype) return refuse("operands of one dtype");

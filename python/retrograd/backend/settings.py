@@ -24,7 +24,8 @@ class Settings:
     require_full: bool = False  # an error in place of Inductor's backward
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     deterministic: bool = True  # the same bits in every run
-    streams: int = 1  # that independent work is spread over; 0: as many as gain
+    # That independent work is spread over; 0: as many as gain.
+    streams: int = dataclasses.field(default=1, metadata={"least": 0})
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
     spec: str = ""  # a device spec by name or file; "": that of the device
@@ -99,7 +100,7 @@ def _checked(field, value):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"option {field.name}: {value!r} must be of type {kind.__name__}")
-    if kind is int and value < (least := min(field.default, 1)):
+    if kind is int and value < (least := field.metadata.get("least", min(field.default, 1))):
         raise ValueError(f"option {field.name}: {value} must be at least {least}")
     return value
 

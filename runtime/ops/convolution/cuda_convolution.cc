@@ -139,10 +139,9 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
   const auto names_of = [&](const Choice& choice) {
     return NamesInOrder(order, choice.candidates.size() > schedules.size(), schedules);
   };
-  if (const std::optional<Choice> known = tuner.Recall(
-          key, [&](const Choice& choice) { return choice.HasNames(names_of(choice)); })) {
-    return MakerOf(*known, names_of(*known));
-  }
+  const std::optional<Choice> known =
+      tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names_of(choice)); });
+  if (known && known->timed()) return MakerOf(*known, names_of(*known));
   std::unique_ptr<LoadedCall> library;
   if (!version.empty()) {
     absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(call, facts);
@@ -153,6 +152,7 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
     }
   }
   const std::vector<std::string> names = NamesInOrder(order, library != nullptr, schedules);
+  if (known) return MakerOf(*known, names);  // untimed: the default, as when it was met first
   LoadedCalls implementations(Named(names, library.get(), schedules));
   RG_ASSIGN_OR_RETURN(const Choice choice,
                       tuner.ChooseFastest(key, MemoryOf(call), implementations));
@@ -182,7 +182,9 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Ca
     absl::StatusOr<Schedules> schedules =
         LoadGeneratedConvolution(device_, call, facts, kMostSchedules);
     // What does not compile here may still be the library's.
-    if (absl::IsResourceExhausted(schedules.status())) return schedules.status();
+    if (absl::IsResourceExhausted(schedules.status()) || absl::IsCancelled(schedules.status())) {
+      return schedules.status();
+    }
     if (schedules.ok()) return LoadOurs(*std::move(schedules), call, facts);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");

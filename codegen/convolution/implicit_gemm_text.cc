@@ -1,0 +1,344 @@
+#include "codegen/convolution/implicit_gemm_text.h"
+
+namespace retrograd {
+
+// Each thread copies kCopies packs of a part of an operand: by turns along its lines, or, where
+// elements of a column lie together in memory, along the columns.
+const char kGemmHead[] = R"(
+  const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP;
+  const int slice = warp / (kWarpRows * kWarpColumns);
+  const int warp_row = warp / kWarpColumns % kWarpRows * (kTileRows * 16);
+  const int warp_column = warp % kWarpColumns * (kTileColumns * 16);
+  const int split = RG_BLOCK % kSplits;
+  const int column0 = RG_BLOCK / kSplits % kColumnTiles * kColumns;
+  const int group = RG_BLOCK / (kColumnTiles * kSplits) % kGroups;
+  const int row_tile = RG_BLOCK / (kColumnTiles * kSplits * kGroups);
+  const auto line_a = [&](int i) {
+    return kDownA ? RG_THREAD % kLinesA : RG_THREAD / kPacksA + i * (kThreads / kPacksA);
+  };
+  const auto pack_a = [&](int i) {
+    return (kDownA ? RG_THREAD / kLinesA + i * (kThreads / kLinesA) : RG_THREAD % kPacksA) * kVA;
+  };
+  const auto line_b = [&](int i) {
+    return kDownB ? RG_THREAD % kLinesB : RG_THREAD / kPacksB + i * (kThreads / kPacksB);
+  };
+  const auto pack_b = [&](int i) {
+    return (kDownB ? RG_THREAD / kLinesB + i * (kThreads / kLinesB) : RG_THREAD % kPacksB) * kVB;
+  };
+)";
+
+// The rows of the first operand are pixels of x: where those of y lie that the first tap of each
+// dim meets.
+const char kGemmInputPlaces[] = R"(
+  const int row0 = (row_tile - first_tile) * kRows;
+  const int rows_here = kBatch * pixels0 * pixels1 * pixels2;
+  const int steps = (depth_here + kDepth - 1) / kDepth;
+  const int begin = static_cast<int>(int64_t(steps) * split / kSplits);
+  const int end = static_cast<int>(int64_t(steps) * (split + 1) / kSplits);
+  int y_at[kCopiesA], y0[kCopiesA], y1[kCopiesA], y2[kCopiesA];
+  RG_UNROLL
+  for (int i = 0; i < kCopiesA; ++i) {
+    int rest = row0 + line_a(i);
+    const int far = rest < rows_here ? 0 : 1 << 28;  // outside of y, whatever the tap
+    y2[i] = rest % pixels2 + shift2;
+    rest /= pixels2;
+    y1[i] = rest % pixels1 + shift1;
+    rest /= pixels1;
+    y0[i] = rest % pixels0 + shift0;
+    y_at[i] = kYFirst + rest / pixels0 * kYN + group * kFiltersOfGroup * kYC + y0[i] * kY0 + y1[i] * kY1 +
+              y2[i] * kY2;
+    y2[i] -= far;
+  }
+)";
+
+// Each step is of one tap: what changes from one to the next is the same for all copies.
+const char kGemmInputWholeSteps[] = R"(
+  int w_at[kCopiesB];
+  RG_UNROLL
+  for (int i = 0; i < kCopiesA; ++i) y_at[i] += pack_a(i) * kYC;
+  RG_UNROLL
+  for (int i = 0; i < kCopiesB; ++i) {
+    w_at[i] = kWFirst + (group * kFiltersOfGroup + line_b(i)) * kWN + (column0 + pack_b(i)) * kWC;
+  }
+  int filter = begin * kDepth % kFiltersOfGroup, tap2 = begin * kDepth / kFiltersOfGroup;
+  int tap1 = tap2 / taps2, tap0 = tap1 / taps1;
+  tap2 -= tap1 * taps2, tap1 -= tap0 * taps1;
+  const auto copy = [&](int to, int part) {
+    const int y_by = filter * kYC - tap0 * (kReach0 * kY0) - tap1 * (kReach1 * kY1) - tap2 * (kReach2 * kY2);
+    const int w_by = filter * kWN + (first_tap0 + tap0 * kTapStep0) * kW0 +
+                     (first_tap1 + tap1 * kTapStep1) * kW1 + (first_tap2 + tap2 * kTapStep2) * kW2;
+    RG_UNROLL
+    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+      if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kDepth : line_a(i) >= kLinesA)) continue;
+      const bool inside = unsigned(y0[i] - tap0 * kReach0) < unsigned(kOut0) &&
+                          unsigned(y1[i] - tap1 * kReach1) < unsigned(kOut1) &&
+                          unsigned(y2[i] - tap2 * kReach2) < unsigned(kOut2);
+      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + y_by, inside);
+    }
+    RG_UNROLL
+    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+      if (kLinesB * kPacksB % kThreads != 0 && line_b(i) >= kLinesB) continue;
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b, w_at[i] + w_by,
+                           column0 + pack_b(i) < kChannelsOfGroup);
+    }
+  };
+  const auto advance = [&] {
+    filter += kDepth;
+    if (filter == kFiltersOfGroup) filter = 0, ++tap2;
+    if (tap2 == taps2) tap2 = 0, ++tap1;
+    if (tap1 == taps1) tap1 = 0, ++tap0;
+  };
+)";
+
+const char kGemmInputAnySteps[] = R"(
+  int depth0 = begin * kDepth;
+  const auto copy = [&](int to, int part) {
+    RG_UNROLL
+    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+      if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kDepth : line_a(i) >= kLinesA)) continue;
+      const int at = depth0 + pack_a(i), tap = at / kFiltersOfGroup;
+      const int by2 = tap % taps2 * kReach2, by1 = tap / taps2 % taps1 * kReach1;
+      const int by0 = tap / taps2 / taps1 * kReach0;
+      const bool inside = at < depth_here && unsigned(y0[i] - by0) < unsigned(kOut0) &&
+                          unsigned(y1[i] - by1) < unsigned(kOut1) && unsigned(y2[i] - by2) < unsigned(kOut2);
+      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a,
+                           y_at[i] - by0 * kY0 - by1 * kY1 - by2 * kY2 + at % kFiltersOfGroup * kYC, inside);
+    }
+    RG_UNROLL
+    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+      if (kLinesB * kPacksB % kThreads != 0 && line_b(i) >= kLinesB) continue;
+      const int at = depth0 + line_b(i), tap = at / kFiltersOfGroup;
+      const int r2 = first_tap2 + tap % taps2 * kTapStep2, r1 = first_tap1 + tap / taps2 % taps1 * kTapStep1;
+      const int r0 = first_tap0 + tap / taps2 / taps1 * kTapStep0;
+      const int channel = column0 + pack_b(i);
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b,
+                           kWFirst + (group * kFiltersOfGroup + at % kFiltersOfGroup) * kWN + channel * kWC +
+                               r0 * kW0 + r1 * kW1 + r2 * kW2,
+                           at < depth_here && channel < kChannelsOfGroup);
+    }
+  };
+  const auto advance = [&] { depth0 += kDepth; };
+)";
+
+// The rows of the first operand are channels of y, and both have pixels of y along the sum.
+const char kGemmWeightPlaces[] = R"(
+  const int row0 = row_tile * kRows;
+  constexpr int steps = (kPixels + kDepth - 1) / kDepth;
+  const int begin = static_cast<int>(int64_t(steps) * split / kSplits);
+  const int end = static_cast<int>(int64_t(steps) * (split + 1) / kSplits);
+  int left = kPixels - begin * kDepth;  // pixels from here on
+  int y_at[kCopiesA];
+  RG_UNROLL
+  for (int i = 0; i < kCopiesA; ++i) {
+    const int pixel = begin * kDepth + line_a(i);
+    y_at[i] = kYFirst + (group * kFiltersOfGroup + row0 + pack_a(i)) * kYC + (kDenseY ? pixel * kY2 : 0);
+  }
+  const auto copy_first = [&](int to, int part) {
+    RG_UNROLL
+    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+      if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kRows : line_a(i) >= kLinesA)) continue;
+      const int pixel = kPixels - left + line_a(i);
+      const int by = kDenseY ? 0 : pixel / (kOut0 * kOut1 * kOut2) * kYN + pixel / (kOut1 * kOut2) % kOut0 * kY0 +
+                                       pixel / kOut2 % kOut1 * kY1 + pixel % kOut2 * kY2;
+      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + by,
+                           (kPixels % kDepth == 0 || line_a(i) < left) && row0 + pack_a(i) < kFiltersOfGroup);
+    }
+  };
+  const auto advance = [&] {
+    left -= kDepth;
+    RG_UNROLL
+    for (int i = 0; i < kCopiesA; ++i) y_at[i] += kDenseY ? kDepth * kY2 : 0;
+  };
+)";
+
+// The columns of the second operand are taps and channels of x. A step advances each copy by kDepth
+// pixels of y, that is kBy2 along the last dim, and so on, with a carry.
+const char kGemmWeightCarry[] = R"(
+  int x_at[kCopiesB], x0[kCopiesB], x1[kCopiesB], x2[kCopiesB], end0[kCopiesB], end1[kCopiesB], end2[kCopiesB];
+  RG_UNROLL
+  for (int i = 0; i < kCopiesB; ++i) {
+    const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
+    const int pixel = begin * kDepth + line_b(i);
+    const int tap2 = tap % kKernel2 * kDilation2 - kPadding2;
+    const int tap1 = tap / kKernel2 % kKernel1 * kDilation1 - kPadding1;
+    const int tap0 = tap / kKernel2 / kKernel1 * kDilation0 - kPadding0;
+    x2[i] = pixel % kOut2 * kStride2 + tap2;
+    x1[i] = pixel / kOut2 % kOut1 * kStride1 + tap1;
+    x0[i] = pixel / (kOut1 * kOut2) % kOut0 * kStride0 + tap0;
+    end2[i] = kOut2 * kStride2 + tap2, end1[i] = kOut1 * kStride1 + tap1, end0[i] = kOut0 * kStride0 + tap0;
+    x_at[i] = kXFirst + (group * kChannelsOfGroup + column % kChannelsOfGroup) * kXC +
+              pixel / (kOut0 * kOut1 * kOut2) * kXN + x0[i] * kX0 + x1[i] * kX1 + x2[i] * kX2;
+  }
+  const auto copy = [&](int to, int part) {
+    copy_first(to, part);
+    RG_UNROLL
+    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+      if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
+      const bool inside = (kPixels % kDepth == 0 || line_b(i) < left) && column0 + pack_b(i) < kAllColumns &&
+                          unsigned(x0[i]) < unsigned(kIn0) && unsigned(x1[i]) < unsigned(kIn1) &&
+                          unsigned(x2[i]) < unsigned(kIn2);
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b, x_at[i], inside);
+      x2[i] += kBy2 * kStride2, x1[i] += kBy1 * kStride1, x0[i] += kBy0 * kStride0;
+      x_at[i] += kByN * kXN + kBy0 * kStride0 * kX0 + kBy1 * kStride1 * kX1 + kBy2 * kStride2 * kX2;
+      if (x2[i] >= end2[i]) {
+        x2[i] -= kOut2 * kStride2, x1[i] += kStride1;
+        x_at[i] += kStride1 * kX1 - kOut2 * kStride2 * kX2;
+      }
+      if (x1[i] >= end1[i]) {
+        x1[i] -= kOut1 * kStride1, x0[i] += kStride0;
+        x_at[i] += kStride0 * kX0 - kOut1 * kStride1 * kX1;
+      }
+      if (x0[i] >= end0[i]) {
+        x0[i] -= kOut0 * kStride0;
+        x_at[i] += kXN - kOut0 * kStride0 * kX0;
+      }
+    }
+  };
+)";
+
+// The same for so many copies that their places would not stay in registers.
+const char kGemmWeightDivide[] = R"(
+  const auto copy = [&](int to, int part) {
+    copy_first(to, part);
+    RG_UNROLL
+    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+      if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
+      const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
+      const int pixel = kPixels - left + line_b(i);
+      const int h2 = pixel % kOut2 * kStride2 + tap % kKernel2 * kDilation2 - kPadding2;
+      const int h1 = pixel / kOut2 % kOut1 * kStride1 + tap / kKernel2 % kKernel1 * kDilation1 - kPadding1;
+      const int h0 = pixel / (kOut1 * kOut2) % kOut0 * kStride0 + tap / kKernel2 / kKernel1 * kDilation0 - kPadding0;
+      const bool inside = (kPixels % kDepth == 0 || line_b(i) < left) && column < kAllColumns &&
+                          unsigned(h0) < unsigned(kIn0) && unsigned(h1) < unsigned(kIn1) &&
+                          unsigned(h2) < unsigned(kIn2);
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b,
+                           kXFirst + (group * kChannelsOfGroup + column % kChannelsOfGroup) * kXC +
+                               pixel / (kOut0 * kOut1 * kOut2) * kXN + h0 * kX0 + h1 * kX1 + h2 * kX2,
+                           inside);
+    }
+  };
+)";
+
+// Copies for a later step go out between the products of this one.
+const char kGemmMultiply[] = R"(
+  rg_tile<sum_t> sums[kTileRows][kTileColumns];
+  RG_UNROLL
+  for (int m = 0; m < kTileRows; ++m) {
+    RG_UNROLL
+    for (int n = 0; n < kTileColumns; ++n) {
+      RG_UNROLL
+      for (int i = 0; i < rg_tile<sum_t>::elements; ++i) sums[m][n].at[i] = 0;
+    }
+  }
+  for (int s = 0; s < kStages - 1; ++s) {
+    if (begin + s < end) {
+      RG_UNROLL
+      for (int part = 0; part < kParts; ++part) copy(s * kStage, part);
+      advance();
+    }
+    RG_COPIES_SENT();
+  }
+  int from = 0, to = (kStages - 1) * kStage;
+  for (int step = begin; step < end; ++step) {
+    RG_COPIES_WAIT(kStages - 2);
+    RG_BARRIER();
+    const bool more = step + kStages - 1 < end;
+    RG_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      const int k = (part * kSlices + slice) * 16;
+      rg_multiply_tiles<kAcrossA, true>(
+          sums, tiles, from + (kAcrossA ? k * kPitchA + warp_row : warp_row * kPitchA + k), kPitchA, tiles,
+          from + kStageA + k * kPitchB + warp_column, kPitchB, lane);
+      if (more) copy(to, part);
+    }
+    if (more) advance();
+    RG_COPIES_SENT();
+    from = from == (kStages - 1) * kStage ? 0 : from + kStage;
+    to = to == (kStages - 1) * kStage ? 0 : to + kStage;
+  }
+  RG_COPIES_WAIT(0);
+  RG_BARRIER();
+  for (int s = 0; s < kSlices; ++s) {
+    if (slice == s) {
+      RG_UNROLL
+      for (int m = 0; m < kTileRows; ++m) {
+        RG_UNROLL
+        for (int n = 0; n < kTileColumns; ++n) {
+          RG_UNROLL
+          for (int i = 0; i < rg_tile<sum_t>::elements; ++i) {
+            const int at = (warp_row + 16 * m + rg_tile_row(lane, i)) * kPitchD + warp_column + 16 * n +
+                           rg_tile_column(lane, i);
+            const sum_t before = s == 0 ? sum_t(0) : sum_t(results[at]);
+            results[at] = before + sums[m][n].at[i];
+          }
+        }
+      }
+    }
+    RG_BARRIER();
+  }
+)";
+
+const char kGemmStoreInput[] = R"(
+  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
+    const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD, channel = column0 + column;
+    int rest = row0 + row;
+    if (rest >= rows_here || channel >= kChannelsOfGroup) continue;
+    const int h2 = first2 + rest % pixels2 * kStride2;
+    rest /= pixels2;
+    const int h1 = first1 + rest % pixels1 * kStride1;
+    rest /= pixels1;
+    const int h0 = first0 + rest % pixels0 * kStride0, n = rest / pixels0;
+    sum_t out[kVD];
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
+    rg_store_vec<kVD>(d, place(n, h0, h1, h2, group * kChannelsOfGroup + channel), out);
+  }
+)";
+
+const char kGemmStoreWeight[] = R"(
+  for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
+    const int row = i / (kColumns / kVD), column = i % (kColumns / kVD) * kVD;
+    if (row0 + row >= kFiltersOfGroup || column0 + column >= kAllColumns) continue;
+    sum_t out[kVD];
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) out[v] = results[row * kPitchD + column + v];
+    rg_store_vec<kVD>(d, place(group * kFiltersOfGroup + row0 + row, column0 + column), out);
+  }
+)";
+
+// Adds the splits' sums, kParts threads for each pack, in a fixed order.
+const char kGemmAddSplits[] = R"(
+  const int at = RG_THREAD % kPacks, part = RG_THREAD / kPacks;
+  const int64_t element = (int64_t(RG_BLOCK) * kPacks + at) * kVP;
+  sum_t sum[kVP];
+  RG_UNROLL
+  for (int v = 0; v < kVP; ++v) sum[v] = 0;
+  if (element < kElements) {
+    RG_UNROLL_8
+    for (int i = part; i < kSplits; i += kParts) {
+      sum_t more[kVP];
+      rg_load_vec<kVP>(a, int64_t(i) * kElements + element, more);
+      RG_UNROLL
+      for (int v = 0; v < kVP; ++v) sum[v] += more[v];
+    }
+  }
+)";
+
+const char kGemmAddParts[] = R"(
+  RG_UNROLL
+  for (int v = 0; v < kVP; ++v) parts[(part * kPacks + at) * kVP + v] = sum[v];
+  RG_BARRIER();
+  if (part > 0) return;
+  for (int i = 1; i < kParts; ++i) {
+    RG_UNROLL
+    for (int v = 0; v < kVP; ++v) sum[v] += parts[(i * kPacks + at) * kVP + v];
+  }
+)";
+
+const char kGemmStoreAdded[] = R"(
+  if (element >= kElements) return;
+  RG_UNROLL
+  for (int v = 0; v < kVP; v += kVD) rg_store_vec<kVD>(d, place_of(static_cast<int>(element) + v), sum + v);
+)";
+
+}  // namespace retrograd

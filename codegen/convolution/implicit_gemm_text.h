@@ -1,0 +1,35 @@
+// The text of implicit GEMM kernels, in parts: emit_implicit_gemm.cc says which of them a kernel
+// has, and prints the constants (kRows, ..) that they are written with. "RG_UNROLL" lines become
+// the dialect's.
+#ifndef RETROGRAD_CODEGEN_CONVOLUTION_IMPLICIT_GEMM_TEXT_H_
+#define RETROGRAD_CODEGEN_CONVOLUTION_IMPLICIT_GEMM_TEXT_H_
+
+namespace retrograd {
+
+// Which tile, split and group a block makes, and what of each step a thread copies.
+extern const char kGemmHead[];
+
+// Define `steps`, `begin`, `end`, and copy(to, part), which sends a part of the step's copies off,
+// and advance(), which goes on to the next step.
+extern const char kGemmInputPlaces[];      // of the input's gradient, with one of the next two
+extern const char kGemmInputWholeSteps[];  // where no step has parts of two taps
+extern const char kGemmInputAnySteps[];
+extern const char kGemmWeightPlaces[];  // of the weight's gradient, with one of the next two
+extern const char kGemmWeightCarry[];   // each copy's place is carried along
+extern const char kGemmWeightDivide[];  // and where there are too many: found anew
+
+// Leaves the tile's sums in `results`.
+extern const char kGemmMultiply[];
+
+// Store them by place(..).
+extern const char kGemmStoreInput[];
+extern const char kGemmStoreWeight[];
+
+// A launch of its own, in this order; the second where threads share an element.
+extern const char kGemmAddSplits[];
+extern const char kGemmAddParts[];
+extern const char kGemmStoreAdded[];
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_CONVOLUTION_IMPLICIT_GEMM_TEXT_H_
