@@ -15,7 +15,6 @@ namespace retrograd {
 namespace {
 
 constexpr int kAddThreads = 256;
-constexpr int64_t kMostPlaces = 8;  // of copies that a thread keeps in registers
 constexpr int64_t kWarpOfHip = 64, kWarpOfOthers = 32;
 
 bool IsInput(const ConvolutionCall& c) { return c.op == Op::convolution_input_gradient; }
@@ -64,7 +63,7 @@ class Writer {
                   {"kColumns", tile_.columns},
                   {"kDepth", tile_.depth},
                   {"kStages", tile_.stages},
-                  {"kParts", tile_.depth / 16 / tile_.slices},
+                  {"kPieces", tile_.depth / 16 / tile_.slices},
                   {"kWarpRows", tile_.warp_rows},
                   {"kWarpColumns", tile_.warp_columns},
                   {"kSlices", tile_.slices},
@@ -85,16 +84,13 @@ class Writer {
            !IsInput(c_) && second.strides[1] != 1);
     w_.Text(kGemmHead);
     IsInput(c_) ? InputPlace(tile_.splits > 1) : WeightPlace(tile_.splits > 1);
-    if (IsInput(c_)) PrintPhases();
     if (IsInput(c_)) {
+      PrintPhases();
       w_.Text(kGemmInputPlaces);
       w_.Text(c_.out_channels_of_group() % tile_.depth == 0 ? kGemmInputWholeSteps
                                                             : kGemmInputAnySteps);
     } else {
-      const int64_t copies = CeilDiv(tile_.depth * (tile_.columns / vectors_.second), threads_);
-      StepInPixels();
       w_.Text(kGemmWeightPlaces);
-      w_.Text(copies <= kMostPlaces ? kGemmWeightCarry : kGemmWeightDivide);
     }
     w_.Text(kGemmMultiply);
     w_.Text(IsInput(c_) ? kGemmStoreInput : kGemmStoreWeight);
@@ -162,16 +158,6 @@ class Writer {
                   {absl::StrCat("kCopies", of), CeilDiv(lines * (width / vector), threads_)}});
   }
 
-  // kDepth pixels of y, by dims.
-  void StepInPixels() {
-    int64_t rest = tile_.depth;
-    for (int d = kSpatialDims; d-- > 0;) {
-      w_.Constants({{absl::StrCat("kBy", d), rest % c_.out[d]}});
-      rest /= c_.out[d];
-    }
-    w_.Constants({{"kByN", rest}});
-  }
-
   // Of an element of the result, or of a split's sums of it.
   void InputPlace(bool partial) {
     w_.out().Line(
@@ -208,34 +194,15 @@ class Writer {
     w_.out().Line("};");
   }
 
-  struct Phase {
-    StridePhase of[kSpatialDims];
-    int64_t depth = 0, rows = 0;
-  };
-
-  // The longest sums first: what begins last ends soon.
-  std::vector<Phase> Phases() const {
-    std::vector<Phase> phases;
-    for (const StridePhase& p0 : StridePhases(c_, 0)) {
-      for (const StridePhase& p1 : StridePhases(c_, 1)) {
-        for (const StridePhase& p2 : StridePhases(c_, 2)) {
-          phases.push_back(
-              {.of = {p0, p1, p2},
-               .depth = Product({p0.taps, p1.taps, p2.taps, c_.out_channels_of_group()}),
-               .rows = Product({c_.geometry.batch, p0.pixels, p1.pixels, p2.pixels})});
-        }
-      }
-    }
-    std::stable_sort(phases.begin(), phases.end(),
-                     [](const Phase& a, const Phase& b) { return a.depth > b.depth; });
-    return phases;
-  }
-
   // Numbers of the phase that a block's rows belong to.
   void PrintPhases() {
-    const std::vector<Phase> phases = Phases();
+    std::vector<ConvolutionPhase> phases = ConvolutionPhases(c_);
+    // The longest sums first: what begins last ends soon.
+    std::stable_sort(phases.begin(), phases.end(),
+                     [](const auto& a, const auto& b) { return a.depth > b.depth; });
     std::vector<int64_t> ends = {0};
-    for (const Phase& phase : phases) ends.push_back(ends.back() + CeilDiv(phase.rows, tile_.rows));
+    for (const ConvolutionPhase& phase : phases)
+      ends.push_back(ends.back() + CeilDiv(phase.rows, tile_.rows));
     const auto print = [&](const std::string& name, const std::function<int64_t(size_t)>& value) {
       std::string text;
       bool same = true;

@@ -63,12 +63,12 @@ const char kGemmInputWholeSteps[] = R"(
   int filter = begin * kDepth % kFiltersOfGroup, tap2 = begin * kDepth / kFiltersOfGroup;
   int tap1 = tap2 / taps2, tap0 = tap1 / taps1;
   tap2 -= tap1 * taps2, tap1 -= tap0 * taps1;
-  const auto copy = [&](int to, int part) {
+  const auto copy = [&](int to, int piece) {
     const int y_by = filter * kYC - tap0 * (kReach0 * kY0) - tap1 * (kReach1 * kY1) - tap2 * (kReach2 * kY2);
     const int w_by = filter * kWN + (first_tap0 + tap0 * kTapStep0) * kW0 +
                      (first_tap1 + tap1 * kTapStep1) * kW1 + (first_tap2 + tap2 * kTapStep2) * kW2;
     RG_UNROLL
-    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesA * piece / kPieces; i < kCopiesA * (piece + 1) / kPieces; ++i) {
       if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kDepth : line_a(i) >= kLinesA)) continue;
       const bool inside = unsigned(y0[i] - tap0 * kReach0) < unsigned(kOut0) &&
                           unsigned(y1[i] - tap1 * kReach1) < unsigned(kOut1) &&
@@ -76,7 +76,7 @@ const char kGemmInputWholeSteps[] = R"(
       rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + y_by, inside);
     }
     RG_UNROLL
-    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesB * piece / kPieces; i < kCopiesB * (piece + 1) / kPieces; ++i) {
       if (kLinesB * kPacksB % kThreads != 0 && line_b(i) >= kLinesB) continue;
       rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b, w_at[i] + w_by,
                            column0 + pack_b(i) < kChannelsOfGroup);
@@ -92,9 +92,9 @@ const char kGemmInputWholeSteps[] = R"(
 
 const char kGemmInputAnySteps[] = R"(
   int depth0 = begin * kDepth;
-  const auto copy = [&](int to, int part) {
+  const auto copy = [&](int to, int piece) {
     RG_UNROLL
-    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesA * piece / kPieces; i < kCopiesA * (piece + 1) / kPieces; ++i) {
       if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kDepth : line_a(i) >= kLinesA)) continue;
       const int at = depth0 + pack_a(i), tap = at / kFiltersOfGroup;
       const int by2 = tap % taps2 * kReach2, by1 = tap / taps2 % taps1 * kReach1;
@@ -105,7 +105,7 @@ const char kGemmInputAnySteps[] = R"(
                            y_at[i] - by0 * kY0 - by1 * kY1 - by2 * kY2 + at % kFiltersOfGroup * kYC, inside);
     }
     RG_UNROLL
-    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesB * piece / kPieces; i < kCopiesB * (piece + 1) / kPieces; ++i) {
       if (kLinesB * kPacksB % kThreads != 0 && line_b(i) >= kLinesB) continue;
       const int at = depth0 + line_b(i), tap = at / kFiltersOfGroup;
       const int r2 = first_tap2 + tap % taps2 * kTapStep2, r1 = first_tap1 + tap / taps2 % taps1 * kTapStep1;
@@ -120,7 +120,8 @@ const char kGemmInputAnySteps[] = R"(
   const auto advance = [&] { depth0 += kDepth; };
 )";
 
-// The rows of the first operand are channels of y, and both have pixels of y along the sum.
+// The rows of the first operand are channels of y, the columns of the second one taps and channels
+// of x, and both have pixels of y along the sum.
 const char kGemmWeightPlaces[] = R"(
   const int row0 = row_tile * kRows;
   constexpr int steps = (kPixels + kDepth - 1) / kDepth;
@@ -133,9 +134,9 @@ const char kGemmWeightPlaces[] = R"(
     const int pixel = begin * kDepth + line_a(i);
     y_at[i] = kYFirst + (group * kFiltersOfGroup + row0 + pack_a(i)) * kYC + (kDenseY ? pixel * kY2 : 0);
   }
-  const auto copy_first = [&](int to, int part) {
+  const auto copy = [&](int to, int piece) {
     RG_UNROLL
-    for (int i = kCopiesA * part / kParts; i < kCopiesA * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesA * piece / kPieces; i < kCopiesA * (piece + 1) / kPieces; ++i) {
       if (kLinesA * kPacksA % kThreads != 0 && (kDownA ? pack_a(i) >= kRows : line_a(i) >= kLinesA)) continue;
       const int pixel = kPixels - left + line_a(i);
       const int by = kDenseY ? 0 : pixel / (kOut0 * kOut1 * kOut2) * kYN + pixel / (kOut1 * kOut2) % kOut0 * kY0 +
@@ -143,65 +144,8 @@ const char kGemmWeightPlaces[] = R"(
       rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a, y_at[i] + by,
                            (kPixels % kDepth == 0 || line_a(i) < left) && row0 + pack_a(i) < kFiltersOfGroup);
     }
-  };
-  const auto advance = [&] {
-    left -= kDepth;
     RG_UNROLL
-    for (int i = 0; i < kCopiesA; ++i) y_at[i] += kDenseY ? kDepth * kY2 : 0;
-  };
-)";
-
-// The columns of the second operand are taps and channels of x. A step advances each copy by kDepth
-// pixels of y, that is kBy2 along the last dim, and so on, with a carry.
-const char kGemmWeightCarry[] = R"(
-  int x_at[kCopiesB], x0[kCopiesB], x1[kCopiesB], x2[kCopiesB], end0[kCopiesB], end1[kCopiesB], end2[kCopiesB];
-  RG_UNROLL
-  for (int i = 0; i < kCopiesB; ++i) {
-    const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
-    const int pixel = begin * kDepth + line_b(i);
-    const int tap2 = tap % kKernel2 * kDilation2 - kPadding2;
-    const int tap1 = tap / kKernel2 % kKernel1 * kDilation1 - kPadding1;
-    const int tap0 = tap / kKernel2 / kKernel1 * kDilation0 - kPadding0;
-    x2[i] = pixel % kOut2 * kStride2 + tap2;
-    x1[i] = pixel / kOut2 % kOut1 * kStride1 + tap1;
-    x0[i] = pixel / (kOut1 * kOut2) % kOut0 * kStride0 + tap0;
-    end2[i] = kOut2 * kStride2 + tap2, end1[i] = kOut1 * kStride1 + tap1, end0[i] = kOut0 * kStride0 + tap0;
-    x_at[i] = kXFirst + (group * kChannelsOfGroup + column % kChannelsOfGroup) * kXC +
-              pixel / (kOut0 * kOut1 * kOut2) * kXN + x0[i] * kX0 + x1[i] * kX1 + x2[i] * kX2;
-  }
-  const auto copy = [&](int to, int part) {
-    copy_first(to, part);
-    RG_UNROLL
-    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
-      if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
-      const bool inside = (kPixels % kDepth == 0 || line_b(i) < left) && column0 + pack_b(i) < kAllColumns &&
-                          unsigned(x0[i]) < unsigned(kIn0) && unsigned(x1[i]) < unsigned(kIn1) &&
-                          unsigned(x2[i]) < unsigned(kIn2);
-      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b, x_at[i], inside);
-      x2[i] += kBy2 * kStride2, x1[i] += kBy1 * kStride1, x0[i] += kBy0 * kStride0;
-      x_at[i] += kByN * kXN + kBy0 * kStride0 * kX0 + kBy1 * kStride1 * kX1 + kBy2 * kStride2 * kX2;
-      if (x2[i] >= end2[i]) {
-        x2[i] -= kOut2 * kStride2, x1[i] += kStride1;
-        x_at[i] += kStride1 * kX1 - kOut2 * kStride2 * kX2;
-      }
-      if (x1[i] >= end1[i]) {
-        x1[i] -= kOut1 * kStride1, x0[i] += kStride0;
-        x_at[i] += kStride0 * kX0 - kOut1 * kStride1 * kX1;
-      }
-      if (x0[i] >= end0[i]) {
-        x0[i] -= kOut0 * kStride0;
-        x_at[i] += kXN - kOut0 * kStride0 * kX0;
-      }
-    }
-  };
-)";
-
-// The same for so many copies that their places would not stay in registers.
-const char kGemmWeightDivide[] = R"(
-  const auto copy = [&](int to, int part) {
-    copy_first(to, part);
-    RG_UNROLL
-    for (int i = kCopiesB * part / kParts; i < kCopiesB * (part + 1) / kParts; ++i) {
+    for (int i = kCopiesB * piece / kPieces; i < kCopiesB * (piece + 1) / kPieces; ++i) {
       if (kLinesB * kPacksB % kThreads != 0 && (kDownB ? pack_b(i) >= kColumns : line_b(i) >= kLinesB)) continue;
       const int column = column0 + pack_b(i), tap = column / kChannelsOfGroup;
       const int pixel = kPixels - left + line_b(i);
@@ -216,6 +160,11 @@ const char kGemmWeightDivide[] = R"(
                                pixel / (kOut0 * kOut1 * kOut2) * kXN + h0 * kX0 + h1 * kX1 + h2 * kX2,
                            inside);
     }
+  };
+  const auto advance = [&] {
+    left -= kDepth;
+    RG_UNROLL
+    for (int i = 0; i < kCopiesA; ++i) y_at[i] += kDenseY ? kDepth * kY2 : 0;
   };
 )";
 
@@ -233,7 +182,7 @@ const char kGemmMultiply[] = R"(
   for (int s = 0; s < kStages - 1; ++s) {
     if (begin + s < end) {
       RG_UNROLL
-      for (int part = 0; part < kParts; ++part) copy(s * kStage, part);
+      for (int piece = 0; piece < kPieces; ++piece) copy(s * kStage, piece);
       advance();
     }
     RG_COPIES_SENT();
@@ -244,12 +193,12 @@ const char kGemmMultiply[] = R"(
     RG_BARRIER();
     const bool more = step + kStages - 1 < end;
     RG_UNROLL
-    for (int part = 0; part < kParts; ++part) {
-      const int k = (part * kSlices + slice) * 16;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int k = (piece * kSlices + slice) * 16;
       rg_multiply_tiles<kAcrossA, true>(
           sums, tiles, from + (kAcrossA ? k * kPitchA + warp_row : warp_row * kPitchA + k), kPitchA, tiles,
           from + kStageA + k * kPitchB + warp_column, kPitchB, lane);
-      if (more) copy(to, part);
+      if (more) copy(to, piece);
     }
     if (more) advance();
     RG_COPIES_SENT();

@@ -9,14 +9,12 @@ namespace retrograd {
 // Which tile, split and group a block makes, and what of each step a thread copies.
 extern const char kGemmHead[];
 
-// Define `steps`, `begin`, `end`, and copy(to, part), which sends a part of the step's copies off,
-// and advance(), which goes on to the next step.
+// Define `steps`, `begin`, `end`, and copy(to, piece), which sends one of kPieces pieces of a
+// step's copies off, and advance(), which goes on to the next step.
 extern const char kGemmInputPlaces[];      // of the input's gradient, with one of the next two
 extern const char kGemmInputWholeSteps[];  // where no step has parts of two taps
 extern const char kGemmInputAnySteps[];
-extern const char kGemmWeightPlaces[];  // of the weight's gradient, with one of the next two
-extern const char kGemmWeightCarry[];   // each copy's place is carried along
-extern const char kGemmWeightDivide[];  // and where there are too many: found anew
+extern const char kGemmWeightPlaces[];  // of the weight's gradient
 
 // Leaves the tile's sums in `results`.
 extern const char kGemmMultiply[];

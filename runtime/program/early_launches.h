@@ -3,16 +3,13 @@
 // kernels win by it, large ones lose to the blocks that wait on their multiprocessors.
 //
 // A launch is early only
-//   - if its kernel waits (Kernel::starts_early, of those that are predicted to be short). It waits
-//   for
-//     all work of the kernel in front, which waited in turn or was launched when all before it had
-//     finished, so that memory changes in the stream's order as ever;
-//   - if right in front of it on its stream, in the same phase, stands a launch of ours, with
-//   nothing
-//     between: a library's kernel lets none start early, and a launch that waits for another stream
-//     starts late anyway;
-//   - if it gains: both are predicted to take no longer, and move no more bytes, than the device's
-//     spec says.
+// - if its kernel waits (Kernel::starts_early: of those that are predicted to be short). It waits
+//   for all work of the kernel in front, which waited in turn or was launched when all before it
+//   had finished, so that memory changes in the stream's order as ever;
+// - if right in front of it on its stream, in the same phase, stands a launch of ours: a library's
+//   kernel lets none start early, and a launch that waits for another stream starts late anyway;
+// - if it gains: the predicted time and the bytes of both are within the limits of the device's
+//   spec.
 #ifndef RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 #define RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 

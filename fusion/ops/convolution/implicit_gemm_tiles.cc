@@ -66,14 +66,8 @@ Products ProductsOf(const ConvolutionCall& c) {
     return made;
   }
   made.columns = c.in_channels_of_group();
-  for (const StridePhase& p0 : StridePhases(c, 0)) {
-    for (const StridePhase& p1 : StridePhases(c, 1)) {
-      for (const StridePhase& p2 : StridePhases(c, 2)) {
-        made.rows_depth.push_back(
-            {Product({c.geometry.batch, p0.pixels, p1.pixels, p2.pixels}),
-             Product({p0.taps, p1.taps, p2.taps, c.out_channels_of_group()})});
-      }
-    }
+  for (const ConvolutionPhase& phase : ConvolutionPhases(c)) {
+    made.rows_depth.push_back({phase.rows, phase.depth});
   }
   return made;
 }

@@ -27,4 +27,19 @@ std::vector<StridePhase> StridePhases(const ConvolutionCall& call, int dim) {
   return phases;
 }
 
+std::vector<ConvolutionPhase> ConvolutionPhases(const ConvolutionCall& call) {
+  std::vector<ConvolutionPhase> phases;
+  for (const StridePhase& p0 : StridePhases(call, 0)) {
+    for (const StridePhase& p1 : StridePhases(call, 1)) {
+      for (const StridePhase& p2 : StridePhases(call, 2)) {
+        phases.push_back(
+            {.of = {p0, p1, p2},
+             .rows = Product({call.geometry.batch, p0.pixels, p1.pixels, p2.pixels}),
+             .depth = Product({p0.taps, p1.taps, p2.taps, call.out_channels_of_group()})});
+      }
+    }
+  }
+  return phases;
+}
+
 }  // namespace retrograd

@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_FUSION_OPS_CONVOLUTION_STRIDE_PHASES_H_
 #define RETROGRAD_FUSION_OPS_CONVOLUTION_STRIDE_PHASES_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +21,14 @@ struct StridePhase {
 
 // Of every remainder that a pixel has.
 std::vector<StridePhase> StridePhases(const ConvolutionCall& call, int dim);
+
+// Pixels of all images with the same remainders in all dims, of a group's input gradient: so many
+// `rows`, each the sum of `depth` products.
+struct ConvolutionPhase {
+  std::array<StridePhase, kSpatialDims> of;
+  int64_t rows = 0, depth = 0;
+};
+std::vector<ConvolutionPhase> ConvolutionPhases(const ConvolutionCall& call);
 
 }  // namespace retrograd
 
