@@ -14,19 +14,19 @@ constexpr int64_t kMostPhases = 64;
 constexpr int64_t kPackBytes = 16;  // that a thread moves at most at once
 
 // What orders schedules, in cycles of one SM: fitted to 8 to 60 schedules of each of 130 gradients
-// of four networks on one H200, 2026-11-24, of which the best of the first three are 2.4% over the
-// best in the mean, and 17% at most.
-constexpr int64_t kLatency = 1404;        // of loads, which the stages under way share
+// of four networks in bf16 on one H200, 2026-11-24 (bench/results/convolution_schedules_h200.json),
+// of which the best of the first three are 3.3% over the best in the mean, and 22% at most.
+constexpr int64_t kLatency = 2382;        // of loads, which the stages under way share
 constexpr int64_t kLoadBytes = 208;       // from L2 into an SM in a cycle
-constexpr int64_t kCopyIssues = 13;       // instructions of a copy, with its address and bounds
+constexpr int64_t kCopyIssues = 10;       // instructions of a copy, with its address and bounds
 constexpr int64_t kProductIssues = 3;     // of 16 x 16 x 16 products and what brings the operands
-constexpr int64_t kStepIssues = 17;       // of a warp in a step beside these
-constexpr int64_t kTenthsOfAnIssue = 26;  // of cycles, from an instruction of a warp to its next
-constexpr int64_t kStepCycles = 271;      // of a step at least: a barrier, and the products' chain
+constexpr int64_t kStepIssues = 16;       // of a warp in a step beside these
+constexpr int64_t kTenthsOfAnIssue = 50;  // of cycles, from an instruction of a warp to its next
+constexpr int64_t kStepCycles = 174;      // of a step at least: a barrier, and the products' chain
 constexpr int64_t kBlockCycles = 1207;    // before the first product of a block and after the last
-constexpr int64_t kWaveCycles = 150;      // of one more block on an SM
-constexpr int64_t kSecondLaunch = 3223;   // that adds the splits up
-constexpr int64_t kPartialBytes = 5407;   // in a cycle of all SMs, of the splits' sums
+constexpr int64_t kWaveCycles = 82;       // of one more block on an SM
+constexpr int64_t kSecondLaunch = 1418;   // that adds the splits up
+constexpr int64_t kPartialBytes = 2065;   // in a cycle of all SMs, of the splits' sums
 constexpr int64_t kSchedulers = 4;
 constexpr int64_t kSharedOfSm = 220 << 10;
 
