@@ -109,11 +109,20 @@ class LoadedCall {
   double measured_us_;
 };
 
+// A call that will be loaded.
+struct ExpectedCall {
+  const Call* call = nullptr;
+  const CallFacts* facts = nullptr;
+};
+
 // Loads the calls of one op on one device, and keeps what they share: a library's handle, choices
 // that were timed before.
 class CallLoader {
  public:
   virtual ~CallLoader() = default;
+  // The kernels that Load would have compiled for the call, in the order in which it would; empty
+  // where it is not known.
+  virtual std::vector<Kernel> KernelsOf(const Call&, const CallFacts&) { return {}; }
   // Unimplemented, saying why, where the device cannot make the call.
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                            const CallFacts& facts) = 0;
@@ -167,9 +176,10 @@ class Device {
 
   // Makes streams 0 to streams - 1 and events 0 to events - 1; those that exist stay.
   virtual absl::Status Reserve(int streams, int events) = 0;
-  // The next Load is of these kernels and launches: a device may begin to compile them beside what
-  // the caller does until then.
-  virtual void Expect(absl::Span<const Kernel>, absl::Span<const Launch>) {}
+  // These calls, kernels and launches are loaded next: a device may begin to prepare them beside
+  // what the caller does until then. Takes the place of what was expected before.
+  virtual void Expect(absl::Span<const ExpectedCall>, absl::Span<const Kernel>,
+                      absl::Span<const Launch>) {}
   // Compiles the kernels, which have different names, and prepares the launches, which Launch then
   // names by number.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(

@@ -14,7 +14,7 @@ namespace retrograd {
 GpuDevice::~GpuDevice() { Stop(); }
 
 void GpuDevice::Stop() {
-  expected_ = {};
+  compiler_.reset();
   if (!open()) return;
   support_.reset();
   {
@@ -50,6 +50,7 @@ absl::Status GpuDevice::Start() {
         options_.cache_bytes);
     if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
   }
+  compiler_.emplace(dialect(), options_.compile, Cache());
   tuner_.emplace(*this,
                  TunerOptions{.device = absl::StrFormat("%s, %s, %d multiprocessors", facts_.model,
                                                         facts_.arch, facts_.sms),
@@ -131,33 +132,24 @@ std::string GpuDevice::ArchFor(absl::Span<const retrograd::Launch> launches) con
   return multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
 }
 
-void GpuDevice::Expect(absl::Span<const Kernel> kernels,
+void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Kernel> kernels,
                        absl::Span<const retrograd::Launch> launches) {
-  expected_ = {};  // waits for what nobody has come for
-  if (launches.empty()) return;
-  expected_kernels_.assign(kernels.begin(), kernels.end());
-  // What the thread reads of this device outlives it: Stop waits.
-  expected_ = std::async(
-      std::launch::async, [this, dialect = dialect(), arch = ArchFor(launches), cache = Cache()] {
-        return CompileParts(dialect, expected_kernels_, arch, options_.compile, cache);
-      });
-}
-
-absl::StatusOr<std::vector<CompiledObject>> GpuDevice::Compiled(
-    absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
-  const auto same = [](const Kernel& a, const Kernel& b) { return a.name == b.name; };
-  if (expected_.valid() && std::equal(kernels.begin(), kernels.end(), expected_kernels_.begin(),
-                                      expected_kernels_.end(), same)) {
-    return expected_.get();
+  compiler_->Forget();
+  for (const ExpectedCall& expected : calls) {
+    const auto loader = loaders_.find(expected.call->op);
+    if (loader == loaders_.end()) continue;
+    const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
+    if (!of_call.empty()) compiler_->Expect(of_call, facts_.arch);
   }
-  return CompileParts(dialect(), kernels, ArchFor(launches), options_.compile, Cache());
+  if (!launches.empty()) compiler_->Expect(kernels, ArchFor(launches));
 }
 
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
     absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
-    RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects, Compiled(kernels, launches));
+    RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
+                        compiler_->Compile(kernels, ArchFor(launches)));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);

@@ -5,7 +5,6 @@
 #define RETROGRAD_RUNTIME_GPU_GPU_DEVICE_H_
 
 #include <cstdint>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_kernels.h"
 #include "runtime/gpu/gpu_module.h"
+#include "runtime/gpu/kernel_compiler.h"
 
 namespace retrograd {
 
@@ -47,7 +47,7 @@ class GpuDevice : public Device {
   absl::Status CopyOut(void* host, const void* device, int64_t bytes) override;
 
   absl::Status Reserve(int streams, int events) override;
-  void Expect(absl::Span<const Kernel> kernels,
+  void Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Kernel> kernels,
               absl::Span<const retrograd::Launch> launches) override;
   absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) override;
@@ -109,9 +109,6 @@ class GpuDevice : public Device {
 
  private:
   std::string ArchFor(absl::Span<const retrograd::Launch> launches) const;
-  // The kernels' code: what Expect began, or compiled here.
-  absl::StatusOr<std::vector<CompiledObject>> Compiled(
-      absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches);
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches);
   absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles, void* flushed,
@@ -130,8 +127,7 @@ class GpuDevice : public Device {
   bool recording_ = false;
   std::map<Op, std::shared_ptr<CallLoader>> loaders_;
   std::unique_ptr<GpuKernels> support_;
-  std::vector<Kernel> expected_kernels_;
-  std::future<absl::StatusOr<std::vector<CompiledObject>>> expected_;  // their code
+  std::optional<KernelCompiler> compiler_;
   GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
 };
 

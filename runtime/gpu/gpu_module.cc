@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kKernelsAPart = 3, kKernelBytes = 3000;
 
 // The kernels in so many parts of about equal length.
-std::vector<std::vector<Kernel>> Parts(absl::Span<const Kernel> kernels, size_t parts) {
+std::vector<std::vector<Kernel>> Split(absl::Span<const Kernel> kernels, size_t parts) {
   std::vector<size_t> order(kernels.size()), lengths;
   std::iota(order.begin(), order.end(), 0);
   for (const Kernel& kernel : kernels) lengths.push_back(PrintKernel(kernel).size());
@@ -108,39 +108,22 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
                 [&] { return CompileFor(dialect, source, arch, options); });
 }
 
-absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
-                                                         absl::Span<const Kernel> kernels,
-                                                         absl::string_view arch,
-                                                         const GpuCompileOptions& options,
-                                                         const ModuleCache* cache) {
-  RG_RETURN_IF_ERROR(CheckNames(kernels));
-  if (kernels.empty()) return std::vector<CompiledObject>();
-  RG_RETURN_IF_ERROR(CompilerName(dialect, options.rtc).status());
+absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::Span<const Kernel> kernels,
+                                             absl::string_view source, absl::string_view arch,
+                                             const RtcOptions& options, const ModuleCache* cache) {
+  return Cached(dialect, source, arch, options, cache,
+                [&] { return CompileKernels(dialect, kernels, arch, options); });
+}
+
+int Jobs(const GpuCompileOptions& options) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int jobs = options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
-  const size_t most = std::min<size_t>(kernels.size(), jobs);
-  const size_t parts = std::clamp<size_t>(Work(kernels) / kKernelsAPart, 1, most);
-  const std::vector<std::vector<Kernel>> split = Parts(kernels, parts);
+  return options.jobs > 0 ? options.jobs : std::clamp(cores, 1, 8);
+}
 
-  std::vector<absl::StatusOr<CompiledObject>> compiled(parts, absl::UnknownError("not compiled"));
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < parts; ++i) {
-    threads.emplace_back([&, i] {
-      if (const absl::Status go_on = CheckCancelled(options.cancelled); !go_on.ok()) {
-        compiled[i] = go_on;
-        return;
-      }
-      compiled[i] = Cached(dialect, TranslationUnit(split[i], dialect), arch, options.rtc, cache,
-                           [&, i] { return CompileKernels(dialect, split[i], arch, options.rtc); });
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-
-  std::vector<CompiledObject> objects;
-  for (absl::StatusOr<CompiledObject>& object : compiled) {
-    RG_ASSIGN_OR_RETURN(objects.emplace_back(), std::move(object));
-  }
-  return objects;
+std::vector<std::vector<Kernel>> Parts(absl::Span<const Kernel> kernels, int jobs) {
+  const size_t most = std::min<size_t>(kernels.size(), static_cast<size_t>(jobs));
+  if (most == 0) return {};
+  return Split(kernels, std::clamp<size_t>(Work(kernels) / kKernelsAPart, 1, most));
 }
 
 }  // namespace retrograd

@@ -1,5 +1,5 @@
-// CUDA and HIP kernels to code objects: in several translation units, each compiled by a thread of
-// its own unless the cache knows it.
+// CUDA and HIP sources to code objects, by the compiler or from the cache; and how kernels are
+// divided among several translation units that are compiled at once.
 #ifndef RETROGRAD_RUNTIME_GPU_GPU_MODULE_H_
 #define RETROGRAD_RUNTIME_GPU_GPU_MODULE_H_
 
@@ -27,12 +27,16 @@ absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::string_view 
                                              absl::string_view arch, const RtcOptions& options,
                                              const ModuleCache* cache);
 
-// One object for each part of the kernels, which have different names.
-absl::StatusOr<std::vector<CompiledObject>> CompileParts(Dialect dialect,
-                                                         absl::Span<const Kernel> kernels,
-                                                         absl::string_view arch,
-                                                         const GpuCompileOptions& options,
-                                                         const ModuleCache* cache);
+// The same of kernels, whose source this is. Those that spill are compiled again.
+absl::StatusOr<CompiledObject> CompileCached(Dialect dialect, absl::Span<const Kernel> kernels,
+                                             absl::string_view source, absl::string_view arch,
+                                             const RtcOptions& options, const ModuleCache* cache);
+
+// How many compilers run at once.
+int Jobs(const GpuCompileOptions& options);
+
+// The kernels in parts of about equal length, for so many compilers.
+std::vector<std::vector<Kernel>> Parts(absl::Span<const Kernel> kernels, int jobs);
 
 }  // namespace retrograd
 

@@ -44,6 +44,14 @@ absl::Status CheckWorkspace(const void* address, int64_t bytes) {
                       bytes, kArenaAlignment));
 }
 
+std::vector<ExpectedCall> Expected(const CommandList& list) {
+  std::vector<ExpectedCall> expected;
+  for (const CallCommand& command : list.calls) {
+    expected.push_back({command.call, &command.facts});
+  }
+  return expected;
+}
+
 }  // namespace
 
 struct Program::State {
@@ -131,10 +139,11 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   state->phases.resize(state->list.phase_begins.size());
   const auto start = Clock::now();
   const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
-  device->Expect(kernels, state->list.launches);
+  device->Expect(Expected(state->list), kernels, state->list.launches);
   RG_RETURN_IF_ERROR(state->LoadCalls());
   const auto calls = Clock::now();
   RG_ASSIGN_OR_RETURN(state->kernels, device->Load(kernels, state->list.launches));
+  device->Expect({}, {}, {});
   state->stats.load_calls_ns = (calls - start) / std::chrono::nanoseconds(1);
   state->stats.load_kernels_ns = (Clock::now() - calls) / std::chrono::nanoseconds(1);
   state->table.resize(state->list.slots);

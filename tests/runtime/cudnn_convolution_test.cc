@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/gpu/cuda/cudnn_library.h"
+#include "runtime/gpu/cuda/cudnn_plans.h"
 #include "runtime/ops/convolution/cuda_convolution.h"
 #include "tests/catch.h"
 #include "tests/support/fake_gpu.h"
@@ -29,6 +30,20 @@ TEST_CASE("cuDNN is told of a convolution's tensors as they lie in memory") {
     CHECK(dims[1].strides == (channels_last ? Ints{144, 1, 48, 16} : Ints{144, 9, 3, 1}));
     CHECK(dims[2].strides == (channels_last ? Ints{512, 1, 128, 32} : Ints{512, 16, 4, 1}));
   }
+}
+
+TEST_CASE("of cuDNN's plans the first are built, and the last of its list") {
+  using Plans = std::vector<size_t>;
+  CHECK(PlansToBuild(0, std::vector<bool>(3)) == Plans{0, 1, 2});
+  CHECK(PlansToBuild(8, std::vector<bool>(4)) == Plans{0, 1, 2, 3});
+  CHECK(PlansToBuild(4, std::vector<bool>(9)) == Plans{0, 1, 7, 8});
+  CHECK(PlansToBuild(1, std::vector<bool>(9)) == Plans{0});
+  CHECK(PlansToBuild(4, {}).empty());
+  // The next ones stand in for those that failed.
+  CHECK(PlansToBuild(4, {true, false, true, false, false, false, false}) == Plans{1, 3, 5, 6});
+  CHECK(PlansToBuild(4, {false, false, false, false, false, true, true}) == Plans{0, 1});
+  CHECK(PlansToBuild(1, {true, true, false, false}) == Plans{2});
+  CHECK(PlansToBuild(4, std::vector<bool>(6, true)).empty());
 }
 
 TEST_CASE("a convolution of one spatial dim is one of two with H = 1") {

@@ -61,6 +61,7 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace
                                                                 const CudnnRequest& request) {
   const auto known = known_.find(request.key);
   if (known == known_.end()) RG_RETURN_IF_ERROR(LoadHandle(place.sm));
+  const CudnnContext context{place.device.driver(), place.device.context()};
   Tuner& tuner = place.device.tuner();
   const ChoiceKey key =
       tuner.Key(absl::StrCat("cudnn plan of ", kind_), handle_->version(), request.key);
@@ -70,14 +71,15 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace
   }
   if (const std::optional<Choice> choice = tuner.Recall(key); choice && choice->timed()) {
     absl::StatusOr<std::shared_ptr<CudnnPlans>> restored =
-        choice->state.empty() ? CudnnPlans::Prepare(request, *handle_, choice->name())
+        choice->state.empty() ? CudnnPlans::Prepare(request, context, *handle_, choice->name())
                               : CudnnPlans::Restore(request, choice->state, *handle_);
     if (restored.ok()) {
       (*restored)->SetMicroseconds(0, choice->us());
       return known_[request.key] = *std::move(restored);
     }
   }
-  RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> made, CudnnPlans::Prepare(request, *handle_));
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> made,
+                      CudnnPlans::Prepare(request, context, *handle_));
   Plans plans(*made, place.device);
   RG_ASSIGN_OR_RETURN(const Choice choice, tuner.ChooseFastest(key, MemoryOf(request), plans));
   for (size_t i = 0; i < choice.candidates.size(); ++i) {

@@ -2,13 +2,35 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
+#include <iterator>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/cuda/cudnn_frontend_calls.h"
 
 namespace retrograd {
+
+namespace {
+
+// Engines of cuDNN's fallback list stand last. Of 245 gradients of convolutions, all plans timed on
+// an H200, 18 went to a plan behind the first eight, and 12 of these to one of the last two.
+constexpr size_t kLastPlans = 2;
+
+}  // namespace
+
+std::vector<size_t> PlansToBuild(size_t most, const std::vector<bool>& failed) {
+  const size_t first = most > kLastPlans ? most - kLastPlans : 1;
+  std::vector<size_t> plans;
+  for (size_t i = 0; i < failed.size(); ++i) {
+    const bool is_last = i + kLastPlans >= failed.size();
+    if (failed[i] || (most > 0 && plans.size() >= (is_last ? most : first))) continue;
+    plans.push_back(i);
+  }
+  return plans;
+}
 
 int64_t CudnnPlans::workspace_bytes() const { return plans_[chosen_].workspace_bytes; }
 
@@ -43,10 +65,6 @@ namespace {
 
 constexpr size_t kMostPointers = 16;
 
-// Engines of cuDNN's fallback list stand last. Of 245 gradients of convolutions, all plans timed on
-// an H200, 18 went to a plan behind the first eight, and 12 of these to one of the last two.
-constexpr int64_t kLastPlans = 2;
-
 void Apply(const CudnnPlanFilter& filter, fe::graph::Graph& graph) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> unwanted;
@@ -62,6 +80,32 @@ void Apply(const CudnnPlanFilter& filter, fe::graph::Graph& graph) {
   }
 }
 
+// Empty where the plan was built, else why not. Any thread's.
+std::string BuildOne(fe::graph::Graph& graph, size_t plan, const CudnnContext& context) {
+  const CurrentContext current(context.driver, context.context);
+  if (!current.status().ok()) return std::string(current.status().message());
+  const absl::Status built = CudnnGuarded("building a plan", [&]() -> absl::Status {
+    fe::error_t error = graph.build_plan_at_index(static_cast<int64_t>(plan));
+    if (error.is_good()) return absl::OkStatus();
+    return absl::UnimplementedError(CudnnFirstLine(error.get_message()));
+  });
+  return std::string(built.message());
+}
+
+// Most of cuDNN's time to build a plan goes to compiling kernels or loading them from its files,
+// which it does for several plans of a graph at once if several threads ask for it.
+std::vector<std::string> BuildAtOnce(fe::graph::Graph& graph, const std::vector<size_t>& plans,
+                                     const CudnnContext& context) {
+  std::vector<std::future<std::string>> building;
+  for (size_t i = 1; i < plans.size(); ++i) {
+    building.push_back(
+        std::async(std::launch::async, [&, i] { return BuildOne(graph, plans[i], context); }));
+  }
+  std::vector<std::string> refusals = {BuildOne(graph, plans[0], context)};
+  for (std::future<std::string>& one : building) refusals.push_back(one.get());
+  return refusals;
+}
+
 }  // namespace
 
 CudnnPlans::CudnnPlans(const CudnnRequest& request, CudnnHandle& handle)
@@ -71,34 +115,44 @@ CudnnPlans::CudnnPlans(const CudnnRequest& request, CudnnHandle& handle)
 }
 CudnnPlans::~CudnnPlans() = default;
 
-absl::Status CudnnPlans::Build(int64_t most_plans, absl::string_view only) {
+absl::Status CudnnPlans::Build(int64_t most_plans, absl::string_view only,
+                               const CudnnContext& context) {
   fe::graph::Graph& graph = graph_->graph;
+  const auto count = static_cast<size_t>(graph.get_execution_plan_count());
+  std::vector<std::string> names(count);
+  std::vector<bool> failed(count), built(count);
   std::string refusal = only.empty() ? "" : absl::StrCat("none is called ", only);
-  const int64_t count = graph.get_execution_plan_count();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t first = most_plans - kLastPlans, built = static_cast<int64_t>(plans_.size());
-    const bool last = i >= count - kLastPlans;
-    if (only.empty() && most_plans > 0 &&
-        built >= (last ? most_plans : std::max<int64_t>(first, 1)))
-      continue;
-    CudnnPlan plan;
-    RG_RETURN_IF_ERROR(CudnnFrontendStatus(graph.get_plan_name_at_index(i, plan.name), "naming"));
-    if (!only.empty() && plan.name != only) continue;
-    fe::error_t error = graph.build_plan_at_index(i);
-    if (error.is_bad()) {
-      refusal = CudnnFirstLine(error.get_message());
-      continue;
-    }
+  for (size_t i = 0; i < count; ++i) {
     RG_RETURN_IF_ERROR(CudnnFrontendStatus(
-        graph.get_workspace_size_plan_at_index(i, plan.workspace_bytes), "sizing"));
+        graph.get_plan_name_at_index(static_cast<int64_t>(i), names[i]), "naming"));
+    failed[i] = !only.empty() && names[i] != only;
+  }
+  std::vector<size_t> wanted;
+  while (true) {
+    wanted = PlansToBuild(only.empty() ? static_cast<size_t>(most_plans) : 0, failed);
+    std::vector<size_t> missing;
+    absl::c_copy_if(wanted, std::back_inserter(missing), [&](size_t i) { return !built[i]; });
+    if (missing.empty()) break;
+    const std::vector<std::string> refusals = BuildAtOnce(graph, missing, context);
+    for (size_t k = 0; k < missing.size(); ++k) {
+      (refusals[k].empty() ? built : failed)[missing[k]] = true;
+      if (!refusals[k].empty()) refusal = refusals[k];
+    }
+  }
+  for (const size_t i : wanted) {
+    CudnnPlan plan{.name = names[i]};
+    const auto index = static_cast<int64_t>(i);
+    RG_RETURN_IF_ERROR(CudnnFrontendStatus(
+        graph.get_workspace_size_plan_at_index(index, plan.workspace_bytes), "sizing"));
     plans_.push_back(std::move(plan));
-    graph_->index.push_back(i);
+    graph_->index.push_back(index);
   }
   if (!plans_.empty()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("cuDNN has no plan that builds: ", refusal));
 }
 
 absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest& request,
+                                                                const CudnnContext& context,
                                                                 CudnnHandle& handle,
                                                                 absl::string_view only) {
   RG_CHECK(request.operands.size() + request.results.size() <= kMostPointers);
@@ -116,7 +170,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnReque
     RG_RETURN_IF_ERROR(
         CudnnFrontendStatus(graph.create_execution_plans(modes), "asking for plans"));
     Apply(request.filter, graph);
-    RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans, only));
+    RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans, only, context));
     return made->Take(0);
   });
   if (!built.ok()) {
@@ -205,7 +259,8 @@ struct CudnnPlans::Graph {};
 
 CudnnPlans::CudnnPlans(const CudnnRequest&, CudnnHandle& handle) : handle_(handle) {}
 CudnnPlans::~CudnnPlans() = default;
-absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest&, CudnnHandle&,
+absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnRequest&,
+                                                                const CudnnContext&, CudnnHandle&,
                                                                 absl::string_view) {
   return NoCudnn();
 }

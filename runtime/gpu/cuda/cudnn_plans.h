@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "runtime/device/device.h"
 #include "runtime/gpu/cuda/cudnn_library.h"
+#include "runtime/gpu/gpu_driver.h"
 
 namespace cudnn_frontend::graph {
 class Graph;
@@ -51,6 +52,16 @@ struct CudnnRequest {
   CudnnPlanFilter filter;
 };
 
+// Where the handle was made: what every thread that builds plans makes current.
+struct CudnnContext {
+  const GpuDriver& driver;
+  const GpuContext& context;
+};
+
+// Of so many plans, the numbers of those to be built: `most` that have not failed, the last ones of
+// the list among them; 0: all that have not.
+std::vector<size_t> PlansToBuild(size_t most, const std::vector<bool>& failed);
+
 // One way in which cuDNN makes the graph.
 struct CudnnPlan {
   std::string name;  // engine and knobs
@@ -60,10 +71,11 @@ struct CudnnPlan {
 
 class CudnnPlans {
  public:
-  // Builds the plans that cuDNN's heuristics offer and the filter passes, and takes the first.
-  // Unimplemented, with the shape and the reason, for what cuDNN refuses. The handle must outlive
-  // the result. With a name, that plan alone.
+  // Builds the plans that cuDNN's heuristics offer and the filter passes, several at once, and
+  // takes the first. Unimplemented, with the shape and the reason, for what cuDNN refuses. The
+  // handle, of the place's device, must outlive the result. With a name, that plan alone.
   static absl::StatusOr<std::unique_ptr<CudnnPlans>> Prepare(const CudnnRequest& request,
+                                                             const CudnnContext& context,
                                                              CudnnHandle& handle,
                                                              absl::string_view only = "");
   // The same with the plan that Serialize once gave, for an equal request, device and version of
@@ -94,7 +106,7 @@ class CudnnPlans {
  private:
   struct Graph;
   CudnnPlans(const CudnnRequest& request, CudnnHandle& handle);
-  absl::Status Build(int64_t most_plans, absl::string_view only);
+  absl::Status Build(int64_t most_plans, absl::string_view only, const CudnnContext& context);
 
   CudnnHandle& handle_;
   const std::string shape_;

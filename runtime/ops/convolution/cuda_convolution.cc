@@ -44,6 +44,10 @@ class CudaConvolutionLoader : public CallLoader {
         cudnn_("convolution 1", {.library = options.cudnn_library, .allow = options.allow_cudnn}),
         fallback_(std::move(fallback)) {}
 
+  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
+    if (!Has(options_.backends.Of(call.op), ConvolutionBackend::kRetrograd)) return {};
+    return GeneratedConvolutionKernels(device_, call, facts, kMostSchedules);
+  }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
 
@@ -108,11 +112,8 @@ std::string SchedulesDigest(const Call& call, Device& device) {
   const auto made =
       GenerateConvolution(ConvolutionOf(call), device.dialect(),
                           ConvolutionLimits(device.dialect(), device.Describe()), kMostSchedules);
-  std::vector<Kernel> kernels;
-  for (const ConvolutionKernels& schedule : made.value_or(std::vector<ConvolutionKernels>{})) {
-    for (const auto& launch : schedule.launches) kernels.push_back(launch.kernel);
-  }
-  return KernelsDigest(device.dialect(), kernels);
+  return KernelsDigest(device.dialect(),
+                       DistinctKernels(made.value_or(std::vector<ConvolutionKernels>{})));
 }
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,

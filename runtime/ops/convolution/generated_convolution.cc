@@ -85,10 +85,21 @@ absl::Status AlignmentRefusal(const CallFacts& facts) {
   return absl::UnimplementedError("our convolution kernels take addresses of 16 bytes' multiples");
 }
 
+absl::StatusOr<std::vector<ConvolutionKernels>> GenerateFor(Device& device, const Call& call,
+                                                            const CallFacts& facts, size_t most) {
+  RG_RETURN_IF_ERROR(AlignmentRefusal(facts));
+  return GenerateConvolution(ConvolutionOf(call), device.dialect(),
+                             ConvolutionLimits(device.dialect(), device.Describe()), most);
+}
+
 class GeneratedConvolutionLoader : public CallLoader {
  public:
   GeneratedConvolutionLoader(Device& device, std::unique_ptr<CallLoader> otherwise)
       : device_(device), otherwise_(std::move(otherwise)) {}
+
+  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
+    return GeneratedConvolutionKernels(device_, call, facts, 1);
+  }
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override {
@@ -133,28 +144,40 @@ absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(
   return made;
 }
 
+std::vector<Kernel> DistinctKernels(const std::vector<ConvolutionKernels>& schedules) {
+  std::vector<Kernel> kernels;
+  for (const ConvolutionKernels& schedule : schedules) {
+    for (const ConvolutionKernels::Launch& launch : schedule.launches) {
+      const auto same = [&](const Kernel& k) { return k.name == launch.kernel.name; };
+      if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(launch.kernel);
+    }
+  }
+  return kernels;
+}
+
+std::vector<Kernel> GeneratedConvolutionKernels(Device& device, const Call& call,
+                                                const CallFacts& facts, size_t most) {
+  const auto made = GenerateFor(device, call, facts, most);
+  return made.ok() ? DistinctKernels(*made) : std::vector<Kernel>{};
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
     Device& device, const Call& call, const CallFacts& facts, size_t most) {
-  RG_RETURN_IF_ERROR(AlignmentRefusal(facts));
-  RG_ASSIGN_OR_RETURN(
-      const std::vector<ConvolutionKernels> made,
-      GenerateConvolution(ConvolutionOf(call), device.dialect(),
-                          ConvolutionLimits(device.dialect(), device.Describe()), most));
+  RG_ASSIGN_OR_RETURN(const std::vector<ConvolutionKernels> made,
+                      GenerateFor(device, call, facts, most));
   return LoadConvolutionKernels(device, call, made);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(
     Device& device, const Call& call, const std::vector<ConvolutionKernels>& made) {
-  std::vector<Kernel> kernels;
   std::vector<Launch> launches;
   for (const ConvolutionKernels& schedule : made) {
     for (const ConvolutionKernels::Launch& launch : schedule.launches) {
       launches.push_back(LaunchOf(launch, call, schedule));
-      const auto same = [&](const Kernel& k) { return k.name == launch.kernel.name; };
-      if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(launch.kernel);
     }
   }
-  RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedKernels> loaded, device.Load(kernels, launches));
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedKernels> loaded,
+                      device.Load(DistinctKernels(made), launches));
   std::vector<std::unique_ptr<LoadedCall>> calls;
   size_t first = 0;
   for (const ConvolutionKernels& schedule : made) {

@@ -24,6 +24,13 @@ ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device)
 absl::StatusOr<std::vector<ConvolutionKernels>> GenerateConvolution(
     const ConvolutionCall& call, Dialect dialect, const ImplicitGemmLimits& limits, size_t most);
 
+// The kernels of all schedules, each once, in the order in which they are loaded.
+std::vector<Kernel> DistinctKernels(const std::vector<ConvolutionKernels>& schedules);
+
+// Those that LoadGeneratedConvolution has compiled; empty where it refuses.
+std::vector<Kernel> GeneratedConvolutionKernels(Device& device, const Call& call,
+                                                const CallFacts& facts, size_t most);
+
 // The same, loaded: a call for each schedule. Unimplemented also where addresses are not known to
 // be multiples of 16 bytes.
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
