@@ -178,7 +178,8 @@ class DirectNode : public Node {
       py::handle(plan.before.get())();
     }
     const bool keeps = torch::autograd::get_current_graph_task_keep_graph();
-    std::vector<Gradient> gradients = Places(plan, keeps);
+    std::vector<Gradient> gradients(next_edges().size());
+    const Destinations destinations(plan, keeps);
     std::vector<void*> outputs(plan.results.size(), nullptr);
     Tensors copies;
     const std::vector<const void*> inputs = InputsOf(plan, saved, tangents, copies);
@@ -186,6 +187,7 @@ class DirectNode : public Node {
     Run(plan, inputs, outputs, [&](uint32_t phase, auto make_blocks) {
       laps.Within(HostPart::kMemory, [&] {
         if (phase > 0 && !keeps) LetGo(plan.last_of_phase[phase - 1], saved);
+        Place(plan, phase, destinations, gradients);
         Allocate(plan, phase, gradients, outputs);
         make_blocks();
       });
@@ -215,25 +217,36 @@ class DirectNode : public Node {
     let_go += static_cast<int64_t>(numbers.size());
   }
 
-  // Where each edge's gradient goes. Parameters get theirs here in an ordinary backward() only:
+  // What says whether gradients may go to their parameters here: in an ordinary backward() only, as
   // others ask autograd for some gradients, or walk the graph again.
-  std::vector<Gradient> Places(const DirectPlan& plan, bool keeps) {
-    const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-    const bool direct = (asked == nullptr || asked->empty()) && !keeps;
-    std::optional<c10::Stream> stream;
-    if (!plan.device.is_cpu()) {
+  struct Destinations {
+    Destinations(const DirectPlan& plan, bool keeps) {
+      const auto* asked = torch::autograd::get_current_graph_task_exec_info();
+      direct = (asked == nullptr || asked->empty()) && !keeps;
+      if (plan.device.is_cpu()) return;
       stream = c10::impl::VirtualGuardImpl(plan.device.type()).getStream(plan.device);
     }
+    bool direct = false;
+    std::optional<c10::Stream> stream;
+  };
+
+  static bool Begins(const DirectPlan& plan, int result, uint32_t phase) {
+    return result >= 0 && plan.result_first[static_cast<size_t>(result)] == phase;
+  }
+
+  // Where the gradients go that a phase is the first to write: by phase, so that the first one is
+  // issued before the others' parameters are looked at.
+  void Place(const DirectPlan& plan, uint32_t phase, const Destinations& destinations,
+             std::vector<Gradient>& gradients) const {
     constexpr long kOwnReferences = 2;  // this node's edge and the compiled function's
-    std::vector<Gradient> gradients(next_edges().size());
     for (size_t i = 0; i < gradients.size(); ++i) {
-      Gradient& gradient = gradients[i];
-      gradient.result = plan.result_of_edge[i];
-      if (gradient.result < 0 || !direct) continue;
-      gradient.leaf =
-          DirectLeaf(next_edge(i), *plan.results[gradient.result], kOwnReferences, stream);
+      const int result = plan.result_of_edge[i];
+      if (!Begins(plan, result, phase)) continue;
+      gradients[i].result = result;
+      if (!destinations.direct) continue;
+      gradients[i].leaf = DirectLeaf(next_edge(i), *plan.results[static_cast<size_t>(result)],
+                                     kOwnReferences, destinations.stream);
     }
-    return gradients;
   }
 
   // Makes the tensors of the gradients that a phase is the first to write; those of parameters may
@@ -241,7 +254,7 @@ class DirectNode : public Node {
   static void Allocate(const DirectPlan& plan, uint32_t phase, std::vector<Gradient>& gradients,
                        std::vector<void*>& outputs) {
     const auto begins = [&](const Gradient& gradient) {
-      return gradient.result >= 0 && plan.result_first[gradient.result] == phase;
+      return Begins(plan, gradient.result, phase);
     };
     GradientRooms rooms(plan.memory);
     for (Gradient& gradient : gradients) {

@@ -9,8 +9,8 @@ namespace retrograd {
 
 enum class HostPart : uint8_t {
   kLookUp,     // unpacks the saved tensors and finds their plan
-  kPrepare,    // says where gradients go, and takes the addresses of all operands
-  kMemory,     // makes gradients and blocks, and lets go of saved tensors
+  kPrepare,    // takes the addresses of all operands
+  kMemory,     // says where gradients go, makes them and blocks, and lets go of saved tensors
   kIssue,      // the library: launches
   kGradients,  // puts gradients into parameters
 };
