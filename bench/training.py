@@ -41,7 +41,7 @@ SIDES = {
     "retrograd": ("retrograd", {}),
     "retrograd_reduce_overhead": ("retrograd", {"mode": "reduce-overhead"}),
     "retrograd_python": ("retrograd", {"direct_gradients": False}),
-    "retrograd_auto_streams": ("retrograd", {"streams": 0}),
+    "retrograd_one_stream": ("retrograd", {"streams": 1}),
     "retrograd_two_streams": ("retrograd", {"streams": 2}),
     "retrograd_three_streams": ("retrograd", {"streams": 3}),
     "retrograd_one_phase": ("retrograd", {"max_phases": 1}),

@@ -81,13 +81,14 @@ def convolution_backward(
 def _plain(call, window, dy, x, w, mask):
     b = call.b
     dy_is_rows, x_is_rows = _is_rows(call, 0), _is_rows(call, 1)
+    matmuls = call.matmul_gradients if window.is_pointwise(w) and dy_is_rows else ()
     dx = dw = None
-    if mask[0] and window.is_pointwise(w) and dy_is_rows:
+    if mask[0] and "input" in matmuls:
         matrix = b.reshape(w, w.shape[:2])
         dx = _of_pixel_rows(b, b.matmul(_pixel_rows(b, dy), matrix), x.shape)
     elif mask[0]:
         dx = b.convolution_input_gradient(dy, w, x.shape, **window.attrs())
-    if mask[1] and window.is_pointwise(w) and dy_is_rows and x_is_rows:
+    if mask[1] and "weight" in matmuls and x_is_rows:
         columns = b.permute(_pixel_rows(b, dy), (1, 0))
         dw = b.reshape(b.matmul(columns, _pixel_rows(b, x)), w.shape)
     elif mask[1]:

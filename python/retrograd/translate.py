@@ -16,16 +16,20 @@ from retrograd import (  # noqa: F401  isort: skip
     view_rows,
 )  # fmt: skip
 
+GRADIENTS = ("input", "weight")  # of a convolution
+
 # Types that the schema lacks and that only travel: the same bits under another name.
 _SAME_BITS = {torch.uint64: torch.int64, torch.uint32: torch.int32}
 
 
 class Call:
     """What a row of the table sees of its fx node: the builder `b`, the node's result type as
-    recorded (`dtype`, `shape` of its one result), and how to refuse."""
+    recorded (`dtype`, `shape` of its one result), which gradients of 1x1 convolutions are to be
+    matmuls (`matmul_gradients`), and how to refuse."""
 
-    def __init__(self, builder, node):
+    def __init__(self, builder, node, matmul_gradients=GRADIENTS):
         self.b = builder
+        self.matmul_gradients = matmul_gradients
         self._node = node
 
     @property
@@ -73,19 +77,22 @@ class Call:
                 raise self.error(f"{what} has no counterpart")
 
 
-def translate(captured, name):
+def translate(captured, name, matmul_gradients=GRADIENTS):
     """Returns (graph, constants).
 
     captured: a capture.CapturedBackward. graph: the schema.Graph called `name`; its inputs are the
     fx graph's placeholders in order, then the tensors that the fx graph holds itself, which
-    `constants` maps from node id to tensor. ExportError for an op without a row.
+    `constants` maps from node id to tensor. matmul_gradients: of GRADIENTS, those that a 1x1
+    convolution has as matmuls where its tensors lie as rows of pixels; others stay its gradients.
+    ExportError for an op without a row.
     """
-    return _Translation(captured, name).run()
+    return _Translation(captured, name, matmul_gradients).run()
 
 
 class _Translation:
-    def __init__(self, captured, name):
+    def __init__(self, captured, name, matmul_gradients):
         self.captured = captured
+        self.matmul_gradients = matmul_gradients
         self.b = Builder(origins.display(name))
         self.values = {}  # fx node -> Ref or tuple of Refs
         self.constants = {}
@@ -142,7 +149,7 @@ class _Translation:
             self.values[node] = self.values[node.args[0]][node.args[1]]
             return
         self.b.set_origin(origins.origin_of(node))
-        call = Call(self.b, node)
+        call = Call(self.b, node, self.matmul_gradients)
         function = aten_table.lookup(str(node.target))
         if function is None:
             raise call.error(

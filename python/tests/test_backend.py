@@ -638,6 +638,8 @@ def test_sharded_training_of_one_process(tmp_path):
         ({"tuning_budget_s": -1}, "option tuning_budget_s: -1 must be 0 or more"),
         ({"tuning_budget_s": True}, "option tuning_budget_s: True must be a number"),
         ({"disable": "fusion"}, "option disable: 'fusion' must be a list"),
+        ({"conv_bwd_input_backends": ["cublas"]}, "must hold some of cudnn, retrograd, matmul"),
+        ({"conv_bwd_weight_backends": ["matmul"]}, "matmul makes 1x1 convolutions alone"),
     ],
 )
 def test_wrong_options_are_refused(options, words):

@@ -4,12 +4,15 @@ evaluator, against the gradients of PyTorch's autograd."""
 import dataclasses
 import itertools
 import random
+import types
 
 import pytest
 import reference
 import retrograd
 import single_op
 import torch
+from retrograd import translate
+from retrograd.backend import backend, entry
 from torch import nn
 
 # Of the largest gradient; float64 sums of some hundred products.
@@ -240,6 +243,45 @@ def test_a_convolution_of_one_tap_is_a_matmul_where_pixels_lie_as_rows():
     assert ops(Case((1, 1), (6, 5), (2, 2), layouts="ccc")) == plain
     assert ops(Case((1, 1), (6, 5), groups=2, layouts="ccc")) == plain
     assert ops(Case((1, 1), (6, 5), padding=(1, 0), layouts="ccc")) == plain
+
+
+def _channels_last_net():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(8, 6, 1, bias=False), nn.ReLU(), nn.Conv2d(6, 4, 1, bias=False))
+    return net.to(memory_format=torch.channels_last)
+
+
+@reference.needs_program
+@pytest.mark.parametrize(
+    ("inputs", "weights", "matmuls"),
+    [
+        (("cudnn", "retrograd", "matmul"), ("matmul", "retrograd"), 3),
+        (("retrograd", "cudnn"), ("cudnn", "matmul"), 2),
+        (("retrograd",), ("retrograd",), 0),
+    ],
+)
+def test_backends_say_whether_convolutions_of_one_tap_are_matmuls(
+    monkeypatch, inputs, weights, matmuls
+):
+    graphs = []
+
+    def recorded(*arguments):
+        graphs.append(translate.translate(*arguments))
+        return graphs[-1]
+
+    monkeypatch.setattr(entry, "translate", types.SimpleNamespace(translate=recorded))
+    x = torch.randn(2, 8, 5, 5).to(memory_format=torch.channels_last)
+    options = {"conv_bwd_input_backends": inputs, "conv_bwd_weight_backends": weights}
+    ours, eager = _channels_last_net(), _channels_last_net()
+    compiled = torch.compile(
+        ours, backend=backend, options={"require_full": True, **options}, dynamic=False
+    )
+    compiled(x).square().sum().backward()
+    eager(x).square().sum().backward()
+    for p, q in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    ((graph, _),) = graphs
+    assert sum(node.op == "matmul" for node in graph.nodes) == matmuls
 
 
 @reference.needs_program

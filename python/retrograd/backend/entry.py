@@ -76,7 +76,9 @@ def compile_static(module, example_inputs, names, settings, forward_graphs=None)
     start = time.monotonic()
     captured, device = arrived_backward(module, example_inputs, names)
     what = f"backward of {len(captured.outputs)} gradients"
-    graph, constants = translate.translate(captured, "backward")
+    graph, constants = translate.translate(
+        captured, "backward", settings.matmul_gradients()
+    )
     recipe = Recipe(
         graph=graph.SerializeToString(deterministic=True),
         constants=list(constants.values()),

@@ -6,7 +6,10 @@ import json
 
 import torch._inductor
 
-_BACKENDS = ("cudnn", "retrograd")  # of convolutions' gradients
+# Of convolutions' gradients. What "matmul" makes, 1x1 convolutions, is decided when a graph is
+# translated.
+_BACKENDS = ("cudnn", "retrograd", "matmul")
+_MATMUL = "matmul"
 # Options that are lists of names, with the names where they are few.
 _LISTS = {
     "disable": None,
@@ -24,8 +27,7 @@ class Settings:
     require_full: bool = False  # an error in place of Inductor's backward
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     deterministic: bool = True  # the same bits in every run
-    # That independent work is spread over; 0: as many as gain.
-    streams: int = dataclasses.field(default=1, metadata={"least": 0})
+    streams: int = 0  # that independent work is spread over; 0: as many as gain
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
     max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
     spec: str = ""  # a device spec by name or file; "": that of the device
@@ -33,9 +35,9 @@ class Settings:
     tuned: str = ""  # a file of `retrograd tune`, whose choices are taken; "": none
     tuning_budget_s: float = 0.0  # for timing library calls, of all backwards; 0: no limit
     disable: tuple = ()  # parts of the planner that are left out, by name (fusion-explain)
-    # Who may make convolutions' gradients; the fastest of them does.
-    conv_bwd_input_backends: tuple = ("cudnn", "retrograd")
-    conv_bwd_weight_backends: tuple = ("cudnn", "retrograd")
+    # Who may make convolutions' gradients: 1x1 ones a matmul, others the fastest of the rest.
+    conv_bwd_input_backends: tuple = _BACKENDS
+    conv_bwd_weight_backends: tuple = _BACKENDS
     inductor: tuple = ()  # (name, value): options that are Inductor's, for the forward
 
     @staticmethod
@@ -71,8 +73,13 @@ class Settings:
             made["convolution_plans"] = 0  # all
         for name in _LISTS:
             if getattr(self, name) != getattr(Settings, name):
-                made[name] = list(getattr(self, name))
+                made[name] = [part for part in getattr(self, name) if part != _MATMUL]
         return made
+
+    def matmul_gradients(self):
+        """The gradients of 1x1 convolutions that are to be matmuls, as translate takes them."""
+        of = {"input": self.conv_bwd_input_backends, "weight": self.conv_bwd_weight_backends}
+        return tuple(gradient for gradient, backends in of.items() if _MATMUL in backends)
 
     def tag(self):
         """A text that differs between any two settings."""
@@ -90,6 +97,11 @@ def _checked(field, value):
             raise ValueError(
                 f"option {field.name}: {value!r} must hold some of {', '.join(known)}, each once"
             )
+        if known and set(value) == {_MATMUL}:
+            raise ValueError(
+                f"option {field.name}: {_MATMUL} makes 1x1 convolutions alone; name who makes "
+                "others, too"
+            )
         return tuple(value)
     kind = type(field.default)
     if kind is float:
@@ -100,7 +112,7 @@ def _checked(field, value):
         return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"option {field.name}: {value!r} must be of type {kind.__name__}")
-    if kind is int and value < (least := field.metadata.get("least", min(field.default, 1))):
+    if kind is int and value < (least := min(field.default, 1)):
         raise ValueError(f"option {field.name}: {value} must be at least {least}")
     return value
 
