@@ -98,6 +98,10 @@ PARTS = {
     "exact search": _feature(
         "exact_search", "regions are solved greedily; nothing is recomputed",
         "fusion/search/exact_search.cc", "fusion/search/exact_search.h"),
+    "joined kernels": _feature(
+        "joined_kernels", "no kernel has more than 64 ops",
+        "fusion/search/join_kernels.cc", "fusion/search/join_kernels.h",
+        "fusion/kernel/build/order_instructions.cc", "fusion/kernel/build/order_instructions.h"),
     "prices of fusions": _feature(
         "fusion_prices", "whatever can share a kernel does, neighbour by neighbour"),
     # As if a thread had any number of registers for nothing.

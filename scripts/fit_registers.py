@@ -6,7 +6,8 @@
 
 For each kind of launch the counts that explain most of the relative error are chosen one after the
 other, each with a coefficient that is not negative; the error is weighed towards its median, so that
-few odd kernels do not bend the rest. The blocks `registers { ... }` of the device files are replaced.
+few odd kernels do not bend the rest. The blocks `registers { ... }` of the device files are replaced,
+but for their models of long kernels, which this script does not fit.
 With --slack the coefficients stay, and the slack of each kind is fitted: how far above the cap the
 expected registers may lie, and the share of such kernels that spill all the same. Needs numpy; the
 same table gives the same numbers.
@@ -169,6 +170,14 @@ def fit_slack(rows, column, staged):
     return best
 
 
+def with_long_model(block, text):
+    """The block with the model of long kernels that the device file's text has for its launch."""
+    launch = re.search(r'^  launch: ".*"\n', block, re.M).group()
+    old = re.search(r"^registers \{\n" + re.escape(launch) + r".*?^\}", text, re.S | re.M)
+    lines = re.findall(r"^  long_\w+: .*\n", old.group(), re.M) if old else []
+    return block[:-1] + "".join(lines) + "}"
+
+
 def with_slack(text, launch, fields):
     """The device file's text with these fields in the launch's block, in the place of older ones."""
     block = re.search(r'^registers \{\n  launch: "' + launch + r'"\n.*?^\}', text, re.S | re.M)
@@ -267,9 +276,10 @@ def main():
     for path in arguments.devices:
         with open(path) as f:
             text = f.read()
+        written = [with_long_model(block, text) for block in blocks]
         text = re.sub(r"\n*^registers \{.*?^\}", "", text, flags=re.S | re.M).rstrip("\n")
         with open(path, "w") as f:
-            f.write(text + "\n\n" + "\n".join(blocks) + "\n")
+            f.write(text + "\n\n" + "\n".join(written) + "\n")
 
 
 if __name__ == "__main__":

@@ -64,14 +64,17 @@ Limits::Verdict Limits::CheckOps(int64_t ops) const {
   return AtMost("ops", ops, Bound("ops"), "ops in one kernel");
 }
 
-Limits::Verdict Limits::CheckKernel(const KernelIr& ir, const KernelProfile& p) const {
+Limits::Verdict Limits::CheckKernel(const KernelIr& ir, const KernelProfile& p, int64_t ops) const {
+  const int64_t share = ops > kShortOps && !any_tightened_ ? kLongKernelsShare : 1;
   const int64_t stores = static_cast<int64_t>(ir.stores.size());
   const int64_t operands = static_cast<int64_t>(ir.buffers.size());
   const int64_t axes = static_cast<int64_t>(ir.extents.size());
-  if (Verdict v = AtMost("operands", operands, Bound("operands"), "tensors read or written");
+  if (Verdict v =
+          AtMost("operands", operands, share * Bound("operands"), "tensors read or written");
       !v.ok())
     return v;
-  if (Verdict v = AtMost("stores", stores, Bound("stores"), "tensors written"); !v.ok()) return v;
+  if (Verdict v = AtMost("stores", stores, share * Bound("stores"), "tensors written"); !v.ok())
+    return v;
   if (Verdict v = AtMost("axes", axes, Bound("axes"), "axes"); !v.ok()) return v;
   if (Verdict v =
           AtMost("reductions", p.row_sums + p.column_sums, Bound("reductions"), "reductions");

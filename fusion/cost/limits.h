@@ -25,7 +25,7 @@ struct Limit {
 
 // Adding a limit: a row here, and its check in limits.cc.
 inline constexpr Limit kLimits[] = {
-    {"ops", "keeps the source of one kernel readable and quick to compile", 64, 3},
+    {"ops", "keeps the compiler's time for one kernel within seconds", 4096, 3},
     {"operands", "pointers and loads of one kernel", 48, 6},
     {"stores", "streams that one kernel writes at once", 24, 1},
     {"reductions", "accumulators and shared-memory rounds of one kernel", 24, 1},
@@ -34,6 +34,10 @@ inline constexpr Limit kLimits[] = {
     {"registers", "a kernel that spills pays for it in every element", 0, 64},
     {"shared_memory", "static shared memory of a block", 0, 2048},
 };
+
+// A kernel of more ops than kShortOps, whose price weighs more than launches, may have so many
+// times the operands and stores.
+inline constexpr int64_t kShortOps = 64, kLongKernelsShare = 5;
 
 // The bounds in force.
 class Limits {
@@ -47,7 +51,7 @@ class Limits {
     bool ok() const { return limit.empty(); }
   };
   Verdict CheckOps(int64_t ops) const;
-  Verdict CheckKernel(const KernelIr& ir, const KernelProfile& profile) const;
+  Verdict CheckKernel(const KernelIr& ir, const KernelProfile& profile, int64_t ops = 1) const;
   Verdict CheckSchedule(const Schedule& schedule, const Footprint& footprint) const;
   bool Allows(const Footprint& footprint) const;  // CheckSchedule without the sentence
   int64_t Bound(absl::string_view name) const;    // in force, of a row of kLimits

@@ -44,6 +44,10 @@ RegisterModel ToModel(const v1::RegisterModelProto& p) {
                       .spill_guards_milli = std::llround(p.spill_guards() * 1e3),
                       .slack = {Ppm(p.spill_slack()), Ppm(p.spill_chance())},
                       .staged_slack = {Ppm(p.staged_spill_slack()), Ppm(p.staged_spill_chance())},
+                      .long_kernels = {.above = p.long_above(),
+                                       .one_milli = std::llround(p.long_one() * 1e3),
+                                       .stores_milli = std::llround(p.long_stores() * 1e3),
+                                       .live_words_milli = std::llround(p.long_live_words() * 1e3)},
                       .source = p.source()};
   for (int i = 0; i < kNumRegisterCounts; ++i) model.milli[i] = std::llround(coefficients[i] * 1e3);
   return model;

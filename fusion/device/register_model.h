@@ -82,6 +82,12 @@ struct RegisterModel {
     int64_t share_ppm = 0, spill_chance_ppm = 0;
   };
   Slack slack, staged_slack;
+  // Kernels of more than so many instructions whose threads handle one element at a time: the
+  // compiler loads what it needs when it needs it. 0: the sum is for them, too.
+  struct Long {
+    int64_t above = 0, one_milli = 0, stores_milli = 0, live_words_milli = 0;
+  };
+  Long long_kernels;
   std::string source;
 };
 

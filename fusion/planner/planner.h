@@ -43,6 +43,7 @@ inline constexpr Feature kFeatures[] = {
     {"sunk_components", "what only a later barrier depth reads, computed there"},
     {"recompute", "cheap producers computed again where they are read"},
     {"exact_search", "regions solved exactly; without it greedily"},
+    {"joined_kernels", "kernels of more ops than a search looks at"},
     {"staged_rows", "rows loaded ahead into shared memory"},
     {"register_slack", "registers a little above the cap, which a compiler may fit"},
     {"rows_at_once", "several rows at once in the registers of the same threads"},

@@ -28,6 +28,8 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
   SearchOptions search = options.search;
   if (!Enabled(options, "fusion_prices")) search.merge = CombineWhere::kPossible;
   if (!Enabled(options, "exact_search")) search.max_atoms = 0;
+  search.join &= Enabled(options, "joined_kernels") && search.random_seed == 0 &&
+                 search.merge == CombineWhere::kItPays;
   return {.fuse = fuse,
           .contract = fuse && !limits.any_tightened() && options.search.random_seed == 0,
           .recompute = fuse && Enabled(options, "recompute"),

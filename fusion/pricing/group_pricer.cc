@@ -145,7 +145,9 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
-  if (Limits::Verdict v = limits_.CheckKernel(*kernel.ir, profile); !single && !v.ok()) {
+  if (Limits::Verdict v =
+          limits_.CheckKernel(*kernel.ir, profile, static_cast<int64_t>(group.ops.size()));
+      !single && !v.ok()) {
     return refuse(v.limit, v.reason);
   }
   const int64_t passed = PassedBytes(*kernel.ir);

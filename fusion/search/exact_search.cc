@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/cost/kernel_cost.h"
 
@@ -198,8 +199,20 @@ Partition ExactSearch::Solve(absl::Span<const Constraint> constraints, int64_t b
 
 const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
   const GroupPrice*& price = prices_[set];
-  if (price == nullptr) price = &book_.Of(OpsOfAtoms(atoms_, AtomsOf(set)));
+  if (price != nullptr) return *price;
+  GroupOps group = OpsOfAtoms(atoms_, AtomsOf(set));
+  const auto ops = static_cast<int64_t>(group.ops.size());
+  price = ops > limits_.max_ops && (set & (set - 1)) != 0 ? &TooLarge(ops)
+                                                          : &book_.Of(std::move(group));
   return *price;
+}
+
+const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
+  GroupPrice& price = too_large_[ops];
+  price.limit = "ops";
+  price.reason =
+      absl::StrCat(ops, " ops in one kernel, at most ", limits_.max_ops, " are looked at");
+  return price;
 }
 
 bool ExactSearch::MayShareKernel(AtomMask set) {

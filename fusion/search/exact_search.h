@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct SearchLimits {
   int64_t max_downsets = 20'000;  // states entered
   int64_t max_steps = 2'000'000;  // groups looked at
   int64_t max_prices = 20'000;    // kernels built and priced
+  int64_t max_ops = kShortOps;    // of a kernel of several atoms
 };
 
 class ExactSearch {
@@ -54,6 +56,8 @@ class ExactSearch {
  private:
   class Run;
   std::vector<int> AtomsOf(AtomMask set) const;
+  // The price of kernels that are not looked at.
+  const GroupPrice& TooLarge(int64_t ops);
   // False: no kernel computes the set, which is found out without building one.
   bool MayShareKernel(AtomMask set);
 
@@ -64,6 +68,7 @@ class ExactSearch {
   RegionMasks masks_;
   AtomMask calls_ = 0;  // atoms with a library call, whose kernels are priced by other rules
   absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book; nullptr: of no kernel
+  std::map<int64_t, GroupPrice> too_large_;                  // by the number of ops
   std::optional<RegionLinks> links_;                         // once asked for
 };
 

@@ -13,18 +13,17 @@ namespace {
 // a merge is legal if no path leaves the pair and comes back.
 class Merger {
  public:
-  Merger(const std::vector<Atom>& atoms, const GroupPricer& pricer, int64_t max_prices,
-         CombineWhere where)
+  Merger(const std::vector<Atom>& atoms, const GroupPricer& pricer, const GreedyOptions& options,
+         const Partition& start, absl::Span<const Constraint> constraints)
       : atoms_(atoms),
         pricer_(pricer),
-        max_prices_(max_prices),
-        least_gain_(where == CombineWhere::kItPays ? 1 : kAnyGain),
-        groups_(atoms.size()) {
-    for (size_t i = 0; i < atoms.size(); ++i) {
-      owner_.push_back(static_cast<int>(i));
-      groups_[i].atoms = {static_cast<int>(i)};
-      groups_[i].price = pricer_.Evaluate(OpsOfAtoms(atoms, groups_[i].atoms));
-    }
+        options_(options),
+        constraints_(constraints),
+        least_gain_(options.where == CombineWhere::kItPays ? 1 : kAnyGain),
+        groups_(atoms.size()),
+        owner_(atoms.size()) {
+    for (const Partition::Part& part : start.parts) AddGroup(part.atoms);
+    for (int i = 0; start.parts.empty() && i < static_cast<int>(atoms.size()); ++i) AddGroup({i});
     successors_.resize(atoms.size());
     for (size_t i = 0; i < atoms.size(); ++i) {
       for (int p : atoms[i].predecessors) successors_[p].push_back(static_cast<int>(i));
@@ -33,7 +32,7 @@ class Merger {
 
   Partition Run() {
     bool merged = true;
-    while (merged && prices_ < max_prices_) {
+    while (merged && prices_ < options_.max_prices) {
       merged = false;
       for (size_t i = 0; i < atoms_.size(); ++i) {
         while (TryBestMerge(owner_[i])) merged = true;
@@ -48,8 +47,26 @@ class Merger {
   struct Group {
     std::vector<int> atoms;  // ascending; empty once merged into another
     GroupPrice price;
+    int64_t ops = 0;
     int64_t Cost(const GroupPricer& pricer) const { return pricer.Cost(price, atoms.size() > 1); }
   };
+
+  void AddGroup(std::vector<int> atoms) {
+    const int g = atoms[0];
+    for (int a : atoms) owner_[a] = g;
+    const GroupOps ops = OpsOfAtoms(atoms_, atoms);
+    groups_[g] = {.atoms = std::move(atoms),
+                  .price = pricer_.Evaluate(ops),
+                  .ops = static_cast<int64_t>(ops.ops.size())};
+  }
+
+  // Whether the atoms of a constraint must not come together by a merge.
+  bool AreSeparated(int g, int h) const {
+    return std::any_of(constraints_.begin(), constraints_.end(), [&](const Constraint& c) {
+      const std::pair pair(owner_[c.a], owner_[c.b]);
+      return !c.together && (pair == std::pair(g, h) || pair == std::pair(h, g));
+    });
+  }
 
   bool TryBestMerge(int g) {
     std::vector<int> partners;
@@ -66,9 +83,10 @@ class Merger {
     for (int h : partners) {
       const auto pair = std::tuple(std::min(g, h), std::max(g, h), groups_[g].atoms.size(),
                                    groups_[h].atoms.size());
+      if (groups_[g].ops + groups_[h].ops > options_.max_ops || AreSeparated(g, h)) continue;
       if (refused_.contains(pair) || MakesCycle(g, h)) continue;
       ++prices_;
-      Group both;
+      Group both{.ops = groups_[g].ops + groups_[h].ops};
       std::merge(groups_[g].atoms.begin(), groups_[g].atoms.end(), groups_[h].atoms.begin(),
                  groups_[h].atoms.end(), std::back_inserter(both.atoms));
       both.price = pricer_.Evaluate(OpsOfAtoms(atoms_, both.atoms));
@@ -141,7 +159,8 @@ class Merger {
 
   const std::vector<Atom>& atoms_;
   const GroupPricer& pricer_;
-  const int64_t max_prices_;
+  const GreedyOptions options_;
+  const absl::Span<const Constraint> constraints_;
   const int64_t least_gain_;
   std::vector<Group> groups_;
   std::vector<int> owner_;
@@ -153,8 +172,9 @@ class Merger {
 }  // namespace
 
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices, CombineWhere where) {
-  return Merger(atoms, pricer, max_prices, where).Run();
+                        const GreedyOptions& options, const Partition& start,
+                        absl::Span<const Constraint> constraints) {
+  return Merger(atoms, pricer, options, start, constraints).Run();
 }
 
 }  // namespace retrograd

@@ -4,6 +4,7 @@
 #define RETROGRAD_FUSION_SEARCH_GREEDY_SEARCH_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "fusion/search/partition.h"
@@ -15,8 +16,16 @@ enum class CombineWhere : uint8_t {
   kPossible,  // whatever it costs: the dearest merge is made last
 };
 
+struct GreedyOptions {
+  int64_t max_prices = 20'000;  // kernels built and priced
+  CombineWhere where = CombineWhere::kItPays;
+  int64_t max_ops = std::numeric_limits<int64_t>::max();  // of a kernel of several atoms
+};
+
+// `start`: kernels that are merged, of all atoms; without parts: each atom is one.
 Partition MergeGreedily(const std::vector<Atom>& atoms, const GroupPricer& pricer,
-                        int64_t max_prices, CombineWhere where = CombineWhere::kItPays);
+                        const GreedyOptions& options, const Partition& start = {},
+                        absl::Span<const Constraint> constraints = {});
 
 }  // namespace retrograd
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion/search/join_kernels.h"
 #include "fusion/search/recompute.h"
 #include "graph/base/status.h"
 
@@ -79,6 +80,9 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
   const bool proven = plan.partition.exact && !plan.partition.parts.empty();
   if (options_.recompute && proven && options_.search.random_seed == 0)
     TryRecomputing(choices, plan);
+  if (options_.search.join)
+    JoinKernels(plan.atoms, pricer_, options_.search.limits.max_ops,
+                ConstraintsOf(plan.atoms, choices), plan.partition);
   return plan;
 }
 

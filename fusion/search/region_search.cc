@@ -21,7 +21,10 @@ Partition RegionSearch::Solve() {
     Partition best = exact_->Solve();
     if (best.exact) return best;
   }
-  return MergeGreedily(atoms_, book_.pricer(), options_.max_greedy_prices, options_.merge);
+  return MergeGreedily(atoms_, book_.pricer(),
+                       {.max_prices = options_.max_greedy_prices,
+                        .where = options_.merge,
+                        .max_ops = options_.limits.max_ops});
 }
 
 Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below,

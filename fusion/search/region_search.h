@@ -16,6 +16,7 @@ struct SearchOptions {
   int max_atoms = 40;   // exact up to here; at most kMaxMaskedAtoms
   SearchLimits limits;  // of an exact search
   int64_t max_greedy_prices = 20'000;
+  bool join = true;  // kernels of the search into larger ones than it looks at
   CombineWhere merge = CombineWhere::kItPays;  // wherever possible: greedily, nothing is searched
   uint64_t random_seed = 0;  // not 0: any legal partition, drawn by this seed (for tests)
 };

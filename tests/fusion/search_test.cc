@@ -266,7 +266,7 @@ TEST_CASE(
       INFO(name << ", region " << r);
       PriceBook book(all.pricer());
       const std::vector<Atom> atoms = FindAtoms(all.regions()[r], all.pricer(), /*contract=*/true);
-      const Partition pays = MergeGreedily(atoms, all.pricer(), 20'000);
+      const Partition pays = MergeGreedily(atoms, all.pricer(), {});
       const Partition possible =
           RegionSearch(atoms, book, {.merge = CombineWhere::kPossible}).Solve();
       size_t members = 0;

@@ -30,6 +30,7 @@ Limits LimitsOf(const DeviceSpec& device, const absl::flat_hash_set<std::string>
 struct Counts {
   int64_t operands = 1, stores = 1, axes = 1;
   int row_sums = 0, column_sums = 0;
+  int64_t ops = 1;
 };
 
 Limits::Verdict VerdictOn(const Counts& counts, const Limits& limits) {
@@ -40,7 +41,7 @@ Limits::Verdict VerdictOn(const Counts& counts, const Limits& limits) {
   KernelProfile profile;
   profile.row_sums = counts.row_sums;
   profile.column_sums = counts.column_sums;
-  return limits.CheckKernel(ir, profile);
+  return limits.CheckKernel(ir, profile, counts.ops);
 }
 
 // `with(n)`: the verdict on a kernel that has n of what the limit counts.
@@ -81,6 +82,17 @@ TEST_CASE("each limit that counts refuses one more than its bound, tightened or 
       FAIL(name << " has no test");
     }
   }
+}
+
+TEST_CASE("kernels of more ops may have more operands and stores, unless a limit is tightened") {
+  const Limits limits = LimitsOf(H200()), tight = LimitsOf(H200(), {"axes"});
+  const int64_t operands = kLongKernelsShare * limits.Bound("operands");
+  CheckBound("operands", operands,
+             [&](int64_t n) { return VerdictOn({.operands = n, .ops = kShortOps + 1}, limits); });
+  CheckBound("stores", kLongKernelsShare * limits.Bound("stores"),
+             [&](int64_t n) { return VerdictOn({.stores = n, .ops = kShortOps + 1}, limits); });
+  CHECK(VerdictOn({.operands = operands, .ops = kShortOps}, limits).limit == "operands");
+  CHECK(VerdictOn({.operands = operands, .ops = kShortOps + 1}, tight).limit == "operands");
 }
 
 TEST_CASE("row and column sums share a kernel unless that is tightened away") {

@@ -92,7 +92,7 @@ class Collector {
       sample.threads = kernel.threads;
       sample.counts = CountForRegisters(profile, s, sample.launch);
       sample.cap = RegisterCap(kernel.threads, device_);
-      sample.expected = ExpectedRegisters(sample.launch, sample.counts, device_);
+      sample.expected = ExpectedRegisters(sample.launch, sample.counts, s, device_);
       sample.predicted = std::min(sample.expected, sample.cap);
       if (sample.launch == MainLaunch(s)) {
         const Footprint footprint = PredictFootprint(body.ir, profile, s, device_);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/axis_order.h"
 #include "fusion/kernel/build/iteration_space.h"
+#include "fusion/kernel/build/order_instructions.h"
 #include "fusion/kernel/build/unify_branches.h"
 #include "graph/base/status.h"
 
@@ -542,7 +543,9 @@ KernelOutcome BuildKernel(const KernelRequest& request) {
   }
   IterationSpace space = FindIterationSpace(request);
   if (space.refusal) return {.ir = {}, .refusal = std::move(space.refusal)};
-  return Builder(request, std::move(space)).Run();
+  KernelOutcome outcome = Builder(request, std::move(space)).Run();
+  if (outcome.ir) OrderInstructions(*outcome.ir);
+  return outcome;
 }
 
 }  // namespace retrograd

@@ -203,7 +203,7 @@ int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t
                         const DeviceSpec& device, Footprint& f) {
   const LaunchKind launch = MainLaunch(s);
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
-  const int64_t expected = ExpectedRegisters(launch, counts, device);
+  const int64_t expected = ExpectedRegisters(launch, counts, s, device);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
   const int64_t margin = s.staged > 0 ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
   const int64_t cautious =
@@ -286,12 +286,23 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   return counts;
 }
 
-int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts, const Schedule& s,
                           const DeviceSpec& device) {
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
+  const auto count = [&](RegisterCount c) {
+    return std::min(counts[static_cast<int>(c)], kMostRegisters);
+  };
+  const RegisterModel::Long& longs = model.long_kernels;
+  const bool is_long = longs.above > 0 && count(RegisterCount::kInstructions) > longs.above &&
+                       s.vector_width == 1 && s.rows_per_thread == 1;
   int64_t milli = 0;
-  for (int i = 0; i < kNumRegisterCounts; ++i)
-    milli += model.milli[i] * std::min(counts[i], kMostRegisters);
+  if (is_long) {
+    milli = longs.one_milli + longs.stores_milli * count(RegisterCount::kStores) +
+            longs.live_words_milli * count(RegisterCount::kLiveWords);
+  } else {
+    for (int i = 0; i < kNumRegisterCounts; ++i)
+      milli += model.milli[i] * std::min(counts[i], kMostRegisters);
+  }
   return std::clamp((milli + 500) / 1000, device.base_registers, kMostRegisters);
 }
 

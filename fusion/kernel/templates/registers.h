@@ -79,8 +79,8 @@ LaunchKind MainLaunch(const Schedule& schedule);
 RegisterCounts CountForRegisters(const KernelProfile& profile, const Schedule& schedule,
                                  LaunchKind launch);
 
-// Registers of a thread before any cap.
-int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts,
+// Registers of a thread before any cap, under a schedule that launches such a launch.
+int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts, const Schedule& schedule,
                           const DeviceSpec& device);
 
 // Registers that a thread of a block of so many threads may have.
