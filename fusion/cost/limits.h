@@ -35,8 +35,8 @@ inline constexpr Limit kLimits[] = {
     {"shared_memory", "static shared memory of a block", 0, 2048},
 };
 
-// A kernel of more ops than kShortOps, whose price weighs more than launches, may have so many
-// times the operands and stores.
+// A kernel of more ops than kShortOps may have so many times the operands and stores: an estimate,
+// by which spherical harmonics' kernels fit.
 inline constexpr int64_t kShortOps = 64, kLongKernelsShare = 5;
 
 // The bounds in force.

@@ -7,8 +7,8 @@
 
 namespace retrograd {
 
-// Kernels of up to so many instructions stay in the graph's order: the compiler orders what fits
-// into registers by itself.
+// Kernels of up to so many instructions stay as they were built: the compiler orders what fits into
+// registers by itself.
 inline constexpr size_t kGraphsOrder = 128;
 
 // The most values, in 4-byte words, that wait for a reader at once when the kernel is evaluated in

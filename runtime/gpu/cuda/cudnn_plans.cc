@@ -64,6 +64,7 @@ struct CudnnPlans::Graph {
 namespace {
 
 constexpr size_t kMostPointers = 16;
+constexpr size_t kBuildersAtOnce = 8;  // threads
 
 void Apply(const CudnnPlanFilter& filter, fe::graph::Graph& graph) {
   using Note = fe::NumericalNote_t;
@@ -96,13 +97,15 @@ std::string BuildOne(fe::graph::Graph& graph, size_t plan, const CudnnContext& c
 // which it does for several plans of a graph at once if several threads ask for it.
 std::vector<std::string> BuildAtOnce(fe::graph::Graph& graph, const std::vector<size_t>& plans,
                                      const CudnnContext& context) {
-  std::vector<std::future<std::string>> building;
-  for (size_t i = 1; i < plans.size(); ++i) {
-    building.push_back(
-        std::async(std::launch::async, [&, i] { return BuildOne(graph, plans[i], context); }));
+  std::vector<std::string> refusals;
+  for (size_t begin = 0; begin < plans.size(); begin += kBuildersAtOnce) {
+    std::vector<std::future<std::string>> building;
+    for (size_t i = begin; i < std::min(begin + kBuildersAtOnce, plans.size()); ++i) {
+      building.push_back(
+          std::async(std::launch::async, [&, i] { return BuildOne(graph, plans[i], context); }));
+    }
+    for (std::future<std::string>& one : building) refusals.push_back(one.get());
   }
-  std::vector<std::string> refusals = {BuildOne(graph, plans[0], context)};
-  for (std::future<std::string>& one : building) refusals.push_back(one.get());
   return refusals;
 }
 
