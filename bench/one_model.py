@@ -110,7 +110,7 @@ def _our_side(captured, name, library, repeat, scratch, graphs, say):
     theirs = [o.recorded for o in captured.outputs]
     try:
         references = float64.gradients(captured)
-        row["op_by_op_errors"] = _worst(theirs, references, captured)
+        row["op_by_op_errors"] = worst_error(theirs, references, captured)
     except float64.NoReference as error:
         row["no_reference"], references = str(error), None
     gigabytes = row["graph"]["input_bytes"] / 1e9
@@ -150,15 +150,15 @@ def _run_ours(backward, repeat, references, theirs, captured):
     watch.synchronize()
     result = {}
     if references is not None:
-        result["errors"] = _worst(backward.gradients, references, captured)
-    result["difference_from_pytorch"] = _worst(backward.gradients, theirs, captured)
+        result["errors"] = worst_error(backward.gradients, references, captured)
+    result["difference_from_pytorch"] = worst_error(backward.gradients, theirs, captured)
     first = [None if g is None else g.clone() for g in backward.gradients]
     unequal = set()
     for _ in range(3):
         backward.run()
         watch.synchronize()
         unequal |= {
-            i for i, (a, b) in enumerate(zip(first, backward.gradients)) if not _same_bits(a, b)
+            i for i, (a, b) in enumerate(zip(first, backward.gradients)) if not same_bits(a, b)
         }  # fmt: skip
     del first
     result["unequal_gradients_of_4_runs"] = len(unequal)
@@ -174,14 +174,14 @@ def _run_ours(backward, repeat, references, theirs, captured):
     return result
 
 
-def _same_bits(a, b):
+def same_bits(a, b):
     if a is None:
         return True
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
     return torch.equal(a.view(integers), b.view(integers))
 
 
-def _worst(gradients, references, captured):
+def worst_error(gradients, references, captured):
     """The errors of all gradients: the worst and whose it is, the median."""
     names = [o.name for o, r in zip(captured.outputs, references) if r is not None]
     errors = float64.errors(gradients, references)

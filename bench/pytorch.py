@@ -57,7 +57,7 @@ class _Step:
         self.graphs = bool(options and options.get("triton.cudagraphs"))
         self.call = model
         if options is not None:
-            self.call = torch.compile(model, backend=functools.partial(_inductor, options, seen))
+            self.call = torch.compile(model, backend=functools.partial(inductor, options, seen))
         self.loss = None
 
     def forward(self):
@@ -76,7 +76,7 @@ class _Step:
         self.model.zero_grad(set_to_none=True)
 
 
-def _inductor(options, seen, module, example_inputs):
+def inductor(options, seen, module, example_inputs):
     """torch.compile's own backend, with an eye on what each backward is given."""
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner

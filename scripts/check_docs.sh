@@ -9,6 +9,11 @@ cd "$(dirname "$0")/.."
 # Files that the text may name though they are not ours.
 foreign="cuda.h cublasLt.h model.py file.py"
 
+if grep -nE '^(<<<<<<<|=======|>>>>>>>)' README.md DESIGN.md CONTRIBUTING.md docs/*.md docs/decisions/*.md; then
+  echo "A page holds the marks of a merge"
+  exit 1
+fi
+
 pages="README.md DESIGN.md CONTRIBUTING.md $(find docs -name '*.md' | LC_ALL=C sort)"
 sources=$(find graph models fusion codegen runtime tools tests \
   \( -name '*.cc' -o -name '*.h' -o -name '*.def' -o -name '*.proto' \) | LC_ALL=C sort)

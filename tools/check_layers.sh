@@ -18,7 +18,7 @@ order="
   fusion/ops/convolution
   fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
-  codegen/print codegen/preludes codegen/templates codegen/attention codegen/convolution codegen/gemm codegen
+  codegen/print codegen/preludes codegen/templates codegen/attention codegen/convolution codegen/gemm codegen/sort codegen
   runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
   runtime/ops/convolution

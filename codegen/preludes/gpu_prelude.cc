@@ -34,6 +34,8 @@ typedef long long int64_t;
 #define RG_WARP 32
 #define RG_SHUFFLE_XOR(v, n) __shfl_xor_sync(0xffffffffu, v, n)
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
+#define RG_BALLOT(p) __ballot_sync(0xffffffffu, p)
+#define RG_POPCOUNT(bits) __popc(bits)
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
@@ -148,6 +150,9 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 #define RG_WARP 64
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle_xor(v, n)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle_down(v, n)
+// Of the 32 threads that a thread is one of.
+#define RG_BALLOT(p) static_cast<unsigned>(__ballot(p) >> (threadIdx.x & 32))
+#define RG_POPCOUNT(bits) __popc(bits)
 
 __device__ __forceinline__ int rg_shuffle_xor(int v, int n) { return __shfl_xor(v, n); }
 __device__ __forceinline__ float rg_shuffle_xor(float v, int n) { return __shfl_xor(v, n); }

@@ -12,11 +12,13 @@ typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
 // Changes with every change of the structs below.
-#define RG_HOST_ABI 2
+#define RG_HOST_ABI 3
 
 struct rg_host_thread;
 
-enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down };
+// A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value is
+// not 0.
+enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down, rg_host_ballot };
 
 // What a running kernel asks of its launcher.
 struct rg_host_calls {

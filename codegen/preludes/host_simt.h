@@ -318,6 +318,9 @@ constexpr int rg_first_argument = 0;
 #define RG_BARRIER() rg_self.block->calls->barrier(&rg_self, __LINE__)
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
+#define RG_BALLOT(p) \
+  static_cast<unsigned>(rg_shuffle(rg_self, rg_host_ballot, static_cast<int>((p) ? 1 : 0), 0, __LINE__))
+#define RG_POPCOUNT(bits) __builtin_popcount(bits)
 
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
 #define RG_POOL(bytes)

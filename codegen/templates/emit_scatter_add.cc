@@ -1,9 +1,9 @@
-// index_add into zeros, bitwise deterministic, in several launches:
-//   keys, place  the sort of the indices (codegen/templates/scatter_sort.h)
+// segment_add into zeros, bitwise deterministic, in two launches:
 //   sums     a thread sums a vector of inner columns over a fixed chunk of sorted positions, many
-//   of which
-//            it loads at once; a segment that lies inside the chunk is stored, one that crosses its
-//            border leaves a partial. Further blocks write zeros into the rows that no index names.
+//   of
+//            which it loads at once; a segment that lies inside the chunk is stored, one that
+//            crosses its border leaves a partial. Further blocks write zeros into the rows that no
+//            index names.
 //   combine  a thread stores a vector of a row whose segment begins in its chunk and goes on in
 //            others: their partials in order
 // A chunk's partial stands in slot 0 if its segment begins at the chunk's first position, else in
@@ -12,7 +12,6 @@
 
 #include "codegen/print/index_text.h"
 #include "codegen/print/point_printer.h"
-#include "codegen/templates/scatter_sort.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
 
@@ -61,8 +60,7 @@ ScatterShape ShapeOf(const KernelBody& body) {
 // What the offsets of a launch reach.
 int64_t Reach(const ScatterShape& s) {
   const ScatterWorkspace& ws = s.workspace;
-  return std::max({ws.outer * ws.chunks * 2 * ws.inner + ws.partials / SizeBytes(s.accumulator),
-                   s.sum_blocks * kSumThreads,
+  return std::max({ws.outer * ws.chunks * 2 * ws.inner, s.sum_blocks * kSumThreads,
                    (s.table_vectors() + kSumThreads * kScatterZeros) * s.width});
 }
 
@@ -98,8 +96,7 @@ std::string PartialElement(const ScatterShape& s, absl::string_view chunk, absl:
                    ws.outer > 1 ? absl::StrCat("(o * ", ws.chunks, " + ", chunk, ")")
                                 : absl::StrCat("static_cast<", index, ">(", chunk, ")"),
                    " * 2 + ", slot, ")");
-  return absl::StrCat(ws.partials / SizeBytes(s.accumulator), " + ", row,
-                      ws.inner > 1 ? absl::StrCat(" * ", ws.inner, " + i") : "");
+  return absl::StrCat(row, ws.inner > 1 ? absl::StrCat(" * ", ws.inner, " + i") : "");
 }
 
 // A vector of accumulators into memory.
@@ -122,7 +119,7 @@ class Sums {
     launch_.UseWideIndexAbove(Reach(s_));
     index_ = std::string(launch_.index_type());
     table_ = launch_.BufferName(body.ir.scatter->buffer);
-    if (!ws_.empty()) words_ = launch_.WorkspaceName("int32_t");
+    if (!ws_.empty()) words_ = launch_.BufferName(body.ir.scatter->sorted);
     out_.SetDepth(1);
   }
 
@@ -161,7 +158,7 @@ class Sums {
     out_.Open("if (n < ", ws_.outer * ws_.chunks * s_.vectors, ")");
     PrintSplit(s_, ws_.chunks, "c", index_, out_);
     out_.Line("const int begin = c * ", ws_.chunk, ";");
-    out_.Line("const int end = rg_min(begin + ", ws_.chunk, ", ", ws_.rows, ");");
+    out_.Line("const int end = rg_min(begin + ", ws_.chunk, ", ", ws_.sorted.indices, ");");
     const AxisMask used =
         printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
     printer_.DeclareAxes(s_.outer, used, "o");
@@ -180,17 +177,22 @@ class Sums {
     out_.Close();
   }
 
+  // The place of the pair at a sorted position.
+  std::string Pair(absl::string_view at) const {
+    return absl::StrCat(ws_.sorted.pairs(), " + 2 * (", at, ")");
+  }
   std::string Key(absl::string_view at) const {
-    return absl::StrCat("rg_load(", words_, ", ", ws_.keys / 4, " + ", at, ")");
+    return absl::StrCat("rg_load(", words_, ", ", Pair(at), ")");
   }
 
-  // "keys" of the positions from k0 on, and of the one behind them, and "values". Positions behind
+  // "pairs" of the positions from k0 on, and of the one behind them, and "values". Positions behind
   // the last are read as that one.
   void PrintLoads(AxisMask used) {
-    const int last = static_cast<int>(ws_.rows - 1);
-    out_.Line("int keys[", kScatterAtOnce + 1, "];");
+    const int last = static_cast<int>(ws_.sorted.indices - 1);
+    out_.Line("int pairs[", 2 * (kScatterAtOnce + 1), "];");
     Unrolled(absl::StrCat("for (int u = 0; u <= ", kScatterAtOnce, "; ++u)"));
-    out_.Line("keys[u] = ", Key(absl::StrCat("rg_min(k0 + u, ", last, ")")), ";");
+    out_.Line("rg_load_vec<2>(", words_, ", ", Pair(absl::StrCat("rg_min(k0 + u, ", last, ")")),
+              ", pairs + 2 * u);");
     out_.Close();
     const Instr& source = launch_.ir().instrs[source_];
     const bool lanes = printer_.InLanes(source_);
@@ -205,8 +207,7 @@ class Sums {
     value_ = printer_.Ref(source_);
     if (constant) return;
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
-    out_.Line("const int position = rg_load(", words_, ", ", ws_.order / 4, " + rg_min(k0 + u, ",
-              last, "));");
+    out_.Line("const int position = pairs[2 * u + 1];");
     printer_.DeclareAxes(s_.rows, used, "position");
     printer_.Print({.instrs = printer_.Needed({source_}),
                     .reductions = {},
@@ -217,10 +218,10 @@ class Sums {
 
   void PrintSteps() {
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
-    out_.Line("const int k = k0 + u, key = keys[u];");
+    out_.Line("const int k = k0 + u, key = pairs[2 * u];");
     out_.Open("if (k < end && key < ", s_.table_rows, ")");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    out_.Line("const bool goes_on = k + 1 < ", ws_.rows, " && keys[u + 1] == key;");
+    out_.Line("const bool goes_on = k + 1 < ", ws_.sorted.indices, " && pairs[2 * u + 2] == key;");
     out_.Open("if (!goes_on || k + 1 == end)");
     out_.Open("if (from >= 0 && !goes_on)");
     out_.Line(StoreText(s_, table_, TableElement(s_, index_), "sum"));
@@ -252,8 +253,8 @@ class Sums {
       if (ws_.outer > 1) absl::StrAppend(&row, " % ", s_.table_rows);
       out_.Open("if (zero[m])");
       out_.Line("const int r = static_cast<int>(", row, ");");
-      out_.Line("zero[m] = rg_load(", words_, ", ", ws_.starts / 4, " + r) == rg_load(", words_,
-                ", ", ws_.starts / 4, " + r + 1);");
+      out_.Line("zero[m] = rg_load(", words_, ", ", ws_.sorted.starts(), " + r) == rg_load(",
+                words_, ", ", ws_.sorted.starts(), " + r + 1);");
       out_.Close();
     }
     out_.Close();
@@ -280,7 +281,7 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   launch.UseWideIndexAbove(Reach(s));
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type(), unroll = SpellingOf(dialect).unroll;
-  const std::string w = launch.WorkspaceName("int32_t");
+  const std::string w = launch.BufferName(body.ir.scatter->sorted);
   const std::string partials = launch.WorkspaceName(StorageName(s.accumulator));
   const std::string table = launch.BufferName(body.ir.scatter->buffer);
   const absl::string_view type = AccumulatorName(s.accumulator);
@@ -295,11 +296,11 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   out.Open("if (n < ", ws.outer * ws.chunks * s.vectors, ")");
   PrintSplit(s, ws.chunks, "c", index, out);
   out.Line("const int begin = c * ", ws.chunk, ", end = begin + ", ws.chunk, ";");
-  out.Open("if (end < ", ws.rows, ")");
-  out.Line("const int key = rg_load(", w, ", ", ws.keys / 4, " + end - 1);");
+  out.Open("if (end < ", ws.sorted.indices, ")");
+  out.Line("const int key = rg_load(", w, ", ", ws.sorted.pairs(), " + 2 * (end - 1));");
   out.Open("if (key < ", s.table_rows, ")");
-  out.Line("const int from = rg_load(", w, ", ", ws.starts / 4, " + key);");
-  out.Line("const int to = rg_load(", w, ", ", ws.starts / 4, " + key + 1);");
+  out.Line("const int from = rg_load(", w, ", ", ws.sorted.starts(), " + key);");
+  out.Line("const int to = rg_load(", w, ", ", ws.sorted.starts(), " + key + 1);");
   out.Open("if (from >= begin && to > end)");
   out.Line("const int last = (to - 1) / ", ws.chunk, ";");
   out.Line("const int slot = from > begin ? 1 : 0;");
@@ -329,10 +330,7 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
 GroupKernels EmitScatterAdd(const KernelBody& body, Dialect dialect) {
   const ScatterShape s = ShapeOf(body);
   if (s.workspace.empty()) return {.launches = {Sums(s, body, dialect).Print()}};
-  GroupKernels group{.launches = EmitScatterSort(s.workspace, body, dialect)};
-  group.launches.push_back(Sums(s, body, dialect).Print());
-  group.launches.push_back(EmitCombine(s, body, dialect));
-  return group;
+  return {.launches = {Sums(s, body, dialect).Print(), EmitCombine(s, body, dialect)}};
 }
 
 }  // namespace retrograd

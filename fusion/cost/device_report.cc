@@ -167,7 +167,7 @@ uint64_t FingerprintOf(const KernelIr& ir) {
     m.Add(s.mode);
   }
   if (ir.scatter.has_value()) {
-    m.Add(static_cast<uint64_t>(ir.scatter->index_instr));
+    m.Add(static_cast<uint64_t>(ir.scatter->sorted));
     m.Add(static_cast<uint64_t>(ir.scatter->src_instr));
     m.Add(static_cast<uint64_t>(ir.scatter->buffer));
     m.Add(static_cast<uint64_t>(ir.scatter->row_axes));

@@ -104,6 +104,8 @@ void KernelWork::CountStores(const KernelIr& ir) {
   const int64_t bytes = table.elements * SizeBytes(table.dtype);
   written_ += bytes;
   whole_ += bytes;
+  const Buffer& sorted = ir.buffers[ir.scatter->sorted];
+  read_ += sorted.elements * SizeBytes(sorted.dtype);
 }
 
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,

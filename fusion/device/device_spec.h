@@ -59,7 +59,7 @@ struct DeviceSpec {
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
   int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
-  int64_t sort_pass_ps = 0;  // of one index
+  int64_t sort_pass_ps = 0;  // of one index, by one digit
   int64_t block_ps = 0, column_finalize_ps = 0;
 
   int64_t clock_hz = 0;
@@ -82,7 +82,7 @@ struct DeviceSpec {
   int64_t staged_held_elements = 0, staged_held_elements_twice = 0;
   int64_t staged_pair_ppm = 0, staged_bytes_under_way = 0;
   int64_t shuffles_per_barrier = 0, runs_per_barrier = 0, column_fold_barriers = 0;
-  int64_t scatter_batch_ps = 0, sort_far_passes = 0;
+  int64_t scatter_batch_ps = 0, sort_launch_ps = 0, sort_visit_ps = 0;
 
   int64_t margin_ps = 0, margin_ppm = 0;
   int64_t small_kernel_bytes = 0, large_elements = 0, remade_ops = 0;

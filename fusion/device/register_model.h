@@ -24,10 +24,9 @@ enum class LaunchKind : uint8_t {
   kScatterSum,
   kColumnFinalize,  // of column_reduction and row_column
   kRowFinalize,
-  kScatterSort,
   kScatterCombine,
 };
-inline constexpr int kNumLaunchKinds = 12;
+inline constexpr int kNumLaunchKinds = 11;
 inline constexpr absl::string_view kLaunchKindNames[kNumLaunchKinds] = {"pointwise",
                                                                         "transpose",
                                                                         "column_reduction",
@@ -38,7 +37,6 @@ inline constexpr absl::string_view kLaunchKindNames[kNumLaunchKinds] = {"pointwi
                                                                         "scatter_sum",
                                                                         "column_finalize",
                                                                         "row_finalize",
-                                                                        "scatter_sort",
                                                                         "scatter_combine"};
 
 // What a prediction counts. Words have 32 bits; "held" means of all elements that a thread holds at

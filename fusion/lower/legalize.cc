@@ -20,11 +20,6 @@ struct Repairs {
   }
 };
 
-bool IsZero(const BackwardGraph& g, ValueId v) {
-  v = BehindViews(g, v);
-  return g.op(v.node) == Op::full && g.node(v.node).attrs.Float("value") == 0;
-}
-
 // The rows that a gather picks must be rows of a stored value, as the builder of kernels sees it.
 bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id) {
   const ValueId result{id, 0};
@@ -119,38 +114,13 @@ class Rebuilder {
  private:
   void Rebuild(NodeId id) {
     const absl::Span<const ValueId> old = g_.operands(id);
-    const Node& node = g_.node(id);
     rewriter_.UseOrigin(id);
     operands_.clear();
     for (uint32_t i = 0; i < old.size(); ++i) {
       operands_.push_back(repairs_.operands.contains({Index(id), i}) ? CopyOf(old[i])
                                                                      : rewriter_.New(old[i]));
     }
-    if (node.op == Op::index_add && builder_.type(operands_[1]).rank() == 0) OneRow(node);
-    if (node.op == Op::index_add && !IsZero(g_, old[0])) {
-      rewriter_.Set({id, 0}, AddOntoBase(node));
-    } else {
-      rewriter_.CopyOver(id, operands_);
-    }
-  }
-
-  // A single index as a list of one: the source gains a dim of extent 1.
-  void OneRow(const Node& node) {
-    Shape shape = builder_.type(operands_[2]).shape;
-    shape.insert(shape.begin() + node.attrs.Int("axis"), 1);
-    operands_[1] = builder_.Reshape(operands_[1], {1});
-    operands_[2] = builder_.Reshape(operands_[2], std::move(shape));
-  }
-
-  // base + index_add(0, index, src), as one accumulate.
-  ValueId AddOntoBase(const Node& node) {
-    const TensorType type = builder_.type(operands_[0]);
-    const ValueId zero = builder_.Full(0, type.dtype, type.shape);
-    const ValueId added =
-        builder_.Add(Op::index_add, {zero, operands_[1], operands_[2]}, node.attrs);
-    return builder_.Add(
-        Op::accumulate, {operands_[0], added},
-        {{"shape", type.shape}, {"starts", std::vector<int64_t>(2 * type.shape.size(), 0)}});
+    rewriter_.CopyOver(id, operands_);
   }
 
   // Behind a transpose: one copy serves those who read rows and those who read columns.
@@ -171,15 +141,6 @@ class Rebuilder {
   std::vector<ValueId> operands_;  // of the node that is rebuilt
 };
 
-bool NeedsScatterRepair(const BackwardGraph& g) {
-  for (uint32_t i = 0; i < g.num_nodes(); ++i) {
-    if (g.op(NodeId{i}) != Op::index_add) continue;
-    absl::Span<const ValueId> operands = g.operands(NodeId{i});
-    if (!IsZero(g, operands[0]) || g.type(operands[1]).rank() == 0) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph, const LayoutOptions& layouts) {
@@ -188,7 +149,7 @@ absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph, const LayoutO
   // need no repair themselves, which bounds the rounds.
   for (int round = 0; round < 4; ++round) {
     const Repairs repairs = FindRepairs(current, layouts);
-    if (!repairs.any() && !NeedsScatterRepair(current)) return current;
+    if (!repairs.any()) return current;
     RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
   }
   return absl::InternalError("legalizing did not settle after four rounds");

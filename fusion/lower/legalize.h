@@ -4,7 +4,6 @@
 //     no layout of its value can give, gets a copy of its own
 //   - a library operand that is no strided matrix (a pad, a cut, a broadcast) gets a copy
 //   - the source of a gather behind a view that cuts rows gets a copy
-//   - an index_add onto anything but zeros becomes an accumulate of the base and one onto zeros
 #ifndef RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 #define RETROGRAD_FUSION_LOWER_LEGALIZE_H_
 

@@ -3,7 +3,9 @@
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
+#include "fusion/lower/private_gathers.h"
 #include "fusion/lower/rematerialize.h"
+#include "fusion/lower/sort_indices.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
@@ -33,6 +35,10 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
     RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
   }
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  // After equal indices were merged, so that they are sorted once; before the parts between
+  // barriers are cut, since a sort is one.
+  RG_ASSIGN_OR_RETURN(g, SortIndices(g));
+  RG_ASSIGN_OR_RETURN(g, PrivateGathers(g));
   // After equal ops were merged: each part of the graph between barriers has its own again of those
   // that cost nothing.
   if (options.rematerialize) {

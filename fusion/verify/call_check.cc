@@ -137,6 +137,15 @@ absl::Status CheckConvolutionForm(const Call& call) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSortForm(const Call& call) {
+  for (const CallTensor* t : {&call.operands[0], &call.results[0]}) {
+    if (t->shape.size() != 1 || (t->shape[0] > 1 && t->strides[0] != 1)) {
+      return Broken("P5: its sort's indices are no list without gaps");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What a library asks of its operands beyond what the graph says, and what its call may do beside.
 struct CallRule {
   Op op;
@@ -145,6 +154,7 @@ struct CallRule {
 };
 constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
+    {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},
     {Op::convolution, CheckConvolutionForm},
     {Op::convolution_input_gradient, CheckConvolutionForm},

@@ -62,7 +62,12 @@ class KernelMeaning {
   }
 
   Meaning Scattered(const Scatter& s, const Coords& at) {
-    return ScatteredMeaning(At(s.index_instr, at), At(s.src_instr, at));
+    int64_t row = 0;
+    for (size_t a = 0; a < at.size(); ++a) {
+      if (s.row_axes >> a & 1) row = row * ir_.extents[a] + at[a];
+    }
+    return ScatteredMeaning(StoredMeaning(g_.value_index(ir_.buffers[s.sorted].value), row),
+                            At(s.src_instr, at));
   }
 
   const std::string& trouble() const { return trouble_; }
@@ -277,8 +282,8 @@ class KernelChecker {
         return Broken("P6: a store of its kernel names what does not exist");
       }
     }
-    if (ir_.scatter && (bad_instr(ir_.scatter->index_instr, n) ||
-                        bad_instr(ir_.scatter->src_instr, n) || bad_buffer(ir_.scatter->buffer))) {
+    if (ir_.scatter && (bad_instr(ir_.scatter->src_instr, n) || bad_buffer(ir_.scatter->sorted) ||
+                        bad_buffer(ir_.scatter->buffer))) {
       return Broken("P6: the scatter of its kernel names what does not exist");
     }
     return absl::OkStatus();
@@ -362,7 +367,9 @@ class KernelChecker {
     const Shape& table = g_.type(v).shape;
     const int64_t axis = g_.node(id).attrs.Int("axis");
     const Shape& source = g_.type(g_.operands(id)[2]).shape;
-    const Shape& index = g_.type(g_.operands(id)[1]).shape;
+    if (ir_.buffers[s.sorted].value != g_.operands(id)[1]) {
+      return Broken("P6: its kernel scatters into ", Named(v), " by other sorted indices");
+    }
     ValueId base = g_.operands(id)[0];
     while (g_.pattern(base.node) == Pattern::kView) base = g_.operands(base.node)[0];
     if (g_.op(base.node) != Op::full || g_.node(base.node).attrs.Float("value") != 0) {
@@ -375,9 +382,9 @@ class KernelChecker {
     }
     const absl::Span<const int64_t> src(source);
     const auto outer_dims = src.subspan(0, axis);
-    const auto inner_dims = src.subspan(axis + index.size());
+    const auto inner_dims = src.subspan(axis + 1);
     if (s.table_rows != table[axis] || ir_.Points(outer) != Elements(outer_dims) ||
-        ir_.Points(inner) != Elements(inner_dims) || ir_.Points(s.row_axes) != Elements(index) ||
+        ir_.Points(inner) != Elements(inner_dims) || ir_.Points(s.row_axes) != source[axis] ||
         plan_.layouts[g_.value_index(v)].strides != DenseStrides(table)) {
       return Broken("P6: its kernel scatters another shape than that of ", Named(v));
     }
@@ -385,15 +392,15 @@ class KernelChecker {
     return ForPoints(outer | inner, [&](const Coords& point) -> absl::Status {
       Coords at = point, element(source.size());
       Spread(Position(outer, at), outer_dims, 0, element);
-      Spread(Position(inner, at), inner_dims, axis + static_cast<int64_t>(index.size()), element);
+      Spread(Position(inner, at), inner_dims, axis + 1, element);
       FoldSum made, wanted;
       FoldPoints(ExtentsOf(ir_, s.row_axes), most, wanted_.has_flip(),
                  [&](absl::Span<const int64_t> row) {
                    Place(s.row_axes, row, at);
                    made.Add(made_.Scattered(s, at));
                  });
-      FoldPoints(index, most, wanted_.has_flip(), [&](absl::Span<const int64_t> row) {
-        std::copy(row.begin(), row.end(), element.begin() + axis);
+      FoldPoints({source[axis]}, most, wanted_.has_flip(), [&](absl::Span<const int64_t> row) {
+        element[axis] = row[0];
         wanted.Add(wanted_.ScatteredAt(id, element));
       });
       if (made.sum == wanted.sum) return absl::OkStatus();

@@ -330,9 +330,7 @@ Meaning GraphMeaning::Gather(NodeId id, const Coords& coords) {
 Meaning GraphMeaning::ScatteredAt(NodeId scatter, const Coords& src) {
   const auto operands = g_.operands(scatter);
   const int64_t axis = g_.node(scatter).attrs.Int("axis");
-  const int64_t rank = g_.type(operands[1]).rank();
-  const Meaning index = At(operands[1], Coords(src.begin() + axis, src.begin() + axis + rank));
-  return ScatteredMeaning(index, At(operands[2], src));
+  return ScatteredMeaning(At(operands[1], {src[axis]}), At(operands[2], src));
 }
 
 }  // namespace retrograd

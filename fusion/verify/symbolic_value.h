@@ -53,7 +53,8 @@ class GraphMeaning {
                std::vector<bool> computed, int64_t most_folded);
 
   Meaning At(ValueId v, Coords coords);
-  // Index and source of an index_add at one position of its source, as a kernel adds them.
+  // One position of a segment_add's source, as a kernel adds it: which of the sorted indices it is,
+  // and what it holds.
   Meaning ScatteredAt(NodeId scatter, const Coords& src);
 
   int64_t evaluations() const { return evaluations_; }

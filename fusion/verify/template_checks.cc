@@ -139,15 +139,13 @@ int64_t RowColumnPartials(const ScheduleReading& r) {
 
 absl::Status CheckScatter(const ScheduleReading&) { return absl::OkStatus(); }
 
-// Four lists of int32 (where each table row begins; order, keys, and keys once more for the
-// sort), and two partial rows for every 64 sorted positions, or for fewer.
+// Two partial rows for every 64 sorted positions, or for fewer.
 int64_t ScatterWorkspace(const ScheduleReading& r) {
   const Scatter& s = *r.ir.scatter;
   const int64_t rows = r.ir.Points(s.row_axes);
   const int64_t around = r.ir.Points(Without(r.ir, s.row_axes));
   const int64_t partials = around * CeilDiv(rows, 64) * 2;
-  return Round16(4 * (s.table_rows + 1)) + 3 * Round16(4 * rows) +
-         Round16(partials * AccumulatorBytes(r.ir.buffers[s.buffer].dtype));
+  return Round16(partials * AccumulatorBytes(r.ir.buffers[s.buffer].dtype));
 }
 
 // Teams that have a row each and go along it together.

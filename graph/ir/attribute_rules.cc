@@ -129,7 +129,8 @@ absl::Span<const AttrRule> AttrRules(Op op) {
     case Op::cat:
     case Op::index_select:
     case Op::gather:
-    case Op::index_add: return kAxis;
+    case Op::index_add:
+    case Op::segment_add: return kAxis;
     case Op::accumulate: return kRegions;
     case Op::cumsum: return kScan;
     default: return {};

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/base/malformations.h"
 #include "graph/base/status.h"
+#include "graph/ir/library/sort_indices.h"
 #include "graph/ir/node_rules.h"
 #include "graph/ir/structural_ops.h"
 
@@ -49,7 +50,9 @@ absl::Status VerifyNode(const BackwardGraph& graph, NodeId id) {
   if (inferred != node.results) {
     return Malformed(Malformation::kDeclaredType, "result types are not the inferred ones");
   }
-  return absl::OkStatus();
+  std::vector<const Node*> makers;
+  for (ValueId v : graph.operands(id)) makers.push_back(&graph.node(v.node));
+  return CheckSorted(node.op, node.attrs, makers);
 }
 
 absl::Status VerifyOutput(const BackwardGraph& graph, const GraphOutput& output) {

@@ -7,6 +7,7 @@
 #include "graph/base/malformations.h"
 #include "graph/base/status.h"
 #include "graph/ir/backward_graph.h"
+#include "graph/ir/library/sort_indices.h"
 #include "graph/ir/node_rules.h"
 #include "graph/ir/structural_ops.h"
 
@@ -141,6 +142,9 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
                                     " and inferred as ", inferred[i].Print()));
     }
   }
+  std::vector<const Node*> makers;
+  for (ValueId v : values) makers.push_back(nodes[Index(v.node)].get());
+  RG_RETURN_IF_ERROR(CheckSorted(op, attrs, makers));
   auto node = std::make_shared<Node>();
   node->op = op;
   node->results = std::move(inferred);

@@ -8,6 +8,7 @@
 #include "graph/base/status.h"
 #include "graph/ir/attribute_rules.h"
 #include "graph/ir/composites.h"
+#include "graph/ir/library/sort_indices.h"
 #include "graph/ir/library_ops.h"
 
 namespace retrograd {
@@ -347,6 +348,28 @@ absl::StatusOr<Types> InferIndexAdd(Operands operands, const Attrs& attrs) {
   return Types{*operands[0]};
 }
 
+absl::StatusOr<Types> InferSegmentAdd(Operands operands, const Attrs& attrs) {
+  const TensorType& base = *operands[0];
+  if (base.dtype != operands[2]->dtype || base.dtype == DType::kBool) {
+    return BadDType(operands, "base and source have to be numbers of one dtype");
+  }
+  RG_ASSIGN_OR_RETURN(const int64_t axis, CheckedAxis(attrs, base.rank()));
+  Shape source = base.shape;
+  if (operands[2]->rank() == base.rank()) source[axis] = operands[2]->shape[axis];
+  if (operands[2]->shape != source) {
+    return BadShape(operands, absl::StrCat("but for axis ", axis, " the source needs the shape ",
+                                           Print(base.shape)));
+  }
+  const SortedIndices sorted{.rows = base.shape[axis], .indices = source[axis]};
+  if (*operands[1] != TensorType{DType::kInt32, {sorted.elements()}}) {
+    return Malformed(
+        Malformation::kSortedIndex,
+        absl::StrCat(sorted.indices, " indices into ", sorted.rows, " rows are ", sorted.elements(),
+                     " numbers of i32, not ", operands[1]->Print()));
+  }
+  return Types{base};
+}
+
 absl::StatusOr<Types> InferAccumulate(Operands operands, const Attrs& attrs) {
   if (!SameDType(operands) || operands[0]->dtype == DType::kBool) {
     return BadDType(operands, "contributions have to be numbers of one dtype");
@@ -439,7 +462,9 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(Op op, Operands operands, con
     case Pattern::kJoin:
       return op == Op::cat ? InferCat(operands, attrs) : InferSliceScatter(operands, attrs);
     case Pattern::kGather: return InferGather(op, operands, attrs);
-    case Pattern::kScatter: return InferIndexAdd(operands, attrs);
+    case Pattern::kScatter:
+      return op == Op::index_add ? InferIndexAdd(operands, attrs)
+                                 : InferSegmentAdd(operands, attrs);
     case Pattern::kAccumulate: return InferAccumulate(operands, attrs);
     case Pattern::kScan: return InferScan(operands, attrs);
     case Pattern::kComposite: return InferComposite(info, operands);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
+#include "graph/ir/library/sort_indices.h"
 
 namespace retrograd {
 namespace {
@@ -150,8 +151,9 @@ void EvaluateReduction(Op op, const Attrs& attrs, const DenseTensor& x, const Te
 }
 
 absl::StatusOr<int64_t> CheckedIndex(double value, int64_t extent) {
-  const auto index = static_cast<int64_t>(value);
-  if (value >= 0 && index < extent) return index;
+  auto index = static_cast<int64_t>(value);
+  if (index < 0) index += extent;
+  if (index >= 0 && index < extent) return index;
   return absl::OutOfRangeError(absl::StrCat("index ", value, " on an axis of extent ", extent));
 }
 
@@ -204,6 +206,24 @@ absl::Status IndexAdd(const Attrs& attrs, absl::Span<const DenseTensor> operands
       const double* from = operands[2].data + (o * count + j) * cut.inner;
       double* to = out + (o * cut.extent + at) * cut.inner;
       for (int64_t i = 0; i < cut.inner; ++i) to[i] += from[i];
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SegmentAdd(const Attrs& attrs, absl::Span<const DenseTensor> operands, double* out) {
+  const AxisCut cut(operands[0].type->shape, attrs.Int("axis"));
+  const SortedIndices sorted{.rows = cut.extent,
+                             .indices = operands[2].type->shape[attrs.Int("axis")]};
+  std::copy(operands[0].data, operands[0].data + operands[0].type->elements(), out);
+  for (int64_t k = 0; k < sorted.indices; ++k) {
+    const auto row = static_cast<int64_t>(operands[1].data[sorted.key(k)]);
+    if (row == sorted.rows) break;
+    const auto from = static_cast<int64_t>(operands[1].data[sorted.order(k)]);
+    for (int64_t o = 0; o < cut.outer; ++o) {
+      const double* source = operands[2].data + (o * sorted.indices + from) * cut.inner;
+      double* to = out + (o * cut.extent + row) * cut.inner;
+      for (int64_t i = 0; i < cut.inner; ++i) to[i] += source[i];
     }
   }
   return absl::OkStatus();
@@ -301,7 +321,9 @@ absl::Status EvaluateLinear(Op op, const Attrs& attrs, absl::Span<const DenseTen
     case Pattern::kGather:
       return op == Op::index_select ? IndexSelect(attrs, operands, out)
                                     : Gather(attrs, operands, result, out);
-    case Pattern::kScatter: return IndexAdd(attrs, operands, out);
+    case Pattern::kScatter:
+      return op == Op::index_add ? IndexAdd(attrs, operands, out)
+                                 : SegmentAdd(attrs, operands, out);
     case Pattern::kAccumulate: EvaluateAccumulate(attrs, operands, result, order, out); break;
     case Pattern::kScan: EvaluateScan(op, attrs, operands[0], out); break;
     default: RG_CHECK(false);

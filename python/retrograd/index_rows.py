@@ -5,6 +5,7 @@ import math
 import torch
 
 from retrograd.aten_table import arithmetic, axis_of, compare, row
+from retrograd.repeated_index import line_of
 
 
 def wrapped(call, index, extent):
@@ -19,7 +20,8 @@ def _flat_index(call, x, indices, axes, wrap):
     b, flat = call.b, None
     for index, axis in zip(indices, axes):
         index = b.cast(index, torch.int64) if len(axes) > 1 else index
-        index = wrapped(call, index, x.shape[axis]) if wrap else index
+        # Alone, a negative index counts from the end of the axis by the op's own meaning.
+        index = wrapped(call, index, x.shape[axis]) if wrap and len(axes) > 1 else index
         if flat is not None:
             flat = b.pointwise("mul", flat, b.full(x.shape[axis], torch.int64))
             index = b.pointwise("add", flat, index)
@@ -121,6 +123,9 @@ def gather(call, x, axis, index, **_):
     for other in range(x.rank):  # the index may be shorter than x elsewhere
         if other != axis:
             x = b.slice(x, other, 0, index.shape[other])
+    rows = line_of(b, index, axis)
+    if rows is not None:
+        return b.reshape(b.index_select(x, rows, axis), call.shape)
     return b.reshape(b.gather(x, index, axis), call.shape)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from retrograd.aten_table import axis_of, compare, convert, row
 from retrograd.index_rows import Indexing, added, as_line, put
+from retrograd.repeated_index import line_of
 
 
 class _Lines:
@@ -33,6 +34,14 @@ class _Lines:
             return None
         extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
         return compare(self.call, "eq", self.b.iota(index.dtype, extents, axis), index)
+
+    def rows(self):
+        """The list of the rows that an index names which is one list at every place of them; None
+        of any other."""
+        x, index, axis = self.x, self.index, self.axis
+        if any(index.shape[a] != x.shape[a] for a in range(x.rank) if a != axis):
+            return None
+        return line_of(self.b, index, axis)
 
     def places(self):
         """For each element of the index its place in the flattened x."""
@@ -74,8 +83,12 @@ def scatter_src(call, x, axis, index, src):
 
 @row("aten.scatter_add.default")
 def scatter_add(call, x, axis, index, src):
-    """x[.., index[i], ..] += src[i], as an index_add into the flattened x."""
+    """x[.., index[i], ..] += src[i], as an index_add of rows where the index names such, else into the
+    flattened x."""
     lines = _Lines(call, x, axis, index, src)
+    rows = lines.rows()
+    if rows is not None:
+        return lines.result(added(call.b, lines.x, rows, lines.src, lines.axis))
     base, src = lines.flat(lines.x), lines.flat(lines.src)
     return lines.result(added(call.b, base, lines.places(), src, 0))
 

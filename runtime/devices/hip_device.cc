@@ -9,6 +9,7 @@
 #include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
+#include "runtime/ops/sort_indices/generated_sort.h"
 
 namespace retrograd {
 namespace {
@@ -27,6 +28,7 @@ class HipDevice : public GpuDevice {
   absl::Status Start() {
     RG_RETURN_IF_ERROR(GpuDevice::Start());
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
+    SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :
          {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {

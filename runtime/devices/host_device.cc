@@ -16,6 +16,7 @@
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/host_convolution.h"
 #include "runtime/ops/matmul/host_matmul.h"
+#include "runtime/ops/sort_indices/generated_sort.h"
 
 namespace retrograd {
 namespace {
@@ -148,6 +149,7 @@ class HostDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override {
+    if (call.op == Op::sort_indices) return LoadGeneratedSort(*this, call);
     for (const HostOp& row : kHostOps) {
       if (row.op != call.op) continue;
       if (row.load == LoadHostConvolution &&

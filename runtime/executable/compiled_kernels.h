@@ -14,7 +14,7 @@
 
 namespace retrograd {
 
-// The launch that does a group's work, of its launches: a scatter sorts first.
+// The launch that does a group's work, of its launches.
 size_t MainLaunchOf(const KernelBody& body);
 
 // The resources of the launch that does the group's work, and the spills of all of its launches.

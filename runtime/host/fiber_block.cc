@@ -223,6 +223,19 @@ void CopyValue(void* to, const void* from, int bytes) {
   }
 }
 
+constexpr int kVoters = 32;  // threads that vote together, in a warp of any size
+
+// A bit for each of the threads from lane `first` on whose value is not 0.
+uint32_t Ballot(const uint64_t* slots, int first, int lanes, int bytes) {
+  uint32_t votes = 0;
+  for (int i = 0; i < kVoters && first + i < lanes; ++i) {
+    uint64_t vote = 0;
+    CopyValue(&vote, &slots[first + i], bytes);
+    if (vote != 0) votes |= uint32_t{1} << i;
+  }
+  return votes;
+}
+
 }  // namespace
 
 void FiberBlock::Barrier(rg_host_thread* self, int line) {
@@ -259,6 +272,11 @@ bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mo
   }
   SwitchFrom(fiber);
 
+  if (mode == rg_host_ballot) {
+    const uint32_t votes = Ballot(warp.slots[side], lane / kVoters * kVoters, count, bytes);
+    std::memcpy(value, &votes, sizeof votes);
+    return true;
+  }
   int source = mode == rg_host_shuffle_xor ? lane ^ distance : lane + distance;
   if (source < 0 || source >= lanes_) source = lane;  // past the warp: one's own value
   if (source >= count) return false;

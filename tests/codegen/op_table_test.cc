@@ -64,6 +64,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
         operands = {input({6, 8}, dtype, "a"), input({8, 4}, dtype, "b")};
         break;
       }
+      if (op == Op::sort_indices) {
+        operands = {input({40}, DType::kInt64, "index")};
+        attrs.Set("rows", int64_t{12});
+        break;
+      }
       if (op != Op::attention_backward) {
         const Shape x = {2, 4, 6, 5}, w = {6, 2, 3, 2}, y = {2, 6, 3, 2};
         attrs = {{"stride", Shape{2, 3}},
@@ -119,6 +124,9 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
     case Pattern::kScatter:
       operands = {input(shape, dtype, "base"), input({9}, DType::kInt64, "index"),
                   input({9, 32}, dtype, "src")};
+      if (op == Op::segment_add) {
+        operands[1] = b.Add(Op::sort_indices, {operands[1]}, {{"rows", shape[0]}});
+      }
       attrs.Set("axis", int64_t{0});
       break;
     case Pattern::kAccumulate:

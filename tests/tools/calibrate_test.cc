@@ -152,7 +152,7 @@ TEST_CASE("each part of a calibration gives positive numbers of a valid spec, on
   };
   const Part part =
       GENERATE(Part{CalibrateLaunches, 3}, Part{CalibrateBandwidth, 4}, Part{CalibrateRates, 4},
-               Part{CalibrateAccesses, 4}, Part{CalibrateRowWalks, 2}, Part{CalibrateScatter, 1},
+               Part{CalibrateAccesses, 4}, Part{CalibrateRowWalks, 2}, Part{CalibrateSorts, 3},
                Part{CalibrateMatMuls, 7}, Part{CalibrateAttention, 1});
   const std::unique_ptr<Device> device = MakeHostDevice({});
   BenchLog log = HostLog(*device);
@@ -183,7 +183,7 @@ TEST_CASE("the h200 spec is what the committed measurements of an H200 make of i
   Names fields;
   for (const Calibration part :
        {CalibrateLaunches, CalibrateBandwidth, CalibrateRates, CalibrateAccesses, CalibrateRowWalks,
-        CalibrateScatter, CalibrateMatMuls, CalibrateAttention}) {
+        CalibrateSorts, CalibrateMatMuls, CalibrateAttention}) {
     const auto measured = part(H200(), bench);
     INFO(measured.status());
     REQUIRE(measured.ok());
@@ -214,7 +214,9 @@ TEST_CASE("the h200 spec is what the committed measurements of an H200 make of i
                         "efficiency_2_bytes",
                         "row_batch_us",
                         "row_batch_staged_us",
+                        "sort_launch_us",
                         "sort_pass_ns",
+                        "sort_visit_ns",
                         "matmul_bf16_flops",
                         "matmul_step_ns",
                         "matmul_tile_overhead",

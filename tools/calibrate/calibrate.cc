@@ -24,7 +24,7 @@ struct Part {
 // Each builds on the numbers of those before it.
 constexpr Part kParts[] = {{"launches", CalibrateLaunches},      {"bandwidth", CalibrateBandwidth},
                            {"arithmetic", CalibrateRates},       {"accesses", CalibrateAccesses},
-                           {"walks of rows", CalibrateRowWalks}, {"scatters", CalibrateScatter},
+                           {"walks of rows", CalibrateRowWalks}, {"sorts", CalibrateSorts},
                            {"matmuls", CalibrateMatMuls},        {"attention", CalibrateAttention}};
 
 std::string Today() {

@@ -55,8 +55,8 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateAccesses(const std::string& tex
                                                           const CalibrationBench& bench);
 absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& text,
                                                           const CalibrationBench& bench);
-absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text,
-                                                         const CalibrationBench& bench);
+absl::StatusOr<std::vector<SpecNumber>> CalibrateSorts(const std::string& text,
+                                                       const CalibrationBench& bench);
 absl::StatusOr<std::vector<SpecNumber>> CalibrateMatMuls(const std::string& text,
                                                          const CalibrationBench& bench);
 absl::StatusOr<std::vector<SpecNumber>> CalibrateAttention(const std::string& text,

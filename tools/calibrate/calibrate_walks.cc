@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/cost/kernel_cost.h"
+#include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/calibrate/calibration_kernels.h"
@@ -79,48 +80,45 @@ absl::StatusOr<std::vector<SpecNumber>> CalibrateRowWalks(const std::string& tex
   return numbers;
 }
 
-absl::StatusOr<std::vector<SpecNumber>> CalibrateScatter(const std::string& text,
-                                                         const CalibrationBench& bench) {
+absl::StatusOr<std::vector<SpecNumber>> CalibrateSorts(const std::string& text,
+                                                       const CalibrationBench& bench) {
   const BenchSizes& sizes = bench.sizes;
   std::vector<PricedSample> samples;
-  for (const auto& [rows, table] : {std::pair(sizes.Of(98304, 256), sizes.Of(32768, 64)),
-                                    std::pair(sizes.Of(32768, 128), sizes.Of(32768, 64)),
-                                    std::pair(sizes.Of(98304, 128), sizes.Of(1024, 32)),
-                                    std::pair(sizes.Of(8192, 64), sizes.Of(1024, 32)),
-                                    std::pair(sizes.Of(4096, 64), sizes.Of(30720, 96))}) {
+  for (const auto& [indices, rows] : {std::pair(sizes.Of(4000000, 256), sizes.Of(50000, 64)),
+                                      std::pair(sizes.Of(200000, 128), sizes.Of(20000, 64)),
+                                      std::pair(sizes.Of(98304, 128), sizes.Of(1024, 32)),
+                                      std::pair(sizes.Of(16384, 64), sizes.Of(4096, 32)),
+                                      std::pair(sizes.Of(4096, 64), sizes.Of(30720, 96))}) {
     const std::string graph =
-        absl::StrFormat(R"(%%0 = input name="dx" kind=tangent alignment=16  f32[%d,%d]
+        absl::StrFormat(R"(%%0 = input name="dx" kind=tangent alignment=16  f32[%d,4]
 %%1 = input name="index" kind=saved alignment=16  i64[%d]
-%%2 = full dtype=f32 shape=[%d,%d] value=0.0
+%%2 = full dtype=f32 shape=[%d,4] value=0.0
 %%3 = index_add %%2 %%1 %%0 axis=0
 output %%3 name="dw"
 )",
-                        rows, sizes.Of(512, 16), rows, table, sizes.Of(512, 16));
-    const auto is_scatter = [](const Group& group) {
-      const KernelBody* body = KernelOf(group);
-      return body != nullptr && body->ir.scatter.has_value();
+                        indices, indices, rows);
+    const auto sorts = [](const Group& group) {
+      return CallOf(group) != nullptr && CallOf(group)->op == Op::sort_indices;
     };
     RG_ASSIGN_OR_RETURN(const std::vector<Group> groups, PlannedGroups(graph, bench.base));
     for (const Group& group : groups) {
-      if (!is_scatter(group)) continue;
-      const KernelBody& body = *KernelOf(group);
+      if (!sorts(group)) continue;
       RG_ASSIGN_OR_RETURN(
           const double us,
-          bench.log->Us(absl::StrCat("index_add of ", rows, " rows into ", table), [&] {
-            return TimeSteps(graph, bench.base, sizes.repeat, is_scatter, bench.device);
+          bench.log->Us(absl::StrCat("sort of ", indices, " indices into ", rows, " rows"), [&] {
+            return TimeSteps(graph, bench.base, sizes.repeat, sorts, bench.device);
           }));
-      const Classification shape = Classify(body.ir);
-      samples.push_back(
-          {us, [ir = body.ir, profile = ProfileKernel(body.ir, shape), s = body.schedule](
-                   const DeviceSpec& d) { return KernelPricer(ir, profile, d).Of(s).ps; }});
+      samples.push_back({us, [call = *CallOf(group)](const DeviceSpec& d) {
+                           return CallOpOf(call.op).price(call, d, /*explain=*/false).ps;
+                         }});
     }
   }
-  RG_ASSIGN_OR_RETURN(const FittedNumbers fit,
-                      FitNumbers(text, std::vector<std::string>{"sort_pass_ns"}, samples));
-  return FoundNumbers(fit,
-                      absl::StrFormat("fitted to %d index_adds, their sums included: error %.1f%%",
-                                      samples.size(), 100 * fit.error_after),
-                      bench);
+  const std::vector<std::string> names = {"sort_pass_ns", "sort_launch_us", "sort_visit_ns"};
+  RG_ASSIGN_OR_RETURN(const FittedNumbers fit, FitNumbers(text, names, samples));
+  return FoundNumbers(
+      fit,
+      absl::StrFormat("fitted to %d sorts: error %.1f%%", samples.size(), 100 * fit.error_after),
+      bench);
 }
 
 absl::StatusOr<std::string> CompareSchedules(const std::string& text,

@@ -24,6 +24,11 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
       if (pattern == Pattern::kView || graph.node(use.user).op == Op::cast) {
         if (std::find(open.begin(), open.end(), use.user) == open.end()) open.push_back(use.user);
       }
+      if (graph.op(use.user) == Op::sort_indices) {
+        const int64_t rows = graph.node(use.user).attrs.Int("rows");
+        limit = indexes ? std::min(limit, rows) : rows;
+        indexes = true;
+      }
       if (pattern != Pattern::kGather && pattern != Pattern::kScatter) continue;
       const TensorType& x = graph.type(graph.operands(use.user)[0]);
       const int64_t extent = x.shape[graph.node(use.user).attrs.Int("axis")];

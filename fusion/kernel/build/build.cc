@@ -78,19 +78,13 @@ class Builder {
     const Walk& walk = space_.walks.at(id);
     absl::Span<const ValueId> operands = g_.operands(id);
     const int axis = static_cast<int>(g_.node(id).attrs.Int("axis"));
-    const int index_rank = g_.type(operands[1]).rank();
     Scatter scatter;
     AccessMap src{.coords = walk.operand, .guards = {}, .fill = 0};
-    AccessMap index;
-    for (int i = 0; i < index_rank; ++i) {
-      index.coords.push_back(walk.operand[axis + i]);
-      scatter.row_axes |= walk.operand[axis + i].axes();
-    }
+    scatter.row_axes = walk.operand[axis].axes();
     scatter.src_instr = Evaluate(operands[2], src);
-    scatter.index_instr = Evaluate(operands[1], index);
     if (refusal_) return;
     scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
-    scatter.index_instr = Widened(scatter.index_instr, scatter.row_axes);
+    scatter.sorted = BufferOf(operands[1]);
     scatter.buffer = BufferOf(v);
     ir_.buffers[scatter.buffer].written = true;
     scatter.table_rows = g_.type(v).shape[axis];

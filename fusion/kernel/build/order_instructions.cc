@@ -116,7 +116,6 @@ void Reorder(const std::vector<int>& order, KernelIr& ir) {
   ir.instrs = std::move(instrs);
   for (Store& store : ir.stores) store.instr = place[store.instr];
   if (ir.scatter) {
-    ir.scatter->index_instr = place[ir.scatter->index_instr];
     ir.scatter->src_instr = place[ir.scatter->src_instr];
   }
 }

@@ -184,7 +184,7 @@ int MergeBranches(const Guard& guard, int inside, int outside, absl::Span<const 
 void RemoveUnused(KernelIr& ir) {
   std::vector<bool> used(ir.instrs.size(), false);
   for (const Store& s : ir.stores) used[s.instr] = true;
-  if (ir.scatter) used[ir.scatter->index_instr] = used[ir.scatter->src_instr] = true;
+  if (ir.scatter) used[ir.scatter->src_instr] = true;
   for (size_t i = ir.instrs.size(); i-- > 0;) {
     if (!used[i]) continue;
     for (int o : ir.instrs[i].operands) used[o] = true;
@@ -202,7 +202,6 @@ void RemoveUnused(KernelIr& ir) {
   ir.instrs = std::move(kept);
   for (Store& s : ir.stores) s.instr = number[s.instr];
   if (ir.scatter) {
-    ir.scatter->index_instr = number[ir.scatter->index_instr];
     ir.scatter->src_instr = number[ir.scatter->src_instr];
   }
 }

@@ -86,8 +86,8 @@ std::string KernelIr::Print() const {
                     store.offset.Print(), "] v", store.instr, "\n");
   }
   if (scatter.has_value()) {
-    absl::StrAppend(&out, "scatter_add b", scatter->buffer, " index v", scatter->index_instr,
-                    " src v", scatter->src_instr, " rows ", PrintAxes(scatter->row_axes), " of ",
+    absl::StrAppend(&out, "scatter_add b", scatter->buffer, " sorted b", scatter->sorted, " src v",
+                    scatter->src_instr, " rows ", PrintAxes(scatter->row_axes), " of ",
                     scatter->table_rows, "\n");
   }
   return out;

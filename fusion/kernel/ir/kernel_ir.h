@@ -95,11 +95,11 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
-// index_add into zeros, deterministic: contributions to one element are summed in the order of
-// their position. The instructions give the index over the axes `row_axes` and the source over all
-// axes; the fold sums src at every row whose index names the table row.
+// segment_add into zeros, deterministic: contributions to one element are summed in the order of
+// their position. The source varies over all axes; the axes `row_axes` number the indices, whose
+// sorted list (graph/ir/library/sort_indices.h) says which of them name a table row.
 struct Scatter {
-  int index_instr = -1;  // integer; negative counts from the end
+  int sorted = -1;  // input: the buffer of the sorted indices
   int src_instr = -1;
   int buffer = -1;  // output, dense [outer, table_rows, inner]
   AxisMask row_axes =

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/kernel_ir.h"
 #include "graph/base/status.h"
+#include "graph/ir/library/sort_indices.h"
 
 namespace retrograd {
 namespace {
@@ -213,12 +214,14 @@ absl::Status KernelIr::Verify() const {
   if (scatter.has_value()) {
     if (!stores.empty()) return absl::InvalidArgumentError("K4: a scatter stands beside stores");
     const int n = static_cast<int>(instrs.size());
-    for (int i : {scatter->index_instr, scatter->src_instr}) {
-      if (i < 0 || i >= n)
-        return absl::InvalidArgumentError("K1: the scatter names no instruction");
+    if (scatter->src_instr < 0 || scatter->src_instr >= n) {
+      return absl::InvalidArgumentError("K1: the scatter names no instruction");
     }
-    if ((instrs[scatter->index_instr].axes & ~scatter->row_axes) != 0) {
-      return Broken("K5", scatter->index_instr, "indexes a scatter beyond its row axes");
+    const SortedIndices sorted{.rows = scatter->table_rows, .indices = Points(scatter->row_axes)};
+    if (scatter->sorted < 0 || scatter->sorted >= static_cast<int>(buffers.size()) ||
+        buffers[scatter->sorted].dtype != DType::kInt32 ||
+        buffers[scatter->sorted].elements < sorted.elements()) {
+      return absl::InvalidArgumentError("K3: the scatter reads past the sorted indices");
     }
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// One index_add: the indices are sorted, then chunks of sorted positions are summed.
+// One segment_add: chunks of sorted positions are summed.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -41,8 +41,7 @@ void AddCandidates(CandidateList& list) {
 LaunchKind Main(const Schedule&) { return LaunchKind::kScatterSum; }
 
 LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t launches) {
-  if (launch + 1 == launches) return LaunchKind::kScatterCombine;
-  return launch + 2 == launches ? Main(s) : LaunchKind::kScatterSort;
+  return launch > 0 && launch + 1 == launches ? LaunchKind::kScatterCombine : Main(s);
 }
 
 PointsOfThread Points(const KernelProfile&, const Schedule& s) {
@@ -51,7 +50,7 @@ PointsOfThread Points(const KernelProfile&, const Schedule& s) {
           .vectors = kScatterAtOnce};
 }
 
-// The first launches sort the indices; then come the sums and zeros.
+// The first launch, of sums and zeros.
 Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   Schedule sums = s;
@@ -62,26 +61,15 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   return sums;
 }
 
-// The launches of the sort behind the first.
-int64_t SharedOfSort(const KernelIr& ir, const KernelProfile&, const Schedule&, int64_t launch) {
-  const ScatterWorkspace w = ScatterWorkspaceOf(ir);
-  if (w.empty() || launch < 1 || launch > w.sort.passes) return 0;
-  return SharedArrayBytes(ScatterCounters(w.sort), 4) + 2 * SharedArrayBytes(w.sort.threads, 4);
-}
-
-// The keys, the passes of the sort and the combining of partial sums, beside their launches. A pass
-// that is not the last puts indices far from each other, and a thread that sums rows, or partial
-// sums, waits for each batch of them.
-Preparation Sort(const KernelIr& ir, const DeviceSpec& d) {
+// A thread that sums rows, or partial sums, waits for each batch of them.
+Preparation Batches(const KernelIr& ir, const DeviceSpec& d) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty()) return {};
-  const int64_t passes = d.sort_far_passes * (w.sort.passes - 1) + 1;
   const int64_t partials =
-      w.rows / std::max<int64_t>(ir.scatter->table_rows, 1) / w.chunk;  // of a row of the table
+      w.sorted.indices / std::max<int64_t>(w.sorted.rows, 1) / w.chunk;  // of a row of the table
   const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
-  return {.ps = (ScatterLaunches(w) - 1) * d.block_ps + Product({passes, w.rows, d.sort_pass_ps}) +
-                Product({batches, d.scatter_batch_ps}),
-          .formula = absl::StrCat(w.sort.passes, " passes over the indices")};
+  return {.ps = d.block_ps + Product({batches, d.scatter_batch_ps}),
+          .formula = absl::StrCat(batches, " batches of a thread")};
 }
 
 }  // namespace
@@ -94,13 +82,12 @@ constinit const KernelTemplate kScatterAddTemplate = {
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = Points,
-    .shared_bytes = SharedOfSort,
     .launches = [](const KernelIr& ir) -> int64_t {
       return ScatterLaunches(ScatterWorkspaceOf(ir));
     },
     .workspace_bytes = [](const KernelIr& ir) { return ScatterWorkspaceOf(ir).bytes; },
     .working_launch = SummingLaunch,
-    .preparation = Sort,
+    .preparation = Batches,
 };
 
 }  // namespace retrograd

@@ -481,6 +481,7 @@ class Editor {
     switch (info.pattern) {
       case Pattern::kLibrary:
         if (info.op == Op::matmul) return MatMulOperands(x, dtype, shape);
+        if (info.op == Op::sort_indices) return {NewInput(DType::kInt64, {Int(0, 64)})};
         if (info.op == Op::attention_backward) return AttentionOperands();
         return ConvolutionOperands(info.op, dtype);
       case Pattern::kGather:
@@ -491,7 +492,12 @@ class Editor {
         Shape source = shape;
         if (source.empty()) source = {1};
         source[0] = index[0];
-        return {x, NewInput(DType::kInt64, index), OfShape(source, dtype)};
+        ValueId list = NewInput(DType::kInt64, index);
+        if (info.op == Op::segment_add) {
+          const int64_t rows = shape.empty() ? 1 : shape[0];
+          list = AppendOp(Op::sort_indices, {list}, {{"rows", rows}}, {DType::kInt32, {}});
+        }
+        return {x, list, OfShape(source, dtype)};
       }
       case Pattern::kComposite: return CompositeOperands(info, x, dtype, shape);
       default: break;
@@ -618,6 +624,8 @@ class Editor {
         a.Set("axes", axes);
       } else if (rule.name == "keep" || rule.name == "causal" || rule.name == "reverse") {
         if (Chance(50)) a.Set(rule.name, int64_t{1});
+      } else if (rule.name == "rows") {
+        a.Set("rows", Int(0, 64));
       } else if (rule.name == "groups") {
         a.Set("groups", int64_t{1});
       } else if (rule.name == "stride" || rule.name == "dilation" || rule.name == "padding") {

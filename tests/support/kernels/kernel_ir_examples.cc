@@ -1,5 +1,6 @@
 #include "tests/support/kernels/kernel_ir_examples.h"
 
+#include "graph/ir/library/sort_indices.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 
 namespace retrograd {
@@ -184,11 +185,12 @@ KernelIr Transposed(DType t) {
 // that their sums cross chunks; with a short table some indices fall outside.
 KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t table_rows) {
   KernelIrBuilder b({outer, rows, inner});
-  const int src = b.In(t, outer * rows * inner), index = b.In(DType::kInt64, rows);
+  const SortedIndices order{.rows = table_rows, .indices = rows};
+  const int src = b.In(t, outer * rows * inner);
+  const int sorted = b.In(DType::kInt32, order.elements());
   const int table = b.Out(t, outer * table_rows * inner);
-  const int i = b.Load(index, A(1));
   const int v = b.Load(src, A(0) * (rows * inner) + A(1) * inner + A(2));
-  b.Scatter({.index_instr = i,
+  b.Scatter({.sorted = sorted,
              .src_instr = b.Widen(b.Do(Op::mul, {v, b.Constant(0.5, t)}), kA0 | kA1 | kA2),
              .buffer = table,
              .row_axes = kA1,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "graph/base/status.h"
+#include "graph/ir/library/sort_indices.h"
 
 namespace retrograd {
 namespace {
@@ -176,9 +177,16 @@ class Interpreter {
     std::vector<double>& table = buffers_[s.buffer];
     const int64_t width = ir_.Points(inner);
     table.assign(ir_.Points(outer) * s.table_rows * width, 0);
+    const SortedIndices sorted{.rows = s.table_rows, .indices = ir_.Points(s.row_axes)};
+    const std::vector<double>& list = buffers_[s.sorted];
+    std::vector<int64_t> row_of(sorted.indices, s.table_rows);
+    for (int64_t k = 0; k < sorted.indices; ++k) {
+      const double at = list[sorted.order(k)];
+      if (!(at >= 0 && at < static_cast<double>(sorted.indices))) continue;  // no such list
+      row_of[static_cast<size_t>(at)] = static_cast<int64_t>(list[sorted.key(k)]);
+    }
     EveryPoint(ir_.all_axes(), [&](const std::vector<int64_t>& at) {
-      int64_t row = static_cast<int64_t>(Exact(s.index_instr, at));
-      if (row < 0) row += s.table_rows;
+      const int64_t row = row_of[Position(s.row_axes, at)];
       if (row < 0 || row >= s.table_rows) return;
       table[(Position(outer, at) * s.table_rows + row) * width + Position(inner, at)] +=
           Value(s.src_instr, at);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "graph/base/rounding.h"
 #include "graph/base/status.h"
+#include "tests/support/kernels/sorted_list.h"
 
 namespace retrograd {
 namespace {
@@ -109,6 +110,11 @@ BufferValues RandomBuffers(const KernelIr& ir, uint64_t seed) {
       }
     }
     values.push_back(std::move(v));
+  }
+  if (ir.scatter) {
+    std::vector<double> indices(ir.Points(ir.scatter->row_axes));
+    for (double& x : indices) x = static_cast<double>(random() % 18) - 9;
+    values[ir.scatter->sorted] = SortedList(indices, ir.scatter->table_rows);
   }
   return values;
 }

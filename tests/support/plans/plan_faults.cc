@@ -244,7 +244,9 @@ class Planter {
     if (!ir.scatter) return false;
     Scatter& s = *ir.scatter;
     switch (Int(0, 3)) {
-      case 0: std::swap(s.index_instr, s.src_instr); break;
+      case 0:
+        s.sorted = static_cast<int>(Int(0, static_cast<int64_t>(ir.buffers.size()) - 1));
+        break;
       case 1: s.table_rows += Int(0, 1) == 0 ? 1 : -1; break;
       case 2:
         s.row_axes ^= AxisMask{1} << Int(0, static_cast<int64_t>(ir.extents.size()) - 1);

@@ -6,8 +6,10 @@
 
 #include "fusion/ops/matmul/matmul_call.h"
 #include "graph/base/status.h"
+#include "graph/ir/library/sort_indices.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/kernels/kernel_ir_interpreter.h"
+#include "tests/support/kernels/sorted_list.h"
 
 namespace retrograd {
 namespace {
@@ -88,10 +90,13 @@ bool WellFormed(const KernelIr& ir) {
   }
   if (!ir.scatter) return true;
   const Scatter& s = *ir.scatter;
-  return s.index_instr >= 0 && s.index_instr < n && s.src_instr >= 0 && s.src_instr < n &&
-         s.buffer >= 0 && s.buffer < buffers && s.table_rows >= 0 && s.table_rows < (1 << 16) &&
-         !IsFloat(ir.instrs[s.index_instr].dtype) &&
-         (ir.instrs[s.index_instr].axes & ~s.row_axes) == 0;
+  if (s.src_instr < 0 || s.src_instr >= n || s.buffer < 0 || s.buffer >= buffers || s.sorted < 0 ||
+      s.sorted >= buffers || s.table_rows < 0 || s.table_rows >= (1 << 16)) {
+    return false;
+  }
+  const SortedIndices sorted{.rows = s.table_rows, .indices = ir.Points(s.row_axes)};
+  return ir.buffers[s.sorted].dtype == DType::kInt32 &&
+         ir.buffers[s.sorted].elements == sorted.elements();
 }
 
 // Every access of the kernel stays inside its buffer, whatever the indices are.
@@ -250,6 +255,15 @@ bool SameWalk(const KernelIr& ir, int in, int out) {
 
 }  // namespace
 
+// A sort's list lies without gaps.
+void RunSort(const BackwardGraph& g, const Call& call, std::vector<std::vector<double>>& memory) {
+  const CallTensor& index = call.operands[0];
+  const std::vector<double>& from = memory[g.value_index(index.value)];
+  const auto first = from.begin() + index.offset;
+  memory[g.value_index(call.results[0].value)] =
+      SortedList({first, first + Elements(index.shape)}, call.attributes.Int("rows"));
+}
+
 PlanOracle::PlanOracle(const BackwardGraph& graph, const FusionPlan& good, uint32_t seed)
     : g_(graph), good_(good) {
   for (uint32_t draw = 0; draw < 2; ++draw) {
@@ -287,6 +301,7 @@ bool PlanOracle::Run(const FusionPlan& plan, Memory& memory) const {
     }
     const Call* call = CallOf(group);
     if (call != nullptr && call->op == Op::matmul && !RunMatMul(g_, *call, memory)) return false;
+    if (call != nullptr && call->op == Op::sort_indices) RunSort(g_, *call, memory);
   }
   return true;
 }

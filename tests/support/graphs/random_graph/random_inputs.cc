@@ -15,6 +15,9 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
   int64_t limit = 1 << 20;
   for (const Use& use : graph.uses(input)) {
     const Pattern pattern = graph.pattern(use.user);
+    if (graph.op(use.user) == Op::sort_indices) {
+      limit = std::min(limit, graph.node(use.user).attrs.Int("rows"));
+    }
     if (pattern != Pattern::kGather && pattern != Pattern::kScatter) continue;
     const TensorType& x = graph.type(graph.operands(use.user)[0]);
     limit = std::min(limit, x.shape[graph.node(use.user).attrs.Int("axis")]);

@@ -1,0 +1,57 @@
+// The row of sort_indices.
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/call_op.h"
+#include "fusion/ops/sort_indices/index_sort.h"
+
+namespace retrograd {
+namespace {
+
+bool IsDense(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  return shape.size() == 1 && (shape[0] <= 1 || strides[0] == 1);
+}
+
+// Threads go through their indices one by one: owners through a list of all, a pass through a few.
+Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
+  const IndexSort s = IndexSortOf(call);
+  Price price;
+  price.read_bytes = s.sorted.indices * SizeBytes(s.index_dtype);
+  price.written_bytes = 4 * s.sorted.elements();
+  const int64_t launches = Product({s.launches(), d.launch_graph_ps + d.sort_launch_ps});
+  const int64_t passes =
+      s.owners ? Product({4 * s.packs, CeilDiv(s.blocks, Product({4, d.sms})), d.sort_visit_ps})
+               : Product({s.passes, s.sorted.indices, d.sort_pass_ps});
+  price.ps = std::min(kHuge, launches + passes);
+  if (explain) {
+    price.terms = {
+        {"launch", launches, launches >= passes, absl::StrCat(s.launches(), " launches")},
+        {"sort", passes, passes > launches,
+         s.owners ? absl::StrCat(4 * s.packs, " indices a thread")
+                  : absl::StrCat(s.passes, " passes over the indices")}};
+  }
+  return price;
+}
+
+std::string Describe(const Call& call) {
+  const IndexSort s = IndexSortOf(call);
+  return absl::StrCat("sort_indices ", s.sorted.indices, " into ", s.sorted.rows, " rows");
+}
+
+}  // namespace
+
+const CallOp kSortIndicesCalls = {
+    .op = Op::sort_indices,
+    .name = "sort",
+    .reads = IsDense,
+    .stores = IsDense,
+    .result_like = [](int) { return -1; },
+    .price = PriceCall,
+    .blocks = [](const Call& call) { return IndexSortOf(call).blocks; },
+    .describe = Describe,
+    .sizes =
+        [](const Call& call) {
+          const IndexSort s = IndexSortOf(call);
+          return CallSizes{{"indices", s.sorted.indices}, {"rows", s.sorted.rows}};
+        }};
+
+}  // namespace retrograd

@@ -1,0 +1,111 @@
+#include "runtime/ops/sort_indices/generated_sort.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/sort/emit_index_sort.h"
+#include "graph/base/status.h"
+
+namespace retrograd {
+namespace {
+
+class GeneratedSort : public LoadedCall {
+ public:
+  GeneratedSort(Device& device, std::unique_ptr<LoadedKernels> kernels, size_t launches,
+                int64_t scratch_bytes, std::string how)
+      : LoadedCall(scratch_bytes),
+        device_(device),
+        kernels_(std::move(kernels)),
+        launches_(launches),
+        how_(std::move(how)) {}
+
+  absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
+    void* table[kSortSlots];
+    table[kSortIndex] = const_cast<void*>(pointers.operands[0]);
+    table[kSortScratch] = scratch;
+    table[kSortResult] = pointers.results[0];
+    RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
+    for (size_t i = 0; i < launches_; ++i) {
+      RG_RETURN_IF_ERROR(device_.Launch(stream, *kernels_, i));
+    }
+    return absl::OkStatus();
+  }
+  std::string Describe() const override { return how_; }
+
+ private:
+  Device& device_;
+  const std::unique_ptr<LoadedKernels> kernels_;
+  const size_t launches_;
+  const std::string how_;
+};
+
+LaunchArg ArgOf(const SortLaunch::Arg& made, const Call& call, const IndexSort& sort) {
+  LaunchArg arg{.slot = static_cast<uint32_t>(made.slot), .written = made.written};
+  if (made.slot == kSortIndex) {
+    arg.bytes = SpanOf(call.operands[0]) * SizeBytes(sort.index_dtype);
+    arg.alignment = SizeBytes(sort.index_dtype);
+    return arg;
+  }
+  const bool scratch = made.slot == kSortScratch;
+  arg.bytes = 4 * (scratch ? SortScratchOf(sort).words : sort.sorted.elements());
+  arg.alignment = kStoredAlignment;
+  arg.contents = made.fresh ? Contents::kFresh : Contents::kWritten;
+  return arg;
+}
+
+Launch LaunchOf(const SortLaunch& made, const Call& call, const IndexSort& sort) {
+  Launch launch{.kernel = made.kernel.name,
+                .blocks = made.kernel.blocks,
+                .threads = made.kernel.threads,
+                .direct = made.kernel.direct};
+  for (const SortLaunch::Arg& arg : made.args) launch.args.push_back(ArgOf(arg, call, sort));
+  return launch;
+}
+
+std::vector<Kernel> DistinctKernels(const std::vector<SortLaunch>& launches) {
+  std::vector<Kernel> kernels;
+  for (const SortLaunch& launch : launches) {
+    bool known = false;
+    for (const Kernel& kernel : kernels) known = known || kernel.name == launch.kernel.name;
+    if (!known) kernels.push_back(launch.kernel);
+  }
+  return kernels;
+}
+
+class GeneratedSortLoader : public CallLoader {
+ public:
+  explicit GeneratedSortLoader(Device& device) : device_(device) {}
+
+  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts&) override {
+    return DistinctKernels(EmitIndexSort(IndexSortOf(call), device_.dialect()));
+  }
+  absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
+    return LoadGeneratedSort(device_, call);
+  }
+
+ private:
+  Device& device_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call) {
+  const IndexSort sort = IndexSortOf(call);
+  const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect());
+  std::vector<Launch> launches;
+  for (const SortLaunch& launch : made) launches.push_back(LaunchOf(launch, call, sort));
+  RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
+                      device.Load(DistinctKernels(made), launches));
+  return std::make_unique<GeneratedSort>(
+      device, std::move(loaded), made.size(), 4 * SortScratchOf(sort).words,
+      sort.owners ? "kernels of ours, by owners"
+                  : absl::StrCat("kernels of ours, ", sort.passes, " digits"));
+}
+
+std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device) {
+  return std::make_unique<GeneratedSortLoader>(device);
+}
+
+}  // namespace retrograd
