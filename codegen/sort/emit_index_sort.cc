@@ -26,7 +26,6 @@ class Writer {
  public:
   Writer(const IndexSort& sort, Dialect dialect, absl::string_view what)
       : sort_(sort), unroll_(SpellingOf(dialect).unroll) {
-    launch_.kernel.direct = true;
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
     out_.SetDepth(1);

@@ -1,7 +1,7 @@
 // Sums over indices go through sorted ones: index_add(base, index, src) becomes a sort_indices of
 // the index and a segment_add of what it gives. One sort serves every sum over the same index, in
-// whatever layer. Stands behind the algebra that finds equal indices, and before everything that
-// looks at barriers, since a sort is one.
+// whatever layer. A table that is narrowed next is stored narrow. Stands behind the algebra that
+// finds equal indices, and before everything that looks at barriers, since a sort is one.
 #ifndef RETROGRAD_FUSION_LOWER_SORT_INDICES_H_
 #define RETROGRAD_FUSION_LOWER_SORT_INDICES_H_
 

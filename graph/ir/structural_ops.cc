@@ -350,8 +350,11 @@ absl::StatusOr<Types> InferIndexAdd(Operands operands, const Attrs& attrs) {
 
 absl::StatusOr<Types> InferSegmentAdd(Operands operands, const Attrs& attrs) {
   const TensorType& base = *operands[0];
-  if (base.dtype != operands[2]->dtype || base.dtype == DType::kBool) {
-    return BadDType(operands, "base and source have to be numbers of one dtype");
+  const DType src = operands[2]->dtype;
+  const bool narrows =
+      IsFloat(base.dtype) && IsFloat(src) && SizeBytes(base.dtype) < SizeBytes(src);
+  if (base.dtype == DType::kBool || (base.dtype != src && !narrows)) {
+    return BadDType(operands, "base and source have to be numbers of one dtype, or a wider source");
   }
   RG_ASSIGN_OR_RETURN(const int64_t axis, CheckedAxis(attrs, base.rank()));
   Shape source = base.shape;

@@ -291,6 +291,16 @@ const std::vector<Case>& Cases() {
          Attribute(n, "groups")->set_i(1);
          *n->add_results() = x->results(0);
        }},
+      {M::kSortedIndex, "a sum by a list that nothing has sorted", "node %8 (segment_add)",
+       [](v1::Graph& g) {
+         v1::Node* list = Append(g, "input", {});
+         list->mutable_input()->set_kind(v1::INPUT_SAVED);
+         list->add_results()->set_dtype(v1::DTYPE_INT32);
+         SetShape(list->mutable_results(0), {14});
+         v1::Node* n = Append(g, "segment_add", {0, 7, 0});
+         Attribute(n, "axis")->set_i(0);
+         *n->add_results() = g.nodes(0).results(0);
+       }},
       {M::kIndexDType, "a floating index", "node %6 (index_select)",
        [](v1::Graph& g) {
          g.mutable_nodes(5)->mutable_results(0)->set_dtype(v1::DTYPE_FP32);

@@ -167,7 +167,7 @@ BackwardGraph ManyBroadcasts() {
   return *std::move(graph);
 }
 
-// So many rows that a sort of their numbers goes over them more than once.
+// So many rows that their numbers are sorted digit by digit.
 BackwardGraph WideScatter() {
   GraphBuilder builder("scatter");
   const auto input = [&](DType dtype, Shape shape) {
@@ -424,12 +424,14 @@ TEST_CASE("every number that says how long something takes is in some price") {
     });
   }
   std::vector<Call> calls;
-  for (const char* model : kModels) {
-    for (const Group& group : PlanOf(Model(model), base).plan.groups) {
+  const auto add_calls = [&](const BackwardGraph& graph) {
+    for (const Group& group : PlanOf(graph, base).plan.groups) {
       const Call* call = CallOf(group);
       if (call != nullptr && !call->epilogue) calls.push_back(*call);
     }
-  }
+  };
+  for (const char* model : kModels) add_calls(Model(model));
+  add_calls(WideScatter());
   for (const Call& call : calls) all.push_back({.call = &call});
   for (DType dtype : {DType::kBf16, DType::kFp32, DType::kFp64}) {
     MatMulCall odd = Product(1000, 1001, 1024, dtype);  // whose rows begin aligned

@@ -56,10 +56,8 @@ LaunchArg ArgOf(const SortLaunch::Arg& made, const Call& call, const IndexSort& 
 }
 
 Launch LaunchOf(const SortLaunch& made, const Call& call, const IndexSort& sort) {
-  Launch launch{.kernel = made.kernel.name,
-                .blocks = made.kernel.blocks,
-                .threads = made.kernel.threads,
-                .direct = made.kernel.direct};
+  Launch launch{
+      .kernel = made.kernel.name, .blocks = made.kernel.blocks, .threads = made.kernel.threads};
   for (const SortLaunch::Arg& arg : made.args) launch.args.push_back(ArgOf(arg, call, sort));
   return launch;
 }
