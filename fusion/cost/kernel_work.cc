@@ -22,7 +22,7 @@ int64_t EfficiencyPpm(int64_t bytes,
 bool InVectors(const IndexExpr& offset, int axis) {
   if (std::abs(offset.axis_coef(axis)) == 1) return true;
   if (offset.is_affine()) return false;
-  return LaneStride(offset, axis, 8) == 1 || LaneStride(offset, axis, 4) == 1;
+  return LaneStride(offset, {axis, 8}) == 1 || LaneStride(offset, {axis, 4}) == 1;
 }
 
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
