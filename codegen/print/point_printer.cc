@@ -320,7 +320,9 @@ void PointPrinter::LoadVector(int i) {
     LoadStaged(i);
     return;
   }
-  const int w = LoadWidth(ir_, i, vectors_);
+  const LoadForm form = FormOfLoad(ir_, i, vectors_);
+  const int w = form.width;
+  const absl::string_view shifted = form.shifted ? "_shifted" : "";
   std::string base = homes_[i].base;
   if (homes_[i].lane.empty()) {
     out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
@@ -333,13 +335,13 @@ void PointPrinter::LoadVector(int i) {
     const std::string guards = AllGuards(i, m);
     if (!homes_[i].pack.empty()) {
       const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
-      out_.Line(If(guards,
-                   absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
+      out_.Line(If(guards, absl::StrCat("rg_load_pack", shifted, "(", name, ", ", OffsetText(i, m),
+                                        ", ", pack, ");")));
       continue;
     }
     const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
-    const std::string access =
-        absl::StrCat("rg_load_vec<", w, ">(", name, ", ", OffsetText(i, m), ", ", to, ");");
+    const std::string access = absl::StrCat("rg_load_vec", shifted, "<", w, ">(", name, ", ",
+                                            OffsetText(i, m), ", ", to, ");");
     if (guards.empty()) {
       out_.Line(access);
       continue;
@@ -356,14 +358,14 @@ void PointPrinter::LoadVector(int i) {
 int PointPrinter::PackWidth(int i) const {
   const Instr& load = ir_.instrs[i];
   if (!InLanes(i) || !VectorLoad(i) || !load.guards.empty() || !load.indirect.empty()) return 0;
-  return LoadWidth(ir_, i, vectors_);
+  return FormOfLoad(ir_, i, vectors_).width;
 }
 
 bool PointPrinter::VectorLoad(int i) const {
   const Instr& load = ir_.instrs[i];
   return load.kind == InstrKind::kLoad &&
          ComputeType(ir_.buffers[load.buffer].dtype) == ComputeType(load.dtype) &&
-         LoadWidth(ir_, i, vectors_) > 1;
+         FormOfLoad(ir_, i, vectors_).width > 1;
 }
 
 bool PointPrinter::VectorStore(int s) const {

@@ -1,9 +1,12 @@
 #include "fusion/kernel/ir/vector_access.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace retrograd {
 namespace {
+
+constexpr int kShiftedWord = 4;  // bytes that a shift works on
 
 // One access of `width` elements: consecutive in the lanes, and its first address a multiple of its
 // size wherever it happens.
@@ -24,6 +27,26 @@ bool GuardsAgree(const KernelIr& ir, const Instr& instr, const Vectors& v) {
     if (!LanesAgree(g, v, ir.extents)) return false;
   }
   return true;
+}
+
+// The guards have one truth in all lanes, and looked-up rows are the same.
+bool LanesLoadAlike(const KernelIr& ir, const Instr& load, const Vectors& v) {
+  if (!GuardsAgree(ir, load, v)) return false;
+  if (load.indirect.empty()) return true;
+  const std::vector<bool> varies = LaneVaries(ir, v);
+  return std::none_of(load.indirect.begin(), load.indirect.end(),
+                      [&](const Indirect& i) { return varies[i.instr]; });
+}
+
+// Elements that lie side by side wherever they begin, as many as two aligned accesses hold: 1 if
+// they don't, or do not fill a word.
+int ShiftedWidth(const KernelIr& ir, const Instr& load, const Vectors& vectors) {
+  const int64_t size = SizeBytes(ir.buffers[load.buffer].dtype);
+  Vectors v = vectors;
+  while (v.width * size > kMaxAccessBytes) v.width /= 2;
+  const bool fills_words = v.width > 1 && v.width * size >= kShiftedWord;
+  if (!fills_words || LaneStride(load.offset, v) != 1) return 1;
+  return LanesLoadAlike(ir, load, v) ? v.width : 1;
 }
 
 }  // namespace
@@ -113,14 +136,16 @@ int LoadWidth(const KernelIr& ir, int instr, const Vectors& vectors) {
   const Instr& load = ir.instrs[instr];
   for (Vectors v = vectors; v.width > 1; v.width /= 2) {
     if (!OneAccess(ir.buffers[load.buffer], load.offset, load.indirect, v)) continue;
-    if (!GuardsAgree(ir, load, v)) continue;
-    const std::vector<bool> varies =
-        load.indirect.empty() ? std::vector<bool>() : LaneVaries(ir, v);
-    bool same_rows = true;
-    for (const Indirect& i : load.indirect) same_rows = same_rows && !varies[i.instr];
-    if (same_rows) return v.width;
+    if (LanesLoadAlike(ir, load, v)) return v.width;
   }
   return 1;
+}
+
+LoadForm FormOfLoad(const KernelIr& ir, int instr, const Vectors& vectors) {
+  const LoadForm single = {.width = LoadWidth(ir, instr, vectors)};
+  if (!vectors.shifts) return single;
+  const LoadForm pair = {.width = ShiftedWidth(ir, ir.instrs[instr], vectors), .shifted = true};
+  return pair.width > single.width ? pair : single;
 }
 
 int StoreWidth(const KernelIr& ir, const Store& store, const Vectors& vectors) {

@@ -17,7 +17,8 @@ inline constexpr int kMaxAccessBytes = 16;
 struct Vectors {
   int axis = -1;
   int width = 1;
-  IndexExpr phase;  // of other axes than `axis`; 0: vectors begin at multiples of the width
+  IndexExpr phase;      // of other axes than `axis`; 0: vectors begin at multiples of the width
+  bool shifts = false;  // loads out of phase are put together from aligned ones
 };
 
 // The axis along which vectors lie: the last one with more than one position, or -1.
@@ -39,6 +40,14 @@ std::vector<bool> LaneVaries(const KernelIr& ir, const Vectors& vectors);
 // of two up to `width`, 1 where each lane goes alone.
 int LoadWidth(const KernelIr& ir, int instr, const Vectors& vectors);
 int StoreWidth(const KernelIr& ir, const Store& store, const Vectors& vectors);
+
+// How the lanes of a load come in: by single accesses, or each time by the two aligned ones that
+// hold them and a shift.
+struct LoadForm {
+  int width = 1;  // elements of one access, or of one pair
+  bool shifted = false;
+};
+LoadForm FormOfLoad(const KernelIr& ir, int instr, const Vectors& vectors);
 
 }  // namespace retrograd
 

@@ -55,7 +55,9 @@ bool HasEnds(const KernelIr& ir, int width) {
 
 Vectors VectorsOf(const KernelIr& ir, int width) {
   Vectors vectors{.axis = FastestAxis(ir), .width = width, .phase = {}};
-  if (HasEnds(ir, width)) vectors.phase = GridPhase(ir, vectors.axis, width);
+  if (!HasEnds(ir, width)) return vectors;
+  vectors.phase = GridPhase(ir, vectors.axis, width);
+  vectors.shifts = true;
   return vectors;
 }
 

@@ -30,7 +30,7 @@ int WidestVector(const KernelIr& ir, const Vectors& vectors) {
   for (size_t i = 0; i < ir.instrs.size() && width > 1; ++i) {
     const Instr& load = ir.instrs[i];
     if (load.kind != InstrKind::kLoad) continue;
-    see(LoadWidth(ir, static_cast<int>(i), vectors), load.offset, load.buffer);
+    see(FormOfLoad(ir, static_cast<int>(i), vectors).width, load.offset, load.buffer);
   }
   for (const Store& s : ir.stores) see(StoreWidth(ir, s, vectors), s.offset, s.buffer);
   return std::min({width, widest, wide_elements ? kWidthBesideWide : kMaxWidth});
