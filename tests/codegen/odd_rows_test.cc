@@ -6,6 +6,8 @@
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
 #include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/planner/planner.h"
+#include "graph/text/text.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/run_kernel.h"
@@ -93,6 +95,26 @@ TEST_CASE("passes over rows of any length, and over any number of elements, take
   }
   CHECK(cases.size() > 60);
   RunAll(cases, {.check = true});
+}
+
+// Of softmax's backward with so many columns.
+int64_t PriceOf(int64_t columns, absl::string_view alignment) {
+  const std::string type = absl::StrCat(" bf16[4096,", columns, "]\n");
+  auto graph =
+      ParseGraph(absl::StrCat("%dy = input name=\"dy\"", alignment, type, "%y = input name=\"y\"",
+                              alignment, type, "%dx = softmax_backward %dy %y\noutput %dx"));
+  REQUIRE(graph.status().ToString() == "OK");
+  auto planned = PlanFusion(*graph, *LoadDeviceSpec("h200"), {});
+  REQUIRE(planned.status().ToString() == "OK");
+  REQUIRE(planned->plan.groups.size() == 1);
+  CHECK(KernelOf(planned->plan.groups[0])->schedule.vector_width == 8);
+  return planned->plan.groups[0].price_ps;
+}
+
+TEST_CASE("a vocabulary of any size is priced as the next aligned one") {
+  const int64_t aligned = PriceOf(50304, " alignment=16");
+  CHECK(PriceOf(50257, " alignment=16") <= aligned + aligned / 50);
+  CHECK(PriceOf(50257, "") <= aligned + aligned / 10);  // shifted: at any address
 }
 
 TEST_CASE("accesses of one phase are whole vectors wherever a row begins") {

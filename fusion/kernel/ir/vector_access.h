@@ -46,6 +46,7 @@ int StoreWidth(const KernelIr& ir, const Store& store, const Vectors& vectors);
 struct LoadForm {
   int width = 1;  // elements of one access, or of one pair
   bool shifted = false;
+  friend bool operator==(const LoadForm&, const LoadForm&) = default;
 };
 LoadForm FormOfLoad(const KernelIr& ir, int instr, const Vectors& vectors);
 

@@ -79,6 +79,14 @@ void AddCandidates(CandidateList& list) {
   }
 }
 
+// Rows with ends are loaded before a stage stores any of them.
+PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
+  PointsOfThread points = PointsOfRowWalk(p, s);
+  const bool fills = p.shape.shape.columns % s.vector_width == 0;
+  if (s.persistent && fills) points.among_stores = s.vector_width;
+  return points;
+}
+
 LaunchKind Main(const Schedule& s) {
   return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
 }
@@ -110,7 +118,7 @@ constinit const KernelTemplate kRowReductionTemplate = {
     .in_place = true,
     .launch_kind = KindOf,
     .main_launch = Main,
-    .points_of_thread = PointsOfRowWalk,
+    .points_of_thread = Points,
     .shared_bytes = SharedOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
     .held_ppm = Held,
