@@ -39,6 +39,9 @@ typedef long long int64_t;
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
+__device__ __forceinline__ unsigned rg_shift_words(unsigned low, unsigned high, int bits) {
+  return __funnelshift_r(low, high, bits);
+}
 
 // An address that the driver gave: of device memory, which the compiler cannot know of a pointer that is
 // read from a table. Accesses that could be of shared memory as well take longer and keep an order with those.
@@ -182,6 +185,10 @@ __device__ __forceinline__ float rg_from_bits(unsigned v) {
   float out;
   __builtin_memcpy(&out, &v, 4);
   return out;
+}
+
+__device__ __forceinline__ unsigned rg_shift_words(unsigned low, unsigned high, int bits) {
+  return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> bits);
 }
 
 // To the nearest value, ties to even; NaN stays NaN.
@@ -384,6 +391,45 @@ using rg_pack = rg_vector<T, V>;
 template <typename T, int V>
 RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
   out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
+}
+
+// Words at any address: of the two aligned accesses that hold them. What lies around them in those
+// is of the same 16 bytes as one of them, so it can be read.
+template <int bytes, int element>
+RG_INLINE void rg_load_shifted(const void* p, unsigned* out) {
+  constexpr int n = bytes / 4;
+  typedef typename rg_word<bytes>::type word;
+  const char* const from = static_cast<const char*>(p);
+  const int shift = static_cast<int>(reinterpret_cast<size_t>(p) % bytes);
+  rg_vector<unsigned, n> low, high;
+  low.word = *reinterpret_cast<const word*>(from - shift);
+  high.word = *reinterpret_cast<const word*>(from + (bytes - shift) % bytes);
+  unsigned w[2 * n];
+#pragma unroll
+  for (int k = 0; k < n; ++k) w[k] = low.element[k], w[n + k] = high.element[k];
+#pragma unroll
+  for (int step = n / 2; step > 0; step /= 2) {
+    const bool skip = (shift / 4 & step) != 0;
+#pragma unroll
+    for (int k = 0; k + step < 2 * n; ++k) w[k] = skip ? w[k + step] : w[k];
+  }
+#pragma unroll
+  for (int k = 0; k < n; ++k) {
+    out[k] = element >= 4 ? w[k] : rg_shift_words(w[k], w[k + 1], shift % 4 * 8);
+  }
+}
+
+template <typename T, int V>
+RG_INLINE void rg_load_pack_shifted(const T* p, int64_t i, rg_vector<T, V>* out) {
+  rg_load_shifted<V * sizeof(T), sizeof(T)>(p + i, reinterpret_cast<unsigned*>(&out->word));
+}
+
+template <int V, typename T>
+RG_INLINE void rg_load_vec_shifted(T* p, int64_t i, typename rg_compute<T>::type* out) {
+  rg_vector<typename rg_plain<T>::type, V> v;
+  rg_load_pack_shifted(p, i, &v);
+#pragma unroll
+  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
 }
 
 template <int V, typename T>

@@ -137,6 +137,17 @@ inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
   for (int k = 0; k < V; ++k) out->at[k] = from[k];
 }
 
+// The same at any address: no more than the elements is read.
+template <int V, typename T>
+inline void rg_load_vec_shifted(T* p, int64_t i, typename rg_storage<T>::compute* out) {
+  for (int k = 0; k < V; ++k) out[k] = rg_storage<T>::widen(p[i + k]);
+}
+
+template <typename T, int V>
+inline void rg_load_pack_shifted(const T* p, int64_t i, rg_pack<T, V>* out) {
+  for (int k = 0; k < V; ++k) out->at[k] = p[i + k];
+}
+
 template <typename T, int V>
 inline typename rg_storage<T>::compute rg_lane(const rg_pack<T, V>& pack, int lane) {
   return rg_storage<T>::widen(pack.at[lane]);
@@ -195,6 +206,20 @@ inline void rg_load_pack(rg_checked<C> p, int64_t i, rg_pack<T, V>* out,
                          int line = __builtin_LINE()) {
   const bool allowed = p.allowed(i, V, false, line);
   for (int k = 0; k < V; ++k) out->at[k] = allowed ? p.data[p.first + i + k] : T();
+}
+
+template <int V, typename T>
+inline void rg_load_vec_shifted(rg_checked<T> p, int64_t i, typename rg_storage<T>::compute* out,
+                                int line = __builtin_LINE()) {
+  for (int k = 0; k < V; ++k) out[k] = rg_load(p, i + k, line);
+}
+
+template <typename C, typename T, int V>
+inline void rg_load_pack_shifted(rg_checked<C> p, int64_t i, rg_pack<T, V>* out,
+                                 int line = __builtin_LINE()) {
+  for (int k = 0; k < V; ++k) {
+    out->at[k] = p.allowed(i + k, 1, false, line) ? p.data[p.first + i + k] : T();
+  }
 }
 
 template <int V, typename T>

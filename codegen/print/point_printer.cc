@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -45,7 +45,8 @@ PointPrinter::PointPrinter(LaunchText* launch, int width)
       out_(launch->out),
       width_(width),
       fastest_(FastestAxis(ir_)),
-      lane_varies_(LaneVaries(ir_, fastest_, width)),
+      vectors_(VectorsOf(ir_, width)),
+      lane_varies_(LaneVaries(ir_, vectors_)),
       axis_names_(ir_.extents.size()),
       homes_(ir_.instrs.size()),
       staged_(ir_.instrs.size()),
@@ -116,6 +117,10 @@ std::vector<std::string> PointPrinter::NamesAt(int plus) const {
     names[fastest_] = absl::StrCat("(", names[fastest_], " + ", plus, ")");
   }
   return names;
+}
+
+std::string PointPrinter::Text(const IndexExpr& e) const {
+  return IndexText(e, axis_names_, ir_.extents);
 }
 
 // --- values --------------------------------------------------------------------------------------
@@ -285,7 +290,7 @@ void PointPrinter::Accumulate(int r) {
 void PointPrinter::LoadStaged(int i) {
   const Instr& load = ir_.instrs[i];
   const StagedLoad& stage = staged_[i];
-  const int w = LoadWidth(ir_, i, fastest_, width_);
+  const int w = LoadWidth(ir_, i, vectors_);
   const auto place = [&](int m) {
     return m == 0 ? stage.place : absl::StrCat(stage.place, " + ", m / w * stage.step);
   };
@@ -315,7 +320,9 @@ void PointPrinter::LoadVector(int i) {
     LoadStaged(i);
     return;
   }
-  const int w = LoadWidth(ir_, i, fastest_, width_);
+  const LoadForm form = FormOfLoad(ir_, i, vectors_);
+  const int w = form.width;
+  const absl::string_view shifted = form.shifted ? "_shifted" : "";
   std::string base = homes_[i].base;
   if (homes_[i].lane.empty()) {
     out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
@@ -328,13 +335,13 @@ void PointPrinter::LoadVector(int i) {
     const std::string guards = AllGuards(i, m);
     if (!homes_[i].pack.empty()) {
       const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
-      out_.Line(If(guards,
-                   absl::StrCat("rg_load_pack(", name, ", ", OffsetText(i, m), ", ", pack, ");")));
+      out_.Line(If(guards, absl::StrCat("rg_load_pack", shifted, "(", name, ", ", OffsetText(i, m),
+                                        ", ", pack, ");")));
       continue;
     }
     const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
-    const std::string access =
-        absl::StrCat("rg_load_vec<", w, ">(", name, ", ", OffsetText(i, m), ", ", to, ");");
+    const std::string access = absl::StrCat("rg_load_vec", shifted, "<", w, ">(", name, ", ",
+                                            OffsetText(i, m), ", ", to, ");");
     if (guards.empty()) {
       out_.Line(access);
       continue;
@@ -351,22 +358,22 @@ void PointPrinter::LoadVector(int i) {
 int PointPrinter::PackWidth(int i) const {
   const Instr& load = ir_.instrs[i];
   if (!InLanes(i) || !VectorLoad(i) || !load.guards.empty() || !load.indirect.empty()) return 0;
-  return LoadWidth(ir_, i, fastest_, width_);
+  return FormOfLoad(ir_, i, vectors_).width;
 }
 
 bool PointPrinter::VectorLoad(int i) const {
   const Instr& load = ir_.instrs[i];
   return load.kind == InstrKind::kLoad &&
          ComputeType(ir_.buffers[load.buffer].dtype) == ComputeType(load.dtype) &&
-         LoadWidth(ir_, i, fastest_, width_) > 1;
+         FormOfLoad(ir_, i, vectors_).width > 1;
 }
 
 bool PointPrinter::VectorStore(int s) const {
   const Store& store = ir_.stores[s];
   const DType from = ir_.instrs[store.instr].dtype, to = ir_.buffers[store.buffer].dtype;
   return width_ > 1 && ComputeType(from) == ComputeType(to) &&
-         LaneStride(ir_.stores[s].offset, fastest_, width_) != 0 &&
-         StoreWidth(ir_, ir_.stores[s], fastest_, width_) > 1;
+         LaneStride(ir_.stores[s].offset, vectors_) != 0 &&
+         StoreWidth(ir_, ir_.stores[s], vectors_) > 1;
 }
 
 std::string PointPrinter::StoreCondition(int s, const Work& work) const {
@@ -399,7 +406,7 @@ void PointPrinter::StoreVector(int s, const Work& work) {
   const Store& store = ir_.stores[s];
   const Buffer& buffer = ir_.buffers[store.buffer];
   const std::string name = launch_.BufferName(store.buffer);
-  const int w = StoreWidth(ir_, store, fastest_, width_);
+  const int w = StoreWidth(ir_, store, vectors_);
   const std::string condition = StoreCondition(s, work);
   std::string base = absl::StrCat("o", s);
   if (store.mode == StoreMode::kStore) {
@@ -454,7 +461,7 @@ void PointPrinter::PrintLanes(const Work& work) {
   std::vector<int> lane_stores, vector_stores, point_stores;
   for (int s : work.stores) {
     const Store& store = ir_.stores[s];
-    if (LaneStride(store.offset, fastest_, width_) == 0) {
+    if (LaneStride(store.offset, vectors_) == 0) {
       point_stores.push_back(s);
     } else if (VectorStore(s)) {
       vector_stores.push_back(s);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/print/launch_text.h"
+#include "fusion/kernel/ir/vector_access.h"
 
 namespace retrograd {
 
@@ -32,11 +33,13 @@ class PointPrinter {
 
   int width() const { return width_; }
   const KernelIr& ir() const { return ir_; }
+  const Vectors& vectors() const { return vectors_; }
 
   // "const int a0 = row / 64;" for the axes of `mask` that `used` names; the number counts the
   // points of the axes in `mask` row-major.
   void DeclareAxes(AxisMask mask, AxisMask used, absl::string_view number);
   void SetAxis(int axis, std::string text) { axis_names_[axis] = std::move(text); }
+  std::string Text(const IndexExpr& e) const;  // of declared axes
 
   // The value of an instruction is computed into its home, or stands there if it is known.
   void SetHome(int instr, Home home) { homes_[instr] = std::move(home); }
@@ -102,6 +105,7 @@ class PointPrinter {
   SourceWriter& out_;
   int width_;
   int fastest_;
+  Vectors vectors_;
   std::vector<bool> lane_varies_;
   std::vector<std::string> axis_names_;
   std::vector<Home> homes_;

@@ -1,41 +1,94 @@
 // A thread evaluates `vector_width` consecutive points of the fastest axis; where the grid does not
-// cover all points it strides over them.
+// cover all points it strides over them. Of rows with ends each has its vectors and then its ends,
+// one a thread.
 #include <numeric>
 
-#include "codegen/print/point_printer.h"
+#include "codegen/print/row_ends.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/ir/vector_grid.h"
 
 namespace retrograd {
+namespace {
+
+struct Passes {
+  LaunchText& launch;
+  std::vector<int> instrs, stores;
+};
+
+void PrintPoint(PointPrinter& printer, const Passes& passes, AxisMask axes,
+                absl::string_view number) {
+  const AxisMask all = passes.launch.ir().all_axes();
+  printer.DeclareAxes(axes, printer.UsedAxes(passes.instrs, passes.stores, all), number);
+  printer.Print({.instrs = passes.instrs, .reductions = {}, .stores = passes.stores, .level = all});
+}
+
+void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
+  LaunchText& launch = passes.launch;
+  const KernelIr& ir = launch.ir();
+  SourceWriter& out = launch.out;
+  const AxisMask fastest = AxisMask{1} << vectors.vectors().axis;
+  const AxisMask rows = ir.all_axes() & ~fastest;
+  const int width = vectors.width();
+  const int64_t in_row = MostVectors(ir, width), all = in_row + MostEnds(ir, width);
+  const bool many = ir.Points(rows) > 1;
+  const absl::string_view at = many ? "s" : "i";
+  if (many) {
+    out.Line("const ", launch.index_type(), " row = i / ", all, ", s = i % ", all, ";");
+    const AxisMask used = vectors.UsedAxes(passes.instrs, passes.stores, ir.all_axes());
+    vectors.DeclareAxes(rows, used | vectors.vectors().phase.axes(), "row");
+  }
+  DeclareEnds(vectors, &launch);
+  out.Open("if (", at, " < ", in_row, ")");
+  out.Line("const ", launch.index_type(), " c = head + ", at, " * ", width, ";");
+  out.Open("if (c < tail)");
+  PrintPoint(vectors, passes, fastest, "c");
+  out.Close();
+  out.Else();
+  PointPrinter ends(&launch, 1);
+  out.Line("const ", launch.index_type(), " e = ", at, " - ", in_row, ";");
+  OpenEnd("e", "", &launch);
+  PrintPoint(ends, passes, fastest, "c");
+  out.Close();
+  out.Close();
+}
+
+}  // namespace
 
 GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
   const Schedule& schedule = body.schedule;
   const KernelIr& ir = body.ir;
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
-  const int64_t per_block = int64_t{schedule.threads} * schedule.vector_width;
-  const int64_t points = ir.Points(ir.all_axes());
-  const int64_t covered = per_block * launch.blocks();
+  const bool has_ends = HasEnds(ir, schedule.vector_width);
+  // Numbers of a thread, and how many there are.
+  const int64_t step = has_ends ? 1 : schedule.vector_width;
+  const int64_t points = PassPlaces(ir, schedule.vector_width) * step;
+  const int64_t covered = schedule.threads * step * launch.blocks();
   launch.UseWideIndexAbove(std::max(points, covered) + covered);
 
   PointPrinter printer(&launch, schedule.vector_width);
-  std::vector<int> roots, stores(ir.stores.size());
-  std::iota(stores.begin(), stores.end(), 0);
+  Passes passes{.launch = launch, .instrs = {}, .stores = std::vector<int>(ir.stores.size())};
+  std::vector<int> roots;
+  std::iota(passes.stores.begin(), passes.stores.end(), 0);
   for (const Store& s : ir.stores) roots.push_back(s.instr);
-  const std::vector<int> instrs = printer.Needed(roots);
+  passes.instrs = printer.Needed(roots);
 
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
   out.SetDepth(1);
   const std::string first =
       absl::StrCat("(static_cast<", index, ">(RG_BLOCK) * ", schedule.threads, " + RG_THREAD)",
-                   schedule.vector_width > 1 ? absl::StrCat(" * ", schedule.vector_width) : "");
+                   step > 1 ? absl::StrCat(" * ", step) : "");
   if (covered >= points) {
     out.Line("const ", index, " i = ", first, ";");
     out.Open("if (i < ", points, ")");
   } else {
     out.Open("for (", index, " i = ", first, "; i < ", points, "; i += ", covered, ")");
   }
-  printer.DeclareAxes(ir.all_axes(), printer.UsedAxes(instrs, stores, ir.all_axes()), "i");
-  printer.Print({.instrs = instrs, .reductions = {}, .stores = stores, .level = ir.all_axes()});
+  if (has_ends) {
+    PrintRowWithEnds(printer, passes);
+  } else {
+    PrintPoint(printer, passes, ir.all_axes(), "i");
+  }
   out.Close();
   return {.launches = {launch.Finish("")}};
 }

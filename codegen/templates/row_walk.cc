@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/row_ends.h"
 #include "codegen/templates/column_totals.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
@@ -25,8 +28,14 @@ RowWalk::RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* 
   row_blocks_ = schedule_.blocks;
   if (TemplateOf(schedule_).splits_rows) row_blocks_ /= schedule_.split;
   rows_at_once_ = int64_t{schedule_.rows_per_block} * schedule_.rows_per_thread;
+  if (HasEnds(ir_, schedule_.vector_width)) {
+    RG_CHECK(ir_.extents[FastestAxis(ir_)] == shape.shape.columns);
+    ends_.emplace(launch, 1);
+    ends_of_thread_ = CeilDiv(MostEnds(ir_, schedule_.vector_width), schedule_.threads_per_row);
+  }
   for (size_t i = 0; i < ir_.instrs.size(); ++i) {
-    if (FoldedAxes(ir_, ir_.instrs[i]) != 0) printer_.SetKnown(static_cast<int>(i), true);
+    if (FoldedAxes(ir_, ir_.instrs[i]) == 0) continue;
+    EachPrinter([&](PointPrinter& p) { p.SetKnown(static_cast<int>(i), true); });
   }
 }
 
@@ -135,6 +144,30 @@ void RowWalk::Declare(int instr, bool by_row, absl::string_view prefix) {
             elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
 }
 
+Home RowWalk::HomeAtEnds(int instr) const {
+  std::string at;
+  if (schedule_.rows_per_thread > 1) {
+    at = ends_of_thread_ > 1 ? absl::StrCat("r * ", ends_of_thread_) : "r";
+  }
+  if (ends_of_thread_ > 1) absl::StrAppend(&at, at.empty() ? "n" : " + n");
+  return {.lane = absl::StrCat("e", instr, at.empty() ? "" : absl::StrCat("[", at, "]"))};
+}
+
+void RowWalk::DeclareAtEnds(int instr) {
+  const int64_t elements = schedule_.rows_per_thread * ends_of_thread_;
+  out_.Line(ComputeName(ir_.instrs[instr].dtype), " e", instr,
+            elements > 1 ? absl::StrCat("[", elements, "]") : "", ";");
+}
+
+std::vector<int> RowWalk::LoadedFirst(const StageWork& work) const {
+  std::vector<int> loads;
+  if (!ends_.has_value() || !schedule_.persistent || work.point_stores.empty()) return loads;
+  for (int i : work.point_instrs) {
+    if (printer_.PackWidth(i) > 0) loads.push_back(i);
+  }
+  return loads;
+}
+
 // Persistent kernels load each element once: what several stages read stays in registers, and so do
 // elements that vary over columns only where a block walks several rows.
 void RowWalk::ChooseKept() {
@@ -157,8 +190,15 @@ void RowWalk::ChooseKept() {
     const bool by_row = (ir_.instrs[i].axes & shape_.shape.row_axes) != 0;
     if (std::find(ahead_.begin(), ahead_.end(), i) != ahead_.end()) continue;
     if (std::find(staged_.begin(), staged_.end(), i) != staged_.end()) continue;
-    preloaded_[i] = many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty();
+    // The columns of a thread move from row to row where rows have ends.
+    preloaded_[i] =
+        many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty() && !ends_.has_value();
     if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
+  }
+  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
+    for (int i : LoadedFirst(WorkOf(stage))) {
+      if (kept_stage_[i] < 0) kept_stage_[i] = stage;
+    }
   }
 }
 
@@ -286,6 +326,9 @@ void RowWalk::DeclareKept(int stage) {
     const int i = static_cast<int>(n);
     Declare(i, true);
     printer_.SetHome(i, HomeOf(i, true));
+    if (!ends_.has_value()) continue;
+    if (ByColumn(i)) DeclareAtEnds(i);
+    ends_->SetHome(i, ByColumn(i) ? HomeAtEnds(i) : HomeOf(i, true));
   }
 }
 
@@ -308,7 +351,11 @@ std::string RowWalk::RowFrom(const std::string& first_row) const {
 }
 
 void RowWalk::PrintColumns(const StageWork& work, const std::string& row_condition) {
-  if (work.point_instrs.empty() && work.point_stores.empty() && work.reductions.empty()) return;
+  if (ends_.has_value()) {
+    PrintVectors(work);
+    PrintEnds(work);
+    return;
+  }
   const int64_t columns = shape_.shape.columns;
   const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
   bool loop = true, tail = false;
@@ -330,15 +377,54 @@ void RowWalk::PrintColumns(const StageWork& work, const std::string& row_conditi
     }
     out_.Open("for (", launch_.index_type(), " c = ", first, "; c < ", end, "; c += ", run, ")");
   }
-  printer_.DeclareAxes(shape_.shape.column_axes,
-                       printer_.UsedAxes(work.point_instrs, work.point_stores, ir_.all_axes()),
-                       "c");
-  printer_.Print({.instrs = work.point_instrs,
-                  .reductions = work.reductions,
-                  .stores = work.point_stores,
-                  .level = ir_.all_axes(),
-                  .store_condition = row_condition});
+  PrintPoints(printer_, work, row_condition);
   if (tail) out_.Close();
+  out_.Close();
+}
+
+void RowWalk::PrintPoints(PointPrinter& printer, const StageWork& work,
+                          const std::string& row_condition) {
+  printer.DeclareAxes(shape_.shape.column_axes,
+                      printer.UsedAxes(work.point_instrs, work.point_stores, ir_.all_axes()), "c");
+  printer.Print({.instrs = work.point_instrs,
+                 .reductions = work.reductions,
+                 .stores = work.point_stores,
+                 .level = ir_.all_axes(),
+                 .store_condition = row_condition});
+}
+
+void RowWalk::PrintVectors(const StageWork& work) {
+  const absl::string_view index = launch_.index_type();
+  if (unrolled()) {
+    const bool loop = launch_.OpenUnrolled("k", chunks_);
+    if (!loop) out_.OpenScope();
+    out_.Line("const ", index, " c = head + ", ChunkColumn(), ";");
+    out_.Open("if (c < tail)");
+    PrintPoints(printer_, work, "");
+    out_.Close();
+    out_.Close();
+    return;
+  }
+  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  const bool split = schedule_.split > 1;
+  out_.Open("for (", index, " c = head + ", split ? "first_column + " : "", "lane * ",
+            schedule_.vector_width, "; c < ", split ? "rg_min(head + end_column, tail)" : "tail",
+            "; c += ", run, ")");
+  PrintPoints(printer_, work, "");
+  out_.Close();
+}
+
+void RowWalk::PrintEnds(const StageWork& work) {
+  const bool loop = launch_.OpenUnrolled("n", ends_of_thread_);
+  if (!loop) out_.OpenScope();
+  std::string end = "lane";
+  if (loop) {
+    end = "e";
+    out_.Line("const int e = n * ", schedule_.threads_per_row, " + lane;");
+  }
+  OpenEnd(end, schedule_.split > 1 ? "piece == 0" : "", &launch_);
+  PrintPoints(*ends_, work, "");
+  out_.Close();
   out_.Close();
 }
 
@@ -420,7 +506,7 @@ void RowWalk::PrintStage(int stage) {
     } else {
       out_.Line(AccumulatorName(reduction.dtype), " v", r, " = ", start, ";");
     }
-    printer_.SetAccumulator(r, RowAccumulator(r, rows));
+    EachPrinter([&](PointPrinter& p) { p.SetAccumulator(r, RowAccumulator(r, rows)); });
   }
   DeclareKept(stage);
   const bool partial =
@@ -430,7 +516,8 @@ void RowWalk::PrintStage(int stage) {
   stores.insert(stores.end(), work.point_stores.begin(), work.point_stores.end());
   if (instrs.empty() && stores.empty() && work.reductions.empty()) return;
   ForgetKept(stage, instrs, stores, work.reductions);
-  const AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+  AxisMask used = printer_.UsedAxes(instrs, stores, ir_.all_axes());
+  if (ends_.has_value()) used |= printer_.vectors().phase.axes();
   const bool loop = launch_.OpenUnrolled("r", rows);
   if (!loop) out_.OpenScope();
   if (partial || ir_.Points(shape_.shape.row_axes & used) != 1) {
@@ -443,16 +530,32 @@ void RowWalk::PrintStage(int stage) {
                   .stores = work.row_stores,
                   .level = shape_.shape.row_axes,
                   .store_condition = schedule_.threads_per_row > 1 ? "lane == 0" : ""});
-  PrintColumns(work, "");
+  PrintPointsOf(work);
   if (partial) out_.Close();
   out_.Close();
   for (size_t i = 0; i < kept_stage_.size(); ++i) {
-    if (kept_stage_[i] == stage) printer_.SetKnown(static_cast<int>(i), true);
+    if (kept_stage_[i] != stage) continue;
+    EachPrinter([&](PointPrinter& p) { p.SetKnown(static_cast<int>(i), true); });
   }
   CombineAcrossThreads(combined);
   std::vector<std::string> accumulators;
   for (int r : combined) accumulators.push_back(RowAccumulator(r, rows));
-  UseFinishedReductions(combined, accumulators, &printer_);
+  EachPrinter([&](PointPrinter& p) { UseFinishedReductions(combined, accumulators, &p); });
+}
+
+// The columns of a row in one stage.
+void RowWalk::PrintPointsOf(StageWork work) {
+  if (work.point_instrs.empty() && work.point_stores.empty() && work.reductions.empty()) return;
+  if (ends_.has_value()) DeclareEnds(printer_, &launch_);
+  const std::vector<int> first = LoadedFirst(work);
+  if (!first.empty()) {
+    PrintColumns({.point_instrs = first}, "");
+    for (int i : first) {
+      std::erase(work.point_instrs, i);
+      EachPrinter([&](PointPrinter& p) { p.SetKnown(i, true); });
+    }
+  }
+  PrintColumns(work, "");
 }
 
 void RowWalk::PrintRows() {

@@ -4,6 +4,7 @@
 #ifndef RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
 #define RETROGRAD_CODEGEN_TEMPLATES_ROW_WALK_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,15 @@ class RowWalk {
     std::vector<int> row_stores, point_stores;
   };
   StageWork WorkOf(int stage) const;
+  // Both printers, or the one.
+  template <typename F>
+  void EachPrinter(const F& f) {
+    f(printer_);
+    if (ends_.has_value()) f(*ends_);
+  }
+  // Loads of a stage that are under way together before it stores anything: no compiler moves a
+  // load over a store.
+  std::vector<int> LoadedFirst(const StageWork& work) const;
   std::string RowFrom(const std::string& first_row) const;
   bool ByColumn(int instr) const;  // varies over columns
   void ChooseKept();
@@ -53,11 +63,18 @@ class RowWalk {
   // Room for the value, in all runs and rows of the thread where it varies over them.
   void Declare(int instr, bool by_row, absl::string_view prefix = "v");
   Home HomeOf(int instr, bool by_row, absl::string_view prefix = "v") const;
+  // The same of the thread's ends of rows.
+  void DeclareAtEnds(int instr);
+  Home HomeAtEnds(int instr) const;
   void PrintPreloads();
   void PrintStage(int stage);
   void ForgetKept(int stage, const std::vector<int>& instrs, const std::vector<int>& stores,
                   const std::vector<int>& reductions);
+  void PrintPointsOf(StageWork work);
   void PrintColumns(const StageWork& work, const std::string& row_condition);
+  void PrintPoints(PointPrinter& printer, const StageWork& work, const std::string& row_condition);
+  void PrintVectors(const StageWork& work);
+  void PrintEnds(const StageWork& work);
   void CombineAcrossThreads(const std::vector<int>& reductions);
   bool NeedsShared() const { return MeetsThroughShared(schedule_); }
   bool unrolled() const;  // runs of columns are numbered by k in an unrolled loop
@@ -66,10 +83,12 @@ class RowWalk {
   const Schedule& schedule_;
   LaunchText& launch_;
   PointPrinter& printer_;
+  std::optional<PointPrinter> ends_;  // of rows with ends
   const KernelIr& ir_;
   SourceWriter& out_;
   Stages stages_;
   int64_t chunks_ = 1;
+  int64_t ends_of_thread_ = 0;
   int64_t row_blocks_ = 1;
   int64_t rows_at_once_ = 1;  // of a block
   std::string first_row_;     // of the block, as text

@@ -4,7 +4,7 @@
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -22,8 +22,12 @@ int64_t EfficiencyPpm(int64_t bytes,
 bool InVectors(const IndexExpr& offset, int axis) {
   if (std::abs(offset.axis_coef(axis)) == 1) return true;
   if (offset.is_affine()) return false;
-  return LaneStride(offset, axis, 8) == 1 || LaneStride(offset, axis, 4) == 1;
+  return LaneStride(offset, {axis, 8}) == 1 || LaneStride(offset, {axis, 4}) == 1;
 }
+
+// An instruction count for two aligned accesses of 16 bytes in place of one: a choice of words and
+// the shifts, counted in sm_90 code.
+constexpr int64_t kShiftSteps = 25;
 
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
@@ -51,7 +55,9 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
     : device_(device),
       shape_(profile.shape.shape),
       points_(ir.Points(ir.all_axes())),
+      row_(FastestAxis(ir) < 0 ? 1 : ir.extents[FastestAxis(ir)]),
       address_terms_(1 + static_cast<int64_t>(ir.extents.size())) {
+  for (int n = 0; n < kWidths; ++n) vectors_[n] = VectorsOf(ir, 1 << n);
   CountLoads(ir, profile);
   CountStores(ir);
   CountEvaluations(ir, profile);
@@ -86,7 +92,9 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       reread_ += (picked - distinct) * size;
       continue;
     }
-    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer]);
+    std::array<LoadForm, kWidths> forms;
+    for (int n = 1; n < kWidths; ++n) forms[n] = FormOfLoad(ir, static_cast<int>(i), vectors_[n]);
+    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
@@ -97,7 +105,9 @@ void KernelWork::CountStores(const KernelIr& ir) {
   for (const Store& store : ir.stores) {
     const Buffer& buffer = ir.buffers[store.buffer];
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
-    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all);
+    std::array<LoadForm, kWidths> forms;
+    for (int n = 1; n < kWidths; ++n) forms[n].width = StoreWidth(ir, store, vectors_[n]);
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms);
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -109,12 +119,14 @@ void KernelWork::CountStores(const KernelIr& ir) {
 }
 
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
-                             DType dtype, bool store, int64_t& left) {
+                             DType dtype, bool store, int64_t& left,
+                             const std::array<LoadForm, kWidths>& forms) {
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
   Access access{.element_bytes = size,
                 .vectors = last >= 0 && InVectors(offset, last),
+                .forms = forms,
                 .fresh = !store && buffer.fresh};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
@@ -126,7 +138,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
-        known.waste == access.waste && known.fresh == access.fresh) {
+        known.forms == access.forms && known.waste == access.waste && known.fresh == access.fresh) {
       known.bytes += access.bytes;
       return;
     }
@@ -134,12 +146,23 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   accesses_.push_back(access);
 }
 
+const LoadForm& KernelWork::FormUnder(const Access& access, const Schedule& s) const {
+  int n = 0;
+  while (n + 1 < kWidths && 2 << n <= s.vector_width) ++n;
+  return access.forms[n];
+}
+
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
   int64_t fresh = 0;
   const bool transposes = TemplateOf(s).transposes;
   for (const Access& a : accesses_) {
-    const int64_t width = a.vectors ? a.element_bytes * s.vector_width : a.element_bytes;
+    const int64_t width = a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+    // Threads lie a vector apart: pieces of one ask for its sectors again and again.
+    if (a.vectors && width < kMaxAccessBytes) {
+      const int64_t vector = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);
+      t.cache += MulDiv(a.bytes, std::max(vector - width, int64_t{0}), width);
+    }
     const int64_t fetched = transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1);
     const int64_t weighted = MulDiv(fetched, kPpm, EfficiencyPpm(width, device_));
     t.weighted += weighted;
@@ -215,6 +238,27 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   return e.load ? MulDiv(times / s.vector_width, address_terms_, 1) : times;
 }
 
+int64_t KernelWork::Shifts(const Schedule& s) const {
+  int64_t shifts = 0;
+  for (const Access& a : accesses_) {
+    if (FormUnder(a, s).shifted) shifts += a.bytes / kMaxAccessBytes * kShiftSteps;
+  }
+  return shifts;
+}
+
+int64_t KernelWork::EndsPpm(const Schedule& s) const {
+  const int64_t width = s.vector_width;
+  if (width <= 1 || row_ % width == 0) return kPpm;
+  const int64_t vectors = row_ / width * width, ends = row_ % width + width;
+  // In a pass they stand beside vectors in a warp, which takes the time of both; the threads of a
+  // row take one more turn.
+  const int64_t team = std::max(s.threads_per_row, 1);
+  const int64_t at_ends = TemplateOf(s).walk == Walk::kRows
+                              ? CeilDiv(ends, team) * std::min<int64_t>(team, device_.warp)
+                              : ends * (width + 1);
+  return MulDiv(vectors + at_ends, kPpm, row_);
+}
+
 int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
   return MulDiv(results, 1000 * kPsPerSecond / device_.sms / rate_milli, device_.clock_hz);
 }
@@ -229,8 +273,9 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
     total += PsOf(times, device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {
-    total += PsOf(Times(e, s), e.rate_milli);
+    total += MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm);
   }
+  total += PsOf(Shifts(s), device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   return Saturated(total);
 }
 

@@ -3,10 +3,12 @@
 #ifndef RETROGRAD_FUSION_COST_KERNEL_WORK_H_
 #define RETROGRAD_FUSION_COST_KERNEL_WORK_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "fusion/device/device_spec.h"
+#include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
@@ -32,13 +34,16 @@ class KernelWork {
   int64_t WorkspaceBytes(const Schedule& schedule) const;
 
  private:
+  static constexpr int kWidths = 5;  // vectors of 1 to 16 elements
   // Accesses that fill transactions equally well.
   struct Access {
     int64_t element_bytes = 0;
     bool vectors = false;  // neighbours along the fastest axis lie side by side
-    int64_t waste = 1;     // bytes fetched for each byte used, where a row is walked
-    bool fresh = false;    // reads of what this backward wrote
-    int64_t bytes = 0;     // distinct
+    // How the lanes of vectors go, by the logarithm of their width.
+    std::array<LoadForm, kWidths> forms;
+    int64_t waste = 1;   // bytes fetched for each byte used, where a row is walked
+    bool fresh = false;  // reads of what this backward wrote
+    int64_t bytes = 0;   // distinct
   };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
@@ -64,7 +69,13 @@ class KernelWork {
   void CountStores(const KernelIr& ir);
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
-                   bool store, int64_t& left);
+                   bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms);
+  const LoadForm& FormUnder(const Access& access, const Schedule& schedule) const;
+  // Instructions that put together what lies out of phase.
+  int64_t Shifts(const Schedule& schedule) const;
+  // Evaluations under the schedule for each that the points need: those at the ends of rows keep
+  // whole warps.
+  int64_t EndsPpm(const Schedule& schedule) const;
   void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
   void CountPartials(const KernelIr& ir, const KernelProfile& profile);
   int64_t Times(const Evaluations& e, const Schedule& schedule) const;
@@ -74,12 +85,14 @@ class KernelWork {
   const DeviceSpec& device_;
   RowsAndColumns shape_;
   int64_t points_ = 0;         // of all axes
+  int64_t row_ = 1;            // positions of the fastest axis
   int64_t address_terms_ = 0;  // of a load
   int64_t read_ = 0, written_ = 0;
-  int64_t whole_ = 0;            // bytes of accesses of which width plays no part
-  int64_t reread_ = 0;           // bytes from caches under any schedule
-  int64_t looped_reread_ = 0;    // more of them where stages keep nothing
-  int64_t fixed_workspace_ = 0;  // of templates that need the same under every schedule
+  int64_t whole_ = 0;                     // bytes of accesses of which width plays no part
+  int64_t reread_ = 0;                    // bytes from caches under any schedule
+  int64_t looped_reread_ = 0;             // more of them where stages keep nothing
+  int64_t fixed_workspace_ = 0;           // of templates that need the same under every schedule
+  std::array<Vectors, kWidths> vectors_;  // by the logarithm of the width
   std::vector<Access> accesses_;
   std::vector<Broadcast> broadcasts_;
   std::vector<Evaluations> evaluations_;

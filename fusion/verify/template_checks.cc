@@ -172,8 +172,11 @@ absl::Status CheckScan(const ScheduleReading& r) {
 }
 
 constexpr TemplateCheck kChecks[] = {
-    {.id = Template::kPointwise, .fits = CheckPasses},
-    {.id = Template::kRowReduction, .fits = CheckRows, .workspace_bytes = RowPartials},
+    {.id = Template::kPointwise, .fits = CheckPasses, .rows_with_ends = true},
+    {.id = Template::kRowReduction,
+     .fits = CheckRows,
+     .workspace_bytes = RowPartials,
+     .rows_with_ends = true},
     {.id = Template::kColumnReduction, .fits = CheckColumns, .workspace_bytes = ColumnPartials},
     {.id = Template::kRowColumn,
      .fits = CheckRowColumn,

@@ -13,7 +13,8 @@ struct TemplateCheck {
   absl::Status (*fits)(const ScheduleReading& r);
   // Bytes that it parks between launches. Null: none.
   int64_t (*workspace_bytes)(const ScheduleReading& r) = nullptr;
-  bool loads_ahead = false;  // the next rows may be loaded while these are worked on
+  bool loads_ahead = false;     // the next rows may be loaded while these are worked on
+  bool rows_with_ends = false;  // vectors need not fill the fastest axis
   bool scatters = false;
   bool scans = false;
   // The point that writes an element is the only one that reads it where it stood before.

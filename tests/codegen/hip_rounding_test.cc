@@ -1,5 +1,6 @@
-// The arithmetic of the preludes that no instruction does: HIP's and the host's rounding to bf16,
-// compiled for the host from the preludes' own text, for every float there is.
+// The arithmetic of the preludes that no instruction does, compiled for the host from the preludes'
+// own text: HIP's and the host's rounding to bf16, for every float there is, and elements that are
+// put together from two aligned loads, for every address.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -84,6 +85,33 @@ extern "C" unsigned long long first_wrong() {
 }
 )";
 
+// The number of elements that a load at some address gets wrong.
+constexpr char kEveryAddress[] = R"(
+template <typename T, int V>
+unsigned long long wrong_elements(const unsigned char* bytes) {
+  unsigned long long wrong = 0;
+  for (int at = 0; at + V * static_cast<int>(sizeof(T)) <= 64; at += sizeof(T)) {
+    const T* const from = reinterpret_cast<const T*>(bytes + at);
+    rg_vector<T, V> pack;
+    T lanes[V];
+    rg_load_pack_shifted(from, 0, &pack);
+    rg_load_vec_shifted<V>(from, 0, lanes);
+    for (int k = 0; k < V; ++k) wrong += pack.element[k] != from[k] || lanes[k] != from[k];
+  }
+  return wrong;
+}
+extern "C" unsigned long long first_wrong() {
+  alignas(16) unsigned char bytes[64];
+  for (int i = 0; i < 64; ++i) bytes[i] = static_cast<unsigned char>(37 * i + 11);
+  unsigned long long wrong = 0;
+  wrong += wrong_elements<unsigned char, 4>(bytes) + wrong_elements<unsigned char, 8>(bytes);
+  wrong += wrong_elements<short, 2>(bytes) + wrong_elements<short, 4>(bytes);
+  wrong += wrong_elements<short, 8>(bytes) + wrong_elements<int, 2>(bytes);
+  wrong += wrong_elements<int, 4>(bytes) + wrong_elements<long long, 2>(bytes);
+  return wrong;
+}
+)";
+
 // The host's names for the same.
 constexpr char kHostNames[] = R"(
 inline unsigned rg_bits(float v) { return rg_bits_of(v); }
@@ -138,6 +166,10 @@ TEST_CASE("so does the host dialect") {
       FirstWrong(absl::StrCat(prelude, kHostNames, "#include <initializer_list>\n", kEveryFloat));
   INFO("0x" << std::hex << wrong);
   CHECK(wrong == uint64_t{1} << 32);
+}
+
+TEST_CASE("what lies at any address is put together from aligned loads") {
+  CHECK(FirstWrong(absl::StrCat(kDevice, HipPrelude(), kEveryAddress)) == 0);
 }
 
 }  // namespace

@@ -129,11 +129,14 @@ TEST_CASE("LaneStride and KnownMultiple agree with every point of random express
   const int64_t divisor = 1 << (1 + draw(4));
   if (draw(3) == 0) e = FloorDiv(e, divisor, extents) * (1 + draw(4));
   if (draw(3) == 0) e = Mod(e, divisor, extents) + FloorDiv(A(2), 8, extents) * 32;
-  const std::optional<int64_t> stride = LaneStride(e, axis, width);
-  const int64_t multiple = KnownMultiple(e, axis, width);
+  const IndexExpr phase = A(0) * draw(9) + A(1) * draw(2) + IndexExpr::Constant(draw(3));
+  const Vectors vectors{axis, width, draw(2) == 0 ? IndexExpr() : phase};
+  const std::optional<int64_t> stride = LaneStride(e, vectors);
+  const int64_t multiple = KnownMultiple(e, vectors);
   for (int64_t a0 = 0; a0 < 3; ++a0) {
     for (int64_t a1 = 0; a1 < 5; ++a1) {
-      for (int64_t a2 = 0; a2 < 16; a2 += width) {
+      const int64_t behind = vectors.phase.Evaluate({a0, a1, 0}) % width;
+      for (int64_t a2 = (width - behind) % width; a2 + width <= 16; a2 += width) {
         const int64_t first = e.Evaluate({a0, a1, a2});
         INFO(e.Print() << " at " << a0 << "," << a1 << "," << a2 << " width " << width);
         CHECK((multiple == 0 ? first == 0 : first % multiple == 0));
@@ -147,29 +150,29 @@ TEST_CASE("LaneStride and KnownMultiple agree with every point of random express
 
 TEST_CASE("a row-major access takes 16 bytes at once; an odd row or address takes one element") {
   KernelIr ir = Copy();
-  CHECK(LoadWidth(ir, 0, 1, 8) == 4);  // four fp32
-  CHECK(StoreWidth(ir, ir.stores[0], 1, 8) == 4);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 4);  // four fp32
+  CHECK(StoreWidth(ir, ir.stores[0], {1, 8}) == 4);
   ir.buffers[0].alignment = 8;
-  CHECK(LoadWidth(ir, 0, 1, 8) == 2);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 2);
   ir.buffers[0].alignment = 4;
-  CHECK(LoadWidth(ir, 0, 1, 8) == 1);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 1);
   ir = Copy();
   ir.instrs[0].offset = A(0) * 9 + A(1);
-  CHECK(LoadWidth(ir, 0, 1, 8) == 1);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 1);
   ir.instrs[0].offset = A(0) * 8 + A(1) + IndexExpr::Constant(2);
-  CHECK(LoadWidth(ir, 0, 1, 8) == 2);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 2);
   ir.instrs[0].offset = A(0) + A(1) * 4;
-  CHECK(LoadWidth(ir, 0, 1, 8) == 1);
+  CHECK(LoadWidth(ir, 0, {1, 8}) == 1);
 }
 
 TEST_CASE("a guard whose border lies between vectors leaves them whole, one inside splits them") {
   KernelIr ir = Copy();
   ir.instrs[0].guards = {{A(1), 4, 8}};
-  CHECK(LoadWidth(ir, 0, 1, 4) == 4);
+  CHECK(LoadWidth(ir, 0, {1, 4}) == 4);
   ir.instrs[0].guards = {{A(1), 2, 8}};
-  CHECK(LoadWidth(ir, 0, 1, 4) == 2);
+  CHECK(LoadWidth(ir, 0, {1, 4}) == 2);
   ir.instrs[0].guards = {{A(1), 3, 8}};
-  CHECK(LoadWidth(ir, 0, 1, 4) == 1);
+  CHECK(LoadWidth(ir, 0, {1, 4}) == 1);
 }
 
 }  // namespace

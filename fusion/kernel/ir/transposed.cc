@@ -10,8 +10,8 @@ constexpr int64_t kMinExtent = kTransposeTile / 2;
 
 bool RunsAlong(const Instr& load, int axis, int fastest) {
   return load.kind == InstrKind::kLoad && load.indirect.empty() &&
-         LaneStride(load.offset, axis, 2) == 1 && LaneStride(load.offset, fastest, 2) != 0 &&
-         LaneStride(load.offset, fastest, 2) != 1;
+         LaneStride(load.offset, {axis, 2}) == 1 && LaneStride(load.offset, {fastest, 2}) != 0 &&
+         LaneStride(load.offset, {fastest, 2}) != 1;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ std::optional<int> TransposedAxis(const KernelIr& ir) {
   if (fastest < 0 || ir.extents[fastest] < kMinExtent) return std::nullopt;
   bool stored_along = false;
   for (const Store& s : ir.stores) {
-    stored_along = stored_along || LaneStride(s.offset, fastest, 2) == 1;
+    stored_along = stored_along || LaneStride(s.offset, {fastest, 2}) == 1;
   }
   if (!stored_along) return std::nullopt;
   for (int a = fastest - 1; a >= 0; --a) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/ir/vector_access.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
@@ -16,11 +16,8 @@ constexpr int kWidthBesideWide = 4;
 // elements four: then the 16 bytes of neighbouring threads lie side by side for those too. With
 // eight, each half of a thread's 32 bytes was an access of its own, with gaps (a norm's backward
 // with an fp32 residual on an H200: 1.14 times the floor at eight, 1.03 at four).
-int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
-  const int axis = FastestAxis(ir);
-  if (!limits.vectorize || axis < 0) return 1;
-  int width = kMaxWidth;
-  while (width > 1 && ir.extents[axis] % width != 0) width /= 2;
+int WidestVector(const KernelIr& ir, const Vectors& vectors) {
+  const int width = vectors.width;
   int widest = 1;
   bool wide_elements = false;
   const int64_t all = ir.Points(ir.all_axes());
@@ -33,17 +30,38 @@ int WidestVector(const KernelIr& ir, const ScheduleLimits& limits) {
   for (size_t i = 0; i < ir.instrs.size() && width > 1; ++i) {
     const Instr& load = ir.instrs[i];
     if (load.kind != InstrKind::kLoad) continue;
-    see(LoadWidth(ir, static_cast<int>(i), axis, width), load.offset, load.buffer);
+    see(FormOfLoad(ir, static_cast<int>(i), vectors).width, load.offset, load.buffer);
   }
-  for (const Store& s : ir.stores) see(StoreWidth(ir, s, axis, width), s.offset, s.buffer);
+  for (const Store& s : ir.stores) see(StoreWidth(ir, s, vectors), s.offset, s.buffer);
   return std::min({width, widest, wide_elements ? kWidthBesideWide : kMaxWidth});
+}
+
+int WidestThatFills(const KernelIr& ir, const ScheduleLimits& limits) {
+  const int axis = FastestAxis(ir);
+  if (!limits.vectorize || axis < 0) return 1;
+  int width = kMaxWidth;
+  while (ir.extents[axis] % width != 0) width /= 2;
+  return WidestVector(ir, VectorsOf(ir, width));
+}
+
+// Rows shorter than two vectors are hardly more than their ends.
+int WidestWithEnds(const KernelIr& ir, const ScheduleLimits& limits) {
+  const int axis = FastestAxis(ir);
+  if (!limits.vectorize || axis < 0 || ir.extents[axis] < 2 * kMaxWidth) return 1;
+  return HasEnds(ir, kMaxWidth) ? WidestVector(ir, VectorsOf(ir, kMaxWidth)) : 1;
 }
 
 }  // namespace
 
 CandidateList::CandidateList(const KernelIr& ir, const KernelProfile& profile,
                              const ScheduleLimits& limits)
-    : ir_(ir), profile_(profile), limits_(limits), widest_(WidestVector(ir, limits)) {}
+    : ir_(ir), profile_(profile), limits_(limits), widest_(WidestThatFills(ir, limits)) {}
+
+absl::InlinedVector<int, 2> CandidateList::widths() const {
+  const int with_ends = WidestWithEnds(ir_, limits_);
+  if (with_ends <= widest_) return {widest_};
+  return {widest_, with_ends};
+}
 
 void CandidateList::Add(Schedule s) {
   s.blocks = std::max<int64_t>(s.blocks, 1);

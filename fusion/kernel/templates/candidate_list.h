@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
@@ -22,6 +23,8 @@ class CandidateList {
   const RowsAndColumns& shape() const { return profile_.shape.shape; }
   const ScheduleLimits& limits() const { return limits_; }
   int widest() const { return widest_; }  // vector that any large tensor of the kernel takes
+  // The same, and a wider one that leaves ends of rows, for templates that handle those.
+  absl::InlinedVector<int, 2> widths() const;
   // Shared memory that a block declares, in the launch where it is most.
   int64_t MostShared(const Schedule& s) const;
   std::vector<Schedule> Take() { return std::move(list_); }

@@ -33,6 +33,9 @@ struct PointsOfThread {
   int64_t at_once = 1;    // evaluated together
   int64_t under_way = 1;  // whose loads are in flight before the thread must wait
   int64_t vectors = 1;    // loaded together in straight-line code, where no value is kept
+  // As under_way, of loads in a stage that stores as it goes: none passes a store. 0: no stage
+  // does.
+  int64_t among_stores = 0;
 };
 
 // Batches of rows that a block loads one after the other, and how often each.

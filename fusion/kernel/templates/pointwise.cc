@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -17,16 +18,18 @@ LaunchKind Main(const Schedule&) { return LaunchKind::kPointwise; }
 }  // namespace
 
 void AddPasses(CandidateList& list) {
-  const int64_t points = list.shape().rows * list.shape().columns;
   auto add = [&](int width) {
+    const int64_t places = PassPlaces(list.ir(), width);
     list.Add({.kind = Template::kPointwise,
               .threads = kThreads,
               .vector_width = width,
-              .blocks = std::min(CeilDiv(points, int64_t{kThreads} * width), kMaxBlocks)});
+              .blocks = std::min(CeilDiv(places, int64_t{kThreads}), kMaxBlocks)});
   };
   add(1);
-  add(list.widest());
-  if (list.widest() > 1) add(list.widest() / 2);
+  for (int width : list.widths()) {
+    add(width);
+    if (width > 1) add(width / 2);
+  }
 }
 
 constinit const KernelTemplate kPointwiseTemplate = {

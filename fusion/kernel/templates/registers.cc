@@ -125,6 +125,32 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
+// Loads that a stage which stores is the first to need.
+void CountLate(const KernelIr& ir, KernelProfile& p) {
+  std::vector<bool> seen(ir.instrs.size(), false);
+  for (int stage = 0; stage <= p.stages.row_stages; ++stage) {
+    const bool stores = std::any_of(ir.stores.begin(), ir.stores.end(), [&](const Store& s) {
+      return p.inner[s.instr] && p.stages.stage[s.instr] == stage;
+    });
+    for (int i : p.needed[stage]) {
+      if (ir.instrs[i].kind != InstrKind::kLoad || seen[i]) continue;
+      seen[i] = true;
+      if (stores) p.late_loaded_bytes += SizeBytes(ir.instrs[i].dtype);
+    }
+  }
+}
+
+// Bytes that a thread has under way, on average over all that it moves.
+int64_t BytesUnderWay(const KernelProfile& p, const PointsOfThread& points) {
+  // Who loads nothing at its points waits for nothing: its stores are what is under way.
+  if (p.loaded_bytes == 0) return p.stored_bytes * points.under_way;
+  const int64_t most = p.loaded_bytes * points.under_way;
+  if (points.among_stores == 0 || p.late_loaded_bytes == 0) return most;
+  const int64_t moved = p.loaded_bytes + p.stored_bytes;
+  const int64_t together = moved - p.late_loaded_bytes;
+  return MulDiv(moved, most * points.among_stores, together * points.among_stores + most);
+}
+
 // Carried across a stage: made in an earlier stage, used in a later one.
 void CountCarried(const KernelIr& ir, KernelProfile& p) {
   std::vector<bool> carried(ir.instrs.size(), false);
@@ -168,6 +194,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   FindAccumulators(ir, p);
   CountAccesses(ir, p);
   CountCarried(ir, p);
+  CountLate(ir, p);
   return p;
 }
 
@@ -323,8 +350,7 @@ Footprint PredictFootprint(const KernelIr& ir, const KernelProfile& p, const Sch
   Footprint f;
   const PointsOfThread points = t.points_of_thread(p, s);
   f.elements = points.at_once;
-  // Who loads nothing at its points waits for nothing: its stores are what is under way.
-  f.bytes_in_flight = (p.loaded_bytes > 0 ? p.loaded_bytes : p.stored_bytes) * points.under_way;
+  f.bytes_in_flight = BytesUnderWay(p, points);
   FillRegisters(p, s, device, f);
   f.shared_bytes = SharedBytes(ir, p, s, MainLaunchNumber(ir, s));
   f.staged_bytes = StagedBytes(ir, p, s);

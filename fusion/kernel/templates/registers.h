@@ -19,6 +19,7 @@ struct KernelProfile {
   // kept from earlier stages.
   std::vector<std::vector<int>> needed;
   int64_t loaded_bytes = 0;        // bytes an element that all inner loads bring in
+  int64_t late_loaded_bytes = 0;   // of them, what a stage that stores is the first to need
   int carried_loads = 0;           // inner loads that a later stage uses too
   int64_t carried_load_bytes = 0;  // an element, as they lie in memory
   int column_sums = 0;             // column reductions

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -36,12 +37,12 @@ bool SplitsRows(const CandidateList& list) {
   return true;
 }
 
-void AddSplits(CandidateList& list, int threads_per_row) {
+void AddSplits(CandidateList& list, int threads_per_row, int width) {
   if (threads_per_row != 256) return;
   const int64_t sms = list.limits().sms;
-  const Schedule base = Row(list, threads_per_row, list.widest(), 1, false);
+  const Schedule base = Row(list, threads_per_row, width, 1, false);
   if (base.blocks * 2 > sms) return;
-  const int64_t runs = CeilDiv(list.shape().columns, int64_t{threads_per_row} * list.widest());
+  const int64_t runs = CeilDiv(list.shape().columns, int64_t{threads_per_row} * width);
   for (int waves : {1, 2, 4, 8}) {
     Schedule s = base;
     s.split = std::min(runs, sms * waves / base.blocks);
@@ -50,11 +51,7 @@ void AddSplits(CandidateList& list, int threads_per_row) {
   }
 }
 
-void AddCandidates(CandidateList& list) {
-  const int widest = list.widest();
-  const int64_t plain =
-      std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
-  list.Add(Row(list, static_cast<int>(plain), 1, 1, false));
+void AddOfWidth(CandidateList& list, int widest) {
   for (int threads = 8; threads <= 1024; threads *= 2) {
     if (!FitsRow(list, threads, widest)) continue;
     const int64_t elements = ElementsInThread(list, threads, widest);
@@ -68,8 +65,26 @@ void AddCandidates(CandidateList& list) {
     if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
       list.Add(Row(list, threads, widest, 1, false));
     }
-    if (list.limits().split && SplitsRows(list)) AddSplits(list, threads);
+    if (list.limits().split && SplitsRows(list)) AddSplits(list, threads, widest);
   }
+}
+
+void AddCandidates(CandidateList& list) {
+  const int64_t plain =
+      std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
+  list.Add(Row(list, static_cast<int>(plain), 1, 1, false));
+  for (int width : list.widths()) {
+    const bool one_axis = list.ir().extents[FastestAxis(list.ir())] == list.shape().columns;
+    if (one_axis || !HasEnds(list.ir(), width)) AddOfWidth(list, width);
+  }
+}
+
+// Rows with ends are loaded before a stage stores any of them.
+PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
+  PointsOfThread points = PointsOfRowWalk(p, s);
+  const bool fills = p.shape.shape.columns % s.vector_width == 0;
+  if (s.persistent && fills) points.among_stores = s.vector_width;
+  return points;
 }
 
 LaunchKind Main(const Schedule& s) {
@@ -103,7 +118,7 @@ constinit const KernelTemplate kRowReductionTemplate = {
     .in_place = true,
     .launch_kind = KindOf,
     .main_launch = Main,
-    .points_of_thread = PointsOfRowWalk,
+    .points_of_thread = Points,
     .shared_bytes = SharedOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
     .held_ppm = Held,

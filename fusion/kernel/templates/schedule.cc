@@ -29,8 +29,8 @@ bool CanStage(const KernelIr& ir, const RowsAndColumns& shape, int instr, int wi
   const Buffer& buffer = ir.buffers[load.buffer];
   if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) return false;
   const int axis = FastestAxis(ir);
-  if ((load.axes >> axis & 1) == 0 || LaneStride(load.offset, axis, width) == 0) return false;
-  const int together = LoadWidth(ir, instr, axis, width);
+  if ((load.axes >> axis & 1) == 0 || LaneStride(load.offset, {axis, width}) == 0) return false;
+  const int together = LoadWidth(ir, instr, {axis, width});
   return together > 1 && together * SizeBytes(buffer.dtype) >= 4;
 }
 

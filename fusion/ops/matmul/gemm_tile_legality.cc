@@ -73,7 +73,7 @@ std::string WhyNotByTiles(const KernelIr& ir, ValueId product) {
     if (load.kind != InstrKind::kLoad || ir.buffers[load.buffer].value != product) continue;
     if (!CountsThePoints(load.offset, ir)) return "it walks the product in another order";
     if (ComputeType(load.dtype) != ComputeType(ir.buffers[load.buffer].dtype) ||
-        LoadWidth(ir, static_cast<int>(i), fastest, kProductPack) != kProductPack) {
+        LoadWidth(ir, static_cast<int>(i), {fastest, kProductPack}) != kProductPack) {
       return "it does not read the product in packs";
     }
   }

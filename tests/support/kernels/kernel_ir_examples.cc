@@ -2,6 +2,7 @@
 
 #include "graph/ir/library/sort_indices.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
+#include "tests/support/kernels/odd_rows.h"
 
 namespace retrograd {
 namespace {
@@ -248,6 +249,10 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"softmax backward, narrow", Template::kRowReduction, SoftmaxBackward(t, 5, 7)},
       {"softmax backward, wide", Template::kRowReduction, SoftmaxBackward(t, 3, 1200)},
       {"log softmax", Template::kRowReduction, LogSoftmax(t)},
+      {"two rounds, odd rows", Template::kRowReduction, TwoRounds(t, 107)},
+      {"one round, odd rows", Template::kRowReduction, OneRound(t, 2051)},
+      {"pass, odd rows", Template::kPointwise, PassOverRows(t, 107)},
+      {"pass, odd number", Template::kPointwise, PassOverAll(t, 1021)},
       {"outer and inner", Template::kRowReduction, OuterAndInner(t)},
       {"total", Template::kRowReduction, Total(t)},
       {"integer rows", Template::kRowReduction, IntegerRows()},

@@ -417,6 +417,9 @@ class Planter {
         for (int64_t e : body->ir.extents) fastest = e > 1 ? e : fastest;
         const int width = 1 << Int(1, 3);
         if (fastest % width == 0) return false;
+        // These walk rows with ends; any longer row fits any width.
+        const bool ends = s.kind == Template::kPointwise || s.kind == Template::kRowReduction;
+        if (ends && fastest >= width) return false;
         s.vector_width = width;
         return true;
       }
