@@ -185,14 +185,13 @@ class Sums {
     return absl::StrCat("rg_load(", words_, ", ", Pair(at), ")");
   }
 
-  // "pairs" of the positions from k0 on, and of the one behind them, and "values". Positions behind
+  // "keys" of the positions from k0 on, and of the one behind them, and "values". Positions behind
   // the last are read as that one.
   void PrintLoads(AxisMask used) {
     const int last = static_cast<int>(ws_.sorted.indices - 1);
-    out_.Line("int pairs[", 2 * (kScatterAtOnce + 1), "];");
+    out_.Line("int keys[", kScatterAtOnce + 1, "];");
     Unrolled(absl::StrCat("for (int u = 0; u <= ", kScatterAtOnce, "; ++u)"));
-    out_.Line("rg_load_vec<2>(", words_, ", ", Pair(absl::StrCat("rg_min(k0 + u, ", last, ")")),
-              ", pairs + 2 * u);");
+    out_.Line("keys[u] = ", Key(absl::StrCat("rg_min(k0 + u, ", last, ")")), ";");
     out_.Close();
     const Instr& source = launch_.ir().instrs[source_];
     const bool lanes = printer_.InLanes(source_);
@@ -207,7 +206,8 @@ class Sums {
     value_ = printer_.Ref(source_);
     if (constant) return;
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
-    out_.Line("const int position = pairs[2 * u + 1];");
+    out_.Line("const int position = rg_load(", words_, ", 1 + ",
+              Pair(absl::StrCat("rg_min(k0 + u, ", last, ")")), ");");
     printer_.DeclareAxes(s_.rows, used, "position");
     printer_.Print({.instrs = printer_.Needed({source_}),
                     .reductions = {},
@@ -218,10 +218,10 @@ class Sums {
 
   void PrintSteps() {
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
-    out_.Line("const int k = k0 + u, key = pairs[2 * u];");
+    out_.Line("const int k = k0 + u, key = keys[u];");
     out_.Open("if (k < end && key < ", s_.table_rows, ")");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    out_.Line("const bool goes_on = k + 1 < ", ws_.sorted.indices, " && pairs[2 * u + 2] == key;");
+    out_.Line("const bool goes_on = k + 1 < ", ws_.sorted.indices, " && keys[u + 1] == key;");
     out_.Open("if (!goes_on || k + 1 == end)");
     out_.Open("if (from >= 0 && !goes_on)");
     out_.Line(StoreText(s_, table_, TableElement(s_, index_), "sum"));

@@ -29,6 +29,10 @@ bool InVectors(const IndexExpr& offset, int axis) {
 // the shifts, counted in sm_90 code.
 constexpr int64_t kShiftSteps = 25;
 
+// What a thread of a scatter does at each sorted position beside making the source: it reads the row
+// and the place, tells whether the row ends, and adds. An estimate.
+constexpr int64_t kScatterSteps = 12;
+
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
 // Integers of 64 bits are worked on in halves.
@@ -184,6 +188,13 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
 // An instruction is evaluated wherever it stands in the code, even if its value is the same at many
 // points; what every element of a vector shares is evaluated once a vector.
 void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
+  const int64_t simple = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
+  if (ir.scatter && simple > 0) {
+    evaluations_.push_back({.repeat = Repeat::kPerVector,
+                            .rate_milli = simple,
+                            .once = kScatterSteps,
+                            .looped = kScatterSteps});
+  }
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];

@@ -17,20 +17,19 @@ class Privatizer {
   explicit Privatizer(const BackwardGraph& g) : g_(g), rewriter_(g) {}
 
   absl::StatusOr<BackwardGraph> Run() {
+    FindNeeded();
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
       const NodeId id{i};
-      if (g_.op(id) != Op::segment_add) {
+      if (!needed_[i]) continue;
+      if (!IsPrivate(id)) {
         rewriter_.Copy(id);
         continue;
       }
-      std::vector<ValueId> operands = rewriter_.NewOperands(id);
-      int ops = 0;
-      if (SharesGather(g_.operands(id)[2], &ops) && ops <= kMostOps) {
-        own_.clear();
-        operands[2] = Own(g_.operands(id)[2]);
-      }
+      own_.clear();
+      const auto old = g_.operands(id);
+      const ValueId src = Own(old[2]);
       rewriter_.UseOrigin(id);
-      rewriter_.CopyOver(id, operands);
+      rewriter_.CopyOver(id, {rewriter_.New(old[0]), rewriter_.New(old[1]), src});
     }
     return rewriter_.Finish();
   }
@@ -38,6 +37,51 @@ class Privatizer {
  private:
   bool Passes(NodeId id) const {
     return g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kView;
+  }
+
+  bool IsPrivate(NodeId id) const {
+    int ops = 0;
+    return g_.op(id) == Op::segment_add && SharesGather(g_.operands(id)[2], &ops) &&
+           ops <= kMostOps;
+  }
+
+  // The nodes that something reads still, once sums have ops of their own.
+  void FindNeeded() {
+    needed_.assign(g_.num_nodes(), false);
+    for (const GraphOutput& out : g_.outputs()) {
+      if (out.value) needed_[Index(out.value->node)] = true;
+    }
+    for (uint32_t i = static_cast<uint32_t>(g_.num_nodes()); i-- > 0;) {
+      const NodeId id{i};
+      needed_[i] = needed_[i] || g_.op(id) == Op::input;
+      if (!needed_[i]) continue;
+      const auto operands = g_.operands(id);
+      const bool own = IsPrivate(id);
+      for (size_t o = 0; o < operands.size(); ++o) {
+        if (own && o == 2) {
+          MarkRead(operands[o]);
+        } else {
+          needed_[Index(operands[o].node)] = true;
+        }
+      }
+    }
+  }
+
+  // What the ops of a sum's own read of the others.
+  void MarkRead(ValueId v) {
+    int ops = 0;
+    if (!SharesGather(v, &ops)) {
+      needed_[Index(v.node)] = true;
+      return;
+    }
+    const bool gather = g_.pattern(v.node) == Pattern::kGather;
+    for (ValueId operand : g_.operands(v.node)) {
+      if (gather) {
+        needed_[Index(operand.node)] = true;
+      } else {
+        MarkRead(operand);
+      }
+    }
   }
 
   // Whether a gather that others read, too, lies behind the value, with pointwise ops and views
@@ -68,6 +112,7 @@ class Privatizer {
 
   const BackwardGraph& g_;
   Rewriter rewriter_;
+  std::vector<bool> needed_;                   // by node
   absl::flat_hash_map<ValueId, ValueId> own_;  // of the sum at hand, by old value
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
@@ -105,7 +106,15 @@ void FindAccumulators(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
+// A value that all elements of a vector share is loaded once for them, and by all threads of a warp
+// at once: it brings in next to nothing.
+bool Shared(const KernelIr& ir, const Instr& load) {
+  const int fastest = FastestAxis(ir);
+  return fastest >= 0 && (load.axes >> fastest & 1) == 0;
+}
+
 void CountAccesses(const KernelIr& ir, KernelProfile& p) {
+  const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
   const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -115,7 +124,7 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
     if (instr.kind != InstrKind::kLoad) continue;
     ++At(p.counts, RegisterCount::kLoads);
     if (p.inner[i]) {
-      p.loaded_bytes += SizeBytes(instr.dtype);
+      if (!by_points || !Shared(ir, instr)) p.loaded_bytes += SizeBytes(instr.dtype);
     } else if ((instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
       At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
     }
