@@ -30,6 +30,11 @@ PARTS = {
     "cast pairs": _feature(
         "cast_pairs", "a narrowing that is widened back stays", "graph/passes/cast_pairs.cc",
         "graph/passes/cast_pairs.h"),
+    "gathered sums": _feature(
+        "gathered_sums", "sums at indices known beforehand sort their terms",
+        "fusion/lower/gather_sums.cc", "fusion/lower/gather_sums.h",
+        "fusion/lower/index_lines.cc", "fusion/lower/index_lines.h",
+        "fusion/lower/known_index.cc", "fusion/lower/known_index.h"),
     "padded operands": _feature(
         "pad_operands", "a matmul reads odd operands as they are",
         "fusion/lower/pad_operands.cc", "fusion/lower/pad_operands.h"),

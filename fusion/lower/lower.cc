@@ -1,5 +1,6 @@
 #include "fusion/lower/lower.h"
 
+#include "fusion/lower/gather_sums.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
@@ -18,6 +19,9 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
   RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
+  if (options.gathered_sums) {
+    RG_ASSIGN_OR_RETURN(g, GatherKnownSums(g));
+  }
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));

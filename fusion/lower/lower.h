@@ -13,6 +13,7 @@ namespace retrograd {
 
 // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
 struct LowerOptions {
+  bool gathered_sums = true;     // sums at indices that are known gather their terms
   bool cast_pairs = true;        // a narrowing that is widened back is dropped
   bool first_writer = true;      // the first contribution to a sum stores
   bool pad_operands = true;      // matmuls read operands padded where their prices say so

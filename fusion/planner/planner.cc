@@ -161,7 +161,8 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
 }  // namespace
 
 LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device) {
-  return {.cast_pairs = Enabled(options, "cast_pairs"),
+  return {.gathered_sums = Enabled(options, "gathered_sums"),
+          .cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),

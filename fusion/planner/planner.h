@@ -26,6 +26,8 @@ inline constexpr Feature kFeatures[] = {
     {"vectorization", "accesses of up to 16 bytes a thread"},
     {"split_reductions", "reductions spread over more blocks than they have results"},
     {"persistent_reductions", "rows kept in registers between the stages of a kernel"},
+    {"gathered_sums",
+     "sums at indices known beforehand as gathers; without it their terms are sorted"},
     {"first_writer", "the first contribution to a sum stores; without it a zero fill and an add"},
     {"cast_pairs", "dropping a narrowing that is widened back"},
     {"cast_absorption", "fp32 results of matmuls that absorb a cast"},

@@ -86,6 +86,7 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     places_[i].points = PointsOf(g, ops[i]);
     places_[i].scatters = g.pattern(ops[i]) == Pattern::kScatter;
     places_[i].reduces = g.pattern(ops[i]) == Pattern::kReduction;
+    places_[i].scans = g.pattern(ops[i]) == Pattern::kScan;
     const bool other =
         IsBarrier(g, ops[i]) || places_[i].points == 0 || g.type(ops[i]).elements() == 0;
     if (other) other_rules_ |= places_[i].holders;
@@ -150,11 +151,15 @@ void RegionLinks::RankRoots() {
   std::sort(by_extent_.begin(), by_extent_.end(), [&](int a, int b) { return key(a) > key(b); });
 }
 
-int RegionLinks::Root(AtomMask set) const {
+bool RegionLinks::Walked(const Place& place, AtomMask set) {
+  return place.scatters || place.reduces || place.scans || Stored(place, set);
+}
+
+int RegionLinks::Root(AtomMask set, bool walked) const {
   int best = -1;  // not stored; nor is anything of its extent that was seen so far
   for (int i : by_extent_) {
     const Place& place = places_[i];
-    if ((place.holders & set) == 0) continue;
+    if ((place.holders & set) == 0 || (walked && !Walked(place, set))) continue;
     if (best >= 0 && std::tuple(place.scatters, place.points) !=
                          std::tuple(places_[best].scatters, places_[best].points)) {
       break;
@@ -185,8 +190,14 @@ bool RegionLinks::ScattersAlone(AtomMask set) const {
 bool RegionLinks::MayShareKernel(AtomMask set) {
   if ((set & other_rules_) != 0) return true;
   if ((set & scatters_) != 0 && !ScattersAlone(set)) return false;
+  const int root = Root(set, /*walked=*/false);
+  if (WalksAllFrom(root, set)) return true;
+  return !Walked(places_[root], set) && WalksAllFrom(Root(set, /*walked=*/true), set);
+}
+
+bool RegionLinks::WalksAllFrom(int root, AtomMask set) {
   std::fill(walks_.begin(), walks_.end(), kNone);
-  Visit(Root(set), kWhole);
+  Visit(root, kWhole);
   while (!stack_.empty()) {
     const auto [at, walks] = stack_.back();
     stack_.pop_back();

@@ -53,7 +53,7 @@ class RegionLinks {
     std::vector<Link> reads;     // places that it reads, with how its walk maps to theirs
     std::vector<int> followers;  // readers whose walk is the same
     int64_t points = 0;
-    bool scatters = false, reduces = false;
+    bool scatters = false, reduces = false, scans = false;
   };
 
   int PlaceOf(ValueId v);
@@ -63,9 +63,12 @@ class RegionLinks {
   // A kernel that scatters does so once and stores nothing else.
   bool ScattersAlone(AtomMask set) const;
   static bool Stored(const Place& place, AtomMask set);
+  static bool Walked(const Place& place, AtomMask set);
   // The place where the iteration space begins, as fusion/kernel/build/iteration_space.cc chooses
-  // it.
-  int Root(AtomMask set) const;
+  // it: of all, or of those whose points a kernel has to visit.
+  int Root(AtomMask set, bool walked) const;
+  // Whether each of those is visited whole from this root.
+  bool WalksAllFrom(int root, AtomMask set);
   void Visit(int place, Walks walks);
 
   std::vector<Place> places_;  // ops in ascending order, then other values

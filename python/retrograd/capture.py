@@ -15,7 +15,7 @@ import torch._inductor.lowering  # noqa: F401  without it some decompositions fa
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from retrograd import decompositions, schema
+from retrograd import decompositions, known_values, schema
 from retrograd.errors import ExportError
 
 _ALIGNMENT = 16  # bytes; the widest vector access of a GPU
@@ -70,12 +70,14 @@ class _Recorder:
         self.example_inputs = example_inputs
         self.names = names
         self.keep_on_device = keep_on_device
+        self.forward = None  # fx graph
         self.backward = None  # GraphModule
         self.donated = ()
         self.arguments = None  # list of (shape, strides, offset, data_ptr, span) or None
         self.results = None
 
     def forward_compiler(self, module, _):
+        self.forward = module.graph
         return _boxed(lambda args: torch.fx.Interpreter(module).run(*args))
 
     def backward_compiler(self, module, _):
@@ -223,6 +225,7 @@ def _check_loss(loss):
 def _collect(recorder):
     """The CapturedBackward of a recorder."""
     graph = recorder.backward.graph
+    known_values.compute_again(graph, recorder.forward)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     arguments = recorder.arguments or [None] * len(placeholders)
     unique = list({id(e): e for e in recorder.example_inputs}.values())

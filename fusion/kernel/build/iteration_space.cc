@@ -29,8 +29,19 @@ class Finder {
     for (NodeId id : r_.nodes) inside_.insert(id);
   }
 
+  // Over the points of the op that has most. Where what is stored reads but parts of it, or some
+  // of it several times, the points are those of an op that is stored or folds.
   IterationSpace Run() {
-    const NodeId root = Root();
+    const NodeId root = Root(/*walked=*/false);
+    IterationSpace space = RunFrom(root);
+    if (!space.refusal.has_value() || IsWalked(root)) return space;
+    space_ = {};
+    IterationSpace other = RunFrom(Root(/*walked=*/true));
+    return other.refusal.has_value() ? space : other;
+  }
+
+ private:
+  IterationSpace RunFrom(NodeId root) {
     // An axis of one place is written as that place, as views and broadcasts write it; but a
     // scatter is told which axes its rows are.
     const bool scatters = g_.pattern(root) == Pattern::kScatter;
@@ -60,20 +71,29 @@ class Finder {
     return space_;
   }
 
- private:
   void Refuse(BuildLimit limit, std::string reason) {
     if (!space_.refusal) space_.refusal = {limit, std::move(reason)};
   }
 
-  // Most points; among equals a stored op (its memory order is the one that matters), then the
-  // last, which stands closest to the stores.
-  NodeId Root() const {
+  bool IsStored(NodeId id) const {
+    return std::any_of(r_.stores.begin(), r_.stores.end(), [&](ValueId v) { return v.node == id; });
+  }
+
+  // Whether a kernel visits each of the op's points; others are evaluated where they are read.
+  bool IsWalked(NodeId id) const {
+    const Pattern pattern = g_.pattern(id);
+    return IsStored(id) || pattern == Pattern::kReduction || pattern == Pattern::kScan ||
+           pattern == Pattern::kScatter;
+  }
+
+  // Of all ops, or of those that are walked: most points; among equals a stored op (its memory
+  // order is the one that matters), then the last, which stands closest to the stores.
+  NodeId Root(bool walked) const {
     NodeId best = r_.nodes[0];
     auto key = [&](NodeId id) {
-      bool stored =
-          std::any_of(r_.stores.begin(), r_.stores.end(), [&](ValueId v) { return v.node == id; });
-      bool scatter = g_.pattern(id) == Pattern::kScatter;
-      return std::tuple(scatter, Elements(PointShape(g_, id)), stored, Index(id));
+      const bool scatter = g_.pattern(id) == Pattern::kScatter;
+      return std::tuple(!walked || IsWalked(id), scatter, Elements(PointShape(g_, id)),
+                        IsStored(id), Index(id));
     };
     for (NodeId id : r_.nodes) {
       if (key(id) > key(best)) best = id;

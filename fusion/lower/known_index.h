@@ -1,0 +1,22 @@
+// The values of an index that depends on nothing but constants.
+#ifndef RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
+#define RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
+
+#include <optional>
+#include <vector>
+
+#include "graph/ir/backward_graph.h"
+
+namespace retrograd {
+
+// In row-major order; nullopt where the value depends on an input, where an op in front of it may
+// be rounded in another way by another compiler, and where evaluating it takes too long.
+//
+// A compiler may compute a product and the sum that takes it without rounding in between. Whoever
+// computed with such an index (the weights of an interpolation) may have done so. An index is known
+// if both ways give the same.
+std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, ValueId index);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_

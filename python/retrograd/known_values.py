@@ -1,0 +1,52 @@
+"""Integers that a forward saves though nothing but its shapes decides them: places that an image is
+resampled at, indices of windows. The backward computes them itself, so that a plan knows them."""
+
+import torch
+
+from retrograd import aten_table
+
+
+def compute_again(backward, forward):
+    """In the fx graph `backward`, computes saved integers as the fx graph `forward` does where that
+    reads no input. Their placeholders stay, unread."""
+    made = {node.name: node for node in forward.nodes}
+    first = next(n for n in backward.nodes if n.op != "placeholder")
+    copies = {}  # node of the forward -> node of the backward
+    for placeholder in [n for n in backward.nodes if n.op == "placeholder"]:
+        source = made.get(placeholder.name)
+        if source is None or source.op == "placeholder" or not _is_integer(source):
+            continue
+        ancestors = _ancestors(source)
+        if ancestors is None:
+            continue
+        with backward.inserting_before(first):
+            for node in forward.nodes:
+                if node in ancestors and node not in copies:
+                    copies[node] = backward.node_copy(node, copies.__getitem__)
+        placeholder.replace_all_uses_with(copies[source])
+
+
+def _is_integer(node):
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+
+
+def _ancestors(node):
+    """The node and all that it is made of; None where that is not constants and ops with rows."""
+    found, waiting = set(), [node]
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        if node.op != "call_function" or not _is_repeatable(node.target):
+            return None
+        found.add(node)
+        waiting += node.all_input_nodes
+    return found
+
+
+def _is_repeatable(target):
+    """Whether a second call gives what the first one gave, as a row of the table says."""
+    tags = getattr(target, "tags", (torch.Tag.nondeterministic_seeded,))
+    random = torch.Tag.nondeterministic_seeded in tags
+    return not random and aten_table.lookup(str(target)) is not None

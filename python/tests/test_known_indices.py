@@ -1,0 +1,79 @@
+"""Ops whose backward sums at indices that the shapes decide: exported and run, against PyTorch."""
+
+import subprocess
+
+import command
+import pytest
+import retrograd
+import torch
+from retrograd import schema
+from torch.nn import functional as F
+
+
+def _resize(size=None, **options):
+    return lambda x: F.interpolate(x, size, **options)
+
+
+IMAGE = (2, 3, 6, 5)
+OPS = {  # name: (function, shape of its argument, whether its sums become gathers)
+    "bilinear": (_resize(scale_factor=2, mode="bilinear"), IMAGE, True),
+    "bilinear_corners": (_resize((11, 9), mode="bilinear", align_corners=True), IMAGE, None),
+    "bilinear_1.5": (_resize(scale_factor=1.5, mode="bilinear"), (2, 3, 6, 8), True),
+    "bilinear_down": (_resize(scale_factor=0.5, mode="bilinear"), (2, 3, 8, 6), True),
+    "bicubic": (_resize(scale_factor=2, mode="bicubic"), IMAGE, True),
+    "trilinear": (_resize(scale_factor=2, mode="trilinear"), (1, 2, 3, 4, 3), None),
+    "nearest": (_resize(scale_factor=2, mode="nearest"), IMAGE, True),
+    "nearest_1.5": (_resize(scale_factor=1.5, mode="nearest"), (2, 3, 6, 8), True),
+    "average": (lambda x: F.adaptive_avg_pool2d(x, (3, 4)), IMAGE, None),
+    "unfold": (lambda x: F.unfold(x, 3), IMAGE, True),
+    "fold": (lambda x: F.fold(x, (6, 5), 3), (2, 27, 12), None),
+    "windows": (lambda x: x.unfold(1, 4, 2), (3, 12), None),
+    "strided_index": (lambda x: x[:, torch.arange(11)[::2]], (3, 11), True),
+    "two_indices": (lambda x: x[:, torch.arange(5)[:, None], torch.arange(3)], (2, 7, 4), True),
+    "backward_index": (lambda x: x[4 - torch.arange(5)], (7, 4), True),
+    "distances": (lambda x: x[torch.arange(5)[:, None] - torch.arange(5) + 4], (9, 4), True),
+    "roll": (lambda x: torch.roll(x, 2, 1), (3, 7), None),
+    "circular": (lambda x: F.pad(x, (2, 1, 1, 2), mode="circular"), IMAGE, None),
+    "reflect": (lambda x: F.pad(x, (2, 1, 1, 2), mode="reflect"), IMAGE, None),
+}
+
+
+def _export(name, folder):
+    function, shape, _ = OPS[name]
+    torch.manual_seed(0)
+    weight = torch.randn(function(torch.zeros(shape)).shape)
+    x = torch.randn(shape, requires_grad=True)
+    (path,) = retrograd.export_backward(
+        lambda x: (function(x) * weight).sum(), (x,), {}, folder / name, bundle=True
+    )
+    return path, folder / f"{name}.safetensors"
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("options", [(), ("--disable", "gathered_sums")], ids=["gathered", "sorted"])
+def test_gradients_are_those_of_pytorch(tmp_path, name, options):
+    path, bundle = _export(name, tmp_path)
+    command.run_and_check(path, bundle, "--spec", "h200", *options)
+
+
+def _scatters(path):
+    """How many kernels of the plan sort their indices."""
+    plan = subprocess.run(
+        [command.FOLDER / "fusion-explain", "plan", path, "--device", "h200", "--format", "json"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    return plan.count("index_add")
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", [n for n, (_, _, gathers) in OPS.items() if gathers])
+def test_no_kernel_sorts_an_index_that_is_known(tmp_path, name):
+    path, _ = _export(name, tmp_path)
+    assert _scatters(path) == 0
+
+
+def test_the_backward_computes_saved_places_itself(tmp_path):
+    path, _ = _export("bilinear", tmp_path)
+    graph = schema.Graph.FromString(path.read_bytes())
+    assert any(node.op == "iota" for node in graph.nodes)

@@ -1,0 +1,216 @@
+// Sums at known indices: which become gathers, and that values do not change.
+#include "fusion/lower/gather_sums.h"
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/lower/index_lines.h"
+#include "fusion/lower/known_index.h"
+#include "graph/reference/reference.h"
+#include "graph/text/text.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+BackwardGraph Parse(absl::string_view text) {
+  auto graph = ParseGraph(text);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+BackwardGraph Gathered(const BackwardGraph& graph) {
+  auto gathered = GatherKnownSums(graph);
+  REQUIRE(gathered.status().ToString() == "OK");
+  REQUIRE(gathered->Verify().ToString() == "OK");
+  return *std::move(gathered);
+}
+
+bool HasIndexAdd(const BackwardGraph& graph) {
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (graph.op(NodeId{i}) == Op::index_add) return true;
+  }
+  return false;
+}
+
+Values Output(const BackwardGraph& graph, const std::vector<Values>& inputs) {
+  auto values = Evaluate(graph, inputs);
+  REQUIRE(values.status().ToString() == "OK");
+  return (*values)[graph.value_index(*graph.outputs()[0].value)];
+}
+
+// index_add of x [2, places.., 3] into a table of `rows` rows of its axis 1, at an index that
+// `text` makes as %index.
+std::string Sum(absl::string_view text, absl::string_view places, int64_t rows,
+                absl::string_view dtype = "f64") {
+  return absl::StrCat("%x = input name=\"x\" ", dtype, "[2,", places, ",3]\n",
+                      "%base = input name=\"base\" ", dtype, "[2,", rows, ",3]\n", text,
+                      "%sum = index_add %base %index %x axis=1\noutput %sum\n");
+}
+
+std::string Iota(absl::string_view name, absl::string_view shape, int axis, int64_t start,
+                 int64_t step) {
+  return absl::StrCat("%", name, " = iota axis=", axis, " dtype=i64 shape=[", shape,
+                      "] start=", start, " step=", step, "\n");
+}
+
+Values Numbers(int64_t count, std::mt19937& random) {
+  Values values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<double>(random() % 1000) / 7);
+  return values;
+}
+
+// The sum gives the same bits in both forms.
+void CheckSame(const BackwardGraph& graph, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Values> inputs;
+  for (const NodeId id : InputNodes(graph)) {
+    inputs.push_back(Numbers(graph.type(id).elements(), random));
+  }
+  CHECK(Output(graph, inputs) == Output(Gathered(graph), inputs));
+}
+
+TEST_CASE("an index of constants becomes views, at any slope, with places outside left out") {
+  for (const int64_t step : {-3, -1, 1, 2, 5}) {
+    for (const int64_t start : {-4, 0, 3, 40}) {
+      INFO("start " << start << ", step " << step);
+      const BackwardGraph graph = Parse(Sum(Iota("index", "7", 0, start, step), "7", 11));
+      const BackwardGraph gathered = Gathered(graph);
+      CHECK_FALSE(HasIndexAdd(gathered));
+      std::mt19937 random(1);
+      const Values x = Numbers(2 * 7 * 3, random), base = Numbers(2 * 11 * 3, random);
+      Values expected = base;
+      for (int64_t i = 0; i < 2 * 7 * 3; ++i) {
+        int64_t row = start + i / 3 % 7 * step;
+        if (row < 0) row += 11;
+        if (row < 0 || row >= 11) continue;
+        expected[(i / 21 * 11 + row) * 3 + i % 3] += x[i];
+      }
+      CHECK(Output(gathered, {x, base}) == expected);
+    }
+  }
+}
+
+TEST_CASE("windows that overlap are as many lines as they are long") {
+  const BackwardGraph graph = Parse(Sum(
+      absl::StrCat(Iota("i", "4,1", 0, 0, 1), Iota("j", "1,9", 1, 0, 2), "%index = add %i %j\n"),
+      "4,9", 24));
+  CHECK_FALSE(HasIndexAdd(Gathered(graph)));
+  CheckSame(graph, 2);
+}
+
+TEST_CASE("an index of two axes of a table is one of each") {
+  const IndexFactor flat{{2, 3}, 12, {1, 2, 3, 9, 10, 11}};
+  const std::vector<IndexFactor> factors = Factors(flat);
+  REQUIRE(factors.size() == 2);
+  for (int64_t i = 0; i < 2; ++i) {
+    for (int64_t j = 0; j < 3; ++j) {
+      CHECK(factors[0].values[i] * factors[1].rows + factors[1].values[j] ==
+            flat.values[i * 3 + j]);
+    }
+  }
+  CHECK(Factors({{2, 2}, 4, {0, 1, 3, 2}}).size() == 1);
+}
+
+TEST_CASE("many places for one row, and places without a pattern, stay sums") {
+  CHECK(HasIndexAdd(Gathered(Parse(Sum(Iota("index", "100", 0, 3, 0), "100", 7)))));
+  CHECK_FALSE(HasIndexAdd(Gathered(Parse(Sum(Iota("index", "5", 0, 3, 0), "5", 7)))));
+  CheckSame(Parse(Sum(Iota("index", "5", 0, 3, 0), "5", 7)), 3);
+}
+
+TEST_CASE("an index that an input decides, or that a compiler may round, is not known") {
+  const std::string given = "%index = input name=\"index\" i64[7]\n";
+  CHECK(HasIndexAdd(Gathered(Parse(Sum(given, "7", 11)))));
+  // The product is a little below 7 until it is rounded.
+  const std::string rounded = R"(
+%i = iota axis=0 dtype=f32 shape=[7] start=0 step=10
+%scale = full dtype=f32 shape=[] value=0.699999988079071
+%shift = full dtype=f32 shape=[] value=-7.0
+%p = mul %i %scale
+%s = add %p %shift
+%f = floor %s
+%index = cast %f dtype=i64
+)";
+  CHECK(HasIndexAdd(Gathered(Parse(Sum(rounded, "7", 11)))));
+}
+
+// The index of an interpolation along two axes: floor((i + 0.5) scale + shift), clamped.
+std::string RandomIndex(int64_t rows, int axis, absl::string_view shape, absl::string_view name,
+                        std::mt19937& random) {
+  const double scale = static_cast<double>(1 + random() % 16) / 8;
+  const double shift = static_cast<double>(random() % 9) / 4 - 1;
+  const auto full = [&](absl::string_view what, double value) {
+    return absl::StrCat("%", name, what, " = full dtype=f32 shape=[] value=", value, "\n");
+  };
+  return absl::StrCat("%", name, "i = iota axis=", axis, " dtype=f32 shape=[", shape,
+                      "] start=0 step=1\n", full("scale", scale), full("shift", shift),
+                      full("zero", 0), full("last", rows - 1),                  //
+                      "%", name, "m = mul %", name, "i %", name, "scale\n",     //
+                      "%", name, "s = add %", name, "m %", name, "shift\n",     //
+                      "%", name, "f = floor %", name, "s\n",                    //
+                      "%", name, "a = maximum %", name, "f %", name, "zero\n",  //
+                      "%", name, "b = minimum %", name, "a %", name, "last\n",  //
+                      "%", name, " = cast %", name, "b dtype=i64\n");
+}
+
+TEST_CASE("random interpolations keep the bits of their sums") {
+  int gathered = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const int64_t n = 3 + random() % 10, m = 3 + random() % 10;
+    const int64_t rows = 2 + random() % 9, columns = 2 + random() % 9;
+    const std::string text =
+        absl::StrCat(RandomIndex(rows, 0, absl::StrCat(n, ",1"), "r", random),
+                     RandomIndex(columns, 1, absl::StrCat("1,", m), "c", random),
+                     "%columns = full dtype=i64 shape=[] value=", columns,
+                     "\n%t = mul %r %columns\n%index = add %t %c\n");
+    const BackwardGraph graph = Parse(Sum(text, absl::StrCat(n, ",", m), rows * columns));
+    gathered += HasIndexAdd(Gathered(graph)) ? 0 : 1;
+    CheckSame(graph, seed);
+  }
+  CHECK(gathered > 20);
+}
+
+TEST_CASE("lines name what the index names, each place once, in the order of places") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const int64_t n = 1 + random() % 3, m = 1 + random() % 6, rows = 1 + random() % 6;
+    IndexFactor index{{n, m}, rows, {}};
+    for (int64_t i = 0; i < n * m; ++i) {
+      index.values.push_back(static_cast<int64_t>(random() % (rows + 1)) - 1);
+    }
+    const auto lines = LinesOf(index, 100);
+    REQUIRE(lines.has_value());
+    std::vector<std::vector<int64_t>> places(rows), expected(rows);
+    for (int64_t i = 0; i < n * m; ++i) {
+      if (index.values[i] >= 0) expected[index.values[i]].push_back(i);
+    }
+    for (const IndexLine& line : *lines) {
+      for (int64_t i = 0; i < line.count; ++i) {
+        std::vector<int64_t> at = line.at;
+        at[line.axis] = line.first + i * line.step;
+        places[line.row + i * line.stride].push_back(at[0] * m + at[1]);
+      }
+    }
+    CHECK(places == expected);
+  }
+}
+
+TEST_CASE("sums of 16-bit floats are rounded once") {
+  const std::string text =
+      absl::StrCat(Iota("i", "4,1", 0, 0, 1), Iota("j", "1,3", 1, 0, 1), "%index = add %i %j\n");
+  const BackwardGraph graph = Gathered(Parse(Sum(text, "4,3", 6, "bf16")));
+  int adds = 0;
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (graph.op(NodeId{i}) != Op::add || graph.type(NodeId{i}).rank() != 3) continue;
+    CHECK(graph.type(NodeId{i}).dtype == DType::kFp32);
+    ++adds;
+  }
+  CHECK(adds > 0);
+}
+
+}  // namespace
+}  // namespace retrograd
