@@ -80,7 +80,11 @@ class Sorter {
     if (g_.op(id) == Op::segment_add) return src;
     Shape shape = g_.type(id).shape;
     shape[g_.node(id).attrs.Int("axis")] = g_.type(operands[1]).elements();
-    return builder_.Reshape(src, std::move(shape));
+    return Shaped(src, std::move(shape));
+  }
+
+  ValueId Shaped(ValueId v, Shape shape) {
+    return builder_.type(v).shape == shape ? v : builder_.Reshape(v, std::move(shape));
   }
 
   ValueId ListOf(NodeId id) {
@@ -92,7 +96,7 @@ class Sorter {
   ValueId Sorted(ValueId index, int64_t rows) {
     auto [at, added] = sorted_.try_emplace({index, rows});
     if (added) {
-      const ValueId list = builder_.Reshape(rewriter_.New(index), {g_.type(index).elements()});
+      const ValueId list = Shaped(rewriter_.New(index), {g_.type(index).elements()});
       at->second = builder_.Add(Op::sort_indices, {list}, {{"rows", rows}});
     }
     return at->second;

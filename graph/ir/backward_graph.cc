@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "graph/base/malformations.h"
 #include "graph/base/status.h"
-#include "graph/ir/library/sort_indices.h"
 #include "graph/ir/node_rules.h"
+#include "graph/ir/sorted_indices.h"
 #include "graph/ir/structural_ops.h"
 
 namespace retrograd {

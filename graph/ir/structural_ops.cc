@@ -8,8 +8,8 @@
 #include "graph/base/status.h"
 #include "graph/ir/attribute_rules.h"
 #include "graph/ir/composites.h"
-#include "graph/ir/library/sort_indices.h"
 #include "graph/ir/library_ops.h"
+#include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 namespace {

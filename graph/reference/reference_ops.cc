@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 namespace {

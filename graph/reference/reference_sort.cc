@@ -1,7 +1,7 @@
 // sort_indices of the reference evaluator: a counting sort.
 #include <numeric>
 
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 #include "graph/reference/library_reference.h"
 
 namespace retrograd {

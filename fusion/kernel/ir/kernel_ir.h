@@ -97,7 +97,7 @@ struct Buffer {
 
 // segment_add into zeros, deterministic: contributions to one element are summed in the order of
 // their position. The source varies over all axes; the axes `row_axes` number the indices, whose
-// sorted list (graph/ir/library/sort_indices.h) says which of them name a table row.
+// sorted list (graph/ir/sorted_indices.h) says which of them name a table row.
 struct Scatter {
   int sorted = -1;  // input: the buffer of the sorted indices
   int src_instr = -1;

@@ -4,7 +4,7 @@
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 
 #include "fusion/kernel/ir/kernel_ir.h"
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 

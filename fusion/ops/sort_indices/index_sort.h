@@ -9,7 +9,7 @@
 #define RETROGRAD_FUSION_OPS_SORT_INDICES_INDEX_SORT_H_
 
 #include "fusion/plan/call.h"
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 

@@ -1,6 +1,6 @@
 #include "tests/support/kernels/kernel_ir_examples.h"
 
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/odd_rows.h"
 

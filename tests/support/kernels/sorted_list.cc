@@ -1,7 +1,7 @@
 #include "tests/support/kernels/sorted_list.h"
 
 #include "graph/base/status.h"
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 #include "graph/reference/library_reference.h"
 
 namespace retrograd {

@@ -6,7 +6,7 @@
 
 #include "fusion/ops/matmul/matmul_call.h"
 #include "graph/base/status.h"
-#include "graph/ir/library/sort_indices.h"
+#include "graph/ir/sorted_indices.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/kernels/kernel_ir_interpreter.h"
 #include "tests/support/kernels/sorted_list.h"

@@ -1,6 +1,6 @@
 // The result of sort_indices: where each part of it begins.
-#ifndef RETROGRAD_GRAPH_IR_LIBRARY_SORT_INDICES_H_
-#define RETROGRAD_GRAPH_IR_LIBRARY_SORT_INDICES_H_
+#ifndef RETROGRAD_GRAPH_IR_SORTED_INDICES_H_
+#define RETROGRAD_GRAPH_IR_SORTED_INDICES_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ absl::Status CheckSorted(Op op, const Attrs& attrs, absl::Span<const Node* const
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_GRAPH_IR_LIBRARY_SORT_INDICES_H_
+#endif  // RETROGRAD_GRAPH_IR_SORTED_INDICES_H_
