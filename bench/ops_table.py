@@ -5,15 +5,11 @@
   bench/ops_table.py --check    exit status 1 if it would change
 """
 
-import argparse
 import json
-import pathlib
-import re
 import statistics
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/benchmarks.md"
+import table_page
+
 HEADS = ("op", "ours, us", "Inductor, us", "ratio", "floor, TB/s", "predicted, us")
 
 
@@ -46,30 +42,5 @@ def table(path):
     )
 
 
-def written(text):
-    """The page with the tables of what is in bench/results."""
-    for path in sorted((ROOT / "bench/results").glob("ops_*.json")):
-        begin, end = f"<!-- {path.stem} -->", f"<!-- /{path.stem} -->"
-        block = f"{begin}\n{table(path)}\n{end}"
-        text, count = re.subn(
-            f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, b=block: b, text, flags=re.DOTALL
-        )
-        if count != 1:
-            sys.exit(f"{PAGE}: {begin} and {end} are needed once, found {count} times")
-    return text
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    before = PAGE.read_text()
-    after = written(before)
-    if options.check and before != after:
-        sys.exit(f"{PAGE} is not what bench/ops_table.py writes of bench/results: run it")
-    if before != after:
-        PAGE.write_text(after)
-
-
 if __name__ == "__main__":
-    main()
+    table_page.main("bench/ops_table.py", __doc__, "ops_*.json", table)

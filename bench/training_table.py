@@ -8,15 +8,11 @@ A table stands between <!-- training_NAME --> and <!-- /training_NAME -->, with 
 which bench/training.py filled.
 """
 
-import argparse
 import json
-import pathlib
-import re
 import statistics
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/benchmarks.md"
+import table_page
+
 HEADS = [
     "model", "`loss.backward()` ms", "ratio", "GPU time", "host us", "ratio", "whole step ms", "ratio",
     "as one CUDA graph ms", "ratio", "peak MB", "ratio", "gradient error",
@@ -118,30 +114,5 @@ def table(folder):
     )
 
 
-def written(text):
-    """The page with the tables of what is in bench/results."""
-    for folder in sorted((ROOT / "bench/results").glob("training_*")):
-        begin, end = f"<!-- {folder.name} -->", f"<!-- /{folder.name} -->"
-        block = f"{begin}\n{table(folder)}\n{end}"
-        text, count = re.subn(
-            f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, b=block: b, text, flags=re.DOTALL
-        )
-        if count != 1:
-            sys.exit(f"{PAGE}: {begin} and {end} are needed once, found {count} times")
-    return text
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    before = PAGE.read_text()
-    after = written(before)
-    if options.check and before != after:
-        sys.exit(f"{PAGE} is not what bench/training_table.py writes of bench/results: run it")
-    if before != after:
-        PAGE.write_text(after)
-
-
 if __name__ == "__main__":
-    main()
+    table_page.main("bench/training_table.py", __doc__, "training_*", table)

@@ -122,7 +122,7 @@ std::vector<SortLaunch> Owners(const IndexSort& s, Dialect dialect) {
   own.Shared("int", 4, "sums", s.threads);
   own.Shared("int", 4, "lower", s.threads);
   own.Constants(constants);
-  own.Text(kOwnText);
+  own.Text(kOwnText, kReadPacksText);
   std::vector<SortLaunch> launches;
   launches.push_back(deal.End(CeilDiv(s.packs * s.threads, kDealThreads), kDealThreads));
   launches.push_back(own.End(s.blocks, s.threads));

@@ -21,6 +21,15 @@ RG_UNROLL
   }
 )";
 
+// keys[]: the next packs of the thread's run.
+const absl::string_view kReadPacksText = R"(
+    int keys[kPacksAtOnce * 4];
+RG_UNROLL
+    for (int m = 0; m < kPacksAtOnce; ++m) {
+      rg_load_vec<4>(w, kList + ((i + m) * kThreads + RG_THREAD) * 4, keys + m * 4);
+    }
+)";
+
 // A block's threads, each over a run of the list, first count how many indices name each of the
 // block's rows, in a table [row][thread], and how many lie below them. Sums over the table tell
 // every thread where its indices go; the second time it puts them there.
@@ -29,11 +38,7 @@ const absl::string_view kOwnText = R"(
   for (int n = RG_THREAD; n < kOwnRows * kThreads; n += kThreads) counts[n + n / 32] = 0;
   int below = 0;
   for (int i = 0; i < kPacks; i += kPacksAtOnce) {
-    int keys[kPacksAtOnce * 4];
-RG_UNROLL
-    for (int m = 0; m < kPacksAtOnce; ++m) {
-      rg_load_vec<4>(w, kList + ((i + m) * kThreads + RG_THREAD) * 4, keys + m * 4);
-    }
+RG_READ
 RG_UNROLL
     for (int m = 0; m < kPacksAtOnce * 4; ++m) {
       const int own = keys[m] - low;
@@ -69,11 +74,7 @@ RG_UNROLL
   }
   RG_BARRIER();
   for (int i = 0; i < kPacks; i += kPacksAtOnce) {
-    int keys[kPacksAtOnce * 4];
-RG_UNROLL
-    for (int m = 0; m < kPacksAtOnce; ++m) {
-      rg_load_vec<4>(w, kList + ((i + m) * kThreads + RG_THREAD) * 4, keys + m * 4);
-    }
+RG_READ
 RG_UNROLL
     for (int m = 0; m < kPacksAtOnce * 4; ++m) {
       const int own = keys[m] - low;

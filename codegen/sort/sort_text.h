@@ -8,7 +8,7 @@
 namespace retrograd {
 
 // Owners: the list is dealt to the threads; then each block places the indices of its rows.
-extern const absl::string_view kDealText, kOwnText;
+extern const absl::string_view kDealText, kReadPacksText, kOwnText;
 // Digits: what reads a tile of the list, for the first pass and for the others, and how its indices
 // are counted; the two launches of a pass; where each row begins in the sorted list.
 extern const absl::string_view kReadIndicesText, kReadListText, kMatchText, kCountText, kPlaceText,

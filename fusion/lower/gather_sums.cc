@@ -8,6 +8,7 @@
 
 #include "fusion/lower/index_lines.h"
 #include "fusion/lower/known_index.h"
+#include "fusion/lower/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 
@@ -117,13 +118,6 @@ class AxisViews {
   GraphBuilder& b_;
   ValueId x_;
 };
-
-bool IsZero(const BackwardGraph& g, ValueId x) {
-  while (PatternOf(g.op(x.node)) == Pattern::kView && g.op(x.node) != Op::pad) {
-    x = g.operands(x.node)[0];
-  }
-  return g.op(x.node) == Op::full && g.node(x.node).attrs.Float("value") == 0;
-}
 
 // Appends the terms in the order of their places: those of the first factor's first line before
 // those of its second.

@@ -5,18 +5,13 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/schedule.h"
+#include "fusion/lower/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 
 namespace retrograd {
 namespace {
-
-bool IsZero(const BackwardGraph& g, ValueId v) {
-  v = BehindViews(g, v);
-  return g.op(v.node) == Op::full && g.node(v.node).attrs.Float("value") == 0;
-}
 
 class Sorter {
  public:

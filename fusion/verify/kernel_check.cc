@@ -371,7 +371,9 @@ class KernelChecker {
       return Broken("P6: its kernel scatters into ", Named(v), " by other sorted indices");
     }
     ValueId base = g_.operands(id)[0];
-    while (g_.pattern(base.node) == Pattern::kView) base = g_.operands(base.node)[0];
+    while (g_.pattern(base.node) == Pattern::kView && g_.op(base.node) != Op::pad) {
+      base = g_.operands(base.node)[0];
+    }
     if (g_.op(base.node) != Op::full || g_.node(base.node).attrs.Float("value") != 0) {
       return Broken("P6: its kernel scatters onto what is no zeros");
     }

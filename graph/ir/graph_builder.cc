@@ -142,9 +142,9 @@ absl::StatusOr<NodeId> GraphBuilder::Impl::Append(Op op, absl::Span<const ValueI
                                     " and inferred as ", inferred[i].Print()));
     }
   }
-  std::vector<const Node*> makers;
-  for (ValueId v : values) makers.push_back(nodes[Index(v.node)].get());
-  RG_RETURN_IF_ERROR(CheckSorted(op, attrs, makers));
+  if (op == Op::segment_add) {
+    RG_RETURN_IF_ERROR(CheckSorted(attrs, *types[0], *nodes[Index(values[1].node)]));
+  }
   auto node = std::make_shared<Node>();
   node->op = op;
   node->results = std::move(inferred);

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
@@ -24,9 +23,9 @@ struct SortedIndices {
   int64_t elements() const { return pairs() + 2 * indices; }
 };
 
-// Refuses a segment_add whose second operand is not made by a sort_indices over as many rows, so
-// that every sorted index is one. `makers`: the node of each operand. Any other op is fine.
-absl::Status CheckSorted(Op op, const Attrs& attrs, absl::Span<const Node* const> makers);
+// Refuses a segment_add whose second operand is not made by a sort_indices over as many rows as its
+// base has, so that every sorted index is one. `maker`: the node of that operand.
+absl::Status CheckSorted(const Attrs& attrs, const TensorType& base, const Node& maker);
 
 }  // namespace retrograd
 

@@ -41,7 +41,10 @@ class _Lines:
         x, index, axis = self.x, self.index, self.axis
         if any(index.shape[a] != x.shape[a] for a in range(x.rank) if a != axis):
             return None
-        return line_of(self.b, index, axis)
+        rows = line_of(self.b, index, axis)
+        if rows is None or rows.dtype == torch.int32:
+            return rows
+        return self.b.cast(rows, torch.int64)
 
     def places(self):
         """For each element of the index its place in the flattened x."""

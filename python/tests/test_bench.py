@@ -22,10 +22,12 @@ import curves  # noqa: E402
 import float64  # noqa: E402
 import gemm_tiles  # noqa: E402
 import largest  # noqa: E402
+import ops_table  # noqa: E402
 import ours  # noqa: E402
 import pytorch  # noqa: E402
 import readme_table  # noqa: E402
 import run  # noqa: E402
+import table_page  # noqa: E402
 import training_table  # noqa: E402
 import watch  # noqa: E402
 from retrograd.export import captured_backwards  # noqa: E402
@@ -482,9 +484,10 @@ def test_a_training_table_compares_like_with_like():
     assert training_row(sides | {"retrograd": {"failed": "why"}}).ratio("backward_ms") is None
 
 
-def test_the_page_holds_the_training_tables_of_the_results():
-    page = training_table.PAGE.read_text()
-    assert training_table.written(page) == page
+def test_the_page_holds_the_tables_of_the_results():
+    page = table_page.PAGE.read_text()
+    assert table_page.written(page, "training_*", training_table.table) == page
+    assert table_page.written(page, "ops_*.json", ops_table.table) == page
 
 
 def test_a_loss_curve_begins_as_eagers():

@@ -57,20 +57,50 @@ def test_gradients_are_those_of_pytorch(tmp_path, name, options):
     command.run_and_check(path, bundle, "--spec", "h200", *options)
 
 
-def _scatters(path):
-    """How many kernels of the plan sort their indices."""
+def _sorts(path, *options):
+    """How often the plan names a sort of indices."""
     plan = subprocess.run(
-        [command.FOLDER / "fusion-explain", "plan", path, "--device", "h200", "--format", "json"],
+        [command.FOLDER / "fusion-explain", "plan", path, "--device", "h200", "--format", "json", *options],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    return plan.count("index_add")
+    return plan.count("sort_indices")
 
 
 @command.needs_retrograd
 @pytest.mark.parametrize("name", [n for n, (_, _, gathers) in OPS.items() if gathers])
 def test_no_kernel_sorts_an_index_that_is_known(tmp_path, name):
     path, _ = _export(name, tmp_path)
-    assert _scatters(path) == 0
+    assert _sorts(path) == 0
+    assert _sorts(path, "--disable", "gathered_sums") > 0
+
+
+def _rows(x, index):
+    return index[:, None].expand(-1, x.shape[1])
+
+
+LISTS = {  # name: a function of rows and of a list that is repeated along them
+    "gather": lambda x, index: torch.gather(x, 0, _rows(x, index)),
+    "scatter_add": lambda x, index: torch.zeros(9, 4).scatter_add(0, _rows(x, index[: len(x)]), x),
+}
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_repeated_along_rows_names_rows(tmp_path, name):
+    """Neither the sum nor the lookup is of single elements: a list has as many indices as rows."""
+    torch.manual_seed(0)
+    x, index = torch.randn(7, 4, requires_grad=True), torch.randint(0, 7, (12,))
+    weight = torch.randn(LISTS[name](x, index).shape)
+    (path,) = retrograd.export_backward(
+        lambda x, index: (LISTS[name](x, index) * weight).sum(), (x, index), {},
+        tmp_path / name, bundle=True,
+    )  # fmt: skip
+    graph = schema.Graph.FromString(path.read_bytes())
+    ops = [node for node in graph.nodes if node.op in ("index_add", "index_select", "gather")]
+    assert [node.op for node in ops] == ["index_add" if name == "gather" else "index_select"]
+    index = ops[0].operands[1]
+    assert len(graph.nodes[index.node].results[index.result].dims) == 1
+    command.run_and_check(path, tmp_path / f"{name}.safetensors", "--spec", "h200")
 
 
 def test_the_backward_computes_saved_places_itself(tmp_path):

@@ -91,6 +91,18 @@ output %a
   CheckRun(g, 1e-5);
 }
 
+TEST_CASE("zeros with a border of ones are no zeros") {
+  CheckRun(Parse(R"(
+%i = input i64[20]
+%x = input f32[20,4]
+%zero = full dtype=f32 shape=[5,4] value=0.0
+%base = pad %zero low=[1,0] high=[1,0] value=1.0
+%a = index_add %base %i %x axis=0
+output %a
+)"),
+           1e-5);
+}
+
 TEST_CASE("a table that is narrowed next is stored narrow") {
   const BackwardGraph g = Parse(R"(
 %i = input i64[40]
@@ -149,6 +161,15 @@ output %dw
   REQUIRE(own.status().ToString() == "OK");
   CHECK(Count(*own, Op::index_select) == 2);
   CheckRun(g, 1e-5);
+}
+
+TEST_CASE("a sort of what is no list is refused") {
+  const auto sort = ParseGraph(R"(
+%i = input i64[4,5]
+%s = sort_indices %i rows=6
+output %s
+)");
+  CHECK_THAT(std::string(sort.status().message()), Catch::Contains("RG-G018"));
 }
 
 TEST_CASE("a segment_add of what is not sorted, or of other rows, is refused") {

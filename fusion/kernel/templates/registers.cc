@@ -15,7 +15,11 @@ int Words(DType dtype) { return SizeBytes(ComputeType(dtype)) > 4 ? 2 : 1; }
 
 bool IsInner(const KernelIr& ir, const Instr& instr, const Classification& shape) {
   if (TemplateOf(shape.kind).walk == Walk::kPoints) return instr.axes != 0 || ir.extents.empty();
-  return (instr.axes & shape.shape.row_axes) != 0 && (instr.axes & shape.shape.column_axes) != 0;
+  const AxisMask columns = shape.shape.column_axes;
+  if (ir.Points(shape.shape.row_axes) == 1 && ir.Points(columns) > 1) {
+    return (instr.axes & columns) != 0;  // one row: what varies at all varies along it
+  }
+  return (instr.axes & shape.shape.row_axes) != 0 && (instr.axes & columns) != 0;
 }
 
 // Instructions that a stage must evaluate: the operands of its reductions, its stores and what

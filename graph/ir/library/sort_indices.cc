@@ -19,6 +19,9 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   if (index.dtype != DType::kInt32 && index.dtype != DType::kInt64) {
     return BadOperands(Malformation::kIndexDType, operands, "an index is int32 or int64");
   }
+  if (index.rank() != 1) {
+    return BadOperands(Malformation::kOperandShape, operands, "indices that are sorted are a list");
+  }
   const SortedIndices sorted{.rows = attrs.Int("rows"), .indices = index.elements()};
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (sorted.rows < 0 || sorted.rows >= kMost || sorted.indices > kMost ||
