@@ -45,6 +45,30 @@ int64_t Bandwidth(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   return std::max<int64_t>(std::min(bandwidth, BandwidthOfBlocks(s, f, d)), 1);
 }
 
+// Of what later stages of rows read again, the bytes that the caches have lost by then: between two
+// stages of a row, the rows of all blocks that are resident beside it are read.
+int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t looped,
+                  const DeviceSpec& d) {
+  if (looped == 0) return 0;
+  const int64_t blocks =
+      std::min(RowBlocks(s), Product({d.sms, std::max<int64_t>(f.blocks_per_sm, 1)}));
+  const int64_t all = std::max<int64_t>(p.shape.shape.rows, 1);
+  const int64_t rows = std::min(Product({blocks, s.rows_per_block, s.rows_per_thread}), all);
+  const int64_t read_once = looped / std::max(p.stages.row_stages, 1);
+  return looped - CachedBytes(looped, MulDiv(read_once, rows, all), d);
+}
+
+// What reads take that few bytes in flight hold up: one that a cache serves is under way for a
+// shorter time. No less than the bandwidth of an SM that has enough in flight.
+int64_t UnderWayPs(const Schedule& s, const Footprint& f, int64_t from_memory, int64_t from_caches,
+                   const DeviceSpec& d) {
+  const int64_t in_flight = BytesInFlight(s, f, d);
+  if (in_flight >= d.bytes_in_flight_per_sm) return 0;
+  const int64_t drawn = MulDiv(d.hbm_bytes_per_s, in_flight, d.bytes_in_flight_per_sm);
+  return TransferPs(from_memory + Share(from_caches, d.cache_latency_ppm),
+                    std::max<int64_t>(drawn, 1));
+}
+
 // Share of the last wave that stands idle, as a factor in ppm.
 int64_t WavePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
   const int64_t at_once = d.sms * std::max<int64_t>(f.blocks_per_sm, 1);
@@ -151,7 +175,10 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   price.footprint = PredictFootprint(ir, p, s, d);
   if (compiled != nullptr) UseCompiled(*compiled, s, d, price.footprint);
   const Footprint& f = price.footprint;
-  const KernelTraffic t = work_.Traffic(s);
+  KernelTraffic t = work_.Traffic(s);
+  const int64_t lost = LostBytes(p, s, f, t.looped, d);
+  t.weighted += lost;
+  t.cache -= lost;
   price.read_bytes = t.read;
   price.written_bytes = t.written;
   const int64_t workspace = work_.WorkspaceBytes(chosen);
@@ -167,9 +194,11 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t walked =
       Saturated(MulDiv(TransferPs(t.weighted, BandwidthOfBlocks(s, f, d)), held, kPpm) + batches);
   const bool batch_waits = batches > 0 && s.staged == 0 && row_batches.passes == 1;
-  const int64_t hbm = batch_waits
-                          ? walked
-                          : std::max(MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm), walked);
+  int64_t hbm = walked;
+  if (!batch_waits) {
+    hbm = std::max({MulDiv(TransferPs(t.weighted, bandwidth), held, kPpm),
+                    UnderWayPs(s, f, t.weighted, t.looped - lost, d), walked});
+  }
   // A schedule that draws less than all of the memory's bandwidth draws less of the cache's, too.
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));

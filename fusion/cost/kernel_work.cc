@@ -29,8 +29,8 @@ bool InVectors(const IndexExpr& offset, int axis) {
 // the shifts, counted in sm_90 code.
 constexpr int64_t kShiftSteps = 25;
 
-// What a thread of a scatter does at each sorted position beside making the source: it reads the row
-// and the place, tells whether the row ends, and adds. An estimate.
+// What a thread of a scatter does at each sorted position beside making the source: it reads the
+// row and the place, tells whether the row ends, and adds. An estimate.
 constexpr int64_t kScatterSteps = 12;
 
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
@@ -179,7 +179,8 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
     const int64_t reads = std::min(MulDiv(b.places, copies, 1), points_);
     t.cache += Share(reads * b.element_bytes, device_.broadcast_miss_ppm);
   }
-  if (!s.persistent) t.cache += looped_reread_;
+  if (!s.persistent) t.looped = looped_reread_;
+  t.cache += t.looped;
   t.cached = CachedBytes(fresh, t.read + t.written, device_);
   t.weighted -= t.cached;
   return t;

@@ -18,6 +18,7 @@ struct KernelTraffic {
   int64_t read = 0, written = 0;  // distinct bytes of device memory
   int64_t weighted = 0;           // the same, over the efficiency of each access; without `cached`
   int64_t cache = 0;              // served by caches: re-reads and broadcasts
+  int64_t looped = 0;             // of cache: what later stages of a row read again
   int64_t cached = 0;  // reads of what this backward wrote, found in the last-level cache
 };
 

@@ -53,7 +53,7 @@ struct DeviceSpec {
   int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;
   int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;
   int64_t sm_share_ppm = 0, sm_streaming_ppm = 0, sm_streaming_depth_ppm = 0;
-  int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, broadcast_miss_ppm = 0;
+  int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, cache_latency_ppm = 0, broadcast_miss_ppm = 0;
   int64_t held_elements = 0, held_elements_twice = 0;
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 

@@ -61,6 +61,29 @@ output %12 name="dx"
   CHECK(Count(ir, InstrKind::kSelect) == 1);  // the sign
 }
 
+TEST_CASE("the sign that halves differ in may stand on either side") {
+  for (const char* const parts : {"%8 %5", "%6 %7"}) {
+    const KernelIr ir = KernelOf(absl::StrCat(R"(
+%0 = input name="dy" kind=tangent alignment=16  f32[16,512,64]
+%1 = input name="cos" kind=constant alignment=16  f32[512,64]
+%2 = input name="sin" kind=constant alignment=16  f32[512,64]
+%3 = mul %0 %1
+%4 = mul %0 %2
+%5 = slice %4 axis=2 start=0 stop=32 step=1
+%6 = slice %4 axis=2 start=32 stop=64 step=1
+%7 = neg %5
+%8 = neg %6
+%9 = cat )",
+                                              parts, R"( axis=2
+%10 = add %3 %9
+output %10 name="dx"
+)"));
+    INFO(ir.Print());
+    CHECK(Guards(ir) == 0);
+    CHECK(Count(ir, InstrKind::kSelect) == 1);
+  }
+}
+
 TEST_CASE("gradients of slices put side by side need no test of what each does not cover") {
   const KernelIr ir = KernelOf(R"(
 %0 = input name="a" kind=tangent alignment=16  f32[64,32]

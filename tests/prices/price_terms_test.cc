@@ -491,6 +491,35 @@ TEST_CASE("what a matmul reads grows with its batch, and causal attention has ha
   CHECK(attentions > 0);
 }
 
+// Rows whose sum every element waits for: one kernel reads each twice.
+BackwardGraph TwiceReadRows(int rows, int columns) {
+  auto graph = ParseGraph(absl::StrCat("%0 = input name=\"dy\" kind=tangent alignment=16  bf16[",
+                                       rows, ",", columns, R"(]
+%1 = sum %0 axes=[1] keep=1
+%2 = sub %0 %1
+output %2 name="dx"
+)"));
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return *std::move(graph);
+}
+
+TEST_CASE("what rows are read for again comes from memory where the cache cannot hold them all") {
+  // 256 rows at once, of 103 MB, on a device that keeps no more than 75 MB.
+  const BackwardGraph wide = TwiceReadRows(256, 200704);
+  DeviceSpec d = Device("h200");
+  const int64_t lost = PlanOf(wide, d).plan.summary.price_ps;
+  d.cache_bytes *= 10;
+  const int64_t kept = PlanOf(wide, d).plan.summary.price_ps;
+  CHECK(lost > kept + kept / 4);
+  // Rows that registers hold are read once.
+  const BackwardGraph narrow = TwiceReadRows(65536, 784);
+  d.cache_bytes /= 10;
+  const int64_t few = PlanOf(narrow, d).plan.summary.price_ps;
+  d.cache_bytes *= 10;
+  CHECK(PlanOf(narrow, d).plan.summary.price_ps == few);
+}
+
 TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was written") {
   const DeviceSpec d = Device("h200");
   const int64_t all = Share(d.cache_bytes, d.cache_kept_ppm);

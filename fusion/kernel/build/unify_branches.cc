@@ -58,7 +58,7 @@ class Merger {
       return Offset(a, b).has_value() ? 0 : kNever;
     }
     if (Alike(a, b)) return std::min(Straight(a, b, depth), Crossed(a, b, depth));
-    return std::min({kNever, Around(i, j, depth), Around(j, i, depth)});
+    return std::min({kNever, Around(i, j, true, depth), Around(i, j, false, depth)});
   }
 
   int Build(int i, int j) {
@@ -67,7 +67,7 @@ class Merger {
     if (a.kind == InstrKind::kConstant && b.kind == InstrKind::kConstant) return i;
     if (a.kind == InstrKind::kLoad && b.kind == InstrKind::kLoad) return Load(a, b);
     if (!Alike(a, b)) {
-      const bool first = Around(i, j, 0) <= Around(j, i, 0);
+      const bool first = Around(i, j, true, 0) <= Around(i, j, false, 0);
       const Instr& outer = first ? a : b;
       const int plain = first ? Build(outer.operands[0], j) : Build(i, outer.operands[0]);
       Instr done = outer;
@@ -109,16 +109,18 @@ class Merger {
     return std::min(first + Selects(a.operands[1], b.operands[0], depth + 1), kNever);
   }
 
-  // i does one thing more to what j is.
-  int Around(int i, int j, int depth) const {
-    const Instr& outer = ir_.instrs[i];
+  // The first (i, on the low side) or the second does one thing more to what the other is.
+  int Around(int i, int j, bool first, int depth) const {
+    const Instr& outer = ir_.instrs[first ? i : j];
+    const Instr& plain = ir_.instrs[first ? j : i];
     if (outer.kind != InstrKind::kPointwise || outer.operands.size() != 1) return kNever;
-    if (outer.dtype != ir_.instrs[j].dtype || depth > kMostDepth) return kNever;
+    if (outer.dtype != plain.dtype || depth > kMostDepth) return kNever;
     // Of one thing more on both sides at once there are no two.
-    const Instr& plain = ir_.instrs[j];
     if (plain.kind == InstrKind::kPointwise && plain.operands.size() == 1 && plain.op == outer.op)
       return kNever;
-    return std::min(1 + Selects(outer.operands[0], j, depth + 1), kNever);
+    const int inner = outer.operands[0];
+    const int others = first ? Selects(inner, j, depth + 1) : Selects(i, inner, depth + 1);
+    return std::min(1 + others, kNever);
   }
 
   // Where a (on the low side) and b (on the other) load. The step back at the cut is that of a
