@@ -51,8 +51,14 @@ void AddSplits(CandidateList& list, int threads_per_row, int width) {
   }
 }
 
+// Fewer threads share a row only where one vector of each holds all of it: else neighbours read
+// places far apart.
+constexpr int kLeastThreadsOfLongRows = 8;
+
 void AddOfWidth(CandidateList& list, int widest) {
-  for (int threads = 8; threads <= 1024; threads *= 2) {
+  for (int threads = 1; threads <= 1024; threads *= 2) {
+    const bool holds_row = int64_t{threads} * widest >= list.shape().columns;
+    if (threads < kLeastThreadsOfLongRows && !holds_row) continue;
     if (!FitsRow(list, threads, widest)) continue;
     const int64_t elements = ElementsInThread(list, threads, widest);
     if (list.limits().persistent && elements <= kMaxPersistentElements) {
