@@ -8,9 +8,7 @@
 //            others: their partials in order
 // A chunk's partial stands in slot 0 if its segment begins at the chunk's first position, else in
 // slot 1: a chunk has at most one of each that crosses a border.
-#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "codegen/print/index_text.h"
 #include "codegen/print/point_printer.h"
@@ -188,24 +186,17 @@ class Sums {
   }
 
   // "keys" of the positions from k0 on, and of the one behind them, and "values". Positions behind
-  // the last are read as that one. What tells where values lie is loaded for all of them first:
-  // else each would wait for its own, one after the other, because a test stands between.
+  // the last are read as that one.
   void PrintLoads(AxisMask used) {
     const int last = static_cast<int>(ws_.sorted.indices - 1);
-    const std::string at = absl::StrCat("rg_min(k0 + u, ", last, ")");
-    const Instr& source = launch_.ir().instrs[source_];
-    const bool constant = source.kind == InstrKind::kConstant;
     out_.Line("int keys[", kScatterAtOnce + 1, "];");
     Unrolled(absl::StrCat("for (int u = 0; u <= ", kScatterAtOnce, "; ++u)"));
-    out_.Line("keys[u] = ", Key(at), ";");
+    out_.Line("keys[u] = ", Key(absl::StrCat("rg_min(k0 + u, ", last, ")")), ";");
     out_.Close();
+    const Instr& source = launch_.ir().instrs[source_];
+    const bool lanes = printer_.InLanes(source_);
+    const bool constant = source.kind == InstrKind::kConstant;
     if (!constant) {
-      out_.Line("int positions[", kScatterAtOnce, "];");
-      EachAtOnce();
-      out_.Line("positions[u] = rg_load(", words_, ", 1 + ", Pair(at), ");");
-      out_.Close();
-      PrintLookups(used);
-      const bool lanes = printer_.InLanes(source_);
       out_.Line(ComputeName(source.dtype), " values[", kScatterAtOnce * (lanes ? s_.width : 1),
                 "];");
       printer_.SetHome(
@@ -214,51 +205,19 @@ class Sums {
     }
     value_ = printer_.Ref(source_);
     if (constant) return;
-    PrintAtOnce({source_}, used);
-  }
-
-  void EachAtOnce() { Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)")); }
-
-  // Evaluates these at all positions.
-  void PrintAtOnce(const std::vector<int>& roots, AxisMask used) {
-    EachAtOnce();
-    printer_.DeclareAxes(s_.rows, used, "positions[u]");
-    printer_.Print({.instrs = printer_.Needed(roots),
+    Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
+    out_.Line("const int position = rg_load(", words_, ", 1 + ",
+              Pair(absl::StrCat("rg_min(k0 + u, ", last, ")")), ");");
+    printer_.DeclareAxes(s_.rows, used, "position");
+    printer_.Print({.instrs = printer_.Needed({source_}),
                     .reductions = {},
                     .stores = {},
                     .level = launch_.ir().all_axes()});
     out_.Close();
   }
 
-  // Instructions that tell the source's loads where to look, ascending.
-  std::vector<int> Lookups() const {
-    std::vector<int> lookups;
-    const std::vector<Instr>& instrs = launch_.ir().instrs;
-    for (int i : printer_.Needed({source_})) {
-      for (const Indirect& indirect : instrs[i].indirect) {
-        if (instrs[indirect.instr].kind == InstrKind::kConstant) continue;
-        if (!printer_.InLanes(indirect.instr)) lookups.push_back(indirect.instr);
-      }
-    }
-    std::sort(lookups.begin(), lookups.end());
-    lookups.erase(std::unique(lookups.begin(), lookups.end()), lookups.end());
-    return lookups;
-  }
-
-  void PrintLookups(AxisMask used) {
-    const std::vector<int> lookups = Lookups();
-    if (lookups.empty()) return;
-    for (int i : lookups) {
-      const std::string name = absl::StrCat("at", i);
-      out_.Line(ComputeName(launch_.ir().instrs[i].dtype), " ", name, "[", kScatterAtOnce, "];");
-      printer_.SetHome(i, {.lane = absl::StrCat(name, "[u]")});
-    }
-    PrintAtOnce(lookups, used);
-    for (int i : lookups) printer_.SetKnown(i, true);
-  }
-
   void PrintSteps() {
-    EachAtOnce();
+    Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
     out_.Line("const int k = k0 + u, key = keys[u];");
     out_.Open("if (k < end && key < ", s_.table_rows, ")");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
