@@ -1,6 +1,8 @@
 #include "fusion/kernel/templates/schedule.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "tests/catch.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
@@ -197,6 +199,25 @@ TEST_CASE("a column reduction has no thread rows without a row, and loads severa
   int at_once = 0;
   for (const Schedule& s : schedules(4096)) at_once = std::max(at_once, s.rows_per_thread);
   CHECK(at_once > 1);
+}
+
+TEST_CASE("fewer than eight threads share a row only where one vector of each holds it") {
+  const auto teams = [](int64_t columns) {
+    KernelIrBuilder b({5000, columns});
+    const int x = b.In(kF32, 5000 * columns), y = b.Out(kF32, 5000);
+    b.Store(b.Reduce(Op::sum, b.Load(x, A(0) * columns + A(1)), kA1), y, A(0));
+    const KernelIr ir = b.Build();
+    std::set<std::pair<int, int>> few;  // threads of a row, vector width
+    for (const Schedule& s : CandidateSchedules(ir, Classify(ir), {})) {
+      if (s.threads_per_row < 8) few.insert({s.threads_per_row, s.vector_width});
+    }
+    return few;
+  };
+  CHECK(teams(4096).empty());
+  CHECK(teams(3) == std::set<std::pair<int, int>>{{4, 1}});
+  const auto sixteen = teams(16);
+  CHECK(sixteen.contains({4, 4}));
+  for (const auto& [threads, width] : sixteen) CHECK(threads * width >= 16);
 }
 
 TEST_CASE("the workspace holds one accumulator a sum, split and column") {
