@@ -58,8 +58,8 @@ int64_t LostBytes(const KernelProfile& p, const Schedule& s, const Footprint& f,
   return looped - CachedBytes(looped, MulDiv(read_once, rows, all), d);
 }
 
-// What reads take that few bytes in flight hold up: one that a cache serves is under way for a
-// shorter time. No less than the bandwidth of an SM that has enough in flight.
+// What reads take where an SM has too few bytes in flight; 0 where it has enough. A read that a
+// cache serves is under way for a shorter time.
 int64_t UnderWayPs(const Schedule& s, const Footprint& f, int64_t from_memory, int64_t from_caches,
                    const DeviceSpec& d) {
   const int64_t in_flight = BytesInFlight(s, f, d);
@@ -238,7 +238,9 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
            "threads x %d B in flight an SM)%s",
            t.read, t.written, t.weighted, static_cast<double>(bandwidth) / 1e12,
            std::max<int64_t>(f.blocks_per_sm, 1) * s.threads, f.bytes_in_flight,
-           batches > 0 ? absl::StrCat("; waits between batches of rows ", Us(batches)) : ""));
+           batches > 0 ? absl::StrCat("; waits between batches of rows ", Us(batches)) : "") +
+           (lost > 0 ? absl::StrCat("; of the bytes at this width ", lost, " B are read again")
+                     : ""));
   term("cache", cache, true,
        absl::StrFormat("%d B%s / %.2f TB/s", t.cache + t.cached,
                        t.cached > 0 ? absl::StrCat(" (", t.cached, " B just written)") : "",
