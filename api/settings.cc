@@ -31,6 +31,7 @@ constexpr Key kKeys[] = {
     {.name = "early_launches", .flag = &Settings::early_launches},
     {.name = "runnable", .flag = &Settings::runnable},
     {.name = "time_calls", .flag = &Settings::time_calls},
+    {.name = "sizes_vary", .flag = &Settings::sizes_vary},
     {.name = "deterministic", .flag = &Settings::deterministic},
     {.name = "tiled_attention", .flag = &Settings::tiled_attention},
     {.name = "convolution_plans", .number = &Settings::convolution_plans},
@@ -109,6 +110,10 @@ absl::Status Settings::Apply(DeviceChoices& choices) const {
   choices.cuda.convolution.cudnn.nondeterministic = !deterministic;
   choices.cuda.convolution.cudnn.most_plans = convolution_plans;
   choices.cuda.time_calls = choices.hip.time_calls = time_calls;
+  if (!sizes_vary) {
+    choices.host.shared_kernels = nullptr;
+    choices.cuda.shared_kernels = choices.hip.shared_kernels = nullptr;
+  }
   return absl::OkStatus();
 }
 

@@ -24,6 +24,8 @@ struct Settings {
   // how many plans of cuDNN are tried for a convolution (0: all).
   bool time_calls = true, deterministic = true, tiled_attention = true;
   int64_t convolution_plans = 8;
+  // Whether executables of one device that differ in sizes share kernels.
+  bool sizes_vary = false;
   // Who may make convolutions' gradients, by name.
   std::vector<std::string> conv_bwd_input_backends = {"cudnn", "retrograd"};
   std::vector<std::string> conv_bwd_weight_backends = {"cudnn", "retrograd"};

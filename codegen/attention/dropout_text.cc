@@ -1,6 +1,7 @@
 #include "codegen/attention/dropout_text.h"
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/sized_number.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -26,12 +27,12 @@ std::string DropoutText(const AttentionCall& call, Dialect dialect) {
                                 : absl::StrCat(limits.keep_up_to, "u");
   const auto loaded = [&](absl::string_view name, size_t operand) {
     return absl::StrCat("static_cast<unsigned long long>(rg_load(", name, ", ",
-                        call.operands[operand].offset, "))");
+                        Sized(call.operands[operand].offset), "))");
   };
   return absl::StrCat("const ", TypeName(variant), " dropout = {", loaded("seed", seed), ", ",
                       loaded("offset", seed + 1), ", ", limit, ", ",
                       Literal(1 / (1 - call.dropout_p), DType::kFp32, dialect), ", ",
-                      call.operands[1].shape[2], ", ", call.operands[2].shape[2], "};");
+                      Sized(call.operands[1].shape[2]), ", ", Sized(call.operands[2].shape[2]), "};");
 }
 
 }  // namespace retrograd

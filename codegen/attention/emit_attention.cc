@@ -13,6 +13,7 @@
 #include "codegen/attention/dropout_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "fusion/kernel/templates/registers.h"
 #include "graph/base/status.h"
@@ -55,8 +56,8 @@ class Writer {
     Shared("d_out", v_dim_);
     Shared("ds", kThreads);
     Shared("part", kThreads);
-    out_.Line("const int64_t i = block % ", queries_, ", h = block / ", queries_, " % ", heads_,
-              ", b = block / ", queries_ * heads_, ";");
+    out_.Line("const int64_t i = block % ", Sized(queries_), ", h = block / ", Sized(queries_),
+              " % ", Sized(heads_), ", b = block / ", Sized(queries_ * heads_), ";");
     out_.Line("real own = 0;");
     out_.Open("for (int c = t; c < ", v_dim_, "; c += ", kThreads, ")");
     out_.Line("const real value = ", Load(kDO, "b", "h", "i", "c"), ";");
@@ -74,8 +75,9 @@ class Writer {
     Sums("sum", dim_);
     const std::string seen =
         call_.causal
-            ? absl::StrCat("(i + 1 < ", keys_, " ? i + 1 : static_cast<int64_t>(", keys_, "))")
-            : absl::StrCat(keys_);
+            ? absl::StrCat("(i + 1 < ", Sized(keys_), " ? i + 1 : static_cast<int64_t>(", Sized(keys_),
+                           "))")
+            : Sized(keys_);
     out_.Line("const int64_t seen = ", seen, ";");
     out_.Open("for (int64_t first = 0; first < seen; first += ", kThreads, ")");
     out_.Line("const int64_t j = first + t;");
@@ -105,8 +107,8 @@ class Writer {
     Shared("value", v_dim_);
     Shared("weights", kThreads);
     Shared("ds", kThreads);
-    out_.Line("const int64_t j = block % ", keys_, ", kv = block / ", keys_, " % ", kv_heads_,
-              ", b = block / ", keys_ * kv_heads_, ";");
+    out_.Line("const int64_t j = block % ", Sized(keys_), ", kv = block / ", Sized(keys_), " % ",
+              Sized(kv_heads_), ", b = block / ", Sized(keys_ * kv_heads_), ";");
     out_.Line("for (int c = t; c < ", dim_, "; c += ", kThreads,
               ") key[c] = ", Load(kK, "b", "kv", "j", "c"), ";");
     out_.Line("for (int c = t; c < ", v_dim_, "; c += ", kThreads,
@@ -117,24 +119,24 @@ class Writer {
     out_.Open("for (int64_t h = kv * ", sharing, "; h < (kv + 1) * ", sharing, "; ++h)");
     out_.Open("for (int64_t first = ",
               call_.causal ? absl::StrCat("j / ", kThreads, " * ", kThreads) : "0", "; first < ",
-              queries_, "; first += ", kThreads, ")");
+              Sized(queries_), "; first += ", kThreads, ")");
     out_.Line("const int64_t i = first + t;");
     out_.Line("real w = 0, g = 0;");
     Barrier();
-    out_.Open("if (i < ", queries_, call_.causal ? " && i >= j" : "", ")");
+    out_.Open("if (i < ", Sized(queries_), call_.causal ? " && i >= j" : "", ")");
     out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
     Score([&](absl::string_view c) { return Load(kQ, "b", "h", "i", c); },
           [&](absl::string_view c) { return absl::StrCat("key[", c, "]"); },
           [&](absl::string_view c) { return Load(kDO, "b", "h", "i", c); },
           [&](absl::string_view c) { return absl::StrCat("value[", c, "]"); });
     out_.Line("w = ", Kept("weight"), ";");
-    out_.Line("g = weight * (", Kept("dp"), " - rg_load(workspace, (b * ", heads_, " + h) * ",
-              queries_, " + i));");
+    out_.Line("g = weight * (", Kept("dp"), " - rg_load(workspace, (b * ", Sized(heads_),
+              " + h) * ", Sized(queries_), " + i));");
     out_.Close();
     out_.Line("weights[t] = w;");
     out_.Line("ds[t] = g;");
     Barrier();
-    Count(absl::StrCat(queries_));
+    Count(Sized(queries_));
     Add("dk_sum", dim_, "ds", [&](absl::string_view n, absl::string_view c) {
       return Load(kQ, "b", "h", absl::StrCat("(first + ", n, ")"), c);
     });
@@ -224,11 +226,11 @@ class Writer {
                       absl::string_view h, absl::string_view token, absl::string_view c) const {
     const std::array<int64_t, 4> strides = StridesOf(t, trailing);
     const absl::string_view at[] = {b, h, token, c};
-    std::string text = absl::StrCat(t.offset);
+    std::string text = Sized(t.offset);
     for (int axis = 0; axis < 4; ++axis) {
       if (strides[axis] == 0 || at[axis] == "0") continue;
       absl::StrAppend(&text, " + ", at[axis]);
-      if (strides[axis] != 1) absl::StrAppend(&text, " * ", strides[axis]);
+      if (strides[axis] != 1) absl::StrAppend(&text, " * ", Sized(strides[axis]));
     }
     return text;
   }
@@ -264,7 +266,7 @@ class Writer {
     out_.Line("const real weight = row_lse == -",
               wide ? spelling.infinity_f64 : spelling.infinity_f32, " ? 0 : rg_exp(s - row_lse);");
     if (call_.dropout_p > 0) {
-      out_.Line("const bool kept = dropout.keeps(static_cast<int>(b * ", heads_,
+      out_.Line("const bool kept = dropout.keeps(static_cast<int>(b * ", Sized(heads_),
                 " + h), static_cast<int>(i), static_cast<int>(j));");
     }
   }

@@ -14,6 +14,7 @@
 #include "codegen/attention/dropout_text.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "graph/base/status.h"
 
@@ -43,9 +44,9 @@ class Writer {
     Arguments({kLse, kBias, Workspace()});
     const AttentionOperand& bias = call_.operands[kBias];
     Sizes(1);
-    out_.Line("rg_bias_kinds(bias + ", bias.offset, ", ", BiasStrides(), ", ", BiasExtent(0), ", ",
-              BiasExtent(1), ",");
-    out_.Line("              ", Lse(), ", sizes, ", Kinds(), ", ", KindsBytes(), ");");
+    out_.Line("rg_bias_kinds(bias + ", Sized(bias.offset), ", ", BiasStrides(), ", ",
+              Sized(BiasExtent(0)), ", ", Sized(BiasExtent(1)), ",");
+    out_.Line("              ", Lse(), ", sizes, ", Kinds(), ", ", Sized(KindsBytes()), ");");
     return End(BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles(), 0);
   }
 
@@ -124,13 +125,15 @@ class Writer {
     for (size_t axis = missing; axis < 4; ++axis) {
       if (bias.shape[axis - missing] != 1) strides[axis] = bias.strides[axis - missing];
     }
-    return absl::StrJoin(strides, ", ");
+    return absl::StrJoin(strides, ", ", [](std::string* out, int64_t stride) {
+      absl::StrAppend(out, Sized(stride));
+    });
   }
   int64_t KindsBytes() const {  // by queries, and as many by keys
     return BiasExtent(0) * BiasExtent(1) * QueryTiles() * KeyTiles();
   }
   std::string Kinds() const {
-    return absl::StrCat("reinterpret_cast<unsigned char*>(workspace + ", Numbers(), ")");
+    return absl::StrCat("reinterpret_cast<unsigned char*>(workspace + ", Sized(Numbers()), ")");
   }
 
   // Head, and what the launch takes.
@@ -211,26 +214,28 @@ class Writer {
     }
     Arguments({kBias, Workspace()});
     out_.Line("const rg_bias<", StorageName(dtypes_[kBias]), "> added = {bias + ",
-              call_.operands[kBias].offset, ", ", BiasStrides(), ",");
-    out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Numbers(), "), ",
-              KindsBytes(), ", ", BiasExtent(0) > 1 ? BiasExtent(1) : 0, ", ",
+              Sized(call_.operands[kBias].offset), ", ", BiasStrides(), ",");
+    out_.Line("    reinterpret_cast<const unsigned char*>(workspace + ", Sized(Numbers()), "), ",
+              Sized(KindsBytes()), ", ", Sized(BiasExtent(0) > 1 ? BiasExtent(1) : 0), ", ",
               BiasExtent(1) > 1 ? 1 : 0, "};");
   }
   void Sizes(int64_t chunk) {
-    out_.Line("constexpr rg_attention_sizes sizes = {", batch_, ", ", heads_, ", ", kv_heads_, ", ",
-              queries_, ", ", keys_, ", ", QueryTiles() * kTile, ", ", chunk, ", ",
+    out_.Line("const rg_attention_sizes sizes = {", Sized(batch_), ", ", Sized(heads_), ", ",
+              Sized(kv_heads_), ", ", Sized(queries_), ", ", Sized(keys_), ", ",
+              Sized(QueryTiles() * kTile), ", ", Sized(chunk), ", ",
               Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
   }
   std::string Lse() const {
     const AttentionOperand& lse = call_.operands[kLse];
-    return absl::StrCat("lse + ", lse.offset, ", ", lse.strides[0], ", ", lse.strides[1], ", ",
-                        lse.strides[2]);
+    return absl::StrCat("lse + ", Sized(lse.offset), ", ", Sized(lse.strides[0]), ", ",
+                        Sized(lse.strides[1]), ", ", Sized(lse.strides[2]));
   }
   std::string Rows(int result) const {
     constexpr absl::string_view kNames[] = {"dq", "dk", "dv"};
     const AttentionOperand& t = call_.results[result];
-    return absl::StrCat("rg_head_rows{", kNames[result], " + ", t.offset, ", ", t.strides[0], ", ",
-                        t.strides[1], ", ", t.strides[2], "}");
+    return absl::StrCat("rg_head_rows{", kNames[result], " + ", Sized(t.offset), ", ",
+                        Sized(t.strides[0]), ", ", Sized(t.strides[1]), ", ", Sized(t.strides[2]),
+                        "}");
   }
 
   AttentionKernels::Launch End(int64_t blocks, int64_t staged_bytes) {

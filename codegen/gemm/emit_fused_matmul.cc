@@ -9,6 +9,7 @@
 
 #include "codegen/preludes/multiplier_prelude.h"
 #include "codegen/print/point_printer.h"
+#include "codegen/print/sized_number.h"
 #include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
@@ -101,25 +102,27 @@ class FusedMatMulPrinter {
     out_.Line("static_assert(rg_multiply_shape<", shape, ">::shared_bytes == ", shared_bytes, ");");
     out_.Line("rg_multiply<", type, ", ", LiesAcross(call_.a, true), ", ",
               LiesAcross(call_.b, false), ", ", tile_.tall, ", ", tile_.wide, ", ", shape, ">(");
-    out_.Line("    &rg_map_a, &rg_map_b, rg_memory, ", call_.m, ", ", call_.n, ", ", call_.k, ",");
+    out_.Line("    &rg_map_a, &rg_map_b, rg_memory, ", Sized(call_.m), ", ", Sized(call_.n), ", ",
+              Sized(call_.k), ",");
     out_.Line("    [&](const ", type,
               "* rg_tile, const int rg_row, const int rg_col, const int t) {");
   }
 
   std::string At(const MatrixOperand& operand, absl::string_view row, absl::string_view col) const {
-    return absl::StrCat("int64_t(", operand.offset, ") + int64_t(", row, ") * ", operand.row_stride,
-                        " + int64_t(", col, ") * ", operand.col_stride);
+    return absl::StrCat("int64_t(", Sized(operand.offset), ") + int64_t(", row, ") * ",
+                        Sized(operand.row_stride), " + int64_t(", col, ") * ",
+                        Sized(operand.col_stride));
   }
 
   void PrintPlainProduct() {
     launch_.Shared(call_.in_dtype, "rg_tile", tile_.m * tile_.n);
-    out_.Line("const int rg_row = RG_BLOCK / ", cols_, " * ", tile_.m, ";");
-    out_.Line("const int rg_col = RG_BLOCK % ", cols_, " * ", tile_.n, ", t = RG_THREAD;");
+    out_.Line("const int rg_row = RG_BLOCK / ", Sized(cols_), " * ", tile_.m, ";");
+    out_.Line("const int rg_col = RG_BLOCK % ", Sized(cols_), " * ", tile_.n, ", t = RG_THREAD;");
     out_.Open("for (int e = t; e < ", tile_.m * tile_.n, "; e += ", kThreads, ")");
     out_.Line("const int r = e / ", tile_.n, ", c = e % ", tile_.n, ";");
     out_.Line("float sum = 0;");
-    out_.Open("if (rg_row + r < ", call_.m, " && rg_col + c < ", call_.n, ")");
-    out_.Line("for (int k = 0; k < ", call_.k, "; ++k) sum += rg_load(rg_a, ",
+    out_.Open("if (rg_row + r < ", Sized(call_.m), " && rg_col + c < ", Sized(call_.n), ")");
+    out_.Line("for (int k = 0; k < ", Sized(call_.k), "; ++k) sum += rg_load(rg_a, ",
               At(call_.a, "rg_row + r", "k"), ") * rg_load(rg_b, ", At(call_.b, "k", "rg_col + c"),
               ");");
     out_.Close();
@@ -137,14 +140,14 @@ class FusedMatMulPrinter {
     out_.Line("const int r = (first + u) * ", kThreads / packs_a_row_, " + t / ", packs_a_row_,
               ", c = t % ", packs_a_row_, ";");
     const std::string number =
-        absl::StrCat("static_cast<", launch_.index_type(), ">(rg_row + r) * ", call_.n,
+        absl::StrCat("static_cast<", launch_.index_type(), ">(rg_row + r) * ", Sized(call_.n),
                      " + rg_col + c * ", kProductPack);
     if (whole) {
       out_.Line("const ", launch_.index_type(), " i = ", number, ";");
       return;
     }
-    out_.Line("const bool inside = rg_row + r < ", call_.m, " && rg_col + c * ", kProductPack,
-              " < ", call_.n, ";");
+    out_.Line("const bool inside = rg_row + r < ", Sized(call_.m), " && rg_col + c * ", kProductPack,
+              " < ", Sized(call_.n), ";");
     out_.Line("const ", launch_.index_type(), " i = inside ? ", number, " : 0;");
     condition_ = "inside";
   }

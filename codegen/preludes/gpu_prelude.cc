@@ -39,6 +39,7 @@ typedef long long int64_t;
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
+__device__ __forceinline__ double rg_double_of(int low, int high) { return __hiloint2double(high, low); }
 __device__ __forceinline__ unsigned rg_shift_words(unsigned low, unsigned high, int bits) {
   return __funnelshift_r(low, high, bits);
 }
@@ -187,6 +188,13 @@ __device__ __forceinline__ float rg_from_bits(unsigned v) {
   return out;
 }
 
+__device__ __forceinline__ double rg_double_of(int low, int high) {
+  const unsigned words[2] = {static_cast<unsigned>(low), static_cast<unsigned>(high)};
+  double out;
+  __builtin_memcpy(&out, words, sizeof out);
+  return out;
+}
+
 __device__ __forceinline__ unsigned rg_shift_words(unsigned low, unsigned high, int bits) {
   return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> bits);
 }
@@ -283,6 +291,17 @@ struct rg_in_order {
   RG_DIRECT(name, arguments, threads, blocks)
 #define RG_ARG(type, name, index) \
   type* const name = static_cast<type*>(rg_device_pointer(rg_table[rg_slot.at[rg_first_argument + index]]))
+// Numbers that are arguments: words where the place of a pointer would stand.
+#define RG_NUMBER(type, name, index) const type name = rg_number(rg_slot.at[index], static_cast<type*>(nullptr))
+#define RG_WIDE_NUMBER(type, name, index) \
+  const type name = rg_number(rg_slot.at[index], rg_slot.at[index + 1], static_cast<type*>(nullptr))
+RG_INLINE int rg_number(int word, int*) { return word; }
+RG_INLINE float rg_number(int word, float*) { return rg_from_bits(static_cast<unsigned>(word)); }
+RG_INLINE int64_t rg_number(int low, int high, int64_t*) {
+  return static_cast<int64_t>(static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 |
+                              static_cast<unsigned>(low));
+}
+RG_INLINE double rg_number(int low, int high, double*) { return rg_double_of(low, high); }
 #define RG_SHARED(type, name, count) __shared__ type name[count]
 // Memory of the block that the launch asks for.
 extern __shared__ int4 rg_staged_memory[];

@@ -337,6 +337,21 @@ constexpr int rg_first_argument = 0;
   type* const name = rg_shared<type>(rg_self, &rg_key_##name, #name, count)
 #endif
 
+// Numbers that are arguments: the lower 32 bits of what would be a pointer.
+inline uint32_t rg_word(const rg_host_thread& self, int index) {
+  return static_cast<uint32_t>(reinterpret_cast<uint64_t>(self.block->data[index]));
+}
+template <typename T>
+inline T rg_number(uint64_t bits) {
+  T out;
+  __builtin_memcpy(&out, &bits, sizeof out);
+  return out;
+}
+#define RG_NUMBER(type, name, index) const type name = rg_number<type>(rg_word(rg_self, index))
+#define RG_WIDE_NUMBER(type, name, index)   \
+  const type name = rg_number<type>(        \
+      uint64_t{rg_word(rg_self, index + 1)} << 32 | rg_word(rg_self, index))
+
 #define RG_STAGED(type, name, first_byte, count) RG_SHARED(type, name, count)
 #define RG_THREAD rg_thread
 #define RG_BLOCK rg_block

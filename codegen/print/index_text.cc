@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "codegen/print/sized_number.h"
 
 namespace retrograd {
 namespace {
@@ -20,10 +21,12 @@ std::string QuotientText(const IndexTerm& t, absl::Span<const std::string> axis_
   const int64_t lift = range.min < 0 ? -FloorDivInt(range.min, t.divisor) : 0;  // divisors
   const IndexExpr inner = *t.inner + IndexExpr::Constant(lift * t.divisor);
   const std::string factor = IndexFactor(inner, axis_names, extents);
-  if (t.kind == IndexTerm::kMod) return absl::StrCat("(", factor, " % ", t.divisor, ")");
-  if (lift == 0) return absl::StrCat("(", factor, " / ", t.divisor, ")");
-  return absl::StrCat("(", factor, " / ", t.divisor, " - ", lift, ")");
+  if (t.kind == IndexTerm::kMod) return absl::StrCat("(", factor, " % ", Sized(t.divisor), ")");
+  if (lift == 0) return absl::StrCat("(", factor, " / ", Sized(t.divisor), ")");
+  return absl::StrCat("(", factor, " / ", Sized(t.divisor), " - ", Sized(lift), ")");
 }
+
+std::string Bound(int64_t number) { return number > 0 ? Sized(number) : absl::StrCat(number); }
 
 std::string TermText(const IndexTerm& t, absl::Span<const std::string> axis_names,
                      absl::Span<const int64_t> extents) {
@@ -56,12 +59,12 @@ std::string IndexText(const IndexExpr& e, absl::Span<const std::string> axis_nam
     if (t.kind == IndexTerm::kAxis && extents[t.axis] <= 1) continue;
     const int64_t size = std::abs(t.coef);
     absl::StrAppend(&out, out.empty() ? (t.coef < 0 ? "-" : "") : (t.coef < 0 ? " - " : " + "));
-    if (size != 1) absl::StrAppend(&out, size, " * ");
+    if (size != 1) absl::StrAppend(&out, Sized(size), " * ");
     absl::StrAppend(&out, TermText(t, axis_names, extents));
   }
-  if (out.empty()) return absl::StrCat(e.offset());
+  if (out.empty()) return Bound(e.offset());
   if (e.offset() != 0) {
-    absl::StrAppend(&out, e.offset() < 0 ? " - " : " + ", std::abs(e.offset()));
+    absl::StrAppend(&out, e.offset() < 0 ? " - " : " + ", Sized(std::abs(e.offset())));
   }
   return out;
 }
@@ -79,8 +82,8 @@ std::string GuardText(absl::Span<const Guard> guards, absl::Span<const std::stri
   for (const Guard& g : guards) {
     const IndexRange range = Range(g.expr, extents);
     const std::string text = IndexText(g.expr, axis_names, extents);
-    if (range.min < g.begin) sides.push_back(absl::StrCat(text, " >= ", g.begin));
-    if (range.max >= g.end) sides.push_back(absl::StrCat(text, " < ", g.end));
+    if (range.min < g.begin) sides.push_back(absl::StrCat(text, " >= ", Bound(g.begin)));
+    if (range.max >= g.end) sides.push_back(absl::StrCat(text, " < ", Bound(g.end)));
   }
   return absl::StrJoin(sides, " && ");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "codegen/print/sized_number.h"
 #include "fusion/plan/plan.h"
 
 namespace retrograd {
@@ -87,6 +88,16 @@ struct MemberRun {
   friend bool operator==(const MemberRun&, const MemberRun&) = default;
 };
 
+// Numbers of a kernel's text (sized_number.h) that are arguments: they come behind the pointers, as
+// words of 32 bits.
+struct LiftedNumbers {
+  std::vector<int> argument;     // by number of the text: which argument it is; -1: none
+  std::vector<SizedType> types;  // by argument
+  bool empty() const { return types.empty(); }
+  int words() const;
+  friend bool operator==(const LiftedNumbers&, const LiftedNumbers&) = default;
+};
+
 // Every kernel has the signature  void name(void* const* table, Slots<n> slots): argument i is the
 // pointer table[slots.at[i]]. The table lies in device memory, so that addresses may change between
 // runs while the launch stays as captured.
@@ -97,13 +108,14 @@ struct Kernel {
   int64_t blocks = 1;
   int threads = 1;
   int cluster = 2;            // of a multiplier: blocks that share loads
-  int arguments = 0;          // how many pointers it takes
+  int arguments = 0;          // how many pointers it takes, and words of lifted numbers
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front
   // of it has finished.
   bool starts_early = false;
   // On a GPU it takes its addresses as parameters, without the table: what records it records them.
   bool direct = false;
+  LiftedNumbers lifted;
   KernelFunction function;
   // Of a merged launch: functions that share its blocks. It has no statements of its own.
   std::vector<KernelFunction> members;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "graph/base/status.h"
 
@@ -45,38 +46,72 @@ std::string PrintDeclaration(const Declaration& d, bool of_member) {
   RG_CHECK(false);
 }
 
-std::string PrintFunction(const KernelFunction& function, absl::string_view head, bool is_member) {
-  SourceWriter declarations;
-  declarations.SetDepth(1);
-  for (const Declaration& d : function.declarations) {
-    declarations.Line(PrintDeclaration(d, is_member));
+// Prints the functions of one kernel, in the order of its text, with its numbers as literals or by
+// the names of the arguments that they are.
+class FunctionPrinter {
+ public:
+  explicit FunctionPrinter(const Kernel& kernel) : lifted_(kernel.lifted) {
+    int at = kernel.arguments - lifted_.words();
+    for (SizedType type : lifted_.types) {
+      places_.push_back(at);
+      at += WordsOf(type);
+    }
   }
-  return absl::StrCat(function.comment, head, " {\n", declarations.text(), function.statements,
-                      "}\n");
-}
+
+  std::string Print(const KernelFunction& function, absl::string_view statements,
+                    absl::string_view head, bool is_member) {
+    SourceWriter declarations;
+    declarations.SetDepth(1);
+    for (const Declaration& d : function.declarations) {
+      declarations.Line(PrintDeclaration(d, is_member));
+    }
+    std::vector<bool> used(lifted_.types.size(), false);
+    const std::string body = ReplaceSized(statements, [&](absl::string_view literal) {
+      const int argument = lifted_.empty() ? -1 : lifted_.argument[next_++];
+      if (argument < 0) return std::string(literal);
+      used[static_cast<size_t>(argument)] = true;
+      return absl::StrCat("n_", argument);
+    });
+    for (size_t n = 0; n < used.size(); ++n) {
+      if (!used[n]) continue;
+      const SizedType type = lifted_.types[n];
+      declarations.Line(WordsOf(type) > 1 ? "RG_WIDE_NUMBER(" : "RG_NUMBER(", Name(type), ", n_", n,
+                        ", ", places_[n], ");");
+    }
+    return absl::StrCat(function.comment, head, " {\n", declarations.text(), body, "}\n");
+  }
+
+ private:
+  const LiftedNumbers& lifted_;
+  std::vector<int> places_;  // by argument: of its first word
+  size_t next_ = 0;          // number of the text
+};
 
 std::string MemberName(const Kernel& kernel, size_t member) {
   return absl::StrCat(kernel.name, "_", member);
 }
 
 // "2 + n * 3"
-std::string Step(int64_t first, int64_t step) {
-  return absl::StrCat(first > 0 ? absl::StrCat(first, " + ") : "", "n",
-                      step != 1 ? absl::StrCat(" * ", step) : "");
+std::string Step(const std::string& first, const std::string& step) {
+  return absl::StrCat(first, first.empty() ? "" : " + ", "n", step == "1" ? "" : " * ",
+                      step == "1" ? "" : step);
 }
 
 // Calls the member, which counts its blocks and arguments from 0.
 void PrintRun(const MemberRun& run, absl::string_view member, SourceWriter* out) {
   if (run.count == 1) {
-    out->Line("RG_RUN(", member, ", ", run.first_block, ", ", run.first_argument, ");");
+    out->Line("RG_RUN(", member, ", ", run.first_block > 0 ? Sized(run.first_block) : "0", ", ",
+              run.first_argument, ");");
     return;
   }
-  const bool bare = run.first_block == 0 || run.blocks == 1;
-  out->Line("const int n = ", bare ? "" : "(", "RG_BLOCK",
-            run.first_block == 0 ? "" : absl::StrCat(" - ", run.first_block), bare ? "" : ")",
-            run.blocks > 1 ? absl::StrCat(" / ", run.blocks) : "", ";");
-  out->Line("RG_RUN(", member, ", ", Step(run.first_block, run.blocks), ", ",
-            Step(run.first_argument, run.arguments), ");");
+  const std::string first = run.first_block > 0 ? Sized(run.first_block) : "";
+  const std::string blocks = run.blocks > 1 ? Sized(run.blocks) : "1";
+  const std::string argument = run.first_argument > 0 ? absl::StrCat(run.first_argument) : "";
+  const bool bare = first.empty() || run.blocks == 1;
+  out->Line("const int n = ", bare ? "" : "(", "RG_BLOCK", first.empty() ? "" : " - ", first,
+            bare ? "" : ")", run.blocks > 1 ? " / " : "", run.blocks > 1 ? blocks : "", ";");
+  out->Line("RG_RUN(", member, ", ", Step(first, blocks), ", ",
+            Step(argument, absl::StrCat(run.arguments)), ");");
 }
 
 // Sends each range of blocks to its member.
@@ -87,7 +122,7 @@ std::string PrintRuns(const Kernel& kernel) {
   for (size_t r = 0; r < kernel.runs.size(); ++r) {
     const MemberRun& run = kernel.runs[r];
     const std::string branch =
-        absl::StrCat("if (RG_BLOCK < ", run.first_block + run.count * run.blocks, ")");
+        absl::StrCat("if (RG_BLOCK < ", Sized(run.first_block + run.count * run.blocks), ")");
     if (r + 1 == kernel.runs.size()) {
       r == 0 ? out.OpenScope() : out.Else();
     } else if (r == 0) {
@@ -102,6 +137,25 @@ std::string PrintRuns(const Kernel& kernel) {
 }
 
 }  // namespace
+
+int LiftedNumbers::words() const {
+  int words = 0;
+  for (SizedType type : types) words += WordsOf(type);
+  return words;
+}
+
+std::vector<std::string> NumbersOf(const Kernel& kernel) {
+  std::vector<std::string> literals;
+  const auto take = [&](absl::string_view text) {
+    ReplaceSized(text, [&](absl::string_view literal) {
+      literals.emplace_back(literal);
+      return std::string();
+    });
+  };
+  for (const KernelFunction& member : kernel.members) take(member.statements);
+  take(kernel.members.empty() ? kernel.function.statements : PrintRuns(kernel));
+  return literals;
+}
 
 std::string PrintHead(const Kernel& kernel) {
   if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
@@ -121,13 +175,19 @@ std::string PrintResidentHead(const Kernel& kernel, int64_t blocks) {
 }
 
 std::string PrintKernel(const Kernel& kernel, absl::string_view head) {
-  if (kernel.members.empty()) return PrintFunction(kernel.function, head, false);
+  FunctionPrinter printer(kernel);
+  if (kernel.members.empty()) {
+    return printer.Print(kernel.function, kernel.function.statements, head, false);
+  }
   std::string text;
   for (size_t m = 0; m < kernel.members.size(); ++m) {
-    const std::string member = absl::StrCat("RG_MEMBER(", MemberName(kernel, m), ")");
-    absl::StrAppend(&text, PrintFunction(kernel.members[m], member, true), "\n");
+    const KernelFunction& member = kernel.members[m];
+    absl::StrAppend(&text,
+                    printer.Print(member, member.statements,
+                                  absl::StrCat("RG_MEMBER(", MemberName(kernel, m), ")"), true),
+                    "\n");
   }
-  return absl::StrCat(text, kernel.function.comment, head, " {\n", PrintRuns(kernel), "}\n");
+  return absl::StrCat(text, printer.Print(kernel.function, PrintRuns(kernel), head, false));
 }
 
 std::string PrintKernel(const Kernel& kernel) { return PrintKernel(kernel, PrintHead(kernel)); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "codegen/print/kernel.h"
@@ -22,6 +23,9 @@ std::string PrintResidentHead(const Kernel& kernel, int64_t blocks);
 // The whole kernel, its members in front. `head` declares it.
 std::string PrintKernel(const Kernel& kernel, absl::string_view head);
 std::string PrintKernel(const Kernel& kernel);
+
+// The sized numbers of its text as literals, in order: those of members first.
+std::vector<std::string> NumbersOf(const Kernel& kernel);
 
 // Names the kernel by a digest of its text.
 void NameKernel(Kernel* kernel);

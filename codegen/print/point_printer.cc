@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
+#include "codegen/print/sized_number.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "graph/base/status.h"
 
@@ -66,8 +67,8 @@ void PointPrinter::DeclareAxes(AxisMask mask, AxisMask used, absl::string_view n
     const int64_t extent = std::max<int64_t>(ir_.extents[a], 1);
     if ((used >> a & 1) != 0 && extent > 1) {
       std::string text(number);
-      if (stride > 1) absl::StrAppend(&text, " / ", stride);
-      if (ir_.Points(outer) != 1) absl::StrAppend(&text, " % ", extent);
+      if (stride > 1) absl::StrAppend(&text, " / ", Sized(stride));
+      if (ir_.Points(outer) != 1) absl::StrAppend(&text, " % ", Sized(extent));
       lines.push_back(absl::StrCat("const ", launch_.index_type(), " a", a, " = ", text, ";"));
     }
     stride *= extent;
@@ -128,7 +129,7 @@ std::string PointPrinter::Text(const IndexExpr& e) const {
 std::string PointPrinter::Ref(int i) const {
   const Instr& instr = ir_.instrs[i];
   if (instr.kind == InstrKind::kConstant && homes_[i].lane.empty()) {
-    return Literal(instr.constant, instr.dtype, launch_.dialect());
+    return SizedLiteral(Literal(instr.constant, instr.dtype, launch_.dialect()));
   }
   if (!homes_[i].lane.empty()) return homes_[i].lane;
   return array_[i] ? absl::StrCat(Local(i), "[j]") : Local(i);
@@ -143,7 +144,7 @@ std::string PointPrinter::OffsetText(int i, int plus) const {
   const Instr& load = ir_.instrs[i];
   std::string text = IndexText(load.offset, NamesAt(plus), ir_.extents);
   for (size_t n = 0; n < load.indirect.size(); ++n) {
-    absl::StrAppend(&text, " + ", load.indirect[n].stride, " * i", i, "_", n);
+    absl::StrAppend(&text, " + ", Sized(load.indirect[n].stride), " * i", i, "_", n);
   }
   return text;
 }
@@ -153,7 +154,7 @@ std::string PointPrinter::AllGuards(int i, int plus) const {
   std::string text = GuardText(instr.guards, NamesAt(plus), ir_.extents);
   for (size_t n = 0; n < instr.indirect.size(); ++n) {
     const std::string row = absl::StrCat("i", i, "_", n);
-    text = And(text, absl::StrCat(row, " >= 0 && ", row, " < ", instr.indirect[n].extent));
+    text = And(text, absl::StrCat(row, " >= 0 && ", row, " < ", Sized(instr.indirect[n].extent)));
   }
   return text;
 }
@@ -164,7 +165,7 @@ void PointPrinter::PrintIndices(int i) {
   for (size_t n = 0; n < load.indirect.size(); ++n) {
     const std::string index = Cast("int64_t", Ref(load.indirect[n].instr));
     out_.Line("const int64_t i", i, "_", n, " = ", index, " + (", Ref(load.indirect[n].instr),
-              " < 0 ? ", load.indirect[n].extent, " : 0);");
+              " < 0 ? ", Sized(load.indirect[n].extent), " : 0);");
   }
 }
 
@@ -187,10 +188,12 @@ std::string PointPrinter::IndexValueText(const Instr& instr) const {
   const absl::string_view type = ComputeName(instr.dtype);
   std::string value = Cast(type, position);
   if (instr.step != 1) {
-    value = absl::StrCat(Literal(instr.step, instr.dtype, launch_.dialect()), " * ", value);
+    value = absl::StrCat(SizedLiteral(Literal(instr.step, instr.dtype, launch_.dialect())), " * ",
+                         value);
   }
   if (instr.start != 0) {
-    value = absl::StrCat(Literal(instr.start, instr.dtype, launch_.dialect()), " + ", value);
+    value = absl::StrCat(SizedLiteral(Literal(instr.start, instr.dtype, launch_.dialect())), " + ",
+                         value);
   }
   return SizeBytes(instr.dtype) < 4 && !IsFloat(instr.dtype) ? Cast(type, value) : value;
 }
@@ -218,7 +221,8 @@ std::string PointPrinter::ValueText(int i) const {
   const Instr& instr = ir_.instrs[i];
   switch (instr.kind) {
     case InstrKind::kLoad: return LoadText(i);
-    case InstrKind::kConstant: return Literal(instr.constant, instr.dtype, launch_.dialect());
+    case InstrKind::kConstant:
+      return SizedLiteral(Literal(instr.constant, instr.dtype, launch_.dialect()));
     case InstrKind::kIndex: return IndexValueText(instr);
     case InstrKind::kPointwise:
     case InstrKind::kReduce: return PointwiseText(instr);  // a reduction over nothing copies

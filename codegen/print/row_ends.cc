@@ -1,6 +1,7 @@
 #include "codegen/print/row_ends.h"
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/sized_number.h"
 
 namespace retrograd {
 
@@ -12,7 +13,7 @@ void DeclareEnds(const PointPrinter& vectors, LaunchText* launch) {
   // -phase modulo a power of two.
   const std::string head = phase == "0" ? phase : absl::StrCat("-(", phase, ") & ", width - 1);
   launch->out.Line("const ", launch->index_type(), " head = ", head, ";");
-  launch->out.Line("const ", launch->index_type(), " tail = ", columns, " - (", columns,
+  launch->out.Line("const ", launch->index_type(), " tail = ", Sized(columns), " - (", Sized(columns),
                    " - head) % ", width, ";");
 }
 
@@ -21,7 +22,7 @@ void OpenEnd(absl::string_view e, absl::string_view condition, LaunchText* launc
   launch->out.Line("const ", launch->index_type(), " c = ", e, " < head ? ", e, " : ", e,
                    " - head + tail;");
   launch->out.Open("if (", condition, condition.empty() ? "" : " && ", "c < ",
-                   ir.extents[FastestAxis(ir)], ")");
+                   Sized(ir.extents[FastestAxis(ir)]), ")");
 }
 
 }  // namespace retrograd

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/print/dialect.h"
 #include "codegen/print/kernel_text.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/print/source_writer.h"
 #include "codegen/sort/sort_text.h"
 #include "fusion/kernel/ir/scale.h"
@@ -19,6 +20,7 @@ constexpr int64_t kDealThreads = 256;  // of launches that each thread does one 
 struct Constant {
   absl::string_view name;
   int64_t value;
+  bool sized = false;  // what follows from the list's length or the number of rows
 };
 
 // One launch: its arguments, constants and shared arrays, then its text.
@@ -29,13 +31,13 @@ class Writer {
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
     out_.SetDepth(1);
-    Constants({{"kRows", sort.sorted.rows},
-               {"kIndices", sort.sorted.indices},
+    Constants({{"kRows", sort.sorted.rows, true},
+               {"kIndices", sort.sorted.indices, true},
                {"kThreads", sort.threads},
                {"kDealThreads", kDealThreads},
-               {"kStarts", sort.sorted.starts()},
-               {"kPairs", sort.sorted.pairs()}});
-    out_.Line("[[maybe_unused]] constexpr int64_t kIndexFirst = ", sort.index_offset, ";");
+               {"kStarts", sort.sorted.starts(), true},
+               {"kPairs", sort.sorted.pairs(), true}});
+    out_.Line("[[maybe_unused]] const int64_t kIndexFirst = ", Sized(sort.index_offset), ";");
   }
 
   void Index() {
@@ -60,7 +62,11 @@ class Writer {
 
   void Constants(const std::vector<Constant>& constants) {
     for (const Constant& c : constants) {
-      out_.Line("[[maybe_unused]] constexpr int ", c.name, " = ", c.value, ";");
+      if (c.sized) {
+        out_.Line("[[maybe_unused]] const int ", c.name, " = ", Sized(c.value), ";");
+      } else {
+        out_.Line("[[maybe_unused]] constexpr int ", c.name, " = ", c.value, ";");
+      }
     }
   }
 
@@ -105,10 +111,10 @@ class Writer {
 constexpr char kInt[] = "int32_t", kConstInt[] = "const int32_t";
 
 std::vector<SortLaunch> Owners(const IndexSort& s, Dialect dialect) {
-  const std::vector<Constant> constants = {{"kPacks", s.packs},
+  const std::vector<Constant> constants = {{"kPacks", s.packs, true},
                                            {"kPacksAtOnce", s.packs_at_once},
                                            {"kOwnRows", s.own_rows},
-                                           {"kList", SortScratchOf(s).list[0]}};
+                                           {"kList", SortScratchOf(s).list[0], true}};
   Writer deal(s, dialect, "dealt");
   deal.Index();
   deal.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = true});
@@ -134,15 +140,15 @@ std::vector<Constant> PassConstants(const IndexSort& s, const SortScratch& scrat
   const int from = (pass + 1) % 2, to = pass % 2;
   const bool last = pass + 1 == s.passes;
   return {{"kItems", s.items},
-          {"kTiles", s.tiles},
-          {"kBlocks", s.blocks},
+          {"kTiles", s.tiles, true},
+          {"kBlocks", s.blocks, true},
           {"kDigits", s.digits()},
           {"kDigitBits", s.digit_bits},
           {"kWarps", s.threads / 32},
           {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
-          {"kCounts", scratch.counts},
-          {"kFrom", scratch.list[from]},
-          {"kTo", last ? s.sorted.pairs() : scratch.list[to]}};
+          {"kCounts", scratch.counts, true},
+          {"kFrom", scratch.list[from], true},
+          {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}};
 }
 
 SortLaunch CountLaunch(const IndexSort& s, const SortScratch& scratch, int pass, Dialect dialect) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "codegen/print/sized_number.h"
 #include "fusion/kernel/templates/column_walks.h"
 
 namespace retrograd {
@@ -99,9 +100,9 @@ struct PartialOrder {
     const int64_t run = lanes * width, whole = columns / run * run,
                   last = (columns - whole) / width;
     std::string threads = absl::StrCat(lanes);  // of the run
-    if (whole == 0) threads = absl::StrCat(last);
+    if (whole == 0) threads = Sized(last);
     if (whole != 0 && last != 0)
-      threads = absl::StrCat("(c < ", whole, " ? ", lanes, " : ", last, ")");
+      threads = absl::StrCat("(c < ", Sized(whole), " ? ", lanes, " : ", Sized(last), ")");
     const std::string first = columns > run ? absl::StrCat("c / ", run, " * ", run, " + ") : "";
     const std::string lane =
         absl::StrCat(columns > run ? absl::StrCat("c % ", run) : "c", " / ", width);
@@ -117,8 +118,8 @@ void StorePartials(const ColumnTotals& totals, const std::vector<int64_t>& offse
     const PartialOrder order(totals, type);
     const int64_t base = offsets[r] / SizeBytes(type);
     const std::string w = launch->WorkspaceName(StorageName(type));
-    const std::string line = absl::StrCat(base > 0 ? absl::StrCat(base, " + ") : "", totals.piece,
-                                          " * ", totals.columns, " + ");
+    const std::string line = absl::StrCat(base > 0 ? absl::StrCat(Sized(base), " + ") : "",
+                                          totals.piece, " * ", Sized(totals.columns), " + ");
     const std::string acc = absl::StrCat("v", r);
     if (totals.width == 1) {
       out.Line("rg_store(", w, ", ", line, "c, ", ColumnAccumulator(r, 1, totals.chunks), ");");
@@ -166,7 +167,7 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
   const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
   PrintPlaces(main, launch);
   if (turns > 1) {
-    out.Open("for (int s0 = ", first, "; s0 < ", splits, "; s0 += ", at_once * totals.thread_rows,
+    out.Open("for (int s0 = ", first, "; s0 < ", Sized(splits), "; s0 += ", at_once * totals.thread_rows,
              ")");
   } else {
     out.Line("const int s0 = ", first, ";");
@@ -178,9 +179,10 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
     out.Pragma(SpellingOf(launch->dialect()).unroll);
     out.Open("for (int n = 0; n < ", at_once, "; ++n)");
     out.Line("const int s = s0 + n * ", totals.thread_rows, ";");
-    out.Open("if (s < ", splits, ")");
+    out.Open("if (s < ", Sized(splits), ")");
     if (loads)
-      out.Line("const ", index, " line = static_cast<", index, ">(s) * ", totals.columns, ";");
+      out.Line("const ", index, " line = static_cast<", index, ">(s) * ", Sized(totals.columns),
+               ";");
     for (int r : totals.reductions) {
       const Instr& reduction = launch->ir().instrs[r];
       const DType type = AccumulatorType(reduction.dtype);
@@ -188,7 +190,7 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
       const std::string acc = absl::StrCat("v", r), part = absl::StrCat("w", r, "[n]");
       if (loads) {
         out.Line(part, " = rg_load(", launch->WorkspaceName(StorageName(type)), ", ",
-                 base > 0 ? absl::StrCat(base, " + ") : "", "line + place_", StorageName(type),
+                 base > 0 ? absl::StrCat(Sized(base), " + ") : "", "line + place_", StorageName(type),
                  ");");
       } else {
         out.Line(acc, " = ", printer->Folded(reduction, acc, part), ";");
@@ -294,8 +296,8 @@ void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, 
   if (!totals.column.empty()) {
     out.Line("const ", launch->index_type(), " c = ", totals.column, ";");
   }
-  out.Open("if (", totals.thread_rows > 1 ? "thread_row == 0 && " : "", "c < ", totals.columns,
-           ")");
+  out.Open("if (", totals.thread_rows > 1 ? "thread_row == 0 && " : "", "c < ",
+           Sized(totals.columns), ")");
   if (totals.split == 1) {
     FinishColumns(totals, launch, printer);
   } else {
@@ -331,7 +333,7 @@ Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Cl
            ">(RG_BLOCK) * ", totals.lanes, " + lane;");
   totals.column = "";
   DeclareColumnAccumulators(totals, &launch, &printer);
-  out.Open("if (c < ", totals.columns, ")");
+  out.Open("if (c < ", Sized(totals.columns), ")");
   AddPartials(totals, main, WorkspaceOffsets(body.ir, shape, body.schedule), &launch, &printer);
   out.Close();
   PrintColumnTotals(totals, shape, &launch, &printer);

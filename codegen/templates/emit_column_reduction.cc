@@ -4,6 +4,7 @@
 // load past a store.
 #include <algorithm>
 
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/templates.h"
 #include "graph/base/status.h"
@@ -145,17 +146,17 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
     out.Line("const int lane = RG_THREAD;");
   }
   const bool split = schedule.split > 1;
-  if (split) out.Line("const ", index, " piece = RG_BLOCK / ", tiles, ";");
+  if (split) out.Line("const ", index, " piece = RG_BLOCK / ", Sized(tiles), ";");
   totals.piece = "piece";
   const std::string column = absl::StrCat(
-      "(static_cast<", index, ">(RG_BLOCK", split ? " % " : "", split ? absl::StrCat(tiles) : "",
+      "(static_cast<", index, ">(RG_BLOCK", split ? " % " : "", split ? Sized(tiles) : "",
       ") * ", totals.lanes, " + lane)", totals.width > 1 ? absl::StrCat(" * ", totals.width) : "");
   out.Line("const ", index, " c = ", column, ";");
   DeclareColumnAccumulators(totals, &launch, &printer);
   const ColumnBody work = Split(ir, shape, totals, printer);
   const int64_t chunk = (rows + schedule.split - 1) / schedule.split;
 
-  out.Open("if (c < ", totals.columns, ")");
+  out.Open("if (c < ", Sized(totals.columns), ")");
   std::vector<int> all = work.outer;
   all.insert(all.end(), work.inner.begin(), work.inner.end());
   const AxisMask used = printer.UsedAxes(all, work.stores, ir.all_axes());
@@ -163,11 +164,11 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
   printer.Print({.instrs = work.outer, .reductions = {}, .stores = {}, .level = 0, .keep = true});
   for (int i : work.outer) printer.SetKnown(i, true);
   std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
-  std::string end = absl::StrCat(rows);
+  std::string end = Sized(rows);
   if (split) {
-    first = absl::StrCat("piece * ", chunk, totals.thread_rows > 1 ? " + thread_row" : "");
-    out.Line("const ", index, " end = rg_min((piece + 1) * ", chunk, ", static_cast<", index, ">(",
-             rows, "));");
+    first = absl::StrCat("piece * ", Sized(chunk), totals.thread_rows > 1 ? " + thread_row" : "");
+    out.Line("const ", index, " end = rg_min((piece + 1) * ", Sized(chunk), ", static_cast<", index,
+             ">(", Sized(rows), "));");
     end = "end";
   }
   const RowRange range{first, end, (chunk + totals.thread_rows - 1) / totals.thread_rows,

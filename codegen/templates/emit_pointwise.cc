@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "codegen/print/row_ends.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/vector_grid.h"
 
@@ -33,19 +34,19 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   const bool many = ir.Points(rows) > 1;
   const absl::string_view at = many ? "s" : "i";
   if (many) {
-    out.Line("const ", launch.index_type(), " row = i / ", all, ", s = i % ", all, ";");
+    out.Line("const ", launch.index_type(), " row = i / ", Sized(all), ", s = i % ", Sized(all), ";");
     const AxisMask used = vectors.UsedAxes(passes.instrs, passes.stores, ir.all_axes());
     vectors.DeclareAxes(rows, used | vectors.vectors().phase.axes(), "row");
   }
   DeclareEnds(vectors, &launch);
-  out.Open("if (", at, " < ", in_row, ")");
+  out.Open("if (", at, " < ", Sized(in_row), ")");
   out.Line("const ", launch.index_type(), " c = head + ", at, " * ", width, ";");
   out.Open("if (c < tail)");
   PrintPoint(vectors, passes, fastest, "c");
   out.Close();
   out.Else();
   PointPrinter ends(&launch, 1);
-  out.Line("const ", launch.index_type(), " e = ", at, " - ", in_row, ";");
+  out.Line("const ", launch.index_type(), " e = ", at, " - ", Sized(in_row), ";");
   OpenEnd("e", "", &launch);
   PrintPoint(ends, passes, fastest, "c");
   out.Close();
@@ -80,9 +81,10 @@ GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
                    step > 1 ? absl::StrCat(" * ", step) : "");
   if (covered >= points) {
     out.Line("const ", index, " i = ", first, ";");
-    out.Open("if (i < ", points, ")");
+    out.Open("if (i < ", Sized(points), ")");
   } else {
-    out.Open("for (", index, " i = ", first, "; i < ", points, "; i += ", covered, ")");
+    out.Open("for (", index, " i = ", first, "; i < ", Sized(points), "; i += ", Sized(covered),
+             ")");
   }
   if (has_ends) {
     PrintRowWithEnds(printer, passes);

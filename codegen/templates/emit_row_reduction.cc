@@ -2,6 +2,7 @@
 // reduces a piece of its rows and a finalize launch adds the pieces in order.
 #include <algorithm>
 
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/row_walk.h"
 #include "codegen/templates/templates.h"
@@ -30,13 +31,14 @@ void StorePieces(const Classification& shape, const RowWalk& walk, LaunchText* l
   const bool loop = launch->OpenUnrolled("r", schedule.rows_per_thread);
   if (!loop) out.OpenScope();
   out.Line("const ", launch->index_type(), " row = ", walk.Row(), ";");
-  out.Open("if (", schedule.threads_per_row > 1 ? "lane == 0 && " : "", "row < ", shape.shape.rows,
-           ")");
+  out.Open("if (", schedule.threads_per_row > 1 ? "lane == 0 && " : "", "row < ",
+           Sized(shape.shape.rows), ")");
   for (int r : walk.row_reductions()) {
     const DType type = AccumulatorType(launch->ir().instrs[r].dtype);
     const int64_t base = offsets[r] / SizeBytes(type);
     out.Line("rg_store(", launch->WorkspaceName(StorageName(type)), ", ",
-             base > 0 ? absl::StrCat(base, " + ") : "", "row * ", schedule.split, " + piece, ",
+             base > 0 ? absl::StrCat(Sized(base), " + ") : "", "row * ", Sized(schedule.split),
+             " + piece, ",
              RowWalk::RowAccumulator(r, schedule.rows_per_thread), ");");
   }
   out.Close();
@@ -57,7 +59,7 @@ Kernel RowFinalize(const KernelBody& body, const Classification& shape,
   out.SetDepth(1);
   out.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", kThreads,
            " + RG_THREAD;");
-  out.Open("if (row < ", rows, ")");
+  out.Open("if (row < ", Sized(rows), ")");
   const std::vector<int64_t> offsets = WorkspaceOffsets(body.ir, shape, body.schedule);
   std::vector<std::string> accumulators;
   for (int r : reductions) {
@@ -67,9 +69,9 @@ Kernel RowFinalize(const KernelBody& body, const Classification& shape,
     const std::string acc = absl::StrCat("v", r);
     out.Line(StorageName(type), " ", acc, " = ", printer.Identity(reduction), ";");
     const std::string value = absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)),
-                                           ", ", base > 0 ? absl::StrCat(base, " + ") : "",
-                                           "row * ", body.schedule.split, " + s)");
-    out.Line("for (int s = 0; s < ", body.schedule.split, "; ++s) ", acc, " = ",
+                                           ", ", base > 0 ? absl::StrCat(Sized(base), " + ") : "",
+                                           "row * ", Sized(body.schedule.split), " + s)");
+    out.Line("for (int s = 0; s < ", Sized(body.schedule.split), "; ++s) ", acc, " = ",
              printer.Folded(reduction, acc, value), ";");
     accumulators.push_back(acc);
   }

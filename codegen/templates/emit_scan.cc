@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/point_printer.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "graph/base/status.h"
 
@@ -39,7 +40,7 @@ class ScanText {
     out_.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", rows_,
               " + RG_THREAD", team_ > 1 ? absl::StrCat(" / ", team_) : "", ";");
     out_.Line(sum_, " carry = ", printer_.Identity(scan()), ";");
-    out_.Open(absl::StrCat("for (", index, " first = 0; first < ", shape_.shape.columns,
+    out_.Open(absl::StrCat("for (", index, " first = 0; first < ", Sized(shape_.shape.columns),
                            "; first += ", team_, ")"));
     PrintPlace(index);
     PrintOperand();
@@ -62,9 +63,9 @@ class ScanText {
     out_.Line("const ", index, " place = first",
               team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "", ";");
     out_.Line("const ", index, " column = ",
-              scan().reverse ? absl::StrCat(shape_.shape.columns - 1, " - place") : "place", ";");
-    out_.Line("const bool inside = row < ", shape_.shape.rows, " && place < ", shape_.shape.columns,
-              ";");
+              scan().reverse ? absl::StrCat(Sized(shape_.shape.columns - 1), " - place") : "place", ";");
+    out_.Line("const bool inside = row < ", Sized(shape_.shape.rows), " && place < ",
+              Sized(shape_.shape.columns), ";");
   }
 
   void DeclareAxes(const std::vector<int>& instrs, const std::vector<int>& stores) {

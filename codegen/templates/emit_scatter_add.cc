@@ -12,6 +12,7 @@
 
 #include "codegen/print/index_text.h"
 #include "codegen/print/point_printer.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
 
@@ -68,13 +69,13 @@ int64_t Reach(const ScatterShape& s) {
 void PrintSplit(const ScatterShape& s, int64_t middle, absl::string_view name,
                 absl::string_view index, SourceWriter& out) {
   if (s.workspace.inner > 1) {
-    out.Line("const ", index, " i = n % ", s.vectors,
+    out.Line("const ", index, " i = n % ", Sized(s.vectors),
              s.width > 1 ? absl::StrCat(" * ", s.width) : "", ";");
   }
-  const std::string outside = s.vectors > 1 ? absl::StrCat("n / ", s.vectors) : "n";
+  const std::string outside = s.vectors > 1 ? absl::StrCat("n / ", Sized(s.vectors)) : "n";
   if (s.workspace.outer > 1) {
-    out.Line("const ", index, " o = ", outside, " / ", middle, ";");
-    out.Line("const int ", name, " = static_cast<int>(", outside, " % ", middle, ");");
+    out.Line("const ", index, " o = ", outside, " / ", Sized(middle), ";");
+    out.Line("const int ", name, " = static_cast<int>(", outside, " % ", Sized(middle), ");");
   } else {
     out.Line("const int ", name, " = static_cast<int>(", outside, ");");
   }
@@ -84,8 +85,8 @@ void PrintSplit(const ScatterShape& s, int64_t middle, absl::string_view name,
 std::string TableElement(const ScatterShape& s, absl::string_view index) {
   const int64_t inner = s.workspace.inner;
   std::string at = absl::StrCat("static_cast<", index, ">(key)");
-  if (s.workspace.outer > 1) at = absl::StrCat("(o * ", s.table_rows, " + ", at, ")");
-  return inner > 1 ? absl::StrCat(at, " * ", inner, " + i") : at;
+  if (s.workspace.outer > 1) at = absl::StrCat("(o * ", Sized(s.table_rows), " + ", at, ")");
+  return inner > 1 ? absl::StrCat(at, " * ", Sized(inner), " + i") : at;
 }
 
 std::string PartialElement(const ScatterShape& s, absl::string_view chunk, absl::string_view slot,
@@ -93,10 +94,10 @@ std::string PartialElement(const ScatterShape& s, absl::string_view chunk, absl:
   const ScatterWorkspace& ws = s.workspace;
   const std::string row =
       absl::StrCat("(",
-                   ws.outer > 1 ? absl::StrCat("(o * ", ws.chunks, " + ", chunk, ")")
+                   ws.outer > 1 ? absl::StrCat("(o * ", Sized(ws.chunks), " + ", chunk, ")")
                                 : absl::StrCat("static_cast<", index, ">(", chunk, ")"),
                    " * 2 + ", slot, ")");
-  return absl::StrCat(row, ws.inner > 1 ? absl::StrCat(" * ", ws.inner, " + i") : "");
+  return absl::StrCat(row, ws.inner > 1 ? absl::StrCat(" * ", Sized(ws.inner), " + i") : "");
 }
 
 // A vector of accumulators into memory.
@@ -128,7 +129,7 @@ class Sums {
       PrintZeros();
       return launch_.Finish("zeros");
     }
-    if (zero_blocks_ > 0) out_.Open("if (RG_BLOCK < ", s_.sum_blocks, ")");
+    if (zero_blocks_ > 0) out_.Open("if (RG_BLOCK < ", Sized(s_.sum_blocks), ")");
     PrintSums();
     if (zero_blocks_ > 0) {
       out_.Else();
@@ -155,10 +156,11 @@ class Sums {
   void PrintSums() {
     out_.Line("const ", index_, " n = static_cast<", index_, ">(RG_BLOCK) * ", kSumThreads,
               " + RG_THREAD;");
-    out_.Open("if (n < ", ws_.outer * ws_.chunks * s_.vectors, ")");
+    out_.Open("if (n < ", Sized(ws_.outer * ws_.chunks * s_.vectors), ")");
     PrintSplit(s_, ws_.chunks, "c", index_, out_);
-    out_.Line("const int begin = c * ", ws_.chunk, ";");
-    out_.Line("const int end = rg_min(begin + ", ws_.chunk, ", ", ws_.sorted.indices, ");");
+    out_.Line("const int begin = c * ", Sized(ws_.chunk), ";");
+    out_.Line("const int end = rg_min(begin + ", Sized(ws_.chunk), ", ",
+              Sized(ws_.sorted.indices), ");");
     const AxisMask used =
         printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
     printer_.DeclareAxes(s_.outer, used, "o");
@@ -179,7 +181,7 @@ class Sums {
 
   // The place of the pair at a sorted position.
   std::string Pair(absl::string_view at) const {
-    return absl::StrCat(ws_.sorted.pairs(), " + 2 * (", at, ")");
+    return absl::StrCat(Sized(ws_.sorted.pairs()), " + 2 * (", at, ")");
   }
   std::string Key(absl::string_view at) const {
     return absl::StrCat("rg_load(", words_, ", ", Pair(at), ")");
@@ -191,7 +193,7 @@ class Sums {
     const int last = static_cast<int>(ws_.sorted.indices - 1);
     out_.Line("int keys[", kScatterAtOnce + 1, "];");
     Unrolled(absl::StrCat("for (int u = 0; u <= ", kScatterAtOnce, "; ++u)"));
-    out_.Line("keys[u] = ", Key(absl::StrCat("rg_min(k0 + u, ", last, ")")), ";");
+    out_.Line("keys[u] = ", Key(absl::StrCat("rg_min(k0 + u, ", Sized(last), ")")), ";");
     out_.Close();
     const Instr& source = launch_.ir().instrs[source_];
     const bool lanes = printer_.InLanes(source_);
@@ -207,7 +209,7 @@ class Sums {
     if (constant) return;
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
     out_.Line("const int position = rg_load(", words_, ", 1 + ",
-              Pair(absl::StrCat("rg_min(k0 + u, ", last, ")")), ");");
+              Pair(absl::StrCat("rg_min(k0 + u, ", Sized(last), ")")), ");");
     printer_.DeclareAxes(s_.rows, used, "position");
     printer_.Print({.instrs = printer_.Needed({source_}),
                     .reductions = {},
@@ -219,9 +221,9 @@ class Sums {
   void PrintSteps() {
     Unrolled(absl::StrCat("for (int u = 0; u < ", kScatterAtOnce, "; ++u)"));
     out_.Line("const int k = k0 + u, key = keys[u];");
-    out_.Open("if (k < end && key < ", s_.table_rows, ")");
+    out_.Open("if (k < end && key < ", Sized(s_.table_rows), ")");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    out_.Line("const bool goes_on = k + 1 < ", ws_.sorted.indices, " && keys[u + 1] == key;");
+    out_.Line("const bool goes_on = k + 1 < ", Sized(ws_.sorted.indices), " && keys[u + 1] == key;");
     out_.Open("if (!goes_on || k + 1 == end)");
     out_.Open("if (from >= 0 && !goes_on)");
     out_.Line(StoreText(s_, table_, TableElement(s_, index_), "sum"));
@@ -239,7 +241,7 @@ class Sums {
 
   void PrintZeros() {
     out_.Line("const ", index_, " first = static_cast<", index_, ">(RG_BLOCK",
-              s_.sum_blocks > 0 ? absl::StrCat(" - ", s_.sum_blocks) : "", ") * ",
+              s_.sum_blocks > 0 ? absl::StrCat(" - ", Sized(s_.sum_blocks)) : "", ") * ",
               kScatterZeros * kSumThreads, " + RG_THREAD;");
     out_.Line(Accumulators("sum", s_.width));
     out_.Line(ClearSum());
@@ -247,14 +249,14 @@ class Sums {
     out_.Line("bool zero[", kScatterZeros, "];");
     Unrolled(absl::StrCat("for (int m = 0; m < ", kScatterZeros, "; ++m)"));
     out_.Line("const ", index_, " n = first + m * ", kSumThreads, ";");
-    out_.Line("zero[m] = n < ", s_.table_vectors(), ";");
+    out_.Line("zero[m] = n < ", Sized(s_.table_vectors()), ";");
     if (!ws_.empty()) {
-      std::string row = s_.vectors > 1 ? absl::StrCat("n / ", s_.vectors) : "n";
-      if (ws_.outer > 1) absl::StrAppend(&row, " % ", s_.table_rows);
+      std::string row = s_.vectors > 1 ? absl::StrCat("n / ", Sized(s_.vectors)) : "n";
+      if (ws_.outer > 1) absl::StrAppend(&row, " % ", Sized(s_.table_rows));
       out_.Open("if (zero[m])");
       out_.Line("const int r = static_cast<int>(", row, ");");
-      out_.Line("zero[m] = rg_load(", words_, ", ", ws_.sorted.starts(), " + r) == rg_load(",
-                words_, ", ", ws_.sorted.starts(), " + r + 1);");
+      out_.Line("zero[m] = rg_load(", words_, ", ", Sized(ws_.sorted.starts()),
+                " + r) == rg_load(", words_, ", ", Sized(ws_.sorted.starts()), " + r + 1);");
       out_.Close();
     }
     out_.Close();
@@ -293,16 +295,17 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   out.SetDepth(1);
   out.Line("const ", index, " n = static_cast<", index, ">(RG_BLOCK) * ", kSumThreads,
            " + RG_THREAD;");
-  out.Open("if (n < ", ws.outer * ws.chunks * s.vectors, ")");
+  out.Open("if (n < ", Sized(ws.outer * ws.chunks * s.vectors), ")");
   PrintSplit(s, ws.chunks, "c", index, out);
-  out.Line("const int begin = c * ", ws.chunk, ", end = begin + ", ws.chunk, ";");
-  out.Open("if (end < ", ws.sorted.indices, ")");
-  out.Line("const int key = rg_load(", w, ", ", ws.sorted.pairs(), " + 2 * (end - 1));");
-  out.Open("if (key < ", s.table_rows, ")");
-  out.Line("const int from = rg_load(", w, ", ", ws.sorted.starts(), " + key);");
-  out.Line("const int to = rg_load(", w, ", ", ws.sorted.starts(), " + key + 1);");
+  out.Line("const int begin = c * ", Sized(ws.chunk), ", end = begin + ", Sized(ws.chunk), ";");
+  out.Open("if (end < ", Sized(ws.sorted.indices), ")");
+  out.Line("const int key = rg_load(", w, ", ", Sized(ws.sorted.pairs()),
+           " + 2 * (end - 1));");
+  out.Open("if (key < ", Sized(s.table_rows), ")");
+  out.Line("const int from = rg_load(", w, ", ", Sized(ws.sorted.starts()), " + key);");
+  out.Line("const int to = rg_load(", w, ", ", Sized(ws.sorted.starts()), " + key + 1);");
   out.Open("if (from >= begin && to > end)");
-  out.Line("const int last = (to - 1) / ", ws.chunk, ";");
+  out.Line("const int last = (to - 1) / ", Sized(ws.chunk), ";");
   out.Line("const int slot = from > begin ? 1 : 0;");
   out.Line(type, " sum[", s.width, "];");
   out.Line(load(PartialElement(s, "c", "slot", index), "sum"));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/point_printer.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_access.h"
@@ -41,13 +42,13 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
 
   out.SetDepth(1);
   out.Line("const int lane = RG_THREAD % ", kTile, ", first = RG_THREAD / ", kTile, ";");
-  out.Line("const ", index, " fast0 = static_cast<", index, ">(RG_BLOCK % ", fast_tiles, ") * ",
+  out.Line("const ", index, " fast0 = static_cast<", index, ">(RG_BLOCK % ", Sized(fast_tiles), ") * ",
            kTile, ";");
-  out.Line("const ", index, " slow0 = static_cast<", index, ">(RG_BLOCK / ", fast_tiles, " % ",
-           slow_tiles, ") * ", kTile, ";");
+  out.Line("const ", index, " slow0 = static_cast<", index, ">(RG_BLOCK / ", Sized(fast_tiles), " % ",
+           Sized(slow_tiles), ") * ", kTile, ";");
   const AxisMask used = printer.UsedAxes(printer.Needed(roots), stores, ir.all_axes());
   if ((used & outer) != 0) {
-    out.Line("const ", index, " o = RG_BLOCK / ", fast_tiles * slow_tiles, ";");
+    out.Line("const ", index, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");
     printer.DeclareAxes(outer, used, "o");
   }
   // One element more a line than needed: a column of the tile then lies in different banks.
@@ -57,7 +58,8 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
   auto in_tile = [&](absl::string_view s, absl::string_view f) {
     out.Line("const ", index, " a", slow, " = slow0 + ", s, ";");
     out.Line("const ", index, " a", fast, " = fast0 + ", f, ";");
-    out.Open("if (a", slow, " < ", ir.extents[slow], " && a", fast, " < ", ir.extents[fast], ")");
+    out.Open("if (a", slow, " < ", Sized(ir.extents[slow]), " && a", fast, " < ",
+             Sized(ir.extents[fast]), ")");
   };
 
   out.Open("for (int n = first; n < ", kTile, "; n += ", step, ")");

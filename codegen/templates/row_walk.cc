@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/row_ends.h"
+#include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
@@ -215,7 +216,7 @@ void RowWalk::PrintPreloads() {
   const bool loop = launch_.OpenUnrolled("k", chunks_);
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " c = ", ChunkColumn(), ";");
-  out_.Open("if (c < ", shape_.shape.columns, ")");
+  out_.Open("if (c < ", Sized(shape_.shape.columns), ")");
   printer_.DeclareAxes(shape_.shape.column_axes, printer_.UsedAxes(loads, {}, 0), "c");
   printer_.Print({.instrs = loads, .reductions = {}, .stores = {}});
   out_.Close();
@@ -282,7 +283,7 @@ void RowWalk::PrintStaging(const std::string& first_row) {
   const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
-  out_.Open("if (row < ", shape_.shape.rows, ")");
+  out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
   printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(staged_, {}, 0), "row");
   PrintColumns({.point_instrs = staged_}, "");
   out_.Close();
@@ -300,7 +301,7 @@ void RowWalk::PrintAhead(const std::string& first_row) {
   const bool loop = launch_.OpenUnrolled("r", schedule_.rows_per_thread);
   if (!loop) out_.OpenScope();
   out_.Line("const ", launch_.index_type(), " row = ", RowFrom(first_row), ";");
-  out_.Open("if (row < ", shape_.shape.rows, ")");
+  out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
   printer_.DeclareAxes(shape_.shape.row_axes, printer_.UsedAxes(ahead_, {}, 0), "row");
   printer_.Print({.instrs = ahead_, .reductions = {}, .stores = {}});
   out_.Close();
@@ -364,13 +365,13 @@ void RowWalk::PrintColumns(const StageWork& work, const std::string& row_conditi
     if (!loop) out_.OpenScope();
     out_.Line("const ", launch_.index_type(), " c = ", ChunkColumn(), ";");
     tail = chunks_ * run > columns;
-    if (tail) out_.Open("if (c < ", columns, ")");
+    if (tail) out_.Open("if (c < ", Sized(columns), ")");
   } else {
     std::string first = ChunkColumn();
     if (chunks_ > 1) {
       first = schedule_.vector_width > 1 ? absl::StrCat("lane * ", schedule_.vector_width) : "lane";
     }
-    std::string end = absl::StrCat(columns);
+    std::string end = Sized(columns);
     if (schedule_.split > 1) {
       first = absl::StrCat("first_column + ", first);
       end = "end_column";
@@ -523,7 +524,7 @@ void RowWalk::PrintStage(int stage) {
   if (partial || ir_.Points(shape_.shape.row_axes & used) != 1) {
     out_.Line("const ", launch_.index_type(), " row = ", Row(), ";");
   }
-  if (partial) out_.Open("if (row < ", shape_.shape.rows, ")");
+  if (partial) out_.Open("if (row < ", Sized(shape_.shape.rows), ")");
   printer_.DeclareAxes(shape_.shape.row_axes, used, "row");
   printer_.Print({.instrs = work.row_instrs,
                   .reductions = {},
@@ -570,11 +571,12 @@ void RowWalk::PrintRows() {
   if (split) {
     const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
     const int64_t piece = (chunks_ + schedule_.split - 1) / schedule_.split * run;
-    out_.Line("const int piece = RG_BLOCK % ", schedule_.split, ";");
-    out_.Line("const ", index, " first_column = static_cast<", index, ">(piece) * ", piece, ";");
-    out_.Line("const ", index, " end_column = rg_min(first_column + ", piece, ", static_cast<",
-              index, ">(", shape_.shape.columns, "));");
-    block = absl::StrCat("static_cast<", index, ">(RG_BLOCK / ", schedule_.split, ")");
+    out_.Line("const int piece = RG_BLOCK % ", Sized(schedule_.split), ";");
+    out_.Line("const ", index, " first_column = static_cast<", index, ">(piece) * ", Sized(piece),
+              ";");
+    out_.Line("const ", index, " end_column = rg_min(first_column + ", Sized(piece),
+              ", static_cast<", index, ">(", Sized(shape_.shape.columns), "));");
+    block = absl::StrCat("static_cast<", index, ">(RG_BLOCK / ", Sized(schedule_.split), ")");
   }
   PrintPreloads();
   const int64_t stride = row_blocks_ * rows_at_once_;
@@ -590,17 +592,17 @@ void RowWalk::PrintRows() {
   if (!staged_.empty()) {
     DeclareStaged();
     out_.Open("for (int batch = 0; batch < ", schedule_.staged, "; ++batch)");
-    PrintStaging(absl::StrCat(first, " + batch * ", stride));
+    PrintStaging(absl::StrCat(first, " + batch * ", Sized(stride)));
     out_.Close();
     out_.Line("int batch = 0;");
   }
   if (loop) {
-    out_.Open("for (", index, " row0 = ", first, "; row0 < ", shape_.shape.rows,
-              "; row0 += ", stride, ")");
+    out_.Open("for (", index, " row0 = ", first, "; row0 < ",
+              Sized(shape_.shape.rows), "; row0 += ", Sized(stride), ")");
   }
   if (!ahead_.empty()) {
     TakeAhead();
-    PrintAhead(absl::StrCat("row0 + ", stride));
+    PrintAhead(absl::StrCat("row0 + ", Sized(stride)));
     for (int i : ahead_) {
       printer_.SetHome(i, HomeOf(i, true));
       printer_.SetKnown(i, true);
@@ -609,7 +611,7 @@ void RowWalk::PrintRows() {
   if (!staged_.empty()) out_.Line("RG_COPIES_WAIT(", schedule_.staged - 1, ");");
   for (int stage = 0; stage <= stages_.row_stages; ++stage) PrintStage(stage);
   if (!staged_.empty()) {
-    PrintStaging(absl::StrCat("row0 + ", schedule_.staged * stride));
+    PrintStaging(absl::StrCat("row0 + ", Sized(schedule_.staged * stride)));
     out_.Line("batch = batch + 1 == ", schedule_.staged, " ? 0 : batch + 1;");
   }
   if (turns_) out_.Line("turn = 1 - turn;");

@@ -64,6 +64,7 @@ struct Launch {
   int cluster = 2;            // of kernels with maps: blocks that start together
   bool direct = false;        // Kernel::direct
   bool starts_early = false;  // Kernel::starts_early
+  std::vector<int32_t> numbers;  // what comes behind the pointers: words of Kernel::lifted
 };
 
 // Addresses of a library call's operands and results, in the op's order: of their stored values'

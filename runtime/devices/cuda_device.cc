@@ -40,7 +40,8 @@ class CudaDevice : public GpuDevice {
                            .cache_dir = options.cache_dir,
                            .cache_bytes = options.cache_bytes,
                            .time_calls = options.time_calls,
-                           .tuning = options.tuning}),
+                           .tuning = options.tuning,
+                           .shared_kernels = options.shared_kernels}),
         options_(options) {}
   absl::Status Start();
 

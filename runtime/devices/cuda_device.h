@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
+#include "runtime/device/shared_kernels.h"
 #include "runtime/gpu/gpu_module.h"
 #include "runtime/ops/attention/cuda_attention.h"
 #include "runtime/ops/convolution/cuda_convolution.h"
@@ -27,6 +28,7 @@ struct CudaDeviceOptions {
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_calls = true;          // try implementations for each library call and keep the fastest
   std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
+  std::shared_ptr<SharedKernels<CompiledObject>> shared_kernels;  // as GpuDeviceOptions has it
   CudaAttentionOptions attention;
   CudaConvolutionOptions convolution;
 };

@@ -23,7 +23,8 @@ class HipDevice : public GpuDevice {
                            .cache_dir = options.cache_dir,
                            .cache_bytes = options.cache_bytes,
                            .time_calls = options.time_calls,
-                           .tuning = options.tuning}),
+                           .tuning = options.tuning,
+                           .shared_kernels = options.shared_kernels}),
         options_(options) {}
   absl::Status Start() {
     RG_RETURN_IF_ERROR(GpuDevice::Start());

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
+#include "runtime/device/shared_kernels.h"
 #include "runtime/gpu/gpu_module.h"
 #include "runtime/tuning/tuning.h"
 
@@ -25,6 +26,7 @@ struct HipDeviceOptions {
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_calls = true;          // try implementations for each library call and keep the fastest
   std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
+  std::shared_ptr<SharedKernels<CompiledObject>> shared_kernels;  // as GpuDeviceOptions has it
 };
 
 // Unavailable, saying why, where there is no driver or no such device.

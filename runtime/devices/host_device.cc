@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
+#include "runtime/device/lift_launches.h"
 #include "runtime/host/host_launch.h"
 #include "runtime/ops/attention/host_attention.h"
 #include "runtime/ops/convolution/generated_convolution.h"
@@ -33,7 +34,7 @@ struct PreparedLaunch {
 
 class HostKernels : public LoadedKernels {
  public:
-  std::shared_ptr<HostModule> module;
+  std::vector<std::shared_ptr<HostModule>> modules;
   std::vector<PreparedLaunch> launches;
   absl::Span<void* const> table;  // the caller's
 };
@@ -93,7 +94,9 @@ HostContents ToHost(Contents contents) {
 
 class HostDevice : public Device {
  public:
-  explicit HostDevice(const HostDeviceOptions& options) : options_(options) {}
+  explicit HostDevice(const HostDeviceOptions& options) : options_(options) {
+    if (options.shared_kernels) program_ = options.shared_kernels->families().NewProgram();
+  }
 
   absl::string_view name() const override { return "host"; }
   Dialect dialect() const override { return Dialect::kHost; }
@@ -128,22 +131,22 @@ class HostDevice : public Device {
   absl::StatusOr<std::unique_ptr<LoadedKernels>> Load(
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) override {
     auto loaded = std::make_unique<HostKernels>();
-    if (!launches.empty()) {
-      RG_ASSIGN_OR_RETURN(loaded->module, HostModule::Compile(kernels, options_.compile));
+    if (launches.empty()) return loaded;
+    if (options_.shared_kernels == nullptr) {
+      RG_ASSIGN_OR_RETURN(std::shared_ptr<HostModule> module,
+                          HostModule::Compile(kernels, options_.compile));
+      loaded->modules.push_back(module);
+      const auto of_all = [&](const std::string&) { return module; };
+      RG_RETURN_IF_ERROR(Prepare(launches, of_all, *loaded));
+      return loaded;
     }
-    for (const retrograd::Launch& launch : launches) {
-      PreparedLaunch prepared{.blocks = launch.blocks, .threads = launch.threads};
-      RG_ASSIGN_OR_RETURN(prepared.kernel, loaded->module->Find(launch.kernel));
-      for (const LaunchArg& arg : launch.args) {
-        prepared.slots.push_back(arg.slot);
-        prepared.args.push_back({.bytes = arg.bytes,
-                                 .alignment = arg.alignment,
-                                 .written = arg.written,
-                                 .contents = ToHost(arg.contents)});
-      }
-      RG_RETURN_IF_ERROR(launcher_.Reserve(prepared.kernel));
-      loaded->launches.push_back(std::move(prepared));
-    }
+    SharedKernels<HostModule>& shared = *options_.shared_kernels;
+    const LiftedLaunches lifted = LiftLaunches(shared.families(), program_, kernels, launches);
+    RG_RETURN_IF_ERROR(CompileMissing(lifted.kernels));
+    const auto of_each = [&](const std::string& kernel) {
+      return loaded->modules.emplace_back(shared.Find(kernel));
+    };
+    RG_RETURN_IF_ERROR(Prepare(lifted.launches, of_each, *loaded));
     return loaded;
   }
 
@@ -177,7 +180,7 @@ class HostDevice : public Device {
   absl::Status Launch(int, LoadedKernels& kernels, size_t launch) override {
     auto& loaded = static_cast<HostKernels&>(kernels);
     PreparedLaunch& prepared = loaded.launches[launch];
-    for (size_t i = 0; i < prepared.args.size(); ++i) {
+    for (size_t i = 0; i < prepared.slots.size(); ++i) {
       prepared.args[i].data = loaded.table[prepared.slots[i]];
     }
     return launcher_.Run(prepared.kernel, prepared.blocks, prepared.threads, prepared.args,
@@ -239,7 +242,50 @@ class HostDevice : public Device {
   }
 
  private:
+  // Those that no program has compiled.
+  absl::Status CompileMissing(const std::vector<Kernel>& kernels) {
+    SharedKernels<HostModule>& shared = *options_.shared_kernels;
+    std::vector<Kernel> missing;
+    for (const Kernel& kernel : kernels) {
+      if (shared.Find(kernel.name) == nullptr) missing.push_back(kernel);
+    }
+    if (missing.empty()) return absl::OkStatus();
+    RG_ASSIGN_OR_RETURN(const std::shared_ptr<HostModule> module,
+                        HostModule::Compile(missing, options_.compile));
+    for (const Kernel& kernel : missing) shared.Add(kernel.name, module);
+    return absl::OkStatus();
+  }
+
+  // module_of(kernel): where it is, or null.
+  template <typename ModuleOf>
+  absl::Status Prepare(absl::Span<const retrograd::Launch> launches, const ModuleOf& module_of,
+                       HostKernels& loaded) {
+    for (const retrograd::Launch& launch : launches) {
+      PreparedLaunch prepared{.blocks = launch.blocks, .threads = launch.threads};
+      const std::shared_ptr<HostModule> module = module_of(launch.kernel);
+      if (module == nullptr) {
+        return absl::NotFoundError(absl::StrFormat("no host kernel %s", launch.kernel));
+      }
+      RG_ASSIGN_OR_RETURN(prepared.kernel, module->Find(launch.kernel));
+      for (const LaunchArg& arg : launch.args) {
+        prepared.slots.push_back(arg.slot);
+        prepared.args.push_back({.bytes = arg.bytes,
+                                 .alignment = arg.alignment,
+                                 .written = arg.written,
+                                 .contents = ToHost(arg.contents)});
+      }
+      for (int32_t word : launch.numbers) {
+        const auto bits = static_cast<uintptr_t>(static_cast<uint32_t>(word));
+        prepared.args.push_back({.data = reinterpret_cast<void*>(bits), .alignment = 1});  // NOLINT
+      }
+      RG_RETURN_IF_ERROR(launcher_.Reserve(prepared.kernel));
+      loaded.launches.push_back(std::move(prepared));
+    }
+    return absl::OkStatus();
+  }
+
   const HostDeviceOptions options_;
+  int64_t program_ = 0;  // of options_.shared_kernels
   HostLauncher launcher_;
   std::vector<std::chrono::steady_clock::time_point> marks_;
 };

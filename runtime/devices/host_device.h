@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "runtime/device/device.h"
+#include "runtime/device/shared_kernels.h"
 #include "runtime/host/host_module.h"
 #include "runtime/ops/convolution/convolution_backends.h"
 
@@ -17,6 +18,8 @@ struct HostDeviceOptions {
   uint64_t seed = 0;           // of the order of blocks and threads in each launch
   // Plain loops stand in for cuDNN; without it, kernels of ours make what they can.
   ConvolutionBackends convolution;
+  // As GpuDeviceOptions has it.
+  std::shared_ptr<SharedKernels<HostModule>> shared_kernels;
 };
 
 std::unique_ptr<Device> MakeHostDevice(const HostDeviceOptions& options);

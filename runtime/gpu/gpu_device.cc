@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,14 @@
 #include "runtime/gpu/gpu_support_kernels.h"
 
 namespace retrograd {
+namespace {
+
+std::string SharedKey(absl::string_view arch, absl::string_view kernel) {
+  return absl::StrCat(arch, " ", kernel);
+}
+
+}  // namespace
+
 GpuDevice::~GpuDevice() { Stop(); }
 
 void GpuDevice::Stop() {
@@ -51,6 +60,7 @@ absl::Status GpuDevice::Start() {
     if (opened.ok()) cache_ = *std::move(opened);  // no reason to fail
   }
   compiler_.emplace(dialect(), options_.compile, Cache());
+  if (options_.shared_kernels) program_ = options_.shared_kernels->families().NewProgram();
   tuner_.emplace(*this,
                  TunerOptions{.device = absl::StrFormat("%s, %s, %d multiprocessors", facts_.model,
                                                         facts_.arch, facts_.sms),
@@ -139,13 +149,69 @@ void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Ke
     const auto loader = loaders_.find(expected.call->op);
     if (loader == loaders_.end()) continue;
     const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
-    if (!of_call.empty()) compiler_->Expect(of_call, facts_.arch);
+    if (!of_call.empty()) ExpectKernels(of_call, facts_.arch);
   }
-  if (!launches.empty()) compiler_->Expect(kernels, ArchFor(launches));
+  if (!launches.empty()) ExpectKernels(kernels, ArchFor(launches));
+}
+
+void GpuDevice::ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch) {
+  if (options_.shared_kernels == nullptr) {
+    compiler_->Expect(kernels, arch);
+    return;
+  }
+  const LiftedLaunches lifted =
+      LiftLaunches(options_.shared_kernels->families(), program_, kernels, {});
+  const std::vector<Kernel> missing = Missing(lifted.kernels, arch);
+  if (!missing.empty()) compiler_->Expect(missing, arch);
+}
+
+std::vector<Kernel> GpuDevice::Missing(absl::Span<const Kernel> kernels,
+                                       absl::string_view arch) const {
+  std::vector<Kernel> missing;
+  for (const Kernel& kernel : kernels) {
+    if (options_.shared_kernels->Find(SharedKey(arch, kernel.name)) == nullptr) {
+      missing.push_back(kernel);
+    }
+  }
+  return missing;
+}
+
+absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(
+    const LiftedLaunches& lifted, absl::Span<const retrograd::Launch> launches) {
+  SharedKernels<CompiledObject>& shared = *options_.shared_kernels;
+  const std::string arch = ArchFor(launches);
+  const std::vector<Kernel> missing = Missing(lifted.kernels, arch);
+  RG_ASSIGN_OR_RETURN(std::vector<CompiledObject> objects, compiler_->Compile(missing, arch));
+  const std::vector<std::vector<Kernel>> parts = Parts(missing, Jobs(options_.compile));
+  RG_CHECK(parts.size() == objects.size());
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const auto object = std::make_shared<CompiledObject>(std::move(objects[p]));
+    for (const Kernel& kernel : parts[p]) shared.Add(SharedKey(arch, kernel.name), object);
+  }
+  auto loaded = std::make_unique<GpuKernels>(driver_, context());
+  std::set<std::shared_ptr<CompiledObject>> there;
+  for (const auto& [name, lifted_name] : lifted.names) {
+    const std::shared_ptr<CompiledObject> object = shared.Find(SharedKey(arch, lifted_name));
+    RG_CHECK(object != nullptr);
+    if (there.insert(object).second) RG_RETURN_IF_ERROR(loaded->AddModule(object->code));
+    for (KernelResources resources : object->kernels) {
+      if (resources.name != lifted_name) continue;
+      resources.name = name;
+      loaded->AddResources({resources});
+    }
+  }
+  return loaded;
 }
 
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
     absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) {
+  if (options_.shared_kernels != nullptr && !launches.empty()) {
+    const LiftedLaunches lifted =
+        LiftLaunches(options_.shared_kernels->families(), program_, kernels, launches);
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<GpuKernels> loaded, LoadShared(lifted, launches));
+    RG_RETURN_IF_ERROR(loaded->Prepare(lifted.launches, static_cast<int>(facts_.sms)));
+    return loaded;
+  }
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,

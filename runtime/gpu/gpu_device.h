@@ -14,6 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/device/device.h"
+#include "runtime/device/lift_launches.h"
+#include "runtime/device/shared_kernels.h"
 #include "runtime/gpu/autotune.h"
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_kernels.h"
@@ -30,6 +32,9 @@ struct GpuDeviceOptions {
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_calls = true;          // try implementations for each library call and keep the fastest
   std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
+  // Shared with other devices, each of which loads a program that differs from the others' in sizes
+  // alone; null: kernels hold their sizes as literals.
+  std::shared_ptr<SharedKernels<CompiledObject>> shared_kernels;
 };
 
 class GpuDevice : public Device {
@@ -90,6 +95,8 @@ class GpuDevice : public Device {
     return CompilerName(dialect(), options_.compile.rtc).value_or("");
   }
   const GpuFacts& facts() const { return facts_; }
+  // Whether programs that differ in sizes alone are loaded on devices like this.
+  bool sizes_vary() const { return options_.shared_kernels != nullptr; }
   const ModuleCache* Cache() const override { return cache_ ? &*cache_ : nullptr; }
   // A recording is made on streams of the device's own.
   GpuStream Stream(int stream) const {
@@ -109,6 +116,11 @@ class GpuDevice : public Device {
 
  private:
   std::string ArchFor(absl::Span<const retrograd::Launch> launches) const;
+  // Of the kernels those that no program has compiled.
+  std::vector<Kernel> Missing(absl::Span<const Kernel> kernels, absl::string_view arch) const;
+  void ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch);
+  absl::StatusOr<std::unique_ptr<GpuKernels>> LoadShared(
+      const LiftedLaunches& lifted, absl::Span<const retrograd::Launch> launches);
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches);
   absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles, void* flushed,
@@ -128,6 +140,7 @@ class GpuDevice : public Device {
   std::map<Op, std::shared_ptr<CallLoader>> loaders_;
   std::unique_ptr<GpuKernels> support_;
   std::optional<KernelCompiler> compiler_;
+  int64_t program_ = 0;  // of options_.shared_kernels
   GpuFunction set_table_ = nullptr, copy_strided_ = nullptr, spin_ = nullptr, fill_ = nullptr;
 };
 

@@ -76,7 +76,9 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
       slots = std::max(slots, arg.slot + 1);
     }
-    RG_CHECK(!launch.direct || (launch.maps.empty() && launch.args.size() <= kMostDirectArguments));
+    prepared.slots.insert(prepared.slots.end(), launch.numbers.begin(), launch.numbers.end());
+    RG_CHECK(!launch.direct || (launch.maps.empty() && launch.numbers.empty() &&
+                                launch.args.size() <= kMostDirectArguments));
     if (!launch.maps.empty()) {
       // Each fills an SM, and they come in clusters.
       const unsigned cluster = static_cast<unsigned>(launch.cluster);

@@ -6,11 +6,11 @@ AOTAutograd hands over one graph whose sizes are symbols, and integers among the
 import collections
 import threading
 
+import sympy
 import torch
 from torch._inductor.output_code import OutputCode
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from retrograd.backend import messages
 from retrograd.errors import ExportError
@@ -67,41 +67,112 @@ def hinted(example_inputs):
 def specialized(module, values):
     """(the graph for the sizes of the values, its fake inputs): the sizes are no inputs any more.
 
-    values: integers and tensors, real or fake.
+    module: traced with symbols, which the guards of its forward allow to be these sizes. values:
+    integers and tensors, real or fake. ExportError where a size depends on data.
     """
-    modes = [v.fake_mode for v in values if isinstance(v, torch._subclasses.FakeTensor)]
-    mode = modes[0] if modes else FakeTensorMode()
-    places = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor)]
-    fakes = [
-        values[i] if modes else mode.from_tensor(values[i], static_shapes=True) for i in places
-    ]
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    sizes = Sizes(placeholders, values)
+    graph = torch.fx.Graph()
+    made = {}  # node -> node of `graph`, or the number that it is
+    fakes = []
+    for node, value in zip(placeholders, values, strict=True):
+        if isinstance(value, torch.Tensor):
+            made[node] = graph.node_copy(node)
+            fakes.append(sizes.fake(value))
+            made[node].meta["val"] = fakes[-1]
+        else:
+            made[node] = value
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            copy = graph.node_copy(node, made.__getitem__)
+            # A size that the graph returns is nobody's gradient.
+            copy.args = (
+                [r if isinstance(r, torch.fx.Node) else None for r in copy.args[0]],
+            )
+            continue
+        recorded = node.meta.get("val")
+        if node.op == "call_function" and isinstance(recorded, _NUMBERS):
+            made[node] = _number_of(node, recorded, made, sizes)
+            continue
+        if recorded is None and not node.users:
+            continue  # it checks what the guards promise
+        copy = made[node] = graph.node_copy(node, made.__getitem__)
+        copy.args, copy.kwargs = sizes.known((copy.args, copy.kwargs))
+        copy.meta = dict(node.meta, val=sizes.known(recorded))
+    return torch.fx.GraphModule(module, graph), fakes
 
-    def run(*tensors):
-        given = list(values)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
-        return list(torch.fx.Interpreter(module).run(*given))
 
-    with mode, torch.no_grad(), torch.fx.traceback.preserve_node_meta():
-        static = make_fx(run)(*fakes)
-    _take_names(module, static, places)
-    return static, fakes
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def _take_names(module, static, places):
-    """What the placeholders and the results are called, and what they are gradients of."""
-    before = [n for n in module.graph.nodes if n.op == "placeholder"]
-    after = [n for n in static.graph.nodes if n.op == "placeholder"]
-    for place, node in zip(places, after, strict=True):
-        node.target = before[place].target
-        if "desc" in before[place].meta:
-            node.meta["desc"] = before[place].meta["desc"]
-    outputs = [[n for n in m.graph.nodes if n.op == "output"][0] for m in (module, static)]
-    if "desc" in outputs[0].meta:
-        outputs[1].meta["desc"] = outputs[0].meta["desc"]
-    # A size that the graph returns is nobody's gradient.
-    results = [r if isinstance(r, torch.fx.Node) else None for r in outputs[1].args[0]]
-    outputs[1].args = (results,)
+def _number_of(node, recorded, made, sizes):
+    if isinstance(recorded, torch.SymInt):
+        return sizes.known(recorded)
+    args = torch.fx.map_arg(node.args, made.__getitem__)
+    return node.target(*args, **torch.fx.map_arg(node.kwargs, made.__getitem__))
+
+
+class Sizes:
+    """What the symbols of a traced graph are in one run."""
+
+    def __init__(self, placeholders, values):
+        self._mode = FakeTensorMode()
+        self._symbols = {}
+        self._numbers = {}  # expression -> number
+        self._fakes = {}
+        for node, value in zip(placeholders, values, strict=True):
+            recorded = node.meta["val"]
+            if isinstance(value, torch.Tensor):
+                self._learn((*recorded.shape, *recorded.stride()), (*value.shape, *value.stride()))
+            else:
+                self._learn((recorded,), (value,))
+
+    def _learn(self, recorded, values):
+        for size, value in zip(recorded, values, strict=True):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                self._symbols[size.node.expr] = sympy.Integer(int(value))
+
+    def known(self, value):
+        """The value, which may be nested, with numbers and fake tensors in place of symbols."""
+        if isinstance(value, torch.SymInt):
+            return self._number(value)
+        if isinstance(value, torch.Tensor):
+            return self.fake(value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self.known, value))
+        if isinstance(value, dict):
+            return {name: self.known(part) for name, part in value.items()}
+        return value
+
+    def _number(self, size):
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression not in self._numbers:
+            number = expression.xreplace(self._symbols)
+            if not number.is_Integer:
+                raise ExportError(f"the size {size} depends on data")
+            self._numbers[expression] = int(number)
+        return self._numbers[expression]
+
+    def fake(self, tensor):
+        """A fake tensor like this one."""
+        shape = tuple(map(self._number, tensor.shape))
+        strides = tuple(map(self._number, tensor.stride()))
+        offset = 0
+        if isinstance(tensor, torch._subclasses.FakeTensor):
+            offset = self._number(tensor.storage_offset())
+        key = shape, strides, offset, tensor.dtype, tensor.device
+        if key not in self._fakes:
+            last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+            room = torch.empty(
+                offset + max(last, 0) + 1, dtype=tensor.dtype, device="meta"
+            )
+            meta = room.as_strided(shape, strides, offset)
+            self._fakes[key] = torch._subclasses.FakeTensor(self._mode, meta, tensor.device)
+        return self._fakes[key]
 
 
 class DynamicBackward(OutputCode):

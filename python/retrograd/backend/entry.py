@@ -1,6 +1,7 @@
 """The backend that torch.compile calls."""
 
 import copy
+import dataclasses
 import time
 
 import torch
@@ -61,6 +62,7 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
         _keep_for_other_runs()
         compiled.save_for_others()
         return compiled
+    settings = dataclasses.replace(settings, sizes_vary=True)
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
         lambda static, fakes: compile_static(static, fakes, names, settings, forward_graphs),

@@ -38,7 +38,10 @@ class Settings:
     # Who may make convolutions' gradients: 1x1 ones a matmul, others the fastest of the rest.
     conv_bwd_input_backends: tuple = _BACKENDS
     conv_bwd_weight_backends: tuple = _BACKENDS
-    inductor: tuple = ()  # (name, value): options that are Inductor's, for the forward
+    # What is no option: those that are Inductor's, for the forward, as (name, value), and whether the
+    # graph comes in several sizes.
+    inductor: tuple = ()
+    sizes_vary: bool = False
 
     @staticmethod
     def of(mode, options):
@@ -47,7 +50,7 @@ class Settings:
         if mode is not None and given.setdefault("mode", mode) != mode:
             raise ValueError(f"mode {mode!r} and options['mode'] {given['mode']!r} differ")
         ours = {field.name: field for field in dataclasses.fields(Settings)}
-        del ours["inductor"]
+        del ours["inductor"], ours["sizes_vary"]
         inductors = torch._inductor.list_options()
         chosen, passed_on = {}, []
         for name, value in given.items():
@@ -68,7 +71,7 @@ class Settings:
 
     def of_executables(self):
         """The settings of native.Executable (docs/embedding.md)."""
-        made = {"deterministic": self.deterministic}
+        made = {"deterministic": self.deterministic, "sizes_vary": self.sizes_vary}
         if self.mode.startswith("max-autotune"):
             made["convolution_plans"] = 0  # all
         for name in _LISTS:

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "codegen/print/dialect.h"
+#include "codegen/print/sized_number.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -14,17 +15,17 @@ constexpr int kThreads = 128;
 
 // Where an operand's matrix of the batch begins, in terms of b0, b1, ...
 std::string Begin(const MatrixOperand& operand) {
-  std::string text = absl::StrCat("int64_t(", operand.offset, ")");
+  std::string text = absl::StrCat("int64_t(", Sized(operand.offset), ")");
   for (size_t i = 0; i < operand.batch_strides.size(); ++i) {
-    absl::StrAppend(&text, " + b", i, " * int64_t(", operand.batch_strides[i], ")");
+    absl::StrAppend(&text, " + b", i, " * int64_t(", Sized(operand.batch_strides[i]), ")");
   }
   return text;
 }
 
 std::string At(absl::string_view begin, const MatrixOperand& operand, absl::string_view row,
                absl::string_view col) {
-  return absl::StrFormat("%s + %s * int64_t(%d) + %s * int64_t(%d)", begin, row, operand.row_stride,
-                         col, operand.col_stride);
+  return absl::StrFormat("%s + %s * int64_t(%s) + %s * int64_t(%s)", begin, row,
+                         Sized(operand.row_stride), col, Sized(operand.col_stride));
 }
 
 std::vector<Declaration> Arguments(const MatMulCall& call) {
@@ -37,25 +38,26 @@ std::vector<Declaration> Arguments(const MatMulCall& call) {
 std::string Statements(const MatMulCall& call, int64_t elements) {
   const bool wide = call.in_dtype == DType::kFp64 || call.out_dtype == DType::kFp64;
   const absl::string_view sum = wide ? "double" : "float";
+  const std::string m = Sized(call.m), n = Sized(call.n);
   std::string text = absl::StrFormat(
       "  const int64_t i = static_cast<int64_t>(RG_BLOCK) * %d + RG_THREAD;\n"
-      "  if (i < int64_t(%d)) {\n"
-      "    const int64_t col = i %% %d;\n    const int64_t row = i / %d %% %d;\n"
-      "    int64_t rest = i / %d / %d;\n",
-      kThreads, elements, call.n, call.n, call.m, call.n, call.m);
+      "  if (i < int64_t(%s)) {\n"
+      "    const int64_t col = i %% %s;\n    const int64_t row = i / %s %% %s;\n"
+      "    int64_t rest = i / %s / %s;\n",
+      kThreads, Sized(elements), n, n, m, n, m);
   for (size_t axis = call.batch.size(); axis-- > 0;) {
-    absl::StrAppend(&text, "    const int64_t b", axis, " = rest % ", call.batch[axis],
-                    ";\n    rest /= ", call.batch[axis], ";\n");
+    absl::StrAppend(&text, "    const int64_t b", axis, " = rest % ", Sized(call.batch[axis]),
+                    ";\n    rest /= ", Sized(call.batch[axis]), ";\n");
   }
   absl::StrAppendFormat(&text,
                         "    const int64_t a0 = %s;\n    const int64_t b_0 = %s;\n"
                         "    const int64_t to = %s;\n    %s sum = 0;\n",
                         Begin(call.a), Begin(call.b), At(Begin(call.d), call.d, "row", "col"), sum);
   absl::StrAppendFormat(&text,
-                        "    for (int64_t k = 0; k < %d; ++k) {\n"
+                        "    for (int64_t k = 0; k < %s; ++k) {\n"
                         "      sum += static_cast<%s>(rg_load(a, %s)) * "
                         "static_cast<%s>(rg_load(b, %s));\n    }\n",
-                        call.k, sum, At("a0", call.a, "row", "k"), sum,
+                        Sized(call.k), sum, At("a0", call.a, "row", "k"), sum,
                         At("b_0", call.b, "k", "col"));
   if (call.accumulate) absl::StrAppend(&text, "    sum += rg_load(d, to);\n");
   absl::StrAppend(&text, "    rg_store(d, to, static_cast<", ComputeName(call.out_dtype),

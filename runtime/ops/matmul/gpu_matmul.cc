@@ -4,19 +4,24 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/autotune.h"
 #include "runtime/ops/matmul/blas_operands.h"
 #include "runtime/ops/matmul/fallback_matmul.h"
+#include "runtime/ops/matmul/size_class.h"
 
 namespace retrograd {
 namespace {
 
-// "the library, algorithm 66: 12.3 us", and a line for each that was not chosen.
-std::string Told(const Choice& choice) {
+// "the library, algorithm 66: 12.3 us", and a line for each that was not chosen. timed: the call that
+// the times are of, if it is another.
+std::string Told(const Choice& choice, const std::string& timed) {
   std::string text = "the library";
   if (!choice.timed()) return text;
+  if (!timed.empty()) absl::StrAppend(&text, ", by the times of ", timed);
   absl::StrAppendFormat(&text, ", %s: %.1f us", choice.name(), choice.us());
   for (size_t i = 0; i < choice.candidates.size(); ++i) {
     const TimedCandidate& c = choice.candidates[i];
@@ -29,11 +34,12 @@ class GpuMatMul : public LoadedCall {
  public:
   // By the library; without one there is nothing to do.
   GpuMatMul(GpuDevice& device, const MatMulCall& call, std::shared_ptr<const LibraryMatMul> library,
-            const Choice& choice)
-      : LoadedCall(library != nullptr ? library->workspace_bytes() : 0, choice.us()),
+            const Choice& choice, const std::string& timed)
+      : LoadedCall(library != nullptr ? library->workspace_bytes() : 0,
+                   timed.empty() ? choice.us() : 0),
         device_(device),
         library_(std::move(library)),
-        told_(Told(choice)),
+        told_(Told(choice, timed)),
         offsets_{call.a.offset, call.b.offset, call.d.offset} {}
   GpuMatMul(GpuDevice& device, std::unique_ptr<LoadedKernels> kernel)
       : LoadedCall(0), device_(device), kernel_(std::move(kernel)) {}
@@ -100,6 +106,13 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::Prepare(const MatMulC
     device_.tuner().Uses(KeyOf(key));
     return known->second;
   }
+  if (device_.sizes_vary()) {
+    const MatMulCall timed = RepresentativeOf(call);
+    if (timed != call) {
+      RG_ASSIGN_OR_RETURN(Prepared prepared, PrepareLike(timed, call, facts));
+      return known_[key] = std::move(prepared);
+    }
+  }
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, Make(call, facts));
   Algorithms algorithms(device_, *made);
   RG_ASSIGN_OR_RETURN(Choice choice,
@@ -107,16 +120,37 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::Prepare(const MatMulC
   return known_[key] = Prepared{std::move(made), std::move(choice)};
 }
 
+absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareLike(const MatMulCall& timed,
+                                                                       const MatMulCall& call,
+                                                                       const MatMulFacts& facts) {
+  RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, Make(call, facts));
+  const absl::StatusOr<Prepared> like = Prepare(timed, facts);
+  Prepared prepared;
+  if (like.ok() && like->choice.timed()) {
+    const Algorithms algorithms(device_, *made);
+    const std::vector<std::string> names = NamesOf(algorithms);
+    const auto same = absl::c_find(names, like->choice.name());
+    const auto number = static_cast<int>(same - names.begin());
+    if (same != names.end() && made->Choose(number).ok()) {
+      prepared.choice = like->choice;
+      prepared.timed = Describe(timed);
+    }
+  }
+  if (prepared.timed.empty()) RG_RETURN_IF_ERROR(made->Choose(0));
+  prepared.matmul = std::move(made);
+  return prepared;
+}
+
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& call,
                                                                   const CallFacts& facts) {
   const MatMulCall matmul = MatMulOf(call);
   RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(matmul, device_.dialect()));
-  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{});
+  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{}, "");
   absl::StatusOr<Prepared> library = matmul.k == 0 ? absl::UnimplementedError("an empty sum")
                                                    : Prepare(matmul, MatMulFactsOf(facts));
   if (library.ok()) {
-    return std::make_unique<GpuMatMul>(device_, matmul, std::move(library->matmul),
-                                       library->choice);
+    return std::make_unique<GpuMatMul>(device_, matmul, std::move(library->matmul), library->choice,
+                                       library->timed);
   }
   if (!absl::IsUnimplemented(library.status())) return library.status();
   const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};

@@ -53,8 +53,12 @@ class GpuMatMulLoader : public CallLoader {
   struct Prepared {
     std::shared_ptr<const LibraryMatMul> matmul;
     Choice choice;
+    std::string timed;  // the call that the choice was timed for, if it is another
   };
   absl::StatusOr<Prepared> Prepare(const MatMulCall& call, const MatMulFacts& facts);
+  // By the algorithm that is the fastest for another call, or the library's favourite.
+  absl::StatusOr<Prepared> PrepareLike(const MatMulCall& timed, const MatMulCall& call,
+                                       const MatMulFacts& facts);
   ChoiceKey KeyOf(const std::string& matmul_key) const;
 
   GpuDevice& device_;

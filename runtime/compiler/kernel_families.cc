@@ -1,0 +1,107 @@
+#include "runtime/compiler/kernel_families.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "codegen/lift_numbers.h"
+#include "codegen/print/kernel_text.h"
+#include "runtime/compiler/module_cache.h"
+
+namespace retrograd {
+namespace {
+
+using Literals = std::vector<std::string>;
+
+// Whether arguments in place of some numbers make these of the others.
+bool Serves(const std::vector<int>& argument, const Literals& served, const Literals& wanted) {
+  std::vector<const std::string*> values;  // by argument
+  for (size_t i = 0; i < argument.size(); ++i) {
+    if (argument[i] < 0) {
+      if (served[i] != wanted[i]) return false;
+      continue;
+    }
+    const auto a = static_cast<size_t>(argument[i]);
+    if (a >= values.size()) {
+      values.push_back(&wanted[i]);
+    } else if (*values[a] != wanted[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+int NumbersToLift(const std::vector<int>& argument, const Literals& served,
+                  const Literals& wanted) {
+  int count = 0;
+  for (size_t i = 0; i < argument.size(); ++i) count += argument[i] < 0 && served[i] != wanted[i];
+  return count;
+}
+
+// The arguments that serve both. Numbers that have changed alike are one argument.
+std::vector<int> Widened(const std::vector<int>& argument, const Literals& served,
+                         const Literals& wanted) {
+  std::map<std::pair<std::string, std::string>, int> arguments;
+  std::vector<int> widened;
+  for (size_t i = 0; i < argument.size(); ++i) {
+    if (argument[i] < 0 && served[i] == wanted[i]) {
+      widened.push_back(-1);
+      continue;
+    }
+    // What was an argument before may have had other values than these.
+    const std::string before =
+        argument[i] < 0 ? served[i] : "argument " + std::to_string(argument[i]);
+    const auto next = static_cast<int>(arguments.size());
+    widened.push_back(arguments.try_emplace({before, wanted[i]}, next).first->second);
+  }
+  return widened;
+}
+
+}  // namespace
+
+int64_t KernelFamilies::NewProgram() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ++programs_;
+}
+
+KernelFamilies::Member& KernelFamilies::MemberFor(int64_t program, const Kernel& kernel,
+                                                  Literals literals) {
+  std::vector<Member>& members = members_[Digest(SkeletonOf(kernel))];
+  Member* nearest = nullptr;
+  int least = 0;
+  for (Member& member : members) {
+    if (Serves(member.argument, member.literals, literals)) return member;
+    if (member.program == program) continue;
+    const int count = NumbersToLift(member.argument, member.literals, literals);
+    if (nearest != nullptr && count >= least) continue;
+    nearest = &member;
+    least = count;
+  }
+  if (nearest == nullptr) {
+    std::vector<int> none(literals.size(), -1);
+    members.push_back({std::move(literals), std::move(none), std::make_shared<Kernel>(kernel)});
+    return members.back();
+  }
+  std::vector<int> widened = Widened(nearest->argument, nearest->literals, literals);
+  *nearest = {std::move(literals), widened,
+              std::make_shared<Kernel>(LiftNumbers(kernel, widened))};
+  return *nearest;
+}
+
+LiftedKernel KernelFamilies::Lift(int64_t program, const Kernel& kernel) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::string digest = Digest(PrintKernel(kernel));
+  const auto known = known_.find(digest);
+  if (known != known_.end()) return known->second;
+  LiftedKernel lifted{std::make_shared<Kernel>(kernel), {}};
+  // A kernel without a table has no room for numbers.
+  if (!kernel.direct) {
+    Literals literals = NumbersOf(kernel);
+    Member& member = MemberFor(program, kernel, literals);
+    member.program = program;
+    lifted = {member.kernel, WordsOf(member.kernel->lifted, literals)};
+  }
+  return known_[digest] = std::move(lifted);
+}
+
+}  // namespace retrograd
