@@ -14,6 +14,8 @@ _NOT_THE_MODEL = tuple(
 )
 MAX_BYTES = 200
 
+_KNOWN = "retrograd_origin"  # in a node's meta
+
 
 def display(text):
     """`text` as the schema takes display strings: no control characters, at most 200 bytes."""
@@ -58,6 +60,8 @@ def original_op(node):
 
 def origin_of(node):
     """The schema.Origin of an fx node, or None if nothing is known."""
+    if _KNOWN in node.meta:
+        return node.meta[_KNOWN]
     if not node.meta.get("original_aten") and not node.meta.get("stack_trace"):
         return None
     return schema.Origin(
@@ -67,6 +71,12 @@ def origin_of(node):
         source=display(source_line(node)),
         recomputed=node.meta.get("partitioner_tag") == "is_forward",
     )
+
+
+def find_once(graph):
+    """Finds the origin of each node, for copies of the graph whose nodes keep its meta."""
+    for node in graph.nodes:
+        node.meta[_KNOWN] = origin_of(node)
 
 
 def renumber(origins):

@@ -6,7 +6,8 @@ import warnings
 from unittest import mock
 
 import torch
-from retrograd.backend import backend, entry, messages
+from retrograd.backend import backend, compiled, entry, messages
+from torch import nn
 
 
 def _interpreted(module, _, **how):
@@ -72,3 +73,32 @@ def _difference(model, eager):
             scale = max(theirs.grad.abs().max().item(), 1e-4)
             worst = max(worst, (mine.grad - theirs.grad).abs().max().item() / scale)
     return worst
+
+
+def network(width=8):
+    return nn.Sequential(
+        nn.Linear(width, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)
+    )  # fmt: skip
+
+
+def check(ours, eager, tolerance=2e-5):
+    for (name, mine), theirs in zip(ours.named_parameters(), eager.parameters(), strict=True):
+        assert (mine.grad is None) == (theirs.grad is None), name
+        if mine.grad is not None:
+            assert mine.grad.stride() == theirs.grad.stride(), name
+            scale = max(theirs.grad.abs().max().item(), 1e-6)
+            torch.testing.assert_close(
+                mine.grad, theirs.grad, rtol=tolerance, atol=tolerance * scale, msg=name
+            )
+
+
+def runs_of_ours(monkeypatch):
+    """A list that grows with each run of a CompiledBackward."""
+    runs, call = [], compiled.CompiledBackward.__call__
+
+    def counted(self, inputs):
+        runs.append(self)
+        return call(self, inputs)
+
+    monkeypatch.setattr(compiled.CompiledBackward, "__call__", counted)
+    return runs

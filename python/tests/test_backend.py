@@ -17,7 +17,7 @@ import conftest
 import pytest
 import retrograd
 import torch
-from backend_training import interpreted_forwards
+from backend_training import check, interpreted_forwards, network, runs_of_ours
 from retrograd.backend import arrived, backend, compiled, messages
 from retrograd.backend.node import extension
 from retrograd.backend.settings import Settings
@@ -42,40 +42,11 @@ def fresh(request):
 FULL = {"require_full": True}
 
 
-def network(width=8):
-    return nn.Sequential(
-        nn.Linear(width, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)
-    )  # fmt: skip
-
-
 def pair(model=None, options=FULL):
     """(compiled, eager): the same model twice."""
     model = model if model is not None else network()
     eager = copy.deepcopy(model)
     return torch.compile(model, backend=backend, options=options), eager
-
-
-def check(ours, eager, tolerance=2e-5):
-    for (name, mine), theirs in zip(ours.named_parameters(), eager.parameters(), strict=True):
-        assert (mine.grad is None) == (theirs.grad is None), name
-        if mine.grad is not None:
-            assert mine.grad.stride() == theirs.grad.stride(), name
-            scale = max(theirs.grad.abs().max().item(), 1e-6)
-            torch.testing.assert_close(
-                mine.grad, theirs.grad, rtol=tolerance, atol=tolerance * scale, msg=name
-            )
-
-
-def runs_of_ours(monkeypatch):
-    """A list that grows with each run of a CompiledBackward."""
-    runs, call = [], compiled.CompiledBackward.__call__
-
-    def counted(self, inputs):
-        runs.append(self)
-        return call(self, inputs)
-
-    monkeypatch.setattr(compiled.CompiledBackward, "__call__", counted)
-    return runs
 
 
 # --- training loops -------------------------------------------------------------------------------
@@ -458,51 +429,6 @@ def test_data_parallel_training_of_one_process(tmp_path):
         check(model, eager)
     finally:
         distributed.destroy_process_group()
-
-
-# --- dynamic sizes ----------------------------------------------------------------------------------
-
-
-def test_lengths_that_change_need_no_recompilation(monkeypatch):
-    class Sequence(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.out = nn.Embedding(11, 8), nn.Linear(8, 11)
-            self.norm = nn.LayerNorm(8)
-
-        def forward(self, ids):
-            x = self.embedding(ids)
-            x = self.norm(x + torch.softmax(x @ x.transpose(1, 2) / ids.shape[1], -1) @ x)
-            return F.cross_entropy(self.out(x).flatten(0, 1), ids.flatten())
-
-    model = Sequence()
-    eager = copy.deepcopy(model)
-    ours = torch.compile(model, backend=backend, options=FULL, dynamic=True)
-    frames = torch._dynamo.utils.counters["frames"]
-    runs = runs_of_ours(monkeypatch)
-    for length in (5, 8, 13, 5, 7):
-        ids = torch.randint(11, (3, length))
-        for m in (ours, eager):
-            m.zero_grad()
-            m(ids).backward()
-        check(ours, eager)
-        compiled_frames = frames["ok"]
-    assert frames["ok"] == compiled_frames
-    assert len({id(run) for run in runs}) == 4  # lengths
-
-
-def test_sizes_that_were_not_used_for_longest_are_forgotten():
-    model = network()
-    eager = copy.deepcopy(model)
-    ours = torch.compile(
-        model, backend=backend, options={"max_plans": 2, "require_full": True}, dynamic=True
-    )
-    with pytest.warns(messages.BackwardFallsBack, match="more than 2 sets of sizes"):
-        for rows in (3, 4, 5, 3):
-            x = torch.randn(rows, 8)
-            for m in (ours, eager):
-                m(x).square().mean().backward()
-    check(ours, eager)
 
 
 # --- falling back ---------------------------------------------------------------------------------

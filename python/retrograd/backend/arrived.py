@@ -25,8 +25,8 @@ def input_names(module):
     return names
 
 
-def arrived_backward(module, example_inputs, names):
-    """(CapturedBackward, torch.device) of a backward graph, which stays as it is.
+def arrived_backward(module, example_inputs, names, owned=False):
+    """(CapturedBackward, torch.device) of a backward graph, which stays as it is unless it is owned.
 
     example_inputs: fake tensors in the strides that runs will have. names: of the forward's inputs.
     ExportError, saying why, for what has no counterpart.
@@ -36,7 +36,7 @@ def arrived_backward(module, example_inputs, names):
     for node, example in zip(placeholders, example_inputs, strict=True):
         _check_input(node, example, device)
     (returned,) = [n for n in module.graph.nodes if n.op == "output"]
-    ours = _propagated(module, example_inputs)
+    ours = _propagated(module, example_inputs, owned)
     (results,) = [n for n in ours.graph.nodes if n.op == "output"]
     donated = _donated()
     inputs = [
@@ -100,9 +100,9 @@ def _check_input(node, example, device):
         )
 
 
-def _propagated(module, example_inputs):
-    """A copy of the graph whose nodes have the strides that follow from the inputs' own."""
-    ours = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+def _propagated(module, example_inputs, owned):
+    """The graph, or a copy, whose nodes have the strides that follow from the inputs' own."""
+    ours = module if owned else torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     view_to_reshape(ours)
     if not all(map(_lies_as_traced, _placeholders(ours.graph), example_inputs)):
         fake_tensor_prop(ours, example_inputs)

@@ -11,7 +11,9 @@ import torch
 from torch._inductor.output_code import OutputCode
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
 
+from retrograd import origins
 from retrograd.backend import messages
 from retrograd.errors import ExportError
 
@@ -68,18 +70,18 @@ def specialized(module, values):
     """(the graph for the sizes of the values, its fake inputs): the sizes are no inputs any more.
 
     module: traced with symbols, which the guards of its forward allow to be these sizes. values:
-    integers and tensors, real or fake. ExportError where a size depends on data.
+    integers and tensors, real or fake. ExportError where a size follows from none of them.
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     sizes = Sizes(placeholders, values)
     graph = torch.fx.Graph()
     made = {}  # node -> node of `graph`, or the number that it is
-    fakes = []
+    fakes = []  # in the strides of the values, which may be others than those of the trace
     for node, value in zip(placeholders, values, strict=True):
         if isinstance(value, torch.Tensor):
             made[node] = graph.node_copy(node)
+            made[node].meta = dict(node.meta, val=sizes.known(node.meta["val"]))
             fakes.append(sizes.fake(value))
-            made[node].meta["val"] = fakes[-1]
         else:
             made[node] = value
     for node in module.graph.nodes:
@@ -88,9 +90,7 @@ def specialized(module, values):
         if node.op == "output":
             copy = graph.node_copy(node, made.__getitem__)
             # A size that the graph returns is nobody's gradient.
-            copy.args = (
-                [r if isinstance(r, torch.fx.Node) else None for r in copy.args[0]],
-            )
+            copy.args = ([r if isinstance(r, torch.fx.Node) else None for r in copy.args[0]],)
             continue
         recorded = node.meta.get("val")
         if node.op == "call_function" and isinstance(recorded, _NUMBERS):
@@ -101,7 +101,8 @@ def specialized(module, values):
         copy = made[node] = graph.node_copy(node, made.__getitem__)
         copy.args, copy.kwargs = sizes.known((copy.args, copy.kwargs))
         copy.meta = dict(node.meta, val=sizes.known(recorded))
-    return torch.fx.GraphModule(module, graph), fakes
+    with _use_lazy_graph_module(True):  # nobody runs it: it needs no code
+        return _make_graph_module(module, graph), fakes
 
 
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -140,8 +141,10 @@ class Sizes:
             return self._number(value)
         if isinstance(value, torch.Tensor):
             return self.fake(value)
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(self.known, value))
+        if isinstance(value, tuple):
+            return tuple(map(self.known, value))
+        if isinstance(value, list):
+            return list(map(self.known, value))
         if isinstance(value, dict):
             return {name: self.known(part) for name, part in value.items()}
         return value
@@ -153,7 +156,7 @@ class Sizes:
         if expression not in self._numbers:
             number = expression.xreplace(self._symbols)
             if not number.is_Integer:
-                raise ExportError(f"the size {size} depends on data")
+                raise ExportError(f"the size {size} follows from no input of the backward")
             self._numbers[expression] = int(number)
         return self._numbers[expression]
 
@@ -167,9 +170,7 @@ class Sizes:
         key = shape, strides, offset, tensor.dtype, tensor.device
         if key not in self._fakes:
             last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-            room = torch.empty(
-                offset + max(last, 0) + 1, dtype=tensor.dtype, device="meta"
-            )
+            room = torch.empty(offset + max(last, 0) + 1, dtype=tensor.dtype, device="meta")
             meta = room.as_strided(shape, strides, offset)
             self._fakes[key] = torch._subclasses.FakeTensor(self._mode, meta, tensor.device)
         return self._fakes[key]
@@ -184,6 +185,7 @@ class DynamicBackward(OutputCode):
 
     def __init__(self, module, compile_static, most):
         self._module, self._compile, self._most = module, compile_static, most
+        origins.find_once(module.graph)
         self._made = collections.OrderedDict()
         self._lock = threading.Lock()
         self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__

@@ -65,7 +65,9 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     settings = dataclasses.replace(settings, sizes_vary=True)
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
-        lambda static, fakes: compile_static(static, fakes, names, settings, forward_graphs),
+        lambda static, fakes: compile_static(
+            static, fakes, names, settings, forward_graphs, owned=True
+        ),
         settings.max_plans,
     )
     compiled.prepare(dynamic.hinted(example_inputs))  # refuses what no sizes would make possible
@@ -73,10 +75,10 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     return compiled
 
 
-def compile_static(module, example_inputs, names, settings, forward_graphs=None):
-    """A CompiledBackward of a graph whose sizes are known."""
+def compile_static(module, example_inputs, names, settings, forward_graphs=None, owned=False):
+    """A CompiledBackward of a graph whose sizes are known. owned: as arrived_backward has it."""
     start = time.monotonic()
-    captured, device = arrived_backward(module, example_inputs, names)
+    captured, device = arrived_backward(module, example_inputs, names, owned)
     what = f"backward of {len(captured.outputs)} gradients"
     graph, constants = translate.translate(
         captured, "backward", settings.matmul_gradients()
