@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Backwards of models whose inputs change in size, ours beside Inductor's, with dynamic=True.
+
+  bench/sizes.py                         the models of MODELS
+  bench/sizes.py gpt2 --out FILE         one of them
+  bench/sizes.py --device cpu bert_tiny  without a GPU
+
+For each size in turn: `new_s`, the seconds of the first backward of this size, with compiling, and
+behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
+of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
+library calls that were timed for it. Sizes are lengths of token lists, or numbers of images. The
+first size's `new_s` holds what is compiled for all of them.
+
+Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
+"""
+
+import argparse
+import copy
+import dataclasses
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
+
+import torch  # noqa: E402
+from retrograd.backend import backend, compiled, messages  # noqa: E402
+from one_model import machine  # noqa: E402
+from run import commit, environment, slug_of_device, write_row  # noqa: E402
+
+MODELS = {
+    "gpt2": (512, 640, 733, 1000, 513, 999, 600, 977, 801, 700, 576, 911),
+    "bert_base": (128, 384, 211, 500, 333, 77, 256, 401, 489, 130),
+    "llama_small": (1024, 2048, 1500, 777, 1801, 1111, 2000, 1333),
+    "vit_small_b8": (8, 5, 16, 3, 32, 11, 27, 64),
+    "bert_tiny": (32, 20, 31, 7, 15, 28),
+}
+DEFAULT = ("gpt2", "bert_base", "llama_small", "vit_small_b8")
+REPEAT = 15
+ROUNDS = 3
+INSIDE = "--inside"  # the process that measures a model
+
+
+class Side:
+    """A compiled copy of a model."""
+
+    def __init__(self, name, module, device):
+        self.name, self.module, self.device = name, copy.deepcopy(module), device
+        ours = {"backend": backend, "options": {"require_full": True, "direct_gradients": False}}
+        self.run = torch.compile(self.module, dynamic=True, **(ours if name == "ours" else {}))
+
+    def loss(self, args, kwargs, autocast):
+        with torch.autocast(self.device, torch.bfloat16, enabled=autocast):
+            result = self.run(*args, **kwargs)
+        return result if isinstance(result, torch.Tensor) else result["loss"]
+
+    def backward(self, loss):
+        """Its milliseconds, by events on a GPU."""
+        self.module.zero_grad()
+        if self.device == "cpu":
+            start = time.monotonic()
+            loss.backward()
+            return 1e3 * (time.monotonic() - start)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        loss.backward()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end)
+
+
+@dataclasses.dataclass
+class WithOwnKernels:
+    """Has the runs of ours done by programs that are made for their sizes alone."""
+
+    made: dict = dataclasses.field(default_factory=dict)
+
+    def __enter__(self):
+        self.call = call = compiled.CompiledBackward.__call__
+        made = self.made
+
+        def own(backward, inputs):
+            if id(backward) not in made:
+                recipe = backward.recipe
+                settings = dataclasses.replace(recipe.settings, sizes_vary=False)
+                made[id(backward)] = compiled.CompiledBackward(
+                    dataclasses.replace(recipe, settings=settings)
+                )
+            return call(made[id(backward)], inputs)
+
+        compiled.CompiledBackward.__call__ = own
+
+    def __exit__(self, *_):
+        compiled.CompiledBackward.__call__ = self.call
+
+
+def _sized(inputs, size, of_images):
+    """The inputs with so many tokens, or images."""
+
+    def take(value):
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            return value
+        if of_images:
+            return torch.cat([value] * -(-size // len(value)))[:size].contiguous()
+        return value[:, :size].contiguous() if value.dim() > 1 else value
+
+    args, kwargs = inputs
+    return [take(a) for a in args], {name: take(value) for name, value in kwargs.items()}
+
+
+def measure(name, device):
+    """A row of the results."""
+    import zoo
+
+    warnings.simplefilter("error", messages.BackwardFallsBack)
+    module, args, kwargs = zoo.make(name, device)
+    autocast = zoo.autocasts(name, device)
+    of_images = name.startswith(("vit", "resnet"))
+    sides = [Side(side, module, device) for side in ("ours", "inductor")]
+    sizes = {size: _sized((args, kwargs), size, of_images) for size in MODELS[name]}
+    rows = {size: {side.name: {} for side in sides} for size in sizes}
+    for size, inputs in sizes.items():
+        for side in sides:
+            loss = side.loss(*inputs, autocast)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            start = time.monotonic()
+            side.backward(loss)
+            rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
+        print(size, rows[size], file=sys.stderr, flush=True)
+    own = WithOwnKernels()
+    for size, inputs in sizes.items():
+        times = {"ours": [], "inductor": [], "own": []}
+        for _ in range(ROUNDS):
+            for side in sides:
+                for _ in range(REPEAT):
+                    times[side.name].append(side.backward(side.loss(*inputs, autocast)))
+            with own:
+                sides[0].backward(sides[0].loss(*inputs, autocast))
+                for _ in range(REPEAT):
+                    times["own"].append(sides[0].backward(sides[0].loss(*inputs, autocast)))
+        median = {side: round(statistics.median(ms), 4) for side, ms in times.items()}
+        rows[size]["ours"] |= {"ms": median["ours"], "own_ms": median["own"]}
+        rows[size]["inductor"]["ms"] = median["inductor"]
+        print(size, rows[size], file=sys.stderr, flush=True)
+    return {"model": name, "sizes": [{"size": size, **row} for size, row in rows.items()]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", default=DEFAULT)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--commit", help="of the project, where it is no repository")
+    parser.add_argument("--limit", type=int, default=900, help="seconds for a model")
+    parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    for name in options.models:
+        if name not in MODELS:
+            parser.error(f"no model {name}: {', '.join(MODELS)}")
+    if options.inside:
+        (name,) = options.models
+        row = measure(name, options.device)
+        row |= {"commit": options.commit or commit(), "machine": machine(options.device)}
+        write_row(options.out, row)
+        return
+    path = options.out or ROOT / f"bench/results/sizes_{slug_of_device(options.device)}.json"
+    rows = json.loads(path.read_text())["models"] if path.exists() else []
+    for name in options.models:
+        row = _measured_apart(name, options)
+        rows = [other for other in rows if row is None or other["model"] != name]
+        rows += [row] if row is not None else []
+        write_row(path, {"command": "bench/sizes.py", "models": rows})
+
+
+def _measured_apart(name, options):
+    """The row of a process of the model's own, with caches of its own; None where it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "row.json"
+        command = [sys.executable, __file__, name, INSIDE, "--device", options.device]
+        command += ["--out", str(out), "--commit", options.commit or commit()]
+        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "XDG_CACHE_HOME": folder}
+        try:
+            subprocess.run(
+                command, check=True, timeout=options.limit, env=environment() | caches
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return None
+        return json.loads(out.read_text())
+
+
+if __name__ == "__main__":
+    main()
