@@ -51,8 +51,8 @@ class Writer {
     const auto reach = [&](const GroupedMatrix& m, int64_t rows, int64_t columns) {
       return Product({rows, m.row_stride}) + Product({columns, m.col_stride});
     };
-    const int64_t most = std::max(reach(c_.a, tile_.rows, tile_.depth),
-                                  reach(c_.b, tile_.depth, tile_.columns));
+    const int64_t most =
+        std::max(reach(c_.a, tile_.rows, tile_.depth), reach(c_.b, tile_.depth, tile_.columns));
     const bool wide = most > std::numeric_limits<int32_t>::max();
     w_.out().Line("typedef ", ComputeName(SumDType(c_)), " sum_t;");
     w_.out().Line("typedef ", wide ? "int64_t" : "int", " offset_t;");

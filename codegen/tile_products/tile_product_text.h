@@ -5,7 +5,8 @@
 
 namespace retrograd {
 
-// Leaves the sums of the tile, kRows x kColumns, in the shared array `results`, lines kPitchD apart.
+// Leaves the sums of the tile, kRows x kColumns, in the shared array `results`, lines kPitchD
+// apart.
 //
 // The text before it defines constants: kStages parts of an operand on their way or in shared
 // memory; kStage and kStageA, elements of a part and of what of it is the first operand's; kPitchA

@@ -68,10 +68,10 @@ def _matmuls(path):
 
 
 @command.needs_retrograd
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 @pytest.mark.parametrize("name", MIXTURES)
-def test_gradients_are_those_of_pytorch(tmp_path, name, dtype):
-    path, bundle = _export(*MIXTURES[name], dtype, tmp_path)
+def test_gradients_are_those_of_pytorch(tmp_path, name):
+    """In bf16, the one type of which PyTorch's compiler takes the op."""
+    path, bundle = _export(*MIXTURES[name], torch.bfloat16, tmp_path)
     # Of each of the two products: the gradient of its rows, and that of its experts' matrices.
     assert sorted(_matmuls(path)) == [[2, 2, 1]] * 2 + [[2, 3, 1]] * 2
     command.run_and_check(path, bundle, "--spec", "h200")

@@ -124,8 +124,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGroupedMatMulTile(Device& device
     launch.args.push_back(ArgOf(static_cast<GroupedSlot>(slot), call, facts));
   }
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded, device.Load({made.kernel}, {launch}));
-  return std::make_unique<GeneratedGroupedMatMul>(
-      device, std::move(loaded), absl::StrCat("kernels of ours, ", tile.Print()));
+  return std::make_unique<GeneratedGroupedMatMul>(device, std::move(loaded),
+                                                  absl::StrCat("kernels of ours, ", tile.Print()));
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedGroupedMatMul(Device& device,
