@@ -36,7 +36,8 @@ const char kGroupOfBlock[] = R"(
   int left = kSumsInGroups ? end_place - begin_place : group < kGroups ? kTerms : 0;
 )";
 
-// What a thread copies of each step lies at the same places of it: the addresses of the step move.
+// What a thread copies of each step lies at the same places of it: the step's own place moves. As a
+// number: with pointers that the lambdas move NVRTC does not end.
 const char kGroupedOperands[] = R"(
   const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP;
   constexpr int slice = 0;
@@ -48,38 +49,29 @@ const char kGroupedOperands[] = R"(
   const auto pack_a = [&](int i) { return (RG_THREAD + i * kThreads) % kPacksA * kVA; };
   const auto line_b = [&](int i) { return (RG_THREAD + i * kThreads) / kPacksB; };
   const auto pack_b = [&](int i) { return (RG_THREAD + i * kThreads) % kPacksB * kVB; };
-  offset_t a_by[kCopiesA], b_by[kCopiesB];
-  RG_UNROLL
-  for (int i = 0; i < kCopiesA; ++i) {
-    a_by[i] = static_cast<offset_t>((kAcrossA ? pack_a(i) : line_a(i)) * kARow +
-                                    (kAcrossA ? line_a(i) : pack_a(i)) * kAColumn);
-  }
-  RG_UNROLL
-  for (int i = 0; i < kCopiesB; ++i) {
-    b_by[i] = static_cast<offset_t>((kAcrossB ? line_b(i) : pack_b(i)) * kBRow +
-                                    (kAcrossB ? pack_b(i) : line_b(i)) * kBColumn);
-  }
-  auto a_at = a + (kAFirst + row0 * kARow + term0 * kAColumn);
-  auto b_at = b + (kBFirst + group * kBGroup + term0 * kBRow + column0 * kBColumn);
+  int64_t a_at = kAFirst + row0 * kARow + term0 * kAColumn;
+  int64_t b_at = kBFirst + group * kBGroup + term0 * kBRow + column0 * kBColumn;
   const auto copy = [&](int to, int piece) {
-    RG_UNROLL
+    RG_UNROLL_8
     for (int i = kCopiesA * piece / kPieces; i < kCopiesA * (piece + 1) / kPieces; ++i) {
       if (kLinesA * kPacksA % kThreads != 0 && line_a(i) >= kLinesA) continue;
       const int row = kAcrossA ? pack_a(i) : line_a(i), term = kAcrossA ? line_a(i) : pack_a(i);
-      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a_at, a_by[i], row < rows && term < left);
+      rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a,
+                           a_at + static_cast<offset_t>(row * kARow + term * kAColumn), row < rows && term < left);
     }
-    RG_UNROLL
+    RG_UNROLL_8
     for (int i = kCopiesB * piece / kPieces; i < kCopiesB * (piece + 1) / kPieces; ++i) {
       if (kLinesB * kPacksB % kThreads != 0 && line_b(i) >= kLinesB) continue;
       const int column = kAcrossB ? pack_b(i) : line_b(i), term = kAcrossB ? line_b(i) : pack_b(i);
-      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b_at, b_by[i],
+      rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b,
+                           b_at + static_cast<offset_t>(term * kBRow + column * kBColumn),
                            column < columns && term < left);
     }
   };
   const auto advance = [&] {
     left -= kDepth;
-    a_at = a_at + kDepth * kAColumn;
-    b_at = b_at + kDepth * kBRow;
+    a_at += kDepth * kAColumn;
+    b_at += kDepth * kBRow;
   };
 )";
 
