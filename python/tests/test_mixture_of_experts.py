@@ -1,12 +1,16 @@
 """Mixtures of experts, whose matmuls are grouped by expert: exported and run on the host, against
 PyTorch's gradients."""
 
+import copy
+
 import command
 import pytest
 import retrograd
 import single_op
 import torch
+from backend_training import interpreted_forwards
 from retrograd import schema
+from retrograd.backend import backend
 from torch import nn
 from torch.nn import functional as F
 
@@ -75,6 +79,20 @@ def test_gradients_are_those_of_pytorch(tmp_path, name):
     # Of each of the two products: the gradient of its rows, and that of its experts' matrices.
     assert sorted(_matmuls(path)) == [[2, 2, 1]] * 2 + [[2, 3, 1]] * 2
     command.run_and_check(path, bundle, "--spec", "h200")
+
+
+@command.needs_retrograd
+def test_a_compiled_model_gets_its_whole_backward():
+    torch.manual_seed(3)
+    ours = Experts(24, 40, *MIXTURES["even"], torch.bfloat16)
+    eager = copy.deepcopy(ours)
+    x, target = torch.randn(37, 24).bfloat16(), torch.randn(37, 24)
+    with interpreted_forwards():
+        torch.compile(ours, backend=backend, options={"require_full": True})(x, target).backward()
+    eager(x, target).backward()
+    for got, want in zip(ours.parameters(), eager.parameters(), strict=True):
+        error = (got.grad - want.grad).float().norm() / want.grad.float().norm()
+        assert error < 2e-2
 
 
 def test_a_bias_is_refused():
