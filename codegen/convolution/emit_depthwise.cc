@@ -215,7 +215,7 @@ class Writer {
     w_.Read(c_.y.dtype, "a", kConvolutionFirst);
     w_.Read(c_.w.dtype, "b", kConvolutionSecond);
     w_.Write(c_.x.dtype, "d", kConvolutionResult);
-    w_.Shared("filters", SharedElements(tile, c_));
+    w_.SharedSums("filters", SharedElements(tile, c_));
     w_.Geometry();
     w_.Constants({{"kV", tile.vector},
                   {"kLanes", tile.channels},
@@ -243,7 +243,7 @@ class Writer {
     w_.Read(c_.x.dtype, "b", kConvolutionSecond);
     splits > 1 ? w_.Write(sum_dtype(), "d", kPartials)
                : w_.Write(c_.w.dtype, "d", kConvolutionResult);
-    if (tile.groups > 1) w_.Shared("sums", SharedElements(tile, c_));
+    if (tile.groups > 1) w_.SharedSums("sums", SharedElements(tile, c_));
     w_.Geometry();
     w_.Constants(
         {{"kV", tile.vector},
@@ -272,7 +272,7 @@ class Writer {
     constexpr int kElements = kFinalizeThreads / kFinalizeParts;
     w_.Read(sum_dtype(), "a", kPartials);
     w_.Write(c_.w.dtype, "d", kConvolutionResult);
-    w_.Shared("sums", kFinalizeThreads);
+    w_.SharedSums("sums", kFinalizeThreads);
     w_.Geometry();
     w_.Constants({{"kElements", kElements}, {"kParts", kFinalizeParts}, {"kSplits", splits}});
     w_.Text(kAddSplits);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/convolution/convolution_writer.h"
 #include "codegen/convolution/implicit_gemm_text.h"
+#include "codegen/tile_products/tile_product_text.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/convolution/stride_phases.h"
 
@@ -72,6 +73,7 @@ class Writer {
                   {"kTileRows", tile_.rows / tile_.warp_rows / 16},
                   {"kTileColumns", tile_.columns / tile_.warp_columns / 16},
                   {"kAcrossA", IsInput(c_) ? 0 : 1},
+                  {"kAcrossB", 1},
                   {"kColumnTiles", ColumnTiles(tile_, c_)},
                   {"kPitchA", pitch_a},
                   {"kPitchB", pitch_b},
@@ -92,7 +94,7 @@ class Writer {
     } else {
       w_.Text(kGemmWeightPlaces);
     }
-    w_.Text(kGemmMultiply);
+    w_.Text(kTileProduct);
     w_.Text(IsInput(c_) ? kGemmStoreInput : kGemmStoreWeight);
     return w_.End(Product({RowTiles(tile_, c_), ColumnTiles(tile_, c_), tile_.splits}), threads_);
   }
@@ -103,7 +105,7 @@ class Writer {
     while (parts < 16 && 2 * parts <= tile_.splits && packs * parts < (1 << 16)) parts *= 2;
     w_.Read(sum_dtype(), "a", kPartials);
     WriteResult(false);
-    if (parts > 1) w_.Shared("parts", kAddThreads * vectors_.partial);
+    if (parts > 1) w_.SharedSums("parts", kAddThreads * vectors_.partial);
     Geometry();
     w_.Constants({{"kParts", parts},
                   {"kPacks", kAddThreads / parts},

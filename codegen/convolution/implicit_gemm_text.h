@@ -16,8 +16,7 @@ extern const char kGemmInputWholeSteps[];  // where no step has parts of two tap
 extern const char kGemmInputAnySteps[];
 extern const char kGemmWeightPlaces[];  // of the weight's gradient
 
-// Leaves the tile's sums in `results`.
-extern const char kGemmMultiply[];
+// codegen/tile_products/tile_product_text.h follows, and leaves the tile's sums in `results`.
 
 // Store them by place(..).
 extern const char kGemmStoreInput[];

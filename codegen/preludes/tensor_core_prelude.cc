@@ -236,8 +236,8 @@ RG_INLINE void rg_multiply_tiles(rg_tile<S> (&sums)[rows][columns], S* a, int a_
 
 // The address of what is not copied is that of the tensor's first element, though nothing is read.
 constexpr char kCudaCopy[] = R"(
-template <int V, typename T>
-RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside) {
+template <int V, typename T, typename I>
+RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, I i, bool inside) {
   constexpr int bytes = V * static_cast<int>(sizeof(T));
   if constexpr (bytes >= 4) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(to + at));
@@ -259,8 +259,8 @@ RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside)
 )";
 
 constexpr char kHipCopy[] = R"(
-template <int V, typename T>
-RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, int i, bool inside) {
+template <int V, typename T, typename I>
+RG_INLINE void rg_copy_or_zero(T* to, int at, const T* from, I i, bool inside) {
   rg_vector<T, V> pack;
   __builtin_memset(&pack, 0, sizeof pack);
   if (inside) rg_load_pack(from, i, &pack);

@@ -146,6 +146,15 @@ absl::Status CheckSortForm(const Call& call) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGroupedMatMulForm(const Call& call) {
+  RG_RETURN_IF_ERROR(CheckMatMulForm(call));
+  const CallTensor& ends = call.operands[2];
+  if (ends.shape.size() != 1 || (ends.shape[0] > 1 && ends.strides[0] != 1)) {
+    return Broken("P5: the ends of its groups are no list without gaps");
+  }
+  return absl::OkStatus();
+}
+
 // What a library asks of its operands beyond what the graph says, and what its call may do beside.
 struct CallRule {
   Op op;
@@ -154,6 +163,7 @@ struct CallRule {
 };
 constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
+    {Op::grouped_matmul, CheckGroupedMatMulForm},
     {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},
     {Op::convolution, CheckConvolutionForm},

@@ -150,6 +150,20 @@ def _matmul(x, attrs, types):
     return (x[0].to(wide) @ x[1].to(wide)).to(types[0][0])
 
 
+def _grouped_matmul(x, attrs, types):
+    a, b = (v.to(dtypes.compute_dtype(types[0][0])) for v in x[:2])
+    result = torch.zeros(types[0][1], dtype=a.dtype)
+    begin, size = 0, a.shape[0 if b.dim() == 3 else 1]
+    for group, end in enumerate(x[2].tolist()):
+        end = min(max(end, begin), size)
+        if b.dim() == 3:
+            result[begin:end] = a[begin:end] @ b[group]
+        else:
+            result[group] = a[:, begin:end] @ b[begin:end]
+        begin = end
+    return result.to(types[0][0])
+
+
 def _window_of(attrs):
     dims = len(attrs["stride"])
     return attrs["stride"], attrs["padding"], attrs["dilation"], False, [0] * dims, attrs["groups"]
@@ -239,6 +253,7 @@ OPS = {
     "amax": _reduction(torch.amax),
     "amin": _reduction(torch.amin),
     "matmul": _matmul,
+    "grouped_matmul": _grouped_matmul,
     "attention_backward": _attention_backward,
     "convolution": _convolution,
     "convolution_input_gradient": _convolution_input_gradient,

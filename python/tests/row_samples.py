@@ -37,6 +37,18 @@ SHORT = torch.tensor([3, 7, -7, 2, -2, 3])
 MODES = ("floor", "trunc")
 
 
+def grouped():
+    """Rows in groups, then sums, by the layouts that a backward has; all rows are in a group, since
+    PyTorch says nothing of the others."""
+    samples = []
+    for ends, dtype in (([4, 4, 12], F32), ([0, 7, 12], BF16), ([12], F32)):
+        offs, groups = torch.tensor(ends, dtype=torch.int32), len(ends)
+        x, w, dy = f(12, 8, dtype=dtype), f(groups, 8, 16, dtype=dtype), f(12, 16, dtype=dtype)
+        samples += [((x, w, offs), {}), ((dy, w.mT, offs), {}), ((x.t(), dy, offs), {})]
+        samples.append(((dy.t(), x, offs), {"out_dtype": dtype}))
+    return {"aten._grouped_mm.default": samples}
+
+
 def rounding():
     values = [((HALVES,), {}), ((HALVES.bfloat16(),), {}), ((ints(4),), {}), ((f(),), {})]
     return {f"aten.{n}.default": values for n in ("floor", "ceil", "trunc", "round")}
@@ -203,4 +215,5 @@ SAMPLES = {
     **formulas(),
     **views(),
     **pairs(),
+    **grouped(),
 }

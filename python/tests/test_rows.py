@@ -372,6 +372,10 @@ REFUSED = {
     "a bag's gradient by frequency": (
         "aten._embedding_bag_dense_backward.default",
         (f(1, 2), ints(3), ints(3, high=1), ints(1) + 3, ints(1, 2), 5, True, 0, None), "by_freq"),
+    "grouped matmuls without groups": (
+        "aten._grouped_mm.default", (f(2, 8, 8), f(2, 8, 8)), "use torch.bmm"),
+    "grouped columns": (
+        "aten._grouped_mm.default", (f(2, 8, 8), f(8, 8), ints(2, dtype=torch.int32)), "operand of rank 3"),
     "a power of integers": ("aten.pow.Tensor_Tensor", (ints(3), ints(3)), "an integer to the"),
 }  # fmt: skip
 

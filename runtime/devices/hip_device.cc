@@ -8,6 +8,7 @@
 #include "runtime/ops/attention/fallback_attention.h"
 #include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/convolution/generated_convolution.h"
+#include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 
@@ -29,6 +30,7 @@ class HipDevice : public GpuDevice {
   absl::Status Start() {
     RG_RETURN_IF_ERROR(GpuDevice::Start());
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
+    SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
     SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :

@@ -64,6 +64,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
         operands = {input({6, 8}, dtype, "a"), input({8, 4}, dtype, "b")};
         break;
       }
+      if (op == Op::grouped_matmul) {
+        operands = {input({6, 8}, dtype, "a"), input({3, 8, 4}, dtype, "b"),
+                    input({3}, DType::kInt32, "ends")};
+        break;
+      }
       if (op == Op::sort_indices) {
         operands = {input({40}, DType::kInt64, "index")};
         attrs.Set("rows", int64_t{12});

@@ -264,6 +264,14 @@ const std::vector<Case>& Cases() {
        [](v1::Graph& g) {
          *Append(g, "matmul", {0, 0})->add_results() = g.nodes(0).results(0);
        }},
+      {M::kGroupedMatMulShape, "groups that are no list", "node %8 (grouped_matmul)",
+       [](v1::Graph& g) {
+         v1::Node* ends = Append(g, "input", {});
+         ends->mutable_input()->set_kind(v1::INPUT_SAVED);
+         ends->add_results()->set_dtype(v1::DTYPE_INT32);
+         SetShape(ends->mutable_results(0), {3, 1});
+         *Append(g, "grouped_matmul", {0, 4, 7})->add_results() = g.nodes(0).results(0);
+       }},
       {M::kAttentionShape, "attention over two dims", "node %7 (attention_backward)",
        [](v1::Graph& g) {
          v1::Node* n = Append(g, "attention_backward", {0, 0, 0, 0, 0, 0});

@@ -1,6 +1,7 @@
 #include "tools/execute/random_inputs.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -39,9 +40,26 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
   return std::max<int64_t>(limit, 1);
 }
 
+// What the groups of a grouped_matmul share out, if the input says where they end.
+std::optional<int64_t> GroupedPlaces(const BackwardGraph& graph, NodeId input) {
+  for (const Use& use : graph.uses(input)) {
+    if (graph.op(use.user) != Op::grouped_matmul || use.operand != 2) continue;
+    const bool rows = graph.type(graph.operands(use.user)[1]).rank() == 3;
+    return graph.type(graph.operands(use.user)[0]).shape[rows ? 0 : 1];
+  }
+  return std::nullopt;
+}
+
+// As even as groups can be, and the same whatever the seed.
+int64_t EvenEnd(int64_t places, int64_t group, int64_t groups) {
+  return static_cast<int64_t>(static_cast<double>(places) * static_cast<double>(group + 1) /
+                              static_cast<double>(groups));
+}
+
 }  // namespace
 
 int64_t IntegerLimit(const BackwardGraph& graph, NodeId input) {
+  if (const auto places = GroupedPlaces(graph, input)) return *places + 1;
   return SizeBytes(graph.type(input).dtype) == 1 ? kNoIndex : IndexLimit(graph, input);
 }
 
@@ -58,9 +76,11 @@ std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t see
   if (floating) return bytes;
   const int64_t size = SizeBytes(type.dtype);
   const int64_t most = IntegerLimit(graph, input);
+  const std::optional<int64_t> places = GroupedPlaces(graph, input);
   for (int64_t i = 0; i < count; ++i) {
     // Little-endian, as every host is.
-    const uint64_t value = random() % static_cast<uint64_t>(most);
+    const uint64_t value = places ? static_cast<uint64_t>(EvenEnd(*places, i, count))
+                                  : random() % static_cast<uint64_t>(most);
     std::copy_n(reinterpret_cast<const char*>(&value), size, bytes.data() + i * size);
   }
   return bytes;

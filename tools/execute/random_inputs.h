@@ -10,7 +10,7 @@
 namespace retrograd {
 
 // Bytes to be repeated through the memory of an input: floats between -1 and 1, and integers that
-// are indices of whatever the input indexes.
+// are indices of whatever the input indexes, or the ends of even groups.
 std::string RandomPattern(const BackwardGraph& graph, NodeId input, uint64_t seed);
 
 // The integers of such an input are at least 0 and below this: the extent that they index, or 2.

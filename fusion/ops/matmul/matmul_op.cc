@@ -1,38 +1,16 @@
 // The row of matmul.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/ops/matmul/matmul_cost.h"
+#include "fusion/ops/matmul/matrix_strides.h"
 
 namespace retrograd {
 namespace {
 
 constexpr int64_t kTile = 128;  // rows and columns of the result that a block makes
-
-// BLAS reads rows, or columns, of unit stride that do not overlap.
-bool IsMatrix(absl::Span<const int64_t> shape, absl::Span<const int64_t> given) {
-  const size_t rank = shape.size();
-  if (rank < 2) return false;
-  std::vector<int64_t> strides(given.begin(), given.end());
-  kMatMulCalls.normalize(shape, strides);
-  const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
-  const int64_t row_stride = strides[rank - 2], col_stride = strides[rank - 1];
-  return (col_stride == 1 && row_stride >= std::max<int64_t>(cols, 1)) ||
-         (row_stride == 1 && col_stride >= std::max<int64_t>(rows, 1));
-}
-
-// A stride along an extent of 1 becomes what a dense matrix would have.
-void Normalize(absl::Span<const int64_t> shape, std::vector<int64_t>& strides) {
-  const size_t rank = shape.size();
-  const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
-  int64_t &row_stride = strides[rank - 2], &col_stride = strides[rank - 1];
-  if (cols == 1) col_stride = row_stride == 1 && rows > 1 ? rows : 1;
-  if (rows == 1) row_stride = col_stride == 1 ? std::max<int64_t>(cols, 1) : 1;
-}
 
 Price PriceCall(const Call& call, const DeviceSpec& device, bool explain) {
   return PriceMatMul(MatMulOf(call), device, explain);
@@ -64,7 +42,7 @@ const CallOp kMatMulCalls = {.op = Op::matmul,
                              .name = "matmul",
                              .reads = IsMatrix,
                              .stores = IsMatrix,
-                             .normalize = Normalize,
+                             .normalize = NormalizeMatrix,
                              .result_like = [](int) { return -1; },
                              .absorbs = true,
                              .price = PriceCall,

@@ -481,6 +481,7 @@ class Editor {
     switch (info.pattern) {
       case Pattern::kLibrary:
         if (info.op == Op::matmul) return MatMulOperands(x, dtype, shape);
+        if (info.op == Op::grouped_matmul) return GroupedMatMulOperands();
         if (info.op == Op::sort_indices) return {NewInput(DType::kInt64, {Int(0, 64)})};
         if (info.op == Op::attention_backward) return AttentionOperands();
         return ConvolutionOperands(info.op, dtype);
@@ -540,6 +541,14 @@ class Editor {
     other = shape;
     other[other.size() - 2] = shape.back();
     return {transposed, OfShape(other, dtype)};
+  }
+
+  std::vector<ValueId> GroupedMatMulOperands() {
+    const int64_t groups = Int(1, 5), m = Extent(), k = Extent(), n = Extent();
+    const DType dtype = FloatDType();
+    return {NewInput(dtype, {m, k}),
+            NewInput(dtype, Chance(50) ? Shape{groups, k, n} : Shape{k, n}),
+            NewInput(DType::kInt32, {groups})};
   }
 
   std::vector<ValueId> AttentionOperands() {

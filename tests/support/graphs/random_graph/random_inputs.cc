@@ -10,6 +10,12 @@
 namespace retrograd {
 namespace {
 
+// What a grouped_matmul's groups share out among them.
+int64_t GroupedPlaces(const BackwardGraph& graph, NodeId id) {
+  const Shape& a = graph.type(graph.operands(id)[0]).shape;
+  return graph.type(graph.operands(id)[1]).rank() == 3 ? a[0] : a[1];
+}
+
 // The smallest extent of an axis on which the integer input is an index.
 int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
   int64_t limit = 1 << 20;
@@ -18,6 +24,8 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
     if (graph.op(use.user) == Op::sort_indices) {
       limit = std::min(limit, graph.node(use.user).attrs.Int("rows"));
     }
+    if (graph.op(use.user) == Op::grouped_matmul)
+      limit = std::min(limit, GroupedPlaces(graph, use.user) + 1);
     if (pattern != Pattern::kGather && pattern != Pattern::kScatter) continue;
     const TensorType& x = graph.type(graph.operands(use.user)[0]);
     limit = std::min(limit, x.shape[graph.node(use.user).attrs.Int("axis")]);

@@ -1,0 +1,39 @@
+// A call of grouped_matmul, with its matrices.
+#ifndef RETROGRAD_FUSION_OPS_GROUPED_MATMUL_GROUPED_MATMUL_CALL_H_
+#define RETROGRAD_FUSION_OPS_GROUPED_MATMUL_GROUPED_MATMUL_CALL_H_
+
+#include <cstdint>
+
+#include "fusion/ops/matmul/matmul_call.h"
+
+namespace retrograd {
+
+// A matrix, or one for each group.
+struct GroupedMatrix {
+  int64_t offset = 0;                      // elements, of the first element
+  int64_t group_stride = 0;                // elements; 0: all groups have one
+  int64_t row_stride = 0, col_stride = 0;  // elements; one of them is 1
+};
+
+// d = a.b for each group, a of m x k, b of k x n. Either the m rows of a and d are those of all
+// groups, one group after the other, or the k terms of the sum are.
+struct GroupedMatMulCall {
+  bool sums_in_groups = false;  // else the rows are
+  int64_t groups = 0;
+  int64_t m = 0, n = 0, k = 0;
+  DType in_dtype = DType::kFp32, out_dtype = DType::kFp32;
+  GroupedMatrix a, b, d;
+  int64_t ends_offset = 0;  // elements, of the first group's end
+
+  // Places that the groups share out among them.
+  int64_t grouped() const { return sums_in_groups ? k : m; }
+};
+
+GroupedMatMulCall GroupedMatMulOf(const Call& call);
+
+// The matmuls of the groups if these were of one size, rounded up: only the device knows the sizes.
+MatMulCall AsEvenMatMuls(const GroupedMatMulCall& call);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_OPS_GROUPED_MATMUL_GROUPED_MATMUL_CALL_H_

@@ -1,0 +1,87 @@
+// The row of grouped_matmul.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/call_op.h"
+#include "fusion/ops/grouped_matmul/grouped_matmul_tiles.h"
+#include "fusion/ops/matmul/matmul_cost.h"
+#include "fusion/ops/matmul/matrix_strides.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kTile = 128;  // rows and columns that a block makes, for prices
+
+// Matrices as BLAS takes them; the list of the groups' ends without gaps.
+bool Reads(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  if (shape.size() == 1) return shape[0] <= 1 || strides[0] == 1;
+  return IsMatrix(shape, strides);
+}
+
+void Normalize(absl::Span<const int64_t> shape, std::vector<int64_t>& strides) {
+  if (shape.size() >= 2) return NormalizeMatrix(shape, strides);
+  if (shape[0] <= 1) strides[0] = 1;
+}
+
+// Groups of one size, since prices know no values, a tile a block, whose sum no other block shares.
+Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
+  const GroupedMatMulCall c = GroupedMatMulOf(call);
+  const MatMulCall even = AsEvenMatMuls(c);
+  Price price;
+  for (const CallTensor& t : call.operands) {
+    price.read_bytes += Product({Elements(t.shape), SizeBytes(t.dtype)});
+  }
+  const CallTensor& result = call.results[0];
+  price.written_bytes = Product({Elements(result.shape), SizeBytes(result.dtype)});
+  const int64_t launch = d.launch_graph_ps;
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  const bool empty = even.m == 0 || even.n == 0 || even.k == 0 || c.groups == 0;
+  const int64_t tiled =
+      empty ? 0 : std::max<int64_t>(TiledMatMulPs(even, kTile, d) - launch - d.library_call_ps, 0);
+  price.ps = std::min(kHuge, launch + std::max(tiled, hbm));
+  if (explain) {
+    price.terms = {
+        {"launch", launch, false, "one launch"},
+        {"flops", tiled, tiled >= hbm,
+         absl::StrFormat("as %d matmuls of %d x %d x %d", c.groups, even.m, even.n, even.k)},
+        {"hbm", hbm, hbm > tiled,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+int64_t Blocks(const Call& call) {
+  const MatMulCall even = AsEvenMatMuls(GroupedMatMulOf(call));
+  return Product({even.batch[0], CeilDiv(even.m, kTile), CeilDiv(even.n, kTile)});
+}
+
+std::string Describe(const Call& call) {
+  const GroupedMatMulCall c = GroupedMatMulOf(call);
+  std::string text =
+      absl::StrFormat("grouped_matmul %dx%dx%d %s, %s in %d groups", c.m, c.n, c.k,
+                      Name(c.in_dtype), c.sums_in_groups ? "sums" : "rows", c.groups);
+  if (c.out_dtype != c.in_dtype) absl::StrAppend(&text, ", into ", Name(c.out_dtype));
+  return text;
+}
+
+CallSizes Sizes(const Call& call) {
+  const GroupedMatMulCall c = GroupedMatMulOf(call);
+  return {{"m", c.m}, {"n", c.n}, {"k", c.k}, {"groups", c.groups}};
+}
+
+}  // namespace
+
+const CallOp kGroupedMatMulCalls = {.op = Op::grouped_matmul,
+                                    .name = "grouped_matmul",
+                                    .reads = Reads,
+                                    .stores = IsMatrix,
+                                    .normalize = Normalize,
+                                    .result_like = [](int) { return -1; },
+                                    .price = PriceCall,
+                                    .blocks = Blocks,
+                                    .describe = Describe,
+                                    .sizes = Sizes};
+
+}  // namespace retrograd

@@ -1,0 +1,109 @@
+"""Mixtures of experts, whose matmuls are grouped by expert: exported and run on the host, against
+PyTorch's gradients."""
+
+import copy
+
+import command
+import pytest
+import retrograd
+import single_op
+import torch
+from backend_training import interpreted_forwards
+from retrograd import schema
+from retrograd.backend import backend
+from torch import nn
+from torch.nn import functional as F
+
+
+class Experts(nn.Module):
+    """A router that takes the best `chosen` experts of each token, and their gated units.
+
+    bias: [experts], added to the router's scores: who is chosen.
+    """
+
+    def __init__(self, width, inner, bias, chosen, dtype):
+        super().__init__()
+        experts, self.chosen = len(bias), chosen
+        self.register_buffer("bias", torch.tensor(bias, dtype=dtype))
+        self.router = nn.Linear(width, experts, bias=False, dtype=dtype)
+        self.up = nn.Parameter((0.2 * torch.randn(experts, width, 2 * inner)).to(dtype))
+        self.down = nn.Parameter((0.2 * torch.randn(experts, inner, width)).to(dtype))
+
+    def forward(self, x, target):
+        scores = self.router(x) + self.bias
+        weights, experts = torch.softmax(scores.float(), -1).topk(self.chosen, -1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        order = torch.argsort(experts.flatten(), stable=True)
+        token = order // self.chosen
+        sizes = F.one_hot(experts.flatten(), len(self.bias)).sum(0)
+        ends = sizes.cumsum(0).to(torch.int32)
+        gate, up = torch._grouped_mm(x[token], self.up, offs=ends).chunk(2, -1)
+        made = torch._grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+        made = made * weights.flatten()[order, None].to(made.dtype)
+        y = torch.zeros_like(x).index_add(0, token, made)
+        return (y.float() - target).square().mean()
+
+
+EVEN = [0.0, 0.0, 0.0, 0.0]
+MIXTURES = {  # name: (the router's bias, experts of a token)
+    "even": (EVEN, 2),
+    "one_of_a_token": (EVEN, 1),
+    "first_and_last_are_empty": ([-9.0, 0.0, 0.0, 0.0, -9.0], 2),
+    "one_takes_all": ([0.0, 20.0, 0.0], 1),
+    "one_expert": ([0.0], 1),
+}
+
+
+def _export(bias, chosen, dtype, folder):
+    torch.manual_seed(3)
+    width, tokens = 24, 37
+    module = Experts(width, 40, bias, chosen, dtype)
+    x = torch.randn(tokens, width).to(dtype).requires_grad_()
+    target = torch.randn(tokens, width)
+    (path,) = retrograd.export_backward(module, (x, target), {}, folder / "experts", bundle=True)
+    return path, folder / "experts.safetensors"
+
+
+def _matmuls(path):
+    """The ranks of the operands of each matmul of groups."""
+    graph = schema.Graph.FromString(path.read_bytes())
+    nodes = [n for n in graph.nodes if n.op == "grouped_matmul"]
+    return [[len(graph.nodes[o.node].results[o.result].dims) for o in n.operands] for n in nodes]
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", MIXTURES)
+def test_gradients_are_those_of_pytorch(tmp_path, name):
+    """In bf16, the one type of which PyTorch's compiler takes the op."""
+    path, bundle = _export(*MIXTURES[name], torch.bfloat16, tmp_path)
+    # Of each of the two products: the gradient of its rows, and that of its experts' matrices.
+    assert sorted(_matmuls(path)) == [[2, 2, 1]] * 2 + [[2, 3, 1]] * 2
+    command.run_and_check(path, bundle, "--spec", "h200")
+
+
+@command.needs_retrograd
+def test_a_compiled_model_gets_its_whole_backward():
+    torch.manual_seed(3)
+    ours = Experts(24, 40, *MIXTURES["even"], torch.bfloat16)
+    eager = copy.deepcopy(ours)
+    x, target = torch.randn(37, 24).bfloat16(), torch.randn(37, 24)
+    with interpreted_forwards():
+        torch.compile(ours, backend=backend, options={"require_full": True})(x, target).backward()
+    eager(x, target).backward()
+    for got, want in zip(ours.parameters(), eager.parameters(), strict=True):
+        error = (got.grad - want.grad).float().norm() / want.grad.float().norm()
+        assert error < 2e-2
+
+
+def test_a_bias_is_refused():
+    x, w, ends = torch.randn(8, 8), torch.randn(2, 8, 8), torch.tensor([3, 8], dtype=torch.int32)
+    with pytest.raises(retrograd.ExportError, match="a bias of grouped matmuls"):
+        single_op.translate_op(
+            "aten._grouped_mm.default", (x, w, ends, torch.randn(8)), results=torch.empty(8, 8)
+        )
+
+
+def test_wide_ends_are_refused():
+    arguments = (torch.randn(8, 8), torch.randn(2, 8, 8), torch.tensor([3, 8]))
+    with pytest.raises(retrograd.ExportError, match="cast it to int32"):
+        single_op.translate_op("aten._grouped_mm.default", arguments, results=torch.empty(8, 8))
