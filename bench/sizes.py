@@ -35,13 +35,14 @@ from one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
 MODELS = {
-    "gpt2": (512, 640, 733, 1000, 513, 999, 600, 977, 801, 700, 576, 911),
-    "bert_base": (128, 384, 211, 500, 333, 77, 256, 401, 489, 130),
-    "llama_small": (1024, 2048, 1500, 777, 1801, 1111, 2000, 1333),
-    "vit_small_b8": (8, 5, 16, 3, 32, 11, 27, 64),
+    "golf_gpt_34m_b32": (1024, 640, 733, 2000, 513, 1999, 1777, 999, 1500),
+    "bert_base": (384, 211, 500, 333, 256, 401, 489, 130),
+    "llama_small": (1024, 2000, 1500, 777, 1801, 1111, 1999, 1333),
+    "vit_small_b8": (8, 5, 16, 3, 32, 11, 27, 63),
+    "mixer_b16": (16, 5, 32, 3, 21, 11, 27),
     "bert_tiny": (32, 20, 31, 7, 15, 28),
 }
-DEFAULT = ("gpt2", "bert_base", "llama_small", "vit_small_b8")
+DEFAULT = ("golf_gpt_34m_b32", "bert_base", "llama_small", "vit_small_b8")
 REPEAT = 15
 ROUNDS = 3
 INSIDE = "--inside"  # the process that measures a model
@@ -122,7 +123,7 @@ def measure(name, device):
     warnings.simplefilter("error", messages.BackwardFallsBack)
     module, args, kwargs = zoo.make(name, device)
     autocast = zoo.autocasts(name, device)
-    of_images = name.startswith(("vit", "resnet"))
+    of_images = name.startswith(("vit", "mixer"))
     sides = [Side(side, module, device) for side in ("ours", "inductor")]
     sizes = {size: _sized((args, kwargs), size, of_images) for size in MODELS[name]}
     rows = {size: {side.name: {} for side in sides} for size in sizes}
