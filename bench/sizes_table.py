@@ -20,17 +20,21 @@ def _span(values, form):
 
 
 def _cells(row):
+    # The first size's new_s holds what is compiled for all.
     ours = [size["ours"] for size in row["sizes"]]
-    theirs = [size["inductor"] for size in row["sizes"]]
-    # The first size's holds what is compiled for all.
-    new = [[side["new_s"] for side in sides[1:]] for sides in (ours, theirs)]
-    ratios = [mine["ms"] / other["ms"] for mine, other in zip(ours, theirs, strict=True)]
     own = [side["ms"] / side["own_ms"] for side in ours]
-    return (
+    cells = (
         row["model"], ", ".join(str(size["size"]) for size in row["sizes"]),
-        _span(new[0], "{:.2f}"), _span(new[1], "{:.2f}"),
-        f"{statistics.geometric_mean(ratios):.2f} ({_span(ratios, '{:.2f}')})",
-        f"{statistics.geometric_mean(own):.3f} ({_span(own, '{:.2f}')})",
+        _span([side["new_s"] for side in ours[1:]], "{:.2f}"),
+    )  # fmt: skip
+    compared = f"{statistics.geometric_mean(own):.3f} ({_span(own, '{:.2f}')})"
+    if "inductor" in row["errors"]:
+        return (*cells, "fails", "-", compared)
+    theirs = [size["inductor"] for size in row["sizes"]]
+    ratios = [mine["ms"] / other["ms"] for mine, other in zip(ours, theirs, strict=True)]
+    return (
+        *cells, _span([side["new_s"] for side in theirs[1:]], "{:.2f}"),
+        f"{statistics.geometric_mean(ratios):.2f} ({_span(ratios, '{:.2f}')})", compared,
     )  # fmt: skip
 
 
