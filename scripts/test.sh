@@ -27,6 +27,7 @@ python3 bench/readme_table.py --check || failed="$failed readme"
 python3 bench/ablation_table.py --check || failed="$failed benchmarks"
 python3 bench/training_table.py --check || failed="$failed training"
 python3 bench/ops_table.py --check || failed="$failed ops"
+python3 bench/sizes_table.py --check || failed="$failed sizes"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2

@@ -32,7 +32,8 @@ std::string DropoutText(const AttentionCall& call, Dialect dialect) {
   return absl::StrCat("const ", TypeName(variant), " dropout = {", loaded("seed", seed), ", ",
                       loaded("offset", seed + 1), ", ", limit, ", ",
                       Literal(1 / (1 - call.dropout_p), DType::kFp32, dialect), ", ",
-                      Sized(call.operands[1].shape[2]), ", ", Sized(call.operands[2].shape[2]), "};");
+                      Sized(call.operands[1].shape[2]), ", ", Sized(call.operands[2].shape[2]),
+                      "};");
 }
 
 }  // namespace retrograd

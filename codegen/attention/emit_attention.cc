@@ -74,10 +74,9 @@ class Writer {
     out_.Line("const real row_lse = ", Load(kLse, "b", "h", "i", "0"), ";");
     Sums("sum", dim_);
     const std::string seen =
-        call_.causal
-            ? absl::StrCat("(i + 1 < ", Sized(keys_), " ? i + 1 : static_cast<int64_t>(", Sized(keys_),
-                           "))")
-            : Sized(keys_);
+        call_.causal ? absl::StrCat("(i + 1 < ", Sized(keys_), " ? i + 1 : static_cast<int64_t>(",
+                                    Sized(keys_), "))")
+                     : Sized(keys_);
     out_.Line("const int64_t seen = ", seen, ";");
     out_.Open("for (int64_t first = 0; first < seen; first += ", kThreads, ")");
     out_.Line("const int64_t j = first + t;");

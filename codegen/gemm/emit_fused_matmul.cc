@@ -146,8 +146,8 @@ class FusedMatMulPrinter {
       out_.Line("const ", launch_.index_type(), " i = ", number, ";");
       return;
     }
-    out_.Line("const bool inside = rg_row + r < ", Sized(call_.m), " && rg_col + c * ", kProductPack,
-              " < ", Sized(call_.n), ";");
+    out_.Line("const bool inside = rg_row + r < ", Sized(call_.m), " && rg_col + c * ",
+              kProductPack, " < ", Sized(call_.n), ";");
     out_.Line("const ", launch_.index_type(), " i = inside ? ", number, " : 0;");
     condition_ = "inside";
   }

@@ -348,9 +348,9 @@ inline T rg_number(uint64_t bits) {
   return out;
 }
 #define RG_NUMBER(type, name, index) const type name = rg_number<type>(rg_word(rg_self, index))
-#define RG_WIDE_NUMBER(type, name, index)   \
-  const type name = rg_number<type>(        \
-      uint64_t{rg_word(rg_self, index + 1)} << 32 | rg_word(rg_self, index))
+#define RG_WIDE_NUMBER(type, name, index) \
+  const type name =                       \
+      rg_number<type>(uint64_t{rg_word(rg_self, index + 1)} << 32 | rg_word(rg_self, index))
 
 #define RG_STAGED(type, name, first_byte, count) RG_SHARED(type, name, count)
 #define RG_THREAD rg_thread
@@ -358,8 +358,9 @@ inline T rg_number(uint64_t bits) {
 #define RG_BARRIER() rg_self.block->calls->barrier(&rg_self, __LINE__)
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
-#define RG_BALLOT(p) \
-  static_cast<unsigned>(rg_shuffle(rg_self, rg_host_ballot, static_cast<int>((p) ? 1 : 0), 0, __LINE__))
+#define RG_BALLOT(p)     \
+  static_cast<unsigned>( \
+      rg_shuffle(rg_self, rg_host_ballot, static_cast<int>((p) ? 1 : 0), 0, __LINE__))
 #define RG_POPCOUNT(bits) __builtin_popcount(bits)
 
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.

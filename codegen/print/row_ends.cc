@@ -13,8 +13,8 @@ void DeclareEnds(const PointPrinter& vectors, LaunchText* launch) {
   // -phase modulo a power of two.
   const std::string head = phase == "0" ? phase : absl::StrCat("-(", phase, ") & ", width - 1);
   launch->out.Line("const ", launch->index_type(), " head = ", head, ";");
-  launch->out.Line("const ", launch->index_type(), " tail = ", Sized(columns), " - (", Sized(columns),
-                   " - head) % ", width, ";");
+  launch->out.Line("const ", launch->index_type(), " tail = ", Sized(columns), " - (",
+                   Sized(columns), " - head) % ", width, ";");
 }
 
 void OpenEnd(absl::string_view e, absl::string_view condition, LaunchText* launch) {

@@ -84,9 +84,7 @@ absl::string_view Name(SizedType type) {
   return kNames[static_cast<int>(type)];
 }
 
-int WordsOf(SizedType type) {
-  return type == SizedType::kInt || type == SizedType::kFloat ? 1 : 2;
-}
+int WordsOf(SizedType type) { return type == SizedType::kInt || type == SizedType::kFloat ? 1 : 2; }
 
 SizedType TypeOfLiteral(absl::string_view literal) {
   if (!IsInteger(literal)) {
@@ -94,8 +92,8 @@ SizedType TypeOfLiteral(absl::string_view literal) {
   }
   if (absl::EndsWith(literal, "LL")) return SizedType::kInt64;
   const int64_t value = IntegerOf(literal);
-  const bool fits = value >= std::numeric_limits<int32_t>::min() &&
-                    value <= std::numeric_limits<int32_t>::max();
+  const bool fits =
+      value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
   return fits ? SizedType::kInt : SizedType::kInt64;
 }
 

@@ -167,8 +167,8 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
   const std::string first = totals.thread_rows > 1 ? "thread_row" : "0";
   PrintPlaces(main, launch);
   if (turns > 1) {
-    out.Open("for (int s0 = ", first, "; s0 < ", Sized(splits), "; s0 += ", at_once * totals.thread_rows,
-             ")");
+    out.Open("for (int s0 = ", first, "; s0 < ", Sized(splits),
+             "; s0 += ", at_once * totals.thread_rows, ")");
   } else {
     out.Line("const int s0 = ", first, ";");
   }
@@ -190,8 +190,8 @@ void AddPartials(const ColumnTotals& totals, const ColumnTotals& main,
       const std::string acc = absl::StrCat("v", r), part = absl::StrCat("w", r, "[n]");
       if (loads) {
         out.Line(part, " = rg_load(", launch->WorkspaceName(StorageName(type)), ", ",
-                 base > 0 ? absl::StrCat(Sized(base), " + ") : "", "line + place_", StorageName(type),
-                 ");");
+                 base > 0 ? absl::StrCat(Sized(base), " + ") : "", "line + place_",
+                 StorageName(type), ");");
       } else {
         out.Line(acc, " = ", printer->Folded(reduction, acc, part), ";");
       }

@@ -149,8 +149,8 @@ GroupKernels EmitColumnReduction(const KernelBody& body, Dialect dialect) {
   if (split) out.Line("const ", index, " piece = RG_BLOCK / ", Sized(tiles), ";");
   totals.piece = "piece";
   const std::string column = absl::StrCat(
-      "(static_cast<", index, ">(RG_BLOCK", split ? " % " : "", split ? Sized(tiles) : "",
-      ") * ", totals.lanes, " + lane)", totals.width > 1 ? absl::StrCat(" * ", totals.width) : "");
+      "(static_cast<", index, ">(RG_BLOCK", split ? " % " : "", split ? Sized(tiles) : "", ") * ",
+      totals.lanes, " + lane)", totals.width > 1 ? absl::StrCat(" * ", totals.width) : "");
   out.Line("const ", index, " c = ", column, ";");
   DeclareColumnAccumulators(totals, &launch, &printer);
   const ColumnBody work = Split(ir, shape, totals, printer);

@@ -34,7 +34,8 @@ void PrintRowWithEnds(PointPrinter& vectors, const Passes& passes) {
   const bool many = ir.Points(rows) > 1;
   const absl::string_view at = many ? "s" : "i";
   if (many) {
-    out.Line("const ", launch.index_type(), " row = i / ", Sized(all), ", s = i % ", Sized(all), ";");
+    out.Line("const ", launch.index_type(), " row = i / ", Sized(all), ", s = i % ", Sized(all),
+             ";");
     const AxisMask used = vectors.UsedAxes(passes.instrs, passes.stores, ir.all_axes());
     vectors.DeclareAxes(rows, used | vectors.vectors().phase.axes(), "row");
   }

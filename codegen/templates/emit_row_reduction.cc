@@ -38,8 +38,7 @@ void StorePieces(const Classification& shape, const RowWalk& walk, LaunchText* l
     const int64_t base = offsets[r] / SizeBytes(type);
     out.Line("rg_store(", launch->WorkspaceName(StorageName(type)), ", ",
              base > 0 ? absl::StrCat(Sized(base), " + ") : "", "row * ", Sized(schedule.split),
-             " + piece, ",
-             RowWalk::RowAccumulator(r, schedule.rows_per_thread), ");");
+             " + piece, ", RowWalk::RowAccumulator(r, schedule.rows_per_thread), ");");
   }
   out.Close();
   out.Close();

@@ -63,7 +63,8 @@ class ScanText {
     out_.Line("const ", index, " place = first",
               team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "", ";");
     out_.Line("const ", index, " column = ",
-              scan().reverse ? absl::StrCat(Sized(shape_.shape.columns - 1), " - place") : "place", ";");
+              scan().reverse ? absl::StrCat(Sized(shape_.shape.columns - 1), " - place") : "place",
+              ";");
     out_.Line("const bool inside = row < ", Sized(shape_.shape.rows), " && place < ",
               Sized(shape_.shape.columns), ";");
   }

@@ -159,8 +159,8 @@ class Sums {
     out_.Open("if (n < ", Sized(ws_.outer * ws_.chunks * s_.vectors), ")");
     PrintSplit(s_, ws_.chunks, "c", index_, out_);
     out_.Line("const int begin = c * ", Sized(ws_.chunk), ";");
-    out_.Line("const int end = rg_min(begin + ", Sized(ws_.chunk), ", ",
-              Sized(ws_.sorted.indices), ");");
+    out_.Line("const int end = rg_min(begin + ", Sized(ws_.chunk), ", ", Sized(ws_.sorted.indices),
+              ");");
     const AxisMask used =
         printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
     printer_.DeclareAxes(s_.outer, used, "o");
@@ -223,7 +223,8 @@ class Sums {
     out_.Line("const int k = k0 + u, key = keys[u];");
     out_.Open("if (k < end && key < ", Sized(s_.table_rows), ")");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    out_.Line("const bool goes_on = k + 1 < ", Sized(ws_.sorted.indices), " && keys[u + 1] == key;");
+    out_.Line("const bool goes_on = k + 1 < ", Sized(ws_.sorted.indices),
+              " && keys[u + 1] == key;");
     out_.Open("if (!goes_on || k + 1 == end)");
     out_.Open("if (from >= 0 && !goes_on)");
     out_.Line(StoreText(s_, table_, TableElement(s_, index_), "sum"));
@@ -255,8 +256,8 @@ class Sums {
       if (ws_.outer > 1) absl::StrAppend(&row, " % ", Sized(s_.table_rows));
       out_.Open("if (zero[m])");
       out_.Line("const int r = static_cast<int>(", row, ");");
-      out_.Line("zero[m] = rg_load(", words_, ", ", Sized(ws_.sorted.starts()),
-                " + r) == rg_load(", words_, ", ", Sized(ws_.sorted.starts()), " + r + 1);");
+      out_.Line("zero[m] = rg_load(", words_, ", ", Sized(ws_.sorted.starts()), " + r) == rg_load(",
+                words_, ", ", Sized(ws_.sorted.starts()), " + r + 1);");
       out_.Close();
     }
     out_.Close();
@@ -299,8 +300,7 @@ Kernel EmitCombine(const ScatterShape& s, const KernelBody& body, Dialect dialec
   PrintSplit(s, ws.chunks, "c", index, out);
   out.Line("const int begin = c * ", Sized(ws.chunk), ", end = begin + ", Sized(ws.chunk), ";");
   out.Open("if (end < ", Sized(ws.sorted.indices), ")");
-  out.Line("const int key = rg_load(", w, ", ", Sized(ws.sorted.pairs()),
-           " + 2 * (end - 1));");
+  out.Line("const int key = rg_load(", w, ", ", Sized(ws.sorted.pairs()), " + 2 * (end - 1));");
   out.Open("if (key < ", Sized(s.table_rows), ")");
   out.Line("const int from = rg_load(", w, ", ", Sized(ws.sorted.starts()), " + key);");
   out.Line("const int to = rg_load(", w, ", ", Sized(ws.sorted.starts()), " + key + 1);");

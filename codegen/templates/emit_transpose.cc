@@ -42,10 +42,10 @@ GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
 
   out.SetDepth(1);
   out.Line("const int lane = RG_THREAD % ", kTile, ", first = RG_THREAD / ", kTile, ";");
-  out.Line("const ", index, " fast0 = static_cast<", index, ">(RG_BLOCK % ", Sized(fast_tiles), ") * ",
-           kTile, ";");
-  out.Line("const ", index, " slow0 = static_cast<", index, ">(RG_BLOCK / ", Sized(fast_tiles), " % ",
-           Sized(slow_tiles), ") * ", kTile, ";");
+  out.Line("const ", index, " fast0 = static_cast<", index, ">(RG_BLOCK % ", Sized(fast_tiles),
+           ") * ", kTile, ";");
+  out.Line("const ", index, " slow0 = static_cast<", index, ">(RG_BLOCK / ", Sized(fast_tiles),
+           " % ", Sized(slow_tiles), ") * ", kTile, ";");
   const AxisMask used = printer.UsedAxes(printer.Needed(roots), stores, ir.all_axes());
   if ((used & outer) != 0) {
     out.Line("const ", index, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");

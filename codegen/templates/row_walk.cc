@@ -597,8 +597,8 @@ void RowWalk::PrintRows() {
     out_.Line("int batch = 0;");
   }
   if (loop) {
-    out_.Open("for (", index, " row0 = ", first, "; row0 < ",
-              Sized(shape_.shape.rows), "; row0 += ", Sized(stride), ")");
+    out_.Open("for (", index, " row0 = ", first, "; row0 < ", Sized(shape_.shape.rows),
+              "; row0 += ", Sized(stride), ")");
   }
   if (!ahead_.empty()) {
     TakeAhead();

@@ -83,8 +83,7 @@ KernelFamilies::Member& KernelFamilies::MemberFor(int64_t program, const Kernel&
     return members.back();
   }
   std::vector<int> widened = Widened(nearest->argument, nearest->literals, literals);
-  *nearest = {std::move(literals), widened,
-              std::make_shared<Kernel>(LiftNumbers(kernel, widened))};
+  *nearest = {std::move(literals), widened, std::make_shared<Kernel>(LiftNumbers(kernel, widened))};
   return *nearest;
 }
 

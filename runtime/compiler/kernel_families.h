@@ -1,8 +1,8 @@
 // KernelFamilies: kernels of programs that differ in sizes, as few kernels that take sizes as
-// arguments. The first program of a family has its kernels as they are. A kernel of a later one that
-// differs from a known kernel in numbers alone makes those numbers arguments; from then on it serves
-// all sizes that differ in them. What it cannot serve is a kernel of its own, so a wrong guess costs
-// a compilation and nothing else.
+// arguments. The first program of a family has its kernels as they are. A kernel of a later one
+// that differs from a known kernel in numbers alone makes those numbers arguments; from then on it
+// serves all sizes that differ in them. What it cannot serve is a kernel of its own, so a wrong
+// guess costs a compilation and nothing else.
 #ifndef RETROGRAD_RUNTIME_COMPILER_KERNEL_FAMILIES_H_
 #define RETROGRAD_RUNTIME_COMPILER_KERNEL_FAMILIES_H_
 

@@ -61,9 +61,9 @@ struct Launch {
   // Of kernels for tensor cores: further parameters, made of addresses. Then any number of clusters
   // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
-  int cluster = 2;            // of kernels with maps: blocks that start together
-  bool direct = false;        // Kernel::direct
-  bool starts_early = false;  // Kernel::starts_early
+  int cluster = 2;               // of kernels with maps: blocks that start together
+  bool direct = false;           // Kernel::direct
+  bool starts_early = false;     // Kernel::starts_early
   std::vector<int32_t> numbers;  // what comes behind the pointers: words of Kernel::lifted
 };
 

@@ -91,7 +91,7 @@ TEST_CASE("kernels have one skeleton if they differ in numbers, comments and blo
   const std::string skeleton = SkeletonOf(Scaling(1000, "0.5f"));
   CHECK(SkeletonOf(Scaling(7, "0.25f")) == skeleton);
   CHECK(SkeletonOf(Scaling(1000, "0.5f", 128)) != skeleton);
-  CHECK(SkeletonOf(Scaling(1000, "0.5")) != skeleton);          // another type
+  CHECK(SkeletonOf(Scaling(1000, "0.5")) != skeleton);            // another type
   CHECK(SkeletonOf(Scaling(3'000'000'000, "0.5f")) != skeleton);  // an int no more
 }
 

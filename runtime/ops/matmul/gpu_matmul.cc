@@ -16,8 +16,8 @@
 namespace retrograd {
 namespace {
 
-// "the library, algorithm 66: 12.3 us", and a line for each that was not chosen. timed: the call that
-// the times are of, if it is another.
+// "the library, algorithm 66: 12.3 us", and a line for each that was not chosen. timed: the call
+// that the times are of, if it is another.
 std::string Told(const Choice& choice, const std::string& timed) {
   std::string text = "the library";
   if (!choice.timed()) return text;
@@ -145,7 +145,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& ca
                                                                   const CallFacts& facts) {
   const MatMulCall matmul = MatMulOf(call);
   RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(matmul, device_.dialect()));
-  if (kernel.blocks == 0) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{}, "");
+  if (kernel.blocks == 0)
+    return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{}, "");
   absl::StatusOr<Prepared> library = matmul.k == 0 ? absl::UnimplementedError("an empty sum")
                                                    : Prepare(matmul, MatMulFactsOf(facts));
   if (library.ok()) {
