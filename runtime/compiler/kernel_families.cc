@@ -13,6 +13,9 @@ namespace {
 
 using Literals = std::vector<std::string>;
 
+// Answers that are kept: those of some hundred programs.
+constexpr size_t kMostKnown = 50'000;
+
 // Whether arguments in place of some numbers make these of the others.
 bool Serves(const std::vector<int>& argument, const Literals& served, const Literals& wanted) {
   std::vector<const std::string*> values;  // by argument
@@ -61,6 +64,8 @@ std::vector<int> Widened(const std::vector<int>& argument, const Literals& serve
 
 int64_t KernelFamilies::NewProgram() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // A program that is being loaded and has to ask again compiles a kernel once more at worst.
+  if (known_.size() > kMostKnown) known_.clear();
   return ++programs_;
 }
 

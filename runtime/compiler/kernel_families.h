@@ -35,7 +35,7 @@ class KernelFamilies {
   // since what differs between them is not what differs between sizes.
   int64_t NewProgram();
 
-  // Equal kernels get equal answers whenever they are asked for.
+  // Equal kernels get equal answers, but for one that was given hundreds of programs ago.
   LiftedKernel Lift(int64_t program, const Kernel& kernel);
 
  private:

@@ -185,6 +185,28 @@ BackwardGraph WideScatter() {
   return *std::move(graph);
 }
 
+// The sum over indices of values, or of as many ones.
+int64_t PriceOfSum(bool of_ones) {
+  GraphBuilder builder("sum");
+  const auto input = [&](DType dtype, Shape shape) {
+    return builder.Input({dtype, std::move(shape)}, {.name = "x", .alignment = 256});
+  };
+  const ValueId zero = builder.Full(0, DType::kFp32, {1 << 18});
+  const ValueId values =
+      of_ones ? builder.Full(1, DType::kFp32, {24576}) : input(DType::kFp32, {24576});
+  builder.Output(builder.Add(Op::index_add, {zero, input(DType::kInt64, {24576}), values},
+                             {{"axis", int64_t{0}}}),
+                 "y");
+  auto graph = builder.Build();
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  return PlanOf(*graph, Device("h100")).plan.summary.price_ps;
+}
+
+TEST_CASE("counts by index cost no more than sums of as many values") {
+  CHECK(PriceOfSum(/*of_ones=*/true) <= PriceOfSum(/*of_ones=*/false));
+}
+
 // Kernels that fill a device many times over: of norms, of biases, of an embedding, and of what
 // models have little of.
 std::vector<Example> MakeLargeExamples() {

@@ -146,8 +146,9 @@ TEST_CASE("after a few sizes a program of another one compiles hardly anything")
   INFO(first << " kernels, at most " << most << " new ones");
   CHECK(first >= 5);
   CHECK(most * 4 <= first);
-  // Of each kernel its own text, that of several sizes, and of another schedule.
-  CHECK(shared.host.shared_kernels->size() <= 3 * first);
+  // Of each kernel its own text, those of several sizes as these are told apart, another
+  // schedule's.
+  CHECK(shared.host.shared_kernels->size() <= 4 * first);
 }
 
 }  // namespace

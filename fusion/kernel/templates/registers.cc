@@ -136,6 +136,8 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
   for (const Store& s : ir.stores) {
     if (p.inner[s.instr]) p.stored_bytes += SizeBytes(ir.buffers[s.buffer].dtype);
   }
+  // Of a scatter of one number for all, the keys of the sorted positions.
+  if (ir.scatter && p.loaded_bytes == 0) p.loaded_bytes = SizeBytes(DType::kInt32);
 }
 
 // Loads that a stage which stores is the first to need.
