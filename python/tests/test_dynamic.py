@@ -191,6 +191,28 @@ def test_a_gradient_in_other_strides_than_the_traced_ones_is_read_where_it_lies(
         check(model, eager, tolerance=1e-10)
 
 
+def test_strides_of_a_gradient_are_no_sizes():
+    """A gradient of an axis of one element may come in strides that differ from the traced ones."""
+
+    class Narrow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.randn(1, dtype=torch.float64))
+
+        def forward(self, x):
+            return (x * self.scale / x.shape[2]).sum(1, keepdim=True)
+
+    model = Narrow()
+    eager = copy.deepcopy(model)
+    compiled = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    for batch, length in ((3, 5), (4, 7), (2, 9)):
+        x = torch.randn(batch, 6, length, dtype=torch.float64)
+        for module, run in ((model, compiled), (eager, eager)):
+            module.zero_grad()
+            run(x).transpose(1, 2).square().sum().backward()
+        check(model, eager, tolerance=1e-10)
+
+
 def test_later_sizes_find_their_kernels_compiled(tmp_path):
     model = _Lengths()
     compiled = torch.compile(

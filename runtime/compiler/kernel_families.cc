@@ -16,6 +16,16 @@ using Literals = std::vector<std::string>;
 // Answers that are kept: those of some hundred programs.
 constexpr size_t kMostKnown = 50'000;
 
+// Of a kernel, words that it takes: a launch has 4096 bytes of parameters.
+constexpr int kMostArguments = 900;
+
+// By its text, since others find its code by its name.
+std::shared_ptr<const Kernel> Named(const Kernel& kernel) {
+  auto named = std::make_shared<Kernel>(kernel);
+  NameKernel(named.get());
+  return named;
+}
+
 // Whether arguments in place of some numbers make these of the others.
 bool Serves(const std::vector<int>& argument, const Literals& served, const Literals& wanted) {
   std::vector<const std::string*> values;  // by argument
@@ -82,30 +92,30 @@ KernelFamilies::Member& KernelFamilies::MemberFor(int64_t program, const Kernel&
     nearest = &member;
     least = count;
   }
-  if (nearest == nullptr) {
-    std::vector<int> none(literals.size(), -1);
-    members.push_back({std::move(literals), std::move(none), std::make_shared<Kernel>(kernel)});
-    return members.back();
+  if (nearest != nullptr) {
+    std::vector<int> widened = Widened(nearest->argument, nearest->literals, literals);
+    auto lifted = std::make_shared<Kernel>(LiftNumbers(kernel, widened));
+    if (lifted->arguments <= kMostArguments) {
+      *nearest = {std::move(literals), std::move(widened), std::move(lifted)};
+      return *nearest;
+    }
   }
-  std::vector<int> widened = Widened(nearest->argument, nearest->literals, literals);
-  *nearest = {std::move(literals), widened, std::make_shared<Kernel>(LiftNumbers(kernel, widened))};
-  return *nearest;
+  std::vector<int> none(literals.size(), -1);
+  members.push_back({std::move(literals), std::move(none), Named(kernel)});
+  return members.back();
 }
 
 LiftedKernel KernelFamilies::Lift(int64_t program, const Kernel& kernel) {
+  // A kernel without a table has no room for numbers.
+  if (kernel.direct) return {Named(kernel), {}};
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::string digest = Digest(PrintKernel(kernel));
   const auto known = known_.find(digest);
   if (known != known_.end()) return known->second;
-  LiftedKernel lifted{std::make_shared<Kernel>(kernel), {}};
-  // A kernel without a table has no room for numbers.
-  if (!kernel.direct) {
-    Literals literals = NumbersOf(kernel);
-    Member& member = MemberFor(program, kernel, literals);
-    member.program = program;
-    lifted = {member.kernel, WordsOf(member.kernel->lifted, literals)};
-  }
-  return known_[digest] = std::move(lifted);
+  Literals literals = NumbersOf(kernel);
+  Member& member = MemberFor(program, kernel, literals);
+  member.program = program;
+  return known_[digest] = {member.kernel, WordsOf(member.kernel->lifted, literals)};
 }
 
 }  // namespace retrograd

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -143,9 +144,11 @@ class HostDevice : public Device {
     }
     SharedKernels<HostModule>& shared = *options_.shared_kernels;
     const LiftedLaunches lifted = LiftLaunches(shared.families(), program_, kernels, launches);
-    RG_RETURN_IF_ERROR(CompileMissing(lifted.kernels));
+    RG_ASSIGN_OR_RETURN(const auto compiled, CompileMissing(lifted.kernels));
     const auto of_each = [&](const std::string& kernel) {
-      return loaded->modules.emplace_back(shared.Find(kernel));
+      const auto own = compiled.find(kernel);
+      return loaded->modules.emplace_back(own != compiled.end() ? own->second
+                                                                : shared.Find(kernel));
     };
     RG_RETURN_IF_ERROR(Prepare(lifted.launches, of_each, *loaded));
     return loaded;
@@ -244,18 +247,24 @@ class HostDevice : public Device {
   }
 
  private:
-  // Those that no program has compiled.
-  absl::Status CompileMissing(const std::vector<Kernel>& kernels) {
+  using Modules = std::map<std::string, std::shared_ptr<HostModule>>;  // by kernel
+
+  // Of those that no program has compiled.
+  absl::StatusOr<Modules> CompileMissing(const std::vector<Kernel>& kernels) {
     SharedKernels<HostModule>& shared = *options_.shared_kernels;
+    Modules made;
     std::vector<Kernel> missing;
     for (const Kernel& kernel : kernels) {
       if (shared.Find(kernel.name) == nullptr) missing.push_back(kernel);
     }
-    if (missing.empty()) return absl::OkStatus();
+    if (missing.empty()) return made;
     RG_ASSIGN_OR_RETURN(const std::shared_ptr<HostModule> module,
                         HostModule::Compile(missing, options_.compile));
-    for (const Kernel& kernel : missing) shared.Add(kernel.name, module);
-    return absl::OkStatus();
+    for (const Kernel& kernel : missing) {
+      made[kernel.name] = module;
+      if (!kernel.direct) shared.Add(kernel.name, module);  // the others are of one size
+    }
+    return made;
   }
 
   // module_of(kernel): where it is, or null.

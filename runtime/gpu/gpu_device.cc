@@ -184,14 +184,21 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(
   RG_ASSIGN_OR_RETURN(std::vector<CompiledObject> objects, compiler_->Compile(missing, arch));
   const std::vector<std::vector<Kernel>> parts = Parts(missing, Jobs(options_.compile));
   RG_CHECK(parts.size() == objects.size());
+  std::map<std::string, std::shared_ptr<CompiledObject>> made;
   for (size_t p = 0; p < parts.size(); ++p) {
     const auto object = std::make_shared<CompiledObject>(std::move(objects[p]));
-    for (const Kernel& kernel : parts[p]) shared.Add(SharedKey(arch, kernel.name), object);
+    for (const Kernel& kernel : parts[p]) {
+      made[kernel.name] = object;
+      // One without a table is of one size.
+      if (!kernel.direct) shared.Add(SharedKey(arch, kernel.name), object);
+    }
   }
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   std::set<std::shared_ptr<CompiledObject>> there;
   for (const auto& [name, lifted_name] : lifted.names) {
-    const std::shared_ptr<CompiledObject> object = shared.Find(SharedKey(arch, lifted_name));
+    const auto own = made.find(lifted_name);
+    const std::shared_ptr<CompiledObject> object =
+        own != made.end() ? own->second : shared.Find(SharedKey(arch, lifted_name));
     RG_CHECK(object != nullptr);
     if (there.insert(object).second) RG_RETURN_IF_ERROR(loaded->AddModule(object->code));
     for (KernelResources resources : object->kernels) {

@@ -91,6 +91,20 @@ TEST_CASE("a kernel that takes its addresses without a table keeps its numbers")
   }
 }
 
+TEST_CASE("different kernels that were given one name get names of their own") {
+  KernelFamilies families;
+  const int64_t program = families.NewProgram();
+  Kernel first = Rows(3, 5), second = Rows(3, 6), direct = Rows(3, 7);
+  direct.direct = true;
+  for (Kernel* kernel : {&first, &second, &direct}) kernel->name = "rg_given";
+  const std::string names[] = {families.Lift(program, first).kernel->name,
+                               families.Lift(program, second).kernel->name,
+                               families.Lift(program, direct).kernel->name};
+  CHECK(names[0] != names[1]);
+  CHECK(names[0] != names[2]);
+  CHECK(names[1] != names[2]);
+}
+
 // --- programs
 
 struct Family {

@@ -96,8 +96,8 @@ def specialized(module, values):
         if node.op == "call_function" and isinstance(recorded, _NUMBERS):
             made[node] = _number_of(node, recorded, made, sizes)
             continue
-        if recorded is None and not node.users:
-            continue  # it checks what the guards promise
+        if str(node.target) in _CHECKS:
+            continue  # the guards promise what it checks
         copy = made[node] = graph.node_copy(node, made.__getitem__)
         copy.args, copy.kwargs = sizes.known((copy.args, copy.kwargs))
         copy.meta = dict(node.meta, val=sizes.known(recorded))
@@ -105,12 +105,18 @@ def specialized(module, values):
         return _make_graph_module(module, graph), fakes
 
 
+_CHECKS = {
+    "aten._assert_scalar.default", "aten._assert_tensor_metadata.default",
+    "aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
+}  # fmt: skip
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def _number_of(node, recorded, made, sizes):
     if isinstance(recorded, torch.SymInt):
         return sizes.known(recorded)
+    if any(isinstance(made[operand], torch.fx.Node) for operand in node.all_input_nodes):
+        raise ExportError(f"the number {node.name} depends on data")
     args = torch.fx.map_arg(node.args, made.__getitem__)
     return node.target(*args, **torch.fx.map_arg(node.kwargs, made.__getitem__))
 
@@ -123,17 +129,20 @@ class Sizes:
         self._symbols = {}
         self._numbers = {}  # expression -> number
         self._fakes = {}
-        for node, value in zip(placeholders, values, strict=True):
-            recorded = node.meta["val"]
-            if isinstance(value, torch.Tensor):
-                self._learn((*recorded.shape, *recorded.stride()), (*value.shape, *value.stride()))
-            else:
-                self._learn((recorded,), (value,))
+        given = [(n.meta["val"], v) for n, v in zip(placeholders, values, strict=True)]
+        tensors = [(r, v) for r, v in given if isinstance(v, torch.Tensor)]
+        # What was learned first stands: strides may be others than those of the trace.
+        self._learn([(r, v) for r, v in given if not isinstance(v, torch.Tensor)])
+        for recorded, value in tensors:
+            self._learn(zip(recorded.shape, value.shape, strict=True))
+        for recorded, value in tensors:
+            strides = zip(recorded.stride(), value.stride(), strict=True)
+            self._learn((r, v) for r, v in strides if not isinstance(r, int) and r.node.expr.is_Symbol)
 
-    def _learn(self, recorded, values):
-        for size, value in zip(recorded, values, strict=True):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                self._symbols[size.node.expr] = sympy.Integer(int(value))
+    def _learn(self, sizes):
+        for recorded, value in sizes:
+            if isinstance(recorded, torch.SymInt):
+                self._symbols.setdefault(recorded.node.expr, sympy.Integer(int(value)))
 
     def known(self, value):
         """The value, which may be nested, with numbers and fake tensors in place of symbols."""

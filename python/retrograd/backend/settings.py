@@ -29,7 +29,7 @@ class Settings:
     deterministic: bool = True  # the same bits in every run
     streams: int = 0  # that independent work is spread over; 0: as many as gain
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
-    max_plans: int = 64  # of one backward with dynamic sizes; beyond them it is Inductor's
+    max_plans: int = 64  # of one backward with dynamic sizes; the one used last longest ago goes
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
     tuned: str = ""  # a file of `retrograd tune`, whose choices are taken; "": none

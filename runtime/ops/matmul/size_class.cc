@@ -23,11 +23,10 @@ void Pack(int64_t rows, int64_t cols, const std::vector<int64_t>& batch, MatrixO
 }  // namespace
 
 int64_t ExtentOfClass(int64_t extent) {
-  if (extent <= 16) return extent;
-  const auto number = static_cast<uint64_t>(extent);
-  const int64_t step = static_cast<int64_t>(std::bit_floor(number)) / 4;
-  const int64_t nearest = (extent + step / 2) / step * step;
-  return nearest / 8 * 8 + extent % 8;
+  if (extent < 64) return extent;
+  const int64_t eights = extent / 8 * 8;
+  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(eights))) / 4;
+  return (eights + step / 2) / step * step + extent % 8;
 }
 
 MatMulCall RepresentativeOf(const MatMulCall& call) {

@@ -10,7 +10,7 @@
 namespace retrograd {
 
 // The nearest of four extents in each octave, with the same remainder modulo 8, on which alignments
-// depend. Extents up to 16 are their own.
+// depend. Extents below 64 are their own.
 int64_t ExtentOfClass(int64_t extent);
 
 // The call by which the class of `call` is timed: the same extents of each class, with packed
