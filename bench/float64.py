@@ -77,9 +77,23 @@ class _Float64(torch.fx.Interpreter):
             return _attention(_NAMES[name], args, kwargs)
         if name == "aten.mm.dtype":
             return torch.mm(args[0], args[1])
+        if name == "aten._grouped_mm.default":
+            return _grouped_mm(*args[:3])
         if name in ("aten.view.default", "aten._unsafe_view.default"):
             return args[0].reshape(args[1])  # strides may differ from those that the graph knows
         return tree_map(_widen, super().call_function(target, args, kwargs))
+
+
+def _grouped_mm(a, b, ends):
+    """Rows in groups, or, of two matrices, the terms of the sums; zeros behind the last group."""
+    begins = [0, *ends.tolist()]
+    groups = list(zip(begins, begins[1:]))
+    if b.dim() == 2:
+        return torch.stack([a[:, i:j] @ b[i:j] for i, j in groups])
+    result = a.new_zeros(a.shape[0], b.shape[2])
+    for group, (i, j) in enumerate(groups):
+        result[i:j] = a[i:j] @ b[group]
+    return result
 
 
 def _attention(variant, args, kwargs):

@@ -231,6 +231,52 @@ def spherical_harmonics(points, degree):
     return Weighted(op), (_given(points, 3, dtype=FP32), weight)
 
 
+# Mixtures of experts.
+
+
+def _groups(rows, groups):
+    """Ends of groups, the largest of about three times the smallest's rows."""
+    shares = 0.5 + torch.rand(groups)
+    return (shares.cumsum(0) / shares.sum() * rows).round().to(torch.int32)
+
+
+def grouped_matmul(rows, width, results, groups):
+    """Each group of rows times a matrix of its own."""
+    op = Weighted(
+        lambda x, ends, table: torch._grouped_mm(x, table, offs=ends),
+        table=_parameter(groups, width, results),
+    )
+    weight = torch.randn(rows, results, dtype=BF16)
+    return op, (_given(rows, width), _groups(rows, groups), weight)
+
+
+class Experts(nn.Module):
+    """Each token by its best experts: gated linear units, weighted by the router's softmax."""
+
+    def __init__(self, width, inner, experts, chosen):
+        super().__init__()
+        self.chosen = chosen
+        self.router = nn.Linear(width, experts, bias=False, dtype=BF16)
+        self.up = nn.Parameter((torch.randn(experts, width, 2 * inner) * 0.02).to(BF16))
+        self.down = nn.Parameter((torch.randn(experts, inner, width) * 0.02).to(BF16))
+
+    def forward(self, x, wanted):
+        shares, experts = self.router(x).float().softmax(-1).topk(self.chosen, -1)
+        shares = shares / shares.sum(-1, keepdim=True)
+        order = experts.flatten().argsort(stable=True)
+        token = order // self.chosen
+        ends = F.one_hot(experts.flatten(), len(self.up)).sum(0).cumsum(0).to(torch.int32)
+        gate, up = torch._grouped_mm(x[token], self.up, offs=ends).chunk(2, -1)
+        made = torch._grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+        made = made * shares.flatten()[order, None].to(made.dtype)
+        return F.mse_loss(torch.zeros_like(x).index_add(0, token, made).float(), wanted)
+
+
+def mixture(tokens, width, inner, experts, chosen):
+    model = Experts(width, inner, experts, chosen)
+    return model, (_given(tokens, width), torch.randn(tokens, width))
+
+
 # Graph networks.
 
 
@@ -336,6 +382,26 @@ def _network(layer):
             dict(layer=layer, layers=2, **_TINY_GRAPH))  # fmt: skip
 
 
+def _mixture(name, tokens, width, inner, experts, chosen):
+    """A block of experts as a model has it, and its two grouped matmuls."""
+    full = dict(tokens=tokens, width=width, inner=inner, experts=experts, chosen=chosen)
+    tiny = dict(tokens=24, width=16, inner=24, experts=4, chosen=2)
+
+    def of_groups(sizes, results, width):
+        rows = sizes["tokens"] * sizes["chosen"]
+        return dict(rows=rows, width=sizes[width], results=results, groups=sizes["experts"])
+
+    return {
+        f"experts_{name}": (mixture, full, tiny),
+        f"grouped_matmul_{name}_up": (
+            grouped_matmul, *(of_groups(s, 2 * s["inner"], "width") for s in (full, tiny)),
+        ),
+        f"grouped_matmul_{name}_down": (
+            grouped_matmul, *(of_groups(s, s["width"], "inner") for s in (full, tiny)),
+        ),
+    }  # fmt: skip
+
+
 # name: (maker, its sizes, sizes that a CPU runs through in no time)
 MODELS = {
     **_rows(rms_norm, [(2048, 8192), (2048, 32768), (32768, 1024)]),
@@ -378,6 +444,9 @@ MODELS = {
                          dict(rows=40, width=16, results=5, dtype=BF16)),
     "linear_cross_entropy": (linear_cross_entropy, dict(rows=4096, width=1024, columns=32000),
                              dict(rows=8, width=16, columns=101)),
+    **_mixture("mixtral", 8192, 2048, 5632, 8, 2),
+    **_mixture("deepseek", 4096, 2048, 1408, 64, 6),
+    **_mixture("qwen3", 8192, 2048, 768, 128, 8),
     "gcn": _network(GcnLayer), "graph_sage": _network(SageLayer), "gat": _network(GatLayer),
 }  # fmt: skip
 AUTOCASTS = {"gcn", "graph_sage", "gat"}  # fp32 data and parameters, products in bf16

@@ -8,6 +8,7 @@
 #include "codegen/preludes/attention_prelude.h"
 #include "codegen/preludes/dropout_prelude.h"
 #include "codegen/preludes/gpu_prelude.h"
+#include "codegen/preludes/grouped_tiles_prelude.h"
 #include "codegen/preludes/hopper_prelude.h"
 #include "codegen/preludes/host_prelude.h"
 #include "codegen/preludes/multiplier_prelude.h"
@@ -28,6 +29,7 @@ std::string HopperText(PreludeParts parts) {
   if (!attention && !parts.Has(PreludePart::kMultiplier)) return "";
   return absl::StrCat(HopperPrelude(),
                       parts.Has(PreludePart::kMultiplier) ? MultiplierPrelude() : "",
+                      parts.Has(PreludePart::kGroupedTiles) ? GroupedTilesPrelude() : "",
                       attention && parts.Has(PreludePart::kDropout) ? TiledDropoutPrelude() : "",
                       attention ? AttentionPrelude() : "");
 }

@@ -14,6 +14,17 @@ constexpr char kMultiplier[] = R"(
   extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(threads, 1) name( \
       void* const* __restrict__ rg_table, const RG_GRID_CONSTANT rg_slots<arguments> rg_slot,   \
       const RG_GRID_CONSTANT rg_map rg_map_a, const RG_GRID_CONSTANT rg_map rg_map_b)
+// The same with addresses in place of the table.
+#define RG_MULTIPLIER_DIRECT(name, threads, arguments, blocks)                                  \
+  RG_INLINE void name##_body(void* const* __restrict__ rg_table, const rg_in_order& rg_slot,    \
+                             const rg_map& rg_map_a, const rg_map& rg_map_b);                   \
+  extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(threads, 1) name( \
+      const RG_GRID_CONSTANT rg_addresses<arguments> rg_given,                                  \
+      const RG_GRID_CONSTANT rg_map rg_map_a, const RG_GRID_CONSTANT rg_map rg_map_b) {         \
+    name##_body(rg_given.at, rg_in_order(), rg_map_a, rg_map_b);                                \
+  }                                                                                             \
+  RG_INLINE void name##_body(void* const* __restrict__ rg_table, const rg_in_order& rg_slot,    \
+                             const rg_map& rg_map_a, const rg_map& rg_map_b)
 
 // At the same barrier of a block of the cluster.
 RG_INLINE void rg_bar_arrive_at(unsigned bar, unsigned block) {
@@ -37,6 +48,24 @@ RG_INLINE void rg_map_load(unsigned to, const rg_map* map, unsigned bar, int x, 
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
         ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "h"(static_cast<unsigned short>(to_all))
+        : "memory");
+  }
+}
+// The same of one of several matrices.
+template <int blocks>
+RG_INLINE void rg_map_load(unsigned to, const rg_map* map, unsigned bar, int x, int y, int matrix,
+                           int to_all) {
+  if constexpr (blocks == 1) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5}], [%2];"
+        ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(matrix) : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
+        ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(matrix),
+          "h"(static_cast<unsigned short>(to_all))
         : "memory");
   }
 }
@@ -139,6 +168,27 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
          static_cast<unsigned long long>(1024 / 16) << 32 | 1ull << 62;
 }
 
+// Of boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms from `left` on. The
+// terms are the lines, where the boxes lie across the sum, or the elements of each.
+template <int across>
+RG_INLINE void rg_zero_terms(unsigned boxes, int count, int left, int thread) {
+#pragma unroll 1
+  for (int i = thread; i < 512 * count; i += 128) {
+    const int line = i / 8 % 64, term = across ? line : i % 8 * 8;
+    const unsigned pack = boxes + 16 * (across ? i : i / 8 * 8 + (i % 8 ^ (line & 7)));
+    const int kept = left - term;
+    if (kept <= 0) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(pack), "r"(0) : "memory");
+    } else if (!across) {
+#pragma unroll 1
+      for (int e = kept; e < 8; ++e) {
+        asm volatile("st.shared.b16 [%0], %1;" ::"r"(pack + 2 * e), "h"(static_cast<short>(0))
+                     : "memory");
+      }
+    }
+  }
+}
+
 template <int stages, int tile_m = 128, int tile_n = 128>
 struct rg_multiply_shape {
   static constexpr int step = 64;  // elements
@@ -160,13 +210,40 @@ RG_INLINE rg_tile_place rg_place_of(int number, int rank, int rows, int cols) {
           ((first + rest % width) * wide + rank / tall) * tile_n};
 }
 
-// finish(tile, row, col, thread) is called by the 128 threads of a warpgroup: the product's pack of
-// 8 elements of row r, from column 8 c of the tile on, is
-// tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
-template <typename T, int a_across, int b_across, int tall, int wide, int stages,
-          int tile_m = 128, int tile_n = 128, typename Finish>
-RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* shared, int m, int n,
-                           int k, const Finish& finish) {
+// A tile of the result, and what its sums are made of.
+struct rg_product_tile {
+  int row, col;     // of the left operand's rows and the right one's columns: where it begins
+  int rows_end;     // where its rows end, if the tile does not end before
+  int term, terms;  // of the sums: the first, and how many
+  int group;        // of operands that are one for each group
+};
+
+// The tiles of one product: each cluster takes every so many.
+template <int tall, int wide, int tile_m, int tile_n>
+struct rg_tiles {
+  static constexpr bool of_groups = false;    // the right operand is one for each group
+  static constexpr bool sums_end = false;     // before the operands do
+  static constexpr bool without_terms = false;
+  int m, k, rows, cols, number;
+  RG_INLINE rg_tiles(int m, int n, int k)
+      : m(m), k(k), rows((m + tile_m * tall - 1) / (tile_m * tall)),
+        cols((n + tile_n * wide - 1) / (tile_n * wide)),
+        number(static_cast<int>(blockIdx.x) / (tall * wide)) {}
+  RG_INLINE bool next(int rank, rg_product_tile* tile) {
+    if (number >= rows * cols) return false;
+    const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
+    *tile = {at.row, at.col, m, 0, k, 0};
+    number += static_cast<int>(gridDim.x) / (tall * wide);
+    return true;
+  }
+};
+
+// finish(tile, at, thread) is called by the 128 threads of a warpgroup: the product's pack of 8
+// elements of row r, from column 8 c of the tile on, is tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
+template <typename T, int a_across, int b_across, int tall, int wide, int stages, int tile_m,
+          int tile_n, typename Tiles, typename Finish>
+RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void* shared,
+                                 Tiles tiles, const Finish& finish) {
   typedef rg_multiply_shape<stages, tile_m, tile_n> shape;
   char* const memory =
       static_cast<char*>(shared) + ((1024 - (rg_shared_address(shared) & 1023)) & 1023);
@@ -178,12 +255,6 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
   const int rank = static_cast<int>(rg_cluster_rank());
-  constexpr int size = tall * wide;
-  const int cluster = static_cast<int>(blockIdx.x) / size;
-  const int clusters = static_cast<int>(gridDim.x) / size;
-  const int rows = (m + tile_m * tall - 1) / (tile_m * tall);
-  const int cols = (n + tile_n * wide - 1) / (tile_n * wide);
-  const int steps = (k + shape::step - 1) / shape::step;
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
       rg_bar_init(full + 8 * s, 1);
@@ -200,14 +271,15 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
     if (warp == 0) {
       int stage = 0;
       unsigned parity = 1;
-      for (int number = cluster; number < rows * cols; number += clusters) {
-        const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
+      rg_product_tile at;
+      while (tiles.next(rank, &at)) {
+        const int steps = (at.terms + shape::step - 1) / shape::step;
         for (int s = 0; s < steps; ++s) {
           rg_bar_wait(empty + 8 * stage, parity);
           const unsigned bar = full + 8 * stage, a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
             rg_bar_expect(bar, shape::stage_bytes);
-            const int depth = s * shape::step;
+            const int depth = at.term + s * shape::step;
             // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
 #pragma unroll
             for (int h = 0; h < tile_m / 64; ++h) {
@@ -223,7 +295,11 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
               const int sharers = tall == 2 ? 3 << rank / tall * 2 : 0;
               if (tall == 2 && h % 2 != rank % tall) continue;
               const int x = b_across ? col : depth, y = b_across ? depth : col;
-              rg_map_load<tall>(to, map_b, bar, x, y, sharers);
+              if constexpr (Tiles::of_groups) {
+                rg_map_load<tall>(to, map_b, bar, x, y, at.group, sharers);
+              } else {
+                rg_map_load<tall>(to, map_b, bar, x, y, sharers);
+              }
             }
           }
           __syncwarp();
@@ -238,19 +314,38 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
     const int sharer = lane < wide ? rank % tall + tall * lane
                                    : rank / tall * tall + (lane - wide + rank % tall + 1) % tall;
     T* const type = nullptr;
-    int turn = (group - 1) * steps, tile = 0;
-    for (int number = cluster + (group - 1) * clusters; number < rows * cols;
-         number += 2 * clusters, turn += 2 * steps, ++tile) {
+    int turn = 0, steps = 0;
+    rg_product_tile at;
+    for (int number = 0; tiles.next(rank, &at); ++number, turn += steps) {
+      steps = (at.terms + shape::step - 1) / shape::step;
+      if (number % 2 != group - 1) continue;  // the other warpgroup's
+      const int tile = number / 2;
       // A warpgroup multiplies when the other has: then all stages before its own have been filled.
       if (group == 2 || tile > 0) rg_bar_wait(order + 8 * (group - 1), (tile + group) & 1);
-      const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
       float sums[tile_m / 64][tile_n / 2];
+      if constexpr (Tiles::without_terms) {
+#pragma unroll
+        for (int h = 0; h < tile_m / 64; ++h) {
+#pragma unroll
+          for (int i = 0; i < tile_n / 2; ++i) sums[h][i] = 0;
+        }
+        if (steps == 0 && lane == 0) rg_bar_arrive(order + 8 * (2 - group));
+      }
       int stage = turn % stages;
       unsigned parity = (turn / stages) & 1;
       int before = stage;
       for (int s = 0; s < steps; ++s) {
         rg_bar_wait(full + 8 * stage, parity);
         const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
+        if constexpr (Tiles::sums_end) {
+          const int left = at.terms - s * shape::step;
+          if (left < shape::step) {
+            rg_zero_terms<a_across>(a, tile_m / 64, left, thread);
+            rg_zero_terms<b_across>(b, tile_n / 64, left, thread);
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            rg_group_barrier(group);
+          }
+        }
 #pragma unroll
         for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -276,7 +371,7 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
       asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
       for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
-      if (lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
+      if (steps > 0 && lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
       // Each matrix of 8 x 8 goes to memory by rows of 16 bytes.
       rg_group_barrier(group);  // the tile before has been read
       const unsigned row = 16 * warp + lane % 16;
@@ -290,10 +385,20 @@ RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* share
         }
       }
       rg_group_barrier(group);
-      finish(reinterpret_cast<const T*>(mine), at.row, at.col, thread);
+      finish(reinterpret_cast<const T*>(mine), at, thread);
     }
   }
   rg_cluster_barrier();
+}
+
+// One product of m x n, a sum of k terms.
+template <typename T, int a_across, int b_across, int tall, int wide, int stages,
+          int tile_m = 128, int tile_n = 128, typename Finish>
+RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* shared, int m, int n,
+                           int k, const Finish& finish) {
+  rg_multiply_tiles<T, a_across, b_across, tall, wide, stages, tile_m, tile_n>(
+      map_a, map_b, shared, rg_tiles<tall, wide, tile_m, tile_n>(m, n, k),
+      [&](const T* tile, const rg_product_tile& at, int t) { finish(tile, at.row, at.col, t); });
 }
 )";
 

@@ -27,10 +27,11 @@ struct KernelArg {
 
 // Parts of a translation unit's prelude that only some kernels are written with.
 enum class PreludePart : uint8_t {
-  kMultiplier,   // codegen/preludes/multiplier_prelude.h
-  kAttention,    // codegen/preludes/attention_prelude.h
-  kDropout,      // codegen/preludes/dropout_prelude.h, in any dialect
-  kTensorCores,  // codegen/preludes/tensor_core_prelude.h, in any dialect
+  kMultiplier,    // codegen/preludes/multiplier_prelude.h
+  kAttention,     // codegen/preludes/attention_prelude.h
+  kDropout,       // codegen/preludes/dropout_prelude.h, in any dialect
+  kTensorCores,   // codegen/preludes/tensor_core_prelude.h, in any dialect
+  kGroupedTiles,  // codegen/preludes/grouped_tiles_prelude.h, of multipliers
 };
 
 class PreludeParts {

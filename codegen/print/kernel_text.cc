@@ -158,6 +158,9 @@ std::vector<std::string> NumbersOf(const Kernel& kernel) {
 }
 
 std::string PrintHead(const Kernel& kernel) {
+  if (kernel.head == KernelHead::kMultiplier && kernel.direct) {
+    return absl::StrCat("RG_MULTIPLIER_DIRECT(", Parameters(kernel), ", ", kernel.cluster, ")");
+  }
   if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
     return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
   }

@@ -49,6 +49,13 @@ void LaunchWriter::Staged(DType dtype, absl::string_view name, int64_t elements)
                                            .count = elements});
 }
 
+void LaunchWriter::Multiplies(int cluster) {
+  kernel_.head = KernelHead::kMultiplier;
+  kernel_.cluster = cluster;
+  kernel_.threads_meet = true;
+  Uses(PreludePart::kMultiplier);
+}
+
 void LaunchWriter::Constants(const std::vector<Constant>& constants) {
   for (const Constant& c : constants) {
     out_.Line("[[maybe_unused]] constexpr int ", c.name, " = ", c.value, ";");

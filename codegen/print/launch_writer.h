@@ -29,6 +29,8 @@ class LaunchWriter {
   // An array of memory that the launch asks for, from its first byte on. Arrays may overlap.
   void Staged(DType dtype, absl::string_view name, int64_t elements);
   void Uses(PreludePart part) { kernel_.parts |= part; }
+  // It multiplies by warpgroups, in clusters of so many blocks.
+  void Multiplies(int cluster);
 
   struct Constant {
     std::string name;

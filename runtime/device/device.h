@@ -42,8 +42,8 @@ struct LaunchArg {
 };
 
 // A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours,
-// `pitch` apart, from `offset` on; all in elements. Or, with heads, batch x heads such matrices.
-// They are read in boxes of 64 x 64, swizzled, or in fp32, run by run.
+// `pitch` apart, from `offset` on; all in elements. Or, with heads, so many such matrices, or, with
+// a batch too, batch x heads. They are read in boxes of 64 x 64, swizzled, or in fp32, run by run.
 struct OperandMap {
   uint32_t slot = 0;
   DType dtype = DType::kBf16;

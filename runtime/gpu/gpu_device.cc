@@ -135,10 +135,11 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
   return absl::OkStatus();
 }
 
-std::string GpuDevice::ArchFor(absl::Span<const retrograd::Launch> launches) const {
+std::string GpuDevice::ArchFor(absl::Span<const Kernel> kernels) const {
   // Multiplying takes instructions that one architecture alone has.
-  const bool multiplies = std::any_of(launches.begin(), launches.end(),
-                                      [](const auto& launch) { return !launch.maps.empty(); });
+  const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
+    return kernel.head != KernelHead::kPlain;
+  });
   return multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
 }
 
@@ -149,9 +150,9 @@ void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Ke
     const auto loader = loaders_.find(expected.call->op);
     if (loader == loaders_.end()) continue;
     const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
-    if (!of_call.empty()) ExpectKernels(of_call, facts_.arch);
+    if (!of_call.empty()) ExpectKernels(of_call, ArchFor(of_call));
   }
-  if (!launches.empty()) ExpectKernels(kernels, ArchFor(launches));
+  if (!launches.empty()) ExpectKernels(kernels, ArchFor(kernels));
 }
 
 void GpuDevice::ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch) {
@@ -176,10 +177,9 @@ std::vector<Kernel> GpuDevice::Missing(absl::Span<const Kernel> kernels,
   return missing;
 }
 
-absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(
-    const LiftedLaunches& lifted, absl::Span<const retrograd::Launch> launches) {
+absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(const LiftedLaunches& lifted) {
   SharedKernels<CompiledObject>& shared = *options_.shared_kernels;
-  const std::string arch = ArchFor(launches);
+  const std::string arch = ArchFor(lifted.kernels);
   const std::vector<Kernel> missing = Missing(lifted.kernels, arch);
   RG_ASSIGN_OR_RETURN(std::vector<CompiledObject> objects, compiler_->Compile(missing, arch));
   const std::vector<std::vector<Kernel>> parts = Parts(missing, Jobs(options_.compile));
@@ -215,14 +215,14 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
   if (options_.shared_kernels != nullptr && !launches.empty()) {
     const LiftedLaunches lifted =
         LiftLaunches(options_.shared_kernels->families(), program_, kernels, launches);
-    RG_ASSIGN_OR_RETURN(std::unique_ptr<GpuKernels> loaded, LoadShared(lifted, launches));
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<GpuKernels> loaded, LoadShared(lifted));
     RG_RETURN_IF_ERROR(loaded->Prepare(lifted.launches, static_cast<int>(facts_.sms)));
     return loaded;
   }
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        compiler_->Compile(kernels, ArchFor(launches)));
+                        compiler_->Compile(kernels, ArchFor(kernels)));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);

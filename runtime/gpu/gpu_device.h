@@ -115,12 +115,11 @@ class GpuDevice : public Device {
   void SetLoader(Op op, std::shared_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
 
  private:
-  std::string ArchFor(absl::Span<const retrograd::Launch> launches) const;
+  std::string ArchFor(absl::Span<const Kernel> kernels) const;
   // Of the kernels those that no program has compiled.
   std::vector<Kernel> Missing(absl::Span<const Kernel> kernels, absl::string_view arch) const;
   void ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch);
-  absl::StatusOr<std::unique_ptr<GpuKernels>> LoadShared(
-      const LiftedLaunches& lifted, absl::Span<const retrograd::Launch> launches);
+  absl::StatusOr<std::unique_ptr<GpuKernels>> LoadShared(const LiftedLaunches& lifted);
   absl::StatusOr<std::unique_ptr<GpuKernels>> LoadKernels(
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches);
   absl::Status TimeOnce(absl::FunctionRef<absl::Status()> work, int64_t spin_cycles, void* flushed,

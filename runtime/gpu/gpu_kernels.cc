@@ -76,9 +76,10 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));
       slots = std::max(slots, arg.slot + 1);
     }
+    for (const OperandMap& map : launch.maps) slots = std::max(slots, map.slot + 1);
     prepared.slots.insert(prepared.slots.end(), launch.numbers.begin(), launch.numbers.end());
-    RG_CHECK(!launch.direct || (launch.maps.empty() && launch.numbers.empty() &&
-                                launch.args.size() <= kMostDirectArguments));
+    RG_CHECK(!launch.direct ||
+             (launch.numbers.empty() && launch.args.size() <= kMostDirectArguments));
     if (!launch.maps.empty()) {
       // Each fills an SM, and they come in clusters.
       const unsigned cluster = static_cast<unsigned>(launch.cluster);
@@ -129,29 +130,27 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
 
 absl::Status GpuKernels::Run(GpuStream stream, size_t launch, bool early) {
   Prepared& l = launches_[launch];
-  if (l.direct) return RunDirect(stream, l);
-  OperandDescriptor descriptors[kMostMaps];
+  void* addresses[kMostDirectArguments];
   void* parameters[2 + kMostMaps] = {&table_, l.slots.data()};
+  size_t count = 2;
+  if (l.direct) {
+    // With addresses as Bind was given them.
+    for (size_t i = 0; i < l.slots.size(); ++i) {
+      addresses[i] = known_[static_cast<size_t>(l.slots[i])];
+    }
+    parameters[0] = addresses;
+    count = 1;
+  }
+  OperandDescriptor descriptors[kMostMaps];
   for (size_t i = 0; i < l.maps.size(); ++i) {
     RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
-    parameters[2 + i] = &descriptors[i];
+    parameters[count++] = &descriptors[i];
   }
   if (early) {
     return driver_.LaunchEarly(l.function, l.blocks, l.threads, l.staged_bytes, stream, parameters);
   }
   RG_GPU(driver_, LaunchKernel, l.function, l.blocks, 1, 1, l.threads, 1, 1, l.staged_bytes, stream,
          parameters, nullptr);
-  return absl::OkStatus();
-}
-
-absl::Status GpuKernels::RunDirect(GpuStream stream, const Prepared& launch) {
-  void* addresses[kMostDirectArguments];
-  for (size_t i = 0; i < launch.slots.size(); ++i) {
-    addresses[i] = known_[static_cast<size_t>(launch.slots[i])];
-  }
-  void* parameters[] = {addresses};
-  RG_GPU(driver_, LaunchKernel, launch.function, launch.blocks, 1, 1, launch.threads, 1, 1,
-         launch.staged_bytes, stream, parameters, nullptr);
   return absl::OkStatus();
 }
 

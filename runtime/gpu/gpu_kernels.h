@@ -49,8 +49,6 @@ class GpuKernels : public LoadedKernels {
     bool direct = false;
   };
 
-  // With addresses as Bind was given them.
-  absl::Status RunDirect(GpuStream stream, const Prepared& launch);
   absl::Status Write(GpuStream stream, GpuFunction set_table, TableEntries* entries);
 
   const GpuDriver& driver_;

@@ -57,7 +57,7 @@ absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const v
       runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
       : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                   : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      map.heads > 0 ? 4 : 2, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      map.batch > 0 ? 4 : map.heads > 0 ? 3 : 2, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {

@@ -5,23 +5,19 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "fusion/ops/grouped_matmul/grouped_matmul_tiles.h"
 #include "runtime/device/device.h"
+#include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
 
 namespace retrograd {
-
-// What bounds the schedules on a device of the dialect's.
-GroupedLimits GroupedMatMulLimits(Dialect dialect, const DeviceFacts& device);
 
 // Unimplemented, with the numbers, beyond what the kernels take.
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedGroupedMatMul(Device& device,
                                                                        const Call& call,
                                                                        const CallFacts& facts);
 
-// The same in one of several schedules.
-absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGroupedMatMulTile(Device& device, const Call& call,
-                                                                  const CallFacts& facts,
-                                                                  const GroupedTile& tile);
+// The same by a launch of a call whose result has elements.
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGroupedMatMulLaunch(
+    Device& device, const GroupedMatMulLaunch& made);
 
 std::unique_ptr<CallLoader> MakeGeneratedGroupedMatMulLoader(Device& device);
 

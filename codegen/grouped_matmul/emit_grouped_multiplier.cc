@@ -1,0 +1,80 @@
+#include "codegen/grouped_matmul/emit_grouped_multiplier.h"
+
+#include "absl/strings/str_cat.h"
+#include "codegen/grouped_matmul/emit_grouped_matmul.h"
+#include "codegen/preludes/multiplier_prelude.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+// The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row.
+constexpr char kStore[] = R"(
+    [&](const element_t* tile, const rg_product_tile& at, int t) {
+      const auto to = d + (kDFirst + at.group * kDGroup + at.row * kDRow + at.col);
+      for (int i = t; i < kRows * kPacks; i += kThreads) {
+        const int row = i / kPacks, pack = i % kPacks;
+        if (at.row + row >= at.rows_end || at.col + 8 * pack >= kN) continue;
+        *reinterpret_cast<uint4*>(to + (row * kDRow + 8 * pack)) =
+            *reinterpret_cast<const uint4*>(tile + (row * kPacks + (pack ^ (row & 7))) * 8);
+      }
+    });
+)";
+
+class Writer {
+ public:
+  Writer(const GroupedMatMulCall& call, const GemmTile& tile)
+      : w_(Dialect::kCuda, call.sums_in_groups ? "grouped_matmul by warpgroups, sums in groups"
+                                               : "grouped_matmul by warpgroups, rows in groups"),
+        c_(call),
+        tile_(tile) {}
+
+  LaunchWriter::Launch Write() {
+    const int64_t shared_bytes = SharedBytes(tile_);
+    w_.Multiplies(tile_.cluster());
+    w_.Uses(PreludePart::kGroupedTiles);
+    w_.Read(DType::kInt32, "ends", kGroupedEnds);
+    w_.Write(c_.out_dtype, "d", kGroupedResult);
+    w_.Staged(c_.in_dtype, "memory", shared_bytes / kGemmElementBytes);
+    w_.out().Line("typedef ", StorageName(c_.in_dtype), " element_t;");
+    w_.Constants(
+        {{"kN", c_.n}, {"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
+    w_.LongConstants({{"kEndsFirst", c_.ends_offset},
+                      {"kDFirst", c_.d.offset},
+                      {"kDGroup", c_.sums_in_groups ? c_.d.group_stride : 0},
+                      {"kDRow", c_.d.row_stride}});
+    Multiply(shared_bytes);
+    w_.Text(kStore);
+    return w_.End(Product({ClustersOf(tile_, c_), tile_.cluster()}), kMultiplierThreads);
+  }
+
+ private:
+  void Multiply(int64_t shared_bytes) {
+    const std::string cluster = absl::StrCat(tile_.tall, ", ", tile_.wide);
+    const std::string sides = absl::StrCat(tile_.m, ", ", tile_.n);
+    w_.out().Line("typedef rg_tiles_of_groups<", cluster, ", ", sides, ", ",
+                  c_.sums_in_groups ? 1 : 0, "> tiles_t;");
+    w_.out().Line("static_assert(rg_multiply_shape<", tile_.stages, ", ", sides,
+                  ">::shared_bytes == ", shared_bytes, ");");
+    w_.out().Line("rg_multiply_tiles<element_t, ", LiesAcross(c_.a.col_stride), ", ",
+                  LiesAcross(c_.b.row_stride), ", ", cluster, ", ", tile_.stages, ", ", sides,
+                  ">(");
+    w_.out().Line("    &rg_map_a, &rg_map_b, memory,");
+    w_.out().Line("    tiles_t(ends + kEndsFirst, ", c_.groups, ", ", c_.m, ", kN, ", c_.k, "),");
+  }
+
+  // Whether neighbours in memory are of one term of the sum, by the stride from term to term.
+  static int LiesAcross(int64_t term_stride) { return term_stride != 1 ? 1 : 0; }
+
+  LaunchWriter w_;
+  const GroupedMatMulCall& c_;
+  const GemmTile tile_;
+};
+
+}  // namespace
+
+LaunchWriter::Launch EmitGroupedMultiplier(const GroupedMatMulCall& call, const GemmTile& tile) {
+  return Writer(call, tile).Write();
+}
+
+}  // namespace retrograd

@@ -1,0 +1,98 @@
+#include "codegen/preludes/grouped_tiles_prelude.h"
+
+namespace retrograd {
+namespace {
+
+constexpr char kGroupedTiles[] = R"(
+// --- tiles of products of groups ---
+
+// The tiles of the products of all groups: each cluster takes every so many. Either the groups share
+// out the rows of a result (m), or, with `sums`, the terms of its sums (k). An end that leaves the
+// places, or lies before the one before, is taken for the nearest that does not. The rows behind the
+// last group are one more, whose sums have no terms.
+//
+// Each lane of a warp keeps one group, of 32 at once.
+template <int tall, int wide, int tile_m, int tile_n, int sums>
+struct rg_tiles_of_groups {
+  static constexpr bool of_groups = !sums;
+  static constexpr bool sums_end = sums;
+  static constexpr bool without_terms = true;
+  const int* ends;
+  int groups, m, k, cols, number;
+  int first, begin, end, before, after;  // of the lane's group; tiles before it and with it
+
+  RG_INLINE rg_tiles_of_groups(const int* ends, int groups, int m, int n, int k)
+      : ends(ends), groups(groups), m(m), k(k),
+        cols((n + tile_n * wide - 1) / (tile_n * wide)),
+        number(static_cast<int>(blockIdx.x) / (tall * wide)) {
+    look_up(0, 0, 0);
+  }
+  RG_INLINE static int rows_of(int size) {
+    return (size + tile_m * tall - 1) / (tile_m * tall);
+  }
+  RG_INLINE void look_up(int from, int place, int tile) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, group = from + lane, places = sums ? k : m;
+    first = from;
+    end = group < groups ? max(ends[group], place) : places;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+      const int other = __shfl_up_sync(~0u, end, d);
+      if (lane >= d) end = max(end, other);
+    }
+    end = min(end, places);
+    begin = __shfl_up_sync(~0u, end, 1);
+    if (lane == 0) begin = place;
+    if constexpr (!sums) {
+      const int own = group <= groups ? rows_of(end - begin) * cols : 0;
+      after = own;
+#pragma unroll
+      for (int d = 1; d < 32; d *= 2) {
+        const int other = __shfl_up_sync(~0u, after, d);
+        if (lane >= d) after += other;
+      }
+      after += tile;
+      before = after - own;
+    }
+  }
+  // Looks up the groups with the one that has the tile: the lane that keeps it; -1: none has it.
+  RG_INLINE int lane_of(int tile) {
+    if constexpr (sums) {
+      const int group = tile / (rows_of(m) * cols);
+      if (group >= groups) return -1;
+      // Shuffled, though all lanes have it: NVRTC 13.0 does not end on a loop whose rounds it counts.
+      while (group >= __shfl_sync(~0u, first, 0) + 32) {
+        look_up(first + 32, __shfl_sync(~0u, end, 31), 0);
+      }
+      return group - first;
+    } else {
+      for (;;) {
+        const int last = __shfl_sync(~0u, after, 31);
+        if (tile < last) return __ffs(__ballot_sync(~0u, tile < after)) - 1;
+        if (first + 32 > groups) return -1;
+        look_up(first + 32, __shfl_sync(~0u, end, 31), last);
+      }
+    }
+  }
+  RG_INLINE bool next(int rank, rg_product_tile* tile) {
+    const int lane = lane_of(number), group = first + lane;
+    if (lane < 0) return false;
+    const int before_group = sums ? group * (rows_of(m) * cols) : __shfl_sync(~0u, before, lane);
+    const int from = __shfl_sync(~0u, begin, lane), to = __shfl_sync(~0u, end, lane);
+    const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(
+        number - before_group, rank, rows_of(sums ? m : to - from), cols);
+    number += static_cast<int>(gridDim.x) / (tall * wide);
+    if (sums) {
+      *tile = {at.row, at.col, m, from, to - from, group};
+    } else {
+      *tile = {from + at.row, at.col, to, 0, group < groups ? k : 0, group};
+    }
+    return true;
+  }
+};
+)";
+
+}  // namespace
+
+std::string GroupedTilesPrelude() { return kGroupedTiles; }
+
+}  // namespace retrograd

@@ -1,0 +1,108 @@
+#include "fusion/ops/grouped_matmul/grouped_multiplier.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kPackBytes = 16;  // addresses and pitches of the copy engine are multiples of it
+constexpr int64_t kPack = kPackBytes / kGemmElementBytes;
+
+// Tiles, and how long each takes for an element of a result, per mille of what the first does:
+// bench/results/gemm_tiles_h200.json, 8 products with relu squared on one H200.
+struct Form {
+  int m, n;
+  int64_t per_mille;
+};
+constexpr Form kForms[] = {
+    {128, 128, 1000}, {64, 256, 1036}, {64, 128, 1225}, {128, 64, 1268}, {64, 64, 1730},
+};
+
+// Whether each matrix, and each line of it, begins at a multiple of 16 bytes.
+bool IsCopied(const GroupedMatrix& m, int64_t alignment) {
+  const int64_t pitch = m.col_stride == 1 ? m.row_stride : m.col_stride;
+  return (m.row_stride == 1 || m.col_stride == 1) && pitch > 0 && pitch % kPack == 0 &&
+         m.offset % kPack == 0 && m.group_stride % kPack == 0 && alignment % kPackBytes == 0;
+}
+
+// Clusters of two share what they load of the rows where there are two tiles beside each other:
+// these have one group, whatever the sizes are.
+GemmTile TileOf(const Form& form, const GroupedMatMulCall& call, int64_t shared_bytes) {
+  GemmTile tile{.m = form.m, .n = form.n, .tall = 1, .wide = call.n > form.n ? 2 : 1};
+  tile.stages = MostStages(tile, shared_bytes);
+  return tile;
+}
+
+// Rounds of tiles over the SMs, each as long as its elements take, for groups of one size.
+int64_t Cost(const GemmTile& tile, int64_t per_mille, const GroupedMatMulCall& call, int64_t sms) {
+  const MatMulCall even = AsEvenMatMuls(call);
+  const int64_t clusters = Product(
+      {std::max<int64_t>(call.groups, 1), ClustersOf(tile, std::max<int64_t>(even.m, 1), call.n)});
+  const int64_t at_once = std::max<int64_t>(sms / tile.cluster(), 1);
+  return Product({CeilDiv(clusters, at_once), int64_t{tile.m} * tile.n, per_mille});
+}
+
+}  // namespace
+
+bool IsTurned(const GroupedMatMulCall& c) {
+  return c.sums_in_groups && c.d.col_stride != 1 && c.d.row_stride == 1;
+}
+
+GroupedMatMulCall Turned(const GroupedMatMulCall& call) {
+  const auto turned = [](GroupedMatrix m) {
+    std::swap(m.row_stride, m.col_stride);
+    return m;
+  };
+  GroupedMatMulCall made = call;
+  std::swap(made.m, made.n);
+  made.a = turned(call.b);
+  made.b = turned(call.a);
+  made.d = turned(call.d);
+  return made;
+}
+
+std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments& known) {
+  if (SizeBytes(c.in_dtype) != kGemmElementBytes || c.out_dtype != c.in_dtype) {
+    return "its elements are not of 16 bits";
+  }
+  if (c.groups < 1 || c.m < 1 || c.n < 1 || c.k < 1) return "a matrix has no elements";
+  if (!IsCopied(c.a, known.a) || !IsCopied(c.b, known.b)) {
+    return absl::StrCat("an operand's lines do not begin at multiples of ", kPackBytes, " bytes");
+  }
+  if (c.d.col_stride != 1 || !IsCopied(c.d, known.d) || c.n % kPack != 0) {
+    return absl::StrCat("the result's rows are not made of packs of ", kPackBytes, " bytes");
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const Form& smallest = kForms[std::size(kForms) - 1];
+  const bool fits =
+      ClustersOf({.m = smallest.m, .n = smallest.n, .tall = 1, .wide = 1}, c) <= kMost;
+  return fits ? "" : "it has more tiles than 32 bits count";
+}
+
+GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits) {
+  GemmTile best;
+  int64_t least = 0;
+  for (const Form& form : kForms) {
+    const GemmTile tile = TileOf(form, call, limits.shared_bytes);
+    if (!WhyNotTile(tile, limits.shared_bytes).empty()) continue;
+    const int64_t cost = Cost(tile, form.per_mille, call, std::max<int64_t>(limits.sms, 1));
+    if (least != 0 && cost >= least) continue;
+    best = tile;
+    least = std::max<int64_t>(cost, 1);
+  }
+  return best;
+}
+
+int64_t ClustersOf(const GemmTile& tile, const GroupedMatMulCall& c) {
+  if (c.sums_in_groups) return Product({c.groups, ClustersOf(tile, c.m, c.n)});
+  const int64_t rows = int64_t{tile.m} * tile.tall;
+  const int64_t row_tiles = std::min(c.m, (c.m + Product({c.groups + 1, rows - 1})) / rows);
+  return Product({row_tiles, CeilDiv(CeilDiv(c.n, tile.n), tile.wide)});
+}
+
+}  // namespace retrograd

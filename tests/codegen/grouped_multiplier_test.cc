@@ -1,0 +1,161 @@
+// Grouped matmuls by warpgroups: which calls they take, how their launches are described, and
+// whether NVRTC takes them. Only a GPU can run them: tests/runtime/gpu/.
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "codegen/grouped_matmul/emit_grouped_matmul.h"
+#include "codegen/grouped_matmul/emit_grouped_multiplier.h"
+#include "codegen/print/kernel_text.h"
+#include "runtime/compiler/rtc.h"
+#include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+struct Case {
+  bool sums = false;  // in groups, else the rows are
+  int64_t groups = 5, m = 512, n = 256, k = 1024;
+  DType in = DType::kBf16, out = DType::kBf16;
+  bool a_down = false, b_down = false, d_down = false;  // columns of unit stride
+};
+
+CallTensor Tensor(const Shape& shape, bool down, DType dtype) {
+  const size_t rank = shape.size();
+  CallTensor t{.shape = shape, .strides = std::vector<int64_t>(rank), .dtype = dtype};
+  t.strides[rank - 1] = down ? shape[rank - 2] : 1;
+  t.strides[rank - 2] = down ? 1 : shape[rank - 1];
+  if (rank == 3) t.strides[0] = shape[1] * shape[2];
+  return t;
+}
+
+Call CallOf(const Case& c) {
+  const Shape b = c.sums ? Shape{c.k, c.n} : Shape{c.groups, c.k, c.n};
+  const Shape d = c.sums ? Shape{c.groups, c.m, c.n} : Shape{c.m, c.n};
+  return {.op = Op::grouped_matmul,
+          .operands = {Tensor({c.m, c.k}, c.a_down, c.in),
+                       Tensor(b, c.b_down, c.in),
+                       {.shape = {c.groups}, .strides = {1}, .dtype = DType::kInt32}},
+          .results = {Tensor(d, c.d_down, c.out)}};
+}
+
+constexpr GroupedAlignments kAligned = {.a = 16, .b = 16, .d = 16};
+const CallFacts kFacts = {.operand_alignment = {16, 16, 4}, .result_alignment = {16}};
+constexpr GroupedLimits kHopper = {.sms = 132, .shared_bytes = 227 << 10};
+
+std::string WhyNot(const Case& c, const GroupedAlignments& known = kAligned) {
+  return WhyNoMultiplier(GroupedMatMulOf(CallOf(c)), known);
+}
+
+TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can load") {
+  CHECK(WhyNot({}).empty());
+  CHECK(WhyNot({.sums = true, .a_down = true}).empty());
+  CHECK(WhyNot({.k = 40, .in = DType::kFp16, .out = DType::kFp16, .b_down = true}).empty());
+  CHECK_THAT(WhyNot({.in = DType::kFp32, .out = DType::kFp32}), ContainsSubstring("16 bits"));
+  CHECK_THAT(WhyNot({.out = DType::kFp32}), ContainsSubstring("16 bits"));
+  CHECK_THAT(WhyNot({.k = 36}), ContainsSubstring("an operand's lines"));
+  CHECK_THAT(WhyNot({.n = 36, .b_down = true}), ContainsSubstring("the result's rows"));
+  CHECK_THAT(WhyNot({.d_down = true}), ContainsSubstring("the result's rows"));
+  CHECK_THAT(WhyNot({.k = 0}), ContainsSubstring("no elements"));
+  CHECK_THAT(WhyNot({.groups = 0}), ContainsSubstring("no elements"));
+  CHECK_THAT(WhyNot({}, {.a = 16, .b = 8, .d = 16}), ContainsSubstring("an operand's lines"));
+  CHECK_THAT(WhyNot({}, {.a = 16, .b = 16, .d = 2}), ContainsSubstring("the result's rows"));
+}
+
+TEST_CASE("sums whose result lies by columns are turned") {
+  const Case c{.sums = true, .m = 512, .n = 264, .a_down = true, .d_down = true};
+  const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
+  REQUIRE(IsTurned(call));
+  const GroupedMatMulCall turned = Turned(call);
+  CHECK(turned.m == 264);
+  CHECK(turned.n == 512);
+  CHECK(turned.d.col_stride == 1);
+  CHECK(turned.d.row_stride == 512);
+  CHECK(WhyNoMultiplier(turned, kAligned).empty());
+  auto made = LaunchByWarpgroups(CallOf(c), kFacts, MultiplierTileFor(turned, kHopper));
+  REQUIRE(made.status().ToString() == "OK");
+  CHECK(made->launch.maps[0].slot == kGroupedB);
+  CHECK(made->launch.maps[1].slot == kGroupedA);
+  CHECK_FALSE(IsTurned(GroupedMatMulOf(CallOf({.d_down = true}))));
+}
+
+TEST_CASE("the copy engine is told of one matrix for each group") {
+  auto rows = LaunchByWarpgroups(CallOf({.b_down = true}), kFacts, {});
+  REQUIRE(rows.status().ToString() == "OK");
+  const OperandMap &a = rows->launch.maps[0], &b = rows->launch.maps[1];
+  CHECK((a.slot == kGroupedA && a.inner == 1024 && a.outer == 512 && a.pitch == 1024));
+  CHECK(a.heads == 0);
+  CHECK((b.slot == kGroupedB && b.inner == 1024 && b.outer == 256 && b.pitch == 1024));
+  CHECK((b.heads == 5 && b.head_pitch == 256 * 1024));
+  auto sums = LaunchByWarpgroups(CallOf({.sums = true, .a_down = true}), kFacts, {});
+  REQUIRE(sums.status().ToString() == "OK");
+  CHECK(sums->launch.maps[0].inner == 512);
+  CHECK(sums->launch.maps[0].outer == 1024);
+  CHECK(sums->launch.maps[1].heads == 0);
+}
+
+TEST_CASE("a tile fits the sizes of groups") {
+  const auto tile = [](const Case& c) {
+    return MultiplierTileFor(GroupedMatMulOf(CallOf(c)), kHopper);
+  };
+  const GemmTile large = tile({.groups = 8, .m = 16384, .n = 4096, .k = 2048});
+  CHECK((large.m == 128 && large.n == 128 && large.cluster() == 2));
+  CHECK(tile({.groups = 256, .m = 8192, .n = 4096, .k = 2048}).m == 64);
+  CHECK(tile({.groups = 8, .m = 16384, .n = 64, .k = 2048}).cluster() == 1);
+  for (const int64_t kib : {99, 160, 227}) {
+    const GemmTile fits =
+        MultiplierTileFor(GroupedMatMulOf(CallOf({})), {.sms = 132, .shared_bytes = kib << 10});
+    CHECK(SharedBytes(fits) <= kib << 10);
+  }
+}
+
+TEST_CASE("there are as many clusters as groups of any sizes have tiles") {
+  const GemmTile tile{.m = 128, .n = 128, .tall = 1, .wide = 2};
+  const auto clusters = [&](const Case& c) { return ClustersOf(tile, GroupedMatMulOf(CallOf(c))); };
+  // Groups of 1 and 129 rows, and 126 behind the last; 3 tiles of columns.
+  CHECK(clusters({.groups = 2, .m = 256, .n = 264}) >= (1 + 2 + 1) * 2);
+  CHECK(clusters({.groups = 1000, .m = 3, .n = 264}) == 3 * 2);
+  CHECK(clusters({.sums = true, .groups = 5, .m = 130, .n = 264}) == 5 * 2 * 2);
+}
+
+TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  std::vector<Kernel> kernels;
+  for (const auto& [m, n] : {std::pair{128, 128}, {64, 256}, {64, 128}, {128, 64}, {64, 64}}) {
+    for (int way = 0; way < 8; ++way) {
+      GemmTile tile{.m = m, .n = n, .tall = 1, .wide = way % 3 == 2 ? 1 : 2};
+      tile.stages = MostStages(tile, kHopper.shared_bytes);
+      const DType dtype = way == 5 ? DType::kFp16 : DType::kBf16;
+      const Case c{.sums = (way & 1) != 0,
+                   .groups = way < 4 ? 5 : 90,
+                   .m = 520,
+                   .n = 264,
+                   .k = 1032,
+                   .in = dtype,
+                   .out = dtype,
+                   .a_down = (way & 2) != 0,
+                   .b_down = (way & 4) != 0};
+      auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
+      REQUIRE(made.status().ToString() == "OK");
+      CHECK(made->launch.cluster == tile.cluster());
+      kernels.push_back(made->kernel);
+    }
+  }
+  auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
+  INFO(object.status());
+  REQUIRE(object.ok());
+  CHECK(object->kernels.size() == kernels.size());
+  for (const KernelResources& kernel : object->kernels) {
+    const auto emitted = std::find_if(kernels.begin(), kernels.end(),
+                                      [&](const Kernel& k) { return k.name == kernel.name; });
+    REQUIRE(emitted != kernels.end());
+    INFO(PrintHead(*emitted) << emitted->function.statements);
+    CHECK(kernel.spill_bytes == 0);
+    CHECK(kernel.registers <= 168);  // of 384 threads, before they trade registers
+  }
+  // Nothing that makes the tensor cores wait for the threads.
+  CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+}
+
+}  // namespace
+}  // namespace retrograd
