@@ -5,7 +5,9 @@
 #include <numeric>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/cheap_sources.h"
 #include "fusion/kernel/build/build.h"
 
@@ -53,6 +55,19 @@ class Sinking {
     }
   }
 
+  // A sum that stands beside its reader reads what has stayed behind: it goes back, with what it
+  // alone is made of, where that is more than its own result.
+  void RaiseSums() {
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
+      const NodeId id{i};
+      if (!Fuses(id) || g_.pattern(id) != Pattern::kReduction) continue;
+      const std::vector<NodeId> ops = MadeFor(id);
+      const int depth = Earliest(ops);
+      if (depth >= depth_[i] || BytesBeside(ops, depth) <= 2 * g_.type(id).size_bytes()) continue;
+      for (NodeId op : ops) depth_[Index(op)] = depth;
+    }
+  }
+
   // The deepest first: what they are read by has found its place.
   void SinkComponents() {
     std::vector<std::vector<NodeId>> components;
@@ -81,6 +96,48 @@ class Sinking {
   std::vector<int> Take() { return std::move(depth_); }
 
  private:
+  // The op and those at its depth that are read by nothing else.
+  std::vector<NodeId> MadeFor(NodeId id) const {
+    std::vector<NodeId> ops = {id};
+    absl::flat_hash_set<NodeId> inside = {id};
+    for (size_t next = 0; next < ops.size(); ++next) {
+      for (ValueId v : StoredOperands(g_, ops[next])) {
+        const bool joins = Fuses(v.node) && !inside.contains(v.node) &&
+                           depth_[Index(v.node)] == depth_[Index(id)] &&
+                           !consumers_.is_output(v.node) &&
+                           absl::c_all_of(consumers_.of(v.node),
+                                          [&](NodeId reader) { return inside.contains(reader); });
+        if (!joins) continue;
+        inside.insert(v.node);
+        ops.push_back(v.node);
+      }
+    }
+    return ops;
+  }
+  // The depth of what the ops read.
+  int Earliest(const std::vector<NodeId>& ops) const {
+    const absl::flat_hash_set<NodeId> inside(ops.begin(), ops.end());
+    int depth = 0;
+    for (NodeId op : ops) {
+      for (ValueId v : StoredOperands(g_, op)) {
+        if (!inside.contains(v.node)) depth = std::max(depth, depth_[Index(v.node)]);
+      }
+    }
+    return depth;
+  }
+  // Of the large values that kernels at the depth leave, those that the ops read.
+  int64_t BytesBeside(const std::vector<NodeId>& ops, int depth) const {
+    absl::flat_hash_set<ValueId> values;
+    for (NodeId op : ops) {
+      for (ValueId v : StoredOperands(g_, op)) {
+        if (Fuses(v.node) && depth_[Index(v.node)] == depth && IsLarge(v)) values.insert(v);
+      }
+    }
+    int64_t bytes = 0;
+    for (ValueId v : values) bytes += g_.type(v).size_bytes();
+    return bytes;
+  }
+
   static constexpr int kNever = std::numeric_limits<int>::max();
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
@@ -186,7 +243,10 @@ std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
 std::vector<int> BarrierDepths(const BackwardGraph& graph, const Consumers& consumers,
                                const std::vector<bool>& taken, const SinkOptions& options) {
   Sinking sinking(graph, consumers, taken, options.free);
-  if (options.sources) sinking.SinkOps();
+  if (options.sources) {
+    sinking.SinkOps();
+    sinking.RaiseSums();
+  }
   if (options.components) sinking.SinkComponents();
   return sinking.Take();
 }

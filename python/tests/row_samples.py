@@ -81,6 +81,8 @@ def scatters():
     several = unique(3, 3, axis=1, extent=4)
     deep = unique(2, 3, 4, axis=0, extent=3)
     equal = ints(3, 6, high=4)
+    # More a line than are compared with each position.
+    wide, many, crowded = f(3, 30), unique(3, 20, axis=1, extent=30), ints(3, 20, high=5)
     padded = [torch.tensor([[-1], [0], [2], [3]]), torch.tensor([[0, 1, 4, 5]])]
     inside = (padded[0] >= 0) & (padded[0] < 3) & (padded[1] < 4)
     return {
@@ -95,11 +97,19 @@ def scatters():
             # Equal indices that bring equal values.
             ((x, 1, equal, equal.double().sin().float()), {}),
             ((ints(3, 4), 1, equal, equal * 3), {}),
+            ((wide, 1, many, f(3, 20)), {}),
+            ((wide, 1, crowded, crowded.double().sin().float()), {}),
+            # Indices that some lines do not have.
+            ((f(5, 4), 1, several, f(3, 4)), {}),
         ],
         "aten.scatter_add.default": [
             ((x, 1, equal, f(3, 6)), {}),
             ((f(3, 4, 5), 0, ints(2, 3, 4, high=3), f(2, 3, 5)), {}),
             ((bools(3, 4), 0, ints(2, 4, high=3), bools(2, 4)), {}),
+            ((ints(3, 4), 1, equal, ints(3, 6)), {}),
+            ((f(3, 4, dtype=torch.bfloat16), 1, equal, f(3, 6, dtype=torch.bfloat16)), {}),
+            ((wide, 1, crowded, f(3, 20)), {}),
+            ((bools(3, 30), 1, crowded, bools(3, 20)), {}),
         ],
         "aten.masked_scatter.default": [((x, mask, f(20)), {}), ((x, mask[0], f(3, 4)), {})],
         "aten.masked_scatter_backward.default": [((x, mask, [2, 7]), {})],
