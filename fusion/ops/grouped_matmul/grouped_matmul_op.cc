@@ -13,6 +13,7 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kTile = 128;  // rows and columns that a block makes, for prices
+constexpr int64_t kStep = 64;   // terms that it adds up at once
 
 // Matrices as BLAS takes them; the list of the groups' ends without gaps.
 bool Reads(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
@@ -23,6 +24,12 @@ bool Reads(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
 void Normalize(absl::Span<const int64_t> shape, std::vector<int64_t>& strides) {
   if (shape.size() >= 2) return NormalizeMatrix(shape, strides);
   if (shape[0] <= 1) strides[0] = 1;
+}
+
+// What groups of one size take, for groups that end anywhere: of each the last tile, or the last
+// step of its sums, is half full.
+int64_t WithPartsOf(int64_t ps, int64_t each, int64_t part) {
+  return MulDiv(ps, std::max(part, each + part / 2), CeilDiv(each, part) * part);
 }
 
 // Groups of one size, since prices know no values, a tile a block, whose sum no other block shares.
@@ -38,8 +45,12 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   const int64_t launch = d.launch_graph_ps;
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
   const bool empty = even.m == 0 || even.n == 0 || even.k == 0 || c.groups == 0;
-  const int64_t tiled =
-      empty ? 0 : std::max<int64_t>(TiledMatMulPs(even, kTile, d) - launch - d.library_call_ps, 0);
+  int64_t tiled = 0;
+  if (!empty) {
+    tiled = std::max<int64_t>(TiledMatMulPs(even, kTile, d) - launch - d.library_call_ps, 0);
+    tiled =
+        c.sums_in_groups ? WithPartsOf(tiled, even.k, kStep) : WithPartsOf(tiled, even.m, kTile);
+  }
   price.ps = std::min(kHuge, launch + std::max(tiled, hbm));
   if (explain) {
     price.terms = {
