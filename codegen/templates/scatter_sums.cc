@@ -13,6 +13,8 @@
 namespace retrograd {
 namespace {
 
+constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
+
 class Sums {
  public:
   Sums(const KernelBody& body, Dialect dialect)
@@ -135,6 +137,36 @@ class Sums {
         printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
     printer_.DeclareAxes(ws_.outer_axes, used, "o");
     printer_.DeclareAxes(ws_.inner_axes, used, "i");
+    PrintSameForAll();
+  }
+
+  // What is the same at all positions, such as a factor of each column, stays in registers.
+  void PrintSameForAll() {
+    std::vector<int> same;
+    int64_t held = 0;
+    for (int i : SameForAll()) {
+      held += printer_.InLanes(i) ? s_.width : 1;
+      if (held <= kMostHeld) same.push_back(i);
+    }
+    for (int i : same) DeclareArray(i, absl::StrCat("same", i), 1, "");
+    PrintPoint(same, "");
+    for (int i : same) printer_.SetKnown(i, true);
+  }
+
+  std::vector<int> SameForAll() const {
+    const std::vector<Instr>& instrs = launch_.ir().instrs;
+    std::vector<bool> read(instrs.size(), false);  // by what varies over positions
+    std::vector<int> same;
+    const std::vector<int> needed = printer_.Needed({source_});
+    for (int i : needed) {
+      if ((instrs[i].axes & rows_) == 0) continue;
+      for (int o : instrs[i].operands) read[o] = true;
+      for (const Indirect& ind : instrs[i].indirect) read[ind.instr] = true;
+    }
+    for (int i : needed) {
+      if (read[i] && (instrs[i].axes & rows_) == 0) same.push_back(i);
+    }
+    return same;
   }
 
   // --- what a block shares -----------------------------------------------------------------------
@@ -236,12 +268,20 @@ class Sums {
 
   // An array for the instruction's value at each position of a batch.
   void DeclareForBatch(int instr, const std::string& name) {
+    DeclareArray(instr, name, kScatterAtOnce, "u");
+  }
+
+  // The same for so many values, of which `at` says which is meant; "": the only one.
+  void DeclareArray(int instr, const std::string& name, int64_t values, absl::string_view at) {
     const bool lanes = printer_.InLanes(instr);
-    out_.Line(ComputeName(TypeOf(instr)), " ", name, "[", kScatterAtOnce * (lanes ? s_.width : 1),
-              "];");
-    printer_.SetHome(instr, {.lane = lanes ? absl::StrCat(name, "[u * ", s_.width, " + j]")
-                                           : absl::StrCat(name, "[u]"),
-                             .base = lanes ? absl::StrCat(name, " + u * ", s_.width) : ""});
+    out_.Line(ComputeName(TypeOf(instr)), " ", name, "[", values * (lanes ? s_.width : 1), "];");
+    const std::string vector = at.empty() ? "0" : absl::StrCat(at, " * ", s_.width);
+    if (lanes) {
+      printer_.SetHome(instr, {.lane = absl::StrCat(name, "[", vector, " + j]"),
+                               .base = absl::StrCat(name, " + ", vector)});
+    } else {
+      printer_.SetHome(instr, {.lane = absl::StrCat(name, "[", at.empty() ? "0" : at, "]")});
+    }
   }
 
   void PrintSharedReads() {

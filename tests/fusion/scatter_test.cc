@@ -156,7 +156,8 @@ TEST_CASE("segments that end at borders of chunks, before and behind them") {
   }
 }
 
-// Rows of features by an index of each position, times a factor and beside a row of its own.
+// Rows of features by an index of each position, times a factor and beside a row of its own, times
+// a factor of each column.
 KernelIr Gathered(const Shape& s, int64_t features) {
   KernelIrBuilder b({s.outer, s.rows, s.inner});
   const SortedIndices order{.rows = s.table_rows, .indices = s.rows};
@@ -166,7 +167,8 @@ KernelIr Gathered(const Shape& s, int64_t features) {
   const int factor = b.Load(b.In(DType::kFp32, s.outer * s.rows), A(0) * s.rows + A(1));
   const int own = b.Load(b.In(DType::kFp32, s.outer * s.rows * s.inner),
                          A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
-  const int source = b.Do(Op::add, {b.Do(Op::mul, {row, factor}), own});
+  const int column = b.Load(b.In(DType::kFp32, s.inner), A(2));
+  const int source = b.Do(Op::mul, {b.Do(Op::add, {b.Do(Op::mul, {row, factor}), own}), column});
   const int sorted = b.In(DType::kInt32, order.elements());
   const int table = b.Out(DType::kFp32, s.outer * s.table_rows * s.inner);
   b.Scatter({.sorted = sorted,
