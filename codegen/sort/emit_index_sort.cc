@@ -16,6 +16,7 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kDealThreads = 256;  // of launches that each thread does one thing in
+constexpr int64_t kProbes = 15;        // of a search for where a row begins, under way together
 
 struct Constant {
   absl::string_view name;
@@ -135,6 +136,14 @@ std::vector<SortLaunch> Owners(const IndexSort& s, Dialect dialect) {
   return launches;
 }
 
+// Counts of other blocks that a thread loads before it adds them up: all, if they are not many.
+int64_t CountsAtOnce(const IndexSort& s) {
+  const int64_t all = CeilDiv(s.blocks, std::max<int64_t>(s.threads / s.digits(), 1));
+  int64_t at_once = 16;
+  while (at_once < all && at_once < 64) at_once *= 2;
+  return at_once;
+}
+
 // What the launches of pass number `pass` share: pass 0 reads the indices themselves.
 std::vector<Constant> PassConstants(const IndexSort& s, const SortScratch& scratch, int pass) {
   const int from = (pass + 1) % 2, to = pass % 2;
@@ -147,6 +156,7 @@ std::vector<Constant> PassConstants(const IndexSort& s, const SortScratch& scrat
           {"kWarps", s.threads / 32},
           {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
           {"kCounts", scratch.counts, true},
+          {"kCountsAtOnce", CountsAtOnce(s)},
           {"kFrom", scratch.list[from], true},
           {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}};
 }
@@ -188,6 +198,7 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
   }
   Writer starts(s, dialect, "where rows begin");
   starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
+  starts.Constants({{"kProbes", kProbes}});
   starts.Text(kStartsText);
   launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kDealThreads), kDealThreads));
   return launches;

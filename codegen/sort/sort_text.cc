@@ -161,22 +161,25 @@ RG_UNROLL
 )";
 
 // The block's part of the list goes where its digits say, tile by tile. `bases`: where the next
-// index of each digit goes.
+// index of each digit goes. The first tile is loaded before the counts are waited for.
 const absl::string_view kPlaceText = R"(
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32;
+  int keys[kItems], order[kItems], ranks[kItems];
+  int first = (RG_BLOCK * kTiles * kWarps + warp) * kItems * 32 + lane;
+RG_READ
   {
-    constexpr int kParts = kThreads / kDigits, kAtOnce = 16;
+    constexpr int kParts = kThreads / kDigits;
     const int digit = RG_THREAD % kDigits, part = RG_THREAD / kDigits;
     int total = 0, before = 0;
-    for (int b = part; b < kBlocks; b += kParts * kAtOnce) {
-      int count[kAtOnce];
+    for (int b = part; b < kBlocks; b += kParts * kCountsAtOnce) {
+      int count[kCountsAtOnce];
 RG_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) {
+      for (int u = 0; u < kCountsAtOnce; ++u) {
         const int block = b + u * kParts;
         count[u] = block < kBlocks ? rg_load(w, kCounts + block * kDigits + digit) : 0;
       }
 RG_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) {
+      for (int u = 0; u < kCountsAtOnce; ++u) {
         total += count[u];
         before += b + u * kParts < RG_BLOCK ? count[u] : 0;
       }
@@ -201,9 +204,10 @@ RG_UNROLL
     if (part == 0) bases[digit] = sums[RG_THREAD] - total + before;
   }
   for (int tile = 0; tile < kTiles; ++tile) {
-    const int first = ((RG_BLOCK * kTiles + tile) * kWarps + warp) * kItems * 32 + lane;
-    int keys[kItems], order[kItems], ranks[kItems];
+    if (tile > 0) {
+      first += kWarps * kItems * 32;
 RG_READ
+    }
     for (int n = RG_THREAD; n < kWarps * kDigits; n += kThreads) counts[n] = 0;
 RG_MATCH
     for (int digit = RG_THREAD; digit < kDigits; digit += kThreads) {
@@ -229,18 +233,22 @@ RG_UNROLL
   }
 )";
 
-// The first sorted position whose key is at least the thread's row.
+// The first sorted position whose key is at least the thread's row. A turn asks kProbes positions
+// at once, that many equal steps apart, and goes on between two of them.
 const absl::string_view kStartsText = R"(
   const int row = RG_BLOCK * kDealThreads + RG_THREAD;
   if (row < kPairs) {
     int low = 0, high = kIndices;
     while (low < high) {
-      const int middle = low + (high - low) / 2;
-      if (rg_load(sorted, kPairs + 2 * middle) < row) {
-        low = middle + 1;
-      } else {
-        high = middle;
+      const int step = (high - low) / (kProbes + 1) + 1;
+      int below = 0;
+RG_UNROLL
+      for (int u = 0; u < kProbes; ++u) {
+        const int at = rg_min(low + (u + 1) * step, high) - 1;
+        below += rg_load(sorted, kPairs + 2 * at) < row ? 1 : 0;
       }
+      high = rg_min(high, low + (below + 1) * step - 1);
+      low = rg_min(high, low + below * step);
     }
     rg_store(sorted, kStarts + row, low);
   }

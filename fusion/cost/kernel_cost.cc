@@ -209,25 +209,27 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
   const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
-  const int64_t body = work + not_hidden + blocks;
+  const int64_t moving = work + not_hidden + blocks;
+  const Waits waits = kind.waits == nullptr ? Waits() : kind.waits(ir, s, f.blocks_per_sm, d);
+  // A thread computes when it does not wait.
+  const int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
   const int64_t latency = LatencyPs(p, s, f, d);
-  const Preparation sort = kind.preparation == nullptr ? Preparation() : kind.preparation(ir, d);
-  const int64_t finalize =
-      TransferPs(2 * workspace, d.cache_bytes_per_s) + FinalizePs(kind, workspace, d);
+  const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) +
+                           FinalizePs(kind, workspace, d) + waits.later_ps;
   // Spilled words travel out and back once for each element that a thread goes through.
   const int64_t passes = std::max<int64_t>(
       ir.Points(ir.all_axes()) / std::max<int64_t>(GridThreads(s) * f.elements, 1), 1);
   const int64_t spill = TransferPs(
       Product({2, f.spill_bytes + f.doubtful_bytes, GridThreads(s), passes}), d.spill_bytes_per_s);
-  price.ps = Saturated(launch + body + latency + sort.ps + finalize + spill);
+  price.ps = Saturated(launch + body + latency + finalize + spill);
 
   if (!explain) return price;
   const int64_t largest = std::max({hbm, cache, compute});
   bool bound = false;  // of equal ones the first binds
   auto term = [&](absl::string_view name, int64_t ps, bool overlaps, std::string formula) {
     if (ps == 0) return;
-    // A sort comes before all else, and may be what takes longest.
-    const bool binds = overlaps ? !bound && ps == largest : name == "sort" && ps > largest;
+    // Waits come on top of what they last longer than, and may be what takes longest.
+    const bool binds = overlaps ? !bound && ps == largest : name == "waits" && ps > largest;
     bound = bound || (overlaps && binds);
     price.terms.push_back({std::string(name), ps, binds, std::move(formula)});
   };
@@ -256,7 +258,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
        absl::StrCat("the first of ", Waves(s, f, d),
                     " blocks of an SM one after the other, each at least ", Us(d.block_ps)));
   term("latency", latency, false, absl::StrCat(p.stages.row_stages, " row stages"));
-  term("sort", sort.ps, false, sort.formula);
+  term("waits", body - moving, false, waits.formula);
   term("finalize", finalize, false, absl::StrCat("2 x ", workspace, " B of partial results"));
   term("spill", spill, false,
        f.doubtful_bytes > 0

@@ -172,7 +172,8 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
     t.weighted += weighted;
     if (a.fresh) fresh += weighted;
   }
-  const int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
+  int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
+  if (s.staged > 0 && TemplateOf(s).walk == Walk::kPoints) rows_at_once = s.threads;
   for (const Broadcast& b : broadcasts_) {
     const int64_t copies =
         HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);

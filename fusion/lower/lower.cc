@@ -10,6 +10,7 @@
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
+#include "graph/passes/gathered_scalings.h"
 #include "graph/passes/one_hot_sums.h"
 #include "graph/passes/simplify.h"
 
@@ -38,6 +39,8 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.accumulate_order) {
     RG_ASSIGN_OR_RETURN(g, OrderAccumulates(g, options.first_writer));
   }
+  // After equal ops were merged, so that a value that one op alone reads is seen as such.
+  RG_ASSIGN_OR_RETURN(g, ScaleBehindGathers(g));
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
   // After equal indices were merged, so that they are sorted once; before the parts between
   // barriers are cut, since a sort is one.

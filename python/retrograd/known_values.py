@@ -1,5 +1,6 @@
-"""Integers that a forward saves though nothing but its shapes decides them: places that an image is
-resampled at, indices of windows. The backward computes them itself, so that a plan knows them."""
+"""What a forward saves though nothing but its shapes decides it: integers, such as places that an image
+is resampled at or indices of windows, and tensors full of one number, such as the zeros that a sum over
+indices begins with. The backward makes them itself, so that a plan knows them."""
 
 import torch
 
@@ -7,14 +8,16 @@ from retrograd import aten_table
 
 
 def compute_again(backward, forward):
-    """In the fx graph `backward`, computes saved integers as the fx graph `forward` does where that
-    reads no input. Their placeholders stay, unread."""
+    """In the fx graph `backward`, computes saved integers and filled tensors as the fx graph `forward`
+    does where that reads no input. Their placeholders stay, unread."""
     made = {node.name: node for node in forward.nodes}
     first = next(n for n in backward.nodes if n.op != "placeholder")
     copies = {}  # node of the forward -> node of the backward
     for placeholder in [n for n in backward.nodes if n.op == "placeholder"]:
         source = made.get(placeholder.name)
-        if source is None or source.op == "placeholder" or not _is_integer(source):
+        if source is None or source.op == "placeholder":
+            continue
+        if not _is_integer(source) and source.target is not torch.ops.aten.full.default:
             continue
         ancestors = _ancestors(source)
         if ancestors is None:

@@ -107,3 +107,19 @@ def test_the_backward_computes_saved_places_itself(tmp_path):
     path, _ = _export("bilinear", tmp_path)
     graph = schema.Graph.FromString(path.read_bytes())
     assert any(node.op == "iota" for node in graph.nodes)
+
+
+@command.needs_retrograd
+def test_the_backward_makes_zeros_that_the_forward_saves_itself(tmp_path):
+    """Then the sum begins with zeros instead of being added to an input that is full of them."""
+    torch.manual_seed(0)
+    source, target = torch.randint(0, 9, (2, 30))
+    x, weight = torch.randn(9, 4, requires_grad=True), torch.randn(9, 4)
+    (path,) = retrograd.export_backward(
+        lambda x, *ends: (torch.zeros_like(x).index_add(0, ends[1], x[ends[0]]) * weight).sum(),
+        (x, source, target), {}, tmp_path / "messages", bundle=True,
+    )  # fmt: skip
+    graph = schema.Graph.FromString(path.read_bytes())
+    (summed,) = [node for node in graph.nodes if node.op == "index_add"]
+    assert graph.nodes[summed.operands[0].node].op == "full"
+    command.run_and_check(path, tmp_path / "messages.safetensors", "--spec", "h200")

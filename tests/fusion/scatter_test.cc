@@ -1,5 +1,7 @@
 // Scatters of sizes that take another way than the small ones: segments that go through many
-// chunks, tables of which most rows stay zero.
+// chunks or end in another one than they begin in, tables of which most rows stay zero, blocks that
+// share what all columns of their positions read.
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -51,13 +53,10 @@ std::vector<double> Wanted(const Shape& s, const BufferValues& before,
   return table;
 }
 
-// Every schedule gives what is wanted, and the same bits whatever the order of its threads.
-void Check(const Shape& s, const std::vector<double>& indices) {
-  const KernelIr ir = Scattered(s);
+// What every schedule of the kernel gives: each the same bits whatever the order of its threads,
+// and all of them the same.
+std::vector<double> Table(const KernelIr& ir, const BufferValues& before) {
   REQUIRE(ir.Verify().ToString() == "OK");
-  BufferValues before = RandomBuffers(ir, 5);
-  before[1] = SortedList(indices, s.table_rows);
-  const std::vector<double> want = Wanted(s, before, indices);
   std::vector<KernelBody> bodies;
   std::vector<GroupKernels> kernels;
   for (const Schedule& schedule : CandidateSchedules(ir, Classify(ir), {})) {
@@ -66,21 +65,34 @@ void Check(const Shape& s, const std::vector<double>& indices) {
     CHECK(static_cast<int>(kernels.back().launches.size()) ==
           ScatterLaunches(ScatterWorkspaceOf(ir)));
   }
-  CHECK(bodies.size() == (s.inner % 4 == 0 ? 2 : 1));
   const auto module = HostModule::Compile(DistinctKernels(kernels), {});
   REQUIRE(module.status().ToString() == "OK");
+  std::vector<double> table;
   for (size_t k = 0; k < bodies.size(); ++k) {
     INFO(bodies[k].schedule.Print());
-    const auto after = RunKernels(**module, bodies[k], kernels[k], before, 1);
-    const auto again = RunKernels(**module, bodies[k], kernels[k], before, 2);
-    REQUIRE(after.ok());
-    REQUIRE(again.ok());
-    CHECK((*after)[2] == (*again)[2]);
-    double worst = 0;
-    for (size_t e = 0; e < want.size(); ++e)
-      worst = std::max(worst, std::fabs((*after)[2][e] - want[e]));
-    CHECK(worst <= 1e-6 * std::sqrt(static_cast<double>(s.rows)) * 8);
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      const auto after = RunKernels(**module, bodies[k], kernels[k], before, seed);
+      REQUIRE(after.status().ToString() == "OK");
+      if (table.empty()) table = (*after)[ir.scatter->buffer];
+      CHECK((*after)[ir.scatter->buffer] == table);
+    }
   }
+  return table;
+}
+
+// Schedules: plain, with vectors, with vectors and shared positions.
+size_t Schedules(const KernelIr& ir) { return CandidateSchedules(ir, Classify(ir), {}).size(); }
+
+void Check(const Shape& s, const std::vector<double>& indices) {
+  const KernelIr ir = Scattered(s);
+  BufferValues before = RandomBuffers(ir, 5);
+  before[1] = SortedList(indices, s.table_rows);
+  const std::vector<double> want = Wanted(s, before, indices);
+  const std::vector<double> table = Table(ir, before);
+  REQUIRE(table.size() == want.size());
+  double worst = 0;
+  for (size_t e = 0; e < want.size(); ++e) worst = std::max(worst, std::fabs(table[e] - want[e]));
+  CHECK(worst <= 1e-6 * std::sqrt(static_cast<double>(s.rows)) * 8);
 }
 
 // From a little below the table's rows to a little above, some of them negative.
@@ -118,6 +130,93 @@ TEST_CASE("with no index at all the table is written in one launch") {
   const Shape s{1, 0, 12, 40};
   CHECK(ScatterLaunches(ScatterWorkspaceOf(Scattered(s))) == 1);
   Check(s, {});
+}
+
+// Indices whose segments are as long as given, in turns, and stand in any order.
+std::vector<double> OfLengths(const Shape& s, const std::vector<int64_t>& lengths, uint64_t seed) {
+  std::vector<double> indices;
+  for (int64_t row = 0; static_cast<int64_t>(indices.size()) < s.rows; ++row) {
+    const int64_t length = lengths[row % lengths.size()];
+    for (int64_t i = 0; i < length && static_cast<int64_t>(indices.size()) < s.rows; ++i) {
+      indices.push_back(static_cast<double>(row % (s.table_rows + 1)));
+    }
+  }
+  std::shuffle(indices.begin(), indices.end(), std::mt19937_64(seed));
+  return indices;
+}
+
+TEST_CASE("segments that end at borders of chunks, before and behind them") {
+  for (const Shape& s : {Shape{1, 1100, 12, 90}, Shape{1, 700, 5, 70}, Shape{3, 2100, 64, 260}}) {
+    INFO(s.rows << " x " << s.inner);
+    REQUIRE(ScatterWorkspaceOf(Scattered(s)).chunk == 8);
+    Check(s, OfLengths(s, {8}, 1));
+    Check(s, OfLengths(s, {7, 8, 9}, 2));
+    Check(s, OfLengths(s, {1, 15, 16, 17, 3}, 3));
+    Check(s, OfLengths(s, {4, 8, 24, 8, 1}, 4));
+  }
+}
+
+// Rows of features by an index of each position, times a factor and beside a row of its own, times
+// a factor of each column.
+KernelIr Gathered(const Shape& s, int64_t features) {
+  KernelIrBuilder b({s.outer, s.rows, s.inner});
+  const SortedIndices order{.rows = s.table_rows, .indices = s.rows};
+  const int index = b.Load(b.In(DType::kInt64, s.rows), A(1));
+  const int row = b.Gather(b.In(DType::kFp32, s.outer * features * s.inner),
+                           A(0) * (features * s.inner) + A(2), index, s.inner, features);
+  const int factor = b.Load(b.In(DType::kFp32, s.outer * s.rows), A(0) * s.rows + A(1));
+  const int own = b.Load(b.In(DType::kFp32, s.outer * s.rows * s.inner),
+                         A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
+  const int column = b.Load(b.In(DType::kFp32, s.inner), A(2));
+  const int source = b.Do(Op::mul, {b.Do(Op::add, {b.Do(Op::mul, {row, factor}), own}), column});
+  const int sorted = b.In(DType::kInt32, order.elements());
+  const int table = b.Out(DType::kFp32, s.outer * s.table_rows * s.inner);
+  b.Scatter({.sorted = sorted,
+             .src_instr = b.Widen(source, 0b111),
+             .buffer = table,
+             .row_axes = 0b010,
+             .table_rows = s.table_rows});
+  return b.Build();
+}
+
+void CheckGathered(const Shape& s, const std::vector<double>& indices) {
+  const int64_t features = 50;
+  const KernelIr ir = Gathered(s, features);
+  BufferValues before = RandomBuffers(ir, 9);
+  std::mt19937_64 random(s.rows);
+  for (double& index : before[0]) {
+    index = static_cast<double>(static_cast<int64_t>(random() % 110) - features - 5);
+  }
+  before[ir.scatter->sorted] = SortedList(indices, s.table_rows);
+  BufferValues after = before;
+  after[ir.scatter->buffer] = Table(ir, before);
+  CHECK(CompareToInterpreter(ir, before, after) == "");
+}
+
+TEST_CASE("blocks share what all columns of a position read, whatever the width of rows") {
+  for (const Shape& s : {Shape{1, 900, 16, 60}, Shape{1, 300, 100, 40}, Shape{1, 130, 1028, 11},
+                         Shape{1, 70, 1024, 9}, Shape{3, 2100, 20, 200}, Shape{1, 2600, 64, 2}}) {
+    INFO(s.rows << " x " << s.inner);
+    const KernelIr ir = Gathered(s, 50);
+    CHECK(CanSharePositions(ir, 4));
+    CHECK(Schedules(ir) == 3);
+    CHECK(SharedPositionsOf(ir, 4).values.size() == 2);  // the index and the factor
+    CheckGathered(s, Drawn(s, 11));
+    CheckGathered(s, OfLengths(s, {5, 9}, 12));
+    CheckGathered(s, std::vector<double>(s.rows, 1));
+  }
+}
+
+TEST_CASE("positions that few threads read, or of slices of few positions, are not shared") {
+  CHECK_FALSE(CanSharePositions(Gathered({1, 900, 12, 60}, 50), 4));
+  CHECK_FALSE(CanSharePositions(Gathered({4, 60, 64, 60}, 50), 4));
+  CHECK(CanSharePositions(Gathered({1, 60, 64, 60}, 50), 4));
+  for (const Shape& s : {Shape{1, 900, 3, 60}, Shape{1, 900, 1, 60}, Shape{4, 60, 7, 20}}) {
+    CheckGathered(s, Drawn(s, 13));
+    std::vector<double> sorted = OfLengths(s, {1, 2, 12}, 14);
+    std::sort(sorted.begin(), sorted.end());
+    CheckGathered(s, sorted);
+  }
 }
 
 }  // namespace

@@ -44,9 +44,10 @@ struct RowBatches {
   int64_t passes = 1;
 };
 
-// Launches before the one that does the work.
-struct Preparation {
-  int64_t ps = 0;
+// The least that a kernel takes because its threads wait for loads that follow from others.
+struct Waits {
+  int64_t ps = 0;        // of the launch that does the work
+  int64_t later_ps = 0;  // of those behind it
   std::string formula;
 };
 
@@ -97,7 +98,8 @@ struct KernelTemplate {
   int64_t (*launches)(const KernelIr& ir) = nullptr;
   int64_t (*workspace_bytes)(const KernelIr& ir) = nullptr;
   Schedule (*working_launch)(const KernelIr& ir, const Schedule& s) = nullptr;  // its blocks
-  Preparation (*preparation)(const KernelIr& ir, const DeviceSpec& d) = nullptr;
+  Waits (*waits)(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm,
+                 const DeviceSpec& d) = nullptr;  // `s` as the working launch has it
 };
 
 // By number of Template.

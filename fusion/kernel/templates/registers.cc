@@ -271,7 +271,7 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
 }
 
 int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
-  if (s.staged == 0) return 0;
+  if (s.staged == 0 || !WalksRows(s)) return 0;
   const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
   return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
 }

@@ -21,21 +21,30 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds&) {
 }
 
 // Inner columns of a thread: as many as one access of their sums takes.
-void AddCandidates(CandidateList& list) {
-  const KernelIr& ir = list.ir();
-  list.Add({.kind = Template::kScatterAdd, .threads = kThreads});
+int WidthOfSums(const KernelIr& ir) {
   const Buffer& table = ir.buffers[ir.scatter->buffer];
   const DType sum = AccumulatorType(table.dtype);
   const int axis = FastestAxis(ir);
-  if (!list.limits().vectorize || axis < 0 || !IsFloat(sum) ||
-      (ir.scatter->row_axes >> axis) != 0) {
-    return;
-  }
+  if (axis < 0 || !IsFloat(sum) || (ir.scatter->row_axes >> axis) != 0) return 1;
   int width = kMaxAccessBytes / static_cast<int>(SizeBytes(sum));
   while (ir.extents[axis] % width != 0 || table.alignment % (width * SizeBytes(table.dtype)) != 0) {
     width /= 2;
   }
-  list.Add({.kind = Template::kScatterAdd, .threads = kThreads, .vector_width = width});
+  return width;
+}
+
+void AddCandidates(CandidateList& list) {
+  Schedule s{.kind = Template::kScatterAdd, .threads = kScatterThreads};
+  list.Add(s);
+  if (list.limits().vectorize) s.vector_width = WidthOfSums(list.ir());
+  list.Add(s);
+  s.staged = CanSharePositions(list.ir(), s.vector_width);
+  list.Add(s);
+}
+
+// The launch of sums comes first.
+int64_t Shared(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t launch) {
+  return s.staged > 0 && launch == 0 ? SharedPositionsOf(ir, s.vector_width).bytes : 0;
 }
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kScatterSum; }
@@ -55,21 +64,33 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   Schedule sums = s;
   const int64_t vectors = CeilDiv(w.inner, s.vector_width);
-  sums.blocks = CeilDiv(w.outer * w.chunks * vectors, s.threads) +
+  sums.blocks = BlocksOfSums(w, s) +
                 CeilDiv(w.outer * ir.scatter->table_rows * vectors, s.threads * kScatterZeros);
   sums.blocks = std::max<int64_t>(sums.blocks, 1);
   return sums;
 }
 
-// A thread that sums rows, or partial sums, waits for each batch of them.
-Preparation Batches(const KernelIr& ir, const DeviceSpec& d) {
+// Loads of a thread that wait for others, one after the other: of each batch the positions, then
+// what all their columns read, then the columns. A block that shares its positions waits for the
+// first two once.
+int64_t ChainedLoads(const KernelIr& ir, const Schedule& s) {
+  const int64_t batches = ScatterWorkspaceOf(ir).chunk / kScatterAtOnce;
+  if (s.staged > 0) return 2 + batches;
+  return batches * (SharedPositionsOf(ir, s.vector_width).values.empty() ? 2 : 3);
+}
+
+Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm, const DeviceSpec& d) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty()) return {};
-  const int64_t partials =
+  const int64_t chain = ChainedLoads(ir, s), blocks = BlocksOfSums(w, s);
+  const int64_t at_once = d.sms * std::max<int64_t>(blocks_per_sm, 1);
+  const int64_t parts =
       w.sorted.indices / std::max<int64_t>(w.sorted.rows, 1) / w.chunk;  // of a row of the table
-  const int64_t batches = w.chunk / kScatterAtOnce + partials / kScatterAtOnce;
-  return {.ps = d.block_ps + Product({batches, d.scatter_batch_ps}),
-          .formula = absl::StrCat(batches, " batches of a thread")};
+  return {.ps = d.block_ps +
+                MulDiv(Product({chain, d.scatter_batch_ps}), std::max(blocks, at_once), at_once),
+          .later_ps = d.block_ps + Product({parts / kScatterAtOnce, d.scatter_batch_ps}),
+          .formula = absl::StrCat(chain, " loads of a thread wait for others, ", blocks,
+                                  " blocks in waves of ", at_once)};
 }
 
 }  // namespace
@@ -82,12 +103,13 @@ constinit const KernelTemplate kScatterAddTemplate = {
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = Points,
+    .shared_bytes = Shared,
     .launches = [](const KernelIr& ir) -> int64_t {
       return ScatterLaunches(ScatterWorkspaceOf(ir));
     },
     .workspace_bytes = [](const KernelIr& ir) { return ScatterWorkspaceOf(ir).bytes; },
     .working_launch = SummingLaunch,
-    .preparation = Batches,
+    .waits = WaitsOf,
 };
 
 }  // namespace retrograd

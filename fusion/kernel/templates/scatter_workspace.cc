@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "fusion/kernel/templates/schedule.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
 constexpr int64_t kLeastChunk = 8, kMostChunk = 64;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // As many chunks as make enough threads, but rows of the table whose segments go through many
 // chunks have no more partial sums than positions of a chunk.
@@ -28,6 +27,37 @@ int64_t ChunkOf(const ScatterWorkspace& w) {
     chunk *= 2;
   }
   return chunk;
+}
+
+// --- what blocks share
+
+constexpr int64_t kMostSharedBytes = int64_t{24} << 10;  // eight such blocks fit on an SM
+constexpr int64_t kMostOfThread = 4;                     // positions that a thread loads at once
+constexpr int64_t kLeastReaders = 4;                     // threads that read a position
+constexpr int64_t kLeastBlocks = 4;                      // of a slice: few threads of the last idle
+
+std::vector<bool> MakingTheSource(const KernelIr& ir) {
+  std::vector<bool> needed(ir.instrs.size(), false);
+  needed[ir.scatter->src_instr] = true;
+  for (size_t i = ir.instrs.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    for (int o : ir.instrs[i].operands) needed[o] = true;
+    for (const Indirect& ind : ir.instrs[i].indirect) needed[ind.instr] = true;
+  }
+  return needed;
+}
+
+AxisMask MentionedAxes(const Instr& instr) {
+  AxisMask axes = instr.offset.axes();
+  for (const Guard& guard : instr.guards) axes |= guard.expr.axes();
+  return axes;
+}
+
+// Chunks that a block's threads reach at most, and one more that their last segments go on in.
+int64_t ChunksOfBlock(int64_t vectors) {
+  if (vectors % kScatterThreads == 0) return 2;
+  const bool aligned = kScatterThreads % vectors == 0;
+  return (aligned ? kScatterThreads / vectors : (kScatterThreads - 2) / vectors + 2) + 1;
 }
 
 }  // namespace
@@ -44,6 +74,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
       before = false;
     } else {
       (before ? w.outer : w.inner) *= ir.extents[a];
+      (before ? w.outer_axes : w.inner_axes) |= AxisMask{1} << a;
     }
   }
   w.chunk = ChunkOf(w);
@@ -52,6 +83,54 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   w.bytes = partials * SizeBytes(AccumulatorType(ir.buffers[scatter.buffer].dtype));
   w.bytes = (w.bytes + 15) / 16 * 16;
   return w;
+}
+
+int64_t VectorsOfSlice(const ScatterWorkspace& w, int vector_width) {
+  return w.chunks * CeilDiv(w.inner, vector_width);
+}
+
+int64_t BlocksOfSums(const ScatterWorkspace& w, const Schedule& s) {
+  if (w.empty()) return 0;
+  const int64_t slice = VectorsOfSlice(w, s.vector_width);
+  return s.staged > 0 ? w.outer * CeilDiv(slice, kScatterThreads)
+                      : CeilDiv(w.outer * slice, kScatterThreads);
+}
+
+SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
+  const ScatterWorkspace w = ScatterWorkspaceOf(ir);
+  const AxisMask rows = ir.scatter->row_axes;
+  const std::vector<bool> needed = MakingTheSource(ir);
+  std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
+  SharedPositions shared;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    const bool in_columns = (instr.axes & w.inner_axes) != 0;
+    if (!needed[i] || (!in_columns && w.inner_axes != 0)) continue;
+    for (const Indirect& ind : instr.indirect) read[ind.instr] = true;
+    if (!in_columns) continue;
+    shared.places = shared.places || (MentionedAxes(instr) & rows) != 0;
+    for (int o : instr.operands) read[o] = true;
+  }
+  const int64_t vectors = std::max<int64_t>(w.inner / vector_width, 1);
+  shared.of_block = CeilDiv(ChunksOfBlock(vectors) * w.chunk, kScatterThreads) * kScatterThreads;
+  const int64_t ints = shared.places ? 2 : 1;
+  shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (!read[i] || (instr.axes & rows) == 0 || (instr.axes & w.inner_axes) != 0) continue;
+    shared.values.push_back(static_cast<int>(i));
+    shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(ComputeType(instr.dtype)));
+  }
+  return shared;
+}
+
+bool CanSharePositions(const KernelIr& ir, int vector_width) {
+  const ScatterWorkspace w = ScatterWorkspaceOf(ir);
+  if (w.empty() || w.inner / vector_width < kLeastReaders) return false;
+  if (w.outer > 1 && VectorsOfSlice(w, vector_width) < kLeastBlocks * kScatterThreads) return false;
+  const SharedPositions shared = SharedPositionsOf(ir, vector_width);
+  return (shared.places || !shared.values.empty()) && shared.of_thread() <= kMostOfThread &&
+         shared.bytes <= kMostSharedBytes;
 }
 
 }  // namespace retrograd

@@ -1,31 +1,60 @@
-// How a scatter_add kernel goes about its work, and its scratch memory: fixed chunks of sorted
-// positions are summed.
+// How a scatter_add kernel goes about its work, and its scratch memory: sorted positions are cut
+// into fixed chunks. A segment, the positions of one row of the table, that is no longer than a
+// chunk is summed by the threads of the chunk that it begins in, up to its end. Of a longer one
+// each chunk sums its own part.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 
+#include <vector>
+
 #include "fusion/kernel/ir/kernel_ir.h"
+#include "fusion/kernel/templates/schedule.h"
 #include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 
+inline constexpr int kScatterThreads = 256;  // of a block
 // Positions that a thread loads before it adds up the first.
 inline constexpr int kScatterAtOnce = 8;
 // Vectors of the table that a thread looks after where it writes zeros.
-inline constexpr int64_t kScatterZeros = 4;
+inline constexpr int64_t kScatterZeros = 8;
 
 struct ScatterWorkspace {
   SortedIndices sorted;  // what the kernel reads
+  AxisMask outer_axes = 0, inner_axes = 0;
   int64_t outer = 1, inner = 1;
-  int64_t chunk = 0;  // sorted positions that one thread column sums before it hands over
+  int64_t chunk = 0;  // sorted positions; of the longest segment that is not cut
   int64_t chunks = 0;
-  // All of the workspace. [outer][chunks][2][inner]: of a chunk's first and last segment, where
-  // they go on in other chunks.
+  // All of the workspace. [outer][chunks][2][inner]: a chunk's parts of long segments, of which it
+  // has two at most: its first segment and its last.
   int64_t bytes = 0;
   bool empty() const { return sorted.indices == 0 || outer * inner == 0; }  // zeros alone
 };
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
 
 int ScatterLaunches(const ScatterWorkspace& workspace);
+
+// What the threads of a scatter_add's block share of its sorted positions, in shared memory: the
+// row that the position's index names, and what is the same in all columns there, such as the index
+// of a gathered row. Each is loaded once for a block instead of once for each thread, and all of
+// them are under way together: a thread then waits for nothing but the columns that it sums.
+struct SharedPositions {
+  std::vector<int> values;  // instructions that vary over positions, but not over inner columns
+  bool places = false;      // columns are read by where the index stood, too
+  int64_t of_block = 0;     // positions, a multiple of the block's threads
+  int64_t bytes = 0;        // of shared memory
+
+  int64_t of_thread() const { return of_block / kScatterThreads; }
+};
+SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width);
+
+// Whether blocks of threads that sum vectors of so many columns can share them, and each position
+// is read by several of their threads.
+bool CanSharePositions(const KernelIr& ir, int vector_width);
+
+// Vectors of columns of one slice of the outer axes, and the blocks that sum them.
+int64_t VectorsOfSlice(const ScatterWorkspace& workspace, int vector_width);
+int64_t BlocksOfSums(const ScatterWorkspace& workspace, const Schedule& schedule);
 
 }  // namespace retrograd
 

@@ -1,0 +1,383 @@
+// A thread sums a vector of inner columns over the segments of its chunk. It goes through the
+// positions in batches: what all columns of them need (rows, places, indices of gathered rows)
+// comes first, then the columns of all, then the sums, so that the loads of a batch wait together.
+#include "codegen/templates/scatter_sums.h"
+
+#include <utility>
+
+#include "codegen/print/index_text.h"
+#include "codegen/print/point_printer.h"
+#include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/scale.h"
+
+namespace retrograd {
+namespace {
+
+constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
+
+class Sums {
+ public:
+  Sums(const KernelBody& body, Dialect dialect)
+      : s_(ScatterTextOf(body)),
+        ws_(s_.workspace),
+        shares_(body.schedule.staged > 0 && !ws_.empty()),
+        shared_(SharedPositionsOf(body.ir, s_.width)),
+        sum_blocks_(BlocksOfSums(ws_, body.schedule)),
+        zero_blocks_(CeilDiv(s_.table_vectors(), kScatterThreads * kScatterZeros)),
+        launch_(body, dialect, kScatterThreads, sum_blocks_ + zero_blocks_),
+        printer_(&launch_, s_.width),
+        out_(launch_.out),
+        source_(body.ir.scatter->src_instr),
+        rows_(body.ir.scatter->row_axes) {
+    launch_.UseWideIndexAbove(ReachOf(s_, body.schedule));
+    s_.index = std::string(launch_.index_type());
+    s_.table = launch_.BufferName(body.ir.scatter->buffer);
+    if (!ws_.empty()) s_.words = launch_.BufferName(body.ir.scatter->sorted);
+    out_.SetDepth(1);
+  }
+
+  Kernel Print() {
+    if (ws_.empty()) {
+      PrintZeros();
+      return launch_.Finish("zeros");
+    }
+    if (zero_blocks_ > 0) out_.Open("if (RG_BLOCK < ", Sized(sum_blocks_), ")");
+    shares_ ? PrintBlock() : PrintThread();
+    if (zero_blocks_ > 0) {
+      out_.Else();
+      PrintZeros();
+      out_.Close();
+    }
+    return launch_.Finish("sums");
+  }
+
+ private:
+  void Unrolled(absl::string_view variable, int64_t trips) {
+    out_.Pragma(SpellingOf(launch_.dialect()).unroll);
+    out_.Open("for (int ", variable, " = 0; ", variable, " < ", trips, "; ++", variable, ")");
+  }
+
+  std::string ClearSum() const {
+    return absl::StrCat("for (int j = 0; j < ", s_.width, "; ++j) sum[j] = 0;");
+  }
+  std::string LastPosition() const { return Sized(ws_.sorted.indices - 1); }
+
+  // A thread that works for itself.
+  void PrintThread() {
+    out_.Line("const ", s_.index, " n = static_cast<", s_.index, ">(RG_BLOCK) * ", kScatterThreads,
+              " + RG_THREAD;");
+    out_.Open("if (n < ", Sized(ws_.outer * s_.slice_vectors()), ")");
+    s_.PrintSplit(ws_.chunks, "c", out_);
+    PrintChunk();
+    PrintRange();
+    DeclareColumns();
+    PrintSegments();
+    out_.Close();
+  }
+
+  // A block whose threads share their positions: all of them are of one slice.
+  void PrintBlock() {
+    const int64_t slice_blocks = sum_blocks_ / ws_.outer;
+    std::string block = "RG_BLOCK";
+    if (ws_.outer > 1) {
+      out_.Line("const ", s_.index, " o = RG_BLOCK / ", Sized(slice_blocks), ";");
+      block = absl::StrCat("RG_BLOCK % ", Sized(slice_blocks));
+    }
+    out_.Line("const int first_n = static_cast<int>(", block, ") * ", kScatterThreads, ";");
+    out_.Line("const int n = first_n + RG_THREAD;");
+    out_.Line("const int first = first_n / ", Sized(s_.vectors), " * ", Sized(ws_.chunk), ";");
+    s_.PrintColumn(out_);
+    out_.Line("const int c = rg_min(n / ", Sized(s_.vectors), ", ", Sized(ws_.chunks - 1), ");");
+    PrintChunk();
+    DeclareColumns();
+    DeclareShared();
+    out_.Line("int pairs[", 2 * shared_.of_thread(), "];");
+    Unrolled("m", shared_.of_thread());
+    out_.Line("rg_load_vec<2>(", s_.words, ", ",
+              s_.Pair(absl::StrCat("rg_min(first + ", OfBlock(), ", ", LastPosition(), ")")),
+              ", pairs + 2 * m);");
+    out_.Close();
+    PrintRange();
+    PrintShared();
+    launch_.Barrier();
+    out_.Open("if (n < ", Sized(s_.slice_vectors()), ")");
+    PrintSegments();
+    out_.Close();
+  }
+
+  // Positions [begin, end), and the rows that its first and last one name.
+  void PrintChunk() {
+    out_.Line("const int begin = c * ", Sized(ws_.chunk), ";");
+    out_.Line("const int end = rg_min(begin + ", Sized(ws_.chunk), ", ", Sized(ws_.sorted.indices),
+              ");");
+    out_.Line("const int first_key = ", s_.Key("begin"), ", last_key = ", s_.Key("end - 1"), ";");
+  }
+
+  // Positions [from, to) are the thread's: less a short segment that begins before the chunk, and
+  // up to the end of the last one if that is short. Indices that name no row stand behind all
+  // others.
+  void PrintRange() {
+    const auto segment = [&](absl::string_view name) {
+      out_.Line("const int ", name, "_from = ", s_.Start(absl::StrCat(name, "_key")), ", ", name,
+                "_to = ",
+                s_.Start(absl::StrCat("rg_min(", name, "_key + 1, ", Sized(s_.table_rows), ")")),
+                ";");
+      out_.Line("const bool ", name, "_cut = ", name, "_to - ", name, "_from > ", Sized(ws_.chunk),
+                ";");
+    };
+    segment("first");
+    segment("last");
+    out_.Line("const int from = first_cut || first_from >= begin ? begin : first_to;");
+    out_.Line("const int to = last_key >= ", Sized(s_.table_rows),
+              " ? last_from : last_cut ? end : last_to;");
+  }
+
+  void DeclareColumns() {
+    const AxisMask used =
+        printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
+    printer_.DeclareAxes(ws_.outer_axes, used, "o");
+    printer_.DeclareAxes(ws_.inner_axes, used, "i");
+    PrintSameForAll();
+  }
+
+  // What is the same at all positions, such as a factor of each column, stays in registers.
+  void PrintSameForAll() {
+    std::vector<int> same;
+    int64_t held = 0;
+    for (int i : SameForAll()) {
+      held += printer_.InLanes(i) ? s_.width : 1;
+      if (held <= kMostHeld) same.push_back(i);
+    }
+    for (int i : same) DeclareArray(i, absl::StrCat("same", i), 1, "");
+    PrintPoint(same, "");
+    for (int i : same) printer_.SetKnown(i, true);
+  }
+
+  std::vector<int> SameForAll() const {
+    const std::vector<Instr>& instrs = launch_.ir().instrs;
+    std::vector<bool> read(instrs.size(), false);  // by what varies over positions
+    std::vector<int> same;
+    const std::vector<int> needed = printer_.Needed({source_});
+    for (int i : needed) {
+      if ((instrs[i].axes & rows_) == 0) continue;
+      for (int o : instrs[i].operands) read[o] = true;
+      for (const Indirect& ind : instrs[i].indirect) read[ind.instr] = true;
+    }
+    for (int i : needed) {
+      if (read[i] && (instrs[i].axes & rows_) == 0) same.push_back(i);
+    }
+    return same;
+  }
+
+  // --- what a block shares -----------------------------------------------------------------------
+
+  static std::string OfBlock() { return absl::StrCat("m * ", kScatterThreads, " + RG_THREAD"); }
+  static std::string SharedName(int instr) { return absl::StrCat("shared", instr); }
+  static std::string OwnName(int instr) { return absl::StrCat("own", instr); }
+  DType TypeOf(int instr) const { return ComputeType(launch_.ir().instrs[instr].dtype); }
+
+  void DeclareShared() {
+    launch_.Shared(DType::kInt32, "shared_keys", shared_.of_block);
+    if (shared_.places) launch_.Shared(DType::kInt32, "shared_places", shared_.of_block);
+    for (int i : shared_.values) launch_.Shared(TypeOf(i), SharedName(i), shared_.of_block);
+  }
+
+  // Values of all positions of the thread first, then what it stores: no load passes a store.
+  void PrintShared() {
+    for (int i : shared_.values) {
+      out_.Line(ComputeName(TypeOf(i)), " ", OwnName(i), "[", shared_.of_thread(), "];");
+      printer_.SetHome(i, {.lane = absl::StrCat(OwnName(i), "[m]")});
+    }
+    if (!shared_.values.empty()) PrintOwnValues();
+    Unrolled("m", shared_.of_thread());
+    out_.Line("shared_keys[", OfBlock(), "] = pairs[2 * m];");
+    if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
+    for (int i : shared_.values) {
+      out_.Line(SharedName(i), "[", OfBlock(), "] = ", OwnName(i), "[m];");
+    }
+    out_.Close();
+  }
+
+  void PrintOwnValues() {
+    Unrolled("m", shared_.of_thread());
+    PrintPoint(shared_.values, "pairs[2 * m + 1]");
+    out_.Close();
+  }
+
+  // The instructions and what they need, at the index that stood at `place`.
+  void PrintPoint(const std::vector<int>& roots, absl::string_view place) {
+    const std::vector<int> instrs = printer_.Needed(roots);
+    const AxisMask used = printer_.UsedAxes(instrs, {}, launch_.ir().all_axes());
+    if ((used & rows_) != 0) {
+      out_.Line("const int position = ", place, ";");
+      printer_.DeclareAxes(rows_, used, "position");
+    }
+    printer_.Print(
+        {.instrs = instrs, .reductions = {}, .stores = {}, .level = launch_.ir().all_axes()});
+  }
+
+  // --- segments ----------------------------------------------------------------------------------
+
+  void PrintSegments() {
+    out_.Line(s_.Declare("sum", s_.width));
+    out_.Line(ClearSum());
+    out_.Open("for (int k0 = from; k0 < to; k0 += ", kScatterAtOnce, ")");
+    PrintKeys();
+    PrintValues();
+    PrintSteps();
+    out_.Close();
+  }
+
+  // "keys" of the positions from k0 on, and of the one behind them. Positions behind the thread's
+  // last are read as that one.
+  void PrintKeys() {
+    out_.Line("int keys[", kScatterAtOnce + 1, "];");
+    const bool places = !shares_ && !IsConstant();
+    if (places) out_.Line("int places[", kScatterAtOnce, "];");
+    Unrolled("u", kScatterAtOnce + 1);
+    if (shares_) {
+      out_.Line("keys[u] = shared_keys[rg_min(k0 + u, to - 1) - first];");
+    } else {
+      out_.Line("int pair[2];");
+      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair("rg_min(k0 + u, to - 1)"), ", pair);");
+      out_.Line("keys[u] = pair[0];");
+      if (places) out_.Line("if (u < ", kScatterAtOnce, ") places[u] = pair[1];");
+    }
+    out_.Close();
+  }
+
+  bool IsConstant() const { return launch_.ir().instrs[source_].kind == InstrKind::kConstant; }
+
+  // "values" of the positions.
+  void PrintValues() {
+    if (IsConstant()) {
+      value_ = printer_.Ref(source_);
+      return;
+    }
+    if (!shares_) {
+      PrintValuesOfPositions();
+      PrintColumnLoads();
+    }
+    DeclareForBatch(source_, "values");
+    value_ = printer_.Ref(source_);
+    Unrolled("u", kScatterAtOnce);
+    if (shares_) PrintSharedReads();
+    PrintPoint({source_}, shares_ ? "shared_places[at]" : "places[u]");
+    out_.Close();
+  }
+
+  // An array for the instruction's value at each position of a batch.
+  void DeclareForBatch(int instr, const std::string& name) {
+    DeclareArray(instr, name, kScatterAtOnce, "u");
+  }
+
+  // The same for so many values, of which `at` says which is meant; "": the only one.
+  void DeclareArray(int instr, const std::string& name, int64_t values, absl::string_view at) {
+    const bool lanes = printer_.InLanes(instr);
+    out_.Line(ComputeName(TypeOf(instr)), " ", name, "[", values * (lanes ? s_.width : 1), "];");
+    const std::string vector = at.empty() ? "0" : absl::StrCat(at, " * ", s_.width);
+    if (lanes) {
+      printer_.SetHome(instr, {.lane = absl::StrCat(name, "[", vector, " + j]"),
+                               .base = absl::StrCat(name, " + ", vector)});
+    } else {
+      printer_.SetHome(instr, {.lane = absl::StrCat(name, "[", at.empty() ? "0" : at, "]")});
+    }
+  }
+
+  void PrintSharedReads() {
+    out_.Line("const int at = rg_min(k0 + u, to - 1) - first;");
+    for (int i : shared_.values) {
+      out_.Line("const ", ComputeName(TypeOf(i)), " ", OwnName(i), " = ", SharedName(i), "[at];");
+      printer_.SetHome(i, {.lane = OwnName(i)});
+      printer_.SetKnown(i, true);
+    }
+  }
+
+  // What all columns of a position read, of all positions, before any column is loaded.
+  void PrintValuesOfPositions() { PrintForBatch(shared_.values); }
+
+  // The columns of all positions before anything is computed of them: some computations branch, and
+  // no load passes a branch.
+  void PrintColumnLoads() {
+    if (launch_.ir().instrs[source_].kind == InstrKind::kLoad) return;
+    std::vector<int> loads;
+    for (int i : printer_.Needed({source_})) {
+      if (launch_.ir().instrs[i].kind == InstrKind::kLoad) loads.push_back(i);
+    }
+    PrintForBatch(loads);
+  }
+
+  void PrintForBatch(const std::vector<int>& instrs) {
+    if (instrs.empty()) return;
+    for (int i : instrs) DeclareForBatch(i, OwnName(i));
+    Unrolled("u", kScatterAtOnce);
+    PrintPoint(instrs, "places[u]");
+    out_.Close();
+    for (int i : instrs) printer_.SetKnown(i, true);
+  }
+
+  void PrintSteps() {
+    Unrolled("u", kScatterAtOnce);
+    out_.Open("if (k0 + u < to)");
+    out_.Line("const int key = keys[u];");
+    out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
+    out_.Open("if (k0 + u + 1 == to || keys[u + 1] != key)");
+    out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
+    out_.Line("const int slot = key == first_key ? 0 : 1;");
+    out_.Line(s_.Store(launch_.WorkspaceName(StorageName(s_.accumulator)),
+                       s_.PartialElement("c", "slot")));
+    out_.Else();
+    out_.Line(s_.Store(s_.table, s_.TableElement()));
+    out_.Close();
+    out_.Line(ClearSum());
+    for (int i = 0; i < 3; ++i) out_.Close();
+  }
+
+  // Rows that no index names.
+  void PrintZeros() {
+    out_.Line("const ", s_.index, " first = static_cast<", s_.index, ">(RG_BLOCK",
+              sum_blocks_ > 0 ? absl::StrCat(" - ", Sized(sum_blocks_)) : "", ") * ",
+              kScatterZeros * kScatterThreads, " + RG_THREAD;");
+    out_.Line(s_.Declare("sum", s_.width));
+    out_.Line(ClearSum());
+    // The compiler moves no load past a store.
+    out_.Line("bool zero[", kScatterZeros, "];");
+    Unrolled("m", kScatterZeros);
+    out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
+    out_.Line("zero[m] = n < ", Sized(s_.table_vectors()), ";");
+    if (!ws_.empty()) {
+      std::string row = s_.vectors > 1 ? absl::StrCat("n / ", Sized(s_.vectors)) : "n";
+      if (ws_.outer > 1) absl::StrAppend(&row, " % ", Sized(s_.table_rows));
+      out_.Open("if (zero[m])");
+      out_.Line("const int r = static_cast<int>(", row, ");");
+      out_.Line("zero[m] = ", s_.Start("r"), " == ", s_.Start("r + 1"), ";");
+      out_.Close();
+    }
+    out_.Close();
+    Unrolled("m", kScatterZeros);
+    out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
+    out_.Line("if (zero[m]) ",
+              s_.Store(s_.table, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n"));
+    out_.Close();
+  }
+
+  ScatterText s_;
+  const ScatterWorkspace& ws_;
+  const bool shares_;
+  const SharedPositions shared_;
+  const int64_t sum_blocks_, zero_blocks_;
+  LaunchText launch_;
+  PointPrinter printer_;
+  SourceWriter& out_;
+  const int source_;
+  const AxisMask rows_;
+  std::string value_;
+};
+
+}  // namespace
+
+Kernel PrintScatterSums(const KernelBody& body, Dialect dialect) {
+  return Sums(body, dialect).Print();
+}
+
+}  // namespace retrograd
