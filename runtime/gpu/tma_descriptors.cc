@@ -50,16 +50,17 @@ absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const v
   const cuuint32_t box[] = {runs ? static_cast<cuuint32_t>(map.inner) : kBox, runs ? 1 : kBox, 1,
                             1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
+  const cuuint32_t rank = map.batch > 0 ? 4 : map.heads > 0 ? 3 : 2;
   char* const begin = const_cast<char*>(static_cast<const char*>(data)) + map.offset * bytes;
   CUtensorMap encoded;
-  const CUresult result = Encoder()(
-      &encoded,
-      runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-      : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                  : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      map.batch > 0 ? 4 : map.heads > 0 ? 3 : 2, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      Encoder()(&encoded,
+                runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                rank, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return absl::InternalError(absl::StrFormat(
         "cuTensorMapEncodeTiled: %d for %d rows of %d elements, %d elements apart, at %p",
