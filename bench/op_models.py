@@ -383,7 +383,8 @@ def _network(layer):
 
 
 def _mixture(name, tokens, width, inner, experts, chosen):
-    """A block of experts as a model has it, and its two grouped matmuls."""
+    """A block of experts as a model has it, and its two grouped matmuls. "mixtral" is of Mixtral's
+    form at half its width, "deepseek" DeepSeek-V2-Lite's, "qwen3" Qwen3-30B-A3B's."""
     full = dict(tokens=tokens, width=width, inner=inner, experts=experts, chosen=chosen)
     tiny = dict(tokens=24, width=16, inner=24, experts=4, chosen=2)
 

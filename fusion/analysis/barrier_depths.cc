@@ -56,14 +56,14 @@ class Sinking {
   }
 
   // A sum that stands beside its reader reads what has stayed behind: it goes back, with what it
-  // alone is made of, where that is more than its own result.
+  // alone is made of, where that saves more than to store its own result and to read it.
   void RaiseSums() {
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
       const NodeId id{i};
       if (!Fuses(id) || g_.pattern(id) != Pattern::kReduction) continue;
       const std::vector<NodeId> ops = MadeFor(id);
       const int depth = Earliest(ops);
-      if (depth >= depth_[i] || BytesBeside(ops, depth) <= 2 * g_.type(id).size_bytes()) continue;
+      if (depth >= depth_[i] || BytesSaved(ops, depth) <= 2 * g_.type(id).size_bytes()) continue;
       for (NodeId op : ops) depth_[Index(op)] = depth;
     }
   }
@@ -125,17 +125,26 @@ class Sinking {
     }
     return depth;
   }
-  // Of the large values that kernels at the depth leave, those that the ops read.
-  int64_t BytesBeside(const std::vector<NodeId>& ops, int depth) const {
+  // Of large values, if the ops move from their depth to this one: those that kernels there leave
+  // are not read again, those that other ops at their depth read are read twice.
+  int64_t BytesSaved(const std::vector<NodeId>& ops, int depth) const {
+    const absl::flat_hash_set<NodeId> inside(ops.begin(), ops.end());
     absl::flat_hash_set<ValueId> values;
     for (NodeId op : ops) {
       for (ValueId v : StoredOperands(g_, op)) {
-        if (Fuses(v.node) && depth_[Index(v.node)] == depth && IsLarge(v)) values.insert(v);
+        if (!inside.contains(v.node) && IsLarge(v)) values.insert(v);
       }
     }
-    int64_t bytes = 0;
-    for (ValueId v : values) bytes += g_.type(v).size_bytes();
-    return bytes;
+    int64_t saved = 0;
+    for (ValueId v : values) {
+      const bool left_there = Fuses(v.node) && depth_[Index(v.node)] == depth;
+      const bool read_here = absl::c_any_of(consumers_.of(v.node), [&](NodeId reader) {
+        return !inside.contains(reader) && depth_[Index(reader)] == depth_[Index(ops[0])] &&
+               Fuses(reader);
+      });
+      saved += (left_there - read_here) * g_.type(v).size_bytes();
+    }
+    return saved;
   }
 
   static constexpr int kNever = std::numeric_limits<int>::max();

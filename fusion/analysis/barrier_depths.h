@@ -6,7 +6,8 @@
 // least depth of what reads it. The choice, in this order:
 //   1. what no barrier precedes, and what can be made from what lies in memory anyway
 //      (fusion/analysis/cheap_sources.h), stands beside its first reader; but a sum stays beside
-//      what it reads, if kernels there leave more bytes that it would read again than it makes;
+//      what it reads, if more bytes that kernels there leave are not read again than storing and
+//      reading its result takes;
 //   2. a whole component (below) stands beside the first reader of its results if that saves more
 //      traffic than it keeps memory alive in between: a norm's gradient that only the next norm's
 //      gradient is added to need not be stored;

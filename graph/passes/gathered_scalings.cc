@@ -49,6 +49,17 @@ class Mover {
     return v;
   }
 
+  bool IsNonZeroConstant(ValueId v) const {
+    if (g_.op(v.node) == Op::expand) v = g_.operands(v.node)[0];
+    return g_.op(v.node) == Op::full && g_.node(v.node).attrs.Float("value") != 0;
+  }
+
+  // No kernel makes it: an input, or what a library call leaves.
+  bool IsStoredAnyway(ValueId v) const {
+    while (g_.pattern(v.node) == Pattern::kView) v = g_.operands(v.node)[0];
+    return g_.pattern(v.node) == Pattern::kInput || g_.pattern(v.node) == Pattern::kLibrary;
+  }
+
   std::optional<Scaling> ScalingAt(ValueId v) const {
     const NodeId id = v.node;
     if (g_.uses(id).size() != 1 || is_output_[Index(id)]) return std::nullopt;
@@ -62,7 +73,9 @@ class Mover {
       case Op::mul:
         if (scales(0)) return Scaling{id, 0};
         return scales(1) ? std::optional(Scaling{id, 1}) : std::nullopt;
-      case Op::div: return scales(0) ? std::optional(Scaling{id, 0}) : std::nullopt;
+      case Op::div:
+        return scales(0) && IsNonZeroConstant(operands[1]) ? std::optional(Scaling{id, 0})
+                                                           : std::nullopt;
       default: return std::nullopt;
     }
   }
@@ -75,7 +88,9 @@ class Mover {
     const bool repeats = g_.type(id).elements() > g_.type(at).elements();
     while (const std::optional<Scaling> s = ScalingAt(at)) {
       const ValueId x = g_.operands(s->node)[s->x];
-      if (repeats && SizeBytes(g_.type(x).dtype) > SizeBytes(g_.type(at).dtype)) break;
+      if ((repeats || !IsStoredAnyway(x)) &&
+          SizeBytes(g_.type(x).dtype) > SizeBytes(g_.type(at).dtype))
+        break;
       scalings.push_back(*s);
       at = x;
     }

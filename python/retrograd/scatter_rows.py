@@ -10,9 +10,9 @@ from retrograd.index_rows import Indexing, added, as_line, put
 from retrograd.repeated_index import line_of
 
 
-# Of a line's indices: compared with every position of the line, so many cost less than to read and
-# to write the line once (three instructions each, where 8 bytes take what 60 do on an H100).
-_COMPARED = 16
+# Indices of a line that are compared with each of its positions, for each byte of an element: an
+# estimate of how many cost about as much as to read and to write the line.
+_COMPARED_A_BYTE = 4
 
 
 class _Lines:
@@ -36,7 +36,7 @@ class _Lines:
         b, x, index, axis = self.b, self.x, self.index, self.axis
         count = index.shape[axis]
         same = all(index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis)
-        if not 1 <= count <= _COMPARED or not same:
+        if not 1 <= count <= _COMPARED_A_BYTE * x.dtype.itemsize or not same:
             return None
         extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]
         position = b.iota(index.dtype, extents, axis)
@@ -82,7 +82,9 @@ def _scattered(lines, src):
     b, named = lines.b, lines.named(src)
     if named is not None:
         result = lines.x
-        for mask, part in named:  # of two that name one position the later stays, as on a CPU
+        # Of two that name one position the later stays, as on a CPU; of sorted ones their mean does:
+        # PyTorch leaves the choice open.
+        for mask, part in named:
             result = b.pointwise("where", mask, part, result)
         return lines.result(result)
     src = lines.flat(src) if src.rank else src
@@ -96,8 +98,8 @@ def _summed(b, x, named):
     wide = torch.int32 if x.dtype == torch.bool else torch.float32 if narrow else x.dtype
     total = b.cast(x, wide)
     for mask, part in named:
-        taken = b.pointwise("where", mask, b.cast(part, wide), b.full(0, wide))
-        total = b.pointwise("add", total, taken)
+        added_up = b.pointwise("add", total, b.cast(part, wide))
+        total = b.pointwise("where", mask, added_up, total)
     if x.dtype == torch.bool:
         return b.pointwise("ne", total, b.full(0, wide), dtype=torch.bool)
     return b.cast(total, x.dtype)

@@ -95,6 +95,55 @@ def test_a_compiled_model_gets_its_whole_backward():
         assert error < 2e-2
 
 
+def _sizes(groups, largest):
+    return [(7 * g) % (largest + 1) for g in range(groups)]
+
+
+SIZES = {  # name: (rows behind the last group, width, results, rows of each group)
+    "even": (0, 256, 192, [128] * 4),
+    "odd": (100, 264, 200, [131, 1, 0, 250, 33]),
+    "first_and_last_are_empty": (323, 128, 64, [0, 0, 200, 77, 0]),
+    "all_are_empty": (64, 64, 64, [0, 0]),
+    "one": (0, 512, 520, [1000]),
+    **{f"{n}_groups": (50, 136, 328, _sizes(n, 44)) for n in (31, 32, 33, 63, 64, 90)},
+    "narrow": (50, 64, 40, _sizes(40, 90)),
+    "long": (0, 2048, 1408, [100, 3000, 0, 1, 64, 4096, 700, 231]),
+}
+
+
+@command.needs_retrograd
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("name", SIZES)
+def test_groups_of_any_sizes_on_a_gpu(name, down):
+    """NaN in the rows behind the last group, which nothing may multiply. down: the experts' matrices
+    lie by columns."""
+    (behind, width, results, sizes), dtype = SIZES[name], torch.bfloat16
+    torch.manual_seed(1)
+    rows, last = sum(sizes) + behind, sum(sizes)
+    x = torch.randn(rows, width, device="cuda", dtype=dtype).requires_grad_()
+    shape = (len(sizes), results, width) if down else (len(sizes), width, results)
+    w = torch.randn(shape, device="cuda", dtype=dtype)
+    w = (w.transpose(1, 2) if down else w).requires_grad_()
+    d = torch.randn(rows, results, device="cuda", dtype=dtype)
+    d[last:] = float("nan")
+    ends = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
+    run = torch.compile(
+        lambda x, w, ends: torch._grouped_mm(x, w, offs=ends),
+        backend=backend, options={"require_full": True},
+    )  # fmt: skip
+    y = run(x, w, ends)
+    ours, again = (torch.autograd.grad(y, [x, w], d, retain_graph=True) for _ in range(2))
+    begins = [0, *ends.tolist()]
+    wanted = (torch.zeros_like(x, dtype=torch.float32), torch.zeros_like(w, dtype=torch.float32))
+    for g, (i, j) in enumerate(zip(begins, begins[1:])):
+        wanted[0][i:j] = d[i:j].float() @ w[g].float().t()
+        wanted[1][g] = x[i:j].float().t() @ d[i:j].float()
+    for got, repeated, want in zip(ours, again, wanted):
+        assert torch.equal(got, repeated)
+        assert (got.float() - want).norm() <= 3e-3 * want.norm()
+
+
 def test_a_bias_is_refused():
     x, w, ends = torch.randn(8, 8), torch.randn(2, 8, 8), torch.tensor([3, 8], dtype=torch.int32)
     with pytest.raises(retrograd.ExportError, match="a bias of grouped matmuls"):

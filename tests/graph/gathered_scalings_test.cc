@@ -44,7 +44,7 @@ TEST_CASE("rows are scaled behind their gather, by one op after the other") {
 %x = input f32[3,2]
 %index = input i64[5]
 %number = input f32[]
-%other = input f32[1,1]
+%other = full shape=[1,1] value=2.0 dtype=f32
 %wide = expand %number shape=[3,2]
 %a = mul %wide %x
 %b = neg %a
@@ -54,7 +54,7 @@ output %rows
 )");
   const BackwardGraph moved = Moved(graph);
   CHECK(Gathered(moved) == Op::input);
-  const std::vector<Values> inputs = {{1, 2, 3, 4, 5, 6}, {2, -1, 0, -3, 1}, {3}, {2}};
+  const std::vector<Values> inputs = {{1, 2, 3, 4, 5, 6}, {2, -1, 0, -3, 1}, {3}};
   CHECK(Output(moved, inputs) == Values{-7.5, -9, -7.5, -9, -1.5, -3, -1.5, -3, -4.5, -6});
   CHECK(Output(graph, inputs) == Output(moved, inputs));
 }
@@ -97,6 +97,15 @@ output %rows
 %rows = index_select %a %index axis=0
 output %rows
 )"))) == Op::div);
+  // Indices outside of x read zero, which a number that may be zero must not divide.
+  CHECK(Gathered(Moved(Parse(R"(
+%x = input f32[3,2]
+%index = input i64[5]
+%number = input f32[]
+%a = div %x %number
+%rows = index_select %a %index axis=0
+output %rows
+)"))) == Op::div);
 }
 
 TEST_CASE("a gather that repeats rows reads them as narrow as they come") {
@@ -107,6 +116,15 @@ TEST_CASE("a gather that repeats rows reads them as narrow as they come") {
   };
   CHECK(narrowed("i64[50]") == Op::cast);
   CHECK(narrowed("i64[20]") == Op::input);
+  // A kernel that makes the rows stores them narrow.
+  CHECK(Gathered(Moved(Parse(R"(
+%x = input f32[30,2]
+%index = input i64[20]
+%e = exp %x
+%a = cast %e dtype=bf16
+%rows = index_select %a %index axis=0
+output %rows
+)"))) == Op::cast);
   CHECK(Gathered(Moved(Parse(R"(
 %x = input bf16[3,2]
 %index = input i64[5]

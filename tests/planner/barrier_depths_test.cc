@@ -40,6 +40,24 @@ TEST_CASE("a sum stays beside what it reads if that has to be left there anyway"
   CHECK(depths[8] == 1);
 }
 
+TEST_CASE("a sum stands beside its reader if others there read the same") {
+  const std::vector<int> depths = DepthsOf(R"(graph "softmax"
+%0 = input name="d" kind=saved f32[256,512]
+%1 = input name="u" kind=saved f32[256,512]
+%2 = input name="w" kind=parameter f32[512,512]
+%3 = input name="y" kind=saved f32[256,512]
+%4 = mul %0 %1
+%5 = mul %4 %3
+%6 = sum %5 axes=[1] keep=1
+%7 = matmul %4 %2
+%8 = sub %4 %6
+%9 = mul %8 %3
+%10 = mul %7 %9
+output %10
+)");
+  CHECK(depths[6] == depths[9]);
+}
+
 TEST_CASE("a sum of what lies in memory anyway stands beside its reader") {
   const std::vector<int> depths = DepthsOf(Text("%4", "%0"));
   CHECK(depths[4] == 0);

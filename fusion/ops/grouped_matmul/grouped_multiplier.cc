@@ -71,6 +71,9 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments&
     return "its elements are not of 16 bits";
   }
   if (c.groups < 1 || c.m < 1 || c.n < 1 || c.k < 1) return "a matrix has no elements";
+  if (!c.sums_in_groups && c.groups > 1 && c.b.group_stride <= 0) {
+    return "all groups have one matrix";
+  }
   if (!IsCopied(c.a, known.a) || !IsCopied(c.b, known.b)) {
     return absl::StrCat("an operand's lines do not begin at multiples of ", kPackBytes, " bytes");
   }

@@ -98,17 +98,18 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchByWarps(const Call& call, const CallFa
 
 absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const CallFacts& facts,
                                                        const GemmTile& tile) {
-  GroupedMatMulCall grouped = GroupedMatMulOf(call);
-  RG_RETURN_IF_ERROR(GroupedMatMulRefusal(grouped));
+  const GroupedMatMulCall given = GroupedMatMulOf(call);
+  RG_RETURN_IF_ERROR(GroupedMatMulRefusal(given));
+  GroupedMatMulCall grouped = given;
   GroupedAlignments known = AlignmentsOf(call, facts);
   const bool turned = IsTurned(grouped);
   if (turned) {
     grouped = Turned(grouped);
     std::swap(known.a, known.b);
   }
-  if (std::string why = WhyNoMultiplier(grouped, known); !why.empty()) return Refuse(grouped, why);
+  if (std::string why = WhyNoMultiplier(grouped, known); !why.empty()) return Refuse(given, why);
   if (std::string why = WhyNotTile(tile, kSharedBytesOfHopper); !why.empty()) {
-    return Refuse(grouped, why);
+    return Refuse(given, why);
   }
   GroupedMatMulLaunch made = LaunchOf(EmitGroupedMultiplier(grouped, tile),
                                       absl::StrCat("warpgroups, ", tile.Print()), call, facts);
