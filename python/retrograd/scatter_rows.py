@@ -35,7 +35,10 @@ class _Lines:
         src); None where lines have many indices, or some have none."""
         b, x, index, axis = self.b, self.x, self.index, self.axis
         count = index.shape[axis]
-        same = all(index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis)
+        # An index without elements may have any rank.
+        same = index.rank == x.rank and all(
+            index.shape[a] == x.shape[a] for a in range(x.rank) if a != axis
+        )
         if not 1 <= count <= _COMPARED_A_BYTE * x.dtype.itemsize or not same:
             return None
         extents = [n if a == axis else 1 for a, n in enumerate(x.shape)]

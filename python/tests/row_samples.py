@@ -109,6 +109,7 @@ def scatters():
             ((ints(3, 4), 1, equal, ints(3, 6)), {}),
             ((f(3, 4, dtype=torch.bfloat16), 1, equal, f(3, 6, dtype=torch.bfloat16)), {}),
             ((wide, 1, crowded, f(3, 20)), {}),
+            ((f(5), 0, torch.zeros(2, 0, dtype=I64), f(2, 0)), {}),
             ((bools(3, 30), 1, crowded, bools(3, 20)), {}),
         ],
         "aten.masked_scatter.default": [((x, mask, f(20)), {}), ((x, mask[0], f(3, 4)), {})],
