@@ -50,6 +50,13 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) {
   return __cvta_global_to_generic(reinterpret_cast<size_t>(p));
 }
 
+struct rg_f8e4m3 {
+  unsigned char bits;
+};
+struct rg_f8e5m2 {
+  unsigned char bits;
+};
+
 // bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction, and so does one
 // beside a zero: the conversion of one alone is an eighth as fast.
 struct rg_bf16 {
@@ -107,6 +114,34 @@ __device__ __forceinline__ rg_fp16 rg_narrow(float v, rg_fp16* type) {
 __device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
   return rg_widen(rg_narrow(v, type));
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define RG_FP8_CONVERSIONS
+// Two fp8 values in the lower half of a word. The instructions end at the largest number where the framework
+// has NaN or infinity: what lies beyond half a unit past it is given that code, its sign stays.
+__device__ __forceinline__ unsigned rg_fp8_beyond(unsigned code, float v, float most, unsigned beyond) {
+  return fabsf(v) > most ? (code & 0x80u) | beyond : code;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e4m3*) {
+  unsigned short out;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return rg_fp8_beyond(out & 0xffu, low, 464.0f, 0x7fu) |
+         rg_fp8_beyond(out >> 8, high, 464.0f, 0x7fu) << 8;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e5m2*) {
+  unsigned short out;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return rg_fp8_beyond(out & 0xffu, low, 61439.996f, 0x7cu) |
+         rg_fp8_beyond(out >> 8, high, 61439.996f, 0x7cu) << 8;
+}
+__device__ __forceinline__ float rg_widen(rg_f8e4m3 v) {
+  unsigned halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(v.bits)));
+  rg_fp16 half;
+  half.bits = static_cast<unsigned short>(halves);
+  return rg_widen(half);
+}
+#endif
 
 // x P(x^2) / Q(x^2) on [-3.9, 3.9], past which erf is 1 in fp32: coefficients fitted to the least relative
 // error, 3.3e-7 with the rounding of fp32. A third of the library's instructions. NaN stays NaN.
@@ -198,6 +233,13 @@ __device__ __forceinline__ double rg_double_of(int low, int high) {
 __device__ __forceinline__ unsigned rg_shift_words(unsigned low, unsigned high, int bits) {
   return static_cast<unsigned>((static_cast<unsigned long long>(high) << 32 | low) >> bits);
 }
+
+struct rg_f8e4m3 {
+  unsigned char bits;
+};
+struct rg_f8e5m2 {
+  unsigned char bits;
+};
 
 // To the nearest value, ties to even; NaN stays NaN.
 struct rg_bf16 {
@@ -336,6 +378,53 @@ RG_INLINE T* rg_take(char*& pool, int count) {
 // --- storage and arithmetic types ---
 
 RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
+RG_INLINE float rg_widen(rg_f8e5m2 v) {
+  rg_fp16 half;
+  half.bits = static_cast<unsigned short>(v.bits << 8);
+  return rg_widen(half);
+}
+#if !defined(RG_FP8_CONVERSIONS)
+// The code of the nearest number, ties to even, or `beyond` past the one of code `largest`. Adding a number
+// whose last place is the smallest fp8 number rounds what is subnormal.
+template <int fraction, int bias>
+RG_INLINE unsigned rg_narrow_fp8(float v, unsigned largest, unsigned beyond) {
+  constexpr unsigned shift = 23 - fraction, normal = (128u - bias) << 23;
+  constexpr unsigned unit = (127u - bias + 1 - fraction + 23) << 23;  // its last place is fp8's smallest number
+  const unsigned bits = rg_bits(v), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
+  if (size > 0x7f800000u) return sign | 0x7fu;
+  unsigned code;
+  if (size < normal) {
+    code = rg_bits(rg_from_bits(size) + rg_from_bits(unit)) - unit;
+  } else {
+    code = (size - ((127u - bias) << 23) + ((1u << (shift - 1)) - 1) + (size >> shift & 1u)) >> shift;
+  }
+  return sign | (code > largest ? beyond : code);
+}
+RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e4m3*) {
+  return rg_narrow_fp8<3, 7>(low, 0x7eu, 0x7fu) | rg_narrow_fp8<3, 7>(high, 0x7eu, 0x7fu) << 8;
+}
+RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e5m2*) {
+  return rg_narrow_fp8<2, 15>(low, 0x7bu, 0x7cu) | rg_narrow_fp8<2, 15>(high, 0x7bu, 0x7cu) << 8;
+}
+// An fp16 of the same fields is 2^-8 times the number.
+RG_INLINE float rg_widen(rg_f8e4m3 v) {
+  rg_fp16 half;
+  half.bits = static_cast<unsigned short>((v.bits & 0x80) << 8 | (v.bits & 0x7f) << 7);
+  return (v.bits & 0x7f) == 0x7f ? rg_from_bits(0x7fc00000u) : 256.0f * rg_widen(half);
+}
+#endif
+RG_INLINE rg_f8e4m3 rg_narrow(float v, rg_f8e4m3* type) {
+  rg_f8e4m3 out;
+  out.bits = static_cast<unsigned char>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+RG_INLINE rg_f8e5m2 rg_narrow(float v, rg_f8e5m2* type) {
+  rg_f8e5m2 out;
+  out.bits = static_cast<unsigned char>(rg_narrow_two(v, 0.0f, type));
+  return out;
+}
+RG_INLINE float rg_rounded(float v, rg_f8e4m3* type) { return rg_widen(rg_narrow(v, type)); }
+RG_INLINE float rg_rounded(float v, rg_f8e5m2* type) { return rg_widen(rg_narrow(v, type)); }
 RG_INLINE bool rg_widen(bool v) { return v; }
 RG_INLINE int8_t rg_widen(int8_t v) { return v; }
 RG_INLINE uint8_t rg_widen(uint8_t v) { return v; }
@@ -355,6 +444,10 @@ template <>
 struct rg_compute<rg_bf16> { typedef float type; };
 template <>
 struct rg_compute<rg_fp16> { typedef float type; };
+template <>
+struct rg_compute<rg_f8e4m3> { typedef float type; };
+template <>
+struct rg_compute<rg_f8e5m2> { typedef float type; };
 template <typename T>
 struct rg_compute<const T> : rg_compute<T> {};
 
@@ -376,6 +469,7 @@ template <typename T, typename V>
 RG_INLINE void rg_store(T* p, int64_t i, V v) { p[i] = rg_narrow(v, static_cast<T*>(nullptr)); }
 
 template <int bytes> struct rg_word;
+template <> struct rg_word<1> { typedef unsigned char type; };
 template <> struct rg_word<2> { typedef unsigned short type; };
 template <> struct rg_word<4> { typedef unsigned type; };
 template <> struct rg_word<8> { typedef uint2 type; };
@@ -463,6 +557,7 @@ RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int 
 
 // From here on the compiler does not know what the pack holds: it widens its lanes again where they are
 // used again, and does not keep them all in registers meanwhile.
+RG_INLINE void rg_hide(unsigned char&) {}
 RG_INLINE void rg_hide(unsigned short&) {}
 RG_INLINE void rg_hide(uint2& words) { rg_hide(words.x), rg_hide(words.y); }
 RG_INLINE void rg_hide(uint4& words) {
@@ -488,6 +583,20 @@ RG_INLINE void rg_narrow_pairs(const float* in, rg_vector<T, V>* out) {
   }
   if (V % 2 != 0) out->element[V - 1] = rg_narrow(in[V - 1], static_cast<T*>(nullptr));
 }
+template <typename T, int V>
+RG_INLINE void rg_narrow_bytes(const float* in, rg_vector<T, V>* out) {
+  unsigned short* const pairs = reinterpret_cast<unsigned short*>(&out->word);
+#pragma unroll
+  for (int k = 0; k < V / 2; ++k) {
+    pairs[k] = static_cast<unsigned short>(
+        rg_narrow_two(in[2 * k], in[2 * k + 1], static_cast<T*>(nullptr)));
+  }
+  if (V % 2 != 0) out->element[V - 1] = rg_narrow(in[V - 1], static_cast<T*>(nullptr));
+}
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e4m3, V>* out) { rg_narrow_bytes(in, out); }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e5m2, V>* out) { rg_narrow_bytes(in, out); }
 template <int V>
 RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) { rg_narrow_pairs(in, out); }
 template <int V>
@@ -528,6 +637,8 @@ RG_MATH(sqrt, sqrt)
 RG_MATH(rsqrt, rsqrt)
 RG_MATH(exp, exp)
 RG_MATH(log, log)
+RG_MATH(exp2, exp2)
+RG_MATH(log2, log2)
 RG_MATH(log1p, log1p)
 RG_MATH(tanh, tanh)
 RG_MATH(sin, sin)

@@ -21,6 +21,12 @@ struct rg_bf16 {
 struct rg_fp16 {
   uint16_t bits;
 };
+struct rg_f8e4m3 {
+  uint8_t bits;
+};
+struct rg_f8e5m2 {
+  uint8_t bits;
+};
 
 inline uint32_t rg_bits_of(float v) {
   uint32_t bits;
@@ -67,6 +73,30 @@ inline rg_fp16 rg_narrow_fp16(float v) {
   return {static_cast<uint16_t>(sign | (x >> 13))};
 }
 
+// An fp16 of the same fields is 2^-8 times the number.
+inline float rg_widen(rg_f8e4m3 v) {
+  if ((v.bits & 0x7f) == 0x7f) return rg_float_of(0x7fc00000);
+  return 256.0f *
+         rg_widen(rg_fp16{static_cast<uint16_t>((v.bits & 0x80) << 8 | (v.bits & 0x7f) << 7)});
+}
+inline float rg_widen(rg_f8e5m2 v) { return rg_widen(rg_fp16{static_cast<uint16_t>(v.bits << 8)}); }
+
+// The code of the nearest number, ties to even, or `beyond` past the one of code `largest`.
+template <int fraction, int bias>
+inline uint8_t rg_narrow_fp8(float v, uint32_t largest, uint32_t beyond) {
+  const uint32_t bits = rg_bits_of(v), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+  if (size > 0x7f800000) return static_cast<uint8_t>(sign | 0x7f);  // NaN
+  // Adding a number whose last place is the smallest fp8 number rounds what is subnormal.
+  constexpr uint32_t unit = (127u - bias + 1 - fraction + 23) << 23, normal = (128u - bias) << 23;
+  constexpr uint32_t shift = 23 - fraction, half = (1u << (shift - 1)) - 1;
+  const uint32_t code = size < normal
+                            ? rg_bits_of(rg_float_of(size) + rg_float_of(unit)) - unit
+                            : (size - ((127u - bias) << 23) + half + (size >> shift & 1)) >> shift;
+  return static_cast<uint8_t>(sign | (code > largest ? beyond : code));
+}
+inline rg_f8e4m3 rg_narrow_f8e4m3(float v) { return {rg_narrow_fp8<3, 7>(v, 0x7e, 0x7f)}; }
+inline rg_f8e5m2 rg_narrow_f8e5m2(float v) { return {rg_narrow_fp8<2, 15>(v, 0x7b, 0x7c)}; }
+
 // rg_storage<T>: the type that T is computed in, and the way there and back.
 template <typename T>
 struct rg_storage {
@@ -90,6 +120,18 @@ struct rg_storage<rg_fp16> {
   typedef float compute;
   static float widen(rg_fp16 v) { return rg_widen(v); }
   static rg_fp16 narrow(float v) { return rg_narrow_fp16(v); }
+};
+template <>
+struct rg_storage<rg_f8e4m3> {
+  typedef float compute;
+  static float widen(rg_f8e4m3 v) { return rg_widen(v); }
+  static rg_f8e4m3 narrow(float v) { return rg_narrow_f8e4m3(v); }
+};
+template <>
+struct rg_storage<rg_f8e5m2> {
+  typedef float compute;
+  static float widen(rg_f8e5m2 v) { return rg_widen(v); }
+  static rg_f8e5m2 narrow(float v) { return rg_narrow_f8e5m2(v); }
 };
 template <>
 struct rg_storage<bool> {
@@ -451,6 +493,8 @@ RG_HOST_MATH(floor, floor)
 RG_HOST_MATH(sqrt, sqrt)
 RG_HOST_MATH(exp, exp)
 RG_HOST_MATH(log, log)
+RG_HOST_MATH(exp2, exp2)
+RG_HOST_MATH(log2, log2)
 RG_HOST_MATH(log1p, log1p)
 RG_HOST_MATH(tanh, tanh)
 RG_HOST_MATH(sin, sin)

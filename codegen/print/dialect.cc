@@ -76,6 +76,8 @@ absl::string_view StorageName(DType dtype) {
     case DType::kBf16: return "rg_bf16";
     case DType::kFp32: return "float";
     case DType::kFp64: return "double";
+    case DType::kFp8E4M3: return "rg_f8e4m3";
+    case DType::kFp8E5M2: return "rg_f8e5m2";
   }
   RG_CHECK(false);
 }

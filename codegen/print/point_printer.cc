@@ -36,8 +36,6 @@ std::string And(absl::string_view a, absl::string_view b) {
   return absl::StrCat(a, " && ", b);
 }
 
-bool Stays16Bit(DType dtype) { return dtype == DType::kBf16 || dtype == DType::kFp16; }
-
 }  // namespace
 
 PointPrinter::PointPrinter(LaunchText* launch, int width)
@@ -136,7 +134,7 @@ std::string PointPrinter::Ref(int i) const {
 }
 
 std::string PointPrinter::Rounded(const Instr& instr, std::string value) const {
-  if (!instr.round || !Stays16Bit(instr.dtype)) return value;
+  if (!instr.round || !IsNarrowFloat(instr.dtype)) return value;
   return absl::StrCat("rg_round<", StorageName(instr.dtype), ">(", value, ")");
 }
 

@@ -53,8 +53,6 @@ bool Inside(const Coords& coords, const Shape& shape) {
   return true;
 }
 
-bool IsNarrowFloat(DType dtype) { return dtype == DType::kBf16 || dtype == DType::kFp16; }
-
 }  // namespace
 
 Meaning ConstantMeaning(double value, DType dtype) {

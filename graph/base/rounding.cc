@@ -15,6 +15,8 @@ struct FloatFormat {
 
 FloatFormat FormatOf(DType dtype) {
   switch (dtype) {
+    case DType::kFp8E4M3: return {4, -6, 448.0};
+    case DType::kFp8E5M2: return {3, -14, 57344.0};
     case DType::kFp16: return {11, -14, 65504.0};
     case DType::kBf16: return {8, -126, 3.3895313892515355e38};
     case DType::kFp32: return {24, -126, std::numeric_limits<float>::max()};
@@ -38,6 +40,11 @@ double RoundFloat(const FloatFormat& format, double value) {
   return std::copysign(std::numeric_limits<double>::infinity(), value);
 }
 
+// A format that spends no code on infinity has NaN in its place.
+double WithoutInfinity(double value) {
+  return std::isinf(value) ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : value;
+}
+
 template <typename Integer>
 double Wrap(double value) {
   if (!(std::fabs(value) < 9223372036854775808.0)) return 0;
@@ -55,6 +62,7 @@ double RoundTo(DType dtype, double value) {
     case DType::kInt64: return Wrap<int64_t>(value);
     case DType::kFp32: return static_cast<double>(static_cast<float>(value));
     case DType::kFp64: return value;
+    case DType::kFp8E4M3: return WithoutInfinity(RoundFloat(FormatOf(dtype), value));
     default: return RoundFloat(FormatOf(dtype), value);
   }
 }

@@ -7,7 +7,8 @@
 
 namespace retrograd {
 
-// To the nearest value of a floating dtype, ties to even, overflow to infinity, subnormals kept.
+// To the nearest value of a floating dtype, ties to even, overflow to infinity, or to NaN where the
+// dtype has no infinity (f8e4m3), subnormals kept.
 // Integers: toward zero, then modulo 2^bits (NaN and what exceeds 2^63 give 0). Bool: 1 unless 0.
 double RoundTo(DType dtype, double value);
 void RoundTo(DType dtype, absl::Span<double> values);

@@ -27,6 +27,8 @@ constexpr DTypeRow kRows[] = {
     {DType::kBf16, "bf16", 2, true, DType::kFp32},
     {DType::kFp32, "f32", 4, true, DType::kFp32},
     {DType::kFp64, "f64", 8, true, DType::kFp64},
+    {DType::kFp8E4M3, "f8e4m3", 1, true, DType::kFp32},
+    {DType::kFp8E5M2, "f8e5m2", 1, true, DType::kFp32},
 };
 
 const DTypeRow& Row(DType dtype) {
@@ -40,6 +42,8 @@ const DTypeRow& Row(DType dtype) {
 int64_t SizeBytes(DType dtype) { return Row(dtype).size_bytes; }
 bool IsFloat(DType dtype) { return Row(dtype).is_float; }
 bool IsInteger(DType dtype) { return !IsFloat(dtype) && dtype != DType::kBool; }
+bool IsNarrowFloat(DType dtype) { return IsFloat(dtype) && ComputeType(dtype) != dtype; }
+bool IsFp8(DType dtype) { return IsFloat(dtype) && SizeBytes(dtype) == 1; }
 absl::string_view Name(DType dtype) { return Row(dtype).name; }
 DType ComputeType(DType dtype) { return Row(dtype).compute; }
 

@@ -12,7 +12,7 @@
 
 namespace retrograd {
 
-// Numbered as in graph.proto. The two fp8 kinds have numbers there and no meaning yet.
+// Numbered as in graph.proto.
 enum class DType : uint8_t {
   kBool = 1,
   kInt8 = 2,
@@ -23,20 +23,24 @@ enum class DType : uint8_t {
   kBf16 = 7,
   kFp32 = 8,
   kFp64 = 9,
+  kFp8E4M3 = 10,  // PyTorch's float8_e4m3fn: NaN and no infinity, at most 448
+  kFp8E5M2 = 11,  // the upper byte of an fp16
 };
-inline constexpr DType kAllDTypes[] = {DType::kBool,  DType::kInt8,  DType::kUInt8,
-                                       DType::kInt32, DType::kInt64, DType::kFp16,
-                                       DType::kBf16,  DType::kFp32,  DType::kFp64};
+inline constexpr DType kAllDTypes[] = {
+    DType::kBool, DType::kInt8, DType::kUInt8, DType::kInt32,   DType::kInt64,  DType::kFp16,
+    DType::kBf16, DType::kFp32, DType::kFp64,  DType::kFp8E4M3, DType::kFp8E5M2};
 
 int64_t SizeBytes(DType dtype);
 bool IsFloat(DType dtype);
-bool IsInteger(DType dtype);  // int8 ... int64, not bool
-// "bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64".
+bool IsInteger(DType dtype);      // int8 ... int64, not bool
+bool IsNarrowFloat(DType dtype);  // narrower than what kernels compute it in: fp8, fp16, bf16
+bool IsFp8(DType dtype);
+// "bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2".
 absl::string_view Name(DType dtype);
 std::optional<DType> DTypeByName(absl::string_view name);
 
-// The type in which a kernel computes: fp32 for bf16, fp16 and fp32, fp64 for fp64; every other
-// type computes in itself.
+// The type in which a kernel computes: fp32 for fp8, bf16, fp16 and fp32, fp64 for fp64; every
+// other type computes in itself.
 DType ComputeType(DType dtype);
 
 using Shape = std::vector<int64_t>;

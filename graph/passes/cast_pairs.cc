@@ -18,7 +18,10 @@ bool IsDecision(const BackwardGraph& graph, const Use& use) {
     default: return false;
   }
   if (info.type_rule == TypeRule::kSelect) return use.operand == 0;
-  if (info.type_rule == TypeRule::kCast) return !IsFloat(graph.type(use.user).dtype);
+  if (info.type_rule == TypeRule::kCast) {
+    const DType to = graph.type(use.user).dtype;
+    return !IsFloat(to) || IsFp8(to);  // few codes: a quantiser's results are told apart by them
+  }
   return info.type_rule == TypeRule::kCompare || info.op == Op::sign || info.op == Op::floor ||
          info.op == Op::fmod;
 }
@@ -78,7 +81,8 @@ std::vector<NodeId> DroppableCasts(const BackwardGraph& graph) {
     const NodeId id{i};
     if (graph.op(id) != Op::cast) continue;
     const DType from = graph.type(graph.operands(id)[0]).dtype, to = graph.type(id).dtype;
-    if (IsFloat(from) && IsFloat(to) && SizeBytes(to) < SizeBytes(from)) narrowing.push_back(id);
+    if (!IsFloat(from) || !IsFloat(to) || IsFp8(to)) continue;
+    if (SizeBytes(to) < SizeBytes(from)) narrowing.push_back(id);
   }
   if (narrowing.empty()) return {};
   const std::vector<bool> decisions = DecisionsDepend(graph);

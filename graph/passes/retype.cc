@@ -10,7 +10,8 @@ namespace {
 Attrs Retyped(const Attrs& attrs, DType to) {
   Attrs retyped = attrs;
   const std::optional<DType> dtype = DTypeByName(attrs.String("dtype"));
-  if (dtype.has_value() && IsFloat(*dtype)) retyped.Set("dtype", std::string(Name(to)));
+  if (dtype.has_value() && IsFloat(*dtype) && !IsFp8(*dtype))
+    retyped.Set("dtype", std::string(Name(to)));
   return retyped;
 }
 
@@ -26,7 +27,7 @@ absl::StatusOr<BackwardGraph> RetypeFloats(const BackwardGraph& graph, DType to)
     ValueId first;
     if (node.input != nullptr) {
       TensorType type = node.results[0];
-      if (IsFloat(type.dtype)) type.dtype = to;
+      if (IsFloat(type.dtype) && !IsFp8(type.dtype)) type.dtype = to;
       first = rewriter.builder().Input(std::move(type), *node.input);
     } else {
       first = rewriter.builder().Add(node.op, rewriter.NewOperands(id), Retyped(node.attrs, to));

@@ -9,9 +9,10 @@
 
 namespace retrograd {
 
-// The same nodes, ids, outputs and strides, with `to` for every floating dtype; casts between
-// floating dtypes become casts of `to` to itself, which simplification drops. An op that takes no
-// such dtype (a log-sum-exp in bf16) is an error.
+// The same nodes, ids, outputs and strides, with `to` for every floating dtype but fp8: what is
+// quantised stays so, since another rounding would be another gradient. Casts between the others
+// become casts of `to` to itself, which simplification drops. An op that takes no such dtype (a
+// log-sum-exp in bf16) is an error.
 absl::StatusOr<BackwardGraph> RetypeFloats(const BackwardGraph& graph, DType to);
 absl::StatusOr<BackwardGraph> RetypeToFloat64(const BackwardGraph& graph);
 

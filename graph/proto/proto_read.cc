@@ -40,11 +40,7 @@ absl::Status ParseMessage(absl::string_view bytes, Message& message) {
 
 absl::Status ReadType(const v1::TensorType& type, TensorType& result) {
   const int dtype = static_cast<int>(type.dtype());
-  if (dtype == v1::DTYPE_FP8_E4M3 || dtype == v1::DTYPE_FP8_E5M2) {
-    return Malformed(Malformation::kReservedDType,
-                     absl::StrCat("dtype ", dtype, " is an fp8 kind, reserved for later"));
-  }
-  if (dtype < v1::DTYPE_BOOL || dtype > v1::DTYPE_FP64) {
+  if (dtype < v1::DTYPE_BOOL || dtype > v1::DTYPE_FP8_E5M2) {
     return Malformed(Malformation::kUnknownDType, absl::StrCat("dtype ", dtype, " is unknown"));
   }
   result.dtype = static_cast<DType>(dtype);

@@ -18,6 +18,17 @@ void AddProduct(const double* a, int64_t a_row, const double* b, int64_t m, int6
   }
 }
 
+// Rows of the result, the first of which has scale `first`, of one group.
+void ScaleOf(const LibraryNode& node, int64_t first, int64_t group, int64_t rows, int64_t n,
+             double* out) {
+  if (node.operands.size() == 3) return;
+  const double* of_rows = node.operands[3].data + first;
+  const double* of_columns = node.operands[4].data + group * n;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < n; ++j) out[i * n + j] = out[i * n + j] * of_rows[i] * of_columns[j];
+  }
+}
+
 }  // namespace
 
 absl::Status EvaluateGroupedMatMul(const LibraryNode& node, absl::Span<double* const> out) {
@@ -33,9 +44,11 @@ absl::Status EvaluateGroupedMatMul(const LibraryNode& node, absl::Span<double* c
     if (rows) {
       AddProduct(a.data + group.begin * k, k, b.data + g * k * n, members, n, k,
                  out[0] + group.begin * n);
+      ScaleOf(node, group.begin, g, members, n, out[0] + group.begin * n);
     } else {
       AddProduct(a.data + group.begin, k, b.data + group.begin * n, m, n, members,
                  out[0] + g * m * n);
+      ScaleOf(node, g * m, g, m, n, out[0] + g * m * n);
     }
   }
   return absl::OkStatus();

@@ -98,7 +98,9 @@ enum {
   RG_FP16 = 6,
   RG_BF16 = 7,
   RG_FP32 = 8,
-  RG_FP64 = 9
+  RG_FP64 = 9,
+  RG_FP8_E4M3 = 10, /* float8_e4m3fn: no infinities, at most 448 */
+  RG_FP8_E5M2 = 11
 };
 
 typedef int32_t rg_input_kind;

@@ -105,7 +105,7 @@ def _pointwise_rows():
         row(f"aten.{name}")(lambda call, x, y, op=op: arithmetic(call, op, x, y))
     for name in ("neg", "abs", "relu"):
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x))
-    floats = "sqrt rsqrt reciprocal exp log log1p tanh sigmoid sin cos erf"
+    floats = "sqrt rsqrt reciprocal exp exp2 log log2 log1p tanh sigmoid sin cos erf"
     for name in floats.split():
         row(f"aten.{name}.default")(lambda call, x, op=name: arithmetic(call, op, x, floating=True))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):

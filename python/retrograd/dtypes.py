@@ -14,6 +14,8 @@ _NUMBERS = {
     torch.bfloat16: 7,
     torch.float32: 8,
     torch.float64: 9,
+    torch.float8_e4m3fn: 10,
+    torch.float8_e5m2: 11,
 }
 _NAMES = {
     torch.bool: "bool",
@@ -25,6 +27,8 @@ _NAMES = {
     torch.bfloat16: "bf16",
     torch.float32: "f32",
     torch.float64: "f64",
+    torch.float8_e4m3fn: "f8e4m3",
+    torch.float8_e5m2: "f8e5m2",
 }
 _TORCH = {number: dtype for dtype, number in _NUMBERS.items()}
 

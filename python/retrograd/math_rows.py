@@ -46,16 +46,6 @@ def formula(*names):
     return register
 
 
-@formula("aten.exp2.default")
-def exp2(f, x):
-    return f.pow(2, x)
-
-
-@formula("aten.log2.default")
-def log2(f, x):
-    return f.mul(f.log(x), 1 / math.log(2))
-
-
 @formula("aten.log10.default")
 def log10(f, x):
     return f.mul(f.log(x), 1 / math.log(10))

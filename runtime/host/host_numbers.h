@@ -2,10 +2,14 @@
 #ifndef RETROGRAD_RUNTIME_HOST_HOST_NUMBERS_H_
 #define RETROGRAD_RUNTIME_HOST_HOST_NUMBERS_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
+#include "graph/base/rounding.h"
 #include "graph/base/tensor_type.h"
 
 namespace retrograd {
@@ -16,6 +20,12 @@ struct HostBf16 {
 struct HostFp16 {
   uint16_t bits;
 };
+template <DType dtype>
+struct HostFp8 {
+  uint8_t bits;
+};
+using HostF8E4M3 = HostFp8<DType::kFp8E4M3>;
+using HostF8E5M2 = HostFp8<DType::kFp8E5M2>;
 
 inline float ToFloat(HostBf16 v) {
   const uint32_t bits = uint32_t{v.bits} << 16;
@@ -42,6 +52,17 @@ inline float ToFloat(HostFp16 v) {
   return f;
 }
 
+inline float ToFloat(HostF8E5M2 v) { return ToFloat(HostFp16{static_cast<uint16_t>(v.bits << 8)}); }
+
+inline float ToFloat(HostF8E4M3 v) {
+  if ((v.bits & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+  const int exponent = (v.bits >> 3) & 15, fraction = v.bits & 7;
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -9)
+                              : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return v.bits & 0x80 ? -magnitude : magnitude;
+}
+
 // To the nearest, ties to even; a NaN stays one.
 inline HostBf16 ToBf16(float f) {
   uint32_t bits;
@@ -66,10 +87,25 @@ inline HostFp16 ToFp16(float f) {
   return {static_cast<uint16_t>(sign | ((bits >> 13) - (112 << 10)))};
 }
 
+// Of the rounded value: its fields, with the hidden bit of a normal number left out.
+template <DType dtype>
+HostFp8<dtype> ToFp8(float f) {
+  constexpr int kFraction = dtype == DType::kFp8E4M3 ? 3 : 2;
+  constexpr int kLeast = dtype == DType::kFp8E4M3 ? -6 : -14;  // exponent of the smallest normal
+  const double rounded = RoundTo(dtype, f);
+  const int sign = std::signbit(f) ? 0x80 : 0;
+  if (std::isnan(rounded)) return {static_cast<uint8_t>(sign | 0x7f)};
+  if (std::isinf(rounded)) return {static_cast<uint8_t>(sign | 0x7c)};
+  if (rounded == 0) return {static_cast<uint8_t>(sign)};
+  const int exponent = std::max(std::ilogb(rounded), kLeast);
+  const int places = static_cast<int>(std::ldexp(std::fabs(rounded), kFraction - exponent));
+  return {static_cast<uint8_t>(sign | (((exponent - kLeast) << kFraction) + places))};
+}
+
 // Load<T, C>, Store<T, C>: element i of storage type T as a value of compute type C and back.
 template <typename C, typename T>
 C LoadAs(const T* p, int64_t i) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (std::is_class_v<T>) {
     return static_cast<C>(ToFloat(p[i]));
   } else {
     return static_cast<C>(p[i]);
@@ -83,6 +119,10 @@ void StoreAs(HostBf16* p, int64_t i, C v) {
 template <typename C>
 void StoreAs(HostFp16* p, int64_t i, C v) {
   p[i] = ToFp16(static_cast<float>(v));
+}
+template <DType dtype, typename C>
+void StoreAs(HostFp8<dtype>* p, int64_t i, C v) {
+  p[i] = ToFp8<dtype>(static_cast<float>(v));
 }
 template <typename C>
 void StoreAs(float* p, int64_t i, C v) {
@@ -99,6 +139,8 @@ bool WithFloatType(DType dtype, F f) {
   switch (dtype) {
     case DType::kFp16: f(static_cast<HostFp16*>(nullptr)); return true;
     case DType::kBf16: f(static_cast<HostBf16*>(nullptr)); return true;
+    case DType::kFp8E4M3: f(static_cast<HostF8E4M3*>(nullptr)); return true;
+    case DType::kFp8E5M2: f(static_cast<HostF8E5M2*>(nullptr)); return true;
     case DType::kFp32: f(static_cast<float*>(nullptr)); return true;
     case DType::kFp64: f(static_cast<double*>(nullptr)); return true;
     default: return false;

@@ -147,10 +147,6 @@ const std::vector<Case>& Cases() {
          Attribute(n, "dtype")->set_s("f31");
          *n->add_results() = g.nodes(0).results(0);
        }},
-      {M::kReservedDType, "an fp8 dtype", "node %0",
-       [](v1::Graph& g) {
-         g.mutable_nodes(0)->mutable_results(0)->set_dtype(v1::DTYPE_FP8_E4M3);
-       }},
       {M::kNegativeExtent, "a negative extent", "node %0",
        [](v1::Graph& g) { SetShape(g.mutable_nodes(0)->mutable_results(0), {4, -8}); }},
       {M::kTooManyElements, "a huge extent", "node %0",

@@ -13,6 +13,13 @@ double IntegerAt(absl::string_view storage, int64_t at) {
   return static_cast<double>(value);
 }
 
+template <typename T>
+double FloatAt(absl::string_view storage, int64_t at) {
+  T value;
+  std::memcpy(&value, storage.data() + at * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return ToFloat(value);
+}
+
 double ValueAt(absl::string_view storage, DType dtype, int64_t at) {
   switch (dtype) {
     case DType::kBool:
@@ -22,12 +29,12 @@ double ValueAt(absl::string_view storage, DType dtype, int64_t at) {
     case DType::kInt64: return IntegerAt<int64_t>(storage, at);
     case DType::kFp32: return IntegerAt<float>(storage, at);
     case DType::kFp64: return IntegerAt<double>(storage, at);
-    case DType::kFp16:
-    case DType::kBf16: break;
+    case DType::kFp16: return FloatAt<HostFp16>(storage, at);
+    case DType::kBf16: return FloatAt<HostBf16>(storage, at);
+    case DType::kFp8E4M3: return FloatAt<HostF8E4M3>(storage, at);
+    case DType::kFp8E5M2: return FloatAt<HostF8E5M2>(storage, at);
   }
-  uint16_t bits;
-  std::memcpy(&bits, storage.data() + at * 2, 2);
-  return dtype == DType::kBf16 ? ToFloat(HostBf16{bits}) : ToFloat(HostFp16{bits});
+  RG_CHECK(false);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::vector<GradientError> GradientErrors(const std::vector<Gradient>& gradients
 double ToleranceFor(const BackwardGraph& graph) {
   for (uint32_t n = 0; n < graph.num_nodes(); ++n) {
     for (const TensorType& type : graph.node(NodeId{n}).results) {
-      if (type.dtype == DType::kBf16 || type.dtype == DType::kFp16) return 2e-2;
+      if (IsNarrowFloat(type.dtype)) return 2e-2;
     }
   }
   return 1e-5;

@@ -282,7 +282,7 @@ class Builder {
   int Rounded(int instr) {
     if (refusal_) return instr;
     const Instr& in = ir_.instrs[instr];
-    if (in.dtype != DType::kBf16 && in.dtype != DType::kFp16) return instr;
+    if (!IsNarrowFloat(in.dtype)) return instr;
     if (in.kind == InstrKind::kLoad || in.kind == InstrKind::kConstant || in.round) return instr;
     for (size_t i = instr + 1; i < ir_.instrs.size(); ++i) {
       const Instr& other = ir_.instrs[i];

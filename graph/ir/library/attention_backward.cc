@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   const auto bad_dtype = [&](absl::string_view rule) {
     return BadOperands(Malformation::kOperandDType, operands, rule);
   };
-  if (!SameDType(operands.subspan(0, 5)) || !IsFloat(q.dtype)) {
+  if (!SameDType(operands.subspan(0, 5)) || !IsFloat(q.dtype) || IsFp8(q.dtype)) {
     return bad_dtype("dO, Q, K, V and O share one floating dtype");
   }
   if (lse.dtype != DType::kFp32 && lse.dtype != DType::kFp64) {

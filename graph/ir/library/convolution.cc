@@ -166,7 +166,7 @@ absl::StatusOr<ConvolutionGeometry> ConvolutionGeometryOf(Op op, Operands operan
   const bool input_gradient = op == Op::convolution_input_gradient;
   const bool weight_gradient = op == Op::convolution_weight_gradient;
   RG_CHECK(op == Op::convolution || input_gradient || weight_gradient);
-  if (!SameDType(operands) || !IsFloat(operands[0]->dtype)) {
+  if (!SameDType(operands) || !IsFloat(operands[0]->dtype) || IsFp8(operands[0]->dtype)) {
     return BadOperands(Malformation::kOperandDType, operands,
                        "a convolution takes two of one floating dtype");
   }

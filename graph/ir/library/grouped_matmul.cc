@@ -2,6 +2,7 @@
 // sum.
 //   rows in groups   a [S, K], b [G, K, N], ends [G] -> [S, N]
 //   sums in groups   a [M, S], b [S, N],    ends [G] -> [G, M, N]
+// With scales, of rows [S], of sums [G, M], and of columns [G, N], behind them.
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
 #include "graph/ir/library/library_rows.h"
@@ -14,6 +15,25 @@ namespace {
 using Operands = LibraryOp::Operands;
 
 constexpr AttrRule kAttrs[] = {{"dtype", AttrKind::kDType, false}};
+
+absl::Status CheckScales(Operands operands, DType result, const Shape& rows, const Shape& columns) {
+  if (operands.size() != 5) {
+    return BadOperands(Malformation::kOperandCount, operands,
+                       "there are scales of the rows and of the columns, or none");
+  }
+  const DType scale = ComputeType(result) == DType::kFp64 ? DType::kFp64 : DType::kFp32;
+  if (operands[3]->dtype != scale || operands[4]->dtype != scale) {
+    return BadOperands(
+        Malformation::kOperandDType, operands,
+        absl::StrCat("the scales of a result of ", Name(result), " are ", Name(scale)));
+  }
+  if (operands[3]->shape != rows || operands[4]->shape != columns) {
+    return BadOperands(Malformation::kGroupedMatMulShape, operands,
+                       absl::StrCat("the scales are ", PrintInts(rows), " of the rows and ",
+                                    PrintInts(columns), " of the columns"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& attrs) {
   const TensorType &a = *operands[0], &b = *operands[1], &ends = *operands[2];
@@ -33,8 +53,9 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   }
   if (ends.rank() != 1) return misfit("the groups' ends are a list");
   const bool rows = b.rank() == 3;
-  if (rows && b.shape[0] != ends.shape[0]) {
-    return misfit(absl::StrCat(b.shape[0], " matrices meet ", ends.shape[0], " groups"));
+  const int64_t groups = ends.shape[0];
+  if (rows && b.shape[0] != groups) {
+    return misfit(absl::StrCat(b.shape[0], " matrices meet ", groups, " groups"));
   }
   const int64_t meets = b.shape[b.rank() - 2];
   if (a.shape[1] != meets) {
@@ -42,25 +63,38 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
         absl::StrCat(a.shape[1], " columns meet ", meets, " rows; is a permute missing?"));
   }
   RG_ASSIGN_OR_RETURN(const DType dtype, ResultDType(attrs, a.dtype));
+  if (IsFp8(dtype)) return BadOperands(Malformation::kOperandDType, operands, kSumsAreWide);
   Shape shape = {a.shape[0], b.shape.back()};
-  if (!rows) shape.insert(shape.begin(), ends.shape[0]);
+  if (!rows) shape.insert(shape.begin(), groups);
   RG_RETURN_IF_ERROR(CheckShape(shape));
+  if (operands.size() > 3) {
+    RG_RETURN_IF_ERROR(CheckScales(operands, dtype,
+                                   rows ? Shape{a.shape[0]} : Shape{groups, a.shape[0]},
+                                   {groups, b.shape.back()}));
+  }
   return std::vector<TensorType>{{dtype, std::move(shape)}};
 }
 
 LibraryDims Dims(Operands tensors) {
-  constexpr int kA = 0, kB = 1, kEnds = 2, kResult = 3;
+  constexpr int kA = 0, kB = 1, kEnds = 2, kRowScales = 3, kColumnScales = 4;
+  const bool scaled = tensors.size() > 4;
+  const int result = scaled ? 5 : 3;
   LibraryDims dims;
   if (tensors[kB]->rank() == 3) {
-    dims.equal = {{{kA, 0}, {kResult, 0}},
-                  {{kA, 1}, {kB, 1}},
-                  {{kB, 2}, {kResult, 1}},
-                  {{kB, 0}, {kEnds, 0}}};
+    dims.equal = {
+        {{kA, 0}, {result, 0}}, {{kA, 1}, {kB, 1}}, {{kB, 2}, {result, 1}}, {{kB, 0}, {kEnds, 0}}};
   } else {
     dims.equal = {{{kA, 1}, {kB, 0}},
-                  {{kA, 0}, {kResult, 1}},
-                  {{kB, 1}, {kResult, 2}},
-                  {{kEnds, 0}, {kResult, 0}}};
+                  {{kA, 0}, {result, 1}},
+                  {{kB, 1}, {result, 2}},
+                  {{kEnds, 0}, {result, 0}}};
+  }
+  if (scaled) {
+    const bool rows = tensors[kB]->rank() == 3;
+    if (!rows) dims.equal.push_back({{kRowScales, 0}, {kEnds, 0}});
+    dims.equal.push_back({{kRowScales, rows ? 0 : 1}, {kA, 0}});
+    dims.equal.push_back({{kColumnScales, 0}, {kEnds, 0}});
+    dims.equal.push_back({{kColumnScales, 1}, {kB, rows ? 2 : 1}});
   }
   return dims;
 }

@@ -34,6 +34,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
                                " rows; is a permute missing?"));
   }
   RG_ASSIGN_OR_RETURN(const DType dtype, ResultDType(attrs, a.dtype));
+  if (IsFp8(dtype)) return BadOperands(Malformation::kOperandDType, operands, kSumsAreWide);
   Shape shape = a.shape;
   shape.back() = b.shape.back();
   RG_RETURN_IF_ERROR(CheckShape(shape));

@@ -18,6 +18,10 @@ absl::Status BadOperands(Malformation kind, LibraryOp::Operands operands, absl::
 
 bool SameDType(LibraryOp::Operands operands);
 
+// Why no product has an fp8 dtype: a quantiser's scale comes between.
+inline constexpr absl::string_view kSumsAreWide =
+    "products are not stored as fp8: name a wider dtype for the result";
+
 // The dtype that the attribute dtype names, else `fallback`; a floating one.
 absl::StatusOr<DType> ResultDType(const Attrs& attrs, DType fallback);
 

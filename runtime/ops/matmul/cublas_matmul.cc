@@ -52,6 +52,8 @@ absl::StatusOr<const CublasLibrary*> Load(const std::string& path) {
 
 std::optional<cudaDataType_t> CudaType(DType dtype) {
   switch (dtype) {
+    case DType::kFp8E4M3: return CUDA_R_8F_E4M3;
+    case DType::kFp8E5M2: return CUDA_R_8F_E5M2;
     case DType::kFp16: return CUDA_R_16F;
     case DType::kBf16: return CUDA_R_16BF;
     case DType::kFp32: return CUDA_R_32F;

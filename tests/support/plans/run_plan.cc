@@ -32,6 +32,8 @@ void PutElement(DType dtype, char* at, double v) {
     case DType::kBf16: Put(at, ToBf16(static_cast<float>(v)).bits); break;
     case DType::kFp32: Put(at, static_cast<float>(v)); break;
     case DType::kFp64: Put(at, v); break;
+    case DType::kFp8E4M3: Put(at, ToFp8<DType::kFp8E4M3>(static_cast<float>(v)).bits); break;
+    case DType::kFp8E5M2: Put(at, ToFp8<DType::kFp8E5M2>(static_cast<float>(v)).bits); break;
   }
 }
 
@@ -46,6 +48,8 @@ double GetElement(DType dtype, const char* at) {
     case DType::kBf16: return ToFloat(HostBf16{Get<uint16_t>(at)});
     case DType::kFp32: return Get<float>(at);
     case DType::kFp64: return Get<double>(at);
+    case DType::kFp8E4M3: return ToFloat(HostF8E4M3{Get<uint8_t>(at)});
+    case DType::kFp8E5M2: return ToFloat(HostF8E5M2{Get<uint8_t>(at)});
   }
   return 0;
 }
