@@ -68,7 +68,7 @@ struct DeviceSpec {
   int64_t fp64_ppm = 0;
   int64_t int64_steps = 0, warp_sum_steps = 0, block_sum_steps = 0;
 
-  int64_t matmul_bf16_flops = 0, matmul_tf32_flops = 0, matmul_fp32_flops = 0;
+  int64_t matmul_bf16_flops = 0, matmul_fp8_flops = 0, matmul_tf32_flops = 0, matmul_fp32_flops = 0;
   int64_t matmul_fp64_flops = 0, attention_flops = 0;
   int64_t matmul_step_ps = 0, matmul_tile_overhead = 0;
   int64_t matmul_split_ps = 0, matmul_split_bytes_per_s = 0;

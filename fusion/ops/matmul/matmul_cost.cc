@@ -11,7 +11,8 @@ namespace {
 
 int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   if (dtype == DType::kFp64) return d.matmul_fp64_flops;
-  return dtype == DType::kFp32 ? d.matmul_fp32_flops : d.matmul_bf16_flops;
+  if (dtype == DType::kFp32) return d.matmul_fp32_flops;
+  return IsFp8(dtype) ? d.matmul_fp8_flops : d.matmul_bf16_flops;
 }
 
 // Tiles of the result that a matmul library offers.
