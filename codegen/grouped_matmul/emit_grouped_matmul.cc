@@ -31,6 +31,10 @@ class Writer {
     w_.Read(c_.in_dtype, "a", kGroupedA);
     w_.Read(c_.in_dtype, "b", kGroupedB);
     w_.Read(DType::kInt32, "ends", kGroupedEnds);
+    if (c_.scaled) {
+      w_.Read(SumDType(c_), "row_scales", kGroupedRowScales);
+      w_.Read(SumDType(c_), "column_scales", kGroupedColumnScales);
+    }
     w_.Write(c_.out_dtype, "d", kGroupedResult);
     w_.Uses(PreludePart::kTensorCores);
     w_.Staged(c_.in_dtype, "tiles", Product({a_.elements() + b_.elements(), tile_.stages}));
@@ -41,6 +45,8 @@ class Writer {
     w_.Text(kGroupOfBlock);
     w_.Text(kGroupedOperands);
     w_.Text(kTileProduct);
+    if (c_.scaled) Scales("kRowScales", c_.row_scales), Scales("kColumnScales", c_.column_scales);
+    w_.Text(c_.scaled ? kGroupedScales : kGroupedNoScales);
     w_.Text(kGroupedStore);
     return w_.End(BlocksOf(tile_, c_), threads_);
   }
@@ -76,6 +82,12 @@ class Writer {
                       {absl::StrCat(prefix, "Group"), m.group_stride},
                       {absl::StrCat(prefix, "Row"), m.row_stride},
                       {absl::StrCat(prefix, "Column"), m.col_stride}});
+  }
+
+  void Scales(absl::string_view prefix, const GroupedScales& scales) {
+    w_.LongConstants({{absl::StrCat(prefix, "First"), scales.offset},
+                      {absl::StrCat(prefix, "Group"), scales.group_stride},
+                      {absl::StrCat(prefix, "Step"), scales.stride}});
   }
 
   void Schedule() {

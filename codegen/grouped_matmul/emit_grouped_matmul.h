@@ -9,8 +9,15 @@
 namespace retrograd {
 
 // Addresses of the launch, by number.
-enum GroupedSlot : int { kGroupedA, kGroupedB, kGroupedEnds, kGroupedResult };
-inline constexpr int kGroupedSlots = 4;
+enum GroupedSlot : int {
+  kGroupedA,
+  kGroupedB,
+  kGroupedEnds,
+  kGroupedRowScales,     // of scaled products
+  kGroupedColumnScales,  // of scaled products
+  kGroupedResult
+};
+inline constexpr int kGroupedSlots = 6;
 
 // The call passes GroupedMatMulRefusal and has a result with elements.
 LaunchWriter::Launch EmitGroupedMatMul(const GroupedMatMulCall& call, const GroupedTile& tile,

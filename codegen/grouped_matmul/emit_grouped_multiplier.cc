@@ -10,7 +10,7 @@ namespace {
 
 // The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row.
 constexpr char kStore[] = R"(
-    [&](const element_t* tile, const rg_product_tile& at, int t) {
+    [&](const result_t* tile, const rg_product_tile& at, int t) {
       const auto to = d + (kDFirst + at.group * kDGroup + at.row * kDRow + at.col);
       for (int i = t; i < kRows * kPacks; i += kThreads) {
         const int row = i / kPacks, pack = i % kPacks;
@@ -34,9 +34,14 @@ class Writer {
     w_.Multiplies(tile_.cluster());
     w_.Uses(PreludePart::kGroupedTiles);
     w_.Read(DType::kInt32, "ends", kGroupedEnds);
+    if (c_.scaled) {
+      w_.Read(DType::kFp32, "row_scales", kGroupedRowScales);
+      w_.Read(DType::kFp32, "column_scales", kGroupedColumnScales);
+    }
     w_.Write(c_.out_dtype, "d", kGroupedResult);
-    w_.Staged(c_.in_dtype, "memory", shared_bytes / kGemmElementBytes);
+    w_.Staged(c_.in_dtype, "memory", shared_bytes / SizeBytes(c_.in_dtype));
     w_.out().Line("typedef ", StorageName(c_.in_dtype), " element_t;");
+    w_.out().Line("typedef ", StorageName(c_.out_dtype), " result_t;");
     w_.Constants(
         {{"kN", c_.n}, {"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
     w_.LongConstants({{"kEndsFirst", c_.ends_offset},
@@ -56,11 +61,24 @@ class Writer {
                   c_.sums_in_groups ? 1 : 0, "> tiles_t;");
     w_.out().Line("static_assert(rg_multiply_shape<", tile_.stages, ", ", sides,
                   ">::shared_bytes == ", shared_bytes, ");");
-    w_.out().Line("rg_multiply_tiles<element_t, ", LiesAcross(c_.a.col_stride), ", ",
+    w_.out().Line("rg_multiply_tiles<element_t, result_t, ", LiesAcross(c_.a.col_stride), ", ",
                   LiesAcross(c_.b.row_stride), ", ", cluster, ", ", tile_.stages, ", ", sides,
                   ">(");
     w_.out().Line("    &rg_map_a, &rg_map_b, memory,");
     w_.out().Line("    tiles_t(ends + kEndsFirst, ", c_.groups, ", ", c_.m, ", kN, ", c_.k, "),");
+    w_.out().Line("    ", Scales(), ",");
+  }
+
+  std::string Scales() const {
+    if (!c_.scaled) return "rg_no_scales()";
+    const auto first = [](absl::string_view name, const GroupedScales& s) {
+      return absl::StrCat(name, " + ", s.offset);
+    };
+    const GroupedScales &rows = c_.row_scales, &columns = c_.column_scales;
+    return absl::StrCat("rg_scales_of_groups<", c_.sums_in_groups ? 1 : 0, ">{",
+                        first("row_scales", rows), ", ", first("column_scales", columns), ", ",
+                        rows.group_stride, ", ", rows.stride, ", ", columns.group_stride, ", ",
+                        columns.stride, ", ", c_.groups, ", kN}");
   }
 
   // Whether neighbours in memory are of one term of the sum, by the stride from term to term.

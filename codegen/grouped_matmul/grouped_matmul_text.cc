@@ -75,6 +75,23 @@ const char kGroupedOperands[] = R"(
   };
 )";
 
+const char kGroupedNoScales[] = R"(
+  const auto scaled = [&](sum_t sum, int, int) { return sum; };
+)";
+
+// The rows behind the last group have no scales of columns.
+const char kGroupedScales[] = R"(
+  const int64_t row_scales_at =
+      kRowScalesFirst + (kSumsInGroups ? group : 0) * kRowScalesGroup + row0 * kRowScalesStep;
+  const int64_t column_scales_at =
+      kColumnScalesFirst + group * kColumnScalesGroup + column0 * kColumnScalesStep;
+  const auto scaled = [&](sum_t sum, int row, int column) {
+    if (group >= kGroups) return sum;
+    const sum_t of_row = rg_load(row_scales, row_scales_at + row * kRowScalesStep);
+    return sum * of_row * rg_load(column_scales, column_scales_at + column * kColumnScalesStep);
+  };
+)";
+
 const char kGroupedStore[] = R"(
   const auto d_at = d + (kDFirst + group * kDGroup + row0 * kDRow + column0 * kDColumn);
   for (int i = RG_THREAD; i < kRows * kColumns / kVD; i += kThreads) {
@@ -83,7 +100,10 @@ const char kGroupedStore[] = R"(
     if (row >= rows || column >= columns) continue;
     sum_t out[kVD];
     RG_UNROLL
-    for (int v = 0; v < kVD; ++v) out[v] = results[(row + (kDownD ? v : 0)) * kPitchD + column + (kDownD ? 0 : v)];
+    for (int v = 0; v < kVD; ++v) {
+      const int r = row + (kDownD ? v : 0), c = column + (kDownD ? 0 : v);
+      out[v] = scaled(results[r * kPitchD + c], r, c);
+    }
     rg_store_vec<kVD>(d_at, row * kDRow + column * kDColumn, out);
   }
 )";

@@ -13,6 +13,10 @@ extern const char kGroupOfBlock[];
 // Defines copy(..) and advance(..) for codegen/tile_products/tile_product_text.h, which follows.
 extern const char kGroupedOperands[];
 
+// Defines scaled(sum, row, column) of the tile, without or with scales.
+extern const char kGroupedNoScales[];
+extern const char kGroupedScales[];
+
 // Stores `results`.
 extern const char kGroupedStore[];
 

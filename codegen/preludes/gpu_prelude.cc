@@ -141,6 +141,12 @@ __device__ __forceinline__ float rg_widen(rg_f8e4m3 v) {
   half.bits = static_cast<unsigned short>(halves);
   return rg_widen(half);
 }
+// The upper byte of an fp16.
+__device__ __forceinline__ float rg_widen(rg_f8e5m2 v) {
+  rg_fp16 half;
+  half.bits = static_cast<unsigned short>(v.bits << 8);
+  return rg_widen(half);
+}
 #endif
 
 // x P(x^2) / Q(x^2) on [-3.9, 3.9], past which erf is 1 in fp32: coefficients fitted to the least relative
@@ -378,11 +384,6 @@ RG_INLINE T* rg_take(char*& pool, int count) {
 // --- storage and arithmetic types ---
 
 RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
-RG_INLINE float rg_widen(rg_f8e5m2 v) {
-  rg_fp16 half;
-  half.bits = static_cast<unsigned short>(v.bits << 8);
-  return rg_widen(half);
-}
 #if !defined(RG_FP8_CONVERSIONS)
 // The code of the nearest number, ties to even, or `beyond` past the one of code `largest`. Adding a number
 // whose last place is the smallest fp8 number rounds what is subnormal.
@@ -406,12 +407,15 @@ RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e4m3*) {
 RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e5m2*) {
   return rg_narrow_fp8<2, 15>(low, 0x7bu, 0x7cu) | rg_narrow_fp8<2, 15>(high, 0x7bu, 0x7cu) << 8;
 }
-// An fp16 of the same fields is 2^-8 times the number.
-RG_INLINE float rg_widen(rg_f8e4m3 v) {
-  rg_fp16 half;
-  half.bits = static_cast<unsigned short>((v.bits & 0x80) << 8 | (v.bits & 0x7f) << 7);
-  return (v.bits & 0x7f) == 0x7f ? rg_from_bits(0x7fc00000u) : 256.0f * rg_widen(half);
+// The fields as those of an fp32 are the number but for the exponent's bias. `most`: the code of the largest
+// number; behind it there is `past` and then NaN.
+RG_INLINE float rg_widen_fp8(unsigned code, int shift, float bias, unsigned most, unsigned past) {
+  const unsigned size = code & 0x7fu, sign = (code & 0x80u) << 24;
+  if (size > most) return rg_from_bits(sign | (size == past ? 0x7f800000u : 0x7fc00000u));
+  return rg_from_bits(sign | rg_bits(rg_from_bits(size << shift) * bias));
 }
+RG_INLINE float rg_widen(rg_f8e4m3 v) { return rg_widen_fp8(v.bits, 20, 0x1p120f, 0x7eu, 0u); }
+RG_INLINE float rg_widen(rg_f8e5m2 v) { return rg_widen_fp8(v.bits, 21, 0x1p112f, 0x7bu, 0x7cu); }
 #endif
 RG_INLINE rg_f8e4m3 rg_narrow(float v, rg_f8e4m3* type) {
   rg_f8e4m3 out;

@@ -89,6 +89,45 @@ struct rg_tiles_of_groups {
     return true;
   }
 };
+
+// Scales of a result's rows and columns, of the columns one list for each group, with `sums` of the rows
+// too. Rows behind the last group have none: their sums are zeros.
+template <int sums>
+struct rg_scales_of_groups {
+  const float *rows, *columns;
+  int64_t row_group, row_step, column_group, column_step;  // from scale to scale, in elements
+  int groups, n;
+
+  // Each thread has, of a box of 64 rows, two rows and of each 8 columns two neighbours.
+  template <int boxes, int count>
+  RG_INLINE void scale(float (&d)[boxes][count], const rg_product_tile& at, int warp, int lane) const {
+    if (at.group >= groups) return;
+    const float* const of_rows = rows + (sums ? at.group * row_group : 0);
+    const float* const of_columns = columns + at.group * column_group;
+    float row_scale[boxes][2];
+#pragma unroll
+    for (int h = 0; h < boxes; ++h) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = at.row + 64 * h + 16 * warp + lane / 4 + 8 * i;
+        row_scale[h][i] = row < at.rows_end ? of_rows[row * row_step] : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < count / 4; ++c) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int column = at.col + 8 * c + lane % 4 * 2 + j;
+        const float column_scale = column < n ? of_columns[column * column_step] : 0.0f;
+#pragma unroll
+        for (int h = 0; h < boxes; ++h) {
+          d[h][4 * c + j] = d[h][4 * c + j] * row_scale[h][0] * column_scale;
+          d[h][4 * c + 2 + j] = d[h][4 * c + 2 + j] * row_scale[h][1] * column_scale;
+        }
+      }
+    }
+  }
+};
 )";
 
 }  // namespace

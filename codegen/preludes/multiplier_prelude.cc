@@ -83,39 +83,40 @@ RG_INLINE void rg_group_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
-// d (64 x n, fp32) += a (64 x 16) b (16 x n) from shared memory, n of 64, 128 and 256.
-#define RG_MULTIPLY_64(type)                                                              \
+// d (64 x n, fp32) += a (64 x k) b (k x n) from shared memory, n of 64, 128 and 256, k of 32 bytes. Operands
+// of 16 bits may lie across the sum, those of 8 bits lie along it.
+#define RG_MULTIPLY_64(k, type, ways)                                                              \
   asm volatile(                                                                           \
       "{\n"                                                                               \
       ".reg .pred p;\n"                                                                   \
       "setp.ne.b32 p, %34, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "                     \
+      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." type "." type " "                     \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
-      "%32, %33, p, 1, 1, %35, %36;\n"                                                    \
+      "%32, %33, p, 1, 1" ways ";\n"                                                    \
       "}\n"                                                                               \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16)                                               \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-#define RG_MULTIPLY_128(type)                                                             \
+#define RG_MULTIPLY_128(k, type, ways)                                                             \
   asm volatile(                                                                           \
       "{\n"                                                                               \
       ".reg .pred p;\n"                                                                   \
       "setp.ne.b32 p, %66, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " "                    \
+      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." type "." type " "                    \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-      "%64, %65, p, 1, 1, %67, %68;\n"                                                    \
+      "%64, %65, p, 1, 1" ways ";\n"                                                    \
       "}\n"                                                                               \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48)         \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-#define RG_MULTIPLY_256(type)                                                       \
+#define RG_MULTIPLY_256(k, type, ways)                                                       \
   asm volatile(                                                                     \
       "{\n"                                                                         \
       ".reg .pred p;\n"                                                             \
       "setp.ne.b32 p, %130, 0;\n"                                                   \
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " "              \
+      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." type "." type " "              \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "                         \
       "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "                \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "                \
@@ -127,23 +128,30 @@ RG_INLINE void rg_group_barrier(int id) {
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "        \
       "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, "    \
       "%120, %121, %122, %123, %124, %125, %126, %127}, "                           \
-      "%128, %129, p, 1, 1, %131, %132;\n"                                          \
+      "%128, %129, p, 1, 1" ways ";\n"                                          \
       "}\n"                                                                         \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48),  \
         RG_SIXTEEN(d, 64), RG_SIXTEEN(d, 80), RG_SIXTEEN(d, 96), RG_SIXTEEN(d, 112) \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-#define RG_MULTIPLY_OF(T, type, n)                                                           \
+#define RG_MULTIPLY_OF(T, k, type, n, ways)                                                  \
   template <int a_across, int b_across>                                                      \
   RG_INLINE void rg_wgmma(T*, float (&d)[n / 2], unsigned long long a, unsigned long long b, \
                           int add) {                                                         \
-    RG_MULTIPLY_##n(type);                                                                   \
+    static_assert(sizeof(T) == 2 || (!a_across && !b_across));                               \
+    RG_MULTIPLY_##n(k, type, ways);                                                          \
   }
-RG_MULTIPLY_OF(rg_bf16, "bf16", 64)
-RG_MULTIPLY_OF(rg_bf16, "bf16", 128)
-RG_MULTIPLY_OF(rg_bf16, "bf16", 256)
-RG_MULTIPLY_OF(rg_fp16, "f16", 64)
-RG_MULTIPLY_OF(rg_fp16, "f16", 128)
-RG_MULTIPLY_OF(rg_fp16, "f16", 256)
+RG_MULTIPLY_OF(rg_bf16, "16", "bf16", 64, ", %35, %36")
+RG_MULTIPLY_OF(rg_bf16, "16", "bf16", 128, ", %67, %68")
+RG_MULTIPLY_OF(rg_bf16, "16", "bf16", 256, ", %131, %132")
+RG_MULTIPLY_OF(rg_fp16, "16", "f16", 64, ", %35, %36")
+RG_MULTIPLY_OF(rg_fp16, "16", "f16", 128, ", %67, %68")
+RG_MULTIPLY_OF(rg_fp16, "16", "f16", 256, ", %131, %132")
+RG_MULTIPLY_OF(rg_f8e4m3, "32", "e4m3", 64, "")
+RG_MULTIPLY_OF(rg_f8e4m3, "32", "e4m3", 128, "")
+RG_MULTIPLY_OF(rg_f8e4m3, "32", "e4m3", 256, "")
+RG_MULTIPLY_OF(rg_f8e5m2, "32", "e5m2", 64, "")
+RG_MULTIPLY_OF(rg_f8e5m2, "32", "e5m2", 128, "")
+RG_MULTIPLY_OF(rg_f8e5m2, "32", "e5m2", 256, "")
 
 // Four matrices of 8 x 8 of fragments, narrowed, into shared memory, by rows of 16 bytes.
 template <typename T>
@@ -170,20 +178,25 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
 
 // Of boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms from `left` on. The
 // terms are the lines, where the boxes lie across the sum, or the elements of each.
-template <int across>
+template <int across, int element_bytes>
 RG_INLINE void rg_zero_terms(unsigned boxes, int count, int left, int thread) {
+  constexpr int pack_terms = 16 / element_bytes;
 #pragma unroll 1
   for (int i = thread; i < 512 * count; i += 128) {
-    const int line = i / 8 % 64, term = across ? line : i % 8 * 8;
+    const int line = i / 8 % 64, term = across ? line : i % 8 * pack_terms;
     const unsigned pack = boxes + 16 * (across ? i : i / 8 * 8 + (i % 8 ^ (line & 7)));
     const int kept = left - term;
     if (kept <= 0) {
       asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(pack), "r"(0) : "memory");
     } else if (!across) {
 #pragma unroll 1
-      for (int e = kept; e < 8; ++e) {
-        asm volatile("st.shared.b16 [%0], %1;" ::"r"(pack + 2 * e), "h"(static_cast<short>(0))
-                     : "memory");
+      for (int e = kept; e < pack_terms; ++e) {
+        if constexpr (element_bytes == 1) {
+          asm volatile("st.shared.b8 [%0], %1;" ::"r"(pack + e), "r"(0) : "memory");
+        } else {
+          asm volatile("st.shared.b16 [%0], %1;" ::"r"(pack + 2 * e), "h"(static_cast<short>(0))
+                       : "memory");
+        }
       }
     }
   }
@@ -191,9 +204,9 @@ RG_INLINE void rg_zero_terms(unsigned boxes, int count, int left, int thread) {
 
 template <int stages, int tile_m = 128, int tile_n = 128>
 struct rg_multiply_shape {
-  static constexpr int step = 64;  // elements
-  static constexpr int left_bytes = tile_m * step * 2;
-  static constexpr int stage_bytes = left_bytes + tile_n * step * 2;
+  static constexpr int step_bytes = 128;  // of each line of an operand
+  static constexpr int left_bytes = tile_m * step_bytes;
+  static constexpr int stage_bytes = left_bytes + tile_n * step_bytes;
   static constexpr int product_bytes = tile_m * tile_n * 2;
   static constexpr int shared_bytes =
       1024 + stages * stage_bytes + 2 * product_bytes + 16 * stages + 16;
@@ -238,12 +251,20 @@ struct rg_tiles {
   }
 };
 
-// finish(tile, at, thread) is called by the 128 threads of a warpgroup: the product's pack of 8
-// elements of row r, from column 8 c of the tile on, is tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
-template <typename T, int a_across, int b_across, int tall, int wide, int stages, int tile_m,
-          int tile_n, typename Tiles, typename Finish>
+// What sums are multiplied by before they are narrowed.
+struct rg_no_scales {
+  template <int boxes, int count>
+  RG_INLINE void scale(float (&)[boxes][count], const rg_product_tile&, int, int) const {}
+};
+
+// Of operands of T a result of Out, of 16 bits. finish(tile, at, thread) is called by the 128 threads of a
+// warpgroup: the product's pack of 8 elements of row r, from column 8 c of the tile on, is
+// tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
+template <typename T, typename Out, int a_across, int b_across, int tall, int wide, int stages,
+          int tile_m, int tile_n, typename Tiles, typename Scales, typename Finish>
 RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void* shared,
-                                 Tiles tiles, const Finish& finish) {
+                                 Tiles tiles, const Scales& scales, const Finish& finish) {
+  constexpr int step = rg_multiply_shape<stages>::step_bytes / static_cast<int>(sizeof(T));
   typedef rg_multiply_shape<stages, tile_m, tile_n> shape;
   char* const memory =
       static_cast<char*>(shared) + ((1024 - (rg_shared_address(shared) & 1023)) & 1023);
@@ -273,13 +294,13 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
       unsigned parity = 1;
       rg_product_tile at;
       while (tiles.next(rank, &at)) {
-        const int steps = (at.terms + shape::step - 1) / shape::step;
+        const int steps = (at.terms + step - 1) / step;
         for (int s = 0; s < steps; ++s) {
           rg_bar_wait(empty + 8 * stage, parity);
           const unsigned bar = full + 8 * stage, a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
             rg_bar_expect(bar, shape::stage_bytes);
-            const int depth = at.term + s * shape::step;
+            const int depth = at.term + s * step;
             // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
 #pragma unroll
             for (int h = 0; h < tile_m / 64; ++h) {
@@ -317,7 +338,7 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
     int turn = 0, steps = 0;
     rg_product_tile at;
     for (int number = 0; tiles.next(rank, &at); ++number, turn += steps) {
-      steps = (at.terms + shape::step - 1) / shape::step;
+      steps = (at.terms + step - 1) / step;
       if (number % 2 != group - 1) continue;  // the other warpgroup's
       const int tile = number / 2;
       // A warpgroup multiplies when the other has: then all stages before its own have been filled.
@@ -338,10 +359,10 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         rg_bar_wait(full + 8 * stage, parity);
         const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
         if constexpr (Tiles::sums_end) {
-          const int left = at.terms - s * shape::step;
-          if (left < shape::step) {
-            rg_zero_terms<a_across>(a, tile_m / 64, left, thread);
-            rg_zero_terms<b_across>(b, tile_n / 64, left, thread);
+          const int left = at.terms - s * step;
+          if (left < step) {
+            rg_zero_terms<a_across, sizeof(T)>(a, tile_m / 64, left, thread);
+            rg_zero_terms<b_across, sizeof(T)>(b, tile_n / 64, left, thread);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             rg_group_barrier(group);
           }
@@ -372,6 +393,7 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
 #pragma unroll
       for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
       if (steps > 0 && lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
+      scales.scale(sums, at, warp, lane);
       // Each matrix of 8 x 8 goes to memory by rows of 16 bytes.
       rg_group_barrier(group);  // the tile before has been read
       const unsigned row = 16 * warp + lane % 16;
@@ -381,11 +403,11 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         const unsigned place = to + (((c + lane / 16) ^ (row & 7)) << 4);
 #pragma unroll
         for (int h = 0; h < tile_m / 64; ++h) {
-          rg_store_matrices<T>(place + h * 64 * 2 * tile_n, sums[h] + 4 * c);
+          rg_store_matrices<Out>(place + h * 64 * 2 * tile_n, sums[h] + 4 * c);
         }
       }
       rg_group_barrier(group);
-      finish(reinterpret_cast<const T*>(mine), at, thread);
+      finish(reinterpret_cast<const Out*>(mine), at, thread);
     }
   }
   rg_cluster_barrier();
@@ -396,8 +418,8 @@ template <typename T, int a_across, int b_across, int tall, int wide, int stages
           int tile_m = 128, int tile_n = 128, typename Finish>
 RG_INLINE void rg_multiply(const rg_map* map_a, const rg_map* map_b, void* shared, int m, int n,
                            int k, const Finish& finish) {
-  rg_multiply_tiles<T, a_across, b_across, tall, wide, stages, tile_m, tile_n>(
-      map_a, map_b, shared, rg_tiles<tall, wide, tile_m, tile_n>(m, n, k),
+  rg_multiply_tiles<T, T, a_across, b_across, tall, wide, stages, tile_m, tile_n>(
+      map_a, map_b, shared, rg_tiles<tall, wide, tile_m, tile_n>(m, n, k), rg_no_scales(),
       [&](const T* tile, const rg_product_tile& at, int t) { finish(tile, at.row, at.col, t); });
 }
 )";

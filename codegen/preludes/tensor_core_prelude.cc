@@ -227,8 +227,8 @@ RG_INLINE void rg_multiply_tiles(rg_tile<float> (&sums)[rows][columns], rg_fp16*
                                  rg_fp16* b, int b_at, int b_pitch, int lane) {
   rg_multiply_halves<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
 }
-template <bool across_a, bool across_b, typename S, int rows, int columns>
-RG_INLINE void rg_multiply_tiles(rg_tile<S> (&sums)[rows][columns], S* a, int a_at, int a_pitch, S* b,
+template <bool across_a, bool across_b, typename S, int rows, int columns, typename T>
+RG_INLINE void rg_multiply_tiles(rg_tile<S> (&sums)[rows][columns], T* a, int a_at, int a_pitch, T* b,
                                  int b_at, int b_pitch, int lane) {
   rg_add_products<across_a, across_b>(sums, a, a_at, a_pitch, b, b_at, b_pitch, lane);
 }

@@ -54,8 +54,8 @@ def torch_dtype(number):
 
 
 def compute_dtype(dtype):
-    """The type that PyTorch's pointwise kernels compute in: fp32 for the 16-bit floats."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    """The type that PyTorch's pointwise kernels compute in: fp32 for narrower floats."""
+    return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
 def represents(dtype, number):

@@ -151,15 +151,20 @@ def _matmul(x, attrs, types):
 
 
 def _grouped_matmul(x, attrs, types):
-    a, b = (v.to(dtypes.compute_dtype(types[0][0])) for v in x[:2])
-    result = torch.zeros(types[0][1], dtype=a.dtype)
+    wide = dtypes.compute_dtype(types[0][0])
+    a, b, ends = x[0].to(wide), x[1].to(wide), x[2]
+    of_rows, of_columns = x[3:] if len(x) > 3 else (None, None)
+    result = torch.zeros(types[0][1], dtype=wide)
     begin, size = 0, a.shape[0 if b.dim() == 3 else 1]
-    for group, end in enumerate(x[2].tolist()):
+    for group, end in enumerate(ends.tolist()):
         end = min(max(end, begin), size)
+        rows = slice(begin, end) if b.dim() == 3 else group
         if b.dim() == 3:
-            result[begin:end] = a[begin:end] @ b[group]
+            result[rows] = a[rows] @ b[group]
         else:
-            result[group] = a[:, begin:end] @ b[begin:end]
+            result[rows] = a[:, begin:end] @ b[begin:end]
+        if of_rows is not None:
+            result[rows] = result[rows] * of_rows[rows, ..., None] * of_columns[group]
         begin = end
     return result.to(types[0][0])
 
@@ -286,7 +291,7 @@ for (
     _name
 ) in "add sub mul div neg abs sign maximum minimum relu floor reciprocal sqrt rsqrt".split():
     OPS[_name] = _pointwise(getattr(torch, _name))
-for _name in "exp log log1p tanh sigmoid sin cos erf pow fmod".split():
+for _name in "exp exp2 log log2 log1p tanh sigmoid sin cos erf pow fmod".split():
     OPS[_name] = _pointwise(getattr(torch, _name))
 for _name in "eq ne lt le gt ge logical_and logical_or logical_not".split():
     OPS[_name] = _compare(getattr(torch, _name))

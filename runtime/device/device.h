@@ -43,7 +43,8 @@ struct LaunchArg {
 
 // A matrix that a launch's kernel reads by the copy engine: `outer` runs of `inner` neighbours,
 // `pitch` apart, from `offset` on; all in elements. Or, with heads, so many such matrices, or, with
-// a batch too, batch x heads. They are read in boxes of 64 x 64, swizzled, or in fp32, run by run.
+// a batch too, batch x heads. They are read in boxes of 64 runs of 128 bytes, swizzled, or in fp32,
+// run by run.
 struct OperandMap {
   uint32_t slot = 0;
   DType dtype = DType::kBf16;

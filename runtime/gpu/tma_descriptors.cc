@@ -15,7 +15,17 @@ namespace retrograd {
 
 namespace {
 
-constexpr uint32_t kBox = 64;  // rows and columns
+constexpr uint32_t kBoxLines = 64, kBoxBytes = 128;  // a swizzled box's lines, and of each
+
+CUtensorMapDataType TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFp32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case DType::kFp16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::kFp8E4M3:
+    case DType::kFp8E5M2: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    default: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
 
 // Looked for in the driver that is there already: whoever brings another brings no such
 // descriptors.
@@ -47,20 +57,16 @@ absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const v
                                 static_cast<cuuint64_t>(map.head_pitch * bytes),
                                 static_cast<cuuint64_t>(map.batch_pitch * bytes)};
   const bool runs = map.dtype == DType::kFp32;
-  const cuuint32_t box[] = {runs ? static_cast<cuuint32_t>(map.inner) : kBox, runs ? 1 : kBox, 1,
-                            1};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(runs ? map.inner : kBoxBytes / bytes),
+                            runs ? 1 : kBoxLines, 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1};
   const cuuint32_t rank = map.batch > 0 ? 4 : map.heads > 0 ? 3 : 2;
   char* const begin = const_cast<char*>(static_cast<const char*>(data)) + map.offset * bytes;
   CUtensorMap encoded;
-  const CUresult result =
-      Encoder()(&encoded,
-                runs                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-                : map.dtype == DType::kFp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                            : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                rank, begin, extents, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = Encoder()(
+      &encoded, TypeOf(map.dtype), rank, begin, extents, pitches, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, runs ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     return absl::InternalError(absl::StrFormat(
         "cuTensorMapEncodeTiled: %d for %d rows of %d elements, %d elements apart, at %p",

@@ -73,7 +73,8 @@ void RunAll(std::vector<KernelExample> examples, const HostCompileOptions& optio
 }
 
 TEST_CASE("every schedule of every template agrees with the interpreter, in each dtype") {
-  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp64);
+  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp64,
+                               DType::kFp8E4M3, DType::kFp8E5M2);
   RunAll(KernelExamples(dtype), {});
 }
 

@@ -29,6 +29,7 @@ struct Case {
   int64_t gap = 0;         // elements between one line of a matrix and the next
   int64_t offset = 0;      // elements, of each tensor
   int64_t alignment = 16;  // bytes that are known to divide addresses
+  bool scaled = false;
 };
 
 std::vector<int64_t> StridesOf(const Shape& shape, bool down, int64_t gap) {
@@ -52,12 +53,19 @@ Call CallOf(const Case& c) {
                       .strides = StridesOf(shape, down, c.gap),
                       .dtype = dtype};
   };
-  return {
+  Call call = {
       .op = Op::grouped_matmul,
       .operands = {tensor(a, c.a_down, c.in),
                    tensor(b, c.b_down, c.in),
                    {.offset = c.offset, .shape = {groups}, .strides = {1}, .dtype = DType::kInt32}},
       .results = {tensor(d, c.d_down, c.out)}};
+  if (!c.scaled) return call;
+  const DType scale = c.out == DType::kFp64 ? c.out : DType::kFp32;
+  call.operands.push_back(
+      c.sums ? tensor({groups, c.m}, c.b_down, scale)
+             : CallTensor{.offset = c.offset, .shape = {c.m}, .strides = {1}, .dtype = scale});
+  call.operands.push_back(tensor({groups, c.n}, c.a_down, scale));
+  return call;
 }
 
 // Calls fn(element, address) for every element of the tensor, row-major.
@@ -86,6 +94,10 @@ Operands Drawn(const Case& c, uint64_t seed) {
     for (double& v : values[o]) v = static_cast<double>(random() % 7) - 3;
   }
   values[2].assign(c.ends.begin(), c.ends.end());
+  for (size_t o = 3; o < call.operands.size(); ++o) {  // exact: powers of two
+    values.emplace_back(Elements(call.operands[o].shape));
+    for (double& v : values[o]) v = std::ldexp(1.0, static_cast<int>(random() % 5) - 2);
+  }
   int64_t last = 0;
   for (int32_t end : c.ends) last = std::max<int64_t>(last, end);
   for (int64_t i = 0; i < c.m; ++i) {
@@ -139,7 +151,7 @@ std::vector<double> Run(LoadedCall& loaded, const Call& call, const Case& c,
                         const Operands& values) {
   std::vector<Memory> memory;
   std::vector<const void*> operands;
-  for (int o = 0; o < 3; ++o) {
+  for (size_t o = 0; o < call.operands.size(); ++o) {
     const CallTensor& t = call.operands[o];
     memory.emplace_back(t, c.alignment);
     operands.push_back(memory.back().data());
@@ -200,7 +212,8 @@ std::unique_ptr<LoadedCall> LoadedFor(Device& device, const Call& call, const Ca
 
 void Check(const Case& c, uint64_t seed = 1) {
   INFO((c.sums ? "sums" : "rows") << " in groups, " << c.m << "x" << c.n << "x" << c.k << " "
-                                  << Name(c.in) << " into " << Name(c.out) << ", ends "
+                                  << Name(c.in) << " into " << Name(c.out)
+                                  << (c.scaled ? ", scaled" : "") << ", ends "
                                   << absl::StrJoin(c.ends, " ") << ", down " << c.a_down << c.b_down
                                   << c.d_down << ", gap " << c.gap << ", offset " << c.offset
                                   << ", alignment " << c.alignment);
@@ -210,8 +223,9 @@ void Check(const Case& c, uint64_t seed = 1) {
   const Call call = CallOf(c);
   const Operands values = Drawn(c, seed);
   const std::vector<double> wanted = Reference(call, values);
-  const CallFacts facts = {.operand_alignment = {c.alignment, c.alignment, c.alignment},
-                           .result_alignment = {c.alignment}};
+  const CallFacts facts = {
+      .operand_alignment = std::vector<int64_t>(call.operands.size(), c.alignment),
+      .result_alignment = {c.alignment}};
   const bool wide = seed % 8 == 0;
   const GroupedTile tile = wide            ? TileOf(128, 128, 4, 2, c.in)
                            : seed % 2 == 0 ? TileOf(64, 64, 2, 2, c.in)
@@ -265,19 +279,23 @@ TEST_CASE("whatever the ends say, nothing outside is touched") {
 }
 
 TEST_CASE("matrices of any layout, type and alignment are multiplied") {
-  constexpr DType kTypes[] = {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64};
+  constexpr DType kTypes[] = {DType::kBf16, DType::kFp16,    DType::kFp32,
+                              DType::kFp64, DType::kFp8E4M3, DType::kFp8E5M2};
   constexpr int64_t kExtents[] = {1, 2, 3, 8, 17, 36, 48, 65, 80, 130};
-  for (uint64_t seed = 1; seed <= 32; ++seed) {
+  for (uint64_t seed = 1; seed <= 48; ++seed) {
     std::mt19937_64 random(seed);
     const auto any = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
     Case c{.sums = any(1) == 1};
     c.m = kExtents[any(9)], c.n = kExtents[any(9)], c.k = kExtents[any(9)];
-    c.in = kTypes[seed % 4];
+    c.in = kTypes[seed % 6];
     c.out = c.in == DType::kFp64 || any(1) == 0 ? c.in : DType::kFp32;
+    if (IsFp8(c.out)) c.out = any(1) == 0 ? DType::kBf16 : DType::kFp64;
+    c.scaled = IsFp8(c.in) || any(2) == 0;
     c.a_down = any(1) == 1, c.b_down = any(1) == 1, c.d_down = any(2) == 0;
     if (any(2) == 0) c.gap = 4 * any(2) + any(1);
     if (any(2) == 0) c.offset = 4 * any(4) + any(1);
-    if (any(3) == 0) c.alignment = SizeBytes(c.in == DType::kFp64 ? c.in : DType::kFp32);
+    const bool fp64 = c.in == DType::kFp64 || c.out == DType::kFp64;
+    if (any(3) == 0) c.alignment = SizeBytes(fp64 ? DType::kFp64 : DType::kFp32);
     const int64_t places = c.sums ? c.k : c.m;
     for (int64_t g = any(5) + 1; g > 0; --g) {
       c.ends.push_back(static_cast<int32_t>(any(places + 2) - 1));
@@ -338,7 +356,10 @@ TEST_CASE("what the kernels do not take is refused by name") {
   GroupedMatMulCall call = Even(false, 2, 64, 64, 64, DType::kBf16);
   CHECK(refusal(call).empty());
   call.out_dtype = DType::kFp64;
-  CHECK_THAT(refusal(call), ContainsSubstring("fp64 for all or none"));
+  CHECK(refusal(call).empty());
+  call.in_dtype = DType::kFp64;
+  call.out_dtype = DType::kFp32;
+  CHECK_THAT(refusal(call), ContainsSubstring("sums in fp64 as fp64"));
   call = Even(false, 2, int64_t{1} << 30, 64, 64, DType::kBf16);
   CHECK_THAT(refusal(call), ContainsSubstring("extents of less than 2^30"));
 }

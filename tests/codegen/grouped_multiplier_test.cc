@@ -19,6 +19,7 @@ struct Case {
   int64_t groups = 5, m = 512, n = 256, k = 1024;
   DType in = DType::kBf16, out = DType::kBf16;
   bool a_down = false, b_down = false, d_down = false;  // columns of unit stride
+  bool scaled = false;
 };
 
 CallTensor Tensor(const Shape& shape, bool down, DType dtype) {
@@ -33,15 +34,25 @@ CallTensor Tensor(const Shape& shape, bool down, DType dtype) {
 Call CallOf(const Case& c) {
   const Shape b = c.sums ? Shape{c.k, c.n} : Shape{c.groups, c.k, c.n};
   const Shape d = c.sums ? Shape{c.groups, c.m, c.n} : Shape{c.m, c.n};
-  return {.op = Op::grouped_matmul,
-          .operands = {Tensor({c.m, c.k}, c.a_down, c.in),
-                       Tensor(b, c.b_down, c.in),
-                       {.shape = {c.groups}, .strides = {1}, .dtype = DType::kInt32}},
-          .results = {Tensor(d, c.d_down, c.out)}};
+  Call call = {.op = Op::grouped_matmul,
+               .operands = {Tensor({c.m, c.k}, c.a_down, c.in),
+                            Tensor(b, c.b_down, c.in),
+                            {.shape = {c.groups}, .strides = {1}, .dtype = DType::kInt32}},
+               .results = {Tensor(d, c.d_down, c.out)}};
+  if (!c.scaled) return call;
+  const CallTensor list = {.shape = {c.m}, .strides = {1}};
+  call.operands.push_back(c.sums ? Tensor({c.groups, c.m}, false, DType::kFp32) : list);
+  call.operands.push_back(Tensor({c.groups, c.n}, false, DType::kFp32));
+  return call;
+}
+
+// Of fp8 both operands lie along the sum.
+Case Fp8(bool sums, DType dtype = DType::kFp8E4M3) {
+  return {.sums = sums, .in = dtype, .b_down = true, .scaled = true};
 }
 
 constexpr GroupedAlignments kAligned = {.a = 16, .b = 16, .d = 16};
-const CallFacts kFacts = {.operand_alignment = {16, 16, 4}, .result_alignment = {16}};
+const CallFacts kFacts = {.operand_alignment = {16, 16, 4, 4, 4}, .result_alignment = {16}};
 constexpr GroupedLimits kHopper = {.sms = 132, .shared_bytes = 227 << 10};
 
 std::string WhyNot(const Case& c, const GroupedAlignments& known = kAligned) {
@@ -61,6 +72,38 @@ TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can l
   CHECK_THAT(WhyNot({.groups = 0}), ContainsSubstring("no elements"));
   CHECK_THAT(WhyNot({}, {.a = 16, .b = 8, .d = 16}), ContainsSubstring("an operand's lines"));
   CHECK_THAT(WhyNot({}, {.a = 16, .b = 16, .d = 2}), ContainsSubstring("the result's rows"));
+}
+
+TEST_CASE("warpgroups take products of fp8 that lie along the sum, into 16 bits") {
+  for (const bool sums : {false, true}) {
+    CHECK(WhyNot(Fp8(sums)).empty());
+    CHECK(WhyNot(Fp8(sums, DType::kFp8E5M2)).empty());
+    Case c = Fp8(sums);
+    c.b_down = false;
+    CHECK_THAT(WhyNot(c), ContainsSubstring("along the sum"));
+    c = Fp8(sums);
+    c.a_down = true;
+    CHECK_THAT(WhyNot(c), ContainsSubstring("along the sum"));
+    c = Fp8(sums);
+    c.out = DType::kFp32;
+    CHECK_THAT(WhyNot(c), ContainsSubstring("16 bits"));
+    c = Fp8(sums);
+    c.k = 1032;
+    CHECK_THAT(WhyNot(c), ContainsSubstring("an operand's lines"));
+  }
+}
+
+TEST_CASE("turned products take the scales of their columns for those of rows") {
+  Case c = Fp8(true);
+  c.m = 512, c.n = 264, c.d_down = true;
+  const GroupedMatMulCall turned = Turned(GroupedMatMulOf(CallOf(c)));
+  CHECK(turned.row_scales.group_stride == 264);
+  CHECK(turned.column_scales.group_stride == 512);
+  auto made = LaunchByWarpgroups(CallOf(c), kFacts, MultiplierTileFor(turned, kHopper));
+  REQUIRE(made.status().ToString() == "OK");
+  REQUIRE(made->launch.args.size() == 4);
+  CHECK(made->launch.args[1].slot == kGroupedColumnScales);
+  CHECK(made->launch.args[2].slot == kGroupedRowScales);
 }
 
 TEST_CASE("sums whose result lies by columns are turned") {
@@ -139,6 +182,15 @@ TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
       auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
       REQUIRE(made.status().ToString() == "OK");
       CHECK(made->launch.cluster == tile.cluster());
+      kernels.push_back(made->kernel);
+    }
+    for (int way = 0; way < 4; ++way) {
+      GemmTile tile{.m = m, .n = n, .tall = 1, .wide = 2};
+      tile.stages = MostStages(tile, kHopper.shared_bytes);
+      Case c = Fp8((way & 1) != 0, way == 3 ? DType::kFp8E5M2 : DType::kFp8E4M3);
+      c.m = 520, c.n = 264, c.k = 1040, c.scaled = way != 2;
+      auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
+      REQUIRE(made.status().ToString() == "OK");
       kernels.push_back(made->kernel);
     }
   }

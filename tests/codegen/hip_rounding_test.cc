@@ -1,5 +1,6 @@
 // The arithmetic of the preludes that no instruction does, compiled for the host from the preludes'
-// own text: HIP's and the host's rounding to bf16, for every float there is, and elements that are
+// own text: HIP's and the host's rounding to bf16, for every float there is, and to fp8, for every
+// float whose lower half lies at or beside the middle of its neighbours; and elements that are
 // put together from two aligned loads, for every address.
 #include <dlfcn.h>
 
@@ -85,6 +86,65 @@ extern "C" unsigned long long first_wrong() {
 }
 )";
 
+// How many floats become another fp8 than the nearest, ties to the even code, or come back as
+// another number. The numbers are those of the formats' definition: (1 + f / 2^bits) 2^(e - bias),
+// and f / 2^bits 2^(1 - bias) of exponent 0.
+constexpr char kFp8[] = R"(
+struct format {
+  int fraction, bias;
+  unsigned largest, past;  // codes of the largest number and of what lies half a unit beyond it
+  double value(unsigned code) const {
+    const int e = static_cast<int>(code >> fraction), f = code & ((1u << fraction) - 1);
+    return e == 0 ? ldexp(f, 1 - bias - fraction) : ldexp(f + (1 << fraction), e - bias - fraction);
+  }
+  unsigned wanted(float v) const {
+    const unsigned sign = rg_bits(v) >> 24 & 0x80u;
+    if (v != v) return sign | 0x7fu;
+    const double size = fabs(static_cast<double>(v));
+    unsigned low = 0, high = largest + 1;  // its value, were there room, is the next number
+    while (high - low > 1) {
+      const unsigned middle = (low + high) / 2;
+      (value(middle) <= size ? low : high) = middle;
+    }
+    const double center = (value(low) + value(high)) / 2;
+    const unsigned code = size > center || (size == center && low % 2 == 1) ? high : low;
+    return sign | (code > largest ? past : code);
+  }
+};
+template <typename T>
+unsigned long long wrong_codes(const format& f) {
+  T* const type = nullptr;
+  unsigned long long wrong = 0;
+  for (unsigned upper = 0; upper < 0x10000; ++upper) {
+    for (unsigned lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const float v = rg_from_bits(upper << 16 | lower);
+      const unsigned want = f.wanted(v);
+      wrong += rg_narrow(v, type).bits != want;
+      wrong += rg_narrow_two(v, 1.0f, type) != (want | f.wanted(1.0f) << 8);
+      wrong += rg_narrow_two(-2.0f, v, type) != (f.wanted(-2.0f) | want << 8);
+    }
+  }
+  for (unsigned code = 0; code < 256; ++code) {
+    T narrow;
+    narrow.bits = static_cast<unsigned char>(code);
+    const unsigned size = code & 0x7fu;
+    const float wide = rg_widen(narrow), sign = code < 128 ? 1.0f : -1.0f;
+    if (size <= f.largest) {
+      wrong += wide != sign * f.value(size) || rg_bits(wide) >> 31 != code >> 7;
+    } else if (size == 0x7cu) {
+      wrong += rg_bits(wide) != ((code & 0x80u) << 24 | 0x7f800000u);
+    } else {
+      wrong += wide == wide;
+    }
+    if (size <= f.largest) wrong += rg_bits(rg_rounded(wide, type)) != rg_bits(wide);
+  }
+  return wrong;
+}
+extern "C" unsigned long long first_wrong() {
+  return wrong_codes<rg_f8e4m3>({3, 7, 0x7e, 0x7f}) + wrong_codes<rg_f8e5m2>({2, 15, 0x7b, 0x7c});
+}
+)";
+
 // The number of elements that a load at some address gets wrong.
 constexpr char kEveryAddress[] = R"(
 template <typename T, int V>
@@ -117,14 +177,30 @@ constexpr char kHostNames[] = R"(
 inline unsigned rg_bits(float v) { return rg_bits_of(v); }
 inline float rg_from_bits(unsigned v) { return rg_float_of(v); }
 inline rg_bf16 rg_narrow(float v, rg_bf16*) { return rg_narrow_bf16(v); }
-inline float rg_rounded(float v, rg_bf16*) { return rg_round<rg_bf16>(v); }
-inline unsigned rg_narrow_two(float low, float high, rg_bf16*) {
-  rg_bf16 both[2];
+inline rg_f8e4m3 rg_narrow(float v, rg_f8e4m3*) { return rg_narrow_f8e4m3(v); }
+inline rg_f8e5m2 rg_narrow(float v, rg_f8e5m2*) { return rg_narrow_f8e5m2(v); }
+template <typename T>
+inline float rg_rounded(float v, T*) { return rg_round<T>(v); }
+template <typename T>
+inline unsigned rg_narrow_two(float low, float high, T*) {
+  T both[2];
   const float values[2] = {low, high};
   for (int k = 0; k < 2; ++k) rg_store(both, k, values[k]);
-  return both[0].bits | static_cast<unsigned>(both[1].bits) << 16;
+  return both[0].bits | static_cast<unsigned>(both[1].bits) << 8 * sizeof(T);
 }
 )";
+
+std::string HostDialect() {
+  std::string prelude;
+  for (const char* name : {"host_abi.h", "host_simt.h"}) {
+    std::ifstream file(absl::StrCat(RETROGRAD_SOURCE_DIR, "/codegen/preludes/", name));
+    std::string line;
+    while (std::getline(file, line)) {
+      if (line.rfind("#include \"", 0) != 0) absl::StrAppend(&prelude, line, "\n");
+    }
+  }
+  return absl::StrCat(prelude, kHostNames, "#include <math.h>\n#include <initializer_list>\n");
+}
 
 uint64_t FirstWrong(const std::string& source) {
   auto work = WorkDirectory::MakeIn("/tmp");
@@ -154,18 +230,14 @@ TEST_CASE("HIP rounds every float to the nearest bf16, ties to even, and keeps N
 }
 
 TEST_CASE("so does the host dialect") {
-  std::string prelude;
-  for (const char* name : {"host_abi.h", "host_simt.h"}) {
-    std::ifstream file(absl::StrCat(RETROGRAD_SOURCE_DIR, "/codegen/preludes/", name));
-    std::string line;
-    while (std::getline(file, line)) {
-      if (line.rfind("#include \"", 0) != 0) absl::StrAppend(&prelude, line, "\n");
-    }
-  }
-  const uint64_t wrong =
-      FirstWrong(absl::StrCat(prelude, kHostNames, "#include <initializer_list>\n", kEveryFloat));
+  const uint64_t wrong = FirstWrong(absl::StrCat(HostDialect(), kEveryFloat));
   INFO("0x" << std::hex << wrong);
   CHECK(wrong == uint64_t{1} << 32);
+}
+
+TEST_CASE("HIP and the host dialect round to the nearest fp8, ties to even") {
+  CHECK(FirstWrong(absl::StrCat(kDevice, HipPrelude(), kFp8)) == 0);
+  CHECK(FirstWrong(absl::StrCat(HostDialect(), kFp8)) == 0);
 }
 
 TEST_CASE("what lies at any address is put together from aligned loads") {

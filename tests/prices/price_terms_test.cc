@@ -455,7 +455,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
   for (const char* model : kModels) add_calls(Model(model));
   add_calls(WideScatter());
   for (const Call& call : calls) all.push_back({.call = &call});
-  for (DType dtype : {DType::kBf16, DType::kFp32, DType::kFp64}) {
+  for (DType dtype : {DType::kBf16, DType::kFp8E4M3, DType::kFp32, DType::kFp64}) {
     MatMulCall odd = Product(1000, 1001, 1024, dtype);  // whose rows begin aligned
     odd.b.row_stride = odd.d.row_stride = 1008;
     for (const MatMulCall& call :

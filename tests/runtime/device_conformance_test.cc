@@ -469,7 +469,8 @@ TEST_CASE("a strided copy moves every element, through transposes and broadcasts
 }
 
 TEST_CASE(
-    "bf16 and fp16 round to the nearest, ties to even, and every value survives a round trip") {
+    "bf16, fp16 and fp8 round to the nearest, ties to even, and every value survives a round "
+    "trip") {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const HostBf16 b{static_cast<uint16_t>(bits)};
     const HostFp16 h{static_cast<uint16_t>(bits)};
@@ -487,6 +488,19 @@ TEST_CASE(
     if (ToFp16(middle).bits != (bits % 2 == 0 ? bits : bits + 1)) FAIL("fp16 middle " << bits);
     if (ToFp16(std::nextafter(middle, next)).bits != bits + 1) FAIL("fp16 above " << bits);
   }
+  for (uint32_t bits = 0; bits < 256; ++bits) {
+    const HostF8E4M3 a{static_cast<uint8_t>(bits)};
+    const HostF8E5M2 b{static_cast<uint8_t>(bits)};
+    const float fa = ToFloat(a), fb = ToFloat(b);
+    CHECK((std::isnan(fa) || ToFp8<DType::kFp8E4M3>(fa).bits == bits));
+    CHECK((std::isnan(fb) || ToFp8<DType::kFp8E5M2>(fb).bits == bits));
+  }
+  CHECK(ToFp8<DType::kFp8E4M3>(464.0f).bits == 0x7e);   // a tie: 448 is even
+  CHECK(ToFp8<DType::kFp8E4M3>(-465.0f).bits == 0xff);  // no infinity: NaN
+  CHECK(ToFp8<DType::kFp8E5M2>(61439.0f).bits == 0x7b);
+  CHECK(ToFp8<DType::kFp8E5M2>(61440.0f).bits == 0x7c);
+  CHECK(ToFloat(ToFp8<DType::kFp8E4M3>(0.0009765625f)) == 0);  // half of the least: to even
+  CHECK(ToFloat(ToFp8<DType::kFp8E4M3>(0.0009766f)) == 0.001953125f);
   CHECK(ToFp16(65519.0f).bits == 0x7bff);
   CHECK(ToFp16(65520.0f).bits == 0x7c00);
   CHECK(ToBf16(1.00390625f).bits == 0x3f80);  // a tie: 1 is even

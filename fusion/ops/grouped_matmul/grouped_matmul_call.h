@@ -15,8 +15,16 @@ struct GroupedMatrix {
   int64_t row_stride = 0, col_stride = 0;  // elements; one of them is 1
 };
 
+// Scales of a result's rows or columns: one list, or one for each group.
+struct GroupedScales {
+  int64_t offset = 0;        // elements, of the first
+  int64_t group_stride = 0;  // elements
+  int64_t stride = 0;        // elements
+};
+
 // d = a.b for each group, a of m x k, b of k x n. Either the m rows of a and d are those of all
-// groups, one group after the other, or the k terms of the sum are.
+// groups, one group after the other, or the k terms of the sum are. With scales each element of d
+// is (sum * its row's) * its column's.
 struct GroupedMatMulCall {
   bool sums_in_groups = false;  // else the rows are
   int64_t groups = 0;
@@ -24,6 +32,8 @@ struct GroupedMatMulCall {
   DType in_dtype = DType::kFp32, out_dtype = DType::kFp32;
   GroupedMatrix a, b, d;
   int64_t ends_offset = 0;  // elements, of the first group's end
+  bool scaled = false;
+  GroupedScales row_scales, column_scales;  // if scaled; in the type of the sums
 
   // Places that the groups share out among them.
   int64_t grouped() const { return sums_in_groups ? k : m; }

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kTile = 128;  // rows and columns that a block makes, for prices
 constexpr int64_t kStep = 64;   // terms that it adds up at once
 
-// Matrices as BLAS takes them; the list of the groups' ends without gaps.
+// Matrices as BLAS takes them, scales for each group among them; lists, of the groups' ends and of
+// the rows' scales, without gaps.
 bool Reads(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
   if (shape.size() == 1) return shape[0] <= 1 || strides[0] == 1;
   return IsMatrix(shape, strides);
@@ -74,6 +75,7 @@ std::string Describe(const Call& call) {
       absl::StrFormat("grouped_matmul %dx%dx%d %s, %s in %d groups", c.m, c.n, c.k,
                       Name(c.in_dtype), c.sums_in_groups ? "sums" : "rows", c.groups);
   if (c.out_dtype != c.in_dtype) absl::StrAppend(&text, ", into ", Name(c.out_dtype));
+  if (c.scaled) absl::StrAppend(&text, ", scaled");
   return text;
 }
 

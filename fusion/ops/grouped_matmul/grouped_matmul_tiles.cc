@@ -79,7 +79,8 @@ std::string GroupedTile::Print() const {
 }
 
 DType SumDType(const GroupedMatMulCall& call) {
-  return ComputeType(call.in_dtype) == DType::kFp64 ? DType::kFp64 : DType::kFp32;
+  return call.in_dtype == DType::kFp64 || call.out_dtype == DType::kFp64 ? DType::kFp64
+                                                                         : DType::kFp32;
 }
 
 absl::Status GroupedMatMulRefusal(const GroupedMatMulCall& c) {
@@ -90,10 +91,10 @@ absl::Status GroupedMatMulRefusal(const GroupedMatMulCall& c) {
         absl::StrCat("grouped_matmul of ", c.m, " x ", c.n, " x ", c.k, " in ", c.groups,
                      " groups: our kernels take extents of less than 2^30"));
   }
-  if ((c.in_dtype == DType::kFp64) != (c.out_dtype == DType::kFp64)) {
+  if (c.in_dtype == DType::kFp64 && c.out_dtype != DType::kFp64) {
     return absl::UnimplementedError(absl::StrCat("grouped_matmul of ", Name(c.in_dtype), " into ",
                                                  Name(c.out_dtype),
-                                                 ": our kernels take fp64 for all or none"));
+                                                 ": our kernels store sums in fp64 as fp64"));
   }
   return absl::OkStatus();
 }

@@ -68,7 +68,7 @@ SharedPart SharedPartOfB(const GroupedTile& tile, const GroupedMatMulCall& call)
 int64_t SumsPitch(const GroupedTile& tile, const GroupedMatMulCall& call);
 int64_t SharedBytes(const GroupedTile& tile, const GroupedMatMulCall& call);
 
-// In which products are added up: fp64 of fp64, else fp32.
+// In which products are added up: fp64 of or into fp64, else fp32.
 DType SumDType(const GroupedMatMulCall& call);
 
 }  // namespace retrograd

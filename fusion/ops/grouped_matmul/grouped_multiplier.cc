@@ -11,7 +11,6 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kPackBytes = 16;  // addresses and pitches of the copy engine are multiples of it
-constexpr int64_t kPack = kPackBytes / kGemmElementBytes;
 
 // Tiles, and how long each takes for an element of a result, per mille of what the first does:
 // bench/results/gemm_tiles_h200.json, 8 products with relu squared on one H200.
@@ -24,10 +23,11 @@ constexpr Form kForms[] = {
 };
 
 // Whether each matrix, and each line of it, begins at a multiple of 16 bytes.
-bool IsCopied(const GroupedMatrix& m, int64_t alignment) {
+bool IsCopied(const GroupedMatrix& m, DType dtype, int64_t alignment) {
+  const int64_t pack = kPackBytes / SizeBytes(dtype);
   const int64_t pitch = m.col_stride == 1 ? m.row_stride : m.col_stride;
-  return (m.row_stride == 1 || m.col_stride == 1) && pitch > 0 && pitch % kPack == 0 &&
-         m.offset % kPack == 0 && m.group_stride % kPack == 0 && alignment % kPackBytes == 0;
+  return (m.row_stride == 1 || m.col_stride == 1) && pitch > 0 && pitch % pack == 0 &&
+         m.offset % pack == 0 && m.group_stride % pack == 0 && alignment % kPackBytes == 0;
 }
 
 // Clusters of two share what they load of the rows where there are two tiles beside each other:
@@ -63,21 +63,27 @@ GroupedMatMulCall Turned(const GroupedMatMulCall& call) {
   made.a = turned(call.b);
   made.b = turned(call.a);
   made.d = turned(call.d);
+  std::swap(made.row_scales, made.column_scales);
   return made;
 }
 
 std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments& known) {
-  if (SizeBytes(c.in_dtype) != kGemmElementBytes || c.out_dtype != c.in_dtype) {
-    return "its elements are not of 16 bits";
+  const bool fp8 = IsFp8(c.in_dtype);
+  if (SizeBytes(c.out_dtype) != kGemmElementBytes || !(fp8 || c.out_dtype == c.in_dtype)) {
+    return "its elements are not of 16 bits, nor fp8 into 16 bits";
+  }
+  if (fp8 && (c.a.col_stride != 1 || c.b.row_stride != 1)) {
+    return "an operand of fp8 does not lie along the sum";
   }
   if (c.groups < 1 || c.m < 1 || c.n < 1 || c.k < 1) return "a matrix has no elements";
   if (!c.sums_in_groups && c.groups > 1 && c.b.group_stride <= 0) {
     return "all groups have one matrix";
   }
-  if (!IsCopied(c.a, known.a) || !IsCopied(c.b, known.b)) {
+  if (!IsCopied(c.a, c.in_dtype, known.a) || !IsCopied(c.b, c.in_dtype, known.b)) {
     return absl::StrCat("an operand's lines do not begin at multiples of ", kPackBytes, " bytes");
   }
-  if (c.d.col_stride != 1 || !IsCopied(c.d, known.d) || c.n % kPack != 0) {
+  const int64_t pack = kPackBytes / SizeBytes(c.out_dtype);
+  if (c.d.col_stride != 1 || !IsCopied(c.d, c.out_dtype, known.d) || c.n % pack != 0) {
     return absl::StrCat("the result's rows are not made of packs of ", kPackBytes, " bytes");
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();

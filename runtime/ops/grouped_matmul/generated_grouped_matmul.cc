@@ -21,6 +21,11 @@ class GeneratedGroupedMatMul : public LoadedCall {
     table[kGroupedA] = const_cast<void*>(pointers.operands[0]);
     table[kGroupedB] = const_cast<void*>(pointers.operands[1]);
     table[kGroupedEnds] = const_cast<void*>(pointers.operands[2]);
+    const bool scaled = pointers.operands.size() > kGroupedColumnScales;
+    table[kGroupedRowScales] =
+        scaled ? const_cast<void*>(pointers.operands[kGroupedRowScales]) : nullptr;
+    table[kGroupedColumnScales] =
+        scaled ? const_cast<void*>(pointers.operands[kGroupedColumnScales]) : nullptr;
     table[kGroupedResult] = pointers.results[0];
     RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
     return device_.Launch(stream, *kernels_, 0);

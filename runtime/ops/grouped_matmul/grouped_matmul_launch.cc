@@ -70,6 +70,11 @@ OperandMap MapOf(const GroupedMatrix& m, DType dtype, int64_t rows, int64_t colu
           .head_pitch = m.group_stride};
 }
 
+int TurnedSlot(int slot) {
+  if (slot == kGroupedRowScales) return kGroupedColumnScales;
+  return slot == kGroupedColumnScales ? kGroupedRowScales : slot;
+}
+
 std::vector<OperandMap> MapsOf(const GroupedMatMulCall& c, bool turned) {
   OperandMap a = MapOf(c.a, c.in_dtype, c.m, c.k, 0);
   OperandMap b = MapOf(c.b, c.in_dtype, c.k, c.n, c.sums_in_groups ? 0 : c.groups);
@@ -111,8 +116,12 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const C
   if (std::string why = WhyNotTile(tile, kSharedBytesOfHopper); !why.empty()) {
     return Refuse(given, why);
   }
-  GroupedMatMulLaunch made = LaunchOf(EmitGroupedMultiplier(grouped, tile),
-                                      absl::StrCat("warpgroups, ", tile.Print()), call, facts);
+  LaunchWriter::Launch emitted = EmitGroupedMultiplier(grouped, tile);
+  if (turned) {
+    for (int& slot : emitted.slots) slot = TurnedSlot(slot);
+  }
+  GroupedMatMulLaunch made =
+      LaunchOf(std::move(emitted), absl::StrCat("warpgroups, ", tile.Print()), call, facts);
   made.launch.maps = MapsOf(grouped, turned);
   made.launch.cluster = tile.cluster();
   return made;

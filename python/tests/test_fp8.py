@@ -1,0 +1,209 @@
+"""Values of eight bits: casts, and products of scaled matrices, beside PyTorch's own."""
+
+import copy
+
+import command
+import pytest
+import retrograd
+import single_op
+import torch
+from backend_training import interpreted_forwards
+from retrograd.backend import backend
+from torch import nn
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
+
+
+def _wide(matrix):
+    return matrix.to(torch.float32)
+
+
+def _scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
+    """What the op of that name gives on a GPU; PyTorch has none for CPUs."""
+    groups, rows = len(offs), b.dim() == 3
+    scale_b = scale_b.reshape(groups, -1)
+    result = torch.zeros((a.shape[0], b.shape[-1]) if rows else (groups, a.shape[0], b.shape[-1]))
+    begin = 0
+    for g, end in enumerate(offs.tolist()):
+        if rows:
+            product = _wide(a[begin:end]) @ _wide(b[g])
+            result[begin:end] = product * scale_a[begin:end, None] * scale_b[g]
+        else:
+            product = _wide(a[:, begin:end]) @ _wide(b[begin:end])
+            result[g] = product * scale_a.reshape(groups, -1)[g][:, None] * scale_b[g]
+        begin = end
+    return result.bfloat16()
+
+
+@pytest.fixture(scope="module")
+def grouped_on_the_host():
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_grouped_mm", _scaled_grouped_mm, "CPU")
+    yield
+    library._destroy()
+
+
+def _fp8(*shape, dtype=E4M3):
+    """Whole numbers, of which products add up without rounding."""
+    return torch.randint(-4, 5, shape).float().to(dtype)
+
+
+def _scales(*shape):
+    return 2.0 ** torch.randint(-3, 4, shape).float()
+
+
+ENDS = {
+    "even": [16, 24, 32],
+    "first_and_last_are_empty": [0, 32, 32],
+    "all_are_empty": [0, 0, 0],
+    "rows_behind_the_last": [5, 6, 29],
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_scaled_products_of_groups(name, dtype):
+    ends = torch.tensor(ENDS[name], dtype=torch.int32)
+    rows = (
+        _fp8(32, 48, dtype=dtype), _fp8(3, 16, 48, dtype=dtype).transpose(1, 2), _scales(32),
+        _scales(3, 16), ends,
+    )  # fmt: skip
+    sums = (
+        _fp8(16, 32, dtype=dtype), _fp8(48, 32, dtype=dtype).t(), _scales(3 * 16), _scales(3 * 48),
+        ends,
+    )  # fmt: skip
+    for args in (rows, sums):
+        kwargs = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
+        wanted = _scaled_grouped_mm(*args)
+        single_op.check("aten._scaled_grouped_mm.default", args, kwargs, wanted, tolerance=0)
+
+
+@pytest.mark.parametrize("scales", [((), ()), ((1,), (1, 1)), ((24, 1), (1, 16))])
+@pytest.mark.parametrize("bias", [False, True])
+def test_scaled_products(scales, bias):
+    a, b = _fp8(24, 32), _fp8(16, 32).t()
+    scale_a, scale_b = (_scales(*shape) for shape in scales)
+    kwargs = {"out_dtype": torch.bfloat16}
+    wanted = _wide(a) @ _wide(b) * scale_a * scale_b
+    if bias:
+        kwargs["bias"] = _scales(16).bfloat16()
+        wanted = wanted + kwargs["bias"].float()
+    args = (a, b, scale_a, scale_b)
+    single_op.check("aten._scaled_mm.default", args, kwargs, wanted.bfloat16(), tolerance=0)
+
+
+def _refused(name, args, match, **kwargs):
+    with pytest.raises(retrograd.ExportError, match=match):
+        single_op.translate_op(name, args, kwargs, results=torch.empty(24, 16))
+
+
+def test_what_has_no_counterpart_is_refused():
+    ends = torch.tensor([24], dtype=torch.int32)
+    a, b = _fp8(24, 32), _fp8(1, 16, 32).transpose(1, 2)
+    grouped, scales = "aten._scaled_grouped_mm.default", (_scales(24), _scales(1, 16))
+    _refused(grouped, (a, b, *scales), "groups are of rows")
+    _refused(grouped, (a, b, *scales, ends.long()), "cast it to int32")
+    _refused(grouped, (a, b, *scales, ends), "a bias of scaled", bias=torch.ones(16))
+    _refused(grouped, (a, b, *scales, ends), "a scale of the result", scale_result=torch.ones(1))
+    blocks = (a, b[0], _scales(24, 2), _scales(2, 16))
+    _refused("aten._scaled_mm.default", blocks, "scales of shapes")
+
+
+def _quantised(x, axis):
+    """The fp8 matrix, and by what it was multiplied: a power of two for each line along the axis."""
+    most = x.abs().amax(axis, keepdim=True).float()
+    scale = torch.exp2(torch.floor(torch.log2(448 / most.clamp(min=1e-12))))
+    return (x.float() * scale).clamp(-448, 448).to(E4M3), scale
+
+
+class _Linear(torch.autograd.Function):
+    """x w^T in fp8, by groups of rows, all three products."""
+
+    @staticmethod
+    def forward(ctx, x, w, ends):
+        ctx.save_for_backward(x, w, ends)
+        (q, s), (qw, sw) = _quantised(x, 1), _quantised(w, 2)
+        return torch._scaled_grouped_mm(
+            q, qw.transpose(1, 2), s.reciprocal().flatten(), sw.reciprocal().squeeze(2), offs=ends,
+            out_dtype=torch.bfloat16, use_fast_accum=True,
+        )  # fmt: skip
+
+    @staticmethod
+    def backward(ctx, d):
+        x, w, ends = ctx.saved_tensors
+        groups = len(ends)
+        (q, s), (qw, sw) = _quantised(d, 1), _quantised(w, 1)
+        dx = torch._scaled_grouped_mm(
+            q, qw.transpose(1, 2).contiguous().transpose(1, 2), s.reciprocal().flatten(),
+            sw.reciprocal().squeeze(1), offs=ends, out_dtype=torch.bfloat16, use_fast_accum=True,
+        )  # fmt: skip
+        (qd, sd), (qx, sx) = _quantised(d, 0), _quantised(x, 0)
+        dw = torch._scaled_grouped_mm(
+            qd.t().contiguous(), qx.t().contiguous().t(),
+            sd.reciprocal().expand(groups, -1).flatten(),
+            sx.reciprocal().expand(groups, -1).flatten(), offs=ends, out_dtype=torch.bfloat16,
+            use_fast_accum=True,
+        )  # fmt: skip
+        return dx, dw, None
+
+
+class Linear(nn.Module):
+    def __init__(self, groups, width, results):
+        super().__init__()
+        self.w = nn.Parameter((0.1 * torch.randn(groups, results, width)).bfloat16())
+
+    def forward(self, x, ends, target):
+        return (_Linear.apply(x, self.w, ends).float() * target).sum()
+
+
+@command.needs_retrograd
+@pytest.mark.usefixtures("grouped_on_the_host")
+@pytest.mark.parametrize("name", ["even", "first_and_last_are_empty"])
+def test_a_linear_layer_of_fp8_has_the_gradients_of_its_definition(name):
+    """The quantised values have equal bits, so that only the order of the sums differs."""
+    torch.manual_seed(5)
+    ours = Linear(3, 32, 48)
+    eager = copy.deepcopy(ours)
+    ends = torch.tensor(ENDS[name], dtype=torch.int32)
+    x, target = torch.randn(32, 32).bfloat16(), torch.randn(32, 48)
+    inputs = [x.clone().requires_grad_(), x.clone().requires_grad_()]
+    with interpreted_forwards():
+        torch.compile(ours, backend=backend, options={"require_full": True})(
+            inputs[0], ends, target
+        ).backward()
+    eager(inputs[1], ends, target).backward()
+    for got, want in ((ours.w.grad, eager.w.grad), (inputs[0].grad, inputs[1].grad)):
+        assert (got.float() - want.float()).norm() <= 3e-3 * want.float().norm()
+
+
+class _Rounded(torch.autograd.Function):
+    """A gradient that went through fp8."""
+
+    @staticmethod
+    def forward(ctx, x, dtype):
+        ctx.dtype = dtype
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, d):
+        return d.to(ctx.dtype).to(d.dtype), None
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+@pytest.mark.parametrize("wide", [torch.float32, torch.bfloat16, torch.float16])
+def test_casts_have_the_bits_of_pytorch(wide, dtype):
+    """Of every value of sixteen bits, and of those beside the middle of two fp8 numbers."""
+    upper = torch.arange(65536, dtype=torch.int32)
+    if wide == torch.float32:
+        lower = torch.tensor([0, 1, 0x7FFF, 0x8000, 0xFFFF], dtype=torch.int32)
+        values = ((upper << 16)[:, None] | lower).view(torch.float32).flatten()
+    else:
+        values = upper.to(torch.int16).view(wide)
+    x = torch.zeros_like(values).requires_grad_()
+    run = torch.compile(
+        lambda x: _Rounded.apply(x, dtype), backend=backend, options={"require_full": True}
+    )
+    with interpreted_forwards():
+        (got,) = torch.autograd.grad(run(x), x, values)
+    torch.testing.assert_close(got, values.to(dtype).to(wide), rtol=0, atol=0, equal_nan=True)
