@@ -12,7 +12,9 @@ constexpr char kGroupedTiles[] = R"(
 // last group are one more, whose sums have no terms.
 //
 // Each lane of a warp keeps one group, of 32 at once.
-template <int tall, int wide, int tile_m, int tile_n, int sums>
+// `unit`: of which number of terms the first that is loaded is a multiple. Where terms are neighbours in
+// memory the copy engine begins at multiples of 16 bytes: elsewhere it stops with an illegal instruction.
+template <int tall, int wide, int tile_m, int tile_n, int sums, int unit>
 struct rg_tiles_of_groups {
   static constexpr bool of_groups = !sums;
   static constexpr bool sums_end = sums;
@@ -82,9 +84,10 @@ struct rg_tiles_of_groups {
         number - before_group, rank, rows_of(sums ? m : to - from), cols);
     number += static_cast<int>(gridDim.x) / (tall * wide);
     if (sums) {
-      *tile = {at.row, at.col, m, from, to - from, group};
+      const int first = from / unit * unit;
+      *tile = {at.row, at.col, m, first, to > from ? to - first : 0, from - first, group};
     } else {
-      *tile = {from + at.row, at.col, to, 0, group < groups ? k : 0, group};
+      *tile = {from + at.row, at.col, to, 0, group < groups ? k : 0, 0, group};
     }
     return true;
   }

@@ -176,29 +176,50 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
          static_cast<unsigned long long>(1024 / 16) << 32 | 1ull << 62;
 }
 
-// Of boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms from `left` on. The
-// terms are the lines, where the boxes lie across the sum, or the elements of each.
-template <int across, int element_bytes>
-RG_INLINE void rg_zero_terms(unsigned boxes, int count, int left, int thread) {
-  constexpr int pack_terms = 16 / element_bytes;
+// Of `count` boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms before `first` and
+// from `end` on. The terms are the lines, where the boxes lie across the sum, or the elements of each.
+template <int threads>
+RG_INLINE void rg_zero_lines(unsigned boxes, int count, int first, int end, int thread) {
 #pragma unroll 1
-  for (int i = thread; i < 512 * count; i += 128) {
-    const int line = i / 8 % 64, term = across ? line : i % 8 * pack_terms;
-    const unsigned pack = boxes + 16 * (across ? i : i / 8 * 8 + (i % 8 ^ (line & 7)));
-    const int kept = left - term;
-    if (kept <= 0) {
-      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(pack), "r"(0) : "memory");
-    } else if (!across) {
+  for (int i = thread; i < 512 * count; i += threads) {
+    const int line = i / 8 % 64;
+    if (line >= first && line < end) continue;
+    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(boxes + 16 * i), "r"(0) : "memory");
+  }
+}
+// Bytes 0 to n of a word, n from 0 to 4.
+RG_INLINE unsigned rg_first_bytes(int n) {
+  return static_cast<unsigned>((1ull << 8 * (n < 0 ? 0 : n > 4 ? 4 : n)) - 1);
+}
+// first, end: bytes of a line.
+template <int threads>
+RG_INLINE void rg_zero_ends(unsigned boxes, int count, int first, int end, int thread) {
 #pragma unroll 1
-      for (int e = kept; e < pack_terms; ++e) {
-        if constexpr (element_bytes == 1) {
-          asm volatile("st.shared.b8 [%0], %1;" ::"r"(pack + e), "r"(0) : "memory");
-        } else {
-          asm volatile("st.shared.b16 [%0], %1;" ::"r"(pack + 2 * e), "h"(static_cast<short>(0))
-                       : "memory");
-        }
-      }
+  for (int pack = 0; pack < 8; ++pack) {
+    if (16 * pack >= first && 16 * pack + 16 <= end) continue;
+    unsigned kept[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      const int at = 16 * pack + 4 * w;
+      kept[w] = rg_first_bytes(end - at) & ~rg_first_bytes(first - at);
     }
+#pragma unroll 1
+    for (int line = thread; line < 64 * count; line += threads) {
+      const unsigned at = boxes + 128 * line + 16 * (pack ^ (line & 7));
+      unsigned v[4];
+      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(at) : "memory");
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v[0] & kept[0]),
+                   "r"(v[1] & kept[1]), "r"(v[2] & kept[2]), "r"(v[3] & kept[3]) : "memory");
+    }
+  }
+}
+template <int across, int element_bytes, int threads>
+RG_INLINE void rg_zero_terms(unsigned boxes, int count, int first, int end, int thread) {
+  if constexpr (across) {
+    rg_zero_lines<threads>(boxes, count, first, end, thread);
+  } else {
+    rg_zero_ends<threads>(boxes, count, first * element_bytes, end * element_bytes, thread);
   }
 }
 
@@ -209,7 +230,7 @@ struct rg_multiply_shape {
   static constexpr int stage_bytes = left_bytes + tile_n * step_bytes;
   static constexpr int product_bytes = tile_m * tile_n * 2;
   static constexpr int shared_bytes =
-      1024 + stages * stage_bytes + 2 * product_bytes + 16 * stages + 16;
+      1024 + stages * stage_bytes + 2 * product_bytes + 24 * stages + 16;
 };
 
 // Where a block's tile lies. Clusters take theirs, tall x wide of them, in strips of up to 16
@@ -227,8 +248,14 @@ RG_INLINE rg_tile_place rg_place_of(int number, int rank, int rows, int cols) {
 struct rg_product_tile {
   int row, col;     // of the left operand's rows and the right one's columns: where it begins
   int rows_end;     // where its rows end, if the tile does not end before
-  int term, terms;  // of the sums: the first, and how many
+  int term, terms;  // of the sums: the first that is loaded, and how many
+  int skipped;      // of these, which are not the tile's
   int group;        // of operands that are one for each group
+
+  // Of the step that begins with this loaded term: whether terms of others have to be zeroed.
+  RG_INLINE bool has_others(int first, int step) const {
+    return terms - first < step || (first == 0 && skipped > 0);
+  }
 };
 
 // The tiles of one product: each cluster takes every so many.
@@ -245,7 +272,7 @@ struct rg_tiles {
   RG_INLINE bool next(int rank, rg_product_tile* tile) {
     if (number >= rows * cols) return false;
     const rg_tile_place at = rg_place_of<tall, wide, tile_m, tile_n>(number, rank, rows, cols);
-    *tile = {at.row, at.col, m, 0, k, 0};
+    *tile = {at.row, at.col, m, 0, k, 0, 0};
     number += static_cast<int>(gridDim.x) / (tall * wide);
     return true;
   }
@@ -272,6 +299,7 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
   char* const products = memory + stages * shape::stage_bytes;
   const unsigned full = operands + stages * shape::stage_bytes + 2 * shape::product_bytes;
   const unsigned empty = full + 8 * stages, order = empty + 8 * stages;
+  const unsigned loaded = order + 16;  // of stages that are not full before terms have been zeroed
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
@@ -279,6 +307,7 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
       rg_bar_init(full + 8 * s, 1);
+      rg_bar_init(loaded + 8 * s, 1);
       // The warps of a warpgroup of each block that this one loads for.
       rg_bar_init(empty + 8 * s, 4 * (tall + wide - 1));
     }
@@ -297,7 +326,9 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         const int steps = (at.terms + step - 1) / step;
         for (int s = 0; s < steps; ++s) {
           rg_bar_wait(empty + 8 * stage, parity);
-          const unsigned bar = full + 8 * stage, a = operands + stage * shape::stage_bytes;
+          const bool zeroed = Tiles::sums_end && at.has_others(s * step, step);
+          const unsigned bar = (zeroed ? loaded : full) + 8 * stage;
+          const unsigned a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
             rg_bar_expect(bar, shape::stage_bytes);
             const int depth = at.term + s * step;
@@ -325,6 +356,30 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
           }
           __syncwarp();
           if (++stage == stages) stage = 0, parity ^= 1;
+        }
+      }
+    } else if constexpr (Tiles::sums_end) {
+      // The other warps zero what is loaded of others' terms, ahead of those that multiply.
+      constexpr int threads = 96;
+      int stage = 0;
+      unsigned parities = 0;  // by stage, of how often it was zeroed
+      rg_product_tile at;
+      while (tiles.next(rank, &at)) {
+        for (int s = 0; s < at.terms; s += step) {
+          if (at.has_others(s, step)) {
+            const unsigned a = operands + stage * shape::stage_bytes;
+            const int first = s == 0 ? at.skipped : 0, end = at.terms - s;
+            rg_bar_wait(loaded + 8 * stage, parities >> stage & 1);
+            parities ^= 1u << stage;
+            rg_zero_terms<a_across, sizeof(T), threads>(a, tile_m / 64, first, end, thread - 32);
+            rg_zero_terms<b_across, sizeof(T), threads>(a + shape::left_bytes, tile_n / 64, first,
+                                                        end, thread - 32);
+            __syncwarp();
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            asm volatile("bar.sync 3, 96;" ::: "memory");
+            if (thread == 32) rg_bar_arrive(full + 8 * stage);
+          }
+          if (++stage == stages) stage = 0;
         }
       }
     }
@@ -358,15 +413,6 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
       for (int s = 0; s < steps; ++s) {
         rg_bar_wait(full + 8 * stage, parity);
         const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
-        if constexpr (Tiles::sums_end) {
-          const int left = at.terms - s * step;
-          if (left < step) {
-            rg_zero_terms<a_across, sizeof(T)>(a, tile_m / 64, left, thread);
-            rg_zero_terms<b_across, sizeof(T)>(b, tile_n / 64, left, thread);
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            rg_group_barrier(group);
-          }
-        }
 #pragma unroll
         for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -174,10 +174,10 @@ TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
                    .groups = way < 4 ? 5 : 90,
                    .m = 520,
                    .n = 264,
-                   .k = 1032,
+                   .k = 1032 + 8 * way,
                    .in = dtype,
                    .out = dtype,
-                   .a_down = (way & 2) != 0,
+                   .a_down = (way & 3) == 3,
                    .b_down = (way & 4) != 0};
       auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
       REQUIRE(made.status().ToString() == "OK");

@@ -10,8 +10,6 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kPackBytes = 16;  // addresses and pitches of the copy engine are multiples of it
-
 // Tiles, and how long each takes for an element of a result, per mille of what the first does:
 // bench/results/gemm_tiles_h200.json, 8 products with relu squared on one H200.
 struct Form {
@@ -24,10 +22,10 @@ constexpr Form kForms[] = {
 
 // Whether each matrix, and each line of it, begins at a multiple of 16 bytes.
 bool IsCopied(const GroupedMatrix& m, DType dtype, int64_t alignment) {
-  const int64_t pack = kPackBytes / SizeBytes(dtype);
+  const int64_t pack = kCopiedBytes / SizeBytes(dtype);
   const int64_t pitch = m.col_stride == 1 ? m.row_stride : m.col_stride;
   return (m.row_stride == 1 || m.col_stride == 1) && pitch > 0 && pitch % pack == 0 &&
-         m.offset % pack == 0 && m.group_stride % pack == 0 && alignment % kPackBytes == 0;
+         m.offset % pack == 0 && m.group_stride % pack == 0 && alignment % kCopiedBytes == 0;
 }
 
 // Clusters of two share what they load of the rows where there are two tiles beside each other:
@@ -79,12 +77,15 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments&
   if (!c.sums_in_groups && c.groups > 1 && c.b.group_stride <= 0) {
     return "all groups have one matrix";
   }
-  if (!IsCopied(c.a, c.in_dtype, known.a) || !IsCopied(c.b, c.in_dtype, known.b)) {
-    return absl::StrCat("an operand's lines do not begin at multiples of ", kPackBytes, " bytes");
+  if (!c.sums_in_groups && c.a.col_stride != 1) {
+    return "its rows lie beside each other, and groups of them begin anywhere";
   }
-  const int64_t pack = kPackBytes / SizeBytes(c.out_dtype);
+  if (!IsCopied(c.a, c.in_dtype, known.a) || !IsCopied(c.b, c.in_dtype, known.b)) {
+    return absl::StrCat("an operand's lines do not begin at multiples of ", kCopiedBytes, " bytes");
+  }
+  const int64_t pack = kCopiedBytes / SizeBytes(c.out_dtype);
   if (c.d.col_stride != 1 || !IsCopied(c.d, c.out_dtype, known.d) || c.n % pack != 0) {
-    return absl::StrCat("the result's rows are not made of packs of ", kPackBytes, " bytes");
+    return absl::StrCat("the result's rows are not made of packs of ", kCopiedBytes, " bytes");
   }
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const Form& smallest = kForms[std::size(kForms) - 1];

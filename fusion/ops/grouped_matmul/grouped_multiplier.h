@@ -10,6 +10,10 @@
 
 namespace retrograd {
 
+// Addresses, distances of lines and, within a line, places from which the copy engine loads are
+// multiples of so many bytes.
+inline constexpr int64_t kCopiedBytes = 16;
+
 // The call as it is multiplied: as it stands, or, where its groups share out the terms of sums and
 // the result lies by columns, turned: d^T = b^T.a^T, which lies by rows.
 bool IsTurned(const GroupedMatMulCall& call);
