@@ -207,3 +207,77 @@ def test_casts_have_the_bits_of_pytorch(wide, dtype):
     with interpreted_forwards():
         (got,) = torch.autograd.grad(run(x), x, values)
     torch.testing.assert_close(got, values.to(dtype).to(wide), rtol=0, atol=0, equal_nan=True)
+
+
+class _Product(torch.autograd.Function):
+    """Zeros, whose gradient is a product of groups times one element of what comes in."""
+
+    @staticmethod
+    def forward(ctx, x, a, b, ends, *scales):
+        ctx.save_for_backward(a, b, ends, *scales)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, d):
+        a, b, ends, *scales = ctx.saved_tensors
+        one = d.flatten()[0]
+        if not scales:
+            return torch._grouped_mm(a * one, b, offs=ends), None, None, None
+        of_rows, of_columns = scales
+        product = torch._scaled_grouped_mm(
+            a, b, of_rows * one.float(), of_columns, offs=ends, out_dtype=torch.bfloat16,
+            use_fast_accum=True,
+        )  # fmt: skip
+        return product, None, None, None, None, None
+
+
+def _product_of_groups(sizes, sums, dtype, device):
+    """Operands that lie along the sum, whose products are exact, and the product."""
+    torch.manual_seed(1)
+    groups, (m, n, k) = len(sizes), (272, 208, 320)
+    places = -(-sum(sizes) // 16) * 16 + 64
+    ends = torch.tensor(sizes, device=device).cumsum(0).to(torch.int32)
+
+    def whole(*shape):
+        return torch.randint(-4, 5, shape, device=device).float().to(dtype)
+
+    if sums:
+        a, b = whole(m, places), whole(n, places).t()
+        scales = _scales(groups * m), _scales(groups * n)
+    else:
+        a, b = whole(places, k), whole(groups, n, k).transpose(1, 2)
+        scales = _scales(places), _scales(groups, n)
+    scales = [s.to(device) for s in scales]
+    ones = [torch.ones_like(s) for s in scales]
+    wanted = _scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in scales), ends.cpu())
+    plain = _scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in ones), ends.cpu())
+    return (a, b, ends), scales, wanted, plain
+
+
+UNEVEN = {
+    "odd": [131, 1, 0, 250, 33],
+    "first_and_last_are_empty": [0, 0, 200, 77, 0],
+    "all_are_empty": [0, 0],
+    "short": [9, 1, 0, 21, 3, 129],
+    "90_groups": [(7 * g) % 45 for g in range(90)],
+}
+
+
+@command.needs_retrograd
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")
+@pytest.mark.parametrize("sums", [False, True])
+@pytest.mark.parametrize("dtype", [E4M3, E5M2, torch.bfloat16])
+@pytest.mark.parametrize("name", UNEVEN)
+def test_groups_along_the_sum_on_a_gpu(name, dtype, sums):
+    """Wherever a group begins, and whatever lies before and behind it."""
+    given, scales, scaled, plain = _product_of_groups(UNEVEN[name], sums, dtype, "cuda")
+    eight = dtype != torch.bfloat16
+    wanted = scaled if eight else plain
+    x = torch.zeros(wanted.shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    run = torch.compile(_Product.apply, backend=backend, options={"require_full": True})
+    y = run(x, *given, *(scales if eight else ()))
+    gradients = [
+        torch.autograd.grad(y, x, torch.ones_like(x), retain_graph=True)[0] for _ in range(2)
+    ]
+    assert torch.equal(*gradients)
+    assert torch.equal(gradients[0].cpu(), wanted)
