@@ -127,6 +127,13 @@ class Builder:
         attrs = {} if dtype in (None, a.dtype) else {"dtype": dtypes.name_of(dtype)}
         return self.node("grouped_matmul", [a, b, ends], [(dtype or a.dtype, shape)], **attrs)[0]
 
+    def segment_amax(self, x, ends, axis, magnitude=False):
+        """x with the extent G of ends [G] along the axis: each group's largest element, or
+        magnitude."""
+        shape = (*x.shape[:axis], *ends.shape, *x.shape[axis + 1 :])
+        attrs = {"magnitude": 1} if magnitude else {}
+        return self.node("segment_amax", [x, ends], [(x.dtype, shape)], axis=axis, **attrs)[0]
+
     # --- convolutions and scans -----------------------------------------------------------------
     def convolution(self, x, w, **window):
         """`window`: stride, padding, dilation (one number a spatial dim) and groups."""

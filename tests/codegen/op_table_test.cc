@@ -69,6 +69,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
                     input({3}, DType::kInt32, "ends")};
         break;
       }
+      if (op == Op::segment_amax) {
+        operands = {input({40, 8}, dtype, "x"), input({3}, DType::kInt32, "ends")};
+        attrs.Set("axis", int64_t{0});
+        break;
+      }
       if (op == Op::sort_indices) {
         operands = {input({40}, DType::kInt64, "index")};
         attrs.Set("rows", int64_t{12});

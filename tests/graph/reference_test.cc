@@ -149,6 +149,8 @@ TEST_CASE("every pointwise row agrees with its formula, written here a second ti
       {Op::minimum, [](double a, double b, double) { return a < b ? a : b; }},
       {Op::relu, [](double a, double, double) { return a > 0 ? a : 0.0; }},
       {Op::floor, [](double a, double, double) { return a - (a - std::floor(a)); }},
+      {Op::floor_pow2,
+       [](double a, double, double) { return std::exp2(std::floor(std::log2(a))); }},
       {Op::reciprocal, [](double a, double, double) { return 1 / a; }},
       {Op::sqrt, [](double a, double, double) { return std::pow(a, 0.5); }},
       {Op::rsqrt, [](double a, double, double) { return std::pow(a, -0.5); }},
