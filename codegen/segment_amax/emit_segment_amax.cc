@@ -72,6 +72,7 @@ class Writer {
                   {"kAtOnce", walk.at_once},
                   {"kSlabs", walk.slabs},
                   {"kParts", parts},
+                  {"kBlocks", Product({walk.slabs, parts, c_.batch})},
                   {"kEndsAtOnce", kEndsAtOnce}});
     Places("kX", x);
     w_.LongConstants({{"kEndsFirst", c_.ends_offset}});

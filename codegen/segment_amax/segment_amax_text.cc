@@ -5,11 +5,13 @@ namespace retrograd {
 // fold(from, to): the largest of these places in each of a thread's lanes, most[]; of the threads
 // that hold it, those with `holds` are to store it. Loads past the last place are of it again,
 // which changes nothing. What other threads found is compared one by one: all at once it takes the
-// registers of two blocks.
+// registers of two blocks. Blocks go from the last lanes to the first: what reads x next finds
+// those in the cache.
 const char kSegmentColumns[] = R"(
   const int pack = RG_THREAD % kPacks, down = RG_THREAD / kPacks;
-  const int slab = RG_BLOCK % kSlabs, part = RG_BLOCK / kSlabs % kParts;
-  const int64_t batch = RG_BLOCK / kSlabs / kParts;
+  const int block = kBlocks - 1 - RG_BLOCK;
+  const int part = block % kParts, slab = block / kParts % kSlabs;
+  const int64_t batch = block / kParts / kSlabs;
   const int lane0 = (slab * kPacks + pack) * kV;
   const bool inside = lane0 < kLanes;
   const bool holds = inside && down == 0;
@@ -52,8 +54,9 @@ const char kSegmentColumns[] = R"(
 // the last may lie half in other groups.
 const char kSegmentLines[] = R"(
   const int thread = RG_THREAD % kPacks;
-  const int slab = RG_BLOCK % kSlabs, part = RG_BLOCK / kSlabs % kParts;
-  const int64_t batch = RG_BLOCK / kSlabs / kParts;
+  const int block = kBlocks - 1 - RG_BLOCK;
+  const int part = block % kParts, slab = block / kParts % kSlabs;
+  const int64_t batch = block / kParts / kSlabs;
   const int lane0 = slab * kDown + RG_THREAD / kPacks;
   const bool inside = lane0 < kLanes;
   const bool holds = inside && thread == 0;

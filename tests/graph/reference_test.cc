@@ -156,6 +156,8 @@ TEST_CASE("every pointwise row agrees with its formula, written here a second ti
       {Op::rsqrt, [](double a, double, double) { return std::pow(a, -0.5); }},
       {Op::exp, [](double a, double, double) { return std::pow(M_E, a); }},
       {Op::log, [](double a, double, double) { return std::log2(a) / std::log2(M_E); }},
+      {Op::exp2, [](double a, double, double) { return std::pow(2.0, a); }},
+      {Op::log2, [](double a, double, double) { return std::log(a) / std::log(2.0); }},
       {Op::log1p, [](double a, double, double) { return std::log(1 + a); }},
       {Op::tanh,
        [](double a, double, double) {

@@ -25,12 +25,13 @@ bool LoadsWide(const KernelIr& ir, const WideTiles& tiles) {
     const std::optional<int64_t> stride = LaneStride(instr.offset, v);
     if (!stride.has_value() || (*stride != 0 && *stride != 1)) return false;
   }
+  int64_t widest = 0;
   for (int i : TransposedLoads(ir, tiles.axis)) {
-    const int64_t size = SizeBytes(ir.buffers[ir.instrs[i].buffer].dtype);
-    const int64_t whole = std::min<int64_t>(tiles.width, kMaxAccessBytes / size);
-    if (LoadWidth(ir, i, v) < whole) return false;
+    const int64_t access = kMaxAccessBytes / SizeBytes(ir.buffers[ir.instrs[i].buffer].dtype);
+    if (LoadWidth(ir, i, v) < std::min<int64_t>(tiles.width, access)) return false;
+    widest = std::max(widest, access);
   }
-  return ir.extents[tiles.axis] % tiles.width == 0;
+  return tiles.width <= widest && ir.extents[tiles.axis] % tiles.width == 0;
 }
 
 bool StoresWide(const KernelIr& ir) {

@@ -184,9 +184,9 @@ KernelIr Transposed(DType t) {
 
 // The same in wide tiles, whose edges are cut: a quantiser's result, and what it is made of.
 KernelIr TransposedWide(DType t) {
-  KernelIrBuilder b({2, 72, 176});
-  const int64_t all = 2 * 72 * 176;
-  const int x = b.In(t, all), scale = b.In(DType::kFp32, 2 * 72), bias = b.In(t, 176);
+  KernelIrBuilder b({3, 72, 176});
+  const int64_t all = 3 * 72 * 176;
+  const int x = b.In(t, all), scale = b.In(DType::kFp32, 3 * 72), bias = b.In(t, 176);
   const int y = b.Out(DType::kFp8E4M3, all), z = b.Out(t, all);
   const int v = b.Load(x, A(0) * (72 * 176) + A(2) * 72 + A(1));
   const int w = b.Do(Op::add, {b.Cast(v, DType::kFp32), b.Cast(b.Load(bias, A(2)), DType::kFp32)});
