@@ -243,6 +243,21 @@ TEST_CASE("whatever the ends say, no access leaves the tensors, and chunks chang
   Check(c, seed, &schedule);
 }
 
+TEST_CASE("matrices of neighbours are read as they lie, all else without gaps") {
+  const auto reads = [](const Shape& shape, const std::vector<int64_t>& strides) {
+    return HasSegmentStrides(shape, strides);
+  };
+  CHECK(reads({4, 6}, {9, 1}));
+  CHECK(reads({4, 6}, {1, 5}));
+  CHECK(reads({4, 1}, {1, 77}));
+  CHECK(!reads({4, 6}, {12, 2}));
+  CHECK(!reads({4, 6}, {-6, 1}));
+  CHECK(reads({2, 1, 3}, {3, 50, 1}));
+  CHECK(reads({2, 0, 3}, {1, 1, 1}));
+  CHECK(!reads({2, 4, 3}, {24, 3, 1}));
+  CHECK(!reads({5}, {2}));
+}
+
 TEST_CASE("chunks are long enough for a thread's loads, and blocks many where places are") {
   const auto schedule = [](int64_t places, int64_t lanes, int64_t groups) {
     const SegmentAmaxCall call = {.places = places,
@@ -273,6 +288,7 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
       {.shape = {16640, 33}, .ends = {100, 16640}, .dtype = DType::kFp32},
       {.shape = {3, 16640}, .axis = 1, .ends = {100, 16640}, .dtype = DType::kFp16},
       {.shape = {20, 512}, .ends = {100, 16640}, .dtype = DType::kFp64},
+      {.shape = {40, 512}, .axis = 1, .ends = {100, 16640}, .dtype = DType::kFp64},
       {.shape = {20, 512}, .axis = 1, .ends = {100, 16640}, .dtype = DType::kFp8E5M2}};
   for (const Case& c : cases) {
     const SegmentAmaxCall call = SegmentAmaxOf(CallOf(c));

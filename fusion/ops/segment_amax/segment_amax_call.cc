@@ -1,5 +1,7 @@
 #include "fusion/ops/segment_amax/segment_amax_call.h"
 
+#include <algorithm>
+
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -50,7 +52,8 @@ SegmentAmaxCall SegmentAmaxOf(const Call& call) {
 bool HasSegmentStrides(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
   std::vector<int64_t> normal(strides.begin(), strides.end());
   NormalizeSegment(shape, normal);
-  if (shape.size() == 2) return normal[0] >= 0 && normal[1] >= 0;
+  const bool positive = std::all_of(normal.begin(), normal.end(), [](int64_t s) { return s >= 0; });
+  if (shape.size() == 2) return positive && (normal[0] == 1 || normal[1] == 1);
   return Elements(shape) == 0 || normal == DenseStrides(shape);
 }
 

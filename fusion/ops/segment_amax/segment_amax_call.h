@@ -23,7 +23,8 @@ struct SegmentAmaxCall {
 
 SegmentAmaxCall SegmentAmaxOf(const Call& call);
 
-// Whether a tensor lies so that the axes before and behind any one of its axes are one axis each.
+// Whether a tensor lies so that the axes before and behind any one of its axes are one axis each,
+// and the elements of one of them are neighbours.
 bool HasSegmentStrides(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides);
 // Along an extent of 1 the stride of a dense tensor.
 void NormalizeSegment(absl::Span<const int64_t> shape, std::vector<int64_t>& strides);
