@@ -250,6 +250,40 @@ def grouped_matmul(rows, width, results, groups):
     return op, (_given(rows, width), _groups(rows, groups), weight)
 
 
+class Quantised(torch.autograd.Function):
+    """Zeros, whose gradient is quantised: in FP8 it is the gradient of `eighth`, transposed if that
+    has three axes, and the scales along the axis are that of `scales`."""
+
+    @staticmethod
+    def forward(ctx, eighth, scales, axis):
+        ctx.axis, ctx.turned = axis, eighth.dim() == 3
+        shape = eighth.mT.shape if ctx.turned else eighth.shape
+        return torch.zeros(shape, dtype=BF16, device=eighth.device)
+
+    @staticmethod
+    def backward(ctx, dy):
+        largest = dy.abs().amax(ctx.axis, keepdim=True).float().clamp(min=1e-12)
+        scales = torch.exp2(torch.floor(torch.log2(448 / largest)))
+        eighth = (dy.float() * scales).clamp(-448, 448).to(torch.float8_e4m3fn)
+        return eighth.mT.contiguous() if ctx.turned else eighth, scales, None
+
+
+def quantise_rows(rows, columns):
+    """To FP8, with a scale a row."""
+    eighth = torch.zeros(rows, columns, dtype=torch.float8_e4m3fn, requires_grad=True)
+    scales = torch.zeros(rows, 1, requires_grad=True)
+    op = Weighted(lambda e, s: Quantised.apply(e, s, 1))
+    return op, (eighth, scales, torch.randn(rows, columns, dtype=BF16))
+
+
+def quantise_experts(experts, rows, columns):
+    """To FP8 by columns, with a scale a column of each expert: the result is the transpose."""
+    eighth = torch.zeros(experts, columns, rows, dtype=torch.float8_e4m3fn, requires_grad=True)
+    scales = torch.zeros(experts, 1, columns, requires_grad=True)
+    op = Weighted(lambda e, s: Quantised.apply(e, s, 1))
+    return op, (eighth, scales, torch.randn(experts, rows, columns, dtype=BF16))
+
+
 class Experts(nn.Module):
     """Each token by its best experts: gated linear units, weighted by the router's softmax."""
 
@@ -448,6 +482,11 @@ MODELS = {
     **_mixture("mixtral", 8192, 2048, 5632, 8, 2),
     **_mixture("deepseek", 4096, 2048, 1408, 64, 6),
     **_mixture("qwen3", 8192, 2048, 768, 128, 8),
+    "quantise_rows": (quantise_rows, dict(rows=16640, columns=5120), dict(rows=9, columns=40)),
+    "quantise_experts_16": (quantise_experts, dict(experts=16, rows=8192, columns=5120),
+                            dict(experts=2, rows=48, columns=24)),
+    "quantise_experts_8": (quantise_experts, dict(experts=8, rows=2048, columns=1408),
+                           dict(experts=3, rows=7, columns=5)),
     "gcn": _network(GcnLayer), "graph_sage": _network(SageLayer), "gat": _network(GatLayer),
 }  # fmt: skip
 AUTOCASTS = {"gcn", "graph_sage", "gat"}  # fp32 data and parameters, products in bf16

@@ -15,14 +15,15 @@ order="
   fusion/kernel/ir fusion/device fusion/kernel/templates fusion/kernel/gemm fusion/kernel/build
   fusion/plan
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
-  fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/sort_indices
+  fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/segment_amax fusion/ops/sort_indices
   fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
-  codegen/gemm codegen/grouped_matmul codegen/sort codegen
+  codegen/gemm codegen/grouped_matmul codegen/segment_amax codegen/sort codegen
   runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
-  runtime/ops/convolution runtime/ops/grouped_matmul runtime/ops/sort_indices
+  runtime/ops/convolution runtime/ops/grouped_matmul runtime/ops/segment_amax
+  runtime/ops/sort_indices
   runtime/devices runtime/schedule runtime/memory runtime/program
   runtime/executable
   tools/support tools/execute tools/fit tools/explain tools/calibrate tools/run tools/bench

@@ -204,6 +204,13 @@ inline void rg_store_vec(T* p, int64_t i, const typename rg_storage<T>::compute*
   for (int k = 0; k < V; ++k) to[k] = rg_storage<T>::narrow(in[k]);
 }
 
+// Elements that lie in shared memory, in pieces of P at multiples of their size, by one access.
+template <int V, int P, typename T>
+inline void rg_store_from(T* p, int64_t i, const T* from, int64_t at) {
+  T* to = static_cast<T*>(__builtin_assume_aligned(p + i, V * sizeof(T)));
+  for (int k = 0; k < V; ++k) to[k] = from[at + k];
+}
+
 // --- memory: checked pointers -------------------------------------------------------------------
 
 // An argument that asks before each access. A refused load gives zero, a refused store does
@@ -313,6 +320,18 @@ inline void rg_load_pack(rg_checked_shared<T> p, int64_t i, rg_pack<T, V>* out) 
 template <typename T, typename V>
 inline void rg_store(rg_checked_shared<T> p, int64_t i, V v) {
   p[i] = rg_storage<T>::narrow(v);
+}
+
+template <int V, typename T>
+inline void rg_store_vec(rg_checked_shared<T> p, int64_t i,
+                         const typename rg_storage<T>::compute* in) {
+  for (int k = 0; k < V; ++k) rg_store(p, i + k, in[k]);
+}
+template <int V, int P, typename T>
+inline void rg_store_from(rg_checked<T> p, int64_t i, rg_checked_shared<T> from, int64_t at,
+                          int line = __builtin_LINE()) {
+  if (!p.allowed(i, V, true, line)) return;
+  for (int k = 0; k < V; ++k) p.data[p.first + i + k] = from[at + k];
 }
 
 // --- threads ------------------------------------------------------------------------------------
@@ -501,6 +520,21 @@ RG_HOST_MATH(sin, sin)
 RG_HOST_MATH(cos, cos)
 RG_HOST_MATH(erf, erf)
 #undef RG_HOST_MATH
+
+// The exponent alone; of a subnormal number, that of 2^24 times as much.
+inline float rg_floor_pow2(float v) {
+  const uint32_t size = rg_bits_of(v) & 0x7fffffff;
+  if (size >= 0x7f800000) return v;
+  const bool small = size < 0x00800000;
+  const float power = rg_float_of(rg_bits_of(small ? v * 0x1p24f : v) & 0xff800000);
+  return small ? power * 0x1p-24f : power;
+}
+inline double rg_floor_pow2(double v) {
+  if (v == 0 || v - v != 0) return v;
+  int exponent;
+  (void)__builtin_frexp(v, &exponent);
+  return __builtin_copysign(__builtin_ldexp(0.5, exponent), v);
+}
 
 inline float rg_rsqrt(float v) { return static_cast<float>(1 / __builtin_sqrt(v)); }
 inline double rg_rsqrt(double v) { return 1 / __builtin_sqrt(v); }

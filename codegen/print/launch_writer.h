@@ -28,6 +28,8 @@ class LaunchWriter {
   void Shared(DType dtype, absl::string_view name, int64_t elements);
   // An array of memory that the launch asks for, from its first byte on. Arrays may overlap.
   void Staged(DType dtype, absl::string_view name, int64_t elements);
+  // They shuffle, and may share no array.
+  void ThreadsMeet() { kernel_.threads_meet = true; }
   void Uses(PreludePart part) { kernel_.parts |= part; }
   // It multiplies by warpgroups, in clusters of so many blocks.
   void Multiplies(int cluster);

@@ -39,12 +39,15 @@ std::string And(absl::string_view a, absl::string_view b) {
 }  // namespace
 
 PointPrinter::PointPrinter(LaunchText* launch, int width)
+    : PointPrinter(launch, VectorsOf(launch->ir(), width)) {}
+
+PointPrinter::PointPrinter(LaunchText* launch, const Vectors& vectors)
     : launch_(*launch),
       ir_(launch->ir()),
       out_(launch->out),
-      width_(width),
-      fastest_(FastestAxis(ir_)),
-      vectors_(VectorsOf(ir_, width)),
+      width_(vectors.width),
+      vectors_(vectors),
+      along_(vectors.axis),
       lane_varies_(LaneVaries(ir_, vectors_)),
       axis_names_(ir_.extents.size()),
       homes_(ir_.instrs.size()),
@@ -109,11 +112,11 @@ AxisMask PointPrinter::UsedAxes(const std::vector<int>& instrs, const std::vecto
 
 std::vector<std::string> PointPrinter::NamesAt(int plus) const {
   std::vector<std::string> names = axis_names_;
-  if (fastest_ < 0) return names;
+  if (along_ < 0) return names;
   if (in_lane_loop_) {
-    names[fastest_] = absl::StrCat("(", names[fastest_], " + j)");
+    names[along_] = absl::StrCat("(", names[along_], " + j)");
   } else if (plus > 0) {
-    names[fastest_] = absl::StrCat("(", names[fastest_], " + ", plus, ")");
+    names[along_] = absl::StrCat("(", names[along_], " + ", plus, ")");
   }
   return names;
 }

@@ -1,5 +1,6 @@
 // Prints the evaluation of a KernelIr at one point, or at `width` consecutive points of the fastest
-// axis at once. Templates decide which point, which instructions and where values are kept.
+// axis, or of another one, at once. Templates decide which point, which instructions and where
+// values are kept.
 #ifndef RETROGRAD_CODEGEN_PRINT_POINT_PRINTER_H_
 #define RETROGRAD_CODEGEN_PRINT_POINT_PRINTER_H_
 
@@ -30,6 +31,7 @@ struct StagedLoad {
 class PointPrinter {
  public:
   PointPrinter(LaunchText* launch, int width);
+  PointPrinter(LaunchText* launch, const Vectors& vectors);
 
   int width() const { return width_; }
   const KernelIr& ir() const { return ir_; }
@@ -104,8 +106,8 @@ class PointPrinter {
   const KernelIr& ir_;
   SourceWriter& out_;
   int width_;
-  int fastest_;
   Vectors vectors_;
+  int along_;  // the axis of the lanes
   std::vector<bool> lane_varies_;
   std::vector<std::string> axis_names_;
   std::vector<Home> homes_;

@@ -161,7 +161,10 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   int64_t fresh = 0;
   const bool transposes = TemplateOf(s).transposes;
   for (const Access& a : accesses_) {
-    const int64_t width = a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+    // Wide tiles have whole accesses on both sides.
+    const int64_t width = transposes && s.vector_width > 1
+                              ? kMaxAccessBytes
+                              : a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
     // Threads lie a vector apart: pieces of one ask for its sectors again and again.
     if (a.vectors && width < kMaxAccessBytes) {
       const int64_t vector = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);

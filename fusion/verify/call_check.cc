@@ -155,6 +155,26 @@ absl::Status CheckGroupedMatMulForm(const Call& call) {
   return absl::OkStatus();
 }
 
+// Of more than two axes, those before and behind the groups' are one axis each.
+absl::Status CheckSegmentAmaxForm(const Call& call) {
+  for (const CallTensor* t : {&call.operands[0], &call.results[0]}) {
+    int64_t elements = 1;
+    bool dense = true;
+    for (size_t dim = t->shape.size(); dim-- > 0;) {
+      dense = dense && (t->shape[dim] == 1 || t->strides[dim] == elements);
+      elements *= t->shape[dim];
+    }
+    if (t->shape.size() != 2 && elements > 0 && !dense) {
+      return Broken("P5: a tensor of its segment_amax has gaps");
+    }
+  }
+  const CallTensor& ends = call.operands[1];
+  if (ends.shape.size() != 1 || (ends.shape[0] > 1 && ends.strides[0] != 1)) {
+    return Broken("P5: the ends of its groups are no list without gaps");
+  }
+  return absl::OkStatus();
+}
+
 // What a library asks of its operands beyond what the graph says, and what its call may do beside.
 struct CallRule {
   Op op;
@@ -164,6 +184,7 @@ struct CallRule {
 constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
     {Op::grouped_matmul, CheckGroupedMatMulForm},
+    {Op::segment_amax, CheckSegmentAmaxForm},
     {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},
     {Op::convolution, CheckConvolutionForm},

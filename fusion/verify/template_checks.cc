@@ -57,12 +57,19 @@ absl::Status CheckTranspose(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
   if (!r.folds.folds.empty()) return r.Misfit("transposes where the kernel folds axes");
   if (s.split != 1 || s.threads % 32 != 0) return r.Misfit("is no transposing walk");
-  // Blocks of 32 x 32 over the fastest axis and one other, whichever it is.
+  // Blocks over the fastest axis and one other, whichever it is: of 32 x 32, or of 64 along the
+  // other and 16 vectors.
+  if (s.vector_width != 1 && s.vector_width != 4 && s.vector_width != 8) {
+    return r.Misfit("transposes by no width that it has");
+  }
+  const int64_t slow_tile = s.vector_width == 1 ? 32 : 64;
+  const int64_t fast_tile = s.vector_width == 1 ? 32 : int64_t{16} * s.vector_width;
   for (int a = 0; a < r.folds.fastest; ++a) {
     const int64_t slow = r.ir.extents[a], fast = r.ir.extents[r.folds.fastest];
     if (slow <= 1) continue;
     const int64_t others = r.ir.Points(r.ir.all_axes()) / (slow * fast);
-    if (s.blocks == others * CeilDiv(slow, 32) * CeilDiv(fast, 32)) return absl::OkStatus();
+    if (s.blocks == others * CeilDiv(slow, slow_tile) * CeilDiv(fast, fast_tile))
+      return absl::OkStatus();
   }
   return r.Misfit("has another number of blocks than tiles");
 }

@@ -23,7 +23,7 @@ bool IsDecision(const BackwardGraph& graph, const Use& use) {
     return !IsFloat(to) || IsFp8(to);  // few codes: a quantiser's results are told apart by them
   }
   return info.type_rule == TypeRule::kCompare || info.op == Op::sign || info.op == Op::floor ||
-         info.op == Op::fmod;
+         info.op == Op::floor_pow2 || info.op == Op::fmod;
 }
 
 // By node: whether a comparison, mask or index lies anywhere behind it.

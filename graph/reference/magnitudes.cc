@@ -47,6 +47,7 @@ double PointwiseMagnitude(const OpInfo& info, int n, const double* x, const doub
     case Op::minimum: return std::max(m[0], m[1]);
     case Op::where: return x[0] != 0 ? m[1] : m[2];
     case Op::sign:
+    case Op::floor_pow2:
     case Op::floor: return std::fabs(info.reference(x));
     default: break;
   }

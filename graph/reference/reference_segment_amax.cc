@@ -1,5 +1,6 @@
 // segment_amax of the reference evaluator, also over magnitudes.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "graph/ir/group_ends.h"
@@ -15,8 +16,9 @@ absl::Status EvaluateSegmentAmax(const LibraryNode& node, absl::Span<double* con
   int64_t outer = 1, inner = 1;
   for (int d = 0; d < axis; ++d) outer *= shape[d];
   for (int d = axis + 1; d < x.type->rank(); ++d) inner *= shape[d];
+  const bool magnitude = node.magnitudes || node.attrs.Int("magnitude") != 0;
   std::fill(out[0], out[0] + outer * groups * inner,
-            node.magnitudes ? 0 : -std::numeric_limits<double>::infinity());
+            magnitude ? 0 : -std::numeric_limits<double>::infinity());
   GroupSpan group;
   for (int64_t g = 0; g < groups; ++g) {
     group = NextGroup(group, static_cast<int64_t>(ends.data[g]), size);
@@ -24,7 +26,8 @@ absl::Status EvaluateSegmentAmax(const LibraryNode& node, absl::Span<double* con
       for (int64_t s = group.begin; s < group.end; ++s) {
         for (int64_t i = 0; i < inner; ++i) {
           double& most = out[0][(o * groups + g) * inner + i];
-          const double v = x.data[(o * size + s) * inner + i];
+          const double element = x.data[(o * size + s) * inner + i];
+          const double v = magnitude ? std::fabs(element) : element;
           if (v > most || v != v) most = v;
         }
       }

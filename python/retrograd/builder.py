@@ -129,6 +129,13 @@ class Builder:
         operands, result = [a, b, ends, *scales], (dtype or a.dtype, shape)
         return self.node("grouped_matmul", operands, [result], **attrs)[0]
 
+    def segment_amax(self, x, ends, axis, magnitude=False):
+        """x with the extent G of ends [G] along the axis: each group's largest element, or
+        magnitude."""
+        shape = (*x.shape[:axis], *ends.shape, *x.shape[axis + 1 :])
+        attrs = {"magnitude": 1} if magnitude else {}
+        return self.node("segment_amax", [x, ends], [(x.dtype, shape)], axis=axis, **attrs)[0]
+
     # --- convolutions and scans -----------------------------------------------------------------
     def convolution(self, x, w, **window):
         """`window`: stride, padding, dilation (one number a spatial dim) and groups."""

@@ -169,6 +169,25 @@ def _grouped_matmul(x, attrs, types):
     return result.to(types[0][0])
 
 
+def _segment_amax(x, attrs, types):
+    x, ends, axis = *x, attrs["axis"]
+    x = x.abs() if attrs.get("magnitude") else x
+    result = torch.full(types[0][1], 0 if attrs.get("magnitude") else -torch.inf, dtype=x.dtype)
+    begin, size = 0, x.shape[axis]
+    for group, end in enumerate(ends.tolist()):
+        end = min(max(end, begin), size)
+        if end > begin:
+            result.select(axis, group).copy_(x.narrow(axis, begin, end - begin).amax(axis))
+        begin = end
+    return result
+
+
+def _floor_pow2(x):
+    """frexp's exponents are exact."""
+    power = torch.ldexp(torch.full_like(x, 0.5), torch.frexp(x).exponent)
+    return torch.where(torch.isfinite(x) & (x != 0), power.copysign(x), x)
+
+
 def _window_of(attrs):
     dims = len(attrs["stride"])
     return attrs["stride"], attrs["padding"], attrs["dilation"], False, [0] * dims, attrs["groups"]
@@ -259,6 +278,8 @@ OPS = {
     "amin": _reduction(torch.amin),
     "matmul": _matmul,
     "grouped_matmul": _grouped_matmul,
+    "segment_amax": _segment_amax,
+    "floor_pow2": _pointwise(_floor_pow2),
     "attention_backward": _attention_backward,
     "convolution": _convolution,
     "convolution_input_gradient": _convolution_input_gradient,

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/cublas_loader.h"
+#include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 
 namespace retrograd {
@@ -65,6 +66,7 @@ absl::Status CudaDevice::Start() {
   RG_CHECK(absl::SimpleAtoi(absl::StripPrefix(facts().arch, "sm_"), &sm_));
   SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library}));
   SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
+  SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
   SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
   const std::shared_ptr<CallLoader> convolutions = MakeCudaConvolutionLoader(

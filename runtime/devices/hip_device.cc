@@ -10,6 +10,7 @@
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
+#include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 
 namespace retrograd {
@@ -31,6 +32,7 @@ class HipDevice : public GpuDevice {
     RG_RETURN_IF_ERROR(GpuDevice::Start());
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
     SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
+    SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
     SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :

@@ -45,10 +45,12 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       }
       if (op == Op::cast) attrs.Set("dtype", std::string("f16"));
       // Domains: what a logarithm, root, power or quotient takes.
-      if (op == Op::log || op == Op::sqrt || op == Op::rsqrt || op == Op::pow || op == Op::log1p) {
+      if (op == Op::log || op == Op::log2 || op == Op::sqrt || op == Op::rsqrt || op == Op::pow ||
+          op == Op::log1p) {
         operands[0] = b.Add(Op::abs, {operands[0]});
       }
-      if (op == Op::rsqrt || op == Op::log || op == Op::reciprocal || op == Op::pow) {
+      if (op == Op::rsqrt || op == Op::log || op == Op::log2 || op == Op::reciprocal ||
+          op == Op::pow) {
         operands[0] = b.Add(Op::add, {b.Add(Op::abs, {operands[0]}), b.Full(0.25, dtype)});
       }
       if (op == Op::div || op == Op::fmod) {
@@ -67,6 +69,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
       if (op == Op::grouped_matmul) {
         operands = {input({6, 8}, dtype, "a"), input({3, 8, 4}, dtype, "b"),
                     input({3}, DType::kInt32, "ends")};
+        break;
+      }
+      if (op == Op::segment_amax) {
+        operands = {input({40, 8}, dtype, "x"), input({3}, DType::kInt32, "ends")};
+        attrs = {{"axis", int64_t{0}}, {"magnitude", int64_t{1}}};  // no infinity of empty groups
         break;
       }
       if (op == Op::sort_indices) {

@@ -239,6 +239,36 @@ TEST_CASE("the partial results of each sum begin at a multiple of 16 bytes") {
   CHECK(WorkspaceBytes(b.Build(), s) == 64 + 60);  // 5 * 3 * 4 bytes each
 }
 
+// y[i, j] = x[j, i], of lines that are `gap` longer than they need be.
+KernelIr Turned(DType from, DType to, int64_t gap) {
+  KernelIrBuilder b({96, 160});
+  const int x = b.In(from, 160 * (96 + gap)), y = b.Out(to, 96 * (160 + gap));
+  b.Store(b.Cast(b.Load(x, A(1) * (96 + gap) + A(0)), to), y, A(0) * (160 + gap) + A(1));
+  return b.Build();
+}
+
+std::set<int> WidthsOfTiles(const KernelIr& ir, const ScheduleLimits& limits) {
+  std::set<int> widths;
+  for (const Schedule& s : CandidateSchedules(ir, Classify(ir), limits)) {
+    if (s.kind == Template::kTranspose) widths.insert(s.vector_width);
+  }
+  return widths;
+}
+
+TEST_CASE("tiles are wide where loads and stores are of several elements, square otherwise") {
+  const ScheduleLimits limits = {.shared_bytes = 48 << 10};
+  const DType bf16 = DType::kBf16, f8 = DType::kFp8E4M3;
+  using Widths = std::set<int>;
+  CHECK(WidthsOfTiles(Turned(bf16, f8, 0), limits) == Widths{1, 8});
+  CHECK(WidthsOfTiles(Turned(bf16, bf16, 8), limits) == Widths{1, 8});
+  CHECK(WidthsOfTiles(Turned(kF32, kF32, 4), limits) == Widths{1, 4});
+  CHECK(WidthsOfTiles(Turned(bf16, f8, 1), limits) == Widths{1});
+  CHECK(WidthsOfTiles(Turned(DType::kFp64, DType::kFp64, 0), limits) == Widths{1});
+  ScheduleLimits scalar = limits;
+  scalar.vectorize = false;
+  CHECK(WidthsOfTiles(Turned(bf16, f8, 0), scalar) == Widths{1});
+}
+
 TEST_CASE("rows that fill no block have one all the same") {
   constexpr int64_t kRows = 1001;
   KernelIrBuilder b({kRows, 96});

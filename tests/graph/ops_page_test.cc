@@ -33,6 +33,9 @@ std::string Operands(const OpInfo& info) {
   return absl::StrCat(info.min_operands, " to ", info.max_operands);
 }
 
+// A bar ends a cell of a table.
+std::string InCell(absl::string_view text) { return absl::StrReplaceAll(text, {{"|", "\\|"}}); }
+
 // "a + b" of "$0 + $1".
 std::string Formula(const OpInfo& info) {
   if (!info.meaning.empty()) return std::string(info.meaning);
@@ -60,7 +63,7 @@ std::string PointwiseRows() {
   for (const OpInfo& info : AllOps()) {
     if (info.pattern != Pattern::kPointwise) continue;
     absl::StrAppend(&rows, "| `", info.name, "` | ", Types(info.type_rule), " | ", Attributes(info),
-                    " | ", absl::StrReplaceAll(Formula(info), {{"||", "\\|\\|"}}), " |\n");
+                    " | ", InCell(Formula(info)), " |\n");
   }
   return rows;
 }
@@ -70,7 +73,7 @@ std::string StructuralRows() {
   for (const OpInfo& info : AllOps()) {
     if (info.type_rule != TypeRule::kStructural || info.op == Op::input) continue;
     absl::StrAppend(&rows, "| `", info.name, "` | ", Operands(info), " | ", Attributes(info), " | ",
-                    info.meaning, " |\n");
+                    InCell(info.meaning), " |\n");
   }
   return rows;
 }

@@ -40,9 +40,13 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
   return std::max<int64_t>(limit, 1);
 }
 
-// What the groups of a grouped_matmul share out, if the input says where they end.
+// What groups share out among them, if the input says where they end.
 std::optional<int64_t> GroupedPlaces(const BackwardGraph& graph, NodeId input) {
   for (const Use& use : graph.uses(input)) {
+    if (graph.op(use.user) == Op::segment_amax && use.operand == 1) {
+      const Shape& x = graph.type(graph.operands(use.user)[0]).shape;
+      return x[graph.node(use.user).attrs.Int("axis")];
+    }
     if (graph.op(use.user) != Op::grouped_matmul || use.operand != 2) continue;
     const bool rows = graph.type(graph.operands(use.user)[1]).rank() == 3;
     return graph.type(graph.operands(use.user)[0]).shape[rows ? 0 : 1];

@@ -1,5 +1,7 @@
 #include "fusion/kernel/ir/transposed.h"
 
+#include <algorithm>
+
 #include "fusion/kernel/ir/vector_access.h"
 
 namespace retrograd {
@@ -14,7 +16,56 @@ bool RunsAlong(const Instr& load, int axis, int fastest) {
          LaneStride(load.offset, {fastest, 2}) != 1;
 }
 
+// Every load is of the same places along the axis, or of neighbours, the transposed ones by whole
+// accesses.
+bool LoadsWide(const KernelIr& ir, const WideTiles& tiles) {
+  const Vectors v = {.axis = tiles.axis, .width = tiles.width};
+  for (const Instr& instr : ir.instrs) {
+    if (instr.kind != InstrKind::kLoad) continue;
+    const std::optional<int64_t> stride = LaneStride(instr.offset, v);
+    if (!stride.has_value() || (*stride != 0 && *stride != 1)) return false;
+  }
+  int64_t widest = 0;
+  for (int i : TransposedLoads(ir, tiles.axis)) {
+    const int64_t access = kMaxAccessBytes / SizeBytes(ir.buffers[ir.instrs[i].buffer].dtype);
+    if (LoadWidth(ir, i, v) < std::min<int64_t>(tiles.width, access)) return false;
+    widest = std::max(widest, access);
+  }
+  return tiles.width <= widest && ir.extents[tiles.axis] % tiles.width == 0;
+}
+
+bool StoresWide(const KernelIr& ir) {
+  const int64_t fast = ir.extents[FastestAxis(ir)];
+  for (const Store& s : ir.stores) {
+    const DType from = ir.instrs[s.instr].dtype, to = ir.buffers[s.buffer].dtype;
+    for (size_t a = 0; a < ir.extents.size(); ++a) {
+      if (ir.extents[a] > 1 && (ir.instrs[s.instr].axes >> a & 1) == 0) return false;
+    }
+    const int width = WideStoreWidth(ir, s);
+    if (s.mode != StoreMode::kStore || ComputeType(from) != ComputeType(to) ||
+        width < WideTiles::kRows || fast % width != 0) {
+      return false;
+    }
+  }
+  return !ir.stores.empty();
+}
+
 }  // namespace
+
+int WideStoreWidth(const KernelIr& ir, const Store& store) {
+  const auto size = static_cast<int>(SizeBytes(ir.buffers[store.buffer].dtype));
+  return StoreWidth(ir, store, {.axis = FastestAxis(ir), .width = kMaxAccessBytes / size});
+}
+
+std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
+  const std::optional<int> axis = TransposedAxis(ir);
+  if (!axis.has_value() || !StoresWide(ir)) return std::nullopt;
+  for (const int width : {8, 4}) {
+    const WideTiles tiles = {.axis = *axis, .width = width};
+    if (LoadsWide(ir, tiles)) return tiles;
+  }
+  return std::nullopt;
+}
 
 std::vector<int> TransposedLoads(const KernelIr& ir, int axis) {
   std::vector<int> loads;

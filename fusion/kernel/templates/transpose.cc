@@ -1,5 +1,6 @@
 // No reduction, and loads that run along another axis than the stores: a tile goes through shared
-// memory so that both sides coalesce.
+// memory so that both sides coalesce. Schedule::vector_width: 1 with square tiles, else elements
+// along the loads' axis in wide ones.
 #include "fusion/kernel/ir/transposed.h"
 
 #include <algorithm>
@@ -16,8 +17,17 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   return Recognised(ir, Template::kTranspose, 0, ir.all_axes());
 }
 
+int64_t WideTilesBytes(const KernelIr& ir, const WideTiles& tiles) {
+  int64_t bytes = 0;
+  for (const Store& s : ir.stores) {
+    bytes += SharedArrayBytes(tiles.slow() * tiles.pitch(), SizeBytes(ir.buffers[s.buffer].dtype));
+  }
+  return bytes;
+}
+
 // One element more a line than needed: a column of the tile then lies in different banks.
-int64_t TilesBytes(const KernelIr& ir, const KernelProfile&, const Schedule&, int64_t) {
+int64_t TilesBytes(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t) {
+  if (s.vector_width > 1) return WideTilesBytes(ir, *WideTilesOf(ir));
   int64_t bytes = 0;
   for (int i : TransposedLoads(ir, *TransposedAxis(ir))) {
     bytes += SharedArrayBytes(kTransposeTile * (kTransposeTile + 1),
@@ -32,11 +42,26 @@ void AddCandidates(CandidateList& list) {
   const KernelIr& ir = list.ir();
   const int axis = *TransposedAxis(ir);
   const int64_t slow = ir.extents[axis], fast = ir.extents[FastestAxis(ir)];
-  const int64_t blocks = list.shape().columns / std::max<int64_t>(slow * fast, 1) *
-                         CeilDiv(slow, kTransposeTile) * CeilDiv(fast, kTransposeTile);
-  if (blocks > 0 && blocks <= kMaxBlocks) {  // nothing to walk has no tile
-    list.Add({.kind = Template::kTranspose, .threads = kThreads, .blocks = blocks});
+  const auto add = [&](int width, int64_t slow_tile, int64_t fast_tile) {
+    const int64_t blocks = list.shape().columns / std::max<int64_t>(slow * fast, 1) *
+                           CeilDiv(slow, slow_tile) * CeilDiv(fast, fast_tile);
+    if (blocks <= 0 || blocks > kMaxBlocks) return;  // nothing to walk has no tile
+    list.Add({.kind = Template::kTranspose,
+              .threads = kThreads,
+              .vector_width = width,
+              .blocks = blocks});
+  };
+  add(1, kTransposeTile, kTransposeTile);
+  if (!list.limits().vectorize) return;
+  if (const std::optional<WideTiles> tiles = WideTilesOf(ir)) {
+    add(tiles->width, tiles->slow(), tiles->fast());
   }
+}
+
+// The rows of a wide tile's thread are loaded before any is evaluated.
+PointsOfThread Points(const KernelProfile&, const Schedule& s) {
+  const int64_t rows = s.vector_width > 1 ? WideTiles::kRows : 1;
+  return {.at_once = s.vector_width, .under_way = s.vector_width * rows};
 }
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kTranspose; }
@@ -52,7 +77,7 @@ constinit const KernelTemplate kTransposeTemplate = {
     .shares_launches = true,
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
-    .points_of_thread = OneVector,
+    .points_of_thread = Points,
     .shared_bytes = TilesBytes,
 };
 

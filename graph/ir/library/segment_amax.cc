@@ -1,4 +1,5 @@
-// segment_amax: the largest element of each group of neighbours along an axis.
+// segment_amax: the largest element of each group of neighbours along an axis, or the largest
+// magnitude.
 //   x [.., S, ..], ends [G] -> [.., G, ..]
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
@@ -11,7 +12,7 @@ namespace {
 
 using Operands = LibraryOp::Operands;
 
-constexpr AttrRule kAttrs[] = {{"axis", AttrKind::kInt}};
+constexpr AttrRule kAttrs[] = {{"axis", AttrKind::kInt}, {"magnitude", AttrKind::kFlag, false}};
 
 absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& attrs) {
   const TensorType &x = *operands[0], &ends = *operands[1];

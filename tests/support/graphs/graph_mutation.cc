@@ -482,6 +482,7 @@ class Editor {
       case Pattern::kLibrary:
         if (info.op == Op::matmul) return MatMulOperands(x, dtype, shape);
         if (info.op == Op::grouped_matmul) return GroupedMatMulOperands();
+        if (info.op == Op::segment_amax) return {x, NewInput(DType::kInt32, {Int(1, 5)})};
         if (info.op == Op::sort_indices) return {NewInput(DType::kInt64, {Int(0, 64)})};
         if (info.op == Op::attention_backward) return AttentionOperands();
         return ConvolutionOperands(info.op, dtype);
@@ -631,7 +632,8 @@ class Editor {
         }
         if (axes.empty()) axes.push_back(axis);
         a.Set("axes", axes);
-      } else if (rule.name == "keep" || rule.name == "causal" || rule.name == "reverse") {
+      } else if (rule.name == "keep" || rule.name == "causal" || rule.name == "reverse" ||
+                 rule.name == "magnitude") {
         if (Chance(50)) a.Set(rule.name, int64_t{1});
       } else if (rule.name == "rows") {
         a.Set("rows", Int(0, 64));

@@ -182,6 +182,21 @@ KernelIr Transposed(DType t) {
   return b.Build();
 }
 
+// The same in wide tiles, whose edges are cut: a quantiser's result, and what it is made of.
+KernelIr TransposedWide(DType t) {
+  KernelIrBuilder b({3, 72, 176});
+  const int64_t all = 3 * 72 * 176;
+  const int x = b.In(t, all), scale = b.In(DType::kFp32, 3 * 72), bias = b.In(t, 176);
+  const int y = b.Out(DType::kFp8E4M3, all), z = b.Out(t, all);
+  const int v = b.Load(x, A(0) * (72 * 176) + A(2) * 72 + A(1));
+  const int w = b.Do(Op::add, {b.Cast(v, DType::kFp32), b.Cast(b.Load(bias, A(2)), DType::kFp32)});
+  const int scaled = b.Do(Op::mul, {w, b.Load(scale, A(0) * 72 + A(1))});
+  const IndexExpr at = A(0) * (72 * 176) + A(1) * 176 + A(2);
+  b.Store(b.Cast(scaled, DType::kFp8E4M3), y, at);
+  b.Store(b.Cast(w, t), z, at);
+  return b.Build();
+}
+
 // An embedding's gradient: rows of src added where the index says. Many rows share an index, so
 // that their sums cross chunks; with a short table some indices fall outside.
 KernelIr Scattered(DType t, int64_t outer, int64_t rows, int64_t inner, int64_t table_rows) {
@@ -263,6 +278,7 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"norm backward", Template::kRowColumn, NormBackward(t, 45, 64)},
       {"norm backward, wide", Template::kRowColumn, NormBackward(t, 11, 520)},
       {"transposed", Template::kTranspose, Transposed(t)},
+      {"transposed in wide tiles", Template::kTranspose, TransposedWide(t)},
       {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},
       {"scattered, short table", Template::kScatterAdd, Scattered(t, 3, 150, 5, 6)},
       {"sum of no rows", Template::kColumnReduction, SumOf(t, 0, 24, kA0)},

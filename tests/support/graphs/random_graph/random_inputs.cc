@@ -10,9 +10,10 @@
 namespace retrograd {
 namespace {
 
-// What a grouped_matmul's groups share out among them.
+// What the op's groups share out among them.
 int64_t GroupedPlaces(const BackwardGraph& graph, NodeId id) {
   const Shape& a = graph.type(graph.operands(id)[0]).shape;
+  if (graph.op(id) == Op::segment_amax) return a[graph.node(id).attrs.Int("axis")];
   return graph.type(graph.operands(id)[1]).rank() == 3 ? a[0] : a[1];
 }
 
@@ -24,8 +25,9 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
     if (graph.op(use.user) == Op::sort_indices) {
       limit = std::min(limit, graph.node(use.user).attrs.Int("rows"));
     }
-    if (graph.op(use.user) == Op::grouped_matmul)
+    if (graph.op(use.user) == Op::grouped_matmul || graph.op(use.user) == Op::segment_amax) {
       limit = std::min(limit, GroupedPlaces(graph, use.user) + 1);
+    }
     if (pattern != Pattern::kGather && pattern != Pattern::kScatter) continue;
     const TensorType& x = graph.type(graph.operands(use.user)[0]);
     limit = std::min(limit, x.shape[graph.node(use.user).attrs.Int("axis")]);
