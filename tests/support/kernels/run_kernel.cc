@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 
@@ -27,6 +28,23 @@ double FromHalfBits(uint16_t bits) {
   return static_cast<double>(h);
 }
 
+// The number of a code, by the format's definition.
+double FromE4M3(uint8_t code) {
+  const int exponent = code >> 3 & 15, fraction = code & 7;
+  const double size = exponent == 15 && fraction == 7 ? std::numeric_limits<double>::quiet_NaN()
+                      : exponent == 0                 ? std::ldexp(fraction, -9)
+                                                      : std::ldexp(fraction + 8, exponent - 10);
+  return std::copysign(size, code < 128 ? 1.0 : -1.0);
+}
+
+// Of a number that the format has.
+uint8_t ToE4M3(double value) {
+  const uint8_t sign = std::signbit(value) ? 128 : 0;
+  uint8_t code = 0;
+  while (code < 127 && FromE4M3(code) != std::fabs(value)) ++code;
+  return sign | code;
+}
+
 void Put(DType dtype, double value, char* to) {
   auto put = [&](auto v) { std::memcpy(to, &v, sizeof v); };
   switch (dtype) {
@@ -44,6 +62,8 @@ void Put(DType dtype, double value, char* to) {
     }
     case DType::kFp32: return put(static_cast<float>(value));
     case DType::kFp64: return put(value);
+    case DType::kFp8E4M3: return put(ToE4M3(value));
+    case DType::kFp8E5M2: return put(static_cast<uint8_t>(ToHalfBits(value) >> 8));
   }
 }
 
@@ -70,6 +90,8 @@ double Get(DType dtype, const char* from) {
     }
     case DType::kFp32: return Read<float>(from);
     case DType::kFp64: return Read<double>(from);
+    case DType::kFp8E4M3: return FromE4M3(Read<uint8_t>(from));
+    case DType::kFp8E5M2: return FromHalfBits(static_cast<uint16_t>(Read<uint8_t>(from)) << 8);
   }
   return 0;
 }
