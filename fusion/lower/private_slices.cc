@@ -12,6 +12,9 @@
 namespace retrograd {
 namespace {
 
+// The readers of fewer slices come together in a search.
+constexpr int64_t kFewSlices = 8;
+
 class Slicing {
  public:
   Slicing(const BackwardGraph& g, const FreeReads& free)
@@ -54,7 +57,8 @@ class Slicing {
     const auto inner = std::count_if(uses.begin(), uses.end(), [&](const Use& use) {
       return vanishes_[Index(use.user)] && SameShape({use.user, 0}, id);
     });
-    return slices + inner == static_cast<int64_t>(uses.size()) && (slices > 1 || inner > 0);
+    return slices + inner == static_cast<int64_t>(uses.size()) &&
+           (slices > kFewSlices || inner > 0);
   }
 
   bool OperandsAreSliceable(NodeId id) const {
