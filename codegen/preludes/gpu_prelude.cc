@@ -92,12 +92,17 @@ __device__ __forceinline__ float rg_min(float a, float b) {
 }
 
 // From device into shared memory without passing through registers; a batch of copies is sent off, and
-// RG_COPIES_WAIT(n) waits until no more than the last n batches are under way.
+// RG_COPIES_WAIT(n) waits until no more than the last n batches are under way. Fewer than four bytes are copied
+// at once.
 template <int bytes>
 __device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
-  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  [[maybe_unused]] const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
   if constexpr (bytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else if constexpr (bytes == 2) {
+    *static_cast<unsigned short*>(to) = *static_cast<const unsigned short*>(from);
+  } else if constexpr (bytes == 1) {
+    *static_cast<unsigned char*>(to) = *static_cast<const unsigned char*>(from);
   } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(bytes) : "memory");
   }

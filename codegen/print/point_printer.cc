@@ -173,8 +173,11 @@ void PointPrinter::PrintIndices(int i) {
 std::string PointPrinter::LoadText(int i) const {
   const Instr& load = ir_.instrs[i];
   const Buffer& buffer = ir_.buffers[load.buffer];
+  const StagedLoad& stage = staged_[i];
+  const bool shared = !stage.array.empty();
   std::string value =
-      absl::StrCat("rg_load(", launch_.BufferName(load.buffer), ", ", OffsetText(i, 0), ")");
+      absl::StrCat("rg_load(", shared ? stage.array : launch_.BufferName(load.buffer), ", ",
+                   shared ? stage.place : OffsetText(i, 0), ")");
   if (ComputeType(buffer.dtype) != ComputeType(load.dtype)) {
     value = Converted(buffer.dtype, load.dtype, value, launch_.dialect());
   }

@@ -20,10 +20,10 @@ struct Home {
                      // of its packs, "v3 + k"; `lane` widens, there is no base
 };
 
-// A load whose lanes pass through shared memory.
+// A load whose lanes pass through shared memory; with one lane, it is taken from there.
 struct StagedLoad {
   std::string array;     // of the load's element type; empty: none
-  std::string place;     // where the first of its packs lies
+  std::string place;     // where the first of its packs lies, or its element
   int64_t step = 0;      // from one pack to the next
   bool filling = false;  // ask for the packs; else take them
 };

@@ -1,12 +1,15 @@
 // A thread evaluates `vector_width` consecutive points of the fastest axis; where the grid does not
 // cover all points it strides over them. Of rows with ends each has its vectors and then its ends,
-// one a thread.
+// one a thread. Where rows of points are staged, a block copies those of its points first.
 #include <numeric>
 
 #include "codegen/print/row_ends.h"
 #include "codegen/print/sized_number.h"
+#include "codegen/templates/point_staging.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/templates/staged_points.h"
+#include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
@@ -77,6 +80,10 @@ GroupKernels EmitPointwise(const KernelBody& body, Dialect dialect) {
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
   out.SetDepth(1);
+  if (StagesPoints(schedule)) {
+    RG_CHECK(covered >= points && step == 1);  // all threads of a block meet once
+    StageRowsOfPoints(points, &launch, &printer);
+  }
   const std::string first =
       absl::StrCat("(static_cast<", index, ">(RG_BLOCK) * ", schedule.threads, " + RG_THREAD)",
                    step > 1 ? absl::StrCat(" * ", step) : "");

@@ -16,11 +16,15 @@ namespace retrograd {
 
 struct Region {
   std::vector<NodeId> ops;  // ascending; ops that a fused kernel computes
+  // Where runs begin that are searched one by one before their kernels are joined; empty: all of it
+  // is searched at once. Ascending, without the first run's.
+  std::vector<NodeId> later_runs;
 };
 
-// A region of more ops than this is cut into runs of consecutive ids, so that planning stays linear
-// in the size of the graph: nothing in a run depends on a later one.
-inline constexpr size_t kMaxRegionOps = 768;
+// What has more ops than this is cut into runs of consecutive ids, so that planning stays linear in
+// the size of the graph: nothing in a run depends on a later one. Runs of up to kMaxJoinedOps
+// together, as many as a kernel may have, are one region; else each is.
+inline constexpr size_t kMaxRegionOps = 768, kMaxJoinedOps = 4096;
 
 // `taken` marks ops that already belong to a group (a cast that a matmul absorbs).
 std::vector<Region> FindRegions(const BackwardGraph& graph, const Consumers& consumers,

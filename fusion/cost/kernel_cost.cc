@@ -7,6 +7,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
+#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {
@@ -122,16 +123,21 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
          RowBatchOverlapMilli(resident, d);
 }
 
+// Whether the threads of a block wait for each other between loading and computing.
+bool LoadsTogether(const Schedule& s) {
+  return StagesPoints(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
+}
+
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
 int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, const DeviceSpec& d) {
-  if (s.staged > 0) return 0;
+  if (s.staged > 0 && !StagesPoints(s)) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
-  if (!TemplateOf(s).meets_each_row || !MeetsThroughShared(s)) return of_threads;
+  if (!LoadsTogether(s)) return of_threads;
   return std::max(
       of_threads,
       Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);

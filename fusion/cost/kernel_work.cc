@@ -6,6 +6,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {
@@ -68,7 +69,25 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
   CountPartials(ir, profile);
 }
 
+// What a copy of a part of a row fetches: the sectors that it reaches into at both ends, but never
+// more than whole rows.
+std::vector<KernelWork::RowCopy> KernelWork::CopiesOfRows(const KernelIr& ir,
+                                                          const KernelProfile& p) const {
+  std::vector<RowCopy> copies(ir.instrs.size());
+  for (const PointRows& rows : p.point_rows) {
+    const int64_t size = SizeBytes(ir.buffers[rows.buffer].dtype);
+    const int64_t all = rows.pitch * size;
+    const int64_t ends = std::max<int64_t>(device_.sector_bytes - size, 0);
+    const int64_t fetched = rows.whole ? all : std::min(rows.width * size + ends, all);
+    const RowCopy copy{.ppm = MulDiv(fetched, kPpm, rows.columns * size),
+                       .piece_bytes = rows.piece * size};
+    for (int load : rows.loads) copies[load] = copy;
+  }
+  return copies;
+}
+
 void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
+  const std::vector<RowCopy> copies = CopiesOfRows(ir, p);
   std::vector<const Instr*> counted;
   // Several loads of one buffer bring in no more than all of it: the halves that rotary positions
   // swap.
@@ -98,7 +117,8 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     }
     std::array<LoadForm, kWidths> forms;
     for (int n = 1; n < kWidths; ++n) forms[n] = FormOfLoad(ir, static_cast<int>(i), vectors_[n]);
-    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms);
+    CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
+                copies[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
     if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
@@ -111,7 +131,7 @@ void KernelWork::CountStores(const KernelIr& ir) {
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
     std::array<LoadForm, kWidths> forms;
     for (int n = 1; n < kWidths; ++n) forms[n].width = StoreWidth(ir, store, vectors_[n]);
-    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms);
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {});
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -124,13 +144,15 @@ void KernelWork::CountStores(const KernelIr& ir) {
 
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
                              DType dtype, bool store, int64_t& left,
-                             const std::array<LoadForm, kWidths>& forms) {
+                             const std::array<LoadForm, kWidths>& forms, RowCopy copy) {
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
   Access access{.element_bytes = size,
                 .vectors = last >= 0 && InVectors(offset, last),
                 .forms = forms,
+                .copied_ppm = copy.ppm,
+                .piece_bytes = copy.piece_bytes,
                 .fresh = !store && buffer.fresh};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
@@ -142,7 +164,9 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
-        known.forms == access.forms && known.waste == access.waste && known.fresh == access.fresh) {
+        known.forms == access.forms && known.waste == access.waste &&
+        known.copied_ppm == access.copied_ppm && known.piece_bytes == access.piece_bytes &&
+        known.fresh == access.fresh) {
       known.bytes += access.bytes;
       return;
     }
@@ -156,10 +180,20 @@ const LoadForm& KernelWork::FormUnder(const Access& access, const Schedule& s) c
   return access.forms[n];
 }
 
+int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
+  const auto over = [&](int64_t bytes, int64_t width) {
+    return MulDiv(bytes, kPpm, EfficiencyPpm(width, device_));
+  };
+  if (StagesPoints(s) && a.copied_ppm > 0) {
+    return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
+  }
+  const int64_t width = a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+  return over(TemplateOf(s).transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1), width);
+}
+
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
   int64_t fresh = 0;
-  const bool transposes = TemplateOf(s).transposes;
   for (const Access& a : accesses_) {
     // Wide tiles have whole accesses on both sides.
     const int64_t width = transposes && s.vector_width > 1
@@ -170,13 +204,12 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
       const int64_t vector = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);
       t.cache += MulDiv(a.bytes, std::max(vector - width, int64_t{0}), width);
     }
-    const int64_t fetched = transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1);
-    const int64_t weighted = MulDiv(fetched, kPpm, EfficiencyPpm(width, device_));
+    const int64_t weighted = WeightedBytes(a, s);
     t.weighted += weighted;
     if (a.fresh) fresh += weighted;
   }
   int64_t rows_at_once = std::max(1, s.rows_per_block * s.rows_per_thread);
-  if (s.staged > 0 && TemplateOf(s).walk == Walk::kPoints) rows_at_once = s.threads;
+  if (s.staged > 0 && s.kind == Template::kScatterAdd) rows_at_once = s.threads;
   for (const Broadcast& b : broadcasts_) {
     const int64_t copies =
         HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);

@@ -42,13 +42,20 @@ class KernelWork {
     bool vectors = false;  // neighbours along the fastest axis lie side by side
     // How the lanes of vectors go, by the logarithm of their width.
     std::array<LoadForm, kWidths> forms;
-    int64_t waste = 1;   // bytes fetched for each byte used, where a row is walked
+    int64_t waste = 1;  // bytes fetched for each byte used, where a row is walked
+    // Where the rows of points are copied: the same in parts per million (0: they never are), and
+    // the bytes of a copy.
+    int64_t copied_ppm = 0, piece_bytes = 0;
     bool fresh = false;  // reads of what this backward wrote
     int64_t bytes = 0;   // distinct
   };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
     int64_t places = 0, element_bytes = 0;
+  };
+  // How a load's row comes into shared memory, by instruction.
+  struct RowCopy {
+    int64_t ppm = 0, piece_bytes = 0;  // as of an access
   };
   // How often a value is evaluated under a schedule.
   enum class Repeat : uint8_t {
@@ -66,12 +73,16 @@ class KernelWork {
     int64_t looped = 0;      // the same, if every stage evaluates again what it needs
   };
 
+  std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
   void CountStores(const KernelIr& ir);
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
-                   bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms);
+                   bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,
+                   RowCopy copy);
   const LoadForm& FormUnder(const Access& access, const Schedule& schedule) const;
+  // Bytes that an access fetches, over its efficiency.
+  int64_t WeightedBytes(const Access& access, const Schedule& schedule) const;
   // Instructions that put together what lies out of phase.
   int64_t Shifts(const Schedule& schedule) const;
   // Evaluations under the schedule for each that the points need: those at the ends of rows keep

@@ -5,6 +5,7 @@
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/private_gathers.h"
+#include "fusion/lower/private_slices.h"
 #include "fusion/lower/rematerialize.h"
 #include "fusion/lower/sort_indices.h"
 #include "graph/base/status.h"
@@ -49,6 +50,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // After equal ops were merged: each part of the graph between barriers has its own again of those
   // that cost nothing.
   if (options.rematerialize) {
+    RG_ASSIGN_OR_RETURN(g, PrivateSlices(g, options.sinking.free));
     RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g, options.sinking));
   }
   // Last, because every step before may move what lies in memory.

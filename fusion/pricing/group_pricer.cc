@@ -68,6 +68,13 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
   return pairs;
 }
 
+// A long kernel may spill: what it would store for others in its place may cost more, and its price
+// says which.
+bool MaySpill(const Limits& limits, const Footprint& f, size_t ops) {
+  return static_cast<int64_t>(ops) > kShortOps && !limits.any_tightened() && f.blocks_per_sm >= 1 &&
+         f.shared_bytes <= limits.Bound("shared_memory");
+}
+
 }  // namespace
 
 GroupPricer::GroupPricer(const BackwardGraph& graph, absl::Span<const Layout> layouts,
@@ -158,7 +165,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
     const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
     GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
-    if (!limits_.Allows(price.footprint)) {
+    if (!limits_.Allows(price.footprint) && !MaySpill(limits_, price.footprint, group.ops.size())) {
       if (best.limit.empty()) {
         Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);
         best.limit = std::move(v.limit), best.reason = std::move(v.reason);

@@ -1,7 +1,9 @@
 // Kernels of more ops than a search looks at: the kernels that it found, joined where that pays.
 //
 // The searches price a kernel for each set of atoms that they look at, and a long one takes as
-// much time as many short ones. What they find is joined in the end, the whole region first.
+// much time as many short ones. What they find is joined in the end, neighbours pair by pair: as it
+// was found, or from kernels of all atoms that make equally many elements between the same folds.
+// Or all atoms in one kernel.
 #ifndef RETROGRAD_FUSION_SEARCH_JOIN_KERNELS_H_
 #define RETROGRAD_FUSION_SEARCH_JOIN_KERNELS_H_
 

@@ -44,11 +44,34 @@ std::vector<Constraint> ConstraintsOf(const std::vector<Atom>& atoms,
   return constraints;
 }
 
+std::vector<Region> RunsOf(const Region& region) {
+  std::vector<Region> runs;
+  auto begin = region.ops.begin();
+  for (NodeId next : region.later_runs) {
+    const auto end = std::lower_bound(begin, region.ops.end(), next);
+    runs.push_back({.ops = {begin, end}});
+    begin = end;
+  }
+  runs.push_back({.ops = {begin, region.ops.end()}});
+  return runs;
+}
+
+// The plan of a run behind those of the runs before it.
+void Append(RegionPlan run, RegionPlan& plan) {
+  const int first = static_cast<int>(plan.atoms.size());
+  for (Atom& atom : run.atoms) plan.atoms.push_back(std::move(atom));
+  for (Partition::Part& part : run.partition.parts) {
+    for (int& atom : part.atoms) atom += first;
+    plan.partition.parts.push_back(std::move(part));
+  }
+  plan.partition.cost_ps += run.partition.cost_ps;
+}
+
 }  // namespace
 
 RegionPlanner::RegionPlanner(const Region& region, const GroupPricer& pricer,
                              const RegionOptions& options, absl::Span<const PairChoice> pairs)
-    : pricer_(pricer), book_(pricer), options_(options) {
+    : region_(region), pricer_(pricer), book_(pricer), options_(options) {
   plain_.atoms = FindAtoms(region, pricer, options.contract);
   const std::vector<NodeId> split = SharingAnAtom(plain_.atoms, pairs);
   if (!split.empty()) plain_.atoms = FindAtoms(region, pricer, options.contract, split);
@@ -75,6 +98,7 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
     plan.partition = SinglesOf(plain_.atoms, pricer_);
     return plan;
   }
+  if (choices.empty() && InRuns()) return SolveRuns();
   plan.partition =
       choices.empty() ? Free() : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
   const bool proven = plan.partition.exact && !plan.partition.parts.empty();
@@ -83,6 +107,25 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
   if (options_.search.join)
     JoinKernels(plan.atoms, pricer_, options_.search.limits.max_ops,
                 ConstraintsOf(plan.atoms, choices), plan.partition);
+  return plan;
+}
+
+bool RegionPlanner::InRuns() const {
+  return !region_.later_runs.empty() && options_.search.random_seed == 0 &&
+         options_.search.merge == CombineWhere::kItPays;
+}
+
+RegionPlan RegionPlanner::SolveRuns() const {
+  RegionPlan plan;
+  for (const Region& run : RunsOf(region_)) {
+    RegionPlan solved = RegionPlanner(run, pricer_, options_).Solve();
+    if (solved.partition.parts.empty()) return {};
+    Append(std::move(solved), plan);
+  }
+  ConnectAtoms(pricer_, plan.atoms);
+  if (options_.search.join) {
+    JoinKernels(plan.atoms, pricer_, options_.search.limits.max_ops, {}, plan.partition);
+  }
   return plan;
 }
 

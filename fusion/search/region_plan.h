@@ -53,6 +53,9 @@ class RegionPlanner {
     std::unique_ptr<RegionSearch> search;
   };
   void Furnish(Workplace& workplace);
+  // Runs one by one, then their kernels joined.
+  bool InRuns() const;
+  RegionPlan SolveRuns() const;
   // `best` becomes the plan that recomputes producers, if one is cheaper.
   void TryRecomputing(absl::Span<const PairChoice> choices, RegionPlan& best);
   void Climb(RegionPlan& best);
@@ -66,6 +69,7 @@ class RegionPlanner {
   // The best plan without a choice and without recomputing.
   const Partition& Free();
 
+  const Region region_;
   const GroupPricer& pricer_;
   PriceBook book_;
   RegionOptions options_;

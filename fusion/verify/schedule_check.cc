@@ -30,8 +30,9 @@ absl::Status CheckWidth(const ScheduleReading& r) {
 absl::Status CheckLoadsAhead(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
   if (s.staged < 0) return r.Misfit("stages fewer than no rows");
-  if (s.staged > 0 && CheckOf(s.kind).scatters) return absl::OkStatus();  // of positions
-  if (s.staged > 0 && (!CheckOf(s.kind).loads_ahead || !s.persistent)) {
+  const TemplateCheck& check = CheckOf(s.kind);
+  if (check.scatters || check.stages_points) return absl::OkStatus();  // nothing is ahead
+  if (s.staged > 0 && (!check.loads_ahead || !s.persistent)) {
     return r.Misfit("loads ahead where no rows are walked or nothing is kept");
   }
   return absl::OkStatus();

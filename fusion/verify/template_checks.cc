@@ -50,6 +50,13 @@ absl::Status CheckColumnUse(const ScheduleReading& r, AxisMask columns) {
 absl::Status CheckPasses(const ScheduleReading& r) {
   if (!r.folds.folds.empty()) return r.Misfit("walks points where the kernel folds axes");
   if (r.schedule.split != 1) return r.Misfit("splits what it does not fold");
+  if (r.schedule.staged == 0) return absl::OkStatus();
+  // Blocks whose threads have one point each and never come back for another.
+  const int64_t points = r.ir.Points(r.ir.all_axes());
+  if (r.schedule.staged != 1 || r.schedule.vector_width != 1 ||
+      r.schedule.blocks * r.schedule.threads < points) {
+    return r.Misfit(absl::StrCat("does not stage the rows of ", points, " points"));
+  }
   return absl::OkStatus();
 }
 
@@ -179,7 +186,10 @@ absl::Status CheckScan(const ScheduleReading& r) {
 }
 
 constexpr TemplateCheck kChecks[] = {
-    {.id = Template::kPointwise, .fits = CheckPasses, .rows_with_ends = true},
+    {.id = Template::kPointwise,
+     .fits = CheckPasses,
+     .stages_points = true,
+     .rows_with_ends = true},
     {.id = Template::kRowReduction,
      .fits = CheckRows,
      .workspace_bytes = RowPartials,

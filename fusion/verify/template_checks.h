@@ -14,6 +14,7 @@ struct TemplateCheck {
   // Bytes that it parks between launches. Null: none.
   int64_t (*workspace_bytes)(const ScheduleReading& r) = nullptr;
   bool loads_ahead = false;     // the next rows may be loaded while these are worked on
+  bool stages_points = false;   // rows of points may lie in shared memory
   bool rows_with_ends = false;  // vectors need not fill the fastest axis
   bool scatters = false;
   bool scans = false;

@@ -103,7 +103,95 @@ class ListSchedule {
   std::vector<int> order_;
 };
 
+// The same from the last instruction back: of the instructions all of whose readers are placed, the
+// next is the one before which the fewest words wait; of equal ones the graph's last.
+class BackwardSchedule {
+ public:
+  explicit BackwardSchedule(const KernelIr& ir)
+      : ir_(ir),
+        operands_(ir.instrs.size()),
+        readers_(ir.instrs.size()),
+        unplaced_(ir.instrs.size(), 0),
+        waits_(ir.instrs.size(), false),
+        listed_(ir.instrs.size(), false) {
+    for (int i = 0; i < Count(); ++i) {
+      operands_[i] = OperandsOf(ir.instrs[i]);
+      for (int o : operands_[i]) readers_[o].push_back(i);
+    }
+    for (int i = 0; i < Count(); ++i) unplaced_[i] = static_cast<int>(readers_[i].size());
+  }
+
+  std::vector<int> Run() {
+    for (int i = 0; i < Count(); ++i) {
+      if (unplaced_[i] == 0 && !IsSource(ir_.instrs[i])) List(i);
+    }
+    std::vector<int> backwards;
+    while (!ready_.empty()) {
+      const int next = -ready_.begin()->second;
+      ready_.erase(ready_.begin());
+      listed_[next] = false;
+      backwards.push_back(next);
+      for (int o : operands_[next]) Read(o);
+    }
+    return WithSources(backwards);
+  }
+
+ private:
+  int Count() const { return static_cast<int>(ir_.instrs.size()); }
+  void List(int i) {
+    ready_.emplace(Grows(i), -i);
+    listed_[i] = true;
+  }
+
+  // How many words more wait before the instruction than behind it. Sources wait nowhere.
+  int Grows(int i) const {
+    int words = -Words(ir_.instrs[i]);
+    for (int o : operands_[i]) {
+      if (!waits_[o] && !IsSource(ir_.instrs[o])) words += Words(ir_.instrs[o]);
+    }
+    return words;
+  }
+
+  void Read(int o) {
+    if (IsSource(ir_.instrs[o])) return;
+    if (!waits_[o]) {
+      for (int reader : readers_[o]) {
+        if (listed_[reader]) ready_.erase({Grows(reader), -reader});
+      }
+      waits_[o] = true;
+      for (int reader : readers_[o]) {
+        if (listed_[reader]) List(reader);
+      }
+    }
+    if (--unplaced_[o] == 0) List(o);
+  }
+
+  // Sources stand right before their first reader, those that nobody reads at the end.
+  std::vector<int> WithSources(const std::vector<int>& backwards) const {
+    std::vector<int> order;
+    std::vector<bool> placed(ir_.instrs.size(), false);
+    const auto place = [&](int i) {
+      if (!placed[i]) order.push_back(i);
+      placed[i] = true;
+    };
+    for (size_t k = backwards.size(); k-- > 0;) {
+      for (int o : operands_[backwards[k]]) place(o);
+      place(backwards[k]);
+    }
+    for (int i = 0; i < Count(); ++i) place(i);
+    return order;
+  }
+
+  const KernelIr& ir_;
+  std::vector<std::vector<int>> operands_, readers_;
+  std::vector<int> unplaced_;            // readers
+  std::vector<bool> waits_;              // for a reader that is placed
+  std::vector<bool> listed_;             // in ready_
+  std::set<std::pair<int, int>> ready_;  // by what they add, then by the graph's order from the end
+};
+
 void Reorder(const std::vector<int>& order, KernelIr& ir) {
+  RG_CHECK(order.size() == ir.instrs.size());
   std::vector<int> place(order.size());
   for (size_t i = 0; i < order.size(); ++i) place[order[i]] = static_cast<int>(i);
   std::vector<Instr> instrs;
@@ -139,11 +227,15 @@ int MostWaiting(const KernelIr& ir) {
 
 void OrderInstructions(KernelIr& ir) {
   if (ir.instrs.size() <= kGraphsOrder) return;
-  const std::vector<int> order = ListSchedule(ir).Run();
-  RG_CHECK(order.size() == ir.instrs.size());
-  KernelIr ordered = ir;
-  Reorder(order, ordered);
-  if (MostWaiting(ordered) < MostWaiting(ir)) ir = std::move(ordered);
+  // The second schedule breaks ties by the order that the first one has found.
+  KernelIr forwards = ir;
+  Reorder(ListSchedule(ir).Run(), forwards);
+  KernelIr backwards = forwards;
+  Reorder(BackwardSchedule(forwards).Run(), backwards);
+  const int before = MostWaiting(ir);
+  const int after = MostWaiting(forwards), twice = MostWaiting(backwards);
+  if (std::min(after, twice) >= before) return;
+  ir = std::move(twice < after ? backwards : forwards);
 }
 
 }  // namespace retrograd

@@ -20,6 +20,7 @@ class CandidateList {
   void Add(Schedule s);
 
   const KernelIr& ir() const { return ir_; }
+  const KernelProfile& profile() const { return profile_; }
   const RowsAndColumns& shape() const { return profile_.shape.shape; }
   const ScheduleLimits& limits() const { return limits_; }
   int widest() const { return widest_; }  // vector that any large tensor of the kernel takes

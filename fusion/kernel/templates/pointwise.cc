@@ -1,9 +1,11 @@
-// No reduction: each thread makes vectors of points that lie side by side.
+// No reduction: each thread makes vectors of points that lie side by side, or one point whose rows
+// its block has copied into shared memory.
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {
@@ -14,6 +16,24 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
 }
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kPointwise; }
+
+// Blocks of few threads leave an SM less to wait for, those of many have fewer rows of their own.
+constexpr int kStagedThreads[] = {64, 128, 256};
+
+void AddStaged(CandidateList& list) {
+  if (list.limits().staged_bytes == 0 || list.profile().point_rows.empty()) return;
+  const int64_t points = list.shape().columns;
+  for (int threads : kStagedThreads) {
+    const int64_t blocks = CeilDiv(points, int64_t{threads});
+    if (blocks > kMaxBlocks) continue;
+    list.Add({.kind = Template::kPointwise, .threads = threads, .staged = 1, .blocks = blocks});
+  }
+}
+
+void AddCandidates(CandidateList& list) {
+  AddPasses(list);
+  AddStaged(list);
+}
 
 }  // namespace
 
@@ -36,13 +56,14 @@ constinit const KernelTemplate kPointwiseTemplate = {
     .id = Template::kPointwise,
     .name = "pointwise",
     .recognise = Recognise,
-    .candidates = AddPasses,
+    .candidates = AddCandidates,
     .narrows = true,
     .shares_launches = true,
     .in_place = true,
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
     .points_of_thread = OneVector,
+    .shared_bytes = StagedPointBytes,
 };
 
 }  // namespace retrograd

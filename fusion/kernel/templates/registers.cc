@@ -7,6 +7,7 @@
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
+#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {
@@ -210,6 +211,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   CountAccesses(ir, p);
   CountCarried(ir, p);
   CountLate(ir, p);
+  if (shape.kind == Template::kPointwise) p.point_rows = PointRowsOf(ir);
   return p;
 }
 
@@ -247,11 +249,12 @@ int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   const int64_t expected = ExpectedRegisters(launch, counts, s, device);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
-  const int64_t margin = s.staged > 0 ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
+  const bool ahead = s.staged > 0 && !StagesPoints(s);
+  const int64_t margin = ahead ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
   const int64_t cautious =
       expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
   if (cautious <= cap) return expected;
-  const RegisterModel::Slack& slack = s.staged > 0 ? model.staged_slack : model.slack;
+  const RegisterModel::Slack& slack = ahead ? model.staged_slack : model.slack;
   const int64_t covered = cap + cap * slack.share_ppm / 1'000'000;
   if (!device.trusts_slack || slack.share_ppm == 0 || expected > covered ||
       LeastRegisters(counts) > cap)

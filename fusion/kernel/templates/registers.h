@@ -5,6 +5,7 @@
 #include "fusion/device/device_spec.h"
 #include "fusion/device/register_model.h"
 #include "fusion/kernel/ir/kernel_ir.h"
+#include "fusion/kernel/ir/point_rows.h"
 #include "fusion/kernel/templates/schedule.h"
 
 namespace retrograd {
@@ -28,6 +29,7 @@ struct KernelProfile {
   // Bytes of what threads add up in: one for each reduction along rows; one for each type of those
   // down columns.
   std::vector<int> row_accumulators, column_accumulators;
+  std::vector<PointRows> point_rows;  // of kernels without reductions
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.
   int64_t stored_bytes = 0;

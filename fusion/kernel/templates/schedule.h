@@ -40,7 +40,7 @@ struct Schedule {
   int rows_per_thread = 1;  // rows at once in the registers of the same threads
   bool persistent = false;  // inputs stay in registers between stages; else each stage re-reads
   int staged = 0;           // kRowColumn, persistent: rows lie in shared memory, so many batches of
-                            // them at once. kScatterAdd: positions do, see scatter_workspace.h
+                            // them at once. kScatterAdd: positions do; kPointwise: point_rows.h
   int64_t split = 1;        // kColumnReduction, kRowColumn: partial results a column;
                             // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;       // of the main launch

@@ -3,6 +3,7 @@
 #include "graph/ir/sorted_indices.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/odd_rows.h"
+#include "tests/support/kernels/rows_of_points.h"
 
 namespace retrograd {
 namespace {
@@ -268,6 +269,10 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"one round, odd rows", Template::kRowReduction, OneRound(t, 2051)},
       {"pass, odd rows", Template::kPointwise, PassOverRows(t, 107)},
       {"pass, odd number", Template::kPointwise, PassOverAll(t, 1021)},
+      {"rows of points", Template::kPointwise, RowsOfPoints(t, {333}, {{.pitch = 9, .width = 9}})},
+      {"rows of points, parts of them", Template::kPointwise,
+       RowsOfPoints(t, {14, 11},
+                    {{.pitch = 16, .first = 3, .width = 9}, {.pitch = 3, .width = 3}})},
       {"outer and inner", Template::kRowReduction, OuterAndInner(t)},
       {"total", Template::kRowReduction, Total(t)},
       {"integer rows", Template::kRowReduction, IntegerRows()},
