@@ -1,7 +1,8 @@
 """The float64 reference: a captured backward, op by op, with every floating value in float64.
 
 It reads the very tensors that both sides read, rounded as the forward saved them, and rounds
-nothing after that: what a backward's own arithmetic adds is all that a comparison with it shows.
+nothing after that but what is quantised to eight bits: what a backward's own arithmetic adds is all
+that a comparison with it shows.
 """
 
 import math
@@ -64,7 +65,7 @@ def _dense_strides(shape):
 def _widen(value):
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
-    if isinstance(value, torch.dtype) and value.is_floating_point:
+    if isinstance(value, torch.dtype) and value.is_floating_point and value.itemsize > 1:
         return torch.float64
     return value
 
@@ -79,6 +80,10 @@ class _Float64(torch.fx.Interpreter):
             return torch.mm(args[0], args[1])
         if name == "aten._grouped_mm.default":
             return _grouped_mm(*args[:3])
+        if name == "aten._scaled_grouped_mm.default":
+            return _scaled_grouped_mm(*args[:5], **{k: kwargs[k] for k in ("offs",) if k in kwargs})
+        if name.startswith("torchao."):
+            raise NoReference(f"{name} takes no float64")
         if name in ("aten.view.default", "aten._unsafe_view.default"):
             return args[0].reshape(args[1])  # strides may differ from those that the graph knows
         return tree_map(_widen, super().call_function(target, args, kwargs))
@@ -94,6 +99,14 @@ def _grouped_mm(a, b, ends):
     for group, (i, j) in enumerate(groups):
         result[i:j] = a[i:j] @ b[group]
     return result
+
+
+def _scaled_grouped_mm(a, b, of_rows, of_columns, offs):
+    groups = len(offs)
+    of_columns = of_columns.reshape(groups, 1, -1)
+    if b.dim() == 2:
+        return _grouped_mm(a, b, offs) * of_rows.reshape(groups, -1, 1) * of_columns
+    return _grouped_mm(a * of_rows[:, None], b * of_columns, offs)
 
 
 def _attention(variant, args, kwargs):

@@ -9,6 +9,7 @@ harmonics and where a name says so. Parameters and arguments are made on the dev
 
 import math
 
+import fp8_models
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -489,12 +490,13 @@ MODELS = {
                            dict(experts=3, rows=7, columns=5)),
     "gcn": _network(GcnLayer), "graph_sage": _network(SageLayer), "gat": _network(GatLayer),
 }  # fmt: skip
+ALL = MODELS | fp8_models.MODELS  # with those that only a GPU runs
 AUTOCASTS = {"gcn", "graph_sage", "gat"}  # fp32 data and parameters, products in bf16
 TINY = "_tiny"  # behind a name: the small sizes
 
 
 def knows(name):
-    return name.removesuffix(TINY) in MODELS
+    return name.removesuffix(TINY) in ALL
 
 
 def autocast(name, device):
@@ -504,7 +506,7 @@ def autocast(name, device):
 
 def make(name, device):
     """(model, args) on the device, with the same weights and data each time."""
-    maker, full, tiny = MODELS[name.removesuffix(TINY)]
+    maker, full, tiny = ALL[name.removesuffix(TINY)]
     torch.manual_seed(0)
     with torch.device(device):
         model, args = maker(**(tiny if name.endswith(TINY) else full))

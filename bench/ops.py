@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Backwards of single ops and of small graph networks: ours beside PyTorch's, on one GPU.
 
-  bench/ops.py                              every op of bench/op_models.py
+  bench/ops.py                              every op of bench/op_models.py and fp8_models.py
   bench/ops.py softmax_4096x12672 gat       two of them
   bench/ops.py --budget 600 --out FILE      as many as 600 seconds are enough for
 
@@ -447,11 +447,11 @@ def parsed(arguments):
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.sides = [s for s in options.sides.split(",") if s]
-    for given, known in ((options.sides, SIDES), (options.names, op_models.MODELS)):
+    for given, known in ((options.sides, SIDES), (options.names, op_models.ALL)):
         unknown = [n for n in given if n.removesuffix(op_models.TINY) not in known]
         if unknown:
             parser.error(f"no {unknown[0]!r}; there are {', '.join(known)}")
-    options.names = options.names or list(op_models.MODELS)
+    options.names = options.names or list(op_models.ALL)
     return options
 
 
