@@ -180,6 +180,12 @@ const LoadForm& KernelWork::FormUnder(const Access& access, const Schedule& s) c
   return access.forms[n];
 }
 
+int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
+  // Wide tiles have whole accesses on both sides.
+  if (TemplateOf(s).transposes && s.vector_width > 1) return kMaxAccessBytes;
+  return a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+}
+
 int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   const auto over = [&](int64_t bytes, int64_t width) {
     return MulDiv(bytes, kPpm, EfficiencyPpm(width, device_));
@@ -187,18 +193,14 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   if (StagesPoints(s) && a.copied_ppm > 0) {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
-  const int64_t width = a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
-  return over(TemplateOf(s).transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1), width);
+  return over(TemplateOf(s).transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1), WidthOf(a, s));
 }
 
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   KernelTraffic t{.read = read_, .written = written_, .weighted = whole_, .cache = reread_};
   int64_t fresh = 0;
   for (const Access& a : accesses_) {
-    // Wide tiles have whole accesses on both sides.
-    const int64_t width = transposes && s.vector_width > 1
-                              ? kMaxAccessBytes
-                              : a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
+    const int64_t width = WidthOf(a, s);
     // Threads lie a vector apart: pieces of one ask for its sectors again and again.
     if (a.vectors && width < kMaxAccessBytes) {
       const int64_t vector = std::min(a.element_bytes * s.vector_width, device_.sector_bytes);

@@ -81,6 +81,8 @@ class KernelWork {
                    bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,
                    RowCopy copy);
   const LoadForm& FormUnder(const Access& access, const Schedule& schedule) const;
+  // Bytes that a thread asks for at once.
+  int64_t WidthOf(const Access& access, const Schedule& schedule) const;
   // Bytes that an access fetches, over its efficiency.
   int64_t WeightedBytes(const Access& access, const Schedule& schedule) const;
   // Instructions that put together what lies out of phase.
