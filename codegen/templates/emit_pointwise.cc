@@ -8,7 +8,7 @@
 #include "codegen/templates/point_staging.h"
 #include "codegen/templates/templates.h"
 #include "fusion/kernel/ir/vector_grid.h"
-#include "fusion/kernel/templates/staged_points.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

@@ -6,7 +6,6 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {

@@ -7,7 +7,7 @@
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
 #include "fusion/cost/kernel_cost.h"
-#include "fusion/kernel/templates/staged_points.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
 #include "tests/support/kernels/rows_of_points.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "fusion/lower/private_gathers.h"
+#include "fusion/lower/private/private_gathers.h"
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"

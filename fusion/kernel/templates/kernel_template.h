@@ -107,6 +107,12 @@ absl::Span<const KernelTemplate* const> KernelTemplates();
 const KernelTemplate& TemplateOf(Template id);
 inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s.kind); }
 
+// Whether blocks copy the rows of their points into shared memory first, and a thread makes one
+// point.
+inline bool StagesPoints(const Schedule& s) {
+  return s.kind == Template::kPointwise && s.staged > 0;
+}
+
 // A thread that evaluates one vector of points at a time.
 inline PointsOfThread OneVector(const KernelProfile&, const Schedule& s) {
   return {.at_once = s.vector_width, .under_way = s.vector_width};

@@ -5,7 +5,6 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
-#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {
@@ -28,6 +27,16 @@ void AddStaged(CandidateList& list) {
     if (blocks > kMaxBlocks) continue;
     list.Add({.kind = Template::kPointwise, .threads = threads, .staged = 1, .blocks = blocks});
   }
+}
+
+int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s, int64_t) {
+  if (!StagesPoints(s)) return 0;
+  int64_t bytes = 0;
+  for (const PointRows& rows : p.point_rows) {
+    bytes +=
+        SharedArrayBytes(ElementsOf(rows, s.threads), SizeBytes(ir.buffers[rows.buffer].dtype));
+  }
+  return bytes;
 }
 
 void AddCandidates(CandidateList& list) {
@@ -63,7 +72,7 @@ constinit const KernelTemplate kPointwiseTemplate = {
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
     .points_of_thread = OneVector,
-    .shared_bytes = StagedPointBytes,
+    .shared_bytes = StagedBytes,
 };
 
 }  // namespace retrograd

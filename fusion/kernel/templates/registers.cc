@@ -7,7 +7,6 @@
 #include "fusion/kernel/templates/column_walks.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
-#include "fusion/kernel/templates/staged_points.h"
 
 namespace retrograd {
 namespace {

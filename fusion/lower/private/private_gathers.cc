@@ -1,4 +1,4 @@
-#include "fusion/lower/private_gathers.h"
+#include "fusion/lower/private/private_gathers.h"
 
 #include <vector>
 

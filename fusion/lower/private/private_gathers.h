@@ -3,8 +3,8 @@
 // than to read from where another kernel has stored them: each segment_add gets gathers of its own,
 // with the pointwise ops between. Stands behind the pass that makes segment_adds, where no later
 // pass merges equal nodes again.
-#ifndef RETROGRAD_FUSION_LOWER_PRIVATE_GATHERS_H_
-#define RETROGRAD_FUSION_LOWER_PRIVATE_GATHERS_H_
+#ifndef RETROGRAD_FUSION_LOWER_PRIVATE_PRIVATE_GATHERS_H_
+#define RETROGRAD_FUSION_LOWER_PRIVATE_PRIVATE_GATHERS_H_
 
 #include "absl/status/statusor.h"
 #include "graph/ir/backward_graph.h"
@@ -15,4 +15,4 @@ absl::StatusOr<BackwardGraph> PrivateGathers(const BackwardGraph& graph);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_PRIVATE_GATHERS_H_
+#endif  // RETROGRAD_FUSION_LOWER_PRIVATE_PRIVATE_GATHERS_H_

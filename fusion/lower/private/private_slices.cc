@@ -1,4 +1,4 @@
-#include "fusion/lower/private_slices.h"
+#include "fusion/lower/private/private_slices.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,8 +12,8 @@
 namespace retrograd {
 namespace {
 
-// The readers of fewer slices come together in a search.
-constexpr int64_t kFewSlices = 8;
+// The readers of so many slices come together in a search: an estimate.
+constexpr int64_t kFewSlices = 16;
 
 class Slicing {
  public:
