@@ -158,7 +158,7 @@ RG_INLINE void rg_attention_keys(const rg_attention_places at, rg_head_rows dk, 
               }
             }
           }
-          p[4 * i + n] = rg_exp2(x);
+          p[4 * i + n] = rg_near_exp2(x);
           if (!seen) p[4 * i + n] = 0;
         }
       }

@@ -169,7 +169,7 @@ RG_INLINE uint4 rg_shared_pack(unsigned from) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
   return v;
 }
-RG_INLINE float rg_exp2(float x) {
+RG_INLINE float rg_near_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;

@@ -171,7 +171,7 @@ RG_INLINE void rg_attention_queries(const rg_attention_places at, const float* l
             }
           }
         }
-        p[i] = rg_exp2(x);
+        p[i] = rg_near_exp2(x);
         if (!seen) p[i] = 0;
       }
       rg_products_wait<0>();

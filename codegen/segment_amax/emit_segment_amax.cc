@@ -1,5 +1,6 @@
 #include "codegen/segment_amax/emit_segment_amax.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "codegen/segment_amax/segment_amax_text.h"
@@ -8,7 +9,7 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kEndsAtOnce = 16;  // loads of the groups' ends under way
+constexpr int64_t kEndsAtOnce = 32;  // loads of the groups' ends under way, at most
 
 class Writer {
  public:
@@ -73,7 +74,7 @@ class Writer {
                   {"kSlabs", walk.slabs},
                   {"kParts", parts},
                   {"kBlocks", Product({walk.slabs, parts, c_.batch})},
-                  {"kEndsAtOnce", kEndsAtOnce}});
+                  {"kEndsAtOnce", std::min(c_.groups, kEndsAtOnce)}});
     Places("kX", x);
     w_.LongConstants({{"kEndsFirst", c_.ends_offset}});
     w_.Text(walk.lines ? kSegmentLines : kSegmentColumns);

@@ -668,10 +668,12 @@ TEST_CASE("codes are unique, ascend, and each has a case or a reason to have non
                                     Malformation::kTextSyntax, Malformation::kUndefinedName,
                                     Malformation::kFileTooLarge};
   for (const Case& c : Cases()) covered.insert(c.kind);
+  constexpr int kFree = 22;  // of a rule that there is none of; a code never means another one
   int number = 0;
   for (const MalformationInfo& info : AllMalformations()) {
     INFO(std::string(info.code));
-    CHECK(info.code == absl::StrFormat("RG-G%03d", ++number));
+    if (++number == kFree) ++number;
+    CHECK(info.code == absl::StrFormat("RG-G%03d", number));
     CHECK(covered.count(info.kind) == 1);
     CHECK_FALSE(info.rule.empty());
   }
