@@ -111,7 +111,7 @@ struct Memory {
 
 // One unit of the stored dtype; what is stored as it is computed has no rounding of its own.
 double StoredUnit(DType dtype, double value) {
-  return SizeBytes(dtype) == 2 ? UnitInLastPlace(dtype, value) : 0;
+  return IsNarrowFloat(dtype) ? UnitInLastPlace(dtype, value) : 0;
 }
 
 }  // namespace
