@@ -70,6 +70,11 @@ def _widen(value):
     return value
 
 
+def _narrow(value):
+    wide = isinstance(value, torch.Tensor) and value.dtype == torch.float64
+    return value.bfloat16() if wide else value
+
+
 class _Float64(torch.fx.Interpreter):
     def call_function(self, target, args, kwargs):
         args, kwargs = tree_map(_widen, args), tree_map(_widen, kwargs)
@@ -82,8 +87,8 @@ class _Float64(torch.fx.Interpreter):
             return _grouped_mm(*args[:3])
         if name == "aten._scaled_grouped_mm.default":
             return _scaled_grouped_mm(*args[:5], **{k: kwargs[k] for k in ("offs",) if k in kwargs})
-        if name.startswith("torchao."):
-            raise NoReference(f"{name} takes no float64")
+        if name.startswith("torchao."):  # quantisers, which take no float64
+            args = tree_map(_narrow, args)
         if name in ("aten.view.default", "aten._unsafe_view.default"):
             return args[0].reshape(args[1])  # strides may differ from those that the graph knows
         return tree_map(_widen, super().call_function(target, args, kwargs))

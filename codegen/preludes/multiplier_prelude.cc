@@ -178,10 +178,9 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
 
 // Of `count` boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms before `first` and
 // from `end` on. The terms are the lines, where the boxes lie across the sum, or the elements of each.
-template <int threads>
 RG_INLINE void rg_zero_lines(unsigned boxes, int count, int first, int end, int thread) {
 #pragma unroll 1
-  for (int i = thread; i < 512 * count; i += threads) {
+  for (int i = thread; i < 512 * count; i += 128) {
     const int line = i / 8 % 64;
     if (line >= first && line < end) continue;
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(boxes + 16 * i), "r"(0) : "memory");
@@ -191,35 +190,37 @@ RG_INLINE void rg_zero_lines(unsigned boxes, int count, int first, int end, int 
 RG_INLINE unsigned rg_first_bytes(int n) {
   return static_cast<unsigned>((1ull << 8 * (n < 0 ? 0 : n > 4 ? 4 : n)) - 1);
 }
-// first, end: bytes of a line.
-template <int threads>
+// first, end: bytes of a line. Of what is zeroed as a whole nothing is waited for.
 RG_INLINE void rg_zero_ends(unsigned boxes, int count, int first, int end, int thread) {
 #pragma unroll 1
   for (int pack = 0; pack < 8; ++pack) {
-    if (16 * pack >= first && 16 * pack + 16 <= end) continue;
+    const int begin = 16 * pack;
+    if (begin >= first && begin + 16 <= end) continue;
+    const bool parted = begin + 16 > first && begin < end;
     unsigned kept[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
-      const int at = 16 * pack + 4 * w;
-      kept[w] = rg_first_bytes(end - at) & ~rg_first_bytes(first - at);
+      kept[w] = rg_first_bytes(end - begin - 4 * w) & ~rg_first_bytes(first - begin - 4 * w);
     }
 #pragma unroll 1
-    for (int line = thread; line < 64 * count; line += threads) {
+    for (int line = thread; line < 64 * count; line += 128) {
       const unsigned at = boxes + 128 * line + 16 * (pack ^ (line & 7));
-      unsigned v[4];
-      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(at) : "memory");
+      unsigned v[4] = {0, 0, 0, 0};
+      if (parted) {
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(at) : "memory");
+      }
       asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v[0] & kept[0]),
                    "r"(v[1] & kept[1]), "r"(v[2] & kept[2]), "r"(v[3] & kept[3]) : "memory");
     }
   }
 }
-template <int across, int element_bytes, int threads>
+template <int across, int element_bytes>
 RG_INLINE void rg_zero_terms(unsigned boxes, int count, int first, int end, int thread) {
   if constexpr (across) {
-    rg_zero_lines<threads>(boxes, count, first, end, thread);
+    rg_zero_lines(boxes, count, first, end, thread);
   } else {
-    rg_zero_ends<threads>(boxes, count, first * element_bytes, end * element_bytes, thread);
+    rg_zero_ends(boxes, count, first * element_bytes, end * element_bytes, thread);
   }
 }
 
@@ -230,7 +231,7 @@ struct rg_multiply_shape {
   static constexpr int stage_bytes = left_bytes + tile_n * step_bytes;
   static constexpr int product_bytes = tile_m * tile_n * 2;
   static constexpr int shared_bytes =
-      1024 + stages * stage_bytes + 2 * product_bytes + 24 * stages + 16;
+      1024 + stages * stage_bytes + 2 * product_bytes + 16 * stages + 16;
 };
 
 // Where a block's tile lies. Clusters take theirs, tall x wide of them, in strips of up to 16
@@ -299,7 +300,6 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
   char* const products = memory + stages * shape::stage_bytes;
   const unsigned full = operands + stages * shape::stage_bytes + 2 * shape::product_bytes;
   const unsigned empty = full + 8 * stages, order = empty + 8 * stages;
-  const unsigned loaded = order + 16;  // of stages that are not full before terms have been zeroed
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0);
@@ -307,7 +307,6 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) {
       rg_bar_init(full + 8 * s, 1);
-      rg_bar_init(loaded + 8 * s, 1);
       // The warps of a warpgroup of each block that this one loads for.
       rg_bar_init(empty + 8 * s, 4 * (tall + wide - 1));
     }
@@ -326,8 +325,7 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         const int steps = (at.terms + step - 1) / step;
         for (int s = 0; s < steps; ++s) {
           rg_bar_wait(empty + 8 * stage, parity);
-          const bool zeroed = Tiles::sums_end && at.has_others(s * step, step);
-          const unsigned bar = (zeroed ? loaded : full) + 8 * stage;
+          const unsigned bar = full + 8 * stage;
           const unsigned a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
             rg_bar_expect(bar, shape::stage_bytes);
@@ -356,30 +354,6 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
           }
           __syncwarp();
           if (++stage == stages) stage = 0, parity ^= 1;
-        }
-      }
-    } else if constexpr (Tiles::sums_end) {
-      // The other warps zero what is loaded of others' terms, ahead of those that multiply.
-      constexpr int threads = 96;
-      int stage = 0;
-      unsigned parities = 0;  // by stage, of how often it was zeroed
-      rg_product_tile at;
-      while (tiles.next(rank, &at)) {
-        for (int s = 0; s < at.terms; s += step) {
-          if (at.has_others(s, step)) {
-            const unsigned a = operands + stage * shape::stage_bytes;
-            const int first = s == 0 ? at.skipped : 0, end = at.terms - s;
-            rg_bar_wait(loaded + 8 * stage, parities >> stage & 1);
-            parities ^= 1u << stage;
-            rg_zero_terms<a_across, sizeof(T), threads>(a, tile_m / 64, first, end, thread - 32);
-            rg_zero_terms<b_across, sizeof(T), threads>(a + shape::left_bytes, tile_n / 64, first,
-                                                        end, thread - 32);
-            __syncwarp();
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            asm volatile("bar.sync 3, 96;" ::: "memory");
-            if (thread == 32) rg_bar_arrive(full + 8 * stage);
-          }
-          if (++stage == stages) stage = 0;
         }
       }
     }
@@ -413,6 +387,16 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
       for (int s = 0; s < steps; ++s) {
         rg_bar_wait(full + 8 * stage, parity);
         const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
+        if constexpr (Tiles::sums_end) {
+          if (at.has_others(s * step, step)) {
+            const int first = s == 0 ? at.skipped : 0, end = at.terms - s * step;
+            rg_zero_terms<a_across, sizeof(T)>(a, tile_m / 64, first, end, thread);
+            rg_zero_terms<b_across, sizeof(T)>(b, tile_n / 64, first, end, thread);
+            __syncwarp();  // the tensor cores' instructions want whole warps, which loops may have parted
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            rg_group_barrier(group);
+          }
+        }
 #pragma unroll
         for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -74,12 +74,25 @@ std::vector<NodeId> ViewChain(const BackwardGraph& g, ValueId value) {
   return chain;
 }
 
+// Row-major strides, but for the axis, if it is one, whose neighbours lie side by side.
+std::vector<int64_t> DenseAlong(const Shape& shape, int axis) {
+  if (axis < 0) return DenseStrides(shape);
+  Shape moved = shape;
+  moved.erase(moved.begin() + axis);
+  moved.push_back(shape[axis]);
+  std::vector<int64_t> strides = DenseStrides(moved);
+  const int64_t unit = strides.back();
+  strides.pop_back();
+  strides.insert(strides.begin() + axis, unit);
+  return strides;
+}
+
 // The layout of `stored` under which the view after the first `steps` views of the chain (counted
-// from the stored value) is row-major.
+// from the stored value) lies by DenseAlong(its shape, axis).
 std::optional<Layout> DenseAfter(const BackwardGraph& g, ValueId stored,
-                                 absl::Span<const NodeId> chain, size_t steps) {
+                                 absl::Span<const NodeId> chain, size_t steps, int axis = -1) {
   const Shape& extents = g.type(stored).shape;
-  if (steps == 0 && Elements(extents) > 0) return Layout{DenseStrides(extents)};
+  if (steps == 0 && Elements(extents) > 0) return Layout{DenseAlong(extents, axis)};
   AccessMap map{.coords = OwnAxes(extents.size()), .guards = {}, .fill = 0};
   Shape shape = extents;
   for (size_t i = 0; i < steps; ++i) {
@@ -89,7 +102,7 @@ std::optional<Layout> DenseAfter(const BackwardGraph& g, ValueId stored,
     map = std::move(*next);
     shape = g.type(view).shape;
   }
-  auto strides = AffineStrides(Linearize(map.coords, DenseStrides(shape)), extents.size());
+  auto strides = AffineStrides(Linearize(map.coords, DenseAlong(shape, axis)), extents.size());
   if (!strides || !IsDensePermutation(extents, *strides)) return std::nullopt;
   return Layout{std::move(*strides)};
 }
@@ -132,6 +145,18 @@ std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> l
   auto view = AsStrided(g, layouts, operand);
   if (!view || !IsDensePermutation(shape, view->strides)) return std::nullopt;
   return Layout{std::move(view->strides)};
+}
+
+// The axes along which a call wants the value to lie, as each operand that it is.
+std::vector<int> AxesOf(const BackwardGraph& g, NodeId call, ValueId value) {
+  const auto lies_along = CallOpOf(g.op(call)).lies_along;
+  std::vector<int> axes;
+  const absl::Span<const ValueId> operands = g.operands(call);
+  for (size_t i = 0; i < operands.size() && lies_along != nullptr; ++i) {
+    const int axis = operands[i] == value ? lies_along(static_cast<int>(i), g.type(value)) : -1;
+    if (axis >= 0) axes.push_back(axis);
+  }
+  return axes;
 }
 
 // Memory order of the first operand that has one, where the result is walked like it.
@@ -259,8 +284,10 @@ class Assigner {
       if (auto layout = LikeAllOperands(g_, layouts_, v); layout && AllRead(v, *layout))
         return layout;
     }
-    for (auto [call, as] : library_users_) {
-      if (auto layout = ReadableBy(v, call, as)) return layout;
+    for (const auto reads : {LibraryPrefers, LibraryReads}) {
+      for (auto [call, as] : library_users_) {
+        if (auto layout = ReadableBy(v, call, as, reads)) return layout;
+      }
     }
     return std::nullopt;
   }
@@ -288,30 +315,33 @@ class Assigner {
     return !IsLibrary(g_, v.node) || LibraryStores(g_, v, layout.strides);
   }
 
-  // Whether v can be stored so and every library call then reads it without a copy.
+  // Whether v can be stored so and every library call then prefers it to a copy.
   bool AllRead(ValueId v, const Layout& layout) {
     if (!Stores(v, layout)) return false;
     Layout& slot = layouts_[g_.value_index(v)];
     slot = layout;
     const bool all = std::all_of(
         library_users_.begin(), library_users_.end(),
-        [&](const auto& user) { return LibraryReads(g_, layouts_, user.first, user.second); });
+        [&](const auto& user) { return LibraryPrefers(g_, layouts_, user.first, user.second); });
     slot = {};
     return all;
   }
 
   // A layout that v can be stored in and the call reads without a copy: row-major if that will do,
-  // else row-major as seen after one of the views in between.
-  std::optional<Layout> ReadableBy(ValueId v, NodeId call, ValueId as) {
+  // else row-major as seen after one of the views in between, or along the axis that the call is
+  // made for.
+  std::optional<Layout> ReadableBy(ValueId v, NodeId call, ValueId as,
+                                   decltype(LibraryReads)* reads) {
     Layout& slot = layouts_[g_.value_index(v)];
     const std::vector<NodeId> chain = ViewChain(g_, as);
     std::optional<Layout> found;
-    for (size_t steps = 0; steps <= chain.size() && !found; ++steps) {
-      auto candidate = DenseAfter(g_, v, chain, steps);
-      if (!candidate || !Stores(v, *candidate)) continue;
-      slot = *candidate;
-      if (LibraryReads(g_, layouts_, call, as)) found = slot;
-    }
+    const auto try_one = [&](std::optional<Layout> candidate) {
+      if (found || !candidate || !Stores(v, *candidate)) return;
+      slot = *std::move(candidate);
+      if (reads(g_, layouts_, call, as)) found = slot;
+    };
+    for (size_t steps = 0; steps <= chain.size(); ++steps) try_one(DenseAfter(g_, v, chain, steps));
+    for (int axis : AxesOf(g_, call, as)) try_one(DenseAfter(g_, v, chain, chain.size(), axis));
     slot = {};
     return found;
   }
@@ -333,6 +363,16 @@ bool LibraryReads(const BackwardGraph& g, absl::Span<const Layout> layouts, Node
                   ValueId value) {
   const std::optional<StridedView> view = AsStrided(g, layouts, value);
   return view && CallOpOf(g.op(call)).reads(g.type(value).shape, view->strides);
+}
+
+bool LibraryPrefers(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId call,
+                    ValueId value) {
+  const std::optional<StridedView> view = AsStrided(g, layouts, value);
+  const Shape& shape = g.type(value).shape;
+  if (!view || !CallOpOf(g.op(call)).reads(shape, view->strides)) return false;
+  const std::vector<int> axes = AxesOf(g, call, value);
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](int axis) { return shape[axis] <= 1 || view->strides[axis] == 1; });
 }
 
 bool LibraryStores(const BackwardGraph& g, ValueId result, absl::Span<const int64_t> strides) {

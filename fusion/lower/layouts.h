@@ -27,6 +27,10 @@ std::vector<Layout> AssignLayouts(const BackwardGraph& graph, const LayoutOption
 bool LibraryReads(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
                   ValueId value);
 
+// The same, and along the axis that the call is made for (CallOp::lies_along).
+bool LibraryPrefers(const BackwardGraph& graph, absl::Span<const Layout> layouts, NodeId call,
+                    ValueId value);
+
 // Whether a library call can store its result with these strides.
 bool LibraryStores(const BackwardGraph& graph, ValueId result, absl::Span<const int64_t> strides);
 

@@ -31,12 +31,13 @@ bool GatherReads(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeI
 }
 
 void CheckOperands(const BackwardGraph& g, absl::Span<const Layout> layouts, NodeId id,
-                   Repairs& repairs) {
+                   bool preferred, Repairs& repairs) {
+  const auto reads = preferred ? LibraryPrefers : LibraryReads;
   absl::Span<const ValueId> operands = g.operands(id);
   for (uint32_t i = 0; i < operands.size(); ++i) {
     bool ok = true;
     switch (g.pattern(id)) {
-      case Pattern::kLibrary: ok = LibraryReads(g, layouts, id, operands[i]); break;
+      case Pattern::kLibrary: ok = reads(g, layouts, id, operands[i]); break;
       case Pattern::kGather: ok = i != 0 || GatherReads(g, layouts, id); break;
       default: break;
     }
@@ -62,10 +63,12 @@ void CheckStackedPads(const BackwardGraph& g, Repairs& repairs) {
   }
 }
 
-Repairs FindRepairs(const BackwardGraph& g, const LayoutOptions& options) {
+// preferred: what a call reads many times slower than a copy is copied, too.
+Repairs FindRepairs(const BackwardGraph& g, const LayoutOptions& options, bool preferred) {
   const std::vector<Layout> layouts = AssignLayouts(g, options);
   Repairs repairs;
-  for (uint32_t i = 0; i < g.num_nodes(); ++i) CheckOperands(g, layouts, NodeId{i}, repairs);
+  for (uint32_t i = 0; i < g.num_nodes(); ++i)
+    CheckOperands(g, layouts, NodeId{i}, preferred, repairs);
   CheckStackedPads(g, repairs);
   absl::flat_hash_set<ValueId> claimed;
   for (const GraphOutput& out : g.outputs()) {
@@ -147,12 +150,14 @@ absl::StatusOr<BackwardGraph> Legalize(const BackwardGraph& graph, const LayoutO
   BackwardGraph current = graph;
   // A copy changes which layouts its neighbours prefer, so look again; copies are row-major and
   // need no repair themselves, which bounds the rounds.
-  for (int round = 0; round < 4; ++round) {
-    const Repairs repairs = FindRepairs(current, layouts);
+  constexpr int kPreferring = 2, kRounds = kPreferring + 4;
+  for (int round = 0; round < kRounds; ++round) {
+    const bool preferred = layouts.follow && round < kPreferring;
+    const Repairs repairs = FindRepairs(current, layouts, preferred);
     if (!repairs.any()) return current;
     RG_ASSIGN_OR_RETURN(current, Rebuilder(current, repairs).Run());
   }
-  return absl::InternalError("legalizing did not settle after four rounds");
+  return absl::InternalError("legalizing did not settle after six rounds");
 }
 
 }  // namespace retrograd

@@ -5,6 +5,7 @@
 #include "fusion/analysis/cheap_sources.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/rematerialize.h"
+#include "fusion/ops/grouped_matmul/grouped_matmul_call.h"
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/planner/planner.h"
 #include "graph/base/status.h"
@@ -85,6 +86,76 @@ TEST_CASE("a widening cast is separated by the barrier depths of its readers, vi
   const auto again = RematerializeAtBarriers(*separated);
   REQUIRE(again.ok());
   CHECK(again->num_nodes() == separated->num_nodes());
+}
+
+GroupedMatMulCall OnlyGroupedMatMul(const Planned& planned) {
+  for (const Group& group : planned.plan.groups) {
+    if (const Call* call = CallOf(group)) return GroupedMatMulOf(*call);
+  }
+  FAIL("no call");
+  return {};
+}
+
+Attrs Into(const char* dtype) {
+  Attrs attrs;
+  attrs.Set("dtype", std::string(dtype));
+  return attrs;
+}
+
+constexpr int64_t kPlaces = 64, kLeft = 48, kRight = 80, kGroups = 3;
+
+// Sums in groups of what `left` and `right`, [places, columns], make fp8 of.
+template <typename Make>
+absl::StatusOr<BackwardGraph> SumsOfFp8(Make make) {
+  GraphBuilder b("sums");
+  const ValueId ends = b.Input({DType::kInt32, {kGroups}}, {.name = "ends"});
+  const ValueId left = make(b, kLeft, "left"), right = make(b, kRight, "right");
+  const ValueId product =
+      b.Add(Op::grouped_matmul, {b.Permute(left, {1, 0}), right, ends}, Into("bf16"));
+  b.Output(product, "product");
+  return b.Build();
+}
+
+TEST_CASE("matrices of fp8 are stored along the sums of their product") {
+  const auto graph = SumsOfFp8([](GraphBuilder& b, int64_t columns, const char* name) {
+    return b.Cast(b.Input({DType::kBf16, {kPlaces, columns}}, {.name = name}), DType::kFp8E4M3);
+  });
+  const Planned planned = PlanOf(graph);
+  const GroupedMatMulCall call = OnlyGroupedMatMul(planned);
+  CHECK((call.a.col_stride == 1 && call.a.row_stride == kPlaces));
+  CHECK((call.b.row_stride == 1 && call.b.col_stride == kPlaces));
+  CHECK(KernelBytes(planned.plan) == kPlaces * (kLeft + kRight) * (2 + 1));  // and nothing copied
+}
+
+TEST_CASE("given matrices of fp8 that lie otherwise are copied once") {
+  const auto graph = SumsOfFp8([](GraphBuilder& b, int64_t columns, const char* name) {
+    return b.Input({DType::kFp8E4M3, {kPlaces, columns}}, {.name = name});
+  });
+  const Planned planned = PlanOf(graph);
+  const GroupedMatMulCall call = OnlyGroupedMatMul(planned);
+  CHECK((call.a.col_stride == 1 && call.b.row_stride == 1));
+  CHECK(KernelBytes(planned.plan) == kPlaces * (kLeft + kRight) * 2);
+}
+
+TEST_CASE("a matrix of fp8 that two products want to lie in two ways is copied for one") {
+  GraphBuilder b("two");
+  const ValueId x = b.Cast(b.Input({DType::kBf16, {64, 64}}, {.name = "x"}), DType::kFp8E4M3);
+  const ValueId y = b.Input({DType::kFp8E4M3, {64, 64}}, {.name = "y"});
+  const Attrs wide = Into("f32");
+  b.Output(b.Add(Op::matmul, {x, b.Permute(y, {1, 0})}, wide), "rows");
+  b.Output(b.Add(Op::matmul, {b.Permute(x, {1, 0}), b.Permute(y, {1, 0})}, wide), "columns");
+  b.Output(b.Add(Op::matmul, {x, b.Permute(x, {1, 0})}, wide), "square");
+  const auto graph = b.Build();
+  const Planned planned = PlanOf(graph);
+  int calls = 0;
+  for (const Group& group : planned.plan.groups) {
+    const Call* call = CallOf(group);
+    if (call == nullptr) continue;
+    ++calls;
+    const MatMulCall product = MatMulOf(*call);
+    CHECK((product.a.col_stride == 1 && product.b.row_stride == 1));
+  }
+  CHECK(calls == 3);
 }
 
 // Reads `scaled` before and after a matmul.

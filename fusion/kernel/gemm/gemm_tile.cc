@@ -23,7 +23,7 @@ std::string GemmTile::Print() const {
 int64_t SharedBytes(const GemmTile& t) {
   const int64_t stage = int64_t{t.m + t.n} * t.k * kGemmElementBytes;
   const int64_t product = int64_t{t.m} * t.n * kGemmElementBytes;
-  return 1024 + t.stages * stage + 2 * product + 24 * t.stages + 16;
+  return 1024 + t.stages * stage + 2 * product + 16 * t.stages + 16;
 }
 
 std::string WhyNotTile(const GemmTile& t, int64_t shared_bytes) {

@@ -33,8 +33,7 @@ inline constexpr int kGemmThreads = 128;
 inline constexpr int kGemmElementBytes = 2;
 
 // Shared memory of a block: the stages, a product of each multiplying warpgroup, a barrier of 8
-// bytes for each loaded, each full and each empty stage and for each turn, and room to align them to
-// 1 KiB.
+// bytes for each full and each empty stage and for each turn, and room to align them to 1 KiB.
 int64_t SharedBytes(const GemmTile& tile);
 
 // Why no kernel can be printed for this tile; empty if one can. `shared_bytes`: what a block may

@@ -23,4 +23,9 @@ void NormalizeMatrix(absl::Span<const int64_t> shape, std::vector<int64_t>& stri
   if (rows == 1) row_stride = col_stride == 1 ? std::max<int64_t>(cols, 1) : 1;
 }
 
+int AxisOfFp8Sums(int operand, const TensorType& type) {
+  if (!IsFp8(type.dtype) || operand > 1) return -1;
+  return type.rank() - (operand == 0 ? 1 : 2);
+}
+
 }  // namespace retrograd

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "graph/base/tensor_type.h"
 
 namespace retrograd {
 
@@ -15,6 +16,10 @@ bool IsMatrix(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides
 
 // A stride along an extent of 1 becomes what a dense matrix would have. At least two dims.
 void NormalizeMatrix(absl::Span<const int64_t> shape, std::vector<int64_t>& strides);
+
+// The axis of a product's operand along which sums run, if it is one of the two matrices and of
+// fp8: tensor cores take such matrices only along it. -1: any.
+int AxisOfFp8Sums(int operand, const TensorType& type);
 
 }  // namespace retrograd
 
