@@ -14,8 +14,8 @@ namespace retrograd {
 
 struct GemmTile {
   int m = 128, n = 128;  // rows and columns of the result that a warpgroup makes at once
-  int k = 64;            // terms of the sum that are loaded at once, of 16 bits; of fp8 twice as many
-  int stages = 5;        // loads of both operands in shared memory at once
+  int k = 64;      // terms of the sum that are loaded at once, of 16 bits; of fp8 twice as many
+  int stages = 5;  // loads of both operands in shared memory at once
   // Blocks of a cluster, one below the other and side by side: those of a row share what they load
   // of the left operand, those of a column what they load of the right one.
   int tall = 1, wide = 2;
