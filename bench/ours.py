@@ -104,6 +104,7 @@ class Backward:
 
 _DTYPES = {
     "bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64,
+    "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
     "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
 }  # fmt: skip
 
@@ -114,7 +115,7 @@ def drawn_inputs(plan, device="cuda"):
     for name, elements, below in plan["inputs"]:
         dtype = _DTYPES[name]
         if dtype.is_floating_point:
-            tensors.append(torch.randn(elements, device=device, dtype=dtype))
+            tensors.append(torch.randn(elements, device=device).to(dtype))
         else:
             tensors.append(torch.randint(below, (elements,), device=device).to(dtype))
     return tensors

@@ -77,10 +77,10 @@ class Writer {
       return absl::StrCat(name, " + ", s.offset);
     };
     const GroupedScales &rows = c_.row_scales, &columns = c_.column_scales;
-    return absl::StrCat("rg_scales_of_groups<", c_.sums_in_groups ? 1 : 0, ">{",
-                        first("row_scales", rows), ", ", first("column_scales", columns), ", ",
-                        rows.group_stride, ", ", rows.stride, ", ", columns.group_stride, ", ",
-                        columns.stride, ", ", c_.groups, ", kN}");
+    return absl::StrCat("rg_scales_of_groups<", c_.sums_in_groups ? 1 : 0, ", ",
+                        c_.columns_scale_first ? 1 : 0, ">{", first("row_scales", rows), ", ",
+                        first("column_scales", columns), ", ", rows.group_stride, ", ", rows.stride,
+                        ", ", columns.group_stride, ", ", columns.stride, ", ", c_.groups, ", kN}");
   }
 
   // Terms that lie beside each other are loaded from a multiple of 16 bytes on, and from whole

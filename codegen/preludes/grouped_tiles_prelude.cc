@@ -94,8 +94,9 @@ struct rg_tiles_of_groups {
 };
 
 // Scales of a result's rows and columns, of the columns one list for each group, with `sums` of the rows
-// too. Rows behind the last group have none: their sums are zeros.
-template <int sums>
+// too. Rows behind the last group have none: their sums are zeros. Which factor comes first decides how the
+// product rounds.
+template <int sums, int columns_first>
 struct rg_scales_of_groups {
   const float *rows, *columns;
   int64_t row_group, row_step, column_group, column_step;  // from scale to scale, in elements
@@ -124,8 +125,10 @@ struct rg_scales_of_groups {
         const float column_scale = column < n ? of_columns[column * column_step] : 0.0f;
 #pragma unroll
         for (int h = 0; h < boxes; ++h) {
-          d[h][4 * c + j] = d[h][4 * c + j] * row_scale[h][0] * column_scale;
-          d[h][4 * c + 2 + j] = d[h][4 * c + 2 + j] * row_scale[h][1] * column_scale;
+          float& upper = d[h][4 * c + j];
+          float& lower = d[h][4 * c + 2 + j];
+          upper = columns_first ? upper * column_scale * row_scale[h][0] : upper * row_scale[h][0] * column_scale;
+          lower = columns_first ? lower * column_scale * row_scale[h][1] : lower * row_scale[h][1] * column_scale;
         }
       }
     }

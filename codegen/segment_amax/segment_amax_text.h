@@ -8,7 +8,7 @@ namespace retrograd {
 
 // What a block and a thread compare.
 extern const char kSegmentColumns[], kSegmentLines[];
-// The first group that ends behind the place kBehind.
+// The first group that ends behind the first place of the chunk.
 extern const char kSegmentFind[];
 // The parts of a block's chunk, then each group's own; and all groups, where there is one chunk.
 extern const char kSegmentChunk[], kSegmentGroup[], kSegmentAllGroups[];

@@ -34,8 +34,8 @@ struct CallOp {
   std::vector<int64_t> (*beside)(absl::Span<const int64_t> shape,
                                  absl::Span<const int64_t> other_shape,
                                  absl::Span<const int64_t> other_strides) = nullptr;
-  // The axis along which neighbours of this operand should lie side by side, where the call is many
-  // times slower on others; -1: along any.
+  // The axis along which neighbours of this operand should lie side by side, where a device's call
+  // is many times slower on others; -1: along any.
   int (*lies_along)(int operand, const TensorType& type) = nullptr;
   // The operand whose memory order a result takes; -1: what reads the result decides.
   int (*result_like)(int result);

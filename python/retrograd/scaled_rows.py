@@ -6,8 +6,10 @@ import torch
 from retrograd.aten_table import row
 
 
-def _plain(call, bias, scale_result):
-    """Refuses what no training recipe hands over."""
+def _plain(call, a, b, bias, scale_result):
+    """Refuses what the op has no counterpart for."""
+    if a.dtype != b.dtype:
+        raise call.error(f"a product of {a.dtype} and {b.dtype} has no counterpart; take one type")
     if bias is not None:
         raise call.error("a bias of scaled products has no counterpart; add it to the result")
     if scale_result is not None:
@@ -21,7 +23,7 @@ def scaled_grouped_mm(
 ):  # fmt: skip
     """[S, K] x [G, K, N] with scales [S] and [G, N], the rows in groups, or [M, S] x [S, N] with
     scales [G M] and [G N], the sums in groups; offs: where each of the G groups ends."""
-    _plain(call, bias, scale_result)
+    _plain(call, a, b, bias, scale_result)
     if offs is None or a.rank != 2:
         raise call.error("groups are of rows, [S, K] x [G, K, N], or of sums, [M, S] x [S, N]")
     if offs.dtype != torch.int32:
@@ -42,8 +44,7 @@ def scaled_mm(
 ):  # fmt: skip
     """[M, K] x [K, N] with one scale of each matrix, or one of each row, [M, 1], and column, [1, N].
     As the product of one group of rows it is scaled by the kernel that multiplies."""
-    if scale_result is not None:
-        _plain(call, None, scale_result)
+    _plain(call, a, b, None, scale_result)
     rows, columns = a.shape[0], b.shape[-1]
     one = len([s for s in (scale_a, scale_b) if s.shape in ((), (1,), (1, 1))]) == 2
     if not one and (scale_a.shape, scale_b.shape) != ((rows, 1), (1, columns)):

@@ -76,7 +76,8 @@ def check(name, args, kwargs=None, results=None, tolerance=None):
     assert len(computed) == len(expected)
     for got, want in zip(computed, expected):
         assert got.dtype == want.dtype
-        bound = tolerance or {torch.bfloat16: 8e-3, torch.float64: 1e-12}.get(want.dtype, 2e-6)
+        usual = {torch.bfloat16: 8e-3, torch.float64: 1e-12}.get(want.dtype, 2e-6)
+        bound = usual if tolerance is None else tolerance
         if want.dtype.itemsize == 1 and want.dtype.is_floating_point:
             got, want = got.float(), want.float()
         torch.testing.assert_close(got, want, rtol=bound, atol=bound, equal_nan=True)

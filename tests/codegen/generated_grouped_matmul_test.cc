@@ -105,6 +105,7 @@ Operands Drawn(const Case& c, uint64_t seed) {
       if ((c.sums ? j : i) >= last) values[0][i * c.k + j] = kNan;
     }
   }
+  for (int64_t i = last; c.scaled && !c.sums && i < c.m; ++i) values[3][i] = kNan;
   if (c.sums) {
     for (int64_t i = last; i < c.k; ++i) {
       for (int64_t j = 0; j < c.n; ++j) values[1][i * c.n + j] = kNan;

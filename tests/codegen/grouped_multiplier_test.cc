@@ -66,6 +66,7 @@ TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can l
   CHECK_THAT(WhyNot({.in = DType::kFp32, .out = DType::kFp32}), ContainsSubstring("16 bits"));
   CHECK_THAT(WhyNot({.out = DType::kFp32}), ContainsSubstring("16 bits"));
   CHECK_THAT(WhyNot({.k = 36}), ContainsSubstring("an operand's lines"));
+  CHECK_THAT(WhyNot({.a_down = true}), ContainsSubstring("begin anywhere"));
   CHECK_THAT(WhyNot({.n = 36, .b_down = true}), ContainsSubstring("the result's rows"));
   CHECK_THAT(WhyNot({.d_down = true}), ContainsSubstring("the result's rows"));
   CHECK_THAT(WhyNot({.k = 0}), ContainsSubstring("no elements"));
@@ -99,6 +100,7 @@ TEST_CASE("turned products take the scales of their columns for those of rows") 
   const GroupedMatMulCall turned = Turned(GroupedMatMulOf(CallOf(c)));
   CHECK(turned.row_scales.group_stride == 264);
   CHECK(turned.column_scales.group_stride == 512);
+  CHECK(turned.columns_scale_first);
   auto made = LaunchByWarpgroups(CallOf(c), kFacts, MultiplierTileFor(turned, kHopper));
   REQUIRE(made.status().ToString() == "OK");
   REQUIRE(made->launch.args.size() == 4);

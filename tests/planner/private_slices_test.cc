@@ -3,6 +3,7 @@
 #include "fusion/lower/private/private_slices.h"
 
 #include "absl/strings/str_cat.h"
+#include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/support/plans/same_outputs.h"
@@ -66,9 +67,12 @@ TEST_CASE("its readers' kernel copies rows of what it is made of") {
   INFO(planned.status());
   REQUIRE(planned.ok());
   CHECK(planned->plan.Verify(planned->graph).ToString() == "OK");
+  int staging = 0;
   for (const Group& group : planned->plan.groups) {
     for (ValueId v : group.outputs) CHECK(planned->graph.type(v).elements() == kPoints);
+    for (const KernelBody* kernel : KernelsOf(group)) staging += StagesPoints(kernel->schedule);
   }
+  CHECK(staging > 0);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ struct GroupedMatMulCall {
   int64_t ends_offset = 0;  // elements, of the first group's end
   bool scaled = false;
   GroupedScales row_scales, column_scales;  // if scaled; in the type of the sums
+  bool columns_scale_first = false;         // of a turned product: its columns were rows
 
   // Places that the groups share out among them.
   int64_t grouped() const { return sums_in_groups ? k : m; }

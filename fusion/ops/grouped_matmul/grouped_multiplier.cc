@@ -65,6 +65,7 @@ GroupedMatMulCall Turned(const GroupedMatMulCall& call) {
   made.b = turned(call.a);
   made.d = turned(call.d);
   std::swap(made.row_scales, made.column_scales);
+  made.columns_scale_first = !call.columns_scale_first;
   return made;
 }
 
