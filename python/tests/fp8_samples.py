@@ -1,4 +1,5 @@
-"""torchao's quantisers by their definitions, in plain PyTorch under torchao's names, and samples.
+"""Products of scaled matrices of groups, and torchao's quantisers under torchao's names, by their
+definitions in plain PyTorch; and samples of both.
 
 Scales are rounded down to powers of two exactly; rows behind the last group are zeros.
 """
@@ -147,3 +148,47 @@ def _samples():
 
 
 SAMPLES = _samples()
+
+
+def scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
+    """What the op of that name gives on a GPU; PyTorch has none for CPUs."""
+    groups, rows = len(offs), b.dim() == 3
+    scale_b = scale_b.reshape(groups, -1)
+    result = torch.zeros((a.shape[0], b.shape[-1]) if rows else (groups, a.shape[0], b.shape[-1]))
+    begin = 0
+    for g, end in enumerate(offs.tolist()):
+        if rows:
+            product = a[begin:end].float() @ b[g].float()
+            result[begin:end] = product * scale_a[begin:end, None] * scale_b[g]
+        else:
+            product = a[:, begin:end].float() @ b[begin:end].float()
+            result[g] = product * scale_a.reshape(groups, -1)[g][:, None] * scale_b[g]
+        begin = end
+    return result.bfloat16()
+
+
+def _products():
+    """Whole numbers and powers of two: exact."""
+    ends = torch.tensor([5, 5, 17], dtype=torch.int32)
+
+    def eighth(*shape):
+        return torch.randint(-4, 5, shape).float().to(E4M3)
+
+    def powers(*shape):
+        return 2.0 ** torch.randint(-3, 4, shape).float()
+
+    groups = [
+        (eighth(24, 32), eighth(3, 16, 32).mT, powers(24), powers(3, 16), ends),
+        (eighth(16, 24), eighth(32, 24).t(), powers(48), powers(96), ends),
+    ]
+    a, b, of_rows, of_columns = eighth(24, 32), eighth(16, 32).t(), powers(24, 1), powers(1, 16)
+    whole = (a.float() @ b.float() * of_rows * of_columns).to(BF16)
+    return {
+        "aten._scaled_grouped_mm.default": [
+            (args, {"out_dtype": BF16}, scaled_grouped_mm(*args), 0) for args in groups
+        ],
+        "aten._scaled_mm.default": [((a, b, of_rows, of_columns), {"out_dtype": BF16}, whole, 0)],
+    }
+
+
+SAMPLES |= _products()

@@ -8,37 +8,17 @@ import retrograd
 import single_op
 import torch
 from backend_training import interpreted_forwards
+from fp8_samples import scaled_grouped_mm
 from retrograd.backend import backend
 from torch import nn
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-def _wide(matrix):
-    return matrix.to(torch.float32)
-
-
-def _scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
-    """What the op of that name gives on a GPU; PyTorch has none for CPUs."""
-    groups, rows = len(offs), b.dim() == 3
-    scale_b = scale_b.reshape(groups, -1)
-    result = torch.zeros((a.shape[0], b.shape[-1]) if rows else (groups, a.shape[0], b.shape[-1]))
-    begin = 0
-    for g, end in enumerate(offs.tolist()):
-        if rows:
-            product = _wide(a[begin:end]) @ _wide(b[g])
-            result[begin:end] = product * scale_a[begin:end, None] * scale_b[g]
-        else:
-            product = _wide(a[:, begin:end]) @ _wide(b[begin:end])
-            result[g] = product * scale_a.reshape(groups, -1)[g][:, None] * scale_b[g]
-        begin = end
-    return result.bfloat16()
-
-
 @pytest.fixture(scope="module")
 def grouped_on_the_host():
     library = torch.library.Library("aten", "IMPL")
-    library.impl("_scaled_grouped_mm", _scaled_grouped_mm, "CPU")
+    library.impl("_scaled_grouped_mm", scaled_grouped_mm, "CPU")
     yield
     library._destroy()
 
@@ -74,7 +54,7 @@ def test_scaled_products_of_groups(name, dtype):
     )  # fmt: skip
     for args in (rows, sums):
         kwargs = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
-        wanted = _scaled_grouped_mm(*args)
+        wanted = scaled_grouped_mm(*args)
         single_op.check("aten._scaled_grouped_mm.default", args, kwargs, wanted, tolerance=0)
 
 
@@ -84,7 +64,7 @@ def test_scaled_products(scales, bias):
     a, b = _fp8(24, 32), _fp8(16, 32).t()
     scale_a, scale_b = (_scales(*shape) for shape in scales)
     kwargs = {"out_dtype": torch.bfloat16}
-    wanted = _wide(a) @ _wide(b) * scale_a * scale_b
+    wanted = a.float() @ b.float() * scale_a * scale_b
     if bias:
         kwargs["bias"] = _scales(16).bfloat16()
         wanted = wanted + kwargs["bias"].float()
@@ -251,8 +231,8 @@ def _product_of_groups(sizes, sums, dtype, device):
         scales = _scales(places), _scales(groups, n)
     scales = [s.to(device) for s in scales]
     ones = [torch.ones_like(s) for s in scales]
-    wanted = _scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in scales), ends.cpu())
-    plain = _scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in ones), ends.cpu())
+    wanted = scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in scales), ends.cpu())
+    plain = scaled_grouped_mm(a.cpu(), b.cpu(), *(s.cpu() for s in ones), ends.cpu())
     return (a, b, ends), scales, wanted, plain
 
 
