@@ -85,38 +85,38 @@ RG_INLINE void rg_group_barrier(int id) {
 
 // d (64 x n, fp32) += a (64 x k) b (k x n) from shared memory, n of 64, 128 and 256, k of 32 bytes. Operands
 // of 16 bits may lie across the sum, those of 8 bits lie along it.
-#define RG_MULTIPLY_64(k, type, ways)                                                              \
+#define RG_MULTIPLY_64(k, type, ways)                                                     \
   asm volatile(                                                                           \
       "{\n"                                                                               \
       ".reg .pred p;\n"                                                                   \
       "setp.ne.b32 p, %34, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." type "." type " "                     \
+      "wgmma.mma_async.sync.aligned.m64n64k" k ".f32." type "." type " "                  \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " \
-      "%32, %33, p, 1, 1" ways ";\n"                                                    \
+      "%32, %33, p, 1, 1" ways ";\n"                                                      \
       "}\n"                                                                               \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16)                                               \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-#define RG_MULTIPLY_128(k, type, ways)                                                             \
+#define RG_MULTIPLY_128(k, type, ways)                                                    \
   asm volatile(                                                                           \
       "{\n"                                                                               \
       ".reg .pred p;\n"                                                                   \
       "setp.ne.b32 p, %66, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." type "." type " "                    \
+      "wgmma.mma_async.sync.aligned.m64n128k" k ".f32." type "." type " "                 \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-      "%64, %65, p, 1, 1" ways ";\n"                                                    \
+      "%64, %65, p, 1, 1" ways ";\n"                                                      \
       "}\n"                                                                               \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48)         \
       : "l"(a), "l"(b), "r"(add), "n"(a_across), "n"(b_across))
-#define RG_MULTIPLY_256(k, type, ways)                                                       \
+#define RG_MULTIPLY_256(k, type, ways)                                              \
   asm volatile(                                                                     \
       "{\n"                                                                         \
       ".reg .pred p;\n"                                                             \
       "setp.ne.b32 p, %130, 0;\n"                                                   \
-      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." type "." type " "              \
+      "wgmma.mma_async.sync.aligned.m64n256k" k ".f32." type "." type " "           \
       "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "                         \
       "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "                \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "                \
@@ -128,7 +128,7 @@ RG_INLINE void rg_group_barrier(int id) {
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, "        \
       "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, "    \
       "%120, %121, %122, %123, %124, %125, %126, %127}, "                           \
-      "%128, %129, p, 1, 1" ways ";\n"                                          \
+      "%128, %129, p, 1, 1" ways ";\n"                                              \
       "}\n"                                                                         \
       : RG_SIXTEEN(d, 0), RG_SIXTEEN(d, 16), RG_SIXTEEN(d, 32), RG_SIXTEEN(d, 48),  \
         RG_SIXTEEN(d, 64), RG_SIXTEEN(d, 80), RG_SIXTEEN(d, 96), RG_SIXTEEN(d, 112) \

@@ -84,7 +84,7 @@ std::vector<RowShape> Shapes(int64_t element_bytes) {
 }
 
 TEST_CASE("rows of any pitch, part and alignment are staged, whatever the number of points") {
-  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kFp64);
+  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kFp64, DType::kFp8E4M3);
   std::vector<Case> cases;
   const std::vector<int64_t> points = {2, 63, 64, 65, 257, 1000};
   size_t n = 0;

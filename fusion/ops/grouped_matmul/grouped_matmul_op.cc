@@ -34,9 +34,11 @@ int64_t WithPartsOf(int64_t ps, int64_t each, int64_t part) {
 }
 
 // Groups of one size, since prices know no values, a tile a block, whose sum no other block shares.
+// Tensor cores multiply fp8 into 16 bits; into others it goes by plain sums, as fp32.
 Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   const GroupedMatMulCall c = GroupedMatMulOf(call);
-  const MatMulCall even = AsEvenMatMuls(c);
+  MatMulCall even = AsEvenMatMuls(c);
+  if (IsFp8(c.in_dtype) && SizeBytes(c.out_dtype) != 2) even.in_dtype = DType::kFp32;
   Price price;
   for (const CallTensor& t : call.operands) {
     price.read_bytes += Product({Elements(t.shape), SizeBytes(t.dtype)});

@@ -9,10 +9,8 @@
 namespace retrograd {
 namespace {
 
-// Tensor cores multiply fp8 into 16 bits; into others it goes by plain sums.
-int64_t MatMulRate(DType dtype, DType result, const DeviceSpec& d) {
+int64_t MatMulRate(DType dtype, const DeviceSpec& d) {
   if (dtype == DType::kFp64) return d.matmul_fp64_flops;
-  if (IsFp8(dtype) && SizeBytes(result) != 2) return d.matmul_fp32_flops;
   if (dtype == DType::kFp32) return d.matmul_fp32_flops;
   return IsFp8(dtype) ? d.matmul_fp8_flops : d.matmul_bf16_flops;
 }
@@ -78,8 +76,7 @@ struct CallNumbers {
 };
 
 CallNumbers NumbersOf(const MatMulCall& call, const DeviceSpec& d) {
-  CallNumbers w{.rate = MatMulRate(call.in_dtype, call.out_dtype, d),
-                .misaligned_ppm = MisalignedPpm(call, d)};
+  CallNumbers w{.rate = MatMulRate(call.in_dtype, d), .misaligned_ppm = MisalignedPpm(call, d)};
   for (int64_t b : call.batch) w.batch *= b;
   const int64_t operands = w.batch * (call.m * call.k + call.k * call.n) * SizeBytes(call.in_dtype);
   w.read_ps = TransferPs(operands, d.hbm_bytes_per_s);
