@@ -3,22 +3,26 @@
 
   bench/sizes.py                         the models of MODELS
   bench/sizes.py gpt2 --out FILE         one of them
+  bench/sizes.py --random 64 --new gpt2  64 sizes between its smallest and its largest; `new_s` alone
   bench/sizes.py --device cpu bert_tiny  without a GPU
 
 For each size in turn: `new_s`, the seconds of the first backward of this size, with compiling, and
 behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
 of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
 library calls that were timed for it. Sizes are lengths of token lists, or numbers of images. The
-first size's `new_s` holds what is compiled for all of them.
+first size's `new_s` holds what is compiled for all of them. `made`, of ours: the seconds in which the
+library planned and loaded the programs of this size, and of the loading, library calls and kernels.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
 """
 
 import argparse
+import collections
 import copy
 import dataclasses
 import json
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -30,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
 import torch  # noqa: E402
-from retrograd.backend import backend, compiled, messages  # noqa: E402
+from retrograd.backend import backend, compiled, messages, programs  # noqa: E402
 from one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
@@ -117,7 +121,24 @@ def _sized(inputs, size, of_images):
     return [take(a) for a in args], {name: take(value) for name, value in kwargs.items()}
 
 
-def measure(name, device):
+def _stages(known):
+    """Seconds of each stage of making the programs that are not among the known."""
+    seconds = collections.Counter()
+    for program in programs.alive():
+        if program not in known:
+            seconds.update(program.executable.describe()["seconds"])
+    return {stage: round(took, 3) for stage, took in seconds.items()}
+
+
+def _sizes(name, count):
+    """The sizes of the model, or so many between its smallest and largest, the same in each run."""
+    if count == 0:
+        return MODELS[name]
+    between = range(min(MODELS[name]), max(MODELS[name]) + 1)
+    return random.Random(count).sample(between, min(count, len(between)))
+
+
+def measure(name, device, count, only_new):
     """A row of the results."""
     import zoo
 
@@ -126,7 +147,7 @@ def measure(name, device):
     autocast = zoo.autocasts(name, device)
     of_images = name.startswith(("vit", "mixer"))
     sides = [Side(side, module, device) for side in ("ours", "inductor")]
-    sizes = {size: _sized((args, kwargs), size, of_images) for size in MODELS[name]}
+    sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
     rows = {size: {side.name: {} for side in sides} for size in sizes}
     for size, inputs in sizes.items():
         for side in sides:
@@ -135,6 +156,7 @@ def measure(name, device):
             loss = side.loss(*inputs, autocast)
             if device == "cuda":
                 torch.cuda.synchronize()
+            known = set(programs.alive())
             start = time.monotonic()
             try:
                 side.backward(loss)
@@ -142,9 +164,11 @@ def measure(name, device):
                 side.error = str(error).splitlines()[0]
                 continue
             rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
+            if side.name == "ours":
+                rows[size]["ours"]["made"] = _stages(known)
         print(size, rows[size], file=sys.stderr, flush=True)
     own = WithOwnKernels()
-    for size, inputs in sizes.items():
+    for size, inputs in () if only_new else sizes.items():
         times = {"ours": [], "inductor": [], "own": []}
         for _ in range(ROUNDS):
             for side in sides:
@@ -161,7 +185,7 @@ def measure(name, device):
         print(size, rows[size], file=sys.stderr, flush=True)
     errors = {side.name: side.error for side in sides if side.error}
     sized = [{"size": size, **row} for size, row in rows.items()]
-    return {"model": name, "sizes": sized, "errors": errors}
+    return {"model": name, "random": count, "sizes": sized, "errors": errors}
 
 
 def main():
@@ -171,6 +195,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--commit", help="of the project, where it is no repository")
     parser.add_argument("--limit", type=int, default=900, help="seconds for a model")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="sizes, drawn")
+    parser.add_argument("--new", action="store_true", help="measure new sizes alone")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     for name in options.models:
@@ -178,7 +204,7 @@ def main():
             parser.error(f"no model {name}: {', '.join(MODELS)}")
     if options.inside:
         (name,) = options.models
-        row = measure(name, options.device)
+        row = measure(name, options.device, options.random, options.new)
         row |= {"commit": options.commit or commit(), "machine": machine(options.device)}
         write_row(options.out, row)
         return
@@ -186,9 +212,14 @@ def main():
     rows = json.loads(path.read_text())["models"] if path.exists() else []
     for name in options.models:
         row = _measured_apart(name, options)
-        rows = [other for other in rows if row is None or other["model"] != name]
-        rows += [row] if row is not None else []
+        if row is None:
+            continue
+        rows = [other for other in rows if _what(other) != _what(row)] + [row]
         write_row(path, {"command": "bench/sizes.py", "models": rows})
+
+
+def _what(row):
+    return row["model"], row.get("random", 0)
 
 
 def _measured_apart(name, options):
@@ -197,6 +228,7 @@ def _measured_apart(name, options):
         out = pathlib.Path(folder) / "row.json"
         command = [sys.executable, __file__, name, INSIDE, "--device", options.device]
         command += ["--out", str(out), "--commit", options.commit or commit()]
+        command += ["--random", str(options.random), *(["--new"] if options.new else [])]
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "XDG_CACHE_HOME": folder}
         try:
             subprocess.run(

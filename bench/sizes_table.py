@@ -15,27 +15,47 @@ HEADS = (
 )  # fmt: skip
 
 
+MOST_NAMED = 12  # sizes of a row that are listed
+
+
 def _span(values, form):
     return f"{form.format(min(values))} to {form.format(max(values))}"
 
 
+def _new(sides):
+    """Seconds of new sizes. The first size's hold what is compiled for all."""
+    seconds = [side["new_s"] for side in sides[1:]]
+    span = _span(seconds, "{:.2f}")
+    return f"{statistics.median(seconds):.2f} ({span})" if len(sides) > MOST_NAMED else span
+
+
+def _listed(sizes):
+    if len(sizes) > MOST_NAMED:
+        return f"{len(sizes)} of {min(sizes)} to {max(sizes)}"
+    return ", ".join(map(str, sizes))
+
+
+def _ratios(mine, others):
+    ratios = [one / other for one, other in zip(mine, others, strict=True)]
+    return statistics.geometric_mean(ratios), ratios
+
+
 def _cells(row):
-    # The first size's new_s holds what is compiled for all.
     ours = [size["ours"] for size in row["sizes"]]
-    own = [side["ms"] / side["own_ms"] for side in ours]
-    cells = (
-        row["model"], ", ".join(str(size["size"]) for size in row["sizes"]),
-        _span([side["new_s"] for side in ours[1:]], "{:.2f}"),
-    )  # fmt: skip
-    compared = f"{statistics.geometric_mean(own):.3f} ({_span(own, '{:.2f}')})"
-    if "inductor" in row["errors"]:
-        return (*cells, "fails", "-", compared)
     theirs = [size["inductor"] for size in row["sizes"]]
-    ratios = [mine["ms"] / other["ms"] for mine, other in zip(ours, theirs, strict=True)]
-    return (
-        *cells, _span([side["new_s"] for side in theirs[1:]], "{:.2f}"),
-        f"{statistics.geometric_mean(ratios):.2f} ({_span(ratios, '{:.2f}')})", compared,
-    )  # fmt: skip
+    fails = "inductor" in row["errors"]
+    cells = [
+        row["model"], _listed([size["size"] for size in row["sizes"]]), _new(ours),
+        "fails" if fails else _new(theirs), "-", "-",
+    ]  # fmt: skip
+    if "ms" in ours[0]:  # else new sizes were measured alone
+        mine = [side["ms"] for side in ours]
+        if not fails:
+            mean, all_of_them = _ratios(mine, [side["ms"] for side in theirs])
+            cells[4] = f"{mean:.2f} ({_span(all_of_them, '{:.2f}')})"
+        mean, all_of_them = _ratios(mine, [side["own_ms"] for side in ours])
+        cells[5] = f"{mean:.3f} ({_span(all_of_them, '{:.2f}')})"
+    return cells
 
 
 def table(path):

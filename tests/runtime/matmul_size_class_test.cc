@@ -1,7 +1,10 @@
 // Which matmuls are timed for which others.
 #include "runtime/ops/matmul/size_class.h"
 
+#include <bit>
 #include <cstdlib>
+#include <numeric>
+#include <set>
 
 #include "tests/catch.h"
 
@@ -9,22 +12,27 @@ namespace retrograd {
 namespace {
 
 TEST_CASE("an extent is near that of its class, which is its own class's, and aligned like it") {
-  for (int64_t extent = 0; extent <= 70'000; ++extent) {
-    const int64_t of_class = ExtentOfClass(extent);
-    INFO(extent << " -> " << of_class);
-    REQUIRE(ExtentOfClass(of_class) == of_class);
-    REQUIRE(of_class % 8 == extent % 8);
-    REQUIRE(8 * std::abs(of_class - extent) <= extent);
+  for (int64_t alignment : {1, 2, 4, 8}) {
+    for (int64_t extent = 0; extent <= 70'000; ++extent) {
+      const int64_t of_class = ExtentOfClass(extent, alignment);
+      INFO(extent << " -> " << of_class << ", alignment " << alignment);
+      REQUIRE(ExtentOfClass(of_class, alignment) == of_class);
+      REQUIRE(std::gcd(of_class, alignment) == std::gcd(extent, alignment));
+      REQUIRE(8 * std::abs(of_class - extent) <= extent);
+    }
   }
 }
 
-TEST_CASE("classes are four to an octave and remainder") {
+TEST_CASE("classes are four to an octave and alignment") {
   for (int64_t octave : {64, 1024, 32768}) {
-    int classes = 0;
-    for (int64_t extent = octave; extent < 2 * octave; extent += 8) {
-      classes += ExtentOfClass(extent) == extent;
+    for (int64_t alignment : {1, 2, 4, 8}) {
+      std::set<int64_t> classes;
+      for (int64_t extent = octave; extent < 2 * octave; ++extent) {
+        const int64_t of_class = ExtentOfClass(extent, alignment);
+        if (of_class < 2 * octave) classes.insert(of_class);
+      }
+      CHECK(classes.size() == 4 * std::bit_width(static_cast<uint64_t>(alignment)));
     }
-    CHECK(classes == 4);
   }
 }
 
@@ -51,6 +59,15 @@ TEST_CASE("another call is timed by packed matrices in the same orders") {
   CHECK(made.b.col_stride == 128);
   CHECK(made.b.batch_strides == std::vector<int64_t>{0});  // one matrix for all
   CHECK(RepresentativeOf(made) == made);
+}
+
+TEST_CASE("an extent that counts lines needs no alignment") {
+  // m counts the lines of a and d, n and k are lengths of lines.
+  const MatMulCall made = RepresentativeOf(Call(1001, 770, 132));
+  CHECK(made.m == 1024);
+  CHECK(made.n == 770);
+  CHECK(made.k == 132);
+  CHECK(RepresentativeOf(Call(997, 770, 132)) == made);
 }
 
 }  // namespace

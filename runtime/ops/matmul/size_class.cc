@@ -2,9 +2,26 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace retrograd {
 namespace {
+
+// Elements; libraries make no use of more.
+constexpr int64_t kMostAlignment = 8;
+
+// Along which axes some matrix is contiguous: lines of these lengths follow each other in memory,
+// so that the lengths decide where lines begin.
+struct ContiguousAxes {
+  bool m = false, n = false, k = false;
+};
+
+ContiguousAxes ContiguousAxesOf(const MatMulCall& call) {
+  const auto by_rows = [](const MatrixOperand& operand) { return operand.col_stride == 1; };
+  return {.m = !by_rows(call.a) || !by_rows(call.d),
+          .n = by_rows(call.b) || by_rows(call.d),
+          .k = by_rows(call.a) || !by_rows(call.b)};
+}
 
 // The matrix packed, in the order that it has; the batch outside of it where it is walked at all.
 void Pack(int64_t rows, int64_t cols, const std::vector<int64_t>& batch, MatrixOperand* operand) {
@@ -22,17 +39,23 @@ void Pack(int64_t rows, int64_t cols, const std::vector<int64_t>& batch, MatrixO
 
 }  // namespace
 
-int64_t ExtentOfClass(int64_t extent) {
+int64_t ExtentOfClass(int64_t extent, int64_t alignment) {
   if (extent < 64) return extent;
   const int64_t eights = extent / 8 * 8;
   const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(eights))) / 4;
-  return (eights + step / 2) / step * step + extent % 8;
+  return (eights + step / 2) / step * step + std::gcd(extent, alignment) % alignment;
 }
 
 MatMulCall RepresentativeOf(const MatMulCall& call) {
   MatMulCall made = call;
-  for (int64_t* extent : {&made.m, &made.n, &made.k}) *extent = ExtentOfClass(*extent);
-  for (int64_t& extent : made.batch) extent = ExtentOfClass(extent);
+  const ContiguousAxes contiguous = ContiguousAxesOf(call);
+  const auto of_class = [](int64_t extent, bool aligns) {
+    return ExtentOfClass(extent, aligns ? kMostAlignment : 1);
+  };
+  made.m = of_class(call.m, contiguous.m);
+  made.n = of_class(call.n, contiguous.n);
+  made.k = of_class(call.k, contiguous.k);
+  for (int64_t& extent : made.batch) extent = of_class(extent, false);
   if (made == call) return call;
   Pack(made.m, made.k, made.batch, &made.a);
   Pack(made.k, made.n, made.batch, &made.b);

@@ -9,13 +9,15 @@
 
 namespace retrograd {
 
-// The nearest of four extents in each octave, with the same remainder modulo 8, on which alignments
-// depend. Extents below 64 are their own.
-int64_t ExtentOfClass(int64_t extent);
+// The nearest of four extents in each octave which is a multiple of the same powers of two up to
+// `alignment` (1, 2, 4 or 8). Extents below 64 are their own.
+int64_t ExtentOfClass(int64_t extent, int64_t alignment);
 
 // The call by which the class of `call` is timed: the same extents of each class, with packed
-// matrices of the same orders; `call` itself where its extents are those of the class. It follows
-// from the call alone, so that it does not depend on which size came first.
+// matrices of the same orders; `call` itself where its extents are those of the class. Only extents
+// along which a matrix is contiguous keep their alignment: the number of tokens, where it only
+// counts lines, has four classes to an octave. The answer follows from the call alone, so that it
+// does not depend on which size came first.
 MatMulCall RepresentativeOf(const MatMulCall& call);
 
 }  // namespace retrograd
