@@ -100,6 +100,9 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
   }
   for (const auto& [stage, took] : seconds.all()) laps[stage] = took;
   laps["load_library_calls"] = 1e-9 * static_cast<double>(executable.load_calls_ns());
+  for (const auto& [op, ns] : executable.load_op_ns()) {
+    laps[absl::StrCat("load_", Name(op))] = 1e-9 * static_cast<double>(ns);
+  }
   laps["load_kernels"] = 1e-9 * static_cast<double>(executable.load_kernels_ns());
   Json said = {{"spec", executable.spec().name},
                {"spec_note", executable.note()},

@@ -221,9 +221,9 @@ class Writer {
   }
   void Sizes(int64_t chunk) {
     out_.Line("const rg_attention_sizes sizes = {", Sized(batch_), ", ", Sized(heads_), ", ",
-              Sized(kv_heads_), ", ", Sized(queries_), ", ", Sized(keys_), ", ",
-              Sized(QueryTiles() * kTile), ", ", Sized(chunk), ", ",
-              Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
+              Sized(kv_heads_), ", ", Sized(queries_), ", ", Sized(keys_), ", ", "(",
+              Sized(queries_), " + ", kTile - 1, ") / ", kTile, " * ", kTile, ", ", Sized(chunk),
+              ", ", Literal(call_.scale, DType::kFp32, Dialect::kCuda), "};");
   }
   std::string Lse() const {
     const AttentionOperand& lse = call_.operands[kLse];

@@ -101,6 +101,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     if (options.runnable) {
       RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
       made.load_calls_ns_ += made.program_->stats().load_calls_ns;
+      for (const auto& [op, ns] : made.program_->stats().load_op_ns) made.load_op_ns_[op] += ns;
       made.load_kernels_ns_ += made.program_->stats().load_kernels_ns;
       const absl::Span<const KernelResources> told = made.program_->resources();
       resources.assign(told.begin(), told.end());

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,6 +91,7 @@ class Executable {
   const DeviceReport& feedback() const { return feedback_; }
   // Host time of loading, of all plans; see ProgramStats.
   int64_t load_calls_ns() const { return load_calls_ns_; }
+  const std::map<Op, int64_t>& load_op_ns() const { return load_op_ns_; }
   int64_t load_kernels_ns() const { return load_kernels_ns_; }
 
  private:
@@ -103,6 +105,7 @@ class Executable {
   int plans_ = 1;
   int64_t spilling_ = 0;
   int64_t load_calls_ns_ = 0, load_kernels_ns_ = 0;
+  std::map<Op, int64_t> load_op_ns_;
 };
 
 }  // namespace retrograd

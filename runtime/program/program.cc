@@ -224,8 +224,10 @@ absl::Status Program::State::TakeWorkspace(void* workspace) {
 absl::Status Program::State::LoadCalls() {
   for (const CallCommand& command : list.calls) {
     if (options.loading) RG_RETURN_IF_ERROR(options.loading(calls.size(), list.calls.size()));
+    const auto start = Clock::now();
     RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call,
                         device->Load(*command.call, command.facts));
+    stats.load_op_ns[command.call->op] += (Clock::now() - start) / std::chrono::nanoseconds(1);
     calls.push_back(std::move(call));
   }
   for (const Command& command : list.commands) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct ProgramStats {
   // Of loading: library calls, with timing their implementations, and what compiling the kernels
   // takes beyond that.
   int64_t load_calls_ns = 0, load_kernels_ns = 0;
+  std::map<Op, int64_t> load_op_ns;  // the parts of load_calls_ns, by the calls' ops
 };
 
 // A part of the workspace that is needed from the begin of one phase to the end of another.

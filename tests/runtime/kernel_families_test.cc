@@ -2,8 +2,14 @@
 // bits as those that have kernels of their own.
 #include "runtime/compiler/kernel_families.h"
 
+#include <set>
+
 #include "absl/strings/str_cat.h"
+#include "codegen/attention/emit_tiled_attention.h"
 #include "codegen/print/kernel_text.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/ops/attention/attention_tiles.h"
+#include "fusion/planner/planner.h"
 #include "models/models.h"
 #include "runtime/device/shared_kernels.h"
 #include "runtime/host/host_module.h"
@@ -103,6 +109,42 @@ TEST_CASE("different kernels that were given one name get names of their own") {
   CHECK(names[0] != names[1]);
   CHECK(names[0] != names[2]);
   CHECK(names[1] != names[2]);
+}
+
+// Kernels for tensor cores of the attention of a model with heads of 64.
+std::vector<Kernel> AttentionOfLength(int length) {
+  const auto graph = BuildModel(
+      absl::StrCat("gpt2:layers=1,d=128,heads=2,batch=2,vocab=8,dtype=bf16,seq=", length));
+  REQUIRE(graph.ok());
+  const auto planned = PlanFusion(*graph, *LoadDeviceSpec("h200"), {});
+  REQUIRE(planned.ok());
+  std::vector<Kernel> kernels;
+  for (const Group& group : planned->plan.groups) {
+    const Call* call = CallOf(group);
+    if (call == nullptr || call->op != Op::attention_backward) continue;
+    const AttentionCall attention = AttentionOf(*call);
+    std::vector<DType> dtypes;
+    for (const CallTensor& operand : call->operands) dtypes.push_back(operand.dtype);
+    const AttentionTiles tiles = ChooseAttentionTiles(attention, /*sms=*/132);
+    for (const auto& launch : EmitTiledAttention(attention, dtypes, tiles).launches) {
+      kernels.push_back(launch.kernel);
+    }
+  }
+  return kernels;
+}
+
+TEST_CASE("kernels of attention that served two lengths serve the others") {
+  KernelFamilies families;
+  std::set<std::string> names;
+  // Of two lengths that tiles divide: what then comes out even must not be taken for equal.
+  for (int length : {128, 192, 100, 77, 33}) {
+    const int64_t program = families.NewProgram();
+    for (const Kernel& kernel : AttentionOfLength(length)) {
+      names.insert(families.Lift(program, kernel).kernel->name);
+    }
+    const size_t texts = length == 128 ? 2 : 4;  // the gradient of Q, those of K and V
+    CHECK(names.size() == texts);
+  }
 }
 
 // --- programs
