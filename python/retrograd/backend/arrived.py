@@ -3,10 +3,10 @@
 import copy
 
 import torch
-from torch._inductor.compile_fx import fake_tensor_prop
 from torch._inductor.fx_passes.post_grad import view_to_reshape
 
 from retrograd import capture, origins, schema
+from retrograd.backend.propagation import propagate_strides
 from retrograd.errors import ExportError
 
 # A promise to the planner; a run copies what does not keep it.
@@ -104,21 +104,8 @@ def _propagated(module, example_inputs, owned):
     """The graph, or a copy, whose nodes have the strides that follow from the inputs' own."""
     ours = module if owned else torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     view_to_reshape(ours)
-    if not all(map(_lies_as_traced, _placeholders(ours.graph), example_inputs)):
-        fake_tensor_prop(ours, example_inputs)
+    propagate_strides(ours, example_inputs)
     return ours
-
-
-def _lies_as_traced(node, example):
-    """Whether the graph was traced with an input of these strides: its nodes then have theirs. To
-    propagate fake tensors takes longer than all else here."""
-    traced = node.meta.get("val")
-    return (
-        type(traced) is type(example)
-        and traced.shape == example.shape
-        and traced.dtype == example.dtype
-        and traced.stride() == example.stride()
-    )
 
 
 def _dtype(node, example):

@@ -4,6 +4,8 @@ AOTAutograd hands over one graph whose sizes are symbols, and integers among the
 """
 
 import collections
+import contextlib
+import gc
 import threading
 
 import sympy
@@ -185,6 +187,20 @@ class Sizes:
         return self._fakes[key]
 
 
+@contextlib.contextmanager
+def _garbage_kept():
+    """Without Python's garbage collector, if it is on: for the many objects that a graph is made of it
+    would go several times through all that the process holds, which can take a second."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 class DynamicBackward(OutputCode):
     """Runs the CompiledBackward of the sizes that come, made when they first come.
 
@@ -207,7 +223,7 @@ class DynamicBackward(OutputCode):
                 self._made.move_to_end(key)
                 return self._made[key]
             # Without the symbols' mode, which is the current one while AOTAutograd compiles.
-            with torch._guards.tracing(None), unset_fake_temporarily():
+            with torch._guards.tracing(None), unset_fake_temporarily(), _garbage_kept():
                 static, fakes = specialized(self._module, values)
                 compiled = self._made[key] = self._compile(static, fakes)
             if len(self._made) > self._most:

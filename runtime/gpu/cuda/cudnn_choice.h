@@ -39,6 +39,11 @@ class CudnnChoice {
   // Unavailable where there is no cuDNN, Unimplemented where it refuses.
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Choose(const CudnnPlace& place,
                                                      const CudnnRequest& request);
+  // By the plan that was chosen for `timed`, a request of the same kind and other extents; that of
+  // the request itself where this one does not take it.
+  absl::StatusOr<std::shared_ptr<CudnnPlans>> ChooseLike(const CudnnPlace& place,
+                                                         const CudnnRequest& request,
+                                                         const CudnnRequest& timed);
 
  private:
   absl::Status LoadHandle(int sm);

@@ -13,6 +13,7 @@
 #include "graph/base/status.h"
 #include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
+#include "runtime/ops/attention/attention_class.h"
 #include "runtime/ops/attention/attention_gradients.h"
 #include "runtime/ops/attention/fallback_attention.h"
 
@@ -129,6 +130,11 @@ class CudnnOrTiled : public LoadedCalls {
   Gradients cudnns_;  // of what Fill wrote; of a call that draws as cuDNN does
 };
 
+// Programs for several sizes have a call timed by that of its class.
+AttentionCall TimedFor(const GpuDevice& device, const AttentionCall& call) {
+  return device.sizes_vary() ? RepresentativeOf(call) : call;
+}
+
 }  // namespace
 
 absl::Status CudaAttentionCall::Run(int stream, const CallPointers& pointers, void* scratch) {
@@ -162,7 +168,9 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& 
                                                                    const AttentionCall& call,
                                                                    const AttentionFacts& facts) {
   RG_RETURN_IF_ERROR(CudnnRefusal(call, facts));
-  return cudnn_.Choose(place.cudnn, CudnnAttentionRequest(call, facts, options_.cudnn));
+  const AttentionCall timed = TimedFor(place.device, call);
+  return cudnn_.ChooseLike(place.cudnn, CudnnAttentionRequest(call, facts, options_.cudnn),
+                           CudnnAttentionRequest(timed, facts, options_.cudnn));
 }
 
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
@@ -198,9 +206,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::Choose(const Place& place,
                                                            const AttentionFacts& facts) {
   // Where one of both cannot be had, the other needs no timing, and may be had the next time.
   if (!options_.allow_cudnn) return Maker{.tiled = true};
-  // What stays where nothing is timed stands first: ours want the least memory, but their time
-  // depends on what a bias masks.
-  const bool draws_as_cudnn = DrawsAsCudnn(call), tiled_first = !HasBias(call) && !draws_as_cudnn;
+  const bool draws_as_cudnn = DrawsAsCudnn(call);
   const bool repeats_bits = !HasBias(call) && options_.cudnn.deterministic;
   // Without a bias, ours took 0.7 of the time of the fastest plan that repeats its bits in the
   // shapes measured (docs/benchmarks.md), and to build cuDNN's plans takes seconds.
@@ -208,6 +214,16 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::Choose(const Place& place,
   const absl::StatusOr<std::string> version = cudnn_.Version(place.cudnn.sm);
   if (!version.ok()) return Maker{.tiled = !draws_as_cudnn};
   if (repeats_bits && absl::StartsWith(*version, kKnownCudnn)) return Maker{.tiled = true};
+  return ChooseByTime(place, TimedFor(place.device, call), facts, *version);
+}
+
+absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& place,
+                                                                 const AttentionCall& call,
+                                                                 const AttentionFacts& facts,
+                                                                 const std::string& version) {
+  // What stays where nothing is timed stands first: ours want the least memory, but their time
+  // depends on what a bias masks.
+  const bool draws_as_cudnn = DrawsAsCudnn(call), tiled_first = !HasBias(call) && !draws_as_cudnn;
   const auto maker_of = [&](const Choice& choice) {
     if (!choice.timed()) return Maker{.tiled = tiled_first};
     return Maker{.tiled = choice.name() == kTiledName,
@@ -217,11 +233,10 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::Choose(const Place& place,
   std::vector<std::string> names = {std::string(kTiledName), std::string(kCudnnName)};
   if (!tiled_first) std::swap(names[0], names[1]);
   Tuner& tuner = place.device.tuner();
-  const ChoiceKey key =
-      tuner.Key("attention 2",
-                absl::StrCat(*version, ", ", place.device.Compiler(), ", kernels ",
-                             TiledDigest(call, facts, place.device.facts().sms)),
-                CudnnAttentionRequest(call, facts, options_.cudnn).key);
+  const ChoiceKey key = tuner.Key("attention 2",
+                                  absl::StrCat(version, ", ", place.device.Compiler(), ", kernels ",
+                                               TiledDigest(call, facts, place.device.facts().sms)),
+                                  CudnnAttentionRequest(call, facts, options_.cudnn).key);
   if (const std::optional<Choice> known =
           tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names); })) {
     return maker_of(*known);

@@ -81,6 +81,9 @@ class CudaAttention {
   // Of a call that our kernels for tensor cores take.
   absl::StatusOr<Maker> Choose(const Place& place, const AttentionCall& call,
                                const AttentionFacts& facts);
+  // By running both; with cuDNN's version.
+  absl::StatusOr<Maker> ChooseByTime(const Place& place, const AttentionCall& call,
+                                     const AttentionFacts& facts, const std::string& version);
   absl::StatusOr<std::unique_ptr<CudaAttentionCall>> LoadTiled(const Place& place,
                                                                const AttentionCall& call,
                                                                const AttentionFacts& facts,

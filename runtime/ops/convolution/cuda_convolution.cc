@@ -11,13 +11,13 @@
 #include "runtime/gpu/cuda/cudnn_choice.h"
 #include "runtime/gpu/kernels_digest.h"
 #include "runtime/gpu/loaded_calls.h"
+#include "runtime/ops/convolution/convolution_class.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 
 namespace retrograd {
 namespace {
 
 constexpr absl::string_view kCudnnName = "cudnn";
-constexpr size_t kMostSchedules = 3;  // of our kernels that are timed for a call
 
 bool Refused(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
@@ -46,15 +46,20 @@ class CudaConvolutionLoader : public CallLoader {
 
   std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
     if (!Has(options_.backends.Of(call.op), ConvolutionBackend::kRetrograd)) return {};
-    return GeneratedConvolutionKernels(device_, call, facts, kMostSchedules);
+    return GeneratedConvolutionKernels(device_, TimedFor(call), facts, kMostSchedules);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
 
  private:
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Library(const Call& call, const CallFacts& facts);
-  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadOurs(Schedules schedules, const Call& call,
-                                                       const CallFacts& facts);
+  // timed: the call that the schedules are of, by which one is chosen.
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadOurs(Schedules schedules, const Call& timed,
+                                                       const Call& call, const CallFacts& facts);
+  // Programs for several sizes have a call timed by that of its class.
+  Call TimedFor(const Call& call) const {
+    return device_.sizes_vary() ? ConvolutionRepresentativeOf(call) : call;
+  }
   absl::StatusOr<Maker> Choose(const Schedules& schedules, const Call& call,
                                const CallFacts& facts);
   absl::StatusOr<std::unique_ptr<LoadedCall>> LoadLibrary(const Call& call, const CallFacts& facts,
@@ -122,7 +127,9 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const
     return absl::UnavailableError("cuDNN is no backend of this gradient");
   }
   RG_RETURN_IF_ERROR(CudnnConvolutionRefusal(call));
-  return cudnn_.Choose({device_, sm_}, CudnnConvolutionRequest(call, facts, options_.cudnn));
+  const Call timed = TimedFor(call);
+  return cudnn_.ChooseLike({device_, sm_}, CudnnConvolutionRequest(call, facts, options_.cudnn),
+                           CudnnConvolutionRequest(timed, facts, options_.cudnn));
 }
 
 absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, const Call& call,
@@ -167,12 +174,17 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibrary(
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
-    Schedules schedules, const Call& call, const CallFacts& facts) {
-  RG_ASSIGN_OR_RETURN(const Maker maker, Choose(schedules, call, facts));
+    Schedules schedules, const Call& timed, const Call& call, const CallFacts& facts) {
+  RG_ASSIGN_OR_RETURN(const Maker maker, Choose(schedules, timed, facts));
   for (std::unique_ptr<LoadedCall>& schedule : schedules) {
     if (schedule->Describe() != maker.name) continue;
-    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), maker.us,
-                                                 maker.others, absl::OkStatus());
+    double us = maker.us;
+    if (timed != call) {
+      RG_ASSIGN_OR_RETURN(schedule, LoadGeneratedConvolutionLike(device_, call, facts, maker.name));
+      us = 0;
+    }
+    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), us, maker.others,
+                                                 absl::OkStatus());
   }
   return LoadLibrary(call, facts, maker.others);
 }
@@ -180,13 +192,14 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Call& call,
                                                                         const CallFacts& facts) {
   if (Has(options_.backends.Of(call.op), ConvolutionBackend::kRetrograd)) {
+    const Call timed = TimedFor(call);
     absl::StatusOr<Schedules> schedules =
-        LoadGeneratedConvolution(device_, call, facts, kMostSchedules);
+        LoadGeneratedConvolution(device_, timed, facts, kMostSchedules);
     // What does not compile here may still be the library's.
     if (absl::IsResourceExhausted(schedules.status()) || absl::IsCancelled(schedules.status())) {
       return schedules.status();
     }
-    if (schedules.ok()) return LoadOurs(*std::move(schedules), call, facts);
+    if (schedules.ok()) return LoadOurs(*std::move(schedules), timed, call, facts);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");
   if (library.ok() || !Refused(library.status()) || fallback_ == nullptr) return library;

@@ -16,6 +16,10 @@ constexpr int64_t kAlignment = 16;  // bytes, of all operands and results
 
 constexpr int64_t kSharedBytes = 99 << 10;  // that a block may have on NVIDIA GPUs from sm_80 on
 
+std::string NameOf(absl::string_view schedule) {
+  return absl::StrCat("kernels of ours, ", schedule);
+}
+
 // The schedules' kernels, of which each call launches its own.
 class GeneratedCall : public LoadedCall {
  public:
@@ -40,7 +44,7 @@ class GeneratedCall : public LoadedCall {
     }
     return absl::OkStatus();
   }
-  std::string Describe() const override { return absl::StrCat("kernels of ours, ", schedule_); }
+  std::string Describe() const override { return NameOf(schedule_); }
 
  private:
   Device& device_;
@@ -166,6 +170,21 @@ absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolutio
   RG_ASSIGN_OR_RETURN(const std::vector<ConvolutionKernels> made,
                       GenerateFor(device, call, facts, most));
   return LoadConvolutionKernels(device, call, made);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedConvolutionLike(Device& device,
+                                                                         const Call& call,
+                                                                         const CallFacts& facts,
+                                                                         absl::string_view name) {
+  RG_ASSIGN_OR_RETURN(std::vector<ConvolutionKernels> made,
+                      GenerateFor(device, call, facts, kMostSchedules));
+  const auto same = std::find_if(made.begin(), made.end(), [&](const ConvolutionKernels& kernels) {
+    return NameOf(kernels.schedule) == name;
+  });
+  const size_t which = same == made.end() ? 0 : static_cast<size_t>(same - made.begin());
+  RG_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<LoadedCall>> loaded,
+                      LoadConvolutionKernels(device, call, {std::move(made[which])}));
+  return std::move(loaded[0]);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(

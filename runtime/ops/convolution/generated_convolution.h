@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "codegen/convolution/convolution_kernels.h"
 #include "codegen/print/dialect.h"
 #include "fusion/ops/convolution/convolution_call.h"
@@ -15,6 +16,9 @@
 #include "runtime/device/device.h"
 
 namespace retrograd {
+
+// Schedules of a call that are timed.
+inline constexpr size_t kMostSchedules = 3;
 
 // What bounds the schedules on a device of the dialect's.
 ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device);
@@ -35,6 +39,12 @@ std::vector<Kernel> GeneratedConvolutionKernels(Device& device, const Call& call
 // be multiples of 16 bytes.
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadGeneratedConvolution(
     Device& device, const Call& call, const CallFacts& facts, size_t most);
+
+// The schedule of this name (LoadedCall::Describe), or the first where the call has none of it.
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedConvolutionLike(Device& device,
+                                                                         const Call& call,
+                                                                         const CallFacts& facts,
+                                                                         absl::string_view name);
 
 // Schedules of a call, compiled together: a call for each.
 absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(

@@ -11,7 +11,7 @@
 #include "runtime/gpu/autotune.h"
 #include "runtime/ops/matmul/blas_operands.h"
 #include "runtime/ops/matmul/fallback_matmul.h"
-#include "runtime/ops/matmul/size_class.h"
+#include "runtime/ops/matmul/matmul_class.h"
 
 namespace retrograd {
 namespace {

@@ -1,8 +1,9 @@
-#include "runtime/ops/matmul/size_class.h"
+#include "runtime/ops/matmul/matmul_class.h"
 
-#include <algorithm>
-#include <bit>
-#include <numeric>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/tuning/extent_class.h"
 
 namespace retrograd {
 namespace {
@@ -38,13 +39,6 @@ void Pack(int64_t rows, int64_t cols, const std::vector<int64_t>& batch, MatrixO
 }
 
 }  // namespace
-
-int64_t ExtentOfClass(int64_t extent, int64_t alignment) {
-  if (extent < 64) return extent;
-  const int64_t eights = extent / 8 * 8;
-  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(eights))) / 4;
-  return (eights + step / 2) / step * step + std::gcd(extent, alignment) % alignment;
-}
 
 MatMulCall RepresentativeOf(const MatMulCall& call) {
   MatMulCall made = call;
