@@ -15,14 +15,6 @@ from torch import nn
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-@pytest.fixture(scope="module")
-def grouped_on_the_host():
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("_scaled_grouped_mm", scaled_grouped_mm, "CPU")
-    yield
-    library._destroy()
-
-
 def _fp8(*shape, dtype=E4M3):
     """Whole numbers, of which products add up without rounding."""
     return torch.randint(-4, 5, shape).float().to(dtype)
