@@ -22,6 +22,7 @@ const Builder& BertBuilder();
 const Builder& Gpt2Builder();
 const Builder& LlamaBuilder();
 const Builder& MlpBuilder();
+const Builder& MoeBuilder();
 const Builder& NormStackBuilder();
 const Builder& ResnetBuilder();
 const Builder& TransformerBuilder();

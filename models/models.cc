@@ -20,8 +20,8 @@ namespace {
 
 absl::Span<const Builder* const> Builders() {
   static const Builder* const kBuilders[] = {
-      &MlpBuilder(),  &NormStackBuilder(), &TransformerBuilder(), &BertBuilder(),
-      &Gpt2Builder(), &LlamaBuilder(),     &VitBuilder(),         &ResnetBuilder(),
+      &MlpBuilder(),   &NormStackBuilder(), &TransformerBuilder(), &BertBuilder(), &Gpt2Builder(),
+      &LlamaBuilder(), &VitBuilder(),       &ResnetBuilder(),      &MoeBuilder(),
   };
   return kBuilders;
 }

@@ -11,13 +11,12 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kWarpOfHip = 64, kWarpOfOthers = 32;
 constexpr int64_t kEndsAtOnce = 8;  // loads of the groups' ends under way
 
 class Writer {
  public:
   Writer(const GroupedMatMulCall& call, const GroupedTile& tile, const GroupedVectors& vectors,
-         Dialect dialect)
+         Dialect dialect, int warp)
       : w_(dialect, call.sums_in_groups ? "grouped_matmul, sums in groups"
                                         : "grouped_matmul, rows in groups"),
         c_(call),
@@ -25,7 +24,7 @@ class Writer {
         vectors_(vectors),
         a_(SharedPartOfA(tile, call)),
         b_(SharedPartOfB(tile, call)),
-        threads_(tile.warps() * (dialect == Dialect::kHip ? kWarpOfHip : kWarpOfOthers)) {}
+        threads_(Product({tile.warps(), warp})) {}
 
   LaunchWriter::Launch Write() {
     w_.Read(c_.in_dtype, "a", kGroupedA);
@@ -137,8 +136,8 @@ class Writer {
 }  // namespace
 
 LaunchWriter::Launch EmitGroupedMatMul(const GroupedMatMulCall& call, const GroupedTile& tile,
-                                       const GroupedVectors& vectors, Dialect dialect) {
-  return Writer(call, tile, vectors, dialect).Write();
+                                       const GroupedVectors& vectors, Dialect dialect, int warp) {
+  return Writer(call, tile, vectors, dialect, warp).Write();
 }
 
 }  // namespace retrograd

@@ -19,9 +19,10 @@ enum GroupedSlot : int {
 };
 inline constexpr int kGroupedSlots = 6;
 
-// The call passes GroupedMatMulRefusal and has a result with elements.
+// The call passes GroupedMatMulRefusal and has a result with elements. warp: threads of a warp of
+// the device, RG_WARP where the kernel is compiled.
 LaunchWriter::Launch EmitGroupedMatMul(const GroupedMatMulCall& call, const GroupedTile& tile,
-                                       const GroupedVectors& vectors, Dialect dialect);
+                                       const GroupedVectors& vectors, Dialect dialect, int warp);
 
 }  // namespace retrograd
 

@@ -24,3 +24,18 @@ def grouped_mm(call, a, b, offs=None, bias=None, out_dtype=None):
     if offs.dtype != torch.int32:
         raise call.error(f"offs of {offs.dtype} has no counterpart; cast it to int32")
     return call.b.grouped_matmul(a, b, offs, out_dtype)
+
+
+# What transformers takes in place of it where PyTorch has no kernel or traces none.
+@row("transformers.grouped_mm_fallback.default")
+def grouped_mm_fallback(call, x, weight, offs):
+    """[S, K] x [G, K, N], the rows in groups; offs of int32 or int64."""
+    return call.b.grouped_matmul(x, weight, call.b.cast(offs, torch.int32))
+
+
+@row("transformers.grouped_mm_fallback_backward.default")
+def grouped_mm_fallback_backward(call, x, weight, offs, dy):
+    """Of [S, N] the gradients of x and weight: dy_g W_gᵀ and x_gᵀ dy_g of each group g."""
+    b, ends = call.b, call.b.cast(offs, torch.int32)
+    dx = b.grouped_matmul(dy, b.permute(weight, [0, 2, 1]), ends)
+    return dx, b.grouped_matmul(b.permute(x, [1, 0]), dy, ends)

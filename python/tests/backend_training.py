@@ -10,21 +10,23 @@ from retrograd.backend import backend, compiled, entry, messages
 from torch import nn
 
 
-def _interpreted(module, _, **how):
-    def run(args):
-        given = list(args)
-        args.clear()
-        return torch.fx.Interpreter(module).run(*given)
-
-    run._boxed_call = True
-    return run
-
-
 @contextlib.contextmanager
-def interpreted_forwards():
-    """The fx interpreter in the place of Inductor, which takes seconds to compile a forward."""
+def interpreted_forwards(around=contextlib.nullcontext):
+    """The fx interpreter in the place of Inductor, which takes seconds to compile a forward.
+    around(): a context of each run."""
+
+    def interpreted(module, _, **how):
+        def run(args):
+            given = list(args)
+            args.clear()
+            with around():
+                return torch.fx.Interpreter(module).run(*given)
+
+        run._boxed_call = True
+        return run
+
     uncached = torch._functorch.config.patch(enable_autograd_cache=False)
-    with uncached, mock.patch.object(entry, "compile_fx_inner", _interpreted):
+    with uncached, mock.patch.object(entry, "compile_fx_inner", interpreted):
         yield
 
 

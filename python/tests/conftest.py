@@ -16,6 +16,19 @@ os.environ.setdefault("RETROGRAD_LIBRARY", str(BIN / "libretrograd.so"))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models"), str(ROOT / "python" / "tests")]
 
 
+@pytest.fixture(scope="module")
+def grouped_on_the_host():
+    """torch._scaled_grouped_mm on the CPU, where PyTorch has none: operands times their scales, in
+    float64."""
+    import fp8_samples
+    import torch
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_grouped_mm", fp8_samples.scaled_grouped_mm, "CPU")
+    yield
+    library._destroy()
+
+
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """exported(name) -> Example, each model exported once a session."""

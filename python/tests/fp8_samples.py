@@ -150,21 +150,26 @@ def _samples():
 SAMPLES = _samples()
 
 
-def scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
-    """What the op of that name gives on a GPU; PyTorch has none for CPUs."""
+def scaled_products(a, b, scale_a, scale_b, offs):
+    """torch._scaled_grouped_mm by its definition, in float64."""
     groups, rows = len(offs), b.dim() == 3
     scale_b = scale_b.reshape(groups, -1)
-    result = torch.zeros((a.shape[0], b.shape[-1]) if rows else (groups, a.shape[0], b.shape[-1]))
-    begin = 0
+    shape = (a.shape[0], b.shape[-1]) if rows else (groups, a.shape[0], b.shape[-1])
+    result, begin = torch.zeros(shape, dtype=torch.float64), 0
     for g, end in enumerate(offs.tolist()):
         if rows:
-            product = a[begin:end].float() @ b[g].float()
+            product = a[begin:end].double() @ b[g].double()
             result[begin:end] = product * scale_a[begin:end, None] * scale_b[g]
         else:
-            product = a[:, begin:end].float() @ b[begin:end].float()
+            product = a[:, begin:end].double() @ b[begin:end].double()
             result[g] = product * scale_a.reshape(groups, -1)[g][:, None] * scale_b[g]
         begin = end
-    return result.bfloat16()
+    return result
+
+
+def scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
+    """What the op of that name gives on a GPU; PyTorch has none for CPUs."""
+    return scaled_products(a, b, scale_a, scale_b, offs).bfloat16()
 
 
 def _products():

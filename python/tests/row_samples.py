@@ -46,7 +46,21 @@ def grouped():
         x, w, dy = f(12, 8, dtype=dtype), f(groups, 8, 16, dtype=dtype), f(12, 16, dtype=dtype)
         samples += [((x, w, offs), {}), ((dy, w.mT, offs), {}), ((x.t(), dy, offs), {})]
         samples.append(((dy.t(), x, offs), {"out_dtype": dtype}))
-    return {"aten._grouped_mm.default": samples}
+    return {"aten._grouped_mm.default": samples, **_grouped_fallback()}
+
+
+def _grouped_fallback():
+    """transformers' op, with an empty group, ends of both types, and the weights' own strides."""
+    import transformers.integrations.moe  # noqa: F401  registers it
+
+    forward, backward = [], []
+    for ends, dtype in (([4, 4, 12], F32), ([0, 7, 12], F64), ([12], BF16)):
+        for offs in (torch.tensor(ends, dtype=torch.int32), torch.tensor(ends)):
+            x, w = f(12, 8, dtype=dtype), f(len(ends), 16, 8, dtype=dtype).mT
+            forward.append(((x, w, offs), {}))
+            backward.append(((x, w, offs, f(12, 16, dtype=dtype)), {}))
+    op = "transformers.grouped_mm_fallback"
+    return {f"{op}.default": forward, f"{op}_backward.default": backward}
 
 
 def rounding():

@@ -15,14 +15,6 @@ from torch import nn
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 
 
-@pytest.fixture(scope="module")
-def grouped_on_the_host():
-    library = torch.library.Library("aten", "IMPL")
-    library.impl("_scaled_grouped_mm", scaled_grouped_mm, "CPU")
-    yield
-    library._destroy()
-
-
 def _fp8(*shape, dtype=E4M3):
     """Whole numbers, of which products add up without rounding."""
     return torch.randint(-4, 5, shape).float().to(dtype)
@@ -41,15 +33,16 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-@pytest.mark.parametrize("dtype", [E4M3, E5M2])
-def test_scaled_products_of_groups(name, dtype):
+@pytest.mark.parametrize("types", [(E4M3, E4M3), (E5M2, E5M2), (E4M3, E5M2), (E5M2, E4M3)])
+def test_scaled_products_of_groups(name, types):
     ends = torch.tensor(ENDS[name], dtype=torch.int32)
+    of_a, of_b = types
     rows = (
-        _fp8(32, 48, dtype=dtype), _fp8(3, 16, 48, dtype=dtype).transpose(1, 2), _scales(32),
+        _fp8(32, 48, dtype=of_a), _fp8(3, 16, 48, dtype=of_b).transpose(1, 2), _scales(32),
         _scales(3, 16), ends,
     )  # fmt: skip
     sums = (
-        _fp8(16, 32, dtype=dtype), _fp8(48, 32, dtype=dtype).t(), _scales(3 * 16), _scales(3 * 48),
+        _fp8(16, 32, dtype=of_a), _fp8(48, 32, dtype=of_b).t(), _scales(3 * 16), _scales(3 * 48),
         ends,
     )  # fmt: skip
     for args in (rows, sums):
@@ -60,8 +53,9 @@ def test_scaled_products_of_groups(name, dtype):
 
 @pytest.mark.parametrize("scales", [((), ()), ((1,), (1, 1)), ((24, 1), (1, 16))])
 @pytest.mark.parametrize("bias", [False, True])
-def test_scaled_products(scales, bias):
-    a, b = _fp8(24, 32), _fp8(16, 32).t()
+@pytest.mark.parametrize("types", [(E4M3, E4M3), (E4M3, E5M2), (E5M2, E4M3)])
+def test_scaled_products(types, scales, bias):
+    a, b = _fp8(24, 32, dtype=types[0]), _fp8(16, 32, dtype=types[1]).t()
     scale_a, scale_b = (_scales(*shape) for shape in scales)
     kwargs = {"out_dtype": torch.bfloat16}
     wanted = a.float() @ b.float() * scale_a * scale_b
@@ -85,8 +79,11 @@ def test_what_has_no_counterpart_is_refused():
     _refused(grouped, (a, b, *scales, ends.long()), "cast it to int32")
     _refused(grouped, (a, b, *scales, ends), "a bias of scaled", bias=torch.ones(16))
     _refused(grouped, (a, b, *scales, ends), "a scale of the result", scale_result=torch.ones(1))
-    _refused(grouped, (a, b.to(E5M2), *scales, ends), "take one type")
-    _refused("aten._scaled_mm.default", (a, b[0].to(E5M2), *scales), "take one type")
+    _refused(grouped, (a, b.bfloat16(), *scales, ends), "take fp8")
+    _refused(
+        "aten._scaled_mm.default", (a.half(), b[0], _scales(24, 1), scales[1]), "take fp8",
+        out_dtype=torch.bfloat16,
+    )  # fmt: skip
     blocks = (a, b[0], _scales(24, 2), _scales(2, 16))
     _refused("aten._scaled_mm.default", blocks, "scales of shapes")
 

@@ -152,6 +152,7 @@ struct DeviceFacts {
   std::string arch;         // what the compiler is given: "sm_90"; empty: nothing
   int64_t sms = 1;          // multiprocessors, compute units, or cores that are used
   int64_t cache_bytes = 0;  // of the caches; 0: not told
+  int warp = 32;            // threads of a warp
 };
 
 class Device {

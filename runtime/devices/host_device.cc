@@ -102,6 +102,9 @@ class HostDevice : public Device {
   }
 
   absl::string_view name() const override { return "host"; }
+  DeviceFacts Describe() const override {
+    return {.model = std::string(name()), .warp = options_.compile.warp};
+  }
   Dialect dialect() const override { return Dialect::kHost; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {

@@ -44,7 +44,11 @@ class GpuDevice : public Device {
   ~GpuDevice() override;
 
   DeviceFacts Describe() const override {
-    return {facts_.model, facts_.arch, facts_.sms, facts_.cache_bytes};
+    return {.model = facts_.model,
+            .arch = facts_.arch,
+            .sms = facts_.sms,
+            .cache_bytes = facts_.cache_bytes,
+            .warp = dialect() == Dialect::kHip ? 64 : 32};
   }
   absl::StatusOr<void*> Allocate(int64_t bytes) override;
   void Free(void* data) override;

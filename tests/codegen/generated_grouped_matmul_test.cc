@@ -204,7 +204,7 @@ std::unique_ptr<LoadedCall> LoadedFor(Device& device, const Call& call, const Ca
     REQUIRE(nothing.status().ToString() == "OK");
     return *std::move(nothing);
   }
-  auto made = LaunchByWarps(call, facts, tile, device.dialect());
+  auto made = LaunchByWarps(call, facts, tile, device.dialect(), device.Describe().warp);
   REQUIRE(made.status().ToString() == "OK");
   auto loaded = LoadGroupedMatMulLaunch(device, *made);
   REQUIRE(loaded.status().ToString() == "OK");
@@ -217,9 +217,10 @@ void Check(const Case& c, uint64_t seed = 1) {
                                   << (c.scaled ? ", scaled" : "") << ", ends "
                                   << absl::StrJoin(c.ends, " ") << ", down " << c.a_down << c.b_down
                                   << c.d_down << ", gap " << c.gap << ", offset " << c.offset
-                                  << ", alignment " << c.alignment);
+                                  << ", alignment " << c.alignment << ", seed " << seed);
   HostDeviceOptions options;
   options.compile.check = true;
+  options.compile.warp = seed % 3 == 0 ? 64 : 32;
   const std::unique_ptr<Device> device = MakeHostDevice(options);
   const Call call = CallOf(c);
   const Operands values = Drawn(c, seed);
@@ -377,8 +378,9 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
       c.a_down = sums, c.b_down = extent == 96, c.d_down = extent == 33;
       const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
       const GroupedTile tile = GroupedTileFor(call, limits);
-      const LaunchWriter::Launch made = EmitGroupedMatMul(
-          call, tile, GroupedVectorsFor(call, {.a = 16, .b = 16, .d = 16}), dialect);
+      const LaunchWriter::Launch made =
+          EmitGroupedMatMul(call, tile, GroupedVectorsFor(call, {.a = 16, .b = 16, .d = 16}),
+                            dialect, dialect == Dialect::kHip ? 64 : 32);
       CHECK(made.kernel.staged_bytes <= limits.shared_bytes);
       const auto object = CompileKernels(dialect, {made.kernel}, arch);
       INFO((sums ? "sums" : "rows") << " in groups, " << extent << " " << Name(dtype) << ", "

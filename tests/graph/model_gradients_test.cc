@@ -158,5 +158,28 @@ TEST_CASE("a transformer's gradients are those of finite differences") {
       graph, [&](NamedTensors& t) { return TransformerLoss(sizes, t); }, tensors, random);
 }
 
+TEST_CASE("a mixture of experts' gradients are those of finite differences") {
+  struct Case {
+    MoeSizes sizes;
+    bool one_takes_all;
+  };
+  const Case c = GENERATE(Case{{5, 4, 2, 6, 3}, false}, Case{{5, 3, 1, 4, 5}, true},
+                          Case{{4, 3, 3, 5, 4}, false}, Case{{3, 1, 1, 4, 2}, false});
+  const MoeSizes& s = c.sizes;
+  std::mt19937 random(14);
+  const std::string model =
+      absl::StrCat("moe:dtype=fp64,tokens=", s.tokens, ",experts=", s.experts, ",chosen=", s.chosen,
+                   ",width=", s.width, ",inner=", s.inner);
+  INFO(model << ", seed 14");
+  const BackwardGraph graph = MustBuild(model);
+  NamedTensors tensors = RandomTensors(graph, random);
+  if (c.one_takes_all) {  // positive tokens, and a router that scores the second expert high
+    for (double& v : tensors["x"]) v = std::abs(v) + 0.1;
+    for (int64_t h = 0; h < s.width; ++h) tensors["router.weight"][s.width + h] += 4;
+  }
+  CheckGradients(
+      graph, [&](NamedTensors& t) { return MoeLoss(s, t); }, tensors, random);
+}
+
 }  // namespace
 }  // namespace retrograd

@@ -51,7 +51,8 @@ TEST_CASE("every choice of every builder builds a graph that verifies") {
                             "gpt2:layers=1,d=8,heads=2,batch=2,seq=3,vocab=7",
                             "llama:layers=1,d=8,heads=2,kv_heads=1,batch=2,seq=3,ff=12,vocab=7",
                             "vit:layers=1,d=8,heads=2,batch=2,image=4,patch=2,classes=5",
-                            "resnet:batch=2,image=32,width=4,classes=5"};
+                            "resnet:batch=2,image=32,width=4,classes=5",
+                            "moe:tokens=6,experts=4,chosen=2,width=8,inner=5"};
   for (const std::string base : smallest) {
     const std::string name = base.substr(0, base.find(':'));
     const Model* model = nullptr;
@@ -75,7 +76,7 @@ TEST_CASE("every choice of every builder builds a graph that verifies") {
 
 TEST_CASE("builders add up nothing in 16 bits: what is summed is fp32, biases and embeddings too") {
   for (const std::string name :
-       {"mlp", "norm_stack", "transformer", "bert", "gpt2", "llama", "vit"}) {
+       {"mlp", "norm_stack", "transformer", "bert", "gpt2", "llama", "vit", "moe"}) {
     for (const std::string dtype : {"bf16", "fp16"}) {
       const auto graph = BuildModel(absl::StrCat(name, ":dtype=", dtype));
       INFO(name << " " << dtype << ": " << graph.status());
@@ -138,6 +139,7 @@ TEST_CASE("sizes outside their range, unknown, repeated or malformed are refused
   CHECK_THAT(Message("llama:kv_heads=5"), ContainsSubstring("kv_heads=5"));
   CHECK_THAT(Message("vit:image=30"), ContainsSubstring("patch=16"));
   CHECK_THAT(Message("resnet:image=40"), ContainsSubstring("multiple of 32"));
+  CHECK_THAT(Message("moe:experts=4,chosen=5"), ContainsSubstring("chosen=5 experts of 4"));
 }
 
 TEST_CASE("a file is opened as one, and one that is missing is named") {

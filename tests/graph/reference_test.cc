@@ -507,6 +507,8 @@ TEST_CASE("random graphs are legal, repeatable, and together use every kind of o
                 Op::amax,
                 Op::amin,
                 Op::matmul,
+                Op::grouped_matmul,
+                Op::segment_amax,
                 Op::reshape,
                 Op::permute,
                 Op::expand,

@@ -1,5 +1,7 @@
 // segment_amax: which nodes are legal, what they give, and how they print.
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/proto/proto.h"
@@ -44,6 +46,19 @@ TEST_CASE("each group gives its largest element, an empty one none") {
   CHECK(Evaluated(graph, {x, {-3, 2, 9}}) == Values{-kInfinity, -kInfinity, 3, -2, 9, 10});
   CHECK(Evaluated(graph, {x, {5, 1, 2}}) ==
         Values{9, 10, -kInfinity, -kInfinity, -kInfinity, -kInfinity});
+}
+
+TEST_CASE("the largest element of an empty group is -inf as a cast to the type has it") {
+  for (const auto& [type, has_infinity] :
+       {std::pair("bf16[2]", true), {"f8e5m2[2]", true}, {"f8e4m3[2]", false}}) {
+    INFO(type);
+    const BackwardGraph graph = Parse(TextOf(type, "i32[2]", "axis=0"));
+    auto values = Evaluate(graph, {{3, -4}, {0, 2}}, {.mode = ReferenceOptions::kRoundEveryOp});
+    REQUIRE(values.ok());
+    const Values& y = (*values)[graph.value_index(*graph.outputs()[0].value)];
+    CHECK((has_infinity ? y[0] == -kInfinity : std::isnan(y[0])));
+    CHECK(y[1] == 3);
+  }
 }
 
 TEST_CASE("magnitudes are at least 0") {

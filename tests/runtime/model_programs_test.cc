@@ -22,13 +22,16 @@ BackwardGraph MustBuild(const std::string& model) {
   return *std::move(graph);
 }
 
-// Random inputs; of a pooling window one of its nine places won.
+// Random inputs; of a pooling window one of its nine places won, and the experts that a token
+// chose are among the first three.
 std::vector<Values> Inputs(const BackwardGraph& graph) {
   std::vector<Values> inputs = RandomInputs(graph, 5);
   const std::vector<NodeId> nodes = InputNodes(graph);
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (graph.type(nodes[i]).dtype != DType::kInt8) continue;
-    for (double& value : inputs[i]) value = std::fmod(value, 9);
+    const bool window = graph.type(nodes[i]).dtype == DType::kInt8;
+    const bool expert = graph.node(nodes[i]).input->name == "router.chosen";
+    if (!window && !expert) continue;
+    for (double& value : inputs[i]) value = std::fmod(value, window ? 9 : 3);
   }
   return inputs;
 }
@@ -39,6 +42,8 @@ const char* const kTiny[] = {
     "llama:layers=1,d=8,heads=2,kv_heads=1,batch=2,seq=3,ff=12,vocab=7,dtype=fp32",
     "vit:layers=1,d=8,heads=2,batch=2,image=4,patch=2,classes=5,dtype=fp32",
     "resnet:blocks1=1,blocks2=1,blocks3=1,blocks4=1,batch=2,image=32,width=4,classes=5,dtype=fp32",
+    "moe:tokens=12,experts=4,chosen=2,width=8,inner=6,dtype=fp32",
+    "moe:tokens=7,experts=3,chosen=1,width=5,inner=4,dtype=fp32",
 };
 
 TEST_CASE("real models at tiny sizes run on the host and give the reference's gradients") {
@@ -67,7 +72,7 @@ TEST_CASE("real models at tiny sizes run on the host and give the reference's gr
 }
 
 TEST_CASE("a parameter's gradient has the parameter's shape, at the models' own sizes") {
-  for (const char* const model : {"bert", "gpt2", "llama", "vit", "resnet"}) {
+  for (const char* const model : {"bert", "gpt2", "llama", "vit", "resnet", "moe"}) {
     INFO(model);
     const BackwardGraph graph = MustBuild(model);
     std::map<std::string, Shape> parameters;

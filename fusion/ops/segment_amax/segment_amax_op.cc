@@ -25,14 +25,17 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   price.written_bytes = Product({c.batch, c.groups, c.lanes, element});
   const int64_t launches = Product({s.launches(), d.launch_graph_ps});
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  const int64_t cache = TransferPs(parts, d.cache_bytes_per_s);
-  price.ps = std::min(kHuge, launches + hbm + cache);
+  const int64_t finalize = TransferPs(parts, d.cache_bytes_per_s);
+  price.ps = std::min(kHuge, launches + hbm + finalize);
   if (explain) {
     price.terms = {
-        {"launch", launches, launches > hbm, absl::StrCat(s.launches(), " launches")},
-        {"hbm", hbm, hbm >= launches,
-         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")},
-        {"cache", cache, false, absl::StrCat(parts, " B of parts")}};
+        {"launch", launches, false, absl::StrCat(s.launches(), " launches")},
+        {"hbm", hbm, true,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+    if (finalize > 0) {
+      price.terms.push_back({"finalize", finalize, false,
+                             absl::StrCat(parts, " B of parts, written and read in a cache")});
+    }
   }
   return price;
 }

@@ -91,14 +91,16 @@ GroupedLimits GroupedMatMulLimits(Dialect dialect, const DeviceFacts& device) {
 }
 
 absl::StatusOr<GroupedMatMulLaunch> LaunchByWarps(const Call& call, const CallFacts& facts,
-                                                  const GroupedTile& tile, Dialect dialect) {
+                                                  const GroupedTile& tile, Dialect dialect,
+                                                  int warp) {
   const GroupedMatMulCall grouped = GroupedMatMulOf(call);
   RG_RETURN_IF_ERROR(GroupedMatMulRefusal(grouped));
   if (BlocksOf(tile, grouped) > std::numeric_limits<int32_t>::max()) {
     return Refuse(grouped, "its tiles are more than a launch takes");
   }
   const GroupedVectors vectors = GroupedVectorsFor(grouped, AlignmentsOf(call, facts));
-  return LaunchOf(EmitGroupedMatMul(grouped, tile, vectors, dialect), tile.Print(), call, facts);
+  return LaunchOf(EmitGroupedMatMul(grouped, tile, vectors, dialect, warp), tile.Print(), call,
+                  facts);
 }
 
 absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const CallFacts& facts,
@@ -137,8 +139,10 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchGroupedMatMul(const Call& call, const 
     auto made = LaunchByWarpgroups(call, facts, MultiplierTileFor(turned, hopper));
     if (made.ok()) return made;
   }
-  const GroupedLimits limits = GroupedMatMulLimits(device.dialect(), device.Describe());
-  return LaunchByWarps(call, facts, GroupedTileFor(grouped, limits), device.dialect());
+  const DeviceFacts described = device.Describe();
+  const GroupedLimits limits = GroupedMatMulLimits(device.dialect(), described);
+  return LaunchByWarps(call, facts, GroupedTileFor(grouped, limits), device.dialect(),
+                       described.warp);
 }
 
 }  // namespace retrograd

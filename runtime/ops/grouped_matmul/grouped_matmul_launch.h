@@ -20,10 +20,11 @@ struct GroupedMatMulLaunch {
 // What bounds the schedules by warps on a device of the dialect's.
 GroupedLimits GroupedMatMulLimits(Dialect dialect, const DeviceFacts& device);
 
-// By tiles of warps (codegen/grouped_matmul/emit_grouped_matmul.h), in any dialect. Unimplemented,
-// with the numbers, where the tiles are more than a launch takes.
+// By tiles of warps (codegen/grouped_matmul/emit_grouped_matmul.h), in any dialect; `warp`: threads
+// of one. Unimplemented, with the numbers, where the tiles are more than a launch takes.
 absl::StatusOr<GroupedMatMulLaunch> LaunchByWarps(const Call& call, const CallFacts& facts,
-                                                  const GroupedTile& tile, Dialect dialect);
+                                                  const GroupedTile& tile, Dialect dialect,
+                                                  int warp);
 
 // By warpgroups (codegen/grouped_matmul/emit_grouped_multiplier.h), in CUDA for sm_90a.
 // Unimplemented, with the reason, where the call or the tile does not allow it.

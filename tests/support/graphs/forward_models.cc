@@ -192,6 +192,55 @@ double MeanLoss(NamedTensors& t, const TransformerSizes& s, const Matrix& x) {
   return loss;
 }
 
+// The experts of a token with the largest probabilities, the largest first.
+std::vector<int64_t> Best(const double* p, int64_t experts, int64_t chosen) {
+  std::vector<int64_t> order(experts);
+  for (int64_t e = 0; e < experts; ++e) order[e] = e;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return p[a] > p[b]; });
+  order.resize(chosen);
+  return order;
+}
+
+// Saves the probabilities, those of the chosen, and which these are; returns the latter.
+std::vector<int64_t> Route(NamedTensors& t, const MoeSizes& s, const Matrix& x) {
+  Matrix p = Linear(t, "router", x, s.tokens, false);
+  std::vector<int64_t> all;
+  Matrix v, chosen;
+  for (int64_t r = 0; r < s.tokens; ++r) {
+    double* row = &p[r * s.experts];
+    double sum = 0;
+    for (int64_t e = 0; e < s.experts; ++e) sum += row[e] = std::exp(row[e]);
+    for (int64_t e = 0; e < s.experts; ++e) row[e] /= sum;
+    for (int64_t e : Best(row, s.experts, s.chosen)) {
+      all.push_back(e);
+      v.push_back(row[e]);
+      chosen.push_back(static_cast<double>(e));
+    }
+  }
+  t["router.p"] = p;
+  t["router.v"] = v;
+  t["router.chosen"] = chosen;
+  return all;
+}
+
+// One row through one expert; appends what the backward reads.
+Matrix Expert(NamedTensors& t, const MoeSizes& s, int64_t expert, const double* x) {
+  const double* up = &t.at("experts.gate_up")[expert * 2 * s.inner * s.width];
+  const double* down = &t.at("experts.down")[expert * s.width * s.inner];
+  Matrix both(2 * s.inner), y(s.width);
+  for (int64_t i = 0; i < 2 * s.inner; ++i) {
+    for (int64_t h = 0; h < s.width; ++h) both[i] += up[i * s.width + h] * x[h];
+  }
+  for (int64_t h = 0; h < s.width; ++h) {
+    for (int64_t i = 0; i < s.inner; ++i) {
+      y[h] += down[h * s.inner + i] * Activate("silu", both[i]) * both[s.inner + i];
+    }
+  }
+  t["experts.a_u"].insert(t["experts.a_u"].end(), both.begin(), both.end());
+  t["experts.y"].insert(t["experts.y"].end(), y.begin(), y.end());
+  return y;
+}
+
 }  // namespace
 
 double MlpLoss(const MlpSizes& sizes, NamedTensors& tensors) {
@@ -223,6 +272,31 @@ double TransformerLoss(const TransformerSizes& sizes, NamedTensors& tensors) {
   }
   return sizes.vocab != 0 ? tensors.at("dloss")[0] * MeanLoss(tensors, sizes, x)
                           : Dot(tensors.at("dy"), x);
+}
+
+double MoeLoss(const MoeSizes& sizes, NamedTensors& tensors) {
+  const Matrix x = tensors.at("x");
+  const std::vector<int64_t> expert_of = Route(tensors, sizes, x);
+  for (const char* name : {"order", "token", "ends", "experts.a_u", "experts.y"}) {
+    tensors[name].clear();
+  }
+  Matrix result(x.size());
+  for (int64_t expert = 0; expert < sizes.experts; ++expert) {
+    for (size_t choice = 0; choice < expert_of.size(); ++choice) {
+      if (expert_of[choice] != expert) continue;
+      const int64_t token = static_cast<int64_t>(choice) / sizes.chosen;
+      const double* v = &tensors.at("router.v")[token * sizes.chosen];
+      double sum = 0;
+      for (int64_t i = 0; i < sizes.chosen; ++i) sum += v[i];
+      const double weight = tensors.at("router.v")[choice] / sum;
+      const Matrix y = Expert(tensors, sizes, expert, &x[token * sizes.width]);
+      for (int64_t h = 0; h < sizes.width; ++h) result[token * sizes.width + h] += weight * y[h];
+      tensors["order"].push_back(static_cast<double>(choice));
+      tensors["token"].push_back(static_cast<double>(token));
+    }
+    tensors["ends"].push_back(static_cast<double>(tensors["order"].size()));
+  }
+  return Dot(tensors.at("dy"), result);
 }
 
 }  // namespace retrograd

@@ -38,6 +38,12 @@ struct TransformerSizes {
 // "tokens" and "target", and the loss is dloss times the mean negative log-likelihood.
 double TransformerLoss(const TransformerSizes& sizes, NamedTensors& tensors);
 
+struct MoeSizes {
+  int64_t tokens, experts, chosen, width, inner;
+};
+// Reads "x", whose `chosen` best experts it finds. The loss is Σ dy · result.
+double MoeLoss(const MoeSizes& sizes, NamedTensors& tensors);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_TESTS_SUPPORT_GRAPHS_FORWARD_MODELS_H_

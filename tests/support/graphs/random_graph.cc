@@ -6,6 +6,7 @@
 #include "graph/base/status.h"
 #include "tests/support/graphs/random_graph/contraction_tries.h"
 #include "tests/support/graphs/random_graph/fold_tries.h"
+#include "tests/support/graphs/random_graph/group_tries.h"
 #include "tests/support/graphs/random_graph/growing_graph.h"
 #include "tests/support/graphs/random_graph/indexed_tries.h"
 #include "tests/support/graphs/random_graph/join_tries.h"
@@ -51,6 +52,8 @@ bool TryOp(GrowingGraph& g) {
       {TryStrided, options.indexed ? 1 : 0},
       {TryTransform, options.transforms ? 1 : 0},
       {TryPermutedProducts, options.transforms ? 1 : 0},
+      {TryGroupedMatMul, options.contractions ? 1 : 0},
+      {TrySegmentAmax, options.indexed ? 1 : 0},
   };
   int total = 0;
   for (const Kind& kind : kinds) total += kind.weight;
