@@ -36,6 +36,7 @@ typedef long long int64_t;
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
 #define RG_BALLOT(p) __ballot_sync(0xffffffffu, p)
 #define RG_POPCOUNT(bits) __popc(bits)
+#define RG_WARP_BARRIER() __syncwarp()
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
@@ -215,6 +216,13 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 // Of the 32 threads that a thread is one of.
 #define RG_BALLOT(p) static_cast<unsigned>(__ballot(p) >> (threadIdx.x & 32))
 #define RG_POPCOUNT(bits) __popc(bits)
+// A wavefront goes on together; what the compiler must not do is to move accesses across.
+#define RG_WARP_BARRIER() rg_warp_barrier()
+__device__ __forceinline__ void rg_warp_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
 
 __device__ __forceinline__ float rg_max(float a, float b) { return a > b || a != a ? a : b; }
 __device__ __forceinline__ float rg_min(float a, float b) { return a < b || a != a ? a : b; }

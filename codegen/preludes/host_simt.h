@@ -423,6 +423,9 @@ inline T rg_number(uint64_t bits) {
   static_cast<unsigned>( \
       rg_shuffle(rg_self, rg_host_ballot, static_cast<int>((p) ? 1 : 0), 0, __LINE__))
 #define RG_POPCOUNT(bits) __builtin_popcount(bits)
+// The 32 threads that vote together meet: each sees what the others have stored before.
+#define RG_WARP_BARRIER() \
+  static_cast<void>(rg_shuffle(rg_self, rg_host_meeting, 0, 0, __LINE__))
 
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
 #define RG_POOL(bytes)
