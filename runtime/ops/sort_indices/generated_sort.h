@@ -5,11 +5,15 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "fusion/ops/sort_indices/index_sort.h"
 #include "runtime/device/device.h"
 
 namespace retrograd {
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call);
+// In a way of IndexSortsFor, with the call's offset.
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
+                                                              const IndexSort& sort);
 
 std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device);
 
