@@ -128,7 +128,6 @@ class Writer {
     kernel.threads = static_cast<int>(threads);
     kernel.arguments = static_cast<int>(launch_.args.size());
     kernel.function.statements = out_.text();
-    NameKernel(&kernel);
     return std::move(launch_);
   }
 
@@ -154,6 +153,9 @@ int BitsBelow(int64_t n) {
   while ((int64_t{1} << bits) < n) ++bits;
   return bits;
 }
+
+// As many digits as count the buckets: one kernel then serves lists of about so many rows.
+int64_t BucketDigits(const IndexSort& s) { return int64_t{1} << BitsBelow(s.buckets); }
 
 // What the ends of all launches that sort a bucket need.
 void Rows(const IndexSort& s, int64_t held, int64_t items, Writer* out) {
@@ -185,7 +187,7 @@ void BucketConstants(const IndexSort& s, int64_t counts_at_once, Writer* out) {
                   {"kRowBits", s.row_bits},
                   {"kSearch", kMostSortedParts / 2},
                   {"kCountsAtOnce", counts_at_once},
-                  {"kBuckets", s.buckets},
+                  {"kBuckets", s.buckets, true},
                   {"kList", scratch.list[0], true},
                   {"kBegins", scratch.begins, true},
                   {"kLongest", scratch.longest, true},
@@ -197,11 +199,11 @@ SortLaunch PartLaunch(const IndexSort& s, Dialect dialect) {
   Writer out(s, dialect, "parts by buckets");
   out.Index();
   out.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = true});
-  out.Digits(s.buckets, BitsBelow(s.buckets));
+  out.Digits(BucketDigits(s), BitsBelow(s.buckets));
   out.Constants({{"kItems", s.items}});
   BucketConstants(s, kCountsAtOnce, &out);
   out.Shared("mosts", s.threads / 32);
-  out.Shared("firsts", s.buckets);
+  out.Shared("firsts", BucketDigits(s));
   out.Shared("held", s.part());
   out.StartsEarly();
   out.Text(kPartText);
@@ -216,11 +218,11 @@ SortLaunch BucketLaunch(const IndexSort& s, bool of_long, Dialect dialect) {
   out.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = !of_long});
   Rows(s, s.capacity(), s.capacity() / s.threads, &out);
   BucketConstants(s, of_long ? kStretchesAtOnce : kCountsAtOnce, &out);
-  out.Shared("offsets", s.parts);
-  out.Shared("places", s.parts);
+  out.Shared("offsets", kMostSortedParts);
+  out.Shared("places", kMostSortedParts);
   if (counts) {
     out.Shared("found", 4);
-    out.Shared("begins", s.buckets + 1);
+    out.Shared("begins", BucketDigits(s) + 1);
   }
   if (of_long) out.Counters();
   out.StartsEarly();
@@ -243,14 +245,6 @@ std::vector<SortLaunch> Buckets(const IndexSort& s, Dialect dialect) {
   return launches;
 }
 
-// Counts of other blocks that a thread loads before it adds them up: all, if they are not many.
-int64_t PassCountsAtOnce(const IndexSort& s) {
-  const int64_t all = CeilDiv(s.blocks, std::max<int64_t>(s.threads / s.digits(), 1));
-  int64_t at_once = kCountsAtOnce;
-  while (at_once < all && at_once < 64) at_once *= 2;
-  return at_once;
-}
-
 // What the launches of pass number `pass` share: pass 0 reads the indices themselves.
 void Pass(const IndexSort& s, int pass, Writer* out) {
   const SortScratch scratch = SortScratchOf(s);
@@ -258,11 +252,12 @@ void Pass(const IndexSort& s, int pass, Writer* out) {
   const bool last = pass + 1 == s.passes;
   out->Digits(s.digits(), s.digit_bits);
   out->Constants({{"kItems", s.items},
+                  {"kPart", s.part()},
                   {"kTiles", s.tiles, true},
                   {"kBlocks", s.blocks, true},
                   {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
                   {"kCounts", scratch.counts, true},
-                  {"kCountsAtOnce", PassCountsAtOnce(s)},
+                  {"kCountsAtOnce", kCountsAtOnce},
                   {"kFrom", scratch.list[from], true},
                   {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}});
   out->Stands(kRead, pass == 0 ? kReadIndicesText : kReadListText);
@@ -289,8 +284,8 @@ SortLaunch PlaceLaunch(const IndexSort& s, int pass, Dialect dialect) {
   }
   Pass(s, pass, &place);
   place.Counters();
-  place.Shared("bases", s.digits());
-  place.Shared("firsts", s.digits());
+  for (absl::string_view name : {"bases", "firsts", "shifts"}) place.Shared(name, s.digits());
+  for (absl::string_view name : {"held", "held_orders"}) place.Shared(name, s.part());
   place.Stands(kStarts, s.passes == 1 ? kDigitStartsText : "");
   place.Text(kPlaceText, last ? "sorted" : "w");
   return place.End(s.blocks, s.threads);
@@ -313,13 +308,18 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
 
 }  // namespace
 
-std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect) {
+std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct) {
+  std::vector<SortLaunch> launches;
   switch (sort.way) {
-    case SortWay::kOneLaunch: return OneLaunch(sort, dialect);
-    case SortWay::kBuckets: return Buckets(sort, dialect);
-    case SortWay::kDigits: return Digits(sort, dialect);
+    case SortWay::kOneLaunch: launches = OneLaunch(sort, dialect); break;
+    case SortWay::kBuckets: launches = Buckets(sort, dialect); break;
+    case SortWay::kDigits: launches = Digits(sort, dialect); break;
   }
-  return {};
+  for (SortLaunch& launch : launches) {
+    launch.kernel.direct = direct;
+    NameKernel(&launch.kernel);
+  }
+  return launches;
 }
 
 }  // namespace retrograd

@@ -169,13 +169,10 @@ RG_UNROLL
   for (int step = 16; step > 0; step /= 2) most = rg_max(most, RG_SHUFFLE_XOR(most, step));
   if (lane == 0) mosts[warp] = most;
 RG_SCAN
-  if (RG_THREAD < kDigits) {
-    firsts[RG_THREAD] = first;
-    rg_store(w, kBegins + RG_BLOCK * (kDigits + 1) + RG_THREAD, first);
-  }
-  if (RG_THREAD == kThreads - 1) {
-    rg_store(w, kBegins + RG_BLOCK * (kDigits + 1) + kDigits, first + total);
-  }
+  if (RG_THREAD < kDigits) firsts[RG_THREAD] = first;
+  const int begins = kBegins + RG_BLOCK * (kBuckets + 1);
+  if (RG_THREAD < kBuckets) rg_store(w, begins + RG_THREAD, first);
+  if (RG_THREAD == kThreads - 1) rg_store(w, begins + kBuckets, first + total);
   if (RG_THREAD == 0) {
 RG_UNROLL
     for (int v = 1; v < kWarps; ++v) most = rg_max(most, static_cast<int>(mosts[v]));
@@ -458,8 +455,9 @@ RG_UNROLL
   if (RG_THREAD < kDigits) rg_store(w, kCounts + RG_BLOCK * kDigits + RG_THREAD, all);
 )";
 
-// The block's part of the list goes where its digits say, tile by tile. `bases`: where the next
-// index of each digit goes. The first tile is loaded before the counts are waited for.
+// The block's part of the list goes where its digits say, tile by tile, each put in order in shared
+// memory first. `bases`: where the next index of each digit goes. The first tile is loaded before
+// the counts are waited for.
 const absl::string_view kPlaceText = R"(
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32, items = kItems;
   int keys[kItems], order[kItems], digits[kItems], ranks[kItems];
@@ -484,10 +482,12 @@ RG_DIGITS_OF
     RG_BARRIER();
 RG_MATCH
     RG_BARRIER();
-    int total = 0;
+    int total = 0, first = 0;
 RG_COLUMN
+RG_SCAN
     if (RG_THREAD < kDigits) {
-      firsts[RG_THREAD] = bases[RG_THREAD];
+      firsts[RG_THREAD] = first;
+      shifts[RG_THREAD] = bases[RG_THREAD] - first;
       bases[RG_THREAD] += total;
     }
     RG_BARRIER();
@@ -495,11 +495,17 @@ RG_UNROLL
     for (int i = 0; i < kItems; ++i) {
       if (digits[i] >= 0) {
         const int to = firsts[digits[i]] + counts[warp * kDigits + digits[i]] + ranks[i];
-        const int pair[2] = {keys[i], order[i]};
-        rg_store_vec<2>(RG_TO, kTo + 2 * to, pair);
+        held[to] = keys[i];
+        held_orders[to] = order[i];
       }
     }
     RG_BARRIER();
+    const int here = rg_min(kPart, kIndices - (RG_BLOCK * kTiles + tile) * kPart);
+    for (int n = RG_THREAD; n < here; n += kThreads) {
+      const int pair[2] = {held[n], held_orders[n]};
+      const int to = shifts[pair[0] >> kShift & (kDigits - 1)] + n;
+      rg_store_vec<2>(RG_TO, kTo + 2 * to, pair);
+    }
   }
 )";
 

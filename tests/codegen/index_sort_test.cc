@@ -9,6 +9,7 @@
 #include "codegen/sort/emit_index_sort.h"
 #include "codegen/translation_unit.h"
 #include "graph/ir/backward_graph.h"
+#include "runtime/compiler/kernel_families.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
@@ -253,6 +254,26 @@ TEST_CASE("drawn lists are sorted in every way") {
   CheckAll(indices, rows);
 }
 
+TEST_CASE("sorts of lists of about as many indices and rows share their kernels") {
+  for (const std::vector<Sizes>& sizes :
+       {std::vector<Sizes>{
+            {200'000, 20'000}, {190'001, 18'003}, {180'010, 19'998}, {170'000, 17'001}},
+        std::vector<Sizes>{{3'700, 900}, {3'999, 903}, {3'600, 777}, {3'605, 602}},
+        std::vector<Sizes>{
+            {910'001, 80'003}, {950'000, 70'001}, {990'000, 90'002}, {1'000'001, 66'000}}}) {
+    KernelFamilies families;
+    std::vector<std::vector<std::string>> served;
+    for (const Sizes& s : sizes) {
+      const int64_t program = families.NewProgram();
+      served.emplace_back();
+      for (const SortLaunch& launch : EmitIndexSort(Chosen(s), Dialect::kCuda)) {
+        served.back().push_back(families.Lift(program, launch.kernel).kernel->name);
+      }
+    }
+    CHECK(served[2] == served[3]);
+  }
+}
+
 TEST_CASE("launches behind the first of a sort by buckets may start early") {
   const std::vector<SortLaunch> made = EmitIndexSort(Chosen({9000, 2000}), Dialect::kCuda);
   REQUIRE(made.size() == 3);
@@ -268,7 +289,7 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
     for (DType dtype : {DType::kInt32, DType::kInt64}) {
       for (const IndexSort& sort : IndexSortsFor({.rows = s.rows, .indices = s.indices}, dtype)) {
         std::vector<Kernel> kernels;
-        for (const SortLaunch& launch : EmitIndexSort(sort, dialect)) {
+        for (const SortLaunch& launch : EmitIndexSort(sort, dialect, dtype == DType::kInt32)) {
           INFO(Describe(sort));
           CHECK(launch.kernel.shared_bytes <= 48 << 10);
           kernels.push_back(launch.kernel);

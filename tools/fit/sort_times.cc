@@ -146,7 +146,7 @@ absl::StatusOr<Json> TimeWays(Device& device, const List& list, int repeat) {
   void* results[] = {result};
   Json times = Json::array();
   for (const IndexSort& sort : IndexSortsFor(list.sorted, DType::kInt64)) {
-    RG_ASSIGN_OR_RETURN(const auto loaded, LoadGeneratedSort(device, call, sort));
+    RG_ASSIGN_OR_RETURN(const auto loaded, LoadGeneratedSort(device, call, sort, /*direct=*/true));
     RG_ASSIGN_OR_RETURN(void* const scratch,
                         memory.Take(std::max<int64_t>(16, loaded->scratch_bytes())));
     const std::vector<int32_t> nothing(wanted.size(), -7);

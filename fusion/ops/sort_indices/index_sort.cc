@@ -12,7 +12,7 @@ namespace {
 // A block has a thread for each digit, bucket or row of a bucket. Its shared memory is at most the
 // 48 KiB that each device's blocks have.
 constexpr int64_t kThreads = 512;
-constexpr int kMostDigitBits = 9;
+constexpr int kMostDigitBits = 9, kMostBitsOfMany = 8;  // of many indices: where the most are held
 // Indices of a thread at once: few, so that many units of the GPU write; more where there are too
 // many blocks.
 constexpr int64_t kFewItems = 4, kItems = 8;
@@ -73,8 +73,9 @@ IndexSort Digits(const SortedIndices& sorted) {
   const int bits = Bits(sorted.rows);
   s.passes = static_cast<int>(CeilDiv(bits, kMostDigitBits));
   s.digit_bits = static_cast<int>(CeilDiv(bits, s.passes));
-  s.items = sorted.indices <= kFewItems * s.threads * kMostBlocks ? kFewItems : kItems;
-  const int64_t tiles = std::max<int64_t>(CeilDiv(sorted.indices, s.threads * s.items), 1);
+  const bool few = sorted.indices <= kFewItems * s.threads * kMostBlocks;
+  s.items = few || s.digit_bits > kMostBitsOfMany ? kFewItems : kItems;
+  const int64_t tiles = std::max<int64_t>(CeilDiv(sorted.indices, s.part()), 1);
   s.tiles = CeilDiv(tiles, kMostBlocks);
   s.blocks = CeilDiv(tiles, s.tiles);
   return s;

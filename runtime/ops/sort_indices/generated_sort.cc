@@ -60,6 +60,7 @@ LaunchArg ArgOf(const SortLaunch::Arg& made, const Call& call, const IndexSort& 
 Launch LaunchOf(const SortLaunch& made, const Call& call, const IndexSort& sort) {
   Launch launch{
       .kernel = made.kernel.name, .blocks = made.kernel.blocks, .threads = made.kernel.threads};
+  launch.direct = made.kernel.direct;
   launch.starts_early = made.kernel.starts_early;
   for (const SortLaunch::Arg& arg : made.args) launch.args.push_back(ArgOf(arg, call, sort));
   return launch;
@@ -77,28 +78,25 @@ std::vector<Kernel> DistinctKernels(const std::vector<SortLaunch>& launches) {
 
 class GeneratedSortLoader : public CallLoader {
  public:
-  explicit GeneratedSortLoader(Device& device) : device_(device) {}
+  GeneratedSortLoader(Device& device, bool direct) : device_(device), direct_(direct) {}
 
   std::vector<Kernel> KernelsOf(const Call& call, const CallFacts&) override {
-    return DistinctKernels(EmitIndexSort(IndexSortOf(call), device_.dialect()));
+    return DistinctKernels(EmitIndexSort(IndexSortOf(call), device_.dialect(), direct_));
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    return LoadGeneratedSort(device_, call);
+    return LoadGeneratedSort(device_, call, IndexSortOf(call), direct_);
   }
 
  private:
   Device& device_;
+  const bool direct_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call) {
-  return LoadGeneratedSort(device, call, IndexSortOf(call));
-}
-
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
-                                                              const IndexSort& sort) {
-  const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect());
+                                                              const IndexSort& sort, bool direct) {
+  const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect(), direct);
   std::vector<Launch> launches;
   std::vector<bool> early;
   for (const SortLaunch& launch : made) {
@@ -113,8 +111,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, co
                                          absl::StrCat("kernels of ours, ", Describe(sort)));
 }
 
-std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device) {
-  return std::make_unique<GeneratedSortLoader>(device);
+std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device, bool direct) {
+  return std::make_unique<GeneratedSortLoader>(device, direct);
 }
 
 }  // namespace retrograd

@@ -10,12 +10,13 @@
 
 namespace retrograd {
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call);
-// In a way of IndexSortsFor, with the call's offset.
+// In a way of IndexSortsFor, with the call's offset. direct: kernels take their addresses without a
+// table, so that no launch of each run writes one; they are then of one size.
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
-                                                              const IndexSort& sort);
+                                                              const IndexSort& sort,
+                                                              bool direct = false);
 
-std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device);
+std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device, bool direct);
 
 }  // namespace retrograd
 
