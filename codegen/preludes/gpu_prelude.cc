@@ -539,6 +539,11 @@ RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
   out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
 }
 
+template <typename T, int V>
+RG_INLINE void rg_clear(rg_vector<T, V>* out) {
+  out->word = typename rg_word<V * sizeof(T)>::type();
+}
+
 // Words at any address: of the two aligned accesses that hold them. What lies around them in those
 // is of the same 16 bytes as one of them, so it can be read.
 template <int bytes, int element>
