@@ -217,12 +217,12 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 #define RG_BALLOT(p) static_cast<unsigned>(__ballot(p) >> (threadIdx.x & 32))
 #define RG_POPCOUNT(bits) __popc(bits)
 // A wavefront goes on together; what the compiler must not do is to move accesses across.
-#define RG_WARP_BARRIER() rg_warp_barrier()
-__device__ __forceinline__ void rg_warp_barrier() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
-  __builtin_amdgcn_wave_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
-}
+#define RG_WARP_BARRIER()                                  \
+  do {                                                     \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront"); \
+    __builtin_amdgcn_wave_barrier();                       \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"); \
+  } while (false)
 
 __device__ __forceinline__ float rg_max(float a, float b) { return a > b || a != a ? a : b; }
 __device__ __forceinline__ float rg_min(float a, float b) { return a < b || a != a ? a : b; }
