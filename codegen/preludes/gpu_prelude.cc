@@ -36,6 +36,7 @@ typedef long long int64_t;
 #define RG_SHUFFLE_DOWN(v, n) __shfl_down_sync(0xffffffffu, v, n)
 #define RG_BALLOT(p) __ballot_sync(0xffffffffu, p)
 #define RG_POPCOUNT(bits) __popc(bits)
+#define RG_WARP_BARRIER() __syncwarp()
 
 __device__ __forceinline__ unsigned rg_bits(float v) { return __float_as_uint(v); }
 __device__ __forceinline__ float rg_from_bits(unsigned v) { return __uint_as_float(v); }
@@ -215,6 +216,13 @@ __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 // Of the 32 threads that a thread is one of.
 #define RG_BALLOT(p) static_cast<unsigned>(__ballot(p) >> (threadIdx.x & 32))
 #define RG_POPCOUNT(bits) __popc(bits)
+// A wavefront goes on together; what the compiler must not do is to move accesses across.
+#define RG_WARP_BARRIER()                                  \
+  do {                                                     \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront"); \
+    __builtin_amdgcn_wave_barrier();                       \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"); \
+  } while (false)
 
 __device__ __forceinline__ float rg_max(float a, float b) { return a > b || a != a ? a : b; }
 __device__ __forceinline__ float rg_min(float a, float b) { return a < b || a != a ? a : b; }
@@ -529,6 +537,11 @@ using rg_pack = rg_vector<T, V>;
 template <typename T, int V>
 RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
   out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
+}
+
+template <typename T, int V>
+RG_INLINE void rg_clear(rg_vector<T, V>* out) {
+  out->word = typename rg_word<V * sizeof(T)>::type();
 }
 
 // Words at any address: of the two aligned accesses that hold them. What lies around them in those

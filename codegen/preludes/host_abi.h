@@ -11,14 +11,19 @@ typedef __UINT32_TYPE__ uint32_t;
 typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
-// Changes with every change of the structs below.
-#define RG_HOST_ABI 3
+// Changes with every change of the types below.
+#define RG_HOST_ABI 4
 
 struct rg_host_thread;
 
 // A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value is
-// not 0.
-enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down, rg_host_ballot };
+// not 0. A meeting moves nothing: it orders what those threads do before it and after it.
+enum rg_host_shuffle_mode {
+  rg_host_shuffle_xor,
+  rg_host_shuffle_down,
+  rg_host_ballot,
+  rg_host_meeting
+};
 
 // What a running kernel asks of its launcher.
 struct rg_host_calls {

@@ -179,6 +179,11 @@ inline void rg_load_pack(const T* p, int64_t i, rg_pack<T, V>* out) {
   for (int k = 0; k < V; ++k) out->at[k] = from[k];
 }
 
+template <typename T, int V>
+inline void rg_clear(rg_pack<T, V>* out) {
+  *out = rg_pack<T, V>();
+}
+
 // The same at any address: no more than the elements is read.
 template <int V, typename T>
 inline void rg_load_vec_shifted(T* p, int64_t i, typename rg_storage<T>::compute* out) {
@@ -423,6 +428,8 @@ inline T rg_number(uint64_t bits) {
   static_cast<unsigned>( \
       rg_shuffle(rg_self, rg_host_ballot, static_cast<int>((p) ? 1 : 0), 0, __LINE__))
 #define RG_POPCOUNT(bits) __builtin_popcount(bits)
+// The 32 threads that vote together meet: each sees what the others have stored before.
+#define RG_WARP_BARRIER() static_cast<void>(rg_shuffle(rg_self, rg_host_meeting, 0, 0, __LINE__))
 
 // A kernel that shares its launch. Its shared arrays need no pool: a block has those that it uses.
 #define RG_POOL(bytes)

@@ -1,6 +1,7 @@
 #include "codegen/print/point_printer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -155,7 +156,9 @@ std::string PointPrinter::AllGuards(int i, int plus) const {
   std::string text = GuardText(instr.guards, NamesAt(plus), ir_.extents);
   for (size_t n = 0; n < instr.indirect.size(); ++n) {
     const std::string row = absl::StrCat("i", i, "_", n);
-    text = And(text, absl::StrCat(row, " >= 0 && ", row, " < ", Sized(instr.indirect[n].extent)));
+    text = And(text, absl::StrCat(row, " >= 0"));
+    if (homes_[instr.indirect[n].instr].row) continue;
+    text = And(text, absl::StrCat(row, " < ", Sized(instr.indirect[n].extent)));
   }
   return text;
 }
@@ -164,6 +167,11 @@ std::string PointPrinter::AllGuards(int i, int plus) const {
 void PointPrinter::PrintIndices(int i) {
   const Instr& load = ir_.instrs[i];
   for (size_t n = 0; n < load.indirect.size(); ++n) {
+    if (homes_[load.indirect[n].instr].row) {
+      out_.Line("const ", launch_.index_type(), " i", i, "_", n, " = ", Ref(load.indirect[n].instr),
+                ";");
+      continue;
+    }
     const std::string index = Cast("int64_t", Ref(load.indirect[n].instr));
     out_.Line("const int64_t i", i, "_", n, " = ", index, " + (", Ref(load.indirect[n].instr),
               " < 0 ? ", Sized(load.indirect[n].extent), " : 0);");
@@ -345,6 +353,7 @@ void PointPrinter::LoadVector(int i) {
       const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
       out_.Line(If(guards, absl::StrCat("rg_load_pack", shifted, "(", name, ", ", OffsetText(i, m),
                                         ", ", pack, ");")));
+      if (!guards.empty()) out_.Line("else rg_clear(", pack, ");");
       continue;
     }
     const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
@@ -365,8 +374,13 @@ void PointPrinter::LoadVector(int i) {
 
 int PointPrinter::PackWidth(int i) const {
   const Instr& load = ir_.instrs[i];
-  if (!InLanes(i) || !VectorLoad(i) || !load.guards.empty() || !load.indirect.empty()) return 0;
-  return FormOfLoad(ir_, i, vectors_).width;
+  return load.guards.empty() && load.indirect.empty() ? GuardedPackWidth(i) : 0;
+}
+
+int PointPrinter::GuardedPackWidth(int i) const {
+  const Instr& load = ir_.instrs[i];
+  const bool zeros = load.fill == 0 && !std::signbit(load.fill);
+  return InLanes(i) && VectorLoad(i) && zeros ? FormOfLoad(ir_, i, vectors_).width : 0;
 }
 
 bool PointPrinter::VectorLoad(int i) const {

@@ -18,6 +18,7 @@ struct Home {
   std::string base;  // address of lane 0: "v3 + k * 8"; unused with one lane
   std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first
                      // of its packs, "v3 + k"; `lane` widens, there is no base
+  bool row = false;  // of an index: counted from the first row, below 0 where there is no such row
 };
 
 // A load whose lanes pass through shared memory; with one lane, it is taken from there.
@@ -71,6 +72,8 @@ class PointPrinter {
   // Elements that one access of a load brings in, if its lanes can be kept as they lie in memory; 0
   // if they can't.
   int PackWidth(int instr) const;
+  // The same of a load that may not happen: its packs are zeros then.
+  int GuardedPackWidth(int instr) const;
 
   // Whether the lanes of a vector may hold different values of it.
   bool InLanes(int instr) const { return width_ > 1 && lane_varies_[instr]; }

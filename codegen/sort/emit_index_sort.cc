@@ -15,8 +15,10 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kDealThreads = 256;  // of launches that each thread does one thing in
-constexpr int64_t kProbes = 15;        // of a search for where a row begins, under way together
+constexpr int64_t kStartsThreads = 256;  // of the launch that looks for where rows begin
+constexpr int64_t kProbes = 15;          // of such a search, under way together
+// Counts of other blocks that a thread loads together: of stretches it holds indices meanwhile.
+constexpr int64_t kCountsAtOnce = 16, kStretchesAtOnce = 4;
 
 struct Constant {
   absl::string_view name;
@@ -24,18 +26,30 @@ struct Constant {
   bool sized = false;  // what follows from the list's length or the number of rows
 };
 
+// A line of a text that stands for another text.
+struct Step {
+  absl::string_view line, text;
+};
+constexpr absl::string_view kRead = "RG_READ", kStarts = "RG_STARTS";
+
 // One launch: its arguments, constants and shared arrays, then its text.
 class Writer {
  public:
   Writer(const IndexSort& sort, Dialect dialect, absl::string_view what)
-      : sort_(sort), unroll_(SpellingOf(dialect).unroll) {
+      : sort_(sort),
+        unroll_(SpellingOf(dialect).unroll),
+        steps_({{"RG_MATCH", kMatchText},
+                {"RG_COLUMN", kColumnText},
+                {"RG_SCAN", kScanText},
+                {"RG_COUNTERS", kCountersText},
+                {"RG_DIGITS_OF", kDigitsOfText}}) {
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
     out_.SetDepth(1);
     Constants({{"kRows", sort.sorted.rows, true},
                {"kIndices", sort.sorted.indices, true},
                {"kThreads", sort.threads},
-               {"kDealThreads", kDealThreads},
+               {"kWarps", sort.threads / 32},
                {"kStarts", sort.sorted.starts(), true},
                {"kPairs", sort.sorted.pairs(), true}});
     out_.Line("[[maybe_unused]] const int64_t kIndexFirst = ", Sized(sort.index_offset), ";");
@@ -52,13 +66,25 @@ class Writer {
     launch_.args.push_back(arg);
   }
 
-  void Shared(absl::string_view type, int64_t bytes, absl::string_view name, int64_t count) {
+  void Shared(absl::string_view name, int64_t count, absl::string_view type = "int",
+              int64_t bytes = 4) {
     launch_.kernel.threads_meet = true;
-    launch_.kernel.shared_bytes += count * bytes;
+    launch_.kernel.shared_bytes += CeilDiv(count * bytes, 16) * 16;
     launch_.kernel.function.declarations.push_back({.kind = Declaration::kShared,
                                                     .type = std::string(type),
                                                     .name = std::string(name),
                                                     .count = count});
+  }
+  // The table of RG_MATCH and RG_COLUMN, where `first` of RG_SCAN stands for each digit, and what
+  // RG_SCAN needs.
+  void Digits(int64_t digits, int64_t bits) {
+    Constants({{"kDigits", digits}, {"kDigitBits", bits}});
+    Shared("counts", digits * sort_.threads / 32, "unsigned short", 2);
+    Shared("sums", sort_.threads / 32);
+  }
+  void Counters() {
+    Shared("grouped", sort_.threads);
+    Shared("grouped_before", sort_.threads);
   }
 
   void Constants(const std::vector<Constant>& constants) {
@@ -71,19 +97,23 @@ class Writer {
     }
   }
 
-  // RG_UNROLL, RG_READ, RG_MATCH and RG_TO stand for the dialect's word before a loop, for `read`,
-  // for kMatchText, and for the list that a pass writes.
-  void Text(absl::string_view text, absl::string_view read = "", absl::string_view to = "") {
+  // A launch of short work behind another one of the same sort.
+  void StartsEarly() {
+    launch_.kernel.starts_early = true;
+    out_.Line("RG_EARLY_START();");
+  }
+
+  void Stands(absl::string_view line, absl::string_view text) { steps_.push_back({line, text}); }
+  // RG_UNROLL stands for the dialect's word before a loop, RG_TO for the list that a pass writes.
+  void Text(absl::string_view text, absl::string_view to = "") {
     while (!text.empty()) {
       const size_t end = text.find('\n');
       std::string line(text.substr(0, end));
       text.remove_prefix(end == absl::string_view::npos ? text.size() : end + 1);
       if (line == "RG_UNROLL") {
         out_.Pragma(unroll_);
-      } else if (line == "RG_READ") {
-        Text(read);
-      } else if (line == "RG_MATCH") {
-        Text(kMatchText);
+      } else if (const Step* step = StepOf(line)) {
+        Text(step->text, to);
       } else {
         const size_t at = line.find("RG_TO,");
         if (at != std::string::npos) line.replace(at, 5, std::string(to));
@@ -98,80 +128,151 @@ class Writer {
     kernel.threads = static_cast<int>(threads);
     kernel.arguments = static_cast<int>(launch_.args.size());
     kernel.function.statements = out_.text();
-    NameKernel(&kernel);
     return std::move(launch_);
   }
 
  private:
+  const Step* StepOf(absl::string_view line) const {
+    for (const Step& step : steps_) {
+      if (step.line == line) return &step;
+    }
+    return nullptr;
+  }
+
   const IndexSort& sort_;
   const absl::string_view unroll_;
+  std::vector<Step> steps_;
   SourceWriter out_;
   SortLaunch launch_;
 };
 
 constexpr char kInt[] = "int32_t", kConstInt[] = "const int32_t";
 
-std::vector<SortLaunch> Owners(const IndexSort& s, Dialect dialect) {
-  const std::vector<Constant> constants = {{"kPacks", s.packs, true},
-                                           {"kPacksAtOnce", s.packs_at_once},
-                                           {"kOwnRows", s.own_rows},
-                                           {"kList", SortScratchOf(s).list[0], true}};
-  Writer deal(s, dialect, "dealt");
-  deal.Index();
-  deal.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = true});
-  deal.Constants(constants);
-  deal.Text(kDealText);
-  Writer own(s, dialect, "by owners");
-  own.Argument(kConstInt, "w", {kSortScratch});
-  own.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = true});
-  const int64_t counters = s.own_rows * s.threads;
-  own.Shared("int", 4, "counts", counters + counters / 32);
-  own.Shared("int", 4, "sums", s.threads);
-  own.Shared("int", 4, "lower", s.threads);
-  own.Constants(constants);
-  own.Text(kOwnText, kReadPacksText);
+int BitsBelow(int64_t n) {
+  int bits = 0;
+  while ((int64_t{1} << bits) < n) ++bits;
+  return bits;
+}
+
+// As many digits as count the buckets: one kernel then serves lists of about so many rows.
+int64_t BucketDigits(const IndexSort& s) { return int64_t{1} << BitsBelow(s.buckets); }
+
+// What the ends of all launches that sort a bucket need.
+void Rows(const IndexSort& s, int64_t held, int64_t items, Writer* out) {
+  out->Digits(s.bucket_rows(), s.row_bits);
+  out->Constants({{"kItems", items}, {"kHeld", held}});
+  out->Shared("bases", s.threads / 32);
+  out->Shared("firsts", s.bucket_rows());
+  out->Shared("shifts", s.bucket_rows());
+  out->Shared("held", held);
+}
+
+std::vector<SortLaunch> OneLaunch(const IndexSort& s, Dialect dialect) {
+  Writer out(s, dialect, "all of it");
+  out.Index();
+  out.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = true});
+  Rows(s, s.part(), s.items, &out);
+  out.Text(kWholeListText);
+  out.Text(kRowsText);
+  out.Text(kPutText);
   std::vector<SortLaunch> launches;
-  launches.push_back(deal.End(CeilDiv(s.packs * s.threads, kDealThreads), kDealThreads));
-  launches.push_back(own.End(s.blocks, s.threads));
+  launches.push_back(out.End(s.buckets, s.threads));
   return launches;
 }
 
-// Counts of other blocks that a thread loads before it adds them up: all, if they are not many.
-int64_t CountsAtOnce(const IndexSort& s) {
-  const int64_t all = CeilDiv(s.blocks, std::max<int64_t>(s.threads / s.digits(), 1));
-  int64_t at_once = 16;
-  while (at_once < all && at_once < 64) at_once *= 2;
-  return at_once;
+void BucketConstants(const IndexSort& s, int64_t counts_at_once, Writer* out) {
+  const SortScratch scratch = SortScratchOf(s);
+  out->Constants({{"kPart", s.part()},
+                  {"kParts", s.parts, true},
+                  {"kRowBits", s.row_bits},
+                  {"kSearch", kMostSortedParts / 2},
+                  {"kCountsAtOnce", counts_at_once},
+                  {"kBuckets", s.buckets, true},
+                  {"kList", scratch.list[0], true},
+                  {"kBegins", scratch.begins, true},
+                  {"kLongest", scratch.longest, true},
+                  {"kJobs", scratch.jobs, true},
+                  {"kRowsAt", scratch.rows, true}});
+}
+
+SortLaunch PartLaunch(const IndexSort& s, Dialect dialect) {
+  Writer out(s, dialect, "parts by buckets");
+  out.Index();
+  out.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = true});
+  out.Digits(BucketDigits(s), BitsBelow(s.buckets));
+  out.Constants({{"kItems", s.items}});
+  BucketConstants(s, kCountsAtOnce, &out);
+  out.Shared("mosts", s.threads / 32);
+  out.Shared("firsts", BucketDigits(s));
+  out.Shared("held", s.part());
+  out.StartsEarly();
+  out.Text(kPartText);
+  return out.End(s.parts, s.threads);
+}
+
+// The launch of buckets, and that of the stretches of long ones.
+SortLaunch BucketLaunch(const IndexSort& s, bool of_long, Dialect dialect) {
+  const bool counts = s.stretches > 0 && !of_long;
+  Writer out(s, dialect, of_long ? "stretches of long buckets" : "buckets by rows");
+  out.Argument(counts ? kInt : kConstInt, "w", {.slot = kSortScratch, .written = counts});
+  out.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = !of_long});
+  Rows(s, s.capacity(), s.capacity() / s.threads, &out);
+  BucketConstants(s, of_long ? kStretchesAtOnce : kCountsAtOnce, &out);
+  out.Shared("offsets", kMostSortedParts);
+  out.Shared("places", kMostSortedParts);
+  if (counts) {
+    out.Shared("found", 4);
+    out.Shared("begins", BucketDigits(s) + 1);
+  }
+  if (of_long) out.Counters();
+  out.StartsEarly();
+  out.Text(of_long ? kLongText : counts ? kFindText : kOwnBucketText);
+  out.Text(kBoundsText);
+  if (counts) out.Text(kSkipLongText);
+  out.Text(kGatherText);
+  if (counts) out.Text(kLeaveText);
+  out.Text("RG_SCAN\n");
+  out.Text(of_long ? kLongRowsText : kRowsText);
+  out.Text(kPutText);
+  return out.End(of_long ? s.stretches : s.buckets + s.stretches, s.threads);
+}
+
+std::vector<SortLaunch> Buckets(const IndexSort& s, Dialect dialect) {
+  std::vector<SortLaunch> launches;
+  launches.push_back(PartLaunch(s, dialect));
+  launches.push_back(BucketLaunch(s, false, dialect));
+  if (s.stretches > 0) launches.push_back(BucketLaunch(s, true, dialect));
+  return launches;
 }
 
 // What the launches of pass number `pass` share: pass 0 reads the indices themselves.
-std::vector<Constant> PassConstants(const IndexSort& s, const SortScratch& scratch, int pass) {
+void Pass(const IndexSort& s, int pass, Writer* out) {
+  const SortScratch scratch = SortScratchOf(s);
   const int from = (pass + 1) % 2, to = pass % 2;
   const bool last = pass + 1 == s.passes;
-  return {{"kItems", s.items},
-          {"kTiles", s.tiles, true},
-          {"kBlocks", s.blocks, true},
-          {"kDigits", s.digits()},
-          {"kDigitBits", s.digit_bits},
-          {"kWarps", s.threads / 32},
-          {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
-          {"kCounts", scratch.counts, true},
-          {"kCountsAtOnce", CountsAtOnce(s)},
-          {"kFrom", scratch.list[from], true},
-          {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}};
+  out->Digits(s.digits(), s.digit_bits);
+  out->Constants({{"kItems", s.items},
+                  {"kPart", s.part()},
+                  {"kTiles", s.tiles, true},
+                  {"kBlocks", s.blocks, true},
+                  {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
+                  {"kCounts", scratch.counts, true},
+                  {"kCountsAtOnce", kCountsAtOnce},
+                  {"kFrom", scratch.list[from], true},
+                  {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}});
+  out->Stands(kRead, pass == 0 ? kReadIndicesText : kReadListText);
 }
 
-SortLaunch CountLaunch(const IndexSort& s, const SortScratch& scratch, int pass, Dialect dialect) {
+SortLaunch CountLaunch(const IndexSort& s, int pass, Dialect dialect) {
   Writer count(s, dialect, absl::StrCat("digit ", pass, " counted"));
   if (pass == 0) count.Index();
   count.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = pass == 0});
-  count.Shared("int", 4, "counts", s.digits() * s.threads / 32);
-  count.Constants(PassConstants(s, scratch, pass));
-  count.Text(kCountText, pass == 0 ? kReadIndicesText : kReadListText);
+  Pass(s, pass, &count);
+  count.Text(kCountText);
   return count.End(s.blocks, s.threads);
 }
 
-SortLaunch PlaceLaunch(const IndexSort& s, const SortScratch& scratch, int pass, Dialect dialect) {
+SortLaunch PlaceLaunch(const IndexSort& s, int pass, Dialect dialect) {
   const bool last = pass + 1 == s.passes;
   Writer place(s, dialect, absl::StrCat("digit ", pass, " placed"));
   if (pass == 0) place.Index();
@@ -181,33 +282,44 @@ SortLaunch PlaceLaunch(const IndexSort& s, const SortScratch& scratch, int pass,
   } else {
     place.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
   }
-  place.Shared("int", 4, "counts", std::max(s.digits() * s.threads / 32, s.threads));
-  place.Shared("int", 4, "sums", s.threads);
-  place.Shared("int", 4, "bases", s.digits());
-  place.Constants(PassConstants(s, scratch, pass));
-  place.Text(kPlaceText, pass == 0 ? kReadIndicesText : kReadListText, last ? "sorted" : "w");
+  Pass(s, pass, &place);
+  place.Counters();
+  for (absl::string_view name : {"bases", "firsts", "shifts"}) place.Shared(name, s.digits());
+  for (absl::string_view name : {"held", "held_orders"}) place.Shared(name, s.part());
+  place.Stands(kStarts, s.passes == 1 ? kDigitStartsText : "");
+  place.Text(kPlaceText, last ? "sorted" : "w");
   return place.End(s.blocks, s.threads);
 }
 
 std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
-  const SortScratch scratch = SortScratchOf(s);
   std::vector<SortLaunch> launches;
   for (int pass = 0; pass < s.passes; ++pass) {
-    launches.push_back(CountLaunch(s, scratch, pass, dialect));
-    launches.push_back(PlaceLaunch(s, scratch, pass, dialect));
+    launches.push_back(CountLaunch(s, pass, dialect));
+    launches.push_back(PlaceLaunch(s, pass, dialect));
   }
+  if (s.passes == 1) return launches;
   Writer starts(s, dialect, "where rows begin");
   starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
-  starts.Constants({{"kProbes", kProbes}});
+  starts.Constants({{"kProbes", kProbes}, {"kStartsThreads", kStartsThreads}});
   starts.Text(kStartsText);
-  launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kDealThreads), kDealThreads));
+  launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kStartsThreads), kStartsThreads));
   return launches;
 }
 
 }  // namespace
 
-std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect) {
-  return sort.owners ? Owners(sort, dialect) : Digits(sort, dialect);
+std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct) {
+  std::vector<SortLaunch> launches;
+  switch (sort.way) {
+    case SortWay::kOneLaunch: launches = OneLaunch(sort, dialect); break;
+    case SortWay::kBuckets: launches = Buckets(sort, dialect); break;
+    case SortWay::kDigits: launches = Digits(sort, dialect); break;
+  }
+  for (SortLaunch& launch : launches) {
+    launch.kernel.direct = direct;
+    NameKernel(&launch.kernel);
+  }
+  return launches;
 }
 
 }  // namespace retrograd

@@ -23,7 +23,8 @@ struct SortLaunch {
   std::vector<Arg> args;  // by the kernel's argument
 };
 
-std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect);
+// direct: Kernel::direct, of all.
+std::vector<SortLaunch> EmitIndexSort(const IndexSort& sort, Dialect dialect, bool direct = false);
 
 }  // namespace retrograd
 

@@ -5,6 +5,7 @@
 //            order
 // A chunk's part stands in slot 0 if its segment goes through the chunk's first position, else in
 // slot 1.
+#include <algorithm>
 #include <utility>
 
 #include "codegen/print/index_text.h"
@@ -17,19 +18,22 @@
 namespace retrograd {
 namespace {
 
-constexpr int kPartialsAtOnce = 16;  // that a thread loads before it adds up the first
+// Partial sums that a thread loads before it adds up the first vector of them.
+constexpr int kSumsAtOnce = 64;
+constexpr int kMostPartsAtOnce = 16;
 
 // The parts in the chunks behind c, up to the last.
 void PrintParts(const ScatterText& s, absl::string_view unroll, SourceWriter& out) {
-  out.Open("for (int c0 = c + 1; c0 <= last; c0 += ", kPartialsAtOnce, ")");
-  out.Line(s.Declare("parts", kPartialsAtOnce * s.width));
+  const int at_once = std::min(kSumsAtOnce / s.width, kMostPartsAtOnce);
+  out.Open("for (int c0 = c + 1; c0 <= last; c0 += ", at_once, ")");
+  out.Line(s.Declare("parts", at_once * s.width));
   out.Pragma(unroll);
-  out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");
+  out.Open("for (int u = 0; u < ", at_once, "; ++u)");
   out.Line(s.LoadPartial(s.PartialElement("rg_min(c0 + u, last)", "0"),
                          absl::StrCat("parts + u * ", s.width)));
   out.Close();
   out.Pragma(unroll);
-  out.Open("for (int u = 0; u < ", kPartialsAtOnce, "; ++u)");
+  out.Open("for (int u = 0; u < ", at_once, "; ++u)");
   out.Open("if (c0 + u <= last)");
   out.Line("for (int j = 0; j < ", s.width, "; ++j) sum[j] += parts[u * ", s.width, " + j];");
   for (int i = 0; i < 3; ++i) out.Close();

@@ -174,12 +174,25 @@ class Sums {
   static std::string OfBlock() { return absl::StrCat("m * ", kScatterThreads, " + RG_THREAD"); }
   static std::string SharedName(int instr) { return absl::StrCat("shared", instr); }
   static std::string OwnName(int instr) { return absl::StrCat("own", instr); }
+  DType SharedType(size_t v) const {
+    return shared_.rows[v] > 0 ? DType::kInt32 : TypeOf(shared_.values[v]);
+  }
+  // What the thread stores of its own value.
+  std::string Shared(size_t v) const {
+    const std::string own = absl::StrCat(OwnName(shared_.values[v]), "[m]");
+    if (shared_.rows[v] == 0) return own;
+    const std::string rows = Sized(shared_.rows[v]);
+    return absl::StrCat(own, " < -", rows, " || ", own, " >= ", rows, " ? -1 : static_cast<int>(",
+                        own, " < 0 ? ", own, " + ", rows, " : ", own, ")");
+  }
   DType TypeOf(int instr) const { return ComputeType(launch_.ir().instrs[instr].dtype); }
 
   void DeclareShared() {
     launch_.Shared(DType::kInt32, "shared_keys", shared_.of_block);
     if (shared_.places) launch_.Shared(DType::kInt32, "shared_places", shared_.of_block);
-    for (int i : shared_.values) launch_.Shared(TypeOf(i), SharedName(i), shared_.of_block);
+    for (size_t v = 0; v < shared_.values.size(); ++v) {
+      launch_.Shared(SharedType(v), SharedName(shared_.values[v]), shared_.of_block);
+    }
   }
 
   // Values of all positions of the thread first, then what it stores: no load passes a store.
@@ -192,8 +205,8 @@ class Sums {
     Unrolled("m", shared_.of_thread());
     out_.Line("shared_keys[", OfBlock(), "] = pairs[2 * m];");
     if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
-    for (int i : shared_.values) {
-      out_.Line(SharedName(i), "[", OfBlock(), "] = ", OwnName(i), "[m];");
+    for (size_t v = 0; v < shared_.values.size(); ++v) {
+      out_.Line(SharedName(shared_.values[v]), "[", OfBlock(), "] = ", Shared(v), ";");
     }
     out_.Close();
   }
@@ -254,16 +267,51 @@ class Sums {
       value_ = printer_.Ref(source_);
       return;
     }
-    if (!shares_) {
+    if (shares_) {
+      PrintPacks();
+    } else {
       PrintValuesOfPositions();
       PrintColumnLoads();
     }
-    DeclareForBatch(source_, "values");
+    if (!printer_.known(source_)) {
+      DeclareForBatch(source_, "values");
+      Unrolled("u", kScatterAtOnce);
+      if (shares_) PrintSharedReads({source_});
+      PrintPoint({source_}, shares_ ? "shared_places[at]" : "places[u]");
+      out_.Close();
+    }
     value_ = printer_.Ref(source_);
+  }
+
+  // The columns of all positions, as they lie in memory, before any of them is widened: else loads
+  // of the last positions would wait for those of the first.
+  void PrintPacks() {
+    for (int i : shared_.values) printer_.SetKnown(i, true);
+    std::vector<int> loads;
+    for (int i : printer_.Needed({source_})) {
+      if (printer_.GuardedPackWidth(i) > 0) loads.push_back(i);
+    }
+    if (loads.empty()) return;
+    for (int i : loads) DeclarePacks(i);
     Unrolled("u", kScatterAtOnce);
-    if (shares_) PrintSharedReads();
-    PrintPoint({source_}, shares_ ? "shared_places[at]" : "places[u]");
+    PrintSharedReads(loads);
+    PrintPoint(loads, "shared_places[at]");
     out_.Close();
+    for (int i : loads) printer_.SetKnown(i, true);
+  }
+
+  void DeclarePacks(int load) {
+    const int lanes = printer_.GuardedPackWidth(load), packs = s_.width / lanes;
+    const DType stored = launch_.ir().buffers[launch_.ir().instrs[load].buffer].dtype;
+    const std::string name = absl::StrCat("packs", load);
+    const std::string first = packs > 1 ? absl::StrCat("u * ", packs) : "u";
+    out_.Line("rg_pack<", StorageName(stored), ", ", lanes, "> ", name, "[", kScatterAtOnce * packs,
+              "];");
+    printer_.SetHome(load,
+                     {.lane = absl::StrCat("rg_lane(", name, "[", first,
+                                           packs > 1 ? absl::StrCat(" + j / ", lanes) : "", "], ",
+                                           packs > 1 ? absl::StrCat("j % ", lanes) : "j", ")"),
+                      .pack = absl::StrCat(name, " + ", first)});
   }
 
   // An array for the instruction's value at each position of a batch.
@@ -284,12 +332,21 @@ class Sums {
     }
   }
 
-  void PrintSharedReads() {
-    out_.Line("const int at = rg_min(k0 + u, to - 1) - first;");
-    for (int i : shared_.values) {
-      out_.Line("const ", ComputeName(TypeOf(i)), " ", OwnName(i), " = ", SharedName(i), "[at];");
-      printer_.SetHome(i, {.lane = OwnName(i)});
-      printer_.SetKnown(i, true);
+  // What the instructions read of what is shared, at position u of the batch.
+  void PrintSharedReads(const std::vector<int>& roots) {
+    const std::vector<Instr>& instrs = launch_.ir().instrs;
+    std::vector<bool> read(instrs.size(), false);
+    for (int i : printer_.Needed(roots)) {
+      for (int o : instrs[i].operands) read[o] = true;
+      for (const Indirect& ind : instrs[i].indirect) read[ind.instr] = true;
+    }
+    out_.Line("[[maybe_unused]] const int at = rg_min(k0 + u, to - 1) - first;");
+    for (size_t v = 0; v < shared_.values.size(); ++v) {
+      const int i = shared_.values[v];
+      if (!read[i]) continue;
+      out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ", SharedName(i),
+                "[at];");
+      printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0});
     }
   }
 
@@ -324,8 +381,8 @@ class Sums {
     out_.Open("if (k0 + u + 1 == to || keys[u + 1] != key)");
     out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
     out_.Line("const int slot = key == first_key ? 0 : 1;");
-    out_.Line(s_.Store(launch_.WorkspaceName(StorageName(s_.accumulator)),
-                       s_.PartialElement("c", "slot")));
+    out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
+                              s_.PartialElement("c", "slot")));
     out_.Else();
     out_.Line(s_.Store(s_.table, s_.TableElement()));
     out_.Close();

@@ -5,6 +5,7 @@
 #include "codegen/print/index_text.h"
 #include "codegen/print/launch_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/vector_access.h"
 
 namespace retrograd {
 
@@ -80,9 +81,30 @@ std::string ScatterText::Store(absl::string_view to, absl::string_view at) const
                    : absl::StrCat("rg_store(", to, ", ", at, ", sum[0]);");
 }
 
+std::string ScatterText::StorePartial(absl::string_view to, absl::string_view at) const {
+  return InAccesses([&](int lanes, absl::string_view from) {
+    return lanes > 1
+               ? absl::StrCat("rg_store_vec<", lanes, ">(", to, ", ", at, from, ", sum", from, ");")
+               : Store(to, at);
+  });
+}
+
 std::string ScatterText::LoadPartial(absl::string_view at, absl::string_view to) const {
-  return width > 1 ? absl::StrCat("rg_load_vec<", width, ">(", partials, ", ", at, ", ", to, ");")
-                   : absl::StrCat("*(", to, ") = rg_load(", partials, ", ", at, ");");
+  return InAccesses([&](int lanes, absl::string_view from) {
+    return lanes > 1 ? absl::StrCat("rg_load_vec<", lanes, ">(", partials, ", ", at, from, ", ", to,
+                                    from, ");")
+                     : absl::StrCat("*(", to, ") = rg_load(", partials, ", ", at, ");");
+  });
+}
+
+std::string ScatterText::InAccesses(
+    absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const {
+  const int lanes = std::min(width, kMaxAccessBytes / static_cast<int>(SizeBytes(accumulator)));
+  std::string text = print(lanes, "");
+  for (int from = lanes; from < width; from += lanes) {
+    absl::StrAppend(&text, " ", print(lanes, absl::StrCat(" + ", from)));
+  }
+  return text;
 }
 
 }  // namespace retrograd

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "codegen/print/kernel.h"
 #include "codegen/print/source_writer.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
@@ -42,7 +43,14 @@ struct ScatterText {
   // Sums of one vector.
   std::string Declare(absl::string_view name, int64_t count) const;
   std::string Store(absl::string_view to, absl::string_view at) const;  // "sum"
+  // As partial sums, whose vector may be several accesses.
+  std::string StorePartial(absl::string_view to, absl::string_view at) const;
   std::string LoadPartial(absl::string_view at, absl::string_view to) const;
+
+ private:
+  // What `print` gives for each access of a vector of sums: its lanes, and " + n" behind the first.
+  std::string InAccesses(
+      absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const;
 };
 ScatterText ScatterTextOf(const KernelBody& body);
 

@@ -67,7 +67,9 @@ absl::Status CudaDevice::Start() {
   SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library}));
   SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
   SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
-  SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
+  // Where sizes vary, kernels of one size would be compiled again and again.
+  SetLoader(Op::sort_indices,
+            MakeGeneratedSortLoader(*this, /*direct=*/options_.shared_kernels == nullptr));
   SetLoader(Op::attention_backward, MakeCudaAttentionLoader(*this, sm_, options_.attention));
   const std::shared_ptr<CallLoader> convolutions = MakeCudaConvolutionLoader(
       *this, sm_, options_.convolution, MakeFallbackConvolutionLoader(*this));

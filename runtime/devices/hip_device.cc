@@ -33,7 +33,9 @@ class HipDevice : public GpuDevice {
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
     SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
     SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
-    SetLoader(Op::sort_indices, MakeGeneratedSortLoader(*this));
+    // Where sizes vary, kernels of one size would be compiled again and again.
+    SetLoader(Op::sort_indices,
+              MakeGeneratedSortLoader(*this, /*direct=*/options_.shared_kernels == nullptr));
     SetLoader(Op::attention_backward, MakeFallbackAttentionLoader(*this));
     for (Op op :
          {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {

@@ -59,7 +59,8 @@ struct FiberBlock::Fiber : rg_host_thread {
 
 struct FiberBlock::Warp {
   int arrived = 0, line = 0;
-  int side = 0;  // which of the two sets of slots the coming shuffle uses
+  int meetings = 0;  // that it has passed in this block
+  int side = 0;      // which of the two sets of slots the coming shuffle uses
   uint64_t slots[2][kMostLanes];
 };
 
@@ -266,12 +267,14 @@ bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mo
   if (line != warp.line) mismatch_ = true;
   if (++warp.arrived == count && !mismatch_) {
     warp.arrived = 0;
+    if (mode == rg_host_meeting) ++warp.meetings;
     // The other slots are free: to come here again, every lane has left the shuffle before.
     warp.side = 1 - side;
     PushWarp(warp_index);
   }
   SwitchFrom(fiber);
 
+  if (mode == rg_host_meeting) return true;
   if (mode == rg_host_ballot) {
     const uint32_t votes = Ballot(warp.slots[side], lane / kVoters * kVoters, count, bytes);
     std::memcpy(value, &votes, sizeof votes);
@@ -282,6 +285,10 @@ bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mo
   if (source >= count) return false;
   CopyValue(value, &warp.slots[side][source], bytes);
   return true;
+}
+
+int FiberBlock::meetings(const rg_host_thread* self) const {
+  return warps_[self->thread / lanes_].meetings;
 }
 
 void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
@@ -312,7 +319,7 @@ bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_
     fiber.followed = NewStack();
   }
   main_followed_ = ThisStack();
-  for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = 0;
+  for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = warps_[i].meetings = 0;
   PushBlock();
   SwitchFrom(nullptr);
   if (done_ == threads_) return true;

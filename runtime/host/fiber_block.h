@@ -42,6 +42,8 @@ class FiberBlock {
 
   // Barriers that the running block has passed.
   int epoch() const { return epoch_; }
+  // Meetings that the warp of a running fiber has passed.
+  int meetings(const rg_host_thread* self) const;
 
   // What running fibers call.
   void Barrier(rg_host_thread* self, int line);

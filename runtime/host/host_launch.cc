@@ -36,8 +36,11 @@ struct RunningBlock : rg_host_block {
 
 RunningBlock* BlockOf(rg_host_thread* self) { return static_cast<RunningBlock*>(self->block); }
 
-Accessor WhoIs(rg_host_thread* self, int epoch) {
-  return {self->block->block, self->thread, epoch};
+Accessor WhoIs(rg_host_thread* self) {
+  const RunningBlock* block = BlockOf(self);
+  Accessor by{.block = block->block, .thread = self->thread, .epoch = block->fibers->epoch()};
+  if (block->cooperative) by.meeting = block->fibers->meetings(self);
+  return by;
 }
 
 void OnBarrier(rg_host_thread* self, int line) { BlockOf(self)->fibers->Barrier(self, line); }
@@ -46,7 +49,7 @@ void OnShuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mode, int di
                int bytes) {
   RunningBlock* block = BlockOf(self);
   if (block->fibers->Shuffle(self, line, mode, distance, value, bytes)) return;
-  if (block->check != nullptr) block->check->MissingLane(WhoIs(self, 0), distance, line);
+  if (block->check != nullptr) block->check->MissingLane(WhoIs(self), distance, line);
 }
 
 void* OnShared(rg_host_thread* self, const void* key, const char* name, int64_t bytes,
@@ -72,8 +75,7 @@ bool OnGlobalAccess(rg_host_thread* self, int argument, int64_t offset, int64_t 
                     int element_bytes, bool write, int line) {
   RunningBlock* block = BlockOf(self);
   if (block->check->full()) Stop(self);
-  return block->check->Global(WhoIs(self, block->fibers->epoch()), argument, offset, bytes,
-                              element_bytes, write, line);
+  return block->check->Global(WhoIs(self), argument, offset, bytes, element_bytes, write, line);
 }
 
 bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
@@ -81,7 +83,7 @@ bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int6
   RunningBlock* block = BlockOf(self);
   if (block->check->full()) Stop(self);
   const SharedArrays::Array* array = block->shared->At(data);
-  return block->check->Shared(WhoIs(self, block->fibers->epoch()), *array, offset, bytes, write);
+  return block->check->Shared(WhoIs(self), *array, offset, bytes, write);
 }
 
 void OnCopy(rg_host_thread* self, void* to, const void* from, int bytes) {

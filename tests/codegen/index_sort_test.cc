@@ -1,11 +1,15 @@
-// Sorts of indices through the host dialect: both ways, every access checked.
+// Sorts of indices through the host dialect: each way, every access checked.
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 
 #include "codegen/sort/emit_index_sort.h"
 #include "codegen/translation_unit.h"
 #include "graph/ir/backward_graph.h"
+#include "runtime/compiler/kernel_families.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
@@ -30,14 +34,31 @@ Call SortCall(int64_t indices, int64_t rows, DType dtype, int64_t offset = 0) {
           .attributes = {{"rows", rows}}};
 }
 
+// A device of warps of so many threads. It is shared, and what it keeps of compiled kernels with
+// it.
+Device& CheckingDevice(int warp) {
+  static std::map<int, std::unique_ptr<Device>> devices;
+  std::unique_ptr<Device>& device = devices[warp];
+  if (device == nullptr) {
+    HostDeviceOptions options;
+    options.compile.check = true;
+    options.compile.warp = warp;
+    device = MakeHostDevice(options);
+  }
+  return *device;
+}
+
 template <typename T>
-void Check(const std::vector<double>& indices, int64_t rows, DType dtype, int64_t offset) {
+void Check(const std::vector<double>& indices, IndexSort sort, DType dtype, int64_t offset,
+           int warp = 32) {
+  INFO(indices.size() << " indices, " << sort.sorted.rows << " rows: " << Describe(sort));
   const auto count = static_cast<int64_t>(indices.size());
+  const int64_t rows = sort.sorted.rows;
   const Call call = SortCall(count, rows, dtype, offset);
-  HostDeviceOptions options;
-  options.compile.check = true;
-  const std::unique_ptr<Device> device = MakeHostDevice(options);
-  auto loaded = LoadGeneratedSort(*device, call);
+  sort.index_dtype = dtype;
+  sort.index_offset = offset;
+  Device* const device = &CheckingDevice(warp);
+  auto loaded = LoadGeneratedSort(*device, call, sort);
   REQUIRE(loaded.status().ToString() == "OK");
   std::vector<T> list(offset, T{1} << 20);
   for (double i : indices) list.push_back(static_cast<T>(i));
@@ -56,10 +77,13 @@ void Check(const std::vector<double>& indices, int64_t rows, DType dtype, int64_
   CHECK(differ == 0);
 }
 
+// In every way that takes such lists.
 void CheckAll(const std::vector<double>& indices, int64_t rows) {
-  INFO(indices.size() << " indices into " << rows << " rows");
-  Check<int64_t>(indices, rows, DType::kInt64, 0);
-  Check<int32_t>(indices, rows, DType::kInt32, 3);
+  const auto count = static_cast<int64_t>(indices.size());
+  for (const IndexSort& sort : IndexSortsFor({.rows = rows, .indices = count}, DType::kInt64)) {
+    Check<int64_t>(indices, sort, DType::kInt64, 0);
+    Check<int32_t>(indices, sort, DType::kInt32, 3);
+  }
 }
 
 // From a little below the rows to a little above, some of them negative.
@@ -77,52 +101,203 @@ struct Sizes {
   int64_t indices, rows;
 };
 
-bool ByOwners(const Sizes& s) {
-  return IndexSortFor({.rows = s.rows, .indices = s.indices}, DType::kInt64).owners;
+IndexSort Chosen(const Sizes& s) {
+  return IndexSortFor({.rows = s.rows, .indices = s.indices}, DType::kInt64);
 }
 
-TEST_CASE("short lists are sorted by the owners of rows") {
-  const Sizes s = GENERATE(Sizes{0, 5}, Sizes{1, 1}, Sizes{7, 3}, Sizes{600, 65}, Sizes{9000, 40});
-  REQUIRE(ByOwners(s));
+TEST_CASE("sizes alone say how a list is sorted") {
+  CHECK(Chosen({0, 5}).way == SortWay::kOneLaunch);
+  CHECK(Chosen({4096, 30'720}).way == SortWay::kOneLaunch);
+  CHECK(Chosen({4096, 1 << 20}).way == SortWay::kDigits);  // all blocks would go through too much
+  CHECK(Chosen({4097, 30'720}).way == SortWay::kBuckets);
+  CHECK(Chosen({200'000, 20'000}).way == SortWay::kBuckets);
+  CHECK(Chosen({524'288, 65'534}).way == SortWay::kBuckets);
+  CHECK(Chosen({524'289, 65'534}).way == SortWay::kDigits);  // too many parts
+  CHECK(Chosen({400'384, 50'000}).way == SortWay::kBuckets);
+  CHECK(Chosen({400'385, 50'000}).way == SortWay::kDigits);   // too many indices for a bucket
+  CHECK(Chosen({200'000, 1 << 18}).way == SortWay::kDigits);  // too many rows for a bucket
+  CHECK(Chosen({200'000, 195}).way == SortWay::kBuckets);
+  CHECK(Chosen({200'000, 190}).way == SortWay::kDigits);
+}
+
+TEST_CASE("buckets and parts fit what a block holds") {
+  const int64_t indices = GENERATE(4097, 33'000, 98'304, 200'000, 262'144, 262'145, 524'288);
+  for (int64_t rows = 1; rows < 1 << 20; rows += 1 + rows / 7) {
+    INFO(indices << " indices, " << rows << " rows");
+    for (const IndexSort& s : IndexSortsFor({.rows = rows, .indices = indices}, DType::kInt64)) {
+      if (s.way != SortWay::kBuckets) continue;
+      CHECK(s.buckets * s.bucket_rows() >= s.sorted.pairs());
+      CHECK(s.buckets <= s.threads);
+      CHECK(s.bucket_rows() <= s.threads);
+      CHECK(s.parts * s.part() >= indices);
+      CHECK(s.parts <= kMostSortedParts);
+      CHECK(s.part() <= 1 << 16);
+      CHECK(indices <= 1 << 20);
+      CHECK(2 * indices <= s.capacity() * s.buckets);
+      CHECK(s.stretches * s.capacity() >= 2 * indices - s.capacity());
+    }
+  }
+}
+
+TEST_CASE("a digit is one launch less where there is one") {
+  CHECK(Chosen({600'000, 50}).launches() == 2);
+  CHECK(Chosen({600'000, 511}).launches() == 2);
+  CHECK(Chosen({600'000, 512}).launches() == 5);
+}
+
+TEST_CASE("lists of a launch are sorted in every way") {
+  const Sizes s = GENERATE(Sizes{0, 5}, Sizes{0, 0}, Sizes{3, 0}, Sizes{1, 1}, Sizes{7, 3},
+                           Sizes{600, 65}, Sizes{4096, 1}, Sizes{4000, 7000});
+  REQUIRE(Chosen(s).way == SortWay::kOneLaunch);
   CheckAll(Drawn(s.indices, s.rows, 3), s.rows);
 }
 
-TEST_CASE("long lists are sorted digit by digit") {
-  const Sizes s = GENERATE(Sizes{33'000, 1}, Sizes{33'001, 7}, Sizes{33'002, 63}, Sizes{34'000, 64},
-                           Sizes{35'003, 3000}, Sizes{3'000, 1'100'000});
-  REQUIRE(!ByOwners(s));
+TEST_CASE("lists of several parts are sorted in every way") {
+  const Sizes s = GENERATE(Sizes{4097, 63}, Sizes{6145, 64}, Sizes{9000, 40}, Sizes{33'000, 300},
+                           Sizes{20'003, 30'000});
+  REQUIRE(Chosen(s).way == SortWay::kBuckets);
+  CheckAll(Drawn(s.indices, s.rows, 4), s.rows);
+}
+
+TEST_CASE("lists of few rows and of many are sorted digit by digit") {
+  const Sizes s = GENERATE(Sizes{33'000, 1}, Sizes{33'001, 7}, Sizes{3'000, 1'100'000});
+  REQUIRE(Chosen(s).way == SortWay::kDigits);
   CheckAll(Drawn(s.indices, s.rows, 4), s.rows);
 }
 
 TEST_CASE("blocks that have several tiles go on where the last one ended") {
-  const IndexSort sort = IndexSortFor({.rows = 50, .indices = 1'100'000}, DType::kInt64);
+  const IndexSort sort = Chosen({1'100'000, 50});
   CHECK(sort.tiles == 2);
-  Check<int64_t>(Drawn(1'100'000, 50, 5), 50, DType::kInt64, 0);
+  Check<int64_t>(Drawn(1'100'000, 50, 5), sort, DType::kInt64, 0);
+}
+
+TEST_CASE("parts of more indices are sorted by buckets") {
+  const IndexSort sort = Chosen({262'145, 5'000});
+  CHECK(sort.way == SortWay::kBuckets);
+  CHECK(sort.part() == 4096);
+  Check<int64_t>(Drawn(262'145, 5'000, 6), sort, DType::kInt64, 0);
 }
 
 TEST_CASE("sorted, reversed and equal indices are sorted") {
-  const int64_t count = GENERATE(500, 33'333);
+  const int64_t count = GENERATE(500, 9'001);
   std::vector<double> indices(count);
   std::iota(indices.begin(), indices.end(), 0);
   CheckAll(indices, count);
   std::reverse(indices.begin(), indices.end());
   CheckAll(indices, count);
-  CheckAll(std::vector<double>(count, 11), 12);
-  CheckAll(std::vector<double>(count, 12), 12);
+  for (double row : {0.0, 11.0, 400.0, 499.0, 500.0}) {
+    CheckAll(std::vector<double>(count, row), 500);
+  }
+}
+
+// So many indices of one bucket, in stretches of 2048, among others.
+TEST_CASE("a bucket of as many indices as a block holds, or more, is sorted in stretches") {
+  const int64_t rows = 2000, count = 9000;
+  const int64_t bucket_rows = Chosen({count, rows}).bucket_rows();
+  REQUIRE(Chosen({count, rows}).way == SortWay::kBuckets);
+  REQUIRE(bucket_rows > 1);
+  const int64_t many = GENERATE(2047, 2048, 2049, 4096, 4097, 8999);
+  INFO(many << " of " << count);
+  std::mt19937_64 random(many);
+  std::vector<double> indices;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t own = static_cast<int64_t>(random() % static_cast<uint64_t>(bucket_rows));
+    const int64_t other = bucket_rows + i % (rows - bucket_rows);
+    indices.push_back(static_cast<double>(i < many ? 5 * bucket_rows + own : other));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (i >= many && indices[i] >= 5.0 * bucket_rows && indices[i] < 6.0 * bucket_rows) {
+      indices[i] = 0;
+    }
+  }
+  CheckAll(indices, rows);
+  std::shuffle(indices.begin(), indices.end(), random);
+  CheckAll(indices, rows);
+}
+
+TEST_CASE("several long buckets are sorted, the last of them of indices that name no row") {
+  std::mt19937_64 random(8);
+  std::vector<double> indices;
+  for (int64_t i = 0; i < 14'000; ++i) {
+    const uint64_t kind = random() % 4;
+    indices.push_back(kind == 0 ? 3.0 : kind == 1 ? -9999.0 : kind == 2 ? 1234.0 : random() % 5000);
+  }
+  CheckAll(indices, 5000);
+}
+
+TEST_CASE("lists are sorted by wavefronts of 64 threads") {
+  const Sizes s = GENERATE(Sizes{600, 65}, Sizes{9'000, 2'000});
+  std::vector<double> skewed = Drawn(s.indices, s.rows, 9);
+  std::fill(skewed.begin() + s.indices / 4, skewed.end() - s.indices / 8, 17);
+  for (const std::vector<double>& indices : {Drawn(s.indices, s.rows, 8), skewed}) {
+    for (const IndexSort& sort :
+         IndexSortsFor({.rows = s.rows, .indices = s.indices}, DType::kInt64)) {
+      Check<int64_t>(indices, sort, DType::kInt64, 0, 64);
+    }
+  }
+}
+
+// Sizes and indices drawn by a seed: rows of 1 to 2^20, indices evenly or most of them to few rows.
+TEST_CASE("drawn lists are sorted in every way") {
+  const uint64_t seed = GENERATE(range(1, 13));
+  std::mt19937_64 random(seed);
+  const int64_t rows = 1 + static_cast<int64_t>(random() % (uint64_t{1} << (1 + random() % 20)));
+  const auto count = static_cast<int64_t>(random() % (uint64_t{1} << (5 + random() % 10)));
+  const auto skew = static_cast<double>(1 + random() % 6);
+  INFO("seed " << seed << ", " << count << " indices, " << rows << " rows, skew " << skew);
+  std::vector<double> indices;
+  for (int64_t i = 0; i < count; ++i) {
+    const double unit = static_cast<double>(random() % 100'000) / 100'000;
+    const double row = std::floor(std::pow(unit, skew) * static_cast<double>(rows + 2));
+    indices.push_back(random() % 3 == 0 ? row - static_cast<double>(rows) : row);
+  }
+  CheckAll(indices, rows);
+}
+
+TEST_CASE("sorts of lists of about as many indices and rows share their kernels") {
+  for (const std::vector<Sizes>& sizes :
+       {std::vector<Sizes>{
+            {200'000, 20'000}, {190'001, 18'003}, {180'010, 19'998}, {170'000, 17'001}},
+        std::vector<Sizes>{{3'700, 900}, {3'999, 903}, {3'600, 777}, {3'605, 602}},
+        std::vector<Sizes>{
+            {910'001, 80'003}, {950'000, 70'001}, {990'000, 90'002}, {1'000'001, 66'000}}}) {
+    KernelFamilies families;
+    std::vector<std::vector<std::string>> served;
+    for (const Sizes& s : sizes) {
+      const int64_t program = families.NewProgram();
+      served.emplace_back();
+      for (const SortLaunch& launch : EmitIndexSort(Chosen(s), Dialect::kCuda)) {
+        served.back().push_back(families.Lift(program, launch.kernel).kernel->name);
+      }
+    }
+    CHECK(served[2] == served[3]);
+  }
+}
+
+TEST_CASE("launches behind the first of a sort by buckets may start early") {
+  const std::vector<SortLaunch> made = EmitIndexSort(Chosen({9000, 2000}), Dialect::kCuda);
+  REQUIRE(made.size() == 3);
+  for (const SortLaunch& launch : made) {
+    CHECK(launch.kernel.starts_early);
+    CHECK(launch.kernel.function.statements.find("RG_EARLY_START();") != std::string::npos);
+  }
 }
 
 void CheckCompiles(Dialect dialect, absl::string_view arch) {
-  for (const Sizes& s : {Sizes{600, 65}, Sizes{35'003, 3000}, Sizes{600'000, 50}}) {
+  for (const Sizes& s : {Sizes{600, 65}, Sizes{35'003, 3000}, Sizes{4096, 30'720},
+                         Sizes{524'288, 100'000}, Sizes{600'000, 50}}) {
     for (DType dtype : {DType::kInt32, DType::kInt64}) {
-      const IndexSort sort = IndexSortFor({.rows = s.rows, .indices = s.indices}, dtype);
-      std::vector<Kernel> kernels;
-      for (const SortLaunch& launch : EmitIndexSort(sort, dialect)) {
-        CHECK(launch.kernel.shared_bytes <= 48 << 10);
-        kernels.push_back(launch.kernel);
+      for (const IndexSort& sort : IndexSortsFor({.rows = s.rows, .indices = s.indices}, dtype)) {
+        std::vector<Kernel> kernels;
+        for (const SortLaunch& launch : EmitIndexSort(sort, dialect, dtype == DType::kInt32)) {
+          INFO(Describe(sort));
+          CHECK(launch.kernel.shared_bytes <= 48 << 10);
+          kernels.push_back(launch.kernel);
+        }
+        const auto object = CompileKernels(dialect, kernels, arch);
+        INFO(object.status());
+        CHECK(object.ok());
       }
-      const auto object = CompileKernels(dialect, kernels, arch);
-      INFO(object.status());
-      CHECK(object.ok());
     }
   }
 }

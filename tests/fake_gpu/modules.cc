@@ -3,6 +3,7 @@
 // prelude and the spelling of what is not finite.
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -44,12 +45,14 @@ std::string InHostWords(absl::string_view text) {
 struct Function {
   std::string name;
   HostKernel kernel;     // no code: one of the device's own
+  bool direct = false;   // its addresses are parameters
   int staged_bytes = 0;  // the most dynamic shared memory that a launch may ask for
 };
 
 struct Module {
   std::shared_ptr<HostModule> host;
-  bool support = false;  // the device's own kernels, which are written out below
+  bool support = false;          // the device's own kernels, which are written out below
+  std::set<std::string> direct;  // names of kernels whose addresses are parameters
   std::map<std::string, Function> functions;  // that were asked for
 };
 
@@ -91,19 +94,33 @@ int LaunchOwn(const std::string& name, void** parameters, GpuStream stream) {
   return Issue(stream, name, [] { return kSuccess; });  // rg_spin
 }
 
-int LaunchGenerated(const HostKernel& kernel, int64_t blocks, int threads, void** parameters,
+int RunGenerated(const HostKernel& kernel, int64_t blocks, int threads,
+                 const std::vector<void*>& addresses) {
+  std::vector<HostArg> args;
+  for (void* address : addresses) {
+    args.push_back({.data = address, .bytes = INT64_MAX, .alignment = 1, .written = true});
+    if (address == nullptr) return kIllegalAddress;
+  }
+  thread_local HostLauncher launcher;
+  return launcher.Run(kernel, blocks, threads, args).ok() ? kSuccess : kLaunchFailed;
+}
+
+int LaunchGenerated(const Function& function, int64_t blocks, int threads, void** parameters,
                     GpuStream stream) {
+  const HostKernel& kernel = function.kernel;
+  if (function.direct) {
+    auto* const given = static_cast<void**>(parameters[0]);
+    const std::vector<void*> addresses(given, given + kernel.code->arguments);
+    return Issue(stream, kernel.name,
+                 [=] { return RunGenerated(kernel, blocks, threads, addresses); });
+  }
   auto* const table = *static_cast<void***>(parameters[0]);
   const auto* const slots = static_cast<const int32_t*>(parameters[1]);
   const std::vector<int32_t> at(slots, slots + kernel.code->arguments);
   return Issue(stream, kernel.name, [=] {
-    std::vector<HostArg> args;
-    for (int32_t slot : at) {
-      args.push_back({.data = table[slot], .bytes = INT64_MAX, .alignment = 1, .written = true});
-      if (args.back().data == nullptr) return kIllegalAddress;
-    }
-    thread_local HostLauncher launcher;
-    return launcher.Run(kernel, blocks, threads, args).ok() ? kSuccess : kLaunchFailed;
+    std::vector<void*> addresses;
+    for (int32_t slot : at) addresses.push_back(table[slot]);
+    return RunGenerated(kernel, blocks, threads, addresses);
   });
 }
 
@@ -137,8 +154,12 @@ int FAKE_NAME(cuModuleLoadData, hipModuleLoadData)(GpuModule* module, const void
   if (!absl::ConsumePrefix(&text, Arch() + "\n")) return kNoBinary;
   auto loaded = std::make_unique<Module>();
   loaded->support = text == kGpuSupportKernels;
-  auto host = HostModule::Compile(
-      loaded->support ? std::vector<Kernel>() : KernelsFromText(text, kWarp), {.warp = kWarp});
+  std::vector<Kernel> kernels;
+  if (!loaded->support) kernels = KernelsFromText(text, kWarp);
+  for (const Kernel& kernel : kernels) {
+    if (kernel.direct) loaded->direct.insert(kernel.name);
+  }
+  auto host = HostModule::Compile(kernels, {.warp = kWarp});
   if (!host.ok()) return kInvalidKernel;
   loaded->host = *host;
   *module = reinterpret_cast<GpuModule>(loaded.release());
@@ -155,7 +176,7 @@ int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, 
                                                          const char* name) {
   FAKE_ENTER_WITH_CONTEXT();
   Module& m = *reinterpret_cast<Module*>(module);
-  Function made{name, {}, kFreelyStaged};
+  Function made{.name = name, .staged_bytes = kFreelyStaged};
   if (m.support) {
     if (!absl::StrContains(kGpuSupportKernels, absl::StrCat(" ", name, "("))) {
       return kNotFound;
@@ -164,6 +185,7 @@ int FAKE_NAME(cuModuleGetFunction, hipModuleGetFunction)(GpuFunction* function, 
     auto found = m.host->Find(name);
     if (!found.ok()) return kNotFound;
     made.kernel = *found;
+    made.direct = m.direct.contains(name);
   }
   // Whoever asks twice gets the same.
   *function = reinterpret_cast<GpuFunction>(&m.functions.emplace(name, made).first->second);
@@ -184,7 +206,7 @@ int FAKE_NAME(cuLaunchKernel,
   if (static_cast<int>(shared_bytes) > f.staged_bytes) return kInvalidValue;
   if (f.kernel.code == nullptr) return LaunchOwn(f.name, parameters, stream);
   if (static_cast<int>(block_x) != f.kernel.code->threads) return kInvalidValue;
-  return LaunchGenerated(f.kernel, grid_x, static_cast<int>(block_x), parameters, stream);
+  return LaunchGenerated(f, grid_x, static_cast<int>(block_x), parameters, stream);
 }
 
 // --- the compiler; its handles are pointers and its results are 0 for success ---

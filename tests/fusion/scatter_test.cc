@@ -157,20 +157,20 @@ TEST_CASE("segments that end at borders of chunks, before and behind them") {
 }
 
 // Rows of features by an index of each position, times a factor and beside a row of its own, times
-// a factor of each column.
-KernelIr Gathered(const Shape& s, int64_t features) {
+// a factor of each column. Rows and table are of one type.
+KernelIr Gathered(const Shape& s, int64_t features, DType type = DType::kFp32) {
   KernelIrBuilder b({s.outer, s.rows, s.inner});
   const SortedIndices order{.rows = s.table_rows, .indices = s.rows};
   const int index = b.Load(b.In(DType::kInt64, s.rows), A(1));
-  const int row = b.Gather(b.In(DType::kFp32, s.outer * features * s.inner),
+  const int row = b.Gather(b.In(type, s.outer * features * s.inner),
                            A(0) * (features * s.inner) + A(2), index, s.inner, features);
   const int factor = b.Load(b.In(DType::kFp32, s.outer * s.rows), A(0) * s.rows + A(1));
-  const int own = b.Load(b.In(DType::kFp32, s.outer * s.rows * s.inner),
+  const int own = b.Load(b.In(type, s.outer * s.rows * s.inner),
                          A(0) * (s.rows * s.inner) + A(1) * s.inner + A(2));
-  const int column = b.Load(b.In(DType::kFp32, s.inner), A(2));
+  const int column = b.Load(b.In(type, s.inner), A(2));
   const int source = b.Do(Op::mul, {b.Do(Op::add, {b.Do(Op::mul, {row, factor}), own}), column});
   const int sorted = b.In(DType::kInt32, order.elements());
-  const int table = b.Out(DType::kFp32, s.outer * s.table_rows * s.inner);
+  const int table = b.Out(type, s.outer * s.table_rows * s.inner);
   b.Scatter({.sorted = sorted,
              .src_instr = b.Widen(source, 0b111),
              .buffer = table,
@@ -179,9 +179,9 @@ KernelIr Gathered(const Shape& s, int64_t features) {
   return b.Build();
 }
 
-void CheckGathered(const Shape& s, const std::vector<double>& indices) {
+void CheckGathered(const Shape& s, const std::vector<double>& indices, DType type = DType::kFp32) {
   const int64_t features = 50;
-  const KernelIr ir = Gathered(s, features);
+  const KernelIr ir = Gathered(s, features, type);
   BufferValues before = RandomBuffers(ir, 9);
   std::mt19937_64 random(s.rows);
   for (double& index : before[0]) {
@@ -204,6 +204,31 @@ TEST_CASE("blocks share what all columns of a position read, whatever the width 
     CheckGathered(s, Drawn(s, 11));
     CheckGathered(s, OfLengths(s, {5, 9}, 12));
     CheckGathered(s, std::vector<double>(s.rows, 1));
+  }
+}
+
+// A thread's vector of 8 columns is one access of 16-bit rows and two of their sums.
+TEST_CASE("rows of 16-bit floats are summed eight columns at a time") {
+  const DType type = GENERATE(DType::kBf16, DType::kFp16);
+  for (const Shape& s : {Shape{1, 900, 128, 60}, Shape{1, 300, 200, 40}, Shape{3, 2100, 40, 200},
+                         Shape{1, 2600, 64, 2}, Shape{2, 500, 16, 30}}) {
+    INFO(s.rows << " x " << s.inner);
+    const KernelIr ir = Gathered(s, 50, type);
+    const std::vector<Schedule> schedules = CandidateSchedules(ir, Classify(ir), {});
+    CHECK(std::any_of(schedules.begin(), schedules.end(),
+                      [](const Schedule& made) { return made.vector_width == 8; }));
+    CheckGathered(s, Drawn(s, 15), type);
+    CheckGathered(s, OfLengths(s, {8, 24, 1}, 16), type);
+    CheckGathered(s, std::vector<double>(s.rows, 1), type);
+  }
+}
+
+TEST_CASE("rows that eight columns do not divide, or beside wider ones, take four at a time") {
+  for (const KernelIr& ir : {Gathered({1, 900, 12, 60}, 50, DType::kBf16),
+                             Gathered({1, 900, 64, 60}, 50, DType::kFp32)}) {
+    for (const Schedule& made : CandidateSchedules(ir, Classify(ir), {})) {
+      CHECK(made.vector_width <= 4);
+    }
   }
 }
 

@@ -164,6 +164,82 @@ RG_KERNEL(rg_fine, 64, 1) {
   CHECK(y == std::vector<float>(64, 2.0f));
 }
 
+// Each thread takes its neighbour's number, within its warp or from the other one.
+constexpr char kTurn[] = R"(
+RG_KERNEL(rg_turn, 64, 1) {
+  RG_ARG(int32_t, y, 0);
+  RG_SHARED(int, numbers, 64);
+  const int lane = RG_THREAD % 32, warp = RG_THREAD - lane;
+  numbers[RG_THREAD] = RG_THREAD;
+  RG_WARP_BARRIER();
+  const int other = numbers[warp + (lane + 1) % 32];
+  RG_WARP_BARRIER();
+  numbers[RG_THREAD] = other;
+  RG_WARP_BARRIER();
+  rg_store(y, RG_THREAD, numbers[warp + (lane + 1) % 32]);
+}
+)";
+
+TEST_CASE("a meeting of a warp orders what its threads do, and each one that lacks is a race") {
+  std::vector<int32_t> y(64);
+  ExpectOk(RunChecked(kTurn, "rg_turn", 1, 64, {Out(y)}));
+  for (int t = 0; t < 64; ++t) CHECK(y[t] == t / 32 * 32 + (t + 2) % 32);
+  const std::string meeting = "  RG_WARP_BARRIER();\n";
+  for (size_t at = std::string(kTurn).find(meeting); at != std::string::npos;
+       at = std::string(kTurn).find(meeting, at + 1)) {
+    std::string source = kTurn;
+    source.erase(at, meeting.size());
+    Expect(RunChecked(source, "rg_turn", 1, 64, {Out(y)}), {"race", "shared array numbers"});
+  }
+}
+
+TEST_CASE("a meeting of a warp orders nothing that another warp does") {
+  const std::string source = R"(
+RG_KERNEL(rg_read_other_warp, 64, 1) {
+  RG_ARG(int32_t, y, 0);
+  RG_SHARED(int, numbers, 64);
+  numbers[RG_THREAD] = RG_THREAD;
+  RG_WARP_BARRIER();
+  rg_store(y, RG_THREAD, numbers[(RG_THREAD + 32) % 64]);
+}
+RG_KERNEL(rg_write_what_two_read, 64, 1) {
+  RG_ARG(int32_t, y, 0);
+  RG_SHARED(int, numbers, 1);
+  if (RG_THREAD == 0) numbers[0] = 3;
+  RG_BARRIER();
+  const int number = numbers[0];
+  RG_WARP_BARRIER();
+  if (RG_THREAD == 40) numbers[0] = 4;
+  rg_store(y, RG_THREAD, number);
+}
+RG_KERNEL(rg_through_memory, 64, 1) {
+  RG_ARG(int32_t, y, 0);
+  rg_store(y, RG_THREAD, RG_THREAD);
+  RG_WARP_BARRIER();
+  const int number = rg_load(y, (RG_THREAD + 32) % 64);
+  RG_BARRIER();
+  rg_store(y, RG_THREAD, number);
+}
+)";
+  std::vector<int32_t> y(64);
+  Expect(RunChecked(source, "rg_read_other_warp", 1, 64, {Out(y)}), {"race", "numbers"});
+  Expect(RunChecked(source, "rg_write_what_two_read", 1, 64, {Out(y)}), {"race", "numbers"});
+  Expect(RunChecked(source, "rg_through_memory", 1, 64, {Out(y)}), {"race", "argument 0"});
+}
+
+TEST_CASE("a meeting that part of a warp does not come to is reported") {
+  const std::string source = R"(
+RG_KERNEL(rg_half_a_meeting, 64, 1) {
+  RG_ARG(int32_t, y, 0);
+  if (RG_THREAD < 48) RG_WARP_BARRIER();
+  rg_store(y, RG_THREAD, 1);
+}
+)";
+  std::vector<int32_t> y(64);
+  Expect(RunChecked(source, "rg_half_a_meeting", 1, 64, {Out(y)}),
+         {"divergent", "and 15 more wait at the shuffle in line 3"});
+}
+
 TEST_CASE("a shuffle with lanes that a short warp lacks is reported") {
   const std::string source = R"(
 RG_KERNEL(rg_short, 48, 1) {

@@ -20,13 +20,12 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds&) {
   return Recognised(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);
 }
 
-// Inner columns of a thread: as many as one access of their sums takes.
-int WidthOfSums(const KernelIr& ir) {
+// Inner columns of a thread: no more than one access takes of elements of so many bytes.
+int WidthOfAccess(const KernelIr& ir, int64_t element_bytes) {
   const Buffer& table = ir.buffers[ir.scatter->buffer];
-  const DType sum = AccumulatorType(table.dtype);
   const int axis = FastestAxis(ir);
-  if (axis < 0 || !IsFloat(sum) || (ir.scatter->row_axes >> axis) != 0) return 1;
-  int width = kMaxAccessBytes / static_cast<int>(SizeBytes(sum));
+  if (axis < 0 || !IsFloat(table.dtype) || (ir.scatter->row_axes >> axis) != 0) return 1;
+  int width = kMaxAccessBytes / static_cast<int>(element_bytes);
   while (ir.extents[axis] % width != 0 || table.alignment % (width * SizeBytes(table.dtype)) != 0) {
     width /= 2;
   }
@@ -34,12 +33,20 @@ int WidthOfSums(const KernelIr& ir) {
 }
 
 void AddCandidates(CandidateList& list) {
-  Schedule s{.kind = Template::kScatterAdd, .threads = kScatterThreads};
-  list.Add(s);
-  if (list.limits().vectorize) s.vector_width = WidthOfSums(list.ir());
-  list.Add(s);
-  s.staged = CanSharePositions(list.ir(), s.vector_width);
-  list.Add(s);
+  const KernelIr& ir = list.ir();
+  const DType table = ir.buffers[ir.scatter->buffer].dtype;
+  list.Add({.kind = Template::kScatterAdd, .threads = kScatterThreads});
+  // As many as an access of their sums takes; or more, where all that is read and the table take
+  // them.
+  const int sums = WidthOfAccess(ir, SizeBytes(AccumulatorType(table)));
+  const int narrow = std::min(WidthOfAccess(ir, SizeBytes(table)), list.widest());
+  for (int width : {sums, std::max(sums, narrow)}) {
+    Schedule s{.kind = Template::kScatterAdd, .threads = kScatterThreads};
+    if (list.limits().vectorize) s.vector_width = width;
+    list.Add(s);
+    s.staged = CanSharePositions(ir, s.vector_width);
+    list.Add(s);
+  }
 }
 
 // The launch of sums comes first.
@@ -59,14 +66,15 @@ PointsOfThread Points(const KernelProfile&, const Schedule& s) {
           .vectors = kScatterAtOnce};
 }
 
-// The first launch, of sums and zeros.
+// The first launch, of sums and zeros. The blocks of the kind that has more of them make its waves,
+// and the others fill the last one.
 Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   Schedule sums = s;
   const int64_t vectors = CeilDiv(w.inner, s.vector_width);
-  sums.blocks = BlocksOfSums(w, s) +
-                CeilDiv(w.outer * ir.scatter->table_rows * vectors, s.threads * kScatterZeros);
-  sums.blocks = std::max<int64_t>(sums.blocks, 1);
+  const int64_t zeros =
+      CeilDiv(w.outer * ir.scatter->table_rows * vectors, s.threads * kScatterZeros);
+  sums.blocks = std::max<int64_t>({BlocksOfSums(w, s), zeros, 1});
   return sums;
 }
 

@@ -1,6 +1,7 @@
 #include "fusion/kernel/templates/scatter_workspace.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/registers.h"
@@ -51,6 +52,25 @@ AxisMask MentionedAxes(const Instr& instr) {
   AxisMask axes = instr.offset.axes();
   for (const Guard& guard : instr.guards) axes |= guard.expr.axes();
   return axes;
+}
+
+// Of how many rows the instruction says which one is gathered, if what is needed does nothing else
+// with it, and the number fits into an int32; else 0.
+int64_t RowsOfIndex(const KernelIr& ir, int index, const std::vector<bool>& needed) {
+  int64_t rows = 0;
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    if (!needed[i]) continue;
+    // A load's operands are its indices.
+    for (int o : ir.instrs[i].operands) {
+      if (o == index && ir.instrs[i].kind != InstrKind::kLoad) return 0;
+    }
+    for (const Indirect& ind : ir.instrs[i].indirect) {
+      if (ind.instr != index) continue;
+      if (rows != 0 && ind.extent != rows) return 0;
+      rows = ind.extent;
+    }
+  }
+  return rows <= std::numeric_limits<int32_t>::max() ? rows : 0;
 }
 
 // Chunks that a block's threads reach at most, and one more that their last segments go on in.
@@ -119,7 +139,9 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
     const Instr& instr = ir.instrs[i];
     if (!read[i] || (instr.axes & rows) == 0 || (instr.axes & w.inner_axes) != 0) continue;
     shared.values.push_back(static_cast<int>(i));
-    shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(ComputeType(instr.dtype)));
+    shared.rows.push_back(RowsOfIndex(ir, static_cast<int>(i), needed));
+    const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
+    shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(stored));
   }
   return shared;
 }

@@ -40,9 +40,13 @@ int ScatterLaunches(const ScatterWorkspace& workspace);
 // them are under way together: a thread then waits for nothing but the columns that it sums.
 struct SharedPositions {
   std::vector<int> values;  // instructions that vary over positions, but not over inner columns
-  bool places = false;      // columns are read by where the index stood, too
-  int64_t of_block = 0;     // positions, a multiple of the block's threads
-  int64_t bytes = 0;        // of shared memory
+  // By value: of how many rows it says which one is gathered, where nothing else is done with it.
+  // It is shared as int32, counted from the first row, and is -1 where there is no such row. Else
+  // 0.
+  std::vector<int64_t> rows;
+  bool places = false;   // columns are read by where the index stood, too
+  int64_t of_block = 0;  // positions, a multiple of the block's threads
+  int64_t bytes = 0;     // of shared memory
 
   int64_t of_thread() const { return of_block / kScatterThreads; }
 };

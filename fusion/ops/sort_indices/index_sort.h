@@ -1,47 +1,81 @@
 // How a list of indices is sorted: equal ones stay in order, so that what is added up by them is
-// added up in one order. Two ways, both without atomics:
-//   owners  each block owns a few rows and goes through all indices, for those that name its rows.
-//           Two launches; for lists that so many blocks go through in no time.
-//   digits  a stable sort by one digit after the other, the lowest first. A pass is two launches:
-//           each block counts the digits of its own part of the list, then puts its part where the
-//           counts of all blocks say.
+// added up in one order. Three ways, all without atomics:
+//   one launch  each block owns a bucket, some neighbouring rows, and goes through the whole list
+//               for the indices that name them: short lists.
+//   buckets     each block sorts a part of the list by buckets; then a block for each bucket
+//               gathers its indices from all parts and sorts them by rows. What has more indices
+//               than a block holds is counted there in stretches, by blocks of its own, which a
+//               third launch places. Each launch has as many blocks as the sizes say.
+//   digits      a stable sort by one digit after the other, the lowest first. A pass is two
+//   launches:
+//               each block counts the digits of its own part of the list, then puts its part where
+//               the counts of all blocks say.
 #ifndef RETROGRAD_FUSION_OPS_SORT_INDICES_INDEX_SORT_H_
 #define RETROGRAD_FUSION_OPS_SORT_INDICES_INDEX_SORT_H_
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 #include "fusion/plan/call.h"
 #include "graph/ir/sorted_indices.h"
 
 namespace retrograd {
 
+enum class SortWay : uint8_t { kOneLaunch, kBuckets, kDigits };
+absl::string_view Name(SortWay way);  // "one launch", "buckets", "digits"
+
+// Parts of the list that buckets are gathered from, at most.
+inline constexpr int64_t kMostSortedParts = 128;
+
 struct IndexSort {
   SortedIndices sorted;
   DType index_dtype = DType::kInt64;
   int64_t index_offset = 0;  // elements, of the first index
-  bool owners = false;
-  int64_t threads = 0;  // of a block that places indices
-  int64_t blocks = 0;   // of such a launch
-  // owners: rows of a block; packs of four indices that a thread goes through, which follow each
-  // other in the list, and how many of them are loaded at once.
-  int64_t own_rows = 0, packs = 0, packs_at_once = 0;
-  // digits: passes, bits of a digit; indices of a thread at once, how often.
-  int passes = 1, digit_bits = 0;
-  int64_t items = 0, tiles = 0;
+  SortWay way = SortWay::kDigits;
+  int64_t threads = 0;  // of a block
+  int64_t items = 0;    // indices of a thread at once
+  // one launch, buckets: a bucket has 2^row_bits rows.
+  int row_bits = 0;
+  int64_t buckets = 0;
+  // buckets: blocks that sort a part of the list, and those that sort a stretch of a long bucket.
+  int64_t parts = 0, stretches = 0;
+  // Two launches each that go through the list: of buckets one.
+  int passes = 0;
+  // digits: bits of a digit; blocks of a launch, tiles of threads * items of each.
+  int digit_bits = 0;
+  int64_t blocks = 0, tiles = 0;
 
   int64_t digits() const { return int64_t{1} << digit_bits; }
-  int launches() const { return owners ? 2 : 2 * passes + 1; }
+  int64_t bucket_rows() const { return int64_t{1} << row_bits; }
+  int64_t part() const { return threads * items; }  // indices of a part
+  int launches() const;
+  int64_t most_blocks() const;  // of a launch
+  // Indices that a block of the second launch of buckets holds: a bucket of more is long.
+  int64_t capacity() const;
 };
 
+// The way for lists of such sizes, whatever the indices are.
+IndexSort IndexSortFor(const SortedIndices& sorted, DType index_dtype);
+// All ways that take such lists, the one above first.
+std::vector<IndexSort> IndexSortsFor(const SortedIndices& sorted, DType index_dtype);
+// "3 launches, 313 buckets of 64 rows"
+std::string Describe(const IndexSort& sort);
 // Of a call of sort_indices.
 IndexSort IndexSortOf(const Call& call);
-IndexSort IndexSortFor(const SortedIndices& sorted, DType index_dtype);
 
 // Scratch memory of a sort, in words of 32 bits; each part begins at a multiple of four.
 struct SortScratch {
   // digits: the list behind each pass but the last, in turns, in pairs as SortedIndices has them.
-  // owners: the rows, dealt to the threads: [packs][threads][4], -1 behind the last index.
+  // buckets: in list[0] one word an index, by part and bucket: (row in the bucket) * 2^16 + place
+  // in the part.
   int64_t list[2] = {0, 0};
   int64_t counts = 0;  // digits: [blocks][digits] of each block's part
-  int64_t words = 0;   // in all
+  // buckets: where each bucket begins in each part [parts][buckets + 1]; the most indices of a
+  // bucket in each part; of each stretch its bucket, its place among the stretches of the bucket
+  // and their number, or -1; and how many of its indices name each row [stretches][bucket_rows].
+  int64_t begins = 0, longest = 0, jobs = 0, rows = 0;
+  int64_t words = 0;  // in all
 };
 SortScratch SortScratchOf(const IndexSort& sort);
 

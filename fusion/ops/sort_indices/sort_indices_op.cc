@@ -11,7 +11,8 @@ bool IsDense(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides)
   return shape.size() == 1 && (shape[0] <= 1 || strides[0] == 1);
 }
 
-// Threads go through their indices one by one: owners through a list of all, a pass through a few.
+// Each launch has its time, and each pass over the indices. In one launch a thread goes through its
+// part of the list, in as many blocks at a time as the device holds.
 Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   const IndexSort s = IndexSortOf(call);
   Price price;
@@ -19,15 +20,16 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   price.written_bytes = 4 * s.sorted.elements();
   const int64_t launches = Product({s.launches(), d.launch_graph_ps + d.sort_launch_ps});
   const int64_t passes =
-      s.owners ? Product({4 * s.packs, CeilDiv(s.blocks, Product({4, d.sms})), d.sort_visit_ps})
-               : Product({s.passes, s.sorted.indices, d.sort_pass_ps});
+      s.way == SortWay::kOneLaunch
+          ? Product({s.items, CeilDiv(s.buckets, Product({4, d.sms})), d.sort_visit_ps})
+          : Product({s.passes, s.sorted.indices, d.sort_pass_ps});
   price.ps = std::min(kHuge, launches + passes);
   if (explain) {
     price.terms = {
-        {"launch", launches, launches >= passes, absl::StrCat(s.launches(), " launches")},
+        {"launch", launches, launches >= passes, Describe(s)},
         {"sort", passes, passes > launches,
-         s.owners ? absl::StrCat(4 * s.packs, " indices a thread")
-                  : absl::StrCat(s.passes, " passes over the indices")}};
+         s.way == SortWay::kOneLaunch ? absl::StrCat(s.items, " indices a thread")
+                                      : absl::StrCat(s.passes, " passes over the indices")}};
   }
   return price;
 }
@@ -46,7 +48,7 @@ const CallOp kSortIndicesCalls = {
     .stores = IsDense,
     .result_like = [](int) { return -1; },
     .price = PriceCall,
-    .blocks = [](const Call& call) { return IndexSortOf(call).blocks; },
+    .blocks = [](const Call& call) { return IndexSortOf(call).most_blocks(); },
     .describe = Describe,
     .sizes =
         [](const Call& call) {

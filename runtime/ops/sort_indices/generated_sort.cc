@@ -13,12 +13,13 @@ namespace {
 
 class GeneratedSort : public LoadedCall {
  public:
-  GeneratedSort(Device& device, std::unique_ptr<LoadedKernels> kernels, size_t launches,
+  // early: by launch.
+  GeneratedSort(Device& device, std::unique_ptr<LoadedKernels> kernels, std::vector<bool> early,
                 int64_t scratch_bytes, std::string how)
       : LoadedCall(scratch_bytes),
         device_(device),
         kernels_(std::move(kernels)),
-        launches_(launches),
+        early_(std::move(early)),
         how_(std::move(how)) {}
 
   absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
@@ -27,8 +28,9 @@ class GeneratedSort : public LoadedCall {
     table[kSortScratch] = scratch;
     table[kSortResult] = pointers.results[0];
     RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
-    for (size_t i = 0; i < launches_; ++i) {
-      RG_RETURN_IF_ERROR(device_.Launch(stream, *kernels_, i));
+    for (size_t i = 0; i < early_.size(); ++i) {
+      RG_RETURN_IF_ERROR(early_[i] ? device_.LaunchEarly(stream, *kernels_, i)
+                                   : device_.Launch(stream, *kernels_, i));
     }
     return absl::OkStatus();
   }
@@ -37,7 +39,7 @@ class GeneratedSort : public LoadedCall {
  private:
   Device& device_;
   const std::unique_ptr<LoadedKernels> kernels_;
-  const size_t launches_;
+  const std::vector<bool> early_;
   const std::string how_;
 };
 
@@ -58,6 +60,8 @@ LaunchArg ArgOf(const SortLaunch::Arg& made, const Call& call, const IndexSort& 
 Launch LaunchOf(const SortLaunch& made, const Call& call, const IndexSort& sort) {
   Launch launch{
       .kernel = made.kernel.name, .blocks = made.kernel.blocks, .threads = made.kernel.threads};
+  launch.direct = made.kernel.direct;
+  launch.starts_early = made.kernel.starts_early;
   for (const SortLaunch::Arg& arg : made.args) launch.args.push_back(ArgOf(arg, call, sort));
   return launch;
 }
@@ -74,36 +78,41 @@ std::vector<Kernel> DistinctKernels(const std::vector<SortLaunch>& launches) {
 
 class GeneratedSortLoader : public CallLoader {
  public:
-  explicit GeneratedSortLoader(Device& device) : device_(device) {}
+  GeneratedSortLoader(Device& device, bool direct) : device_(device), direct_(direct) {}
 
   std::vector<Kernel> KernelsOf(const Call& call, const CallFacts&) override {
-    return DistinctKernels(EmitIndexSort(IndexSortOf(call), device_.dialect()));
+    return DistinctKernels(EmitIndexSort(IndexSortOf(call), device_.dialect(), direct_));
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call, const CallFacts&) override {
-    return LoadGeneratedSort(device_, call);
+    return LoadGeneratedSort(device_, call, IndexSortOf(call), direct_);
   }
 
  private:
   Device& device_;
+  const bool direct_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call) {
-  const IndexSort sort = IndexSortOf(call);
-  const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect());
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
+                                                              const IndexSort& sort, bool direct) {
+  const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect(), direct);
   std::vector<Launch> launches;
-  for (const SortLaunch& launch : made) launches.push_back(LaunchOf(launch, call, sort));
+  std::vector<bool> early;
+  for (const SortLaunch& launch : made) {
+    // What stands before the call is not known.
+    early.push_back(!early.empty() && launch.kernel.starts_early);
+    launches.push_back(LaunchOf(launch, call, sort));
+  }
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
                       device.Load(DistinctKernels(made), launches));
-  return std::make_unique<GeneratedSort>(
-      device, std::move(loaded), made.size(), 4 * SortScratchOf(sort).words,
-      sort.owners ? "kernels of ours, by owners"
-                  : absl::StrCat("kernels of ours, ", sort.passes, " digits"));
+  return std::make_unique<GeneratedSort>(device, std::move(loaded), std::move(early),
+                                         4 * SortScratchOf(sort).words,
+                                         absl::StrCat("kernels of ours, ", Describe(sort)));
 }
 
-std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device) {
-  return std::make_unique<GeneratedSortLoader>(device);
+std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device, bool direct) {
+  return std::make_unique<GeneratedSortLoader>(device, direct);
 }
 
 }  // namespace retrograd

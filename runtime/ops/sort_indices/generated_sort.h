@@ -5,13 +5,18 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "fusion/ops/sort_indices/index_sort.h"
 #include "runtime/device/device.h"
 
 namespace retrograd {
 
-absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call);
+// In a way of IndexSortsFor, with the call's offset. direct: kernels take their addresses without a
+// table, so that no launch of each run writes one; they are then of one size.
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
+                                                              const IndexSort& sort,
+                                                              bool direct = false);
 
-std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device);
+std::unique_ptr<CallLoader> MakeGeneratedSortLoader(Device& device, bool direct);
 
 }  // namespace retrograd
 
