@@ -124,13 +124,13 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
 
 // Whether the threads of a block wait for each other between loading and computing.
 bool LoadsTogether(const Schedule& s) {
-  return StagesPoints(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
+  return StagesPoints(s) || HoldsRows(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
 }
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
 int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, const DeviceSpec& d) {
-  if (s.staged > 0 && !StagesPoints(s)) return 0;
+  if (StagesAhead(s)) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);

@@ -1,6 +1,6 @@
 // ShadowWord: who last wrote and read a word of memory during one launch, and whether a new access
 // is ordered after them. Threads of a block are ordered by its barriers alone, whose count is the
-// epoch; blocks of a launch are not ordered at all.
+// epoch; those of a cluster's blocks by the cluster's, and blocks of a launch otherwise not at all.
 #ifndef RETROGRAD_RUNTIME_HOST_SANITIZER_SHADOW_WORD_H_
 #define RETROGRAD_RUNTIME_HOST_SANITIZER_SHADOW_WORD_H_
 
@@ -8,10 +8,20 @@
 
 namespace retrograd {
 
-// A thread that accesses memory, and how many barriers its block has passed.
+// A thread that accesses memory, and how many barriers it has passed. Blocks that run together, as
+// those of a cluster, count as one here, and their threads are numbered one block after the other.
 struct Accessor {
   int block = 0, thread = 0, epoch = 0;
 };
+
+struct ThreadShape {
+  int threads = 1;  // of what counts as a block
+  int of_block = 1;
+  int cluster() const { return threads / of_block; }
+};
+
+// Epochs of clusters: barriers of the cluster, and those of the block.
+inline constexpr int kBlockEpochBits = 20;
 
 class ShadowWord {
  public:
@@ -22,19 +32,21 @@ class ShadowWord {
     explicit operator bool() const { return thread >= 0; }
   };
 
-  bool WrittenIn(int block, int threads) const {
-    return writer_ != 0 && static_cast<int>((writer_ - 1) / threads) == block;
+  bool WrittenIn(int block, const ThreadShape& shape) const {
+    return writer_ != 0 && static_cast<int>((writer_ - 1) / shape.threads) == block;
   }
 
-  Conflict Read(const Accessor& by, int threads) {
-    const Conflict conflict = WriteBeside(by, threads);
+  Conflict Read(const Accessor& by, const ThreadShape& shape) {
+    const int threads = shape.threads;
+    const Conflict conflict = WriteBeside(by, shape);
     const uint32_t id = Id(by, threads);
     uint32_t flags = 0;
     if (reader_ != 0) {
       flags = read_epoch_ & kManyBlocks;
       const bool same_block = static_cast<int>((reader_ - 1) / threads) == by.block;
       if (!same_block) flags |= kManyBlocks;
-      if (same_block && ReadEpoch() == Epoch(by)) {
+      const int reader = static_cast<int>((reader_ - 1) % threads);
+      if (same_block && !Ordered(reader, ReadEpoch(), by, shape)) {
         flags |= read_epoch_ & kManyThreads;
         if (reader_ != id) flags |= kManyThreads;
       }
@@ -44,10 +56,10 @@ class ShadowWord {
     return conflict;
   }
 
-  Conflict Write(const Accessor& by, int threads) {
-    Conflict conflict = WriteBeside(by, threads);
-    if (!conflict) conflict = ReadBeside(by, threads);
-    writer_ = Id(by, threads);
+  Conflict Write(const Accessor& by, const ThreadShape& shape) {
+    Conflict conflict = WriteBeside(by, shape);
+    if (!conflict) conflict = ReadBeside(by, shape);
+    writer_ = Id(by, shape.threads);
     write_epoch_ = Epoch(by);
     return conflict;
   }
@@ -66,16 +78,24 @@ class ShadowWord {
     return {static_cast<int>((id - 1) / threads), static_cast<int>((id - 1) % threads), wrote};
   }
 
-  Conflict WriteBeside(const Accessor& by, int threads) const {
-    if (writer_ == 0 || writer_ == Id(by, threads)) return {};
-    const Conflict other = Name(writer_, threads, true);
-    return other.block != by.block || write_epoch_ == Epoch(by) ? other : Conflict();
+  // Whether a barrier lies between an earlier access in a block, or a cluster, and this one.
+  static bool Ordered(int thread, uint32_t epoch, const Accessor& by, const ThreadShape& shape) {
+    const int bits = thread / shape.of_block == by.thread / shape.of_block ? 0 : kBlockEpochBits;
+    return epoch >> bits != Epoch(by) >> bits;
   }
-  Conflict ReadBeside(const Accessor& by, int threads) const {
+
+  Conflict WriteBeside(const Accessor& by, const ThreadShape& shape) const {
+    if (writer_ == 0 || writer_ == Id(by, shape.threads)) return {};
+    const Conflict other = Name(writer_, shape.threads, true);
+    const bool ordered =
+        other.block == by.block && Ordered(other.thread, write_epoch_, by, shape);
+    return ordered ? Conflict() : other;
+  }
+  Conflict ReadBeside(const Accessor& by, const ThreadShape& shape) const {
     if (reader_ == 0) return {};
-    const Conflict other = Name(reader_, threads, false);
+    const Conflict other = Name(reader_, shape.threads, false);
     if (other.block != by.block || (read_epoch_ & kManyBlocks) != 0) return other;
-    if (ReadEpoch() != Epoch(by)) return {};
+    if (Ordered(other.thread, ReadEpoch(), by, shape)) return {};
     return other.thread != by.thread || (read_epoch_ & kManyThreads) != 0 ? other : Conflict();
   }
 

@@ -1,5 +1,6 @@
-// Kernels written as text. Each begins with a line  RG_KERNEL(name, threads, arguments) {  and ends
-// with the next line  }  at the margin.
+// Kernels written as text. Each begins with a line  RG_KERNEL(name, threads, arguments) {  or
+// RG_KERNEL_CLUSTER(name, threads, arguments, blocks) {  and ends with the next line  }  at the
+// margin.
 #ifndef RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
 #define RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
 
@@ -19,19 +20,25 @@
 namespace retrograd {
 
 inline bool ThreadsMeetIn(absl::string_view text) {
-  constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED"};
+  constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED",
+                                             "RG_STAGED",  "RG_CLUSTER_"};
   return std::any_of(std::begin(kMeetings), std::end(kMeetings),
                      [&](absl::string_view use) { return absl::StrContains(text, use); });
 }
 
 // A head's name and numbers; RG_WARP threads are `warp`.
 inline Kernel KernelOfHead(absl::string_view head, int warp) {
-  RG_CHECK(absl::ConsumePrefix(&head, "RG_KERNEL("));
+  const bool cluster = absl::ConsumePrefix(&head, "RG_KERNEL_CLUSTER(");
+  RG_CHECK(cluster || absl::ConsumePrefix(&head, "RG_KERNEL("));
   const std::vector<std::string> parts = absl::StrSplit(head.substr(0, head.find(')')), ", ");
-  RG_CHECK(parts.size() == 3);
+  RG_CHECK(parts.size() == (cluster ? 4 : 3));
   Kernel kernel{.name = parts[0], .threads = warp};
   RG_CHECK(parts[1] == "RG_WARP" || absl::SimpleAtoi(parts[1], &kernel.threads));
   RG_CHECK(absl::SimpleAtoi(parts[2], &kernel.arguments));
+  if (cluster) {
+    kernel.head = KernelHead::kCluster;
+    RG_CHECK(absl::SimpleAtoi(parts[3], &kernel.cluster));
+  }
   return kernel;
 }
 
@@ -47,7 +54,8 @@ inline std::vector<Kernel> KernelsFromText(absl::string_view text, int warp = 32
       Kernel& kernel = kernels.back();
       kernel.threads_meet =
           ThreadsMeetIn(kernel.function.comment) || ThreadsMeetIn(kernel.function.statements);
-    } else if (!inside && absl::StartsWith(line, "RG_KERNEL(")) {
+    } else if (!inside && (absl::StartsWith(line, "RG_KERNEL(") ||
+                           absl::StartsWith(line, "RG_KERNEL_CLUSTER("))) {
       inside = true;
       kernels.push_back(KernelOfHead(line, warp));
       kernels.back().function.comment.swap(before);
