@@ -29,6 +29,7 @@ class SlabWriter {
         shape_(Classify(body.ir)),
         slab_(SlabOf(ir_, shape_.shape, schedule_)),
         stages_(AssignStages(ir_, shape_)),
+        shared_(SharedColumnValues(ir_, shape_.shape, stages_)),
         launch_(body, dialect, schedule_.threads, schedule_.blocks),
         printer_(&launch_, slab_.vectors),
         out_(launch_.out),
@@ -216,14 +217,17 @@ class SlabWriter {
                     .level = ir_.all_axes()});
     CloseRow();
     out_.Close();
-    if (slab_.thread_rows > 1 || schedule_.cluster > 1) {
-      FoldTeams(totals.reductions);
-      FoldBlock(totals.reductions);
-      Exchange(totals.reductions, round == stages_.row_stages);
-    }
     std::vector<std::string> sums;
     for (int r : totals.reductions) {
       sums.push_back(ColumnAccumulator(r, slab_.width(), 1, printer_.InLanes(r) ? "j" : "0"));
+    }
+    if (SharesColumns(schedule_)) {
+      FoldTeams(totals.reductions);
+      FoldBlock(totals.reductions, round);
+      if (schedule_.cluster > 1) FoldCluster(totals.reductions, round);
+      launch_.Barrier();
+      if (schedule_.cluster > 1 && round == stages_.row_stages) out_.Line("RG_CLUSTER_DONE();");
+      TakeColumns(totals.reductions, round);
     }
     UseFinishedReductions(totals.reductions, sums, &printer_);
   }
@@ -245,15 +249,19 @@ class SlabWriter {
     launch_.SetThreadsMeet();
   }
 
-  // What the teams have, one after the other.
-  void FoldBlock(const std::vector<int>& reductions) {
+  // What the teams have, one after the other: the block's sums, which are the totals where no other
+  // block has rows.
+  void FoldBlock(const std::vector<int>& reductions, int round) {
     const int teams = TeamsOf(slab_);
+    const bool alone = schedule_.cluster == 1;
     const int64_t columns = slab_.columns_of_slab();
+    const absl::string_view result = alone ? "total" : "sum";
     for (int r : reductions) {
       const DType type = AccumulatorType(ir_.instrs[r].dtype);
-      launch_.Shared(type, absl::StrCat("sum", r), columns);
+      launch_.Shared(type, absl::StrCat(result, r), columns);
       if (teams > 1) launch_.Shared(type, absl::StrCat("part", r), columns * teams);
     }
+    RG_CHECK(teams > 1 || !alone);
     const bool some = slab_.lanes < kTeam;
     if (some) out_.Open("if (RG_THREAD % ", kTeam, " < ", slab_.lanes, ")");
     const std::string team =
@@ -265,37 +273,103 @@ class SlabWriter {
     if (some) out_.Close();
     if (teams == 1) return;
     launch_.Barrier();
-    out_.Open("for (int n = RG_THREAD; n < ", columns, "; n += ", schedule_.threads, ")");
+    OpenColumns();
     for (int r : reductions) {
       FoldInOrder(r, absl::StrCat("part", r, "[n]"), teams,
-                  absl::StrCat("part", r, "[b * ", columns, " + n]"), absl::StrCat("sum", r));
+                  absl::StrCat("part", r, "[b * ", columns, " + n]"), absl::StrCat(result, r));
     }
+    if (alone) MakeColumns(reductions, round);
     out_.Close();
   }
 
   // What the blocks of the cluster have, by their numbers.
-  void Exchange(const std::vector<int>& reductions, bool last) {
-    const int64_t columns = slab_.columns_of_slab();
-    const int cluster = schedule_.cluster;
-    if (cluster == 1) {
-      launch_.Barrier();
-      for (int r : reductions) MoveSums(r, absl::StrCat("sum", r), "", /*out=*/false);
-      return;
-    }
+  void FoldCluster(const std::vector<int>& reductions, int round) {
     out_.Line("RG_CLUSTER_ARRIVE();");
     out_.Line("RG_CLUSTER_WAIT();");
     for (int r : reductions) {
-      launch_.Shared(AccumulatorType(ir_.instrs[r].dtype), absl::StrCat("total", r), columns);
+      launch_.Shared(AccumulatorType(ir_.instrs[r].dtype), absl::StrCat("total", r),
+                     slab_.columns_of_slab());
     }
-    out_.Open("for (int n = RG_THREAD; n < ", columns, "; n += ", schedule_.threads, ")");
+    OpenColumns();
     for (int r : reductions) {
-      FoldInOrder(r, absl::StrCat("RG_PEER(sum", r, ", 0, n)"), cluster,
+      FoldInOrder(r, absl::StrCat("RG_PEER(sum", r, ", 0, n)"), schedule_.cluster,
                   absl::StrCat("RG_PEER(sum", r, ", b, n)"), absl::StrCat("total", r));
     }
+    MakeColumns(reductions, round);
     out_.Close();
-    launch_.Barrier();
-    if (last) out_.Line("RG_CLUSTER_DONE();");
+  }
+
+  // A thread has column n of the slab.
+  void OpenColumns() {
+    const int64_t columns = slab_.columns_of_slab();
+    if (columns > schedule_.threads) {
+      out_.Open("for (int n = RG_THREAD; n < ", columns, "; n += ", schedule_.threads, ")");
+    } else {
+      out_.Open("if (RG_THREAD < ", columns, ")");
+      out_.Line("const int n = RG_THREAD;");
+    }
+  }
+
+  // What follows from column n's totals: for the rows, and behind the last round what is stored.
+  void MakeColumns(const std::vector<int>& reductions, int round) {
+    PointPrinter one(&launch_, Vectors{.axis = slab_.vectors.axis, .width = 1});
+    std::vector<std::string> totals;
+    std::vector<int> finished;
+    for (size_t i = 0; i < ir_.instrs.size(); ++i) {
+      const int r = static_cast<int>(i);
+      if (FoldedAxes(ir_, ir_.instrs[i]) == 0 || stages_.stage[i] > round) continue;
+      const bool now = std::find(reductions.begin(), reductions.end(), r) != reductions.end();
+      finished.push_back(r);
+      totals.push_back(now ? absl::StrCat("all", r) : absl::StrCat("total", r, "[n]"));
+    }
+    UseFinishedReductions(finished, totals, &one);
+    const std::vector<int>& values = shared_[round - 1];
+    std::vector<int> roots = values, stores;
+    for (size_t s = 0; s < ir_.stores.size() && round == stages_.row_stages; ++s) {
+      if (IsOfRows(ir_.stores[s].instr)) continue;
+      stores.push_back(static_cast<int>(s));
+      roots.push_back(ir_.stores[s].instr);
+    }
+    if (roots.empty()) return;
+    const std::vector<int> instrs = one.Needed(roots);
+    out_.Line("const ", index_, " column = c0 + n;");
+    if (!columns_fill_) out_.Open("if (column < ", Sized(slab_.columns), ")");
+    DeclareColumn("column", one.UsedAxes(instrs, stores, slab_.column_axes));
+    one.Print({.instrs = instrs,
+               .reductions = {},
+               .stores = stores,
+               .level = slab_.column_axes,
+               .store_condition = schedule_.cluster > 1 ? "rank == 0" : ""});
+    for (int i : values) {
+      const DType type = ComputeType(ir_.instrs[i].dtype);
+      out_.Line(launch_.Shared(type, absl::StrCat("follows", i), slab_.columns_of_slab()),
+                "[n] = ", one.Ref(i), ";");
+    }
+    if (!columns_fill_) out_.Close();
+  }
+
+  // The totals of a thread's own columns, and what was made of them.
+  void TakeColumns(const std::vector<int>& reductions, int round) {
     for (int r : reductions) MoveSums(r, absl::StrCat("total", r), "", /*out=*/false);
+    const int width = slab_.width();
+    for (int i : shared_[round - 1]) {
+      const std::string name = absl::StrCat("v", i), from = absl::StrCat("follows", i, "[");
+      const absl::string_view type = ComputeName(ir_.instrs[i].dtype);
+      const std::string else_zero = columns_fill_ ? "" : "inside ? ";
+      const std::string end = columns_fill_ ? ";" : absl::StrCat(" : ", type, "();");
+      if (width == 1) {
+        out_.Line("const ", type, " ", name, " = ", else_zero, from, "lane]", end);
+      } else {
+        out_.Line(type, " ", name, "[", width, "];");
+        launch_.OpenUnrolled("j", width);
+        out_.Line(name, "[j] = ", else_zero, from, "lane", Times(width), " + j]", end);
+        out_.Close();
+      }
+      const bool lanes = printer_.InLanes(i);
+      printer_.SetHome(i, {.lane = width == 1 ? name : absl::StrCat(name, lanes ? "[j]" : "[0]"),
+                           .base = width == 1 ? "" : name});
+      printer_.SetKnown(i, true);
+    }
   }
 
   // array[n] = the first of `count` folded with the others, number b of which is `next`.
@@ -324,8 +398,10 @@ class SlabWriter {
     std::vector<int> roots, of_columns, of_rows, by_tile;
     for (size_t n = 0; n < ir_.stores.size(); ++n) {
       const Store& store = ir_.stores[n];
+      const bool stored = !IsOfRows(store.instr) && SharesColumns(schedule_);
+      if (stored) continue;  // where it was made
       roots.push_back(store.instr);
-      const bool rows = IsOfRows(store.instr) || (store.offset.axes() & slab_.row_axes) != 0;
+      const bool rows = IsOfRows(store.instr);
       const bool tile = rows && TileStoreWidth(ir_, slab_, store) > 0;
       (tile ? by_tile : rows ? of_rows : of_columns).push_back(static_cast<int>(n));
     }
@@ -363,12 +439,7 @@ class SlabWriter {
 
   void StoreColumns(const std::vector<int>& stores) {
     if (stores.empty()) return;
-    std::vector<std::string> conditions;
-    if (schedule_.cluster > 1) conditions.push_back("rank == 0");
-    if (slab_.thread_rows > 1) conditions.push_back("thread_row == 0");
-    if (!columns_fill_) conditions.push_back("inside");
-    conditions.empty() ? out_.OpenScope()
-                       : out_.Open("if (", absl::StrJoin(conditions, " && "), ")");
+    columns_fill_ ? out_.OpenScope() : out_.Open("if (inside)");
     printer_.Print(
         {.instrs = {}, .reductions = {}, .stores = stores, .level = slab_.column_axes});
     out_.Close();
@@ -398,7 +469,15 @@ class SlabWriter {
     const int width = TileStoreWidth(ir_, slab_, store);
     const int64_t in_column = slab_.rows_of_batch() / width;
     const int64_t places = slab_.columns_of_slab() * in_column;
-    out_.Open("for (int place = RG_THREAD; place < ", places, "; place += ", schedule_.threads, ")");
+    const int64_t turns = places / schedule_.threads;
+    if (places % schedule_.threads != 0) {
+      out_.Open("for (int place = RG_THREAD; place < ", places, "; place += ", schedule_.threads,
+                ")");
+    } else {
+      if (!launch_.OpenUnrolled("n", turns)) out_.OpenScope();
+      out_.Line("const int place = ",
+                turns > 1 ? absl::StrCat("n * ", schedule_.threads, " + ") : "", "RG_THREAD;");
+    }
     if (in_column % 8 == 0 && slab_.columns_of_slab() % 4 == 0) {
       out_.Line("const int s = place / 8 % 4 + place / ", 4 * in_column, " * 4;");
       out_.Line("const int f = (place % 8 + place / 32 % ", in_column / 8, " * 8) * ", width, ";");
@@ -425,6 +504,7 @@ class SlabWriter {
   const Classification shape_;
   const ColumnSlab slab_;
   const Stages stages_;
+  const std::vector<std::vector<int>> shared_;  // by round
   LaunchText launch_;
   PointPrinter printer_;
   SourceWriter& out_;

@@ -298,7 +298,9 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
   switch (e.repeat) {
     case Repeat::kFixed: break;
     case Repeat::kPerVector: each = std::max<int64_t>(points_ / s.vector_width, 1); break;
-    case Repeat::kPerThread: each = shape_.rows * std::max<int64_t>(ThreadsOfRow(s), 1); break;
+    case Repeat::kPerThread:
+      each = shape_.rows * (HoldsRows(s) ? s.cluster : std::max<int64_t>(ThreadsOfRow(s), 1));
+      break;
     case Repeat::kPerColumn:
       each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns;
       break;

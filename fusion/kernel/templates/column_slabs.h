@@ -54,6 +54,15 @@ std::optional<std::vector<int>> HeldLoads(const KernelIr& ir, const RowsAndColum
 // Bytes of one element of each.
 int64_t HeldBytesOfElement(const KernelIr& ir, const std::vector<int>& loads);
 
+// By round of reductions: values of columns that follow from its results, and that rows are the first
+// to need right behind it. One thread makes each, and the others of its block take it from shared
+// memory. Results of reductions themselves are not listed.
+std::vector<std::vector<int>> SharedColumnValues(const KernelIr& ir, const RowsAndColumns& shape,
+                                                 const Stages& stages);
+
+// Whether threads share columns, so that they exchange what they fold.
+inline bool SharesColumns(const Schedule& s) { return s.rows_per_block > 1 || s.cluster > 1; }
+
 // Whether a store's elements lie side by side along the rows, so that results of a batch pass through
 // a tile in shared memory and are stored by accesses of so many elements. 0: they do not.
 int TileStoreWidth(const KernelIr& ir, const ColumnSlab& slab, const Store& store);

@@ -109,18 +109,24 @@ int64_t HeldBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s)
   return slab.rows_of_block() * slab.columns_of_slab() * element;
 }
 
-// What teams of threads, blocks and clusters have of each reduction, and the tiles of transposed
-// stores.
+// What teams of threads, blocks and clusters have of each reduction, what columns have of the values
+// that follow, and the tiles of transposed stores.
 int64_t SharedOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s, int64_t) {
   const ColumnSlab slab = SlabOf(ir, p.shape.shape, s);
   const int64_t teams = TeamsOf(slab), columns = slab.columns_of_slab();
   int64_t bytes = 0;
   for (const Instr& instr : ir.instrs) {
-    if (FoldedAxes(ir, instr) == 0 || (slab.thread_rows == 1 && s.cluster == 1)) continue;
+    if (FoldedAxes(ir, instr) == 0 || !SharesColumns(s)) continue;
     const int64_t size = SizeBytes(AccumulatorType(instr.dtype));
     bytes += SharedArrayBytes(columns, size);
     if (teams > 1) bytes += SharedArrayBytes(columns * teams, size);
     if (s.cluster > 1) bytes += SharedArrayBytes(columns, size);
+  }
+  for (const std::vector<int>& values : SharedColumnValues(ir, p.shape.shape, p.stages)) {
+    for (int i : values) {
+      if (!SharesColumns(s)) continue;
+      bytes += SharedArrayBytes(columns, SizeBytes(ComputeType(ir.instrs[i].dtype)));
+    }
   }
   for (const Store& store : ir.stores) {
     if (TileStoreWidth(ir, slab, store) == 0) continue;
