@@ -16,8 +16,8 @@ typedef __UINT64_TYPE__ uint64_t;
 
 struct rg_host_thread;
 
-// A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value is
-// not 0.
+// A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value
+// is not 0.
 enum rg_host_shuffle_mode { rg_host_shuffle_xor, rg_host_shuffle_down, rg_host_ballot };
 
 // What a running kernel asks of its launcher.

@@ -278,7 +278,8 @@ inline void rg_store_vec(rg_checked<T> p, int64_t i, const typename rg_storage<T
   for (int k = 0; k < V; ++k) rg_store(p.data, p.first + i + k, in[k]);
 }
 
-// Of values that are NaN or lie within the type's numbers: a GPU rounds them with fewer instructions.
+// Of values that are NaN or lie within the type's numbers: a GPU rounds them with fewer
+// instructions.
 #define rg_store_vec_within rg_store_vec
 
 // An element of a checked shared array: reads and writes like a T.
@@ -454,11 +455,11 @@ inline T rg_number(uint64_t bits) {
 #define RG_RUN(name, first_block, first_argument) \
   name(rg_self, rg_thread, rg_block - (first_block), first_argument)
 
-#define RG_HOST_EXPORT(name, threads, arguments, cluster, cooperative, run_thread, run_block)     \
-  extern "C" {                                                                                    \
-  __attribute__((visibility("default"))) extern const rg_host_kernel name;                        \
-  const rg_host_kernel name = {RG_HOST_ABI, threads,         arguments,   RG_WARP,    cluster,    \
-                               RG_HOST_CHECKED, cooperative, run_thread, run_block};              \
+#define RG_HOST_EXPORT(name, threads, arguments, cluster, cooperative, run_thread, run_block) \
+  extern "C" {                                                                                \
+  __attribute__((visibility("default"))) extern const rg_host_kernel name;                    \
+  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,  cluster,   \
+                               RG_HOST_CHECKED, cooperative, run_thread, run_block};          \
   }
 
 // Kernels run one after the other here.
@@ -490,15 +491,15 @@ inline T rg_number(uint64_t bits) {
   RG_KERNEL_CLUSTER(name, threads, arguments, 1)
 
 // The same in clusters of so many blocks.
-#define RG_KERNEL_CLUSTER(name, threads, arguments, blocks)                    \
-  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
-                                 const int rg_block);                          \
-  static void name##_thread(rg_host_thread* self) {                            \
-    name##_body(*self, self->thread, self->block->block);                      \
-  }                                                                            \
+#define RG_KERNEL_CLUSTER(name, threads, arguments, blocks)                       \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread,    \
+                                 const int rg_block);                             \
+  static void name##_thread(rg_host_thread* self) {                               \
+    name##_body(*self, self->thread, self->block->block);                         \
+  }                                                                               \
   RG_HOST_EXPORT(name, threads, arguments, blocks, true, &name##_thread, nullptr) \
-  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
-                                 [[maybe_unused]] const int rg_thread,         \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,        \
+                                 [[maybe_unused]] const int rg_thread,            \
                                  [[maybe_unused]] const int rg_block)
 
 // --- arithmetic ---------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-// Columns held on chip. Each block of a cluster copies its rows of the cluster's slab of columns into
-// shared memory, each thread what it will read itself, so nobody waits for another's copies. A round
-// of reductions adds up what threads hold, then what teams of 32 threads, blocks and the cluster do,
-// in an order that is the same on all devices. What depends on the results is evaluated from the rows
-// that lie there. Stores that run along the rows pass through a tile, as those of wide tiles do.
+// Columns held on chip. Each block of a cluster copies its rows of the cluster's slab of columns
+// into shared memory, each thread what it will read itself, so nobody waits for another's copies. A
+// round of reductions adds up what threads hold, then what teams of 32 threads, blocks and the
+// cluster do, in an order that is the same on all devices. What depends on the results is evaluated
+// from the rows that lie there. Stores that run along the rows pass through a tile, as those of
+// wide tiles do.
 //
 // Schedules that hold nothing read the rows again in each stage.
 #include <algorithm>
@@ -12,7 +13,7 @@
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/templates.h"
-#include "fusion/kernel/templates/column_slabs.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
@@ -77,7 +78,8 @@ class SlabWriter {
     }
     if (cluster > 1) out_.Line("const int rank = RG_BLOCK % ", cluster, ";");
     out_.Line("const ", index_, " c0 = static_cast<", index_, ">(RG_BLOCK",
-              cluster > 1 ? absl::StrCat(" / ", cluster) : "", ") * ", slab_.columns_of_slab(), ";");
+              cluster > 1 ? absl::StrCat(" / ", cluster) : "", ") * ", slab_.columns_of_slab(),
+              ";");
     const std::string own = absl::StrCat("c0 + lane", Times(slab_.width()));
     if (columns_fill_) {
       out_.Line("const ", index_, " c = ", own, ";");
@@ -87,14 +89,14 @@ class SlabWriter {
     }
     DeclareColumn("c", used);
     out_.Line("const ", index_, " row0 = ",
-              cluster > 1 ? absl::StrCat("static_cast<", index_, ">(rank) * ",
-                                         Sized(slab_.rows_of_block()))
-                          : "0",
+              cluster > 1
+                  ? absl::StrCat("static_cast<", index_, ">(rank) * ", Sized(slab_.rows_of_block()))
+                  : "0",
               ";");
     if (!rows_fill_) {
       const std::string end = absl::StrCat("row0 + ", Sized(slab_.rows_of_block()));
-      out_.Line("const ", index_, " end = rg_min(static_cast<", index_, ">(", end, "), static_cast<",
-                index_, ">(", Sized(slab_.rows), "));");
+      out_.Line("const ", index_, " end = rg_min(static_cast<", index_, ">(", end,
+                "), static_cast<", index_, ">(", Sized(slab_.rows), "));");
     }
     out_.Line("const ", index_, " first = row0",
               slab_.thread_rows > 1 ? absl::StrCat(" + thread_row", Times(slab_.rows_at_once)) : "",
@@ -415,8 +417,8 @@ class SlabWriter {
     OpenBatches();
     const int at_once = slab_.rows_at_once, width = slab_.width();
     for (int s : by_tile) {
-      out_.Line(ComputeName(ir_.instrs[ir_.stores[s].instr].dtype), " made", s, "[", at_once * width,
-                "];");
+      out_.Line(ComputeName(ir_.instrs[ir_.stores[s].instr].dtype), " made", s, "[",
+                at_once * width, "];");
     }
     OpenRow(printer_.UsedAxes(instrs, of_rows, ir_.all_axes()));
     printer_.Print({.instrs = instrs,
@@ -427,8 +429,8 @@ class SlabWriter {
     if (!by_tile.empty()) {
       const bool loop = launch_.OpenUnrolled("j", width);
       for (int s : by_tile) {
-        out_.Line("made", s, "[", loop ? absl::StrCat("j * ", at_once, " + ") : "", "q] = ",
-                  printer_.Ref(ir_.stores[s].instr), ";");
+        out_.Line("made", s, "[", loop ? absl::StrCat("j * ", at_once, " + ") : "",
+                  "q] = ", printer_.Ref(ir_.stores[s].instr), ";");
       }
       if (loop) out_.Close();
     }
@@ -440,8 +442,7 @@ class SlabWriter {
   void StoreColumns(const std::vector<int>& stores) {
     if (stores.empty()) return;
     columns_fill_ ? out_.OpenScope() : out_.Open("if (inside)");
-    printer_.Print(
-        {.instrs = {}, .reductions = {}, .stores = stores, .level = slab_.column_axes});
+    printer_.Print({.instrs = {}, .reductions = {}, .stores = stores, .level = slab_.column_axes});
     out_.Close();
   }
 
@@ -451,8 +452,8 @@ class SlabWriter {
     const int at_once = slab_.rows_at_once;
     const bool loop = launch_.OpenUnrolled("j", slab_.width());
     for (int s : stores) {
-      out_.Line(VectorStoreName(ir_, ir_.stores[s]), "<", at_once, ">(tile", s, ", (lane", Times(slab_.width()),
-                loop ? " + j) * " : ") * ", pitch,
+      out_.Line(VectorStoreName(ir_, ir_.stores[s]), "<", at_once, ">(tile", s, ", (lane",
+                Times(slab_.width()), loop ? " + j) * " : ") * ", pitch,
                 slab_.thread_rows > 1 ? absl::StrCat(" + thread_row * ", at_once) : "", ", made", s,
                 loop ? absl::StrCat(" + j * ", at_once) : "", ");");
     }
@@ -482,7 +483,8 @@ class SlabWriter {
       out_.Line("const int s = place / 8 % 4 + place / ", 4 * in_column, " * 4;");
       out_.Line("const int f = (place % 8 + place / 32 % ", in_column / 8, " * 8) * ", width, ";");
     } else {
-      out_.Line("const int s = place / ", in_column, ", f = place % ", in_column, " * ", width, ";");
+      out_.Line("const int s = place / ", in_column, ", f = place % ", in_column, " * ", width,
+                ";");
     }
     std::vector<std::string> conditions;
     out_.Line("const ", index_, " column = c0 + s;");

@@ -6,7 +6,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_grid.h"
-#include "fusion/kernel/templates/column_slabs.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {

@@ -47,9 +47,10 @@ class KernelWork {
     // the bytes of a copy.
     int64_t copied_ppm = 0, piece_bytes = 0;
     bool fresh = false;  // reads of what this backward wrote
-    // Of columns held on chip: neighbours lie side by side in pieces of rows, or in tiles of results.
+    // Of columns held on chip: neighbours lie side by side in pieces of rows, or in tiles of
+    // results.
     bool in_rows = false, by_tile = false;
-    int64_t bytes = 0;   // distinct
+    int64_t bytes = 0;  // distinct
   };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {

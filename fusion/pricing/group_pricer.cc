@@ -74,7 +74,8 @@ std::string SwitchedOff(const KernelIr& ir, const Classification& shape, bool ho
   const int fastest = FastestAxis(ir);
   const bool by_rows = fastest >= 0 && (shape.shape.column_axes >> fastest & 1) != 0;
   if (hold_columns || !TemplateOf(shape.kind).holds || by_rows) return "";
-  return "the results of its column reductions spread over their rows, and held_columns is disabled";
+  return "the results of its column reductions spread over their rows, and held_columns is "
+         "disabled";
 }
 
 // A long kernel may spill: what it would store for others in its place may cost more, and its price
@@ -215,7 +216,8 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   const KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return false;
   const Classification shape = Classify(*kernel.ir);
-  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_.hold_columns).empty()) return false;
+  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_.hold_columns).empty())
+    return false;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
   const std::vector<Schedule> schedules =

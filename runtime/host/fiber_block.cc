@@ -54,7 +54,7 @@ struct FiberBlock::Fiber : rg_host_thread {
   context::fcontext_t context = nullptr;  // where it goes on; null before its first run
   void* followed = nullptr;               // ThreadSanitizer's name of its stack
   State state = kReady;
-  int line = 0;  // of the barrier or shuffle where it waits
+  int line = 0;                      // of the barrier or shuffle where it waits
   int warp = 0, lane = 0, rank = 0;  // rank: of its block
 };
 
@@ -369,8 +369,7 @@ std::string FiberBlock::DescribeStuck() const {
   std::map<std::pair<int, int>, std::pair<int, int>> places;  // state, line -> first thread, count
   for (int i = 0; i < threads_; ++i) {
     const Fiber& fiber = fibers_[i];
-    const int line =
-        fiber.state == Fiber::kReady || fiber.state == Fiber::kExited ? 0 : fiber.line;
+    const int line = fiber.state == Fiber::kReady || fiber.state == Fiber::kExited ? 0 : fiber.line;
     ++places.try_emplace({fiber.state, line}, i, 0).first->second.second;
   }
   std::vector<std::string> parts;

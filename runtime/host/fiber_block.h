@@ -1,6 +1,7 @@
 // FiberBlock: runs the threads of one block of a cooperative host kernel, or of the blocks of one
-// cluster, as fibers on the calling thread. Between barriers and shuffles the threads run in an order drawn from a seed, so that code
-// that relies on an order is found out. Threads that wait in vain are reported, never waited for.
+// cluster, as fibers on the calling thread. Between barriers and shuffles the threads run in an
+// order drawn from a seed, so that code that relies on an order is found out. Threads that wait in
+// vain are reported, never waited for.
 #ifndef RETROGRAD_RUNTIME_HOST_FIBER_BLOCK_H_
 #define RETROGRAD_RUNTIME_HOST_FIBER_BLOCK_H_
 
@@ -24,7 +25,7 @@ class FiberBlock {
  public:
   static constexpr int kMostThreads = 1024;  // of a block
   static constexpr int kMostBlocks = 16;     // of a cluster
-  static constexpr int kMostLanes = 64;  // of a warp
+  static constexpr int kMostLanes = 64;      // of a warp
 
   FiberBlock();
   ~FiberBlock();
@@ -89,9 +90,9 @@ class FiberBlock {
   Block blocks_[kMostBlocks];
   Meeting cluster_;
   int done_ = 0;
-  bool warp_goes_on_ = true;  // after a shuffle, the warp's lanes before all other threads
+  bool warp_goes_on_ = true;    // after a shuffle, the warp's lanes before all other threads
   bool block_goes_on_ = false;  // after a barrier, the block's threads before those of its cluster
-  bool mismatch_ = false;     // threads met at different barriers or shuffles
+  bool mismatch_ = false;       // threads met at different barriers or shuffles
   bool abandoned_ = false;
   uint64_t random_ = 0;
   std::vector<int> strides_;  // coprime to a block's threads: orders in which to push it

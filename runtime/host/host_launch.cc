@@ -93,8 +93,7 @@ bool OnGlobalAccess(rg_host_thread* self, int argument, int64_t offset, int64_t 
                     int element_bytes, bool write, int line) {
   RunningBlock* block = BlockOf(self);
   if (block->check->full()) Stop(self);
-  return block->check->Global(WhoIs(self), argument, offset, bytes,
-                              element_bytes, write, line);
+  return block->check->Global(WhoIs(self), argument, offset, bytes, element_bytes, write, line);
 }
 
 bool OnSharedAccess(rg_host_thread* self, const void* data, int64_t offset, int64_t bytes,
@@ -110,8 +109,8 @@ const void* OnPeer(rg_host_thread* self, const void* data, int rank, int64_t off
   RunningBlock* block = BlockOf(self);
   const SharedArrays::Array own = *SharedOf(self).At(data);
   if (rank < 0 || rank >= block->blocks) {
-    block->fibers->Abandon(self, absl::StrCat("shared memory: no block ", rank, " in a cluster of ",
-                                              block->blocks));
+    block->fibers->Abandon(
+        self, absl::StrCat("shared memory: no block ", rank, " in a cluster of ", block->blocks));
   }
   SharedArrays& shared = block->shared[rank];
   const SharedArrays::Array* array = shared.Find(own.key, own.name, own.bytes, own.element_bytes);
@@ -142,8 +141,8 @@ void OnCopiesWait(rg_host_thread* self, int under_way) {
   BlockOf(self)->copies->Wait(NumberOf(self), under_way);
 }
 
-constexpr rg_host_calls kCalls = {OnBarrier,      OnShuffle, OnShared,     OnGlobalAccess,
-                                  OnSharedAccess, OnCopy,    OnCopiesSent, OnCopiesWait,
+constexpr rg_host_calls kCalls = {OnBarrier,        OnShuffle, OnShared,     OnGlobalAccess,
+                                  OnSharedAccess,   OnCopy,    OnCopiesSent, OnCopiesWait,
                                   OnClusterBarrier, OnPeer};
 
 absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
@@ -168,9 +167,9 @@ absl::Status CheckCall(const HostKernel& kernel, int64_t blocks, int threads,
                                                    " blocks are no clusters of ", code.cluster));
   }
   if (code.cluster > 1 && code.threads % code.warp != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kernel ", kernel.name, ": a block of a cluster has ", code.threads,
-                     " threads, which are no warps of ", code.warp));
+    return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name,
+                                                   ": a block of a cluster has ", code.threads,
+                                                   " threads, which are no warps of ", code.warp));
   }
   for (size_t i = 0; i < args.size(); ++i) {
     const HostArg& arg = args[i];
@@ -275,9 +274,8 @@ absl::Status HostLauncher::Run(const HostKernel& kernel, int64_t blocks, int thr
     }
     const uint64_t seed = options.seed + static_cast<uint64_t>(i) * 0x9e37;
     if (state.fibers.Run(code, absl::MakeConstSpan(pointers, code.cluster), seed)) continue;
-    status =
-        absl::InternalError(absl::StrCat("kernel ", kernel.name, ", block ", running[0].block, ": ",
-                                         state.fibers.stuck()));
+    status = absl::InternalError(absl::StrCat("kernel ", kernel.name, ", block ", running[0].block,
+                                              ": ", state.fibers.stuck()));
   }
   if (!code.checked) return status;
   const absl::Status checked = state.check.EndLaunch();

@@ -32,9 +32,9 @@ absl::Status CheckClusters(const FusionPlan& plan, const CompileOptions& options
   for (const Group& group : plan.groups) {
     for (const KernelBody* body : KernelsOf(group)) {
       if (body->schedule.cluster == 1) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          "%", Index(group.nodes[0]), " is planned with ", body->schedule.Print(),
-          ", but the device has no clusters; plan with the spec of the device"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("%", Index(group.nodes[0]), " is planned with ", body->schedule.Print(),
+                       ", but the device has no clusters; plan with the spec of the device"));
     }
   }
   return absl::OkStatus();

@@ -1,6 +1,6 @@
-// Columns held on chip: every schedule that holds them, in clusters of any size, run on the host with
-// each access checked, against the interpreter; and when the planner takes one.
-#include "fusion/kernel/templates/column_slabs.h"
+// Columns held on chip: every schedule that holds them, in clusters of any size, run on the host
+// with each access checked, against the interpreter; and when the planner takes one.
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,8 @@ struct Case {
   GroupKernels kernels;
 };
 
-std::vector<Schedule> HeldSchedules(const KernelIr& ir, const ScheduleLimits& limits = kSmallDevice) {
+std::vector<Schedule> HeldSchedules(const KernelIr& ir,
+                                    const ScheduleLimits& limits = kSmallDevice) {
   std::vector<Schedule> held;
   for (const Schedule& s : CandidateSchedules(ir, Classify(ir), limits)) {
     if (HoldsRows(s)) held.push_back(s);
@@ -176,10 +177,9 @@ TEST_CASE("only what can be copied into shared memory, and fits there, is held")
 }
 
 TEST_CASE("kernels that hold columns compile for sm_90 without spills, and for gfx90a") {
-  const std::vector<KernelIr> irs = {QuantisedColumns(kBf16, kF8, 16, 8192, 5120),
-                                     QuantisedColumns(kBf16, kBf16, 8, 2048, 1408),
-                                     BatchNormBackward(kBf16, 6272, 256),
-                                     ColumnSoftmax(kF32, 2, 1000, 300)};
+  const std::vector<KernelIr> irs = {
+      QuantisedColumns(kBf16, kF8, 16, 8192, 5120), QuantisedColumns(kBf16, kBf16, 8, 2048, 1408),
+      BatchNormBackward(kBf16, 6272, 256), ColumnSoftmax(kF32, 2, 1000, 300)};
   const auto kernels = [&](const ScheduleLimits& limits, Dialect dialect) {
     std::vector<GroupKernels> all;
     for (const KernelIr& ir : irs) {
@@ -214,10 +214,11 @@ TEST_CASE("kernels that hold columns compile for sm_90 without spills, and for g
 // x times a number, quantised by columns of each group.
 BackwardGraph Quantiser(int64_t groups, int64_t rows, int64_t columns, bool turned) {
   const std::string shape = absl::StrCat("[", groups, ",", rows, ",", columns, "]");
-  auto graph = ParseGraph(absl::StrCat(
-      "%0 = input name=\"x\" kind=saved alignment=16  bf16", shape, R"(
+  auto graph =
+      ParseGraph(absl::StrCat("%0 = input name=\"x\" kind=saved alignment=16  bf16", shape, R"(
 %1 = input name="dy" kind=tangent alignment=16  bf16[]
-%2 = expand %1 shape=)", shape, R"(
+%2 = expand %1 shape=)",
+                              shape, R"(
 %3 = mul %2 %0
 %4 = abs %3
 %5 = amax %4 axes=[1] keep=1
@@ -231,7 +232,8 @@ BackwardGraph Quantiser(int64_t groups, int64_t rows, int64_t columns, bool turn
 %13 = mul %12 %11
 %14 = cast %13 dtype=f8e4m3
 %15 = permute %14 perm=[0,2,1]
-output %)", turned ? 15 : 14, R"( name="eighth"
+output %)",
+                              turned ? 15 : 14, R"( name="eighth"
 output %11 name="scales"
 )"));
   INFO(graph.status());
@@ -254,7 +256,8 @@ std::vector<Schedule> SchedulesOf(const BackwardGraph& graph, const std::string&
   return schedules;
 }
 
-TEST_CASE("the planner holds a quantiser's columns where they fit, and two kernels read them elsewhere") {
+TEST_CASE(
+    "the planner holds a quantiser's columns where they fit, and two kernels read them elsewhere") {
   for (const char* spec : {"h100", "h200"}) {
     for (bool turned : {true, false}) {
       INFO(spec << (turned ? ", stored by columns" : ", stored by rows"));

@@ -21,8 +21,8 @@ absl::string_view Name(Template t);
 
 // Which axes a template takes as rows and which as columns. Rows are the axes kept by the row
 // reduction (or folded by the column reduction); columns are the others. kHeldColumns reads axes as
-// the row reduction does: what it folds, stage by stage, are `columns` elements of each of `rows`. Points are numbered
-// row-major over each list of axes, outermost first.
+// the row reduction does: what it folds, stage by stage, are `columns` elements of each of `rows`.
+// Points are numbered row-major over each list of axes, outermost first.
 struct RowsAndColumns {
   AxisMask row_axes = 0;
   AxisMask column_axes = 0;

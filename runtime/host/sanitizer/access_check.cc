@@ -176,10 +176,10 @@ void AccessCheck::Ended(const Accessor& by, int owner, const SharedArrays::Array
                         int64_t offset) {
   if (Fault* fault = Tell("ended", array.key, 0)) {
     const int block = by.block * shape_.cluster() + owner;
-    fault->text = absl::StrCat(
-        "ended: ", Access(by, absl::StrCat("shared array ", array.name), offset,
-                          array.element_bytes, false, 0),
-        " of block ", block, ", whose threads have returned");
+    fault->text = absl::StrCat("ended: ",
+                               Access(by, absl::StrCat("shared array ", array.name), offset,
+                                      array.element_bytes, false, 0),
+                               " of block ", block, ", whose threads have returned");
   }
 }
 

@@ -87,8 +87,7 @@ class ShadowWord {
   Conflict WriteBeside(const Accessor& by, const ThreadShape& shape) const {
     if (writer_ == 0 || writer_ == Id(by, shape.threads)) return {};
     const Conflict other = Name(writer_, shape.threads, true);
-    const bool ordered =
-        other.block == by.block && Ordered(other.thread, write_epoch_, by, shape);
+    const bool ordered = other.block == by.block && Ordered(other.thread, write_epoch_, by, shape);
     return ordered ? Conflict() : other;
   }
   Conflict ReadBeside(const Accessor& by, const ThreadShape& shape) const {

@@ -16,7 +16,8 @@ inline KernelIr ColumnSoftmax(DType t, int64_t groups, int64_t rows, int64_t col
   const int x = b.In(t, all), bias = b.In(t, columns), w = b.In(t, rows);
   const int y = b.Out(t, all), m = b.Out(t, groups * columns);
   const IndexExpr at = A(0) * (rows * columns) + A(1) * columns + A(2);
-  const int v = b.Do(Op::add, {b.Do(Op::mul, {b.Load(x, at), b.Load(w, A(1))}), b.Load(bias, A(2))});
+  const int v =
+      b.Do(Op::add, {b.Do(Op::mul, {b.Load(x, at), b.Load(w, A(1))}), b.Load(bias, A(2))});
   const int most = b.Reduce(Op::amax, v, AxisMask{2});
   const int e = b.Do(Op::exp, {b.Do(Op::sub, {v, most})});
   b.Store(b.Do(Op::div, {e, b.Reduce(Op::sum, e, AxisMask{2})}), y, at);
@@ -33,8 +34,8 @@ inline KernelIr BatchNormBackward(DType t, int64_t rows, int64_t columns) {
   const IndexExpr at = A(0) * columns + A(1);
   const int g = b.Cast(b.Load(dy, at), DType::kFp32);
   const int lr = b.Load(rstd, A(1));
-  const int xhat = b.Do(
-      Op::mul, {b.Do(Op::sub, {b.Cast(b.Load(x, at), DType::kFp32), b.Load(mean, A(1))}), lr});
+  const int xhat =
+      b.Do(Op::mul, {b.Do(Op::sub, {b.Cast(b.Load(x, at), DType::kFp32), b.Load(mean, A(1))}), lr});
   const int scale = b.Constant(1.0 / rows, DType::kFp32);
   const int sum = b.Reduce(Op::sum, g, AxisMask{1});
   const int dot = b.Reduce(Op::sum, b.Do(Op::mul, {g, xhat}), AxisMask{1});
@@ -55,8 +56,8 @@ inline KernelIr QuantisedColumns(DType t, DType to, int64_t groups, int64_t rows
   const IndexExpr by_rows = A(0) * (rows * columns) + A(2) * columns + A(1);
   const int v = b.Do(Op::mul, {b.Cast(b.Load(x, by_rows), f32), b.Load(factor, IndexExpr())});
   const int most = b.Reduce(Op::amax, b.Do(Op::abs, {v}), AxisMask{4});
-  const int scale = b.Do(Op::div, {b.Constant(448, f32),
-                                   b.Do(Op::maximum, {most, b.Constant(1e-6, f32)})});
+  const int scale =
+      b.Do(Op::div, {b.Constant(448, f32), b.Do(Op::maximum, {most, b.Constant(1e-6, f32)})});
   const int scaled = b.Do(Op::mul, {v, scale});
   const int low = b.Do(Op::maximum, {scaled, b.Constant(-448, f32)});
   b.Store(b.Cast(b.Do(Op::minimum, {low, b.Constant(448, f32)}), to), y,

@@ -20,8 +20,8 @@
 namespace retrograd {
 
 inline bool ThreadsMeetIn(absl::string_view text) {
-  constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED", "RG_POOLED",
-                                             "RG_STAGED",  "RG_CLUSTER_"};
+  constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_SHUFFLE_", "RG_SHARED",
+                                             "RG_POOLED",  "RG_STAGED",   "RG_CLUSTER_"};
   return std::any_of(std::begin(kMeetings), std::end(kMeetings),
                      [&](absl::string_view use) { return absl::StrContains(text, use); });
 }

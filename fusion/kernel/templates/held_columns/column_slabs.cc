@@ -1,4 +1,4 @@
-#include "fusion/kernel/templates/column_slabs.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 
 #include <algorithm>
 
@@ -98,8 +98,8 @@ std::vector<bool> NeededBehind(const KernelIr& ir, AxisMask row_axes, const Stag
   for (size_t i = ir.instrs.size(); i-- > 0;) {
     const Instr& instr = ir.instrs[i];
     const bool folds = FoldedAxes(ir, instr) != 0;
-    const bool here = folds ? stages.stage[i] == round + 1
-                            : needed[i] && (instr.axes & row_axes) != 0;
+    const bool here =
+        folds ? stages.stage[i] == round + 1 : needed[i] && (instr.axes & row_axes) != 0;
     if (!here) continue;
     for (int o : instr.operands) needed[o] = true;
     for (const Indirect& ind : instr.indirect) needed[ind.instr] = true;
@@ -120,8 +120,8 @@ std::vector<std::vector<int>> SharedColumnValues(const KernelIr& ir, const RowsA
     for (size_t i = 0; i < ir.instrs.size(); ++i) {
       const Instr& instr = ir.instrs[i];
       const bool folds = FoldedAxes(ir, instr) != 0;
-      const bool here = folds ? stages.stage[i] == round + 1
-                              : needed[i] && (instr.axes & row_axes) != 0;
+      const bool here =
+          folds ? stages.stage[i] == round + 1 : needed[i] && (instr.axes & row_axes) != 0;
       for (int o : instr.operands) by_rows[o] = by_rows[o] || here;
       for (const Indirect& ind : instr.indirect) by_rows[ind.instr] = by_rows[ind.instr] || here;
     }
@@ -140,13 +140,14 @@ std::vector<std::vector<int>> SharedColumnValues(const KernelIr& ir, const RowsA
 
 int TileStoreWidth(const KernelIr& ir, const ColumnSlab& slab, const Store& store) {
   const int fastest = FastestAxis(ir);
-  if (fastest < 0 || (slab.row_axes >> fastest & 1) == 0 || slab.rows_at_once != kTileRows) return 0;
+  if (fastest < 0 || (slab.row_axes >> fastest & 1) == 0 || slab.rows_at_once != kTileRows)
+    return 0;
   const DType from = ir.instrs[store.instr].dtype, to = ir.buffers[store.buffer].dtype;
   if (store.mode != StoreMode::kStore || ComputeType(from) != ComputeType(to)) return 0;
   if (!VariesOver(ir, ir.instrs[store.instr].axes, ir.all_axes())) return 0;
   const int width = WideStoreWidth(ir, store);
-  const bool fills = width >= kTileRows && ir.extents[fastest] % width == 0 &&
-                     slab.rows_of_batch() % width == 0;
+  const bool fills =
+      width >= kTileRows && ir.extents[fastest] % width == 0 && slab.rows_of_batch() % width == 0;
   return fills ? width : 0;
 }
 

@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/templates/column_slabs.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
 namespace {
 
-// Search bounds. Pieces of rows are of one sector to one line of the caches; a thread evaluates four
-// neighbouring rows in straight-line code. Blocks have fewer threads than kThreads only where those
-// would have no rows.
+// Search bounds. Pieces of rows are of one sector to one line of the caches; a thread evaluates
+// four neighbouring rows in straight-line code. Blocks have fewer threads than kThreads only where
+// those would have no rows.
 constexpr int64_t kPieceBytes[] = {32, 64, 128};
 constexpr int kBlockThreads[] = {64, 128, kThreads, 2 * kThreads};
 constexpr int kRowsAtOnce = 4;
@@ -73,7 +73,8 @@ class Slabs {
   int64_t WidestElement() const {
     int64_t bytes = 1;
     for (int i : *held_) {
-      bytes = std::max<int64_t>(bytes, SizeBytes(list_.ir().buffers[list_.ir().instrs[i].buffer].dtype));
+      bytes = std::max<int64_t>(bytes,
+                                SizeBytes(list_.ir().buffers[list_.ir().instrs[i].buffer].dtype));
     }
     return bytes;
   }
@@ -91,8 +92,8 @@ class Slabs {
     if (cluster > 1 && (cluster - 1) * slab.rows_of_block() >= rows) return;
     if (threads < kThreads && 2 * slab.rows_of_batch() <= share) return;
     if (threads > kBlockThreads[0] && slab.rows_of_batch() >= 2 * share) return;
-    const int64_t shared = TemplateOf(s).staged_bytes(list_.ir(), list_.profile(), s) +
-                           list_.MostShared(s);
+    const int64_t shared =
+        TemplateOf(s).staged_bytes(list_.ir(), list_.profile(), s) + list_.MostShared(s);
     if (s.blocks <= kMaxBlocks && shared <= limits_.staged_bytes) list_.Add(s);
   }
 
@@ -109,8 +110,8 @@ int64_t HeldBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s)
   return slab.rows_of_block() * slab.columns_of_slab() * element;
 }
 
-// What teams of threads, blocks and clusters have of each reduction, what columns have of the values
-// that follow, and the tiles of transposed stores.
+// What teams of threads, blocks and clusters have of each reduction, what columns have of the
+// values that follow, and the tiles of transposed stores.
 int64_t SharedOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s, int64_t) {
   const ColumnSlab slab = SlabOf(ir, p.shape.shape, s);
   const int64_t teams = TeamsOf(slab), columns = slab.columns_of_slab();
