@@ -363,11 +363,11 @@ TEST_CASE("the blocks of a cluster run together and read each other's shared mem
 
 // What the checking build says of the kernel with other text in the place of its n-th such wait.
 std::string WithOtherWait(int n, const std::string& instead, bool check, uint64_t seed) {
-  constexpr absl::string_view kWait = "RG_CLUSTER_WAIT();";
+  const std::string wait = "RG_CLUSTER_WAIT();";
   std::string text = kClusterSums;
-  size_t at = text.find(kWait);
-  for (int i = 0; i < n; ++i) at = text.find(kWait, at + 1);
-  text.replace(at, kWait.size(), instead);
+  size_t at = text.find(wait);
+  for (int i = 0; i < n; ++i) at = text.find(wait, at + 1);
+  text.replace(at, wait.size(), instead);
   const auto module = MustCompile(text, check);
   std::vector<float> x(256, 1), y(256);
   return std::string(

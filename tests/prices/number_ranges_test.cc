@@ -97,7 +97,6 @@ Numbers Beside(const std::string& field, double value) {
       {"shared_bytes_per_sm",
        {{"shared_bytes_per_block", 49152}, {"staged_bytes_per_block", 49152}}},
       {"staged_bytes_per_block", {{"shared_bytes_per_block", 49152}}},
-      {"cluster_barrier_us", {{"cluster_blocks", 0}}},
       {"row_piece_64_bytes", {{"row_piece_32_bytes", 1e-6}}},
       {"cache_lost_share", {{"cache_kept_share", 1e-6}, {"cache_lost_share", 2e-6}}},
       {"overlap_threads",
