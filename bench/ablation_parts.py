@@ -157,6 +157,11 @@ PARTS = {
         "transpose_tiles", "loads or stores across the fastest axis do not coalesce",
         _TEMPLATES + "transpose.cc", "fusion/kernel/ir/transposed.cc", "fusion/kernel/ir/transposed.h",
         "codegen/templates/emit_transpose.cc"),
+    "columns on chip": _feature(
+        "held_columns", "what folds columns and what reads the results are kernels of their own",
+        _TEMPLATES + "held_columns/held_columns.cc", _TEMPLATES + "held_columns/column_slabs.cc",
+        _TEMPLATES + "held_columns/column_slabs.h", "codegen/templates/emit_held_columns.cc",
+        "codegen/preludes/cluster_prelude.cc", "codegen/preludes/cluster_prelude.h"),
     "unified branches": _feature(
         "unified_branches", "both parts of a join are computed at every point",
         "fusion/kernel/build/unify_branches.cc", "fusion/kernel/build/unify_branches.h"),

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/preludes/attention_prelude.h"
+#include "codegen/preludes/cluster_prelude.h"
 #include "codegen/preludes/dropout_prelude.h"
 #include "codegen/preludes/gpu_prelude.h"
 #include "codegen/preludes/grouped_tiles_prelude.h"
@@ -24,6 +25,10 @@ bool IsIdentifier(absl::string_view name) {
                      [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
+bool UsesClusters(PreludeParts parts) {
+  return parts.Has(PreludePart::kClusters) || parts.Has(PreludePart::kMultiplier);
+}
+
 std::string HopperText(PreludeParts parts) {
   const bool attention = parts.Has(PreludePart::kAttention);
   if (!attention && !parts.Has(PreludePart::kMultiplier)) return "";
@@ -39,7 +44,8 @@ std::string HopperText(PreludeParts parts) {
 std::string Prelude(Dialect dialect, PreludeParts parts) {
   const std::string any =
       absl::StrCat(parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "",
-                   parts.Has(PreludePart::kTensorCores) ? TensorCorePrelude(dialect) : "");
+                   parts.Has(PreludePart::kTensorCores) ? TensorCorePrelude(dialect) : "",
+                   dialect == Dialect::kCuda && UsesClusters(parts) ? ClusterPrelude() : "");
   const std::string hopper = HopperText(parts);
   RG_CHECK(hopper.empty() || dialect == Dialect::kCuda);
   switch (dialect) {

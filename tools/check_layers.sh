@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 order="
   graph/base graph/ir graph/ir/library graph/text graph/proto graph/passes graph/reference
   models
-  fusion/kernel/ir fusion/device fusion/kernel/templates fusion/kernel/gemm fusion/kernel/build
+  fusion/kernel/ir fusion/device fusion/kernel/templates
+  fusion/kernel/templates/held_columns fusion/kernel/gemm fusion/kernel/build
   fusion/plan
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
   fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/segment_amax fusion/ops/sort_indices

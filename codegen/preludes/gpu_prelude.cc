@@ -140,15 +140,23 @@ __device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
 __device__ __forceinline__ unsigned rg_fp8_beyond(unsigned code, float v, float most, unsigned beyond) {
   return fabsf(v) > most ? (code & 0x80u) | beyond : code;
 }
-__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e4m3*) {
+__device__ __forceinline__ unsigned rg_narrow_two_within(float low, float high, rg_f8e4m3*) {
   unsigned short out;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two_within(float low, float high, rg_f8e5m2*) {
+  unsigned short out;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e4m3* type) {
+  const unsigned out = rg_narrow_two_within(low, high, type);
   return rg_fp8_beyond(out & 0xffu, low, 464.0f, 0x7fu) |
          rg_fp8_beyond(out >> 8, high, 464.0f, 0x7fu) << 8;
 }
-__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e5m2*) {
-  unsigned short out;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+__device__ __forceinline__ unsigned rg_narrow_two(float low, float high, rg_f8e5m2* type) {
+  const unsigned out = rg_narrow_two_within(low, high, type);
   return rg_fp8_beyond(out & 0xffu, low, 61439.996f, 0x7cu) |
          rg_fp8_beyond(out >> 8, high, 61439.996f, 0x7cu) << 8;
 }
@@ -644,6 +652,38 @@ template <int V, typename T>
 RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type* in) {
   rg_vector<T, V> v;
   rg_narrow_all(in, &v);
+  *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
+}
+
+// The same of values that are NaN or lie within the type's numbers: none has to be looked at again.
+template <typename T, int V>
+RG_INLINE void rg_narrow_all_within(const typename rg_compute<T>::type* in, rg_vector<T, V>* out) {
+  rg_narrow_all(in, out);
+}
+#ifdef RG_FP8_CONVERSIONS
+template <typename T, int V>
+RG_INLINE void rg_narrow_bytes_within(const float* in, rg_vector<T, V>* out) {
+  unsigned short* const pairs = reinterpret_cast<unsigned short*>(&out->word);
+#pragma unroll
+  for (int k = 0; k < V / 2; ++k) {
+    pairs[k] = static_cast<unsigned short>(
+        rg_narrow_two_within(in[2 * k], in[2 * k + 1], static_cast<T*>(nullptr)));
+  }
+  if (V % 2 != 0) out->element[V - 1] = rg_narrow(in[V - 1], static_cast<T*>(nullptr));
+}
+template <int V>
+RG_INLINE void rg_narrow_all_within(const float* in, rg_vector<rg_f8e4m3, V>* out) {
+  rg_narrow_bytes_within(in, out);
+}
+template <int V>
+RG_INLINE void rg_narrow_all_within(const float* in, rg_vector<rg_f8e5m2, V>* out) {
+  rg_narrow_bytes_within(in, out);
+}
+#endif
+template <int V, typename T>
+RG_INLINE void rg_store_vec_within(T* p, int64_t i, const typename rg_compute<T>::type* in) {
+  rg_vector<T, V> v;
+  rg_narrow_all_within(in, &v);
   *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
 }
 

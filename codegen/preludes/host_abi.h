@@ -12,7 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 
 // Changes with every change of the types below.
-#define RG_HOST_ABI 4
+#define RG_HOST_ABI 5
 
 struct rg_host_thread;
 
@@ -47,6 +47,12 @@ struct rg_host_calls {
   void (*copy)(rg_host_thread* self, void* to, const void* from, int bytes);
   void (*copies_sent)(rg_host_thread* self);
   void (*copies_wait)(rg_host_thread* self, int under_way);
+  // All threads of the cluster's blocks meet.
+  void (*cluster_barrier)(rg_host_thread* self, int line);
+  // Where element `offset` (in bytes) of the shared array that begins at data lies in the cluster's
+  // block `rank`; null where a checking build refuses to read `bytes` there.
+  const void* (*peer)(rg_host_thread* self, const void* data, int rank, int64_t offset,
+                      int64_t bytes);
 };
 
 // The block being run.
@@ -69,6 +75,7 @@ struct rg_host_kernel {
   int threads;  // of a block
   int arguments;
   int warp;          // threads of a warp
+  int cluster;       // blocks that run together; their threads meet
   bool checked;      // built with RG_CHECK_MODE
   bool cooperative;  // uses barriers, shuffles or shared memory: each thread needs a stack
   void (*run_thread)(rg_host_thread* self);  // cooperative kernels

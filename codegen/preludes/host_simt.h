@@ -283,6 +283,10 @@ inline void rg_store_vec(rg_checked<T> p, int64_t i, const typename rg_storage<T
   for (int k = 0; k < V; ++k) rg_store(p.data, p.first + i + k, in[k]);
 }
 
+// Of values that are NaN or lie within the type's numbers: a GPU rounds them with fewer
+// instructions.
+#define rg_store_vec_within rg_store_vec
+
 // An element of a checked shared array: reads and writes like a T.
 template <typename T>
 struct rg_checked_element {
@@ -379,6 +383,18 @@ inline T* rg_shared(rg_host_thread& self, const void* key, const char* name, int
       &self, key, name, count * static_cast<int64_t>(sizeof(T)), sizeof(T)));
 }
 
+// An element of a shared array of another block of the cluster.
+template <typename T>
+inline T rg_peer(rg_host_thread& self, const T* own, int rank, int64_t i) {
+  const int64_t size = sizeof(T);
+  const void* there = self.block->calls->peer(&self, own, rank, i * size, size);
+  return there == nullptr ? T() : *static_cast<const T*>(there);
+}
+template <typename T>
+inline T rg_peer(rg_host_thread& self, rg_checked_shared<T> own, int rank, int64_t i) {
+  return rg_peer<T>(self, own.data, rank, i);
+}
+
 // Where the arguments of a kernel begin. A kernel that shares its launch is a function, with its
 // own number in place of this one.
 constexpr int rg_first_argument = 0;
@@ -422,6 +438,11 @@ inline T rg_number(uint64_t bits) {
 #define RG_THREAD rg_thread
 #define RG_BLOCK rg_block
 #define RG_BARRIER() rg_self.block->calls->barrier(&rg_self, __LINE__)
+// Who has arrived goes on, and nobody can tell: the barrier is where threads wait.
+#define RG_CLUSTER_ARRIVE()
+#define RG_CLUSTER_DONE()
+#define RG_CLUSTER_WAIT() rg_self.block->calls->cluster_barrier(&rg_self, __LINE__)
+#define RG_PEER(array, rank, i) rg_peer(rg_self, array, rank, i)
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
 #define RG_BALLOT(p)     \
@@ -441,11 +462,11 @@ inline T rg_number(uint64_t bits) {
 #define RG_RUN(name, first_block, first_argument) \
   name(rg_self, rg_thread, rg_block - (first_block), first_argument)
 
-#define RG_HOST_EXPORT(name, threads, arguments, cooperative, run_thread, run_block) \
-  extern "C" {                                                                       \
-  __attribute__((visibility("default"))) extern const rg_host_kernel name;           \
-  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,    \
-                               RG_HOST_CHECKED, cooperative, run_thread, run_block}; \
+#define RG_HOST_EXPORT(name, threads, arguments, cluster, cooperative, run_thread, run_block) \
+  extern "C" {                                                                                \
+  __attribute__((visibility("default"))) extern const rg_host_kernel name;                    \
+  const rg_host_kernel name = {RG_HOST_ABI,     threads,     arguments,  RG_WARP,  cluster,   \
+                               RG_HOST_CHECKED, cooperative, run_thread, run_block};          \
   }
 
 // Kernels run one after the other here.
@@ -463,7 +484,7 @@ inline T rg_number(uint64_t bits) {
       if (self.thread >= threads) self.thread -= threads;                      \
     }                                                                          \
   }                                                                            \
-  RG_HOST_EXPORT(name, threads, arguments, false, nullptr, &name##_block)      \
+  RG_HOST_EXPORT(name, threads, arguments, 1, false, nullptr, &name##_block)   \
   static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
                                  [[maybe_unused]] const int rg_thread,         \
                                  [[maybe_unused]] const int rg_block)
@@ -473,15 +494,19 @@ inline T rg_number(uint64_t bits) {
 
 // A kernel with barriers, shuffles or shared memory. Emitters print RG_KERNEL for all; whoever
 // compiles the text picks this one by what the body uses.
-#define RG_KERNEL_COOPERATIVE(name, threads, arguments)                        \
-  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread, \
-                                 const int rg_block);                          \
-  static void name##_thread(rg_host_thread* self) {                            \
-    name##_body(*self, self->thread, self->block->block);                      \
-  }                                                                            \
-  RG_HOST_EXPORT(name, threads, arguments, true, &name##_thread, nullptr)      \
-  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,     \
-                                 [[maybe_unused]] const int rg_thread,         \
+#define RG_KERNEL_COOPERATIVE(name, threads, arguments) \
+  RG_KERNEL_CLUSTER(name, threads, arguments, 1)
+
+// The same in clusters of so many blocks.
+#define RG_KERNEL_CLUSTER(name, threads, arguments, blocks)                       \
+  static inline void name##_body(rg_host_thread& rg_self, const int rg_thread,    \
+                                 const int rg_block);                             \
+  static void name##_thread(rg_host_thread* self) {                               \
+    name##_body(*self, self->thread, self->block->block);                         \
+  }                                                                               \
+  RG_HOST_EXPORT(name, threads, arguments, blocks, true, &name##_thread, nullptr) \
+  static inline void name##_body([[maybe_unused]] rg_host_thread& rg_self,        \
+                                 [[maybe_unused]] const int rg_thread,            \
                                  [[maybe_unused]] const int rg_block)
 
 // --- arithmetic ---------------------------------------------------------------------------------

@@ -69,16 +69,6 @@ RG_INLINE void rg_map_load(unsigned to, const rg_map* map, unsigned bar, int x, 
         : "memory");
   }
 }
-RG_INLINE unsigned rg_cluster_rank() {
-  unsigned rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-RG_INLINE void rg_cluster_barrier() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 RG_INLINE void rg_group_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }

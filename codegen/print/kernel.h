@@ -32,6 +32,7 @@ enum class PreludePart : uint8_t {
   kDropout,       // codegen/preludes/dropout_prelude.h, in any dialect
   kTensorCores,   // codegen/preludes/tensor_core_prelude.h, in any dialect
   kGroupedTiles,  // codegen/preludes/grouped_tiles_prelude.h, of multipliers
+  kClusters,      // codegen/preludes/cluster_prelude.h
 };
 
 class PreludeParts {
@@ -56,6 +57,7 @@ enum class KernelHead : uint8_t {
   kPlain,
   kMultiplier,  // takes descriptions of two operands (runtime/gpu/tma_descriptors.h)
   kAttention,   // takes descriptions of Q, K, V, dO and O
+  kCluster,     // as the plain one, in clusters whose blocks read each other's shared memory
 };
 
 // A name that a body begins with.
@@ -108,7 +110,7 @@ struct Kernel {
   PreludeParts parts;
   int64_t blocks = 1;
   int threads = 1;
-  int cluster = 2;            // of a multiplier: blocks that share loads
+  int cluster = 2;            // of a multiplier: blocks that share loads; of kCluster: its blocks
   int arguments = 0;          // how many pointers it takes, and words of lifted numbers
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front

@@ -24,12 +24,17 @@ absl::string_view HeadMacro(const Kernel& kernel) {
     case KernelHead::kPlain: return kernel.direct ? "RG_KERNEL_DIRECT" : "RG_KERNEL";
     case KernelHead::kMultiplier: return "RG_MULTIPLIER";
     case KernelHead::kAttention: return "RG_ATTENTION";
+    case KernelHead::kCluster: return "RG_KERNEL_CLUSTER";
   }
   RG_CHECK(false);
 }
 
 std::string Parameters(const Kernel& kernel) {
   return absl::StrCat(kernel.name, ", ", kernel.threads, ", ", kernel.arguments);
+}
+
+std::string ClusterOf(const Kernel& kernel) {
+  return kernel.head == KernelHead::kCluster ? absl::StrCat(", ", kernel.cluster) : "";
 }
 
 // A member's shared arrays lie in its launch's pool: a block is in one member alone.
@@ -164,17 +169,23 @@ std::string PrintHead(const Kernel& kernel) {
   if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
     return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
   }
-  return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ")");
+  return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ClusterOf(kernel), ")");
 }
 
 std::string PrintCooperativeHead(const Kernel& kernel) {
-  RG_CHECK(kernel.head == KernelHead::kPlain);
+  RG_CHECK(MayBeResident(kernel));
+  if (kernel.head == KernelHead::kCluster) return PrintHead(kernel);  // its threads always meet
   return absl::StrCat("RG_KERNEL_COOPERATIVE(", Parameters(kernel), ")");
 }
 
+bool MayBeResident(const Kernel& kernel) {
+  return kernel.head == KernelHead::kPlain || kernel.head == KernelHead::kCluster;
+}
+
 std::string PrintResidentHead(const Kernel& kernel, int64_t blocks) {
-  RG_CHECK(kernel.head == KernelHead::kPlain);
-  return absl::StrCat(HeadMacro(kernel), "_RESIDENT(", Parameters(kernel), ", ", blocks, ")");
+  RG_CHECK(MayBeResident(kernel));
+  return absl::StrCat(HeadMacro(kernel), "_RESIDENT(", Parameters(kernel), ClusterOf(kernel), ", ",
+                      blocks, ")");
 }
 
 std::string PrintKernel(const Kernel& kernel, absl::string_view head) {

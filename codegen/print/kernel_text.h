@@ -17,8 +17,9 @@ std::string PrintHead(const Kernel& kernel);
 // Heads that one compiler takes in the place of the plain one:
 // of the host dialect, for kernels whose threads meet,
 std::string PrintCooperativeHead(const Kernel& kernel);
-// of CUDA, for so many blocks on an SM at once.
+// of CUDA, for so many blocks on an SM at once, of kernels that may have several there.
 std::string PrintResidentHead(const Kernel& kernel, int64_t blocks);
+bool MayBeResident(const Kernel& kernel);
 
 // The whole kernel, its members in front. `head` declares it.
 std::string PrintKernel(const Kernel& kernel, absl::string_view head);

@@ -51,7 +51,7 @@ class LaunchText {
   // Another head than the plain one, and the part of the prelude by which such a kernel's threads
   // work together.
   void SetHead(KernelHead head, PreludePart part);
-  // Blocks of a multiplier's cluster.
+  // Blocks of a cluster, where the head says that there are such.
   void SetCluster(int blocks) { kernel_.cluster = blocks; }
 
   // The finished kernel; phase says which of the group's launches it is ("", "finalize").

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/value_range.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "graph/base/status.h"
 
@@ -38,6 +39,10 @@ std::string And(absl::string_view a, absl::string_view b) {
 }
 
 }  // namespace
+
+absl::string_view VectorStoreName(const KernelIr& ir, const Store& store) {
+  return StoresWithinType(ir, store) ? "rg_store_vec_within" : "rg_store_vec";
+}
 
 PointPrinter::PointPrinter(LaunchText* launch, int width)
     : PointPrinter(launch, VectorsOf(launch->ir(), width)) {}
@@ -447,7 +452,7 @@ void PointPrinter::StoreVector(int s, const Work& work) {
     in_lane_loop_ = false;
   }
   for (int m = 0; m < width_; m += w) {
-    out_.Line("rg_store_vec<", w, ">(", name, ", ",
+    out_.Line(VectorStoreName(ir_, store), "<", w, ">(", name, ", ",
               IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base,
               m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
   }

@@ -29,6 +29,9 @@ struct StagedLoad {
   bool filling = false;  // ask for the packs; else take them
 };
 
+// "rg_store_vec", or what does the same for values that are known to lie within the stored type.
+absl::string_view VectorStoreName(const KernelIr& ir, const Store& store);
+
 class PointPrinter {
  public:
   PointPrinter(LaunchText* launch, int width);

@@ -96,8 +96,8 @@ class WideWriter {
     out_.Close();
     launch_.OpenUnrolled("j", tiles_.width);
     for (int s : stores_) {
-      out_.Line("rg_store_vec<", kRows, ">(tile", s, ", (s0 + j) * ", tiles_.pitch(), " + f0, held",
-                s, " + j * ", kRows, ");");
+      out_.Line(VectorStoreName(ir_, ir_.stores[s]), "<", kRows, ">(tile", s, ", (s0 + j) * ",
+                tiles_.pitch(), " + f0, held", s, " + j * ", kRows, ");");
     }
     out_.Close();
     out_.Close();

@@ -185,6 +185,7 @@ uint64_t FingerprintOf(uint64_t ir, const Schedule& s) {
                     int64_t{s.persistent} + 2 * int64_t{s.staged}, s.split, s.blocks}) {
     m.Add(static_cast<uint64_t>(n));
   }
+  if (s.cluster > 1) m.Add(static_cast<uint64_t>(s.cluster));
   return m.value();
 }
 

@@ -124,13 +124,13 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
 
 // Whether the threads of a block wait for each other between loading and computing.
 bool LoadsTogether(const Schedule& s) {
-  return StagesPoints(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
+  return StagesPoints(s) || HoldsRows(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
 }
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
 int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, const DeviceSpec& d) {
-  if (s.staged > 0 && !StagesPoints(s)) return 0;
+  if (StagesAhead(s)) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
@@ -140,6 +140,18 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
   return std::max(
       of_threads,
       Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);
+}
+
+// What blocks that hold their rows take to compute. There are few of them, so some SMs may have
+// none, and all threads of a block compute at the same time, which are too few for the units of an
+// SM that has no other block.
+int64_t ComputeOfHeldPs(int64_t everywhere, const Schedule& s, const Footprint& f,
+                        const DeviceSpec& d) {
+  const int64_t active = std::clamp<int64_t>(s.blocks, 1, d.sms);
+  const int64_t resident =
+      std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
+  const int64_t threads = std::clamp<int64_t>(resident * s.threads, 1, d.issue_threads);
+  return MulDiv(MulDiv(everywhere, d.sms, active), d.issue_threads, threads);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -208,7 +220,8 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   const int64_t just_written =
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
   const int64_t cache = Saturated(TransferPs(t.cache, d.cache_bytes_per_s) + just_written);
-  const int64_t compute = work_.ComputePs(s);
+  const int64_t everywhere = work_.ComputePs(s);
+  const int64_t compute = HoldsRows(s) ? ComputeOfHeldPs(everywhere, s, f, d) : everywhere;
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
   const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);

@@ -4,7 +4,9 @@
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_grid.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -34,6 +36,11 @@ constexpr int64_t kShiftSteps = 25;
 // the code that ends a row.
 constexpr int64_t kScatterSteps = 20;
 
+int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {  // of pieces of so many bytes a row
+  if (bytes >= 128) return kPpm;
+  return bytes >= 64 ? d.row_piece_64_ppm : d.row_piece_32_ppm;
+}
+
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
 // Integers of 64 bits are worked on in halves.
@@ -61,6 +68,7 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
       shape_(profile.shape.shape),
       points_(ir.Points(ir.all_axes())),
       row_(FastestAxis(ir) < 0 ? 1 : ir.extents[FastestAxis(ir)]),
+      column_axis_(TemplateOf(profile.shape.kind).holds ? ColumnAxis(ir, shape_.column_axes) : -1),
       address_terms_(1 + static_cast<int64_t>(ir.extents.size())) {
   for (int n = 0; n < kWidths; ++n) vectors_[n] = VectorsOf(ir, 1 << n);
   CountLoads(ir, profile);
@@ -131,7 +139,8 @@ void KernelWork::CountStores(const KernelIr& ir) {
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
     std::array<LoadForm, kWidths> forms;
     for (int n = 1; n < kWidths; ++n) forms[n].width = StoreWidth(ir, store, vectors_[n]);
-    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {});
+    CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {},
+                column_axis_ >= 0 ? WideStoreWidth(ir, store) : 1);
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -144,7 +153,8 @@ void KernelWork::CountStores(const KernelIr& ir) {
 
 void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer,
                              DType dtype, bool store, int64_t& left,
-                             const std::array<LoadForm, kWidths>& forms, RowCopy copy) {
+                             const std::array<LoadForm, kWidths>& forms, RowCopy copy,
+                             int tile_width) {
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
@@ -153,7 +163,9 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
                 .forms = forms,
                 .copied_ppm = copy.ppm,
                 .piece_bytes = copy.piece_bytes,
-                .fresh = !store && buffer.fresh};
+                .fresh = !store && buffer.fresh,
+                .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
+                .by_tile = tile_width > 1};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
@@ -166,7 +178,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
     if (known.element_bytes == size && known.vectors == access.vectors &&
         known.forms == access.forms && known.waste == access.waste &&
         known.copied_ppm == access.copied_ppm && known.piece_bytes == access.piece_bytes &&
-        known.fresh == access.fresh) {
+        known.fresh == access.fresh && known.in_rows == access.in_rows &&
+        known.by_tile == access.by_tile) {
       known.bytes += access.bytes;
       return;
     }
@@ -181,6 +194,7 @@ const LoadForm& KernelWork::FormUnder(const Access& access, const Schedule& s) c
 }
 
 int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
+  if (HoldsRows(s)) return a.in_rows || a.by_tile ? kMaxAccessBytes : a.element_bytes;
   // Wide tiles have whole accesses on both sides.
   if (TemplateOf(s).transposes && s.vector_width > 1) return kMaxAccessBytes;
   return a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
@@ -190,6 +204,11 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   const auto over = [&](int64_t bytes, int64_t width) {
     return MulDiv(bytes, kPpm, EfficiencyPpm(width, device_));
   };
+  if (HoldsRows(s) && a.in_rows) {
+    const int64_t piece = a.element_bytes * s.vector_width * (s.threads / s.rows_per_block);
+    return MulDiv(a.bytes, kPpm, RowPiecePpm(piece, device_));
+  }
+  if (HoldsRows(s) && a.by_tile) return a.bytes;
   if (StagesPoints(s) && a.copied_ppm > 0) {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
@@ -275,12 +294,14 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
 }
 
 int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
-  const int64_t values = s.persistent ? e.once : e.looped;
+  const int64_t values = s.persistent && !HoldsRows(s) ? e.once : e.looped;
   int64_t each = 1;
   switch (e.repeat) {
     case Repeat::kFixed: break;
     case Repeat::kPerVector: each = std::max<int64_t>(points_ / s.vector_width, 1); break;
-    case Repeat::kPerThread: each = shape_.rows * std::max(s.threads_per_row, 1); break;
+    case Repeat::kPerThread:
+      each = shape_.rows * (HoldsRows(s) ? s.cluster : std::max<int64_t>(ThreadsOfRow(s), 1));
+      break;
     case Repeat::kPerColumn:
       each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns;
       break;
@@ -291,6 +312,7 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
 
 int64_t KernelWork::Shifts(const Schedule& s) const {
   int64_t shifts = 0;
+  if (HoldsRows(s)) return shifts;
   for (const Access& a : accesses_) {
     if (FormUnder(a, s).shifted) shifts += a.bytes / kMaxAccessBytes * kShiftSteps;
   }
@@ -299,7 +321,7 @@ int64_t KernelWork::Shifts(const Schedule& s) const {
 
 int64_t KernelWork::EndsPpm(const Schedule& s) const {
   const int64_t width = s.vector_width;
-  if (width <= 1 || row_ % width == 0) return kPpm;
+  if (width <= 1 || row_ % width == 0 || HoldsRows(s)) return kPpm;
   const int64_t vectors = row_ / width * width, ends = row_ % width + width;
   // In a pass they stand beside vectors in a warp, which takes the time of both; the threads of a
   // row take one more turn.
@@ -316,11 +338,12 @@ int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
 
 int64_t KernelWork::ComputePs(const Schedule& s) const {
   int64_t total = 0;
-  if (s.threads_per_row > 1) {
+  if (ThreadsOfRow(s) > 1) {
     const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
+    const int64_t in_warp = HoldsRows(s) ? 0 : device_.warp_sum_steps;
     const int64_t steps =
-        device_.warp_sum_steps + (s.threads_per_row > device_.warp ? device_.block_sum_steps : 0);
-    const int64_t times = MulDiv(shape_.rows * s.threads_per_row, sums * steps, 1);
+        in_warp + (HoldsRows(s) || ThreadsOfRow(s) > device_.warp ? device_.block_sum_steps : 0);
+    const int64_t times = MulDiv(shape_.rows * ThreadsOfRow(s), sums * steps, 1);
     total += PsOf(times, device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {

@@ -47,7 +47,10 @@ class KernelWork {
     // the bytes of a copy.
     int64_t copied_ppm = 0, piece_bytes = 0;
     bool fresh = false;  // reads of what this backward wrote
-    int64_t bytes = 0;   // distinct
+    // Of columns held on chip: neighbours lie side by side in pieces of rows, or in tiles of
+    // results.
+    bool in_rows = false, by_tile = false;
+    int64_t bytes = 0;  // distinct
   };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
@@ -79,7 +82,7 @@ class KernelWork {
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
                    bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,
-                   RowCopy copy);
+                   RowCopy copy, int tile_width = 1);
   const LoadForm& FormUnder(const Access& access, const Schedule& schedule) const;
   // Bytes that a thread asks for at once.
   int64_t WidthOf(const Access& access, const Schedule& schedule) const;
@@ -100,6 +103,7 @@ class KernelWork {
   RowsAndColumns shape_;
   int64_t points_ = 0;         // of all axes
   int64_t row_ = 1;            // positions of the fastest axis
+  int column_axis_ = -1;       // of a kernel whose columns may be held
   int64_t address_terms_ = 0;  // of a load
   int64_t read_ = 0, written_ = 0;
   int64_t whole_ = 0;                     // bytes of accesses of which width plays no part

@@ -43,6 +43,7 @@ struct DeviceSpec {
   int64_t registers_per_sm = 0, register_granule = 0, max_registers = 0, base_registers = 0;
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
   int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
+  int64_t cluster_blocks = 0;                // of a cluster, at most; 0: there are no clusters
   int64_t shared_bytes_reserved = 0;         // of each block
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
   // Not of the file: whether a plan may count on the models' slack, because one whose kernels spill
@@ -52,12 +53,14 @@ struct DeviceSpec {
   int64_t hbm_bytes_per_s = 0, cache_bytes = 0, cache_bytes_per_s = 0;
   int64_t bytes_in_flight_per_sm = 0, sm_bytes_per_s = 0, sector_bytes = 0, spill_bytes_per_s = 0;
   int64_t efficiency_8_ppm = 0, efficiency_4_ppm = 0, efficiency_2_ppm = 0;
+  int64_t row_piece_64_ppm = 0, row_piece_32_ppm = 0;
   int64_t sm_share_ppm = 0, sm_streaming_ppm = 0, sm_streaming_depth_ppm = 0;
   int64_t cache_kept_ppm = 0, cache_lost_ppm = 0, cache_latency_ppm = 0, broadcast_miss_ppm = 0;
   int64_t held_elements = 0, held_elements_twice = 0;
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
+  int64_t cluster_barrier_ps = 0;
   int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index, by one digit
   int64_t block_ps = 0, column_finalize_ps = 0;
@@ -78,6 +81,7 @@ struct DeviceSpec {
 
   int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;
   int64_t overlap_blocks = 0, barrier_overlap_blocks = 0;
+  int64_t issue_threads = 0;
   int64_t row_batch_two_blocks_milli = 0, row_batch_four_blocks_milli = 0;
   int64_t staged_held_elements = 0, staged_held_elements_twice = 0;
   int64_t staged_pair_ppm = 0, staged_bytes_under_way = 0;

@@ -12,7 +12,7 @@
 
 namespace retrograd {
 
-// Launches that differ in what they keep in registers. The first eight are main launches.
+// Launches that differ in what they keep in registers. The first nine are main launches.
 enum class LaunchKind : uint8_t {
   kPointwise,
   kTranspose,
@@ -22,11 +22,12 @@ enum class LaunchKind : uint8_t {
   kRowColumn,
   kRowColumnPersistent,
   kScatterSum,
+  kHeldColumns,
   kColumnFinalize,  // of column_reduction and row_column
   kRowFinalize,
   kScatterCombine,
 };
-inline constexpr int kNumLaunchKinds = 11;
+inline constexpr int kNumLaunchKinds = 12;
 inline constexpr absl::string_view kLaunchKindNames[kNumLaunchKinds] = {"pointwise",
                                                                         "transpose",
                                                                         "column_reduction",
@@ -35,6 +36,7 @@ inline constexpr absl::string_view kLaunchKindNames[kNumLaunchKinds] = {"pointwi
                                                                         "row_column",
                                                                         "row_column persistent",
                                                                         "scatter_sum",
+                                                                        "held_columns",
                                                                         "column_finalize",
                                                                         "row_finalize",
                                                                         "scatter_combine"};

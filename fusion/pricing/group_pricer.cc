@@ -68,6 +68,16 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
   return pairs;
 }
 
+// Why a feature that is switched off leaves the kernel without a schedule; empty: it does not. What
+// row reductions can do as well has theirs.
+std::string SwitchedOff(const KernelIr& ir, const Classification& shape, bool hold_columns) {
+  const int fastest = FastestAxis(ir);
+  const bool by_rows = fastest >= 0 && (shape.shape.column_axes >> fastest & 1) != 0;
+  if (hold_columns || !TemplateOf(shape.kind).holds || by_rows) return "";
+  return "the results of its column reductions spread over their rows, and held_columns is "
+         "disabled";
+}
+
 // A long kernel may spill: what it would store for others in its place may cost more, and its price
 // says which.
 bool MaySpill(const Limits& limits, const Footprint& f, size_t ops) {
@@ -115,6 +125,7 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   if (!options_.stage_rows) limits.staged_bytes = 0;
   limits.rows_at_once = options_.rows_at_once;
   limits.transpose_tiles = options_.transpose_tiles;
+  limits.hold_columns = options_.hold_columns;
   return limits;
 }
 
@@ -151,6 +162,9 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   out.built = true;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
+  if (std::string off = SwitchedOff(*kernel.ir, shape, options_.hold_columns); !off.empty()) {
+    return refuse("template", std::move(off));
+  }
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (Limits::Verdict v =
           limits_.CheckKernel(*kernel.ir, profile, static_cast<int64_t>(group.ops.size()));
@@ -202,7 +216,8 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   const KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return false;
   const Classification shape = Classify(*kernel.ir);
-  if (!shape.feasible) return false;
+  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_.hold_columns).empty())
+    return false;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
   const std::vector<Schedule> schedules =

@@ -17,7 +17,7 @@ absl::Status Broken(const Args&... args) {
 absl::Status CheckWidth(const ScheduleReading& r) {
   const int width = r.schedule.vector_width;
   if (width < 1 || width > 16 || (width & (width - 1)) != 0) return r.Misfit("has no vector width");
-  if (width == 1) return absl::OkStatus();
+  if (width == 1 || CheckOf(r.schedule.kind).holds_columns) return absl::OkStatus();
   const int64_t row = r.folds.fastest < 0 ? 0 : r.ir.extents[r.folds.fastest];
   if (row > 0 && row % width == 0) return absl::OkStatus();
   const bool whole_rows = r.folds.across == 0 || r.folds.across == AxisMask{1} << r.folds.fastest;
@@ -31,7 +31,9 @@ absl::Status CheckLoadsAhead(const ScheduleReading& r) {
   const Schedule& s = r.schedule;
   if (s.staged < 0) return r.Misfit("stages fewer than no rows");
   const TemplateCheck& check = CheckOf(s.kind);
-  if (check.scatters || check.stages_points) return absl::OkStatus();  // nothing is ahead
+  if (check.scatters || check.stages_points || check.holds_columns) {
+    return absl::OkStatus();  // nothing is ahead
+  }
   if (s.staged > 0 && (!check.loads_ahead || !s.persistent)) {
     return r.Misfit("loads ahead where no rows are walked or nothing is kept");
   }
@@ -65,7 +67,7 @@ bool MayTakeOver(const KernelIr& ir, const Schedule& s, int in, int out) {
   if (!CheckOf(s.kind).in_place) return false;
   const FoldReading r = ReadFoldsOf(ir);
   // A loop that reads its input again after a row's fold would find what it has stored.
-  if (r.across != 0 && !s.persistent) return false;
+  if ((r.across != 0 || CheckOf(s.kind).holds_columns) && !s.persistent) return false;
   const AxisMask rows = r.across != 0 ? ir.all_axes() & ~r.across : r.down;
   // Rows of threads that have no row of their own read the only one.
   if (!r.folds.empty() && ir.Points(rows) <= 1 && s.rows_per_block > 1) return false;
@@ -73,7 +75,8 @@ bool MayTakeOver(const KernelIr& ir, const Schedule& s, int in, int out) {
   const std::vector<bool> late = AfterFold(ir, r, false);
   for (const Store& store : ir.stores) {
     if (store.buffer != out) continue;
-    if (late[store.instr] || (r.long_axes & ~store.offset.axes()) != 0) return false;
+    const bool waits = late[store.instr] && !CheckOf(s.kind).holds_columns;
+    if (waits || (r.long_axes & ~store.offset.axes()) != 0) return false;
     const std::vector<bool> needed = NeededBy(ir, store.instr);
     for (size_t i = 0; i < ir.instrs.size(); ++i) {
       const Instr& instr = ir.instrs[i];
@@ -97,6 +100,7 @@ absl::Status CheckSchedule(const Group& group, const KernelBody& body) {
   }
   const ScheduleReading r{.ir = body.ir, .schedule = s, .folds = ReadFoldsOf(body.ir)};
   const TemplateCheck& check = CheckOf(s.kind);
+  if (s.cluster != 1 && !check.holds_columns) return r.Misfit("has clusters where none is needed");
   RG_RETURN_IF_ERROR(CheckLoadsAhead(r));
   RG_RETURN_IF_ERROR(CheckWidth(r));
   if (check.scatters != body.ir.scatter.has_value()) {

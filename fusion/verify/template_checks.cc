@@ -185,6 +185,34 @@ absl::Status CheckScan(const ScheduleReading& r) {
   return absl::OkStatus();
 }
 
+// Clusters that have a slab of columns each, and blocks of them that have its rows between them.
+absl::Status CheckHeldColumns(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  const FoldReading& f = r.folds;
+  if (f.folds.size() != 1) return r.Misfit("holds columns where the kernel folds several sets");
+  if (s.cluster < 1 || s.cluster > 8 || (s.cluster & (s.cluster - 1)) != 0) {
+    return r.Misfit("has no such clusters");
+  }
+  if (s.split != 1 || s.threads_per_row != 0 || s.threads % s.rows_per_block != 0 ||
+      s.persistent != (s.staged == 1)) {
+    return r.Misfit("holds no columns");
+  }
+  if (f.across != 0 && s.staged != 1) return r.Misfit("reads again what row reductions read");
+  const AxisMask kept = Without(r.ir, f.folds[0]);
+  bool divides = false;
+  for (size_t a = 0; a < r.ir.extents.size(); ++a) {
+    divides |=
+        (kept >> a & 1) != 0 && r.ir.extents[a] != 1 && r.ir.extents[a] % s.vector_width == 0;
+  }
+  if (!divides) return r.Misfit("has vectors that reach beyond the columns");
+  const int64_t columns = r.ir.Points(kept);
+  const int64_t slab = int64_t{s.threads / s.rows_per_block} * s.vector_width;
+  if (s.blocks != std::max<int64_t>(CeilDiv(columns, slab), 1) * s.cluster) {
+    return r.Misfit(absl::StrCat("does not cover ", columns, " columns"));
+  }
+  return absl::OkStatus();
+}
+
 constexpr TemplateCheck kChecks[] = {
     {.id = Template::kPointwise,
      .fits = CheckPasses,
@@ -206,6 +234,7 @@ constexpr TemplateCheck kChecks[] = {
      .scatters = true,
      .in_place = false},
     {.id = Template::kScan, .fits = CheckScan, .scans = true, .in_place = false},
+    {.id = Template::kHeldColumns, .fits = CheckHeldColumns, .holds_columns = true},
 };
 
 constexpr bool InOrder() {

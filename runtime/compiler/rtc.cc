@@ -191,7 +191,7 @@ bool GiveUpBlocks(absl::Span<const Kernel> kernels, absl::Span<const KernelResou
     const auto kernel = std::find_if(kernels.begin(), kernels.end(),
                                      [&](const Kernel& k) { return k.name == resources.name; });
     if (resources.spill_bytes == 0 || kernel == kernels.end()) continue;
-    if (kernel->head != KernelHead::kPlain) continue;  // others have one block on an SM
+    if (!MayBeResident(*kernel)) continue;  // others have one block on an SM
     const int64_t used = (resources.registers + kRegisterStep - 1) / kRegisterStep * kRegisterStep;
     int64_t blocks = kRegistersPerSm / std::max<int64_t>(used * kernel->threads, 1);
     while (blocks > 0 && RegistersFor(blocks, kernel->threads) <= used) --blocks;

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/base/status.h"
+#include "runtime/host/sanitizer/shadow_word.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -48,13 +49,13 @@ void ForgetStack(void*) {}
 }  // namespace
 
 struct FiberBlock::Fiber : rg_host_thread {
-  enum State : uint8_t { kReady, kAtBarrier, kAtShuffle, kExited };
+  enum State : uint8_t { kReady, kAtBarrier, kAtClusterBarrier, kAtShuffle, kExited };
   FiberBlock* owner = nullptr;
   context::fcontext_t context = nullptr;  // where it goes on; null before its first run
   void* followed = nullptr;               // ThreadSanitizer's name of its stack
   State state = kReady;
-  int line = 0;  // of the barrier or shuffle where it waits
-  int warp = 0, lane = 0;
+  int line = 0;                      // of the barrier or shuffle where it waits
+  int warp = 0, lane = 0, rank = 0;  // rank: of its block
 };
 
 struct FiberBlock::Warp {
@@ -112,17 +113,22 @@ void FiberBlock::ForgetContexts() {
   }
 }
 
-absl::Status FiberBlock::Reserve(int threads) {
+absl::Status FiberBlock::Reserve(int threads, int blocks) {
   if (threads < 1 || threads > kMostThreads) {
     return absl::InvalidArgumentError(
         absl::StrCat("a block of ", threads, " threads: the host runs 1 to ", kMostThreads));
   }
-  if (threads > stacks_->count) {
+  if (blocks < 1 || blocks > kMostBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a cluster of ", blocks, " blocks: the host runs 1 to ", kMostBlocks));
+  }
+  const int all = threads * blocks;
+  if (all > stacks_->count) {
     ForgetContexts();
-    fibers_.assign(threads, Fiber());
-    RG_RETURN_IF_ERROR(stacks_->Grow(threads));
-    warps_.resize(threads);
-    queue_.resize(threads);
+    fibers_.assign(all, Fiber());
+    RG_RETURN_IF_ERROR(stacks_->Grow(all));
+    warps_.resize(all);
+    queue_.resize(all);
   }
   if (strides_of_ != threads) {
     strides_.clear();
@@ -150,16 +156,28 @@ void FiberBlock::PutReady(int position, int fiber) {
   fibers_[fiber].state = Fiber::kReady;
 }
 
-void FiberBlock::PushBlock() {
+void FiberBlock::PushBlock(int rank) {
   const uint64_t random = Draw();
   const int stride = strides_[(random >> 32) % strides_.size()];
-  int fiber = static_cast<int>((random & 0xffffffff) % threads_);
-  for (int i = 0; i < threads_; ++i) {
-    PutReady(i, fiber);
-    fiber += stride;
-    if (fiber >= threads_) fiber -= threads_;
+  int thread = static_cast<int>((random & 0xffffffff) % block_threads_);
+  int position = queue_count_;
+  if (block_goes_on_) {
+    position = 0;
+    queue_first_ -= block_threads_;
+    if (queue_first_ < 0) queue_first_ += threads_;
   }
-  queue_count_ = threads_;
+  for (int i = 0; i < block_threads_; ++i) {
+    PutReady(position + i, rank * block_threads_ + thread);
+    thread += stride;
+    if (thread >= block_threads_) thread -= block_threads_;
+  }
+  queue_count_ += block_threads_;
+}
+
+void FiberBlock::PushBlocks() {
+  const int blocks = threads_ / block_threads_;
+  const int first = blocks > 1 ? static_cast<int>(Draw() % blocks) : 0;
+  for (int n = 0; n < blocks; ++n) PushBlock((first + n) % blocks);
 }
 
 void FiberBlock::PushWarp(int warp) {
@@ -209,6 +227,7 @@ void FiberBlock::Enter(context::transfer_t from) {
     owner->kernel_->run_thread(self);
     self->state = Fiber::kExited;
     ++owner->done_;
+    ++owner->blocks_[self->rank].done;
     owner->SwitchFrom(self);
   }
 }
@@ -241,14 +260,30 @@ uint32_t Ballot(const uint64_t* slots, int first, int lanes, int bytes) {
 
 void FiberBlock::Barrier(rg_host_thread* self, int line) {
   Fiber* fiber = static_cast<Fiber*>(self);
+  Block& block = blocks_[fiber->rank];
   fiber->state = Fiber::kAtBarrier;
   fiber->line = line;
-  if (at_barrier_ == 0) barrier_line_ = line;
-  if (line != barrier_line_) mismatch_ = true;
-  if (++at_barrier_ == threads_ && !mismatch_) {
-    at_barrier_ = 0;
-    ++epoch_;
-    PushBlock();
+  if (block.barrier.arrived == 0) block.barrier.line = line;
+  if (line != block.barrier.line) mismatch_ = true;
+  if (++block.barrier.arrived == block_threads_ && !mismatch_) {
+    block.barrier.arrived = 0;
+    ++block.epoch;
+    PushBlock(fiber->rank);
+  }
+  SwitchFrom(fiber);
+}
+
+void FiberBlock::ClusterBarrier(rg_host_thread* self, int line) {
+  Fiber* fiber = static_cast<Fiber*>(self);
+  fiber->state = Fiber::kAtClusterBarrier;
+  fiber->line = line;
+  if (cluster_.arrived == 0) cluster_.line = line;
+  if (line != cluster_.line) mismatch_ = true;
+  if (++cluster_.arrived == threads_ && !mismatch_) {
+    cluster_.arrived = 0;
+    const int meetings = (blocks_[0].epoch >> kBlockEpochBits) + 1;
+    for (Block& block : blocks_) block.epoch = meetings << kBlockEpochBits;
+    PushBlocks();
   }
   SwitchFrom(fiber);
 }
@@ -288,7 +323,7 @@ bool FiberBlock::Shuffle(rg_host_thread* self, int line, rg_host_shuffle_mode mo
 }
 
 int FiberBlock::meetings(const rg_host_thread* self) const {
-  return warps_[self->thread / lanes_].meetings;
+  return warps_[static_cast<const Fiber*>(self)->warp].meetings;
 }
 
 void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
@@ -299,19 +334,26 @@ void FiberBlock::Abandon(rg_host_thread* self, std::string why) {
   RG_CHECK(false);  // nobody goes on with an abandoned thread
 }
 
-bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_t seed) {
+bool FiberBlock::Run(const rg_host_kernel& kernel, absl::Span<rg_host_block* const> blocks,
+                     uint64_t seed) {
   RG_CHECK(kernel.threads == strides_of_ && kernel.warp >= 1 && kernel.warp <= kMostLanes);
   kernel_ = &kernel;
-  threads_ = kernel.threads;
+  block_threads_ = kernel.threads;
+  threads_ = block_threads_ * static_cast<int>(blocks.size());
   lanes_ = kernel.warp;
+  RG_CHECK(threads_ <= stacks_->count && (blocks.size() == 1 || block_threads_ % lanes_ == 0));
   random_ = seed;
   // Quicker, since the stacks of one warp stay in the cache; but one order of warps among many.
   warp_goes_on_ = !kernel.checked || (Draw() & 1) != 0;
-  at_barrier_ = done_ = epoch_ = queue_first_ = queue_count_ = 0;
+  block_goes_on_ = blocks.size() > 1 && (Draw() & 1) != 0;
+  std::fill(std::begin(blocks_), std::end(blocks_), Block());
+  cluster_ = Meeting();
+  done_ = queue_first_ = queue_count_ = 0;
   for (int i = 0; i < threads_; ++i) {
     Fiber& fiber = fibers_[i];
-    fiber.block = block;
-    fiber.thread = i;
+    fiber.rank = i / block_threads_;
+    fiber.block = blocks[fiber.rank];
+    fiber.thread = i % block_threads_;
     fiber.warp = i / lanes_;
     fiber.lane = i % lanes_;
     if (fiber.context != nullptr) continue;
@@ -320,7 +362,7 @@ bool FiberBlock::Run(const rg_host_kernel& kernel, rg_host_block* block, uint64_
   }
   main_followed_ = ThisStack();
   for (int i = 0; i * lanes_ < threads_; ++i) warps_[i].arrived = warps_[i].meetings = 0;
-  PushBlock();
+  PushBlocks();
   SwitchFrom(nullptr);
   if (done_ == threads_) return true;
   if (!abandoned_) stuck_ = absl::StrCat("divergent threads: ", DescribeStuck());
@@ -334,8 +376,7 @@ std::string FiberBlock::DescribeStuck() const {
   std::map<std::pair<int, int>, std::pair<int, int>> places;  // state, line -> first thread, count
   for (int i = 0; i < threads_; ++i) {
     const Fiber& fiber = fibers_[i];
-    const int line =
-        fiber.state == Fiber::kAtBarrier || fiber.state == Fiber::kAtShuffle ? fiber.line : 0;
+    const int line = fiber.state == Fiber::kReady || fiber.state == Fiber::kExited ? 0 : fiber.line;
     ++places.try_emplace({fiber.state, line}, i, 0).first->second.second;
   }
   std::vector<std::string> parts;
@@ -347,6 +388,10 @@ std::string FiberBlock::DescribeStuck() const {
     switch (place.first) {
       case Fiber::kAtBarrier:
         absl::StrAppend(&who, one ? " waits" : " wait", " at the barrier in line ", place.second);
+        break;
+      case Fiber::kAtClusterBarrier:
+        absl::StrAppend(&who, one ? " waits" : " wait", " at the cluster's barrier in line ",
+                        place.second);
         break;
       case Fiber::kAtShuffle:
         absl::StrAppend(&who, one ? " waits" : " wait", " at the shuffle in line ", place.second);

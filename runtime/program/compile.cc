@@ -27,11 +27,25 @@ absl::Status CheckEpilogues(const BackwardGraph& graph, const FusionPlan& plan,
   return absl::OkStatus();
 }
 
+absl::Status CheckClusters(const FusionPlan& plan, const CompileOptions& options) {
+  if (options.dialect != Dialect::kHip) return absl::OkStatus();
+  for (const Group& group : plan.groups) {
+    for (const KernelBody* body : KernelsOf(group)) {
+      if (body->schedule.cluster == 1) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("%", Index(group.nodes[0]), " is planned with ", body->schedule.Print(),
+                       ", but the device has no clusters; plan with the spec of the device"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
                                      const CompileOptions& options) {
   RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
+  RG_RETURN_IF_ERROR(CheckClusters(plan, options));
   CompiledPlan compiled{.graph = graph, .plan = plan, .early = options.early};
 
   // Kernels first: they depend on the plan alone.

@@ -20,7 +20,8 @@ constexpr ScheduleLimits kSmallDevice = {.warp = 32,
                                          .sms = 3,
                                          .shared_bytes = 48 << 10,
                                          .staged_bytes = 48 << 10,
-                                         .shared_bytes_per_sm = 96 << 10};
+                                         .shared_bytes_per_sm = 96 << 10,
+                                         .cluster_blocks = 4};
 
 struct Case {
   std::string name;

@@ -72,6 +72,23 @@ RG_KERNEL(rg_copies_ahead, 8, 2) {
 }
 )";
 
+// Sums of what the blocks of a cluster have, by each of them.
+constexpr char kClusterSums[] = R"(
+RG_KERNEL_CLUSTER(rg_cluster_sums, 64, 2, 4) {
+  RG_SHARED(float, s, 64);
+  RG_ARG(const float, x, 0);
+  RG_ARG(float, y, 1);
+  s[RG_THREAD] = rg_load(x, RG_BLOCK * 64 + RG_THREAD);
+  RG_CLUSTER_ARRIVE();
+  RG_CLUSTER_WAIT();
+  float sum = 0;
+  for (int b = 0; b < 4; ++b) sum += RG_PEER(s, b, 63 - RG_THREAD);
+  RG_CLUSTER_DONE();
+  rg_store(y, RG_BLOCK * 64 + RG_THREAD, sum);
+  RG_CLUSTER_WAIT();
+}
+)";
+
 constexpr char kConversions[] = R"(
 RG_KERNEL(rg_conversions, 1, 4) {
   RG_ARG(const float, x, 0);
@@ -320,6 +337,56 @@ TEST_CASE("launchers on several threads run one module at once") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("the blocks of a cluster run together and read each other's shared memory") {
+  const bool check = GENERATE(false, true);
+  const int warp = GENERATE(32, 64);
+  const auto module = MustCompile(kClusterSums, check, warp);
+  std::vector<float> x(12 * 64), y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i % 97);
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const auto status = module->Launch("rg_cluster_sums", 12, 64, {In(x), Out(y)}, {.seed = seed});
+    INFO(status);
+    REQUIRE(status.ok());
+    int wrong = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      float sum = 0;
+      for (size_t b = 0; b < 4; ++b) sum += x[i / 256 * 256 + b * 64 + 63 - i % 64];
+      wrong += y[i] != sum;
+    }
+    CHECK(wrong == 0);
+  }
+  const auto odd = module->Launch("rg_cluster_sums", 6, 64, {In(x), Out(y)});
+  CHECK_THAT(std::string(odd.message()), ContainsSubstring("6 blocks are no clusters of 4"));
+}
+
+// What the checking build says of the kernel with other text in the place of its n-th such wait.
+std::string WithOtherWait(int n, const std::string& instead, bool check, uint64_t seed) {
+  const std::string wait = "RG_CLUSTER_WAIT();";
+  std::string text = kClusterSums;
+  size_t at = text.find(wait);
+  for (int i = 0; i < n; ++i) at = text.find(wait, at + 1);
+  text.replace(at, wait.size(), instead);
+  const auto module = MustCompile(text, check);
+  std::vector<float> x(256, 1), y(256);
+  return std::string(
+      module->Launch("rg_cluster_sums", 4, 64, {In(x), Out(y)}, {.seed = seed}).message());
+}
+
+TEST_CASE("the checking build finds barriers of a cluster that are not there") {
+  CHECK_THAT(WithOtherWait(0, "", true, 1), ContainsSubstring("shared array s of block"));
+  // Seeds draw whether a block runs to its end before the others of its cluster go on.
+  bool ended = false;
+  for (uint64_t seed = 0; seed < 8 && !ended; ++seed) {
+    ended = WithOtherWait(1, "", true, seed).find("threads have returned") != std::string::npos;
+  }
+  CHECK(ended);
+}
+
+TEST_CASE("threads that do not come to a barrier of their cluster are told") {
+  CHECK_THAT(WithOtherWait(1, "if (RG_BLOCK != 2) RG_CLUSTER_WAIT();", false, 1),
+             ContainsSubstring("at the cluster's barrier"));
 }
 
 TEST_CASE("a launch that does not fit its kernel is refused by name") {

@@ -24,7 +24,8 @@ constexpr ScheduleLimits kSmallDevice = {.warp = 32,
                                          .sms = 3,
                                          .shared_bytes = 48 << 10,
                                          .staged_bytes = 48 << 10,
-                                         .shared_bytes_per_sm = 96 << 10};
+                                         .shared_bytes_per_sm = 96 << 10,
+                                         .cluster_blocks = 4};
 const char* NameOf(PlantedFault fault) {
   switch (fault) {
     case PlantedFault::kRemovedBarrier: return "removed barrier";
@@ -32,13 +33,15 @@ const char* NameOf(PlantedFault fault) {
     case PlantedFault::kUninitialisedShared: return "uninitialised shared memory";
     case PlantedFault::kLaxWait: return "wait for copies too lax";
     case PlantedFault::kUnsentCopies: return "copies not sent off";
+    case PlantedFault::kRemovedMeeting: return "removed barrier of a cluster";
   }
   return "";
 }
 
 // What any template may have, and what those that copy rows ahead may have, too.
 constexpr PlantedFault kFaults[] = {PlantedFault::kRemovedBarrier, PlantedFault::kOffByOneBound,
-                                    PlantedFault::kUninitialisedShared};
+                                    PlantedFault::kUninitialisedShared,
+                                    PlantedFault::kRemovedMeeting};
 constexpr PlantedFault kCopyFaults[] = {PlantedFault::kLaxWait, PlantedFault::kUnsentCopies};
 // Of the schedules of an example with one template that have a place for a fault: how many.
 constexpr int kSchedules = 3;
@@ -113,7 +116,8 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
     }
     INFO(spoiled.what);
     switch (spoiled.fault) {
-      case PlantedFault::kRemovedBarrier: CHECK(reported); break;
+      case PlantedFault::kRemovedBarrier:
+      case PlantedFault::kRemovedMeeting: CHECK(reported); break;
       case PlantedFault::kUninitialisedShared:
         // An array used for one sum after the other still holds the sum before.
         CHECK((reported || wrong));
@@ -137,9 +141,12 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
   expect(Template::kPointwise, PlantedFault::kOffByOneBound);
   expect(Template::kScatterAdd, PlantedFault::kOffByOneBound);
   for (Template kind : {Template::kRowReduction, Template::kColumnReduction, Template::kRowColumn,
-                        Template::kTranspose}) {
-    for (PlantedFault fault : kFaults) expect(kind, fault);
+                        Template::kTranspose, Template::kHeldColumns}) {
+    for (PlantedFault fault : kFaults) {
+      if (fault != PlantedFault::kRemovedMeeting) expect(kind, fault);
+    }
   }
+  expect(Template::kHeldColumns, PlantedFault::kRemovedMeeting);
 }
 
 // The rows that are read hold poison until a wait has delivered them: results are wrong, whatever

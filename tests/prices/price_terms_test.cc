@@ -483,6 +483,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "shared_bytes_per_block",
                                            "shared_bytes_reserved",
                                            "staged_bytes_per_block",
+                                           "cluster_blocks",
                                            "staged_bytes_under_way",
                                            "base_registers",
                                            "sector_bytes",

@@ -42,6 +42,7 @@ Json ScheduleJson(const Schedule& s) {
           {"rows_per_thread", s.rows_per_thread},
           {"persistent", s.persistent},
           {"staged", s.staged},
+          {"cluster", s.cluster},
           {"split", s.split},
           {"blocks", s.blocks}};
 }

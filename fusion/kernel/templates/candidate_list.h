@@ -40,6 +40,8 @@ class CandidateList {
 
 // Passes over the points, one after the other.
 void AddPasses(CandidateList& list);
+// Teams of threads that have a row each, or several.
+void AddRowReductions(CandidateList& list);
 
 }  // namespace retrograd
 

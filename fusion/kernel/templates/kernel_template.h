@@ -71,6 +71,8 @@ struct KernelTemplate {
   bool narrows = false;          // each schedule exists with narrower vectors and more blocks
   bool shares_launches = false;  // its main launch may be a range of blocks of another's
   bool in_place = false;         // an output may reuse the bytes of an input
+  bool holds = false;            // blocks of a cluster share columns: each loads its rows of them
+                                 // before it works on any, and evaluates them again in each stage
 
   // The kind of launch number `launch` of `launches`, and of the launch that does the main work.
   LaunchKind (*launch_kind)(const Schedule& s, int64_t launch, int64_t launches);
@@ -79,6 +81,9 @@ struct KernelTemplate {
   // Shared memory that a block of launch number `launch` declares in its text. Null: none.
   int64_t (*shared_bytes)(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
                           int64_t launch) = nullptr;
+
+  // Shared memory that the launch asks for, for rows in shared memory. Null: none.
+  int64_t (*staged_bytes)(const KernelIr& ir, const KernelProfile& p, const Schedule& s) = nullptr;
 
   // Terms of the price. Null stands for what most templates have.
   // Barrier rounds on a block's critical path. Null: one.
@@ -111,6 +116,19 @@ inline const KernelTemplate& TemplateOf(const Schedule& s) { return TemplateOf(s
 // point.
 inline bool StagesPoints(const Schedule& s) {
   return s.kind == Template::kPointwise && s.staged > 0;
+}
+
+// Whether the rows of a block lie in shared memory from its first stage to its last.
+inline bool HoldsRows(const Schedule& s) { return TemplateOf(s).holds && s.staged > 0; }
+
+// Whether rows come into shared memory while others are worked on.
+inline bool StagesAhead(const Schedule& s) {
+  return s.staged > 0 && !StagesPoints(s) && !TemplateOf(s).holds;
+}
+
+// Threads that fold one row of those that the template keeps.
+inline int64_t ThreadsOfRow(const Schedule& s) {
+  return TemplateOf(s).holds ? int64_t{s.rows_per_block} * s.cluster : s.threads_per_row;
 }
 
 // A thread that evaluates one vector of points at a time.

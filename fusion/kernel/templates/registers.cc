@@ -248,12 +248,12 @@ int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
   const int64_t expected = ExpectedRegisters(launch, counts, s, device);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
-  const bool ahead = s.staged > 0 && !StagesPoints(s);
-  const int64_t margin = ahead ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
+  const bool in_shared = s.staged > 0 && !StagesPoints(s);
+  const int64_t margin = in_shared ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
   const int64_t cautious =
       expected + expected * margin / 1'000'000 + guards * model.spill_guards_milli / 1000;
   if (cautious <= cap) return expected;
-  const RegisterModel::Slack& slack = ahead ? model.staged_slack : model.slack;
+  const RegisterModel::Slack& slack = in_shared ? model.staged_slack : model.slack;
   const int64_t covered = cap + cap * slack.share_ppm / 1'000'000;
   if (!device.trusts_slack || slack.share_ppm == 0 || expected > covered ||
       LeastRegisters(counts) > cap)
@@ -273,9 +273,8 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
 }
 
 int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
-  if (s.staged == 0 || !WalksRows(s)) return 0;
-  const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
-  return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
+  const KernelTemplate& t = TemplateOf(s);
+  return s.staged == 0 || t.staged_bytes == nullptr ? 0 : t.staged_bytes(ir, p, s);
 }
 
 void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {

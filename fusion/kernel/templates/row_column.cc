@@ -144,6 +144,11 @@ int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s
   return (launch == 0 ? ScratchBytes(p, s) : 0) + ColumnTileBytes(p, s, launch);
 }
 
+int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
+  const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
+  return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
+}
+
 RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
   const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
   return {.count = CeilDiv(p.shape.shape.rows, at_once * s.blocks),
@@ -170,6 +175,7 @@ constinit const KernelTemplate kRowColumnTemplate = {
     .main_launch = Main,
     .points_of_thread = PointsOfRowWalk,
     .shared_bytes = SharedOfBlock,
+    .staged_bytes = StagedBytes,
     .barrier_rounds = RoundsOfRowWalk,
     .row_batches = BatchesOfBlock,
     .held_ppm = Held,

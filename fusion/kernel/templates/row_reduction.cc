@@ -75,16 +75,6 @@ void AddOfWidth(CandidateList& list, int widest) {
   }
 }
 
-void AddCandidates(CandidateList& list) {
-  const int64_t plain =
-      std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
-  list.Add(Row(list, static_cast<int>(plain), 1, 1, false));
-  for (int width : list.widths()) {
-    const bool one_axis = list.ir().extents[FastestAxis(list.ir())] == list.shape().columns;
-    if (one_axis || !HasEnds(list.ir(), width)) AddOfWidth(list, width);
-  }
-}
-
 // Rows with ends are loaded before a stage stores any of them.
 PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
   PointsOfThread points = PointsOfRowWalk(p, s);
@@ -113,11 +103,21 @@ int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
 
 }  // namespace
 
+void AddRowReductions(CandidateList& list) {
+  const int64_t plain =
+      std::min<int64_t>(PowerOfTwoFrom(std::max<int64_t>(list.shape().columns, 8)), 256);
+  list.Add(Row(list, static_cast<int>(plain), 1, 1, false));
+  for (int width : list.widths()) {
+    const bool one_axis = list.ir().extents[FastestAxis(list.ir())] == list.shape().columns;
+    if (one_axis || !HasEnds(list.ir(), width)) AddOfWidth(list, width);
+  }
+}
+
 constinit const KernelTemplate kRowReductionTemplate = {
     .id = Template::kRowReduction,
     .name = "row_reduction",
     .recognise = Recognise,
-    .candidates = AddCandidates,
+    .candidates = AddRowReductions,
     .walk = Walk::kRows,
     .splits_rows = true,
     .shares_launches = true,

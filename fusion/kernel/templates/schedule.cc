@@ -14,6 +14,7 @@ std::string Schedule::Print() const {
   if (rows_per_block > 1) absl::StrAppend(&out, " rows=", rows_per_block);
   if (rows_per_thread > 1) absl::StrAppend(&out, " at_once=", rows_per_thread);
   if (vector_width > 1) absl::StrAppend(&out, " vec=", vector_width);
+  if (cluster > 1) absl::StrAppend(&out, " cluster=", cluster);
   if (split > 1) absl::StrAppend(&out, " split=", split);
   absl::StrAppend(&out, " blocks=", blocks);
   if (persistent) absl::StrAppend(&out, " persistent");
@@ -103,6 +104,7 @@ ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device) {
   limits.shared_bytes_reserved = device.shared_bytes_reserved;
   limits.staged_bytes_under_way = device.staged_bytes_under_way;
   limits.max_registers = static_cast<int>(device.max_registers);
+  limits.cluster_blocks = static_cast<int>(std::max<int64_t>(device.cluster_blocks, 1));
   return limits;
 }
 

@@ -20,8 +20,9 @@ enum class Template : uint8_t {
 absl::string_view Name(Template t);
 
 // Which axes a template takes as rows and which as columns. Rows are the axes kept by the row
-// reduction (or folded by the column reduction); columns are the others. Points are numbered
-// row-major over each list of axes, outermost first.
+// reduction (or folded by the column reduction); columns are the others. kHeldColumns reads axes as
+// the row reduction does: what it folds, stage by stage, are `columns` elements of each of `rows`.
+// Points are numbered row-major over each list of axes, outermost first.
 struct RowsAndColumns {
   AxisMask row_axes = 0;
   AxisMask column_axes = 0;
@@ -36,11 +37,14 @@ struct Schedule {
   int threads_per_row = 0;  // kRowReduction, kRowColumn, kScan: threads that share a row (a power
                             // of two)
   int rows_per_block = 1;   // rows in separate threads of a block = threads / threads_per_row;
-                            // kColumnReduction: thread rows of a block that share the columns
+                            // kColumnReduction, kHeldColumns: thread rows of a block that share
+                            // the columns
   int rows_per_thread = 1;  // rows at once in the registers of the same threads
   bool persistent = false;  // inputs stay in registers between stages; else each stage re-reads
   int staged = 0;           // kRowColumn, persistent: rows lie in shared memory, so many batches of
-                            // them at once. kScatterAdd: positions do; kPointwise: point_rows.h
+                            // them at once. kScatterAdd: positions do; kPointwise: point_rows.h;
+                            // kHeldColumns: all rows of a block do
+  int cluster = 1;          // kHeldColumns: blocks that share columns, each with a part of the rows
   int64_t split = 1;        // kColumnReduction, kRowColumn: partial results a column;
                             // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;       // of the main launch
@@ -95,11 +99,13 @@ struct ScheduleLimits {
   int64_t shared_bytes_reserved = 1 << 10;    // of each block
   int64_t staged_bytes_under_way = 64 << 10;  // of an SM: enough
   int max_registers = 255;                    // of a thread
+  int cluster_blocks = 1;                     // of a cluster, at most
   bool vectorize = true;                      // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
   bool rows_at_once = true;
   bool transpose_tiles = true;
+  bool hold_columns = true;
 };
 ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device);
 

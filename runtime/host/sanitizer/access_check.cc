@@ -11,10 +11,6 @@ namespace {
 
 uintptr_t Address(const void* data) { return reinterpret_cast<uintptr_t>(data); }
 
-std::string ThreadName(int thread, int block) {
-  return absl::StrCat("thread ", thread, " of block ", block);
-}
-
 std::string ArgumentName(int argument) { return absl::StrCat("argument ", argument); }
 
 // The largest power of two that divides both, neither zero at once.
@@ -26,7 +22,7 @@ int64_t CommonPower(int64_t a, int64_t b) {
 }  // namespace
 
 absl::Status AccessCheck::BeginLaunch(absl::string_view kernel, absl::Span<const HostArg> args,
-                                      int64_t blocks, int threads,
+                                      int64_t blocks, int threads, int cluster,
                                       const HostLaunchOptions& options) {
   if (blocks * threads >= int64_t{UINT32_MAX}) {
     return absl::ResourceExhaustedError(absl::StrCat("kernel ", kernel, ": ", blocks, " blocks of ",
@@ -36,7 +32,7 @@ absl::Status AccessCheck::BeginLaunch(absl::string_view kernel, absl::Span<const
   kernel_ = std::string(kernel);
   options_ = options;
   args_.assign(args.begin(), args.end());
-  threads_ = threads;
+  shape_ = {.threads = threads * cluster, .of_block = threads};
   accesses_ = faults_ = 0;
   told_.clear();
   shared_shadow_.clear();
@@ -120,7 +116,7 @@ bool AccessCheck::Global(const Accessor& by, int argument, int64_t offset, int64
   if (region.granule == 0 || granule < region.granule) MakeFiner(region, granule);
   for (int64_t i = at / region.granule; i * region.granule < at + bytes; ++i) {
     ShadowWord& word = region.shadow[i];
-    const ShadowWord::Conflict other = write ? word.Write(by, threads_) : word.Read(by, threads_);
+    const ShadowWord::Conflict other = write ? word.Write(by, shape_) : word.Read(by, shape_);
     if (!other) continue;
     TellRace(by, other, ArgumentName(argument), &arg, offset + i * region.granule - at,
              element_bytes, write, line);
@@ -139,10 +135,14 @@ bool AccessCheck::Global(const Accessor& by, int argument, int64_t offset, int64
   return true;
 }
 
-bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, int64_t offset,
-                         int64_t bytes, bool write) {
+bool AccessCheck::Shared(const Accessor& by, int owner, const SharedArrays::Array& array,
+                         int64_t offset, int64_t bytes, bool write) {
   ++accesses_;
-  const auto what = [&] { return absl::StrCat("shared array ", array.name); };
+  const bool own = owner == by.thread / shape_.of_block;
+  const auto what = [&] {
+    return absl::StrCat("shared array ", array.name,
+                        own ? "" : absl::StrCat(" of block ", by.block * shape_.cluster() + owner));
+  };
   if (offset < 0 || offset > array.bytes - bytes) {
     if (Fault* fault = Tell("out of bounds", array.key, write)) {
       fault->text =
@@ -151,11 +151,12 @@ bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, i
     }
     return false;
   }
-  const size_t word_index = array.offset + offset / array.element_bytes;
-  if (word_index >= shared_shadow_.size()) shared_shadow_.resize(array.offset + array.bytes);
+  const int64_t base = owner * SharedArrays::kBytes + array.offset;
+  const size_t word_index = base + offset / array.element_bytes;
+  if (word_index >= shared_shadow_.size()) shared_shadow_.resize(base + array.bytes);
   ShadowWord& word = shared_shadow_[word_index];
   // Shared memory begins with the block: what an earlier block left is nothing to this one.
-  if (!word.WrittenIn(by.block, threads_)) {
+  if (!word.WrittenIn(by.block, shape_)) {
     if (!write) {
       if (Fault* fault = Tell("undefined", array.key, write)) {
         fault->text = absl::StrCat(
@@ -166,9 +167,20 @@ bool AccessCheck::Shared(const Accessor& by, const SharedArrays::Array& array, i
     }
     word = ShadowWord();
   }
-  const ShadowWord::Conflict other = write ? word.Write(by, threads_) : word.Read(by, threads_);
+  const ShadowWord::Conflict other = write ? word.Write(by, shape_) : word.Read(by, shape_);
   if (other) TellRace(by, other, what(), array.key, offset, array.element_bytes, write, 0);
   return true;
+}
+
+void AccessCheck::Ended(const Accessor& by, int owner, const SharedArrays::Array& array,
+                        int64_t offset) {
+  if (Fault* fault = Tell("ended", array.key, 0)) {
+    const int block = by.block * shape_.cluster() + owner;
+    fault->text = absl::StrCat("ended: ",
+                               Access(by, absl::StrCat("shared array ", array.name), offset,
+                                      array.element_bytes, false, 0),
+                               " of block ", block, ", whose threads have returned");
+  }
 }
 
 void AccessCheck::MissingLane(const Accessor& by, int distance, int line) {
@@ -192,6 +204,11 @@ AccessCheck::Fault* AccessCheck::Tell(const char* kind, const void* where, int l
   return &told_.back();
 }
 
+std::string AccessCheck::ThreadName(int thread, int block) const {
+  return absl::StrCat("thread ", thread % shape_.of_block, " of block ",
+                      block * shape_.cluster() + thread / shape_.of_block);
+}
+
 // "thread 3 of block 0 reads element 7 (4 bytes) of argument 1 in line 12"
 std::string AccessCheck::Access(const Accessor& by, absl::string_view what, int64_t offset,
                                 int element_bytes, bool write, int line) const {
@@ -206,12 +223,15 @@ void AccessCheck::TellRace(const Accessor& by, const ShadowWord::Conflict& other
                            absl::string_view what, const void* where, int64_t offset,
                            int element_bytes, bool write, int line) {
   const bool same_block = other.block == by.block;
+  const bool of_cluster = other.thread / shape_.of_block != by.thread / shape_.of_block;
   Fault* fault = Tell(same_block ? "race" : "race of blocks", where, line);
   if (fault == nullptr) return;
   fault->text =
       absl::StrCat("race: ", Access(by, what, offset, element_bytes, write, line), ", which ",
                    ThreadName(other.thread, other.block), other.wrote ? " wrote" : " read",
-                   same_block ? " with no barrier between" : " in the same launch");
+                   !same_block  ? " in the same launch"
+                   : of_cluster ? " with no barrier of the cluster between"
+                                : " with no barrier between");
 }
 
 absl::Status AccessCheck::EndLaunch() {

@@ -22,7 +22,7 @@ namespace retrograd {
 class AccessCheck {
  public:
   absl::Status BeginLaunch(absl::string_view kernel, absl::Span<const HostArg> args, int64_t blocks,
-                           int threads, const HostLaunchOptions& options);
+                           int threads, int cluster, const HostLaunchOptions& options);
   // OK, or the faults found since BeginLaunch.
   absl::Status EndLaunch();
   // So many faults or accesses that going on would tell nothing new.
@@ -32,8 +32,11 @@ class AccessCheck {
   // elements is one of `bytes` that must be aligned to its whole size.
   bool Global(const Accessor& by, int argument, int64_t offset, int64_t bytes, int element_bytes,
               bool write, int line);
-  bool Shared(const Accessor& by, const SharedArrays::Array& array, int64_t offset, int64_t bytes,
-              bool write);
+  // `owner`: the block of the cluster whose array it is.
+  bool Shared(const Accessor& by, int owner, const SharedArrays::Array& array, int64_t offset,
+              int64_t bytes, bool write);
+  // Of a block of the cluster whose threads have all returned.
+  void Ended(const Accessor& by, int owner, const SharedArrays::Array& array, int64_t offset);
   void MissingLane(const Accessor& by, int distance, int line);
 
   void MarkDefined(const void* data, int64_t bytes);
@@ -63,6 +66,7 @@ class AccessCheck {
   static void MakeFiner(Region& region, int64_t granule);
   // The fault to describe, or null if its like is already told.
   Fault* Tell(const char* kind, const void* where, int line);
+  std::string ThreadName(int thread, int block) const;
   std::string Access(const Accessor& by, absl::string_view what, int64_t offset, int element_bytes,
                      bool write, int line) const;
   void TellRace(const Accessor& by, const ShadowWord::Conflict& other, absl::string_view what,
@@ -73,8 +77,8 @@ class AccessCheck {
   std::vector<HostArg> args_;
   std::vector<int> region_of_;  // by argument
   std::vector<Region> regions_;
-  std::vector<ShadowWord> shared_shadow_;  // at array.offset + element
-  int threads_ = 1;
+  std::vector<ShadowWord> shared_shadow_;  // of each block: at array.offset + element
+  ThreadShape shape_;
   int64_t accesses_ = 0, faults_ = 0;
   std::vector<Fault> told_;
   UndefinedBytes undefined_;

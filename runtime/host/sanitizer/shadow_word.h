@@ -1,6 +1,7 @@
 // ShadowWord: who last wrote and read a word of memory during one launch, and whether a new access
 // is ordered after them. Threads of a block are ordered by its barriers, whose count is the epoch,
-// and those of a warp by their meetings, too; blocks of a launch are not ordered at all.
+// and those of a warp by their meetings, too; those of a cluster's blocks by the cluster's
+// barriers, and blocks of a launch otherwise not at all.
 #ifndef RETROGRAD_RUNTIME_HOST_SANITIZER_SHADOW_WORD_H_
 #define RETROGRAD_RUNTIME_HOST_SANITIZER_SHADOW_WORD_H_
 
@@ -8,11 +9,22 @@
 
 namespace retrograd {
 
-// A thread that accesses memory, how many barriers its block has passed, and its warp meetings.
+// A thread that accesses memory, how many barriers it has passed, and its warp meetings. Blocks
+// that run together, as those of a cluster, count as one here, and their threads are numbered one
+// block after the other.
 struct Accessor {
   int block = 0, thread = 0, epoch = 0;
   int meeting = 0;
 };
+
+struct ThreadShape {
+  int threads = 1;  // of what counts as a block
+  int of_block = 1;
+  int cluster() const { return threads / of_block; }
+};
+
+// Epochs of clusters: barriers of the cluster, and those of the block.
+inline constexpr int kBlockEpochBits = 20;
 
 class ShadowWord {
  public:
@@ -23,21 +35,23 @@ class ShadowWord {
     explicit operator bool() const { return thread >= 0; }
   };
 
-  bool WrittenIn(int block, int threads) const {
-    return writer_ != 0 && static_cast<int>((writer_ - 1) / threads) == block;
+  bool WrittenIn(int block, const ThreadShape& shape) const {
+    return writer_ != 0 && static_cast<int>((writer_ - 1) / shape.threads) == block;
   }
 
-  Conflict Read(const Accessor& by, int threads) {
-    const Conflict conflict = WriteBeside(by, threads);
+  Conflict Read(const Accessor& by, const ThreadShape& shape) {
+    const int threads = shape.threads;
+    const Conflict conflict = WriteBeside(by, shape);
     const uint32_t id = Id(by, threads);
     uint32_t flags = 0;
     if (reader_ != 0) {
       flags = read_epoch_ & kManyBlocks;
       const bool same_block = static_cast<int>((reader_ - 1) / threads) == by.block;
       if (!same_block) flags |= kManyBlocks;
-      if (same_block && ReadEpoch() == Epoch(by)) {
+      const int reader = static_cast<int>((reader_ - 1) % threads);
+      if (same_block && !Ordered(reader, ReadEpoch(), by, shape)) {
         flags |= read_epoch_ & kManyWarps;
-        if (WarpOf(reader_, threads) != by.thread / kWarp) {
+        if (!SameWarp(reader, by.thread, shape)) {
           flags |= kManyWarps;
         } else if (read_meeting_ == by.meeting) {
           flags |= read_epoch_ & kManyThreads;
@@ -51,10 +65,10 @@ class ShadowWord {
     return conflict;
   }
 
-  Conflict Write(const Accessor& by, int threads) {
-    Conflict conflict = WriteBeside(by, threads);
-    if (!conflict) conflict = ReadBeside(by, threads);
-    writer_ = Id(by, threads);
+  Conflict Write(const Accessor& by, const ThreadShape& shape) {
+    Conflict conflict = WriteBeside(by, shape);
+    if (!conflict) conflict = ReadBeside(by, shape);
+    writer_ = Id(by, shape.threads);
     write_epoch_ = Epoch(by);
     write_meeting_ = by.meeting;
     return conflict;
@@ -72,28 +86,35 @@ class ShadowWord {
     return static_cast<uint32_t>(by.block) * threads + by.thread + 1;
   }
   static uint32_t Epoch(const Accessor& by) { return by.epoch & kEpochMask; }
-  static int WarpOf(uint32_t id, int threads) {
-    return static_cast<int>((id - 1) % threads) / kWarp;
+  static bool SameWarp(int one, int other, const ThreadShape& shape) {
+    return one / shape.of_block == other / shape.of_block &&
+           one % shape.of_block / kWarp == other % shape.of_block / kWarp;
   }
   uint32_t ReadEpoch() const { return read_epoch_ & kEpochMask; }
   static Conflict Name(uint32_t id, int threads, bool wrote) {
     return {static_cast<int>((id - 1) / threads), static_cast<int>((id - 1) % threads), wrote};
   }
 
-  Conflict WriteBeside(const Accessor& by, int threads) const {
-    if (writer_ == 0 || writer_ == Id(by, threads)) return {};
-    const Conflict other = Name(writer_, threads, true);
+  // Whether a barrier lies between an earlier access in a block, or a cluster, and this one.
+  static bool Ordered(int thread, uint32_t epoch, const Accessor& by, const ThreadShape& shape) {
+    const int bits = thread / shape.of_block == by.thread / shape.of_block ? 0 : kBlockEpochBits;
+    return epoch >> bits != Epoch(by) >> bits;
+  }
+
+  Conflict WriteBeside(const Accessor& by, const ThreadShape& shape) const {
+    if (writer_ == 0 || writer_ == Id(by, shape.threads)) return {};
+    const Conflict other = Name(writer_, shape.threads, true);
     if (other.block != by.block) return other;
-    if (write_epoch_ != Epoch(by)) return {};
-    const bool met = other.thread / kWarp == by.thread / kWarp && write_meeting_ != by.meeting;
+    if (Ordered(other.thread, write_epoch_, by, shape)) return {};
+    const bool met = SameWarp(other.thread, by.thread, shape) && write_meeting_ != by.meeting;
     return met ? Conflict() : other;
   }
-  Conflict ReadBeside(const Accessor& by, int threads) const {
+  Conflict ReadBeside(const Accessor& by, const ThreadShape& shape) const {
     if (reader_ == 0) return {};
-    const Conflict other = Name(reader_, threads, false);
+    const Conflict other = Name(reader_, shape.threads, false);
     if (other.block != by.block || (read_epoch_ & kManyBlocks) != 0) return other;
-    if (ReadEpoch() != Epoch(by)) return {};
-    if ((read_epoch_ & kManyWarps) != 0 || other.thread / kWarp != by.thread / kWarp) return other;
+    if (Ordered(other.thread, ReadEpoch(), by, shape)) return {};
+    if ((read_epoch_ & kManyWarps) != 0 || !SameWarp(other.thread, by.thread, shape)) return other;
     if (read_meeting_ != by.meeting) return {};
     return other.thread != by.thread || (read_epoch_ & kManyThreads) != 0 ? other : Conflict();
   }

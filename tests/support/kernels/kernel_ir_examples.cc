@@ -1,6 +1,7 @@
 #include "tests/support/kernels/kernel_ir_examples.h"
 
 #include "graph/ir/sorted_indices.h"
+#include "tests/support/kernels/columns_to_hold.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/odd_rows.h"
 #include "tests/support/kernels/rows_of_points.h"
@@ -282,6 +283,13 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"middle sum", Template::kColumnReduction, MiddleSum(t)},
       {"norm backward", Template::kRowColumn, NormBackward(t, 45, 64)},
       {"norm backward, wide", Template::kRowColumn, NormBackward(t, 11, 520)},
+      {"softmax of columns", Template::kHeldColumns, ColumnSoftmax(t, 2, 150, 24)},
+      {"softmax of columns, odd", Template::kHeldColumns, ColumnSoftmax(t, 3, 37, 7)},
+      {"batch norm backward", Template::kHeldColumns, BatchNormBackward(t, 1030, 40)},
+      {"quantised columns", Template::kHeldColumns,
+       QuantisedColumns(t, DType::kFp8E4M3, 2, 1040, 24)},
+      {"quantised columns, odd", Template::kHeldColumns, QuantisedColumns(t, t, 3, 52, 20)},
+      {"softmax of no columns", Template::kHeldColumns, ColumnSoftmax(t, 0, 9, 24)},
       {"transposed", Template::kTranspose, Transposed(t)},
       {"transposed in wide tiles", Template::kTranspose, TransposedWide(t)},
       {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},

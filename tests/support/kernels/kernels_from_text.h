@@ -1,5 +1,6 @@
 // Kernels written as text. Each begins with a line  RG_KERNEL(name, threads, arguments) {  or
-// RG_KERNEL_DIRECT(...) and ends with the next line  }  at the margin.
+// RG_KERNEL_DIRECT(...) or RG_KERNEL_CLUSTER(name, threads, arguments, blocks) {  and ends with the
+// next line  }  at the margin.
 #ifndef RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
 #define RETROGRAD_TESTS_SUPPORT_KERNELS_KERNELS_FROM_TEXT_H_
 
@@ -20,7 +21,8 @@ namespace retrograd {
 
 inline bool ThreadsMeetIn(absl::string_view text) {
   constexpr absl::string_view kMeetings[] = {"RG_BARRIER", "RG_WARP_BARRIER", "RG_SHUFFLE_",
-                                             "RG_SHARED", "RG_POOLED"};
+                                             "RG_SHARED",  "RG_POOLED",       "RG_STAGED",
+                                             "RG_CLUSTER_"};
   return std::any_of(std::begin(kMeetings), std::end(kMeetings),
                      [&](absl::string_view use) { return absl::StrContains(text, use); });
 }
@@ -28,12 +30,17 @@ inline bool ThreadsMeetIn(absl::string_view text) {
 // A head's name and numbers; RG_WARP threads are `warp`.
 inline Kernel KernelOfHead(absl::string_view head, int warp) {
   const bool direct = absl::ConsumePrefix(&head, "RG_KERNEL_DIRECT(");
-  RG_CHECK(direct || absl::ConsumePrefix(&head, "RG_KERNEL("));
+  const bool cluster = absl::ConsumePrefix(&head, "RG_KERNEL_CLUSTER(");
+  RG_CHECK(direct || cluster || absl::ConsumePrefix(&head, "RG_KERNEL("));
   const std::vector<std::string> parts = absl::StrSplit(head.substr(0, head.find(')')), ", ");
-  RG_CHECK(parts.size() == 3);
+  RG_CHECK(parts.size() == (cluster ? 4 : 3));
   Kernel kernel{.name = parts[0], .threads = warp, .direct = direct};
   RG_CHECK(parts[1] == "RG_WARP" || absl::SimpleAtoi(parts[1], &kernel.threads));
   RG_CHECK(absl::SimpleAtoi(parts[2], &kernel.arguments));
+  if (cluster) {
+    kernel.head = KernelHead::kCluster;
+    RG_CHECK(absl::SimpleAtoi(parts[3], &kernel.cluster));
+  }
   return kernel;
 }
 
@@ -50,7 +57,8 @@ inline std::vector<Kernel> KernelsFromText(absl::string_view text, int warp = 32
       kernel.threads_meet =
           ThreadsMeetIn(kernel.function.comment) || ThreadsMeetIn(kernel.function.statements);
     } else if (!inside && (absl::StartsWith(line, "RG_KERNEL(") ||
-                           absl::StartsWith(line, "RG_KERNEL_DIRECT("))) {
+                           absl::StartsWith(line, "RG_KERNEL_DIRECT(") ||
+                           absl::StartsWith(line, "RG_KERNEL_CLUSTER("))) {
       inside = true;
       kernels.push_back(KernelOfHead(line, warp));
       kernels.back().function.comment.swap(before);

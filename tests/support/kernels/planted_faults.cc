@@ -124,6 +124,7 @@ std::vector<Edit> Sites(absl::string_view source, PlantedFault fault) {
     case PlantedFault::kUninitialisedShared: return SharedStores(source);
     case PlantedFault::kLaxWait: return Waits(source);
     case PlantedFault::kUnsentCopies: return Removed(source, "RG_COPIES_SENT();");
+    case PlantedFault::kRemovedMeeting: return Removed(source, "RG_CLUSTER_WAIT();");
   }
   return {};
 }

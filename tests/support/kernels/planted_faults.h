@@ -16,6 +16,7 @@ enum class PlantedFault {
   kUninitialisedShared,  // a store to an array of RG_SHARED gone
   kLaxWait,              // RG_COPIES_WAIT lets one batch more be under way
   kUnsentCopies,         // RG_COPIES_SENT() gone
+  kRemovedMeeting,       // RG_CLUSTER_WAIT() gone
 };
 
 // How many places of the source the fault can be planted in.

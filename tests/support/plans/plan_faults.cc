@@ -384,6 +384,7 @@ class Planter {
     Schedule& s = body->schedule;
     const bool rows = s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
     const bool exact = s.kind == Template::kColumnReduction || s.kind == Template::kTranspose ||
+                       s.kind == Template::kHeldColumns ||
                        (s.kind == Template::kRowReduction && s.split > 1);
     switch (fault) {
       case PlanFault::kTemplateWrong: {
@@ -416,7 +417,7 @@ class Planter {
         int64_t fastest = 1;
         for (int64_t e : body->ir.extents) fastest = e > 1 ? e : fastest;
         const int width = 1 << Int(1, 3);
-        if (fastest % width == 0) return false;
+        if (fastest % width == 0 || s.kind == Template::kHeldColumns) return false;
         // These walk rows with ends; any longer row fits any width.
         const bool ends = s.kind == Template::kPointwise || s.kind == Template::kRowReduction;
         if (ends && fastest >= width) return false;
