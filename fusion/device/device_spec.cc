@@ -171,6 +171,9 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
            d.registers[static_cast<int>(LaunchKind::kRowColumnPersistent)]
                    .staged_spill_margin_ppm == 0,
        "registers of row_column persistent have no staged_spill_margin, but rows may be staged"},
+      {d.staged_bytes_per_block != 0 &&
+           d.registers[static_cast<int>(LaunchKind::kHeldColumns)].staged_spill_margin_ppm == 0,
+       "registers of held_columns have no staged_spill_margin, but rows may be staged"},
   };
   for (const Rule& rule : rules) {
     if (rule.broken) return absl::InvalidArgumentError(absl::StrCat(where, ": ", rule.text));
