@@ -16,8 +16,8 @@ typedef __UINT64_TYPE__ uint64_t;
 
 struct rg_host_thread;
 
-// A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value is
-// not 0. A meeting moves nothing: it orders what those threads do before it and after it.
+// A ballot gives each thread a word with the bits of the 32 threads that it is one of: whose value
+// is not 0. A meeting moves nothing: it orders what those threads do before it and after it.
 enum rg_host_shuffle_mode {
   rg_host_shuffle_xor,
   rg_host_shuffle_down,
