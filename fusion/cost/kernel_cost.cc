@@ -142,11 +142,11 @@ int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, cons
       Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);
 }
 
-// What blocks that hold their rows take to compute. There are few of them, so some SMs may have
-// none, and all threads of a block compute at the same time, which are too few for the units of an
-// SM that has no other block.
+// What blocks that hold their rows take to compute. If all of them run at once, some SMs may have
+// none, and the threads of an SM compute at the same time: too few of them leave its units idle.
 int64_t ComputeOfHeldPs(int64_t everywhere, const Schedule& s, const Footprint& f,
                         const DeviceSpec& d) {
+  if (Waves(s, f, d) > 1) return everywhere;
   const int64_t active = std::clamp<int64_t>(s.blocks, 1, d.sms);
   const int64_t resident =
       std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));

@@ -3,6 +3,7 @@
 // memory of its cluster's blocks from the first stage to the last, so that each is read once.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -152,6 +153,17 @@ int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
   return 1 + rounds * p.stages.row_stages;
 }
 
+// Where nothing is held a thread goes along its column row by row, at least twice, and waits for
+// each.
+Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t, const DeviceSpec& d) {
+  if (HoldsRows(s)) return {};
+  AxisMask folded = 0;
+  for (const Instr& instr : ir.instrs) folded |= FoldedAxes(ir, instr);
+  const int64_t rows = 2 * ir.Points(folded);
+  return {.ps = Product({rows, d.row_batch_ps}),
+          .formula = absl::StrCat("a thread waits for ", rows, " rows, one after the other")};
+}
+
 LaunchKind Main(const Schedule&) { return LaunchKind::kHeldColumns; }
 
 }  // namespace
@@ -170,6 +182,7 @@ constinit const KernelTemplate kHeldColumnsTemplate = {
     .shared_bytes = SharedOfBlock,
     .staged_bytes = HeldBytes,
     .barrier_rounds = Rounds,
+    .waits = WaitsOf,
 };
 
 }  // namespace retrograd
