@@ -128,6 +128,11 @@ TEST_CASE("other attention is timed by packed tensors in the same orders") {
   CHECK(made.results[2].shape == made.operands[2].shape);
   CHECK(RepresentativeOf(made) == made);
   CHECK(RepresentativeOf(Attention(6, 520, 984)) == made);
+  // Lengths that lines of a bias are not aligned for are of one class.
+  const AttentionCall odd = RepresentativeOf(Attention(6, 501, 999));
+  CHECK(odd.operands[2].shape == Shape{6, 2, 1025, 64});
+  CHECK(RepresentativeOf(odd) == odd);
+  CHECK(RepresentativeOf(Attention(6, 516, 1006)) == odd);
 }
 
 TEST_CASE("a convolution is timed by one of the class's number of images") {

@@ -32,10 +32,13 @@ void Pack(CallTensor* t) {
 AttentionCall RepresentativeOf(const AttentionCall& call) {
   const std::vector<int64_t>& q = call.operands[1].shape;
   const std::vector<int64_t>& k = call.operands[2].shape;
-  // As many queries as keys stay as many, so both are aligned for the lines of a bias.
+  // As many queries as keys stay as many, so both are aligned as the lines of a bias are: wholly,
+  // or taken for odd.
   const int64_t alignment = HasBias(call) ? kBiasAlignment : 1;
-  const int64_t batch = CountOfClass(q[0]), queries = ExtentOfClass(q[2], alignment),
-                keys = ExtentOfClass(k[2], alignment);
+  const auto of_class = [&](int64_t extent) {
+    return ExtentOfClass(extent % alignment == 0 ? extent : extent | 1, alignment);
+  };
+  const int64_t batch = CountOfClass(q[0]), queries = of_class(q[2]), keys = of_class(k[2]);
   if (batch == q[0] && queries == q[2] && keys == k[2]) return call;
   AttentionCall made = call;
   // Of tensors [B,H,T,D] and [B,H,T] of queries, [B,H,T,D] of keys.
