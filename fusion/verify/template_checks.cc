@@ -197,6 +197,10 @@ absl::Status CheckHeldColumns(const ScheduleReading& r) {
       s.persistent != (s.staged == 1)) {
     return r.Misfit("holds no columns");
   }
+  const int64_t lanes = s.threads / s.rows_per_block;
+  if ((lanes & (lanes - 1)) != 0 || (s.staged == 1 && s.threads % 32 != 0)) {
+    return r.Misfit("has threads of a column that no teams add up");
+  }
   if (f.across != 0 && s.staged != 1) return r.Misfit("reads again what row reductions read");
   const AxisMask kept = Without(r.ir, f.folds[0]);
   bool divides = false;

@@ -189,8 +189,8 @@ class Sizes:
 
 @contextlib.contextmanager
 def _garbage_kept():
-    """Without Python's garbage collector, if it is on: for the many objects that a graph is made of it
-    would go several times through all that the process holds, which can take a second."""
+    """Without Python's garbage collector, of all threads, if it is on: for the many objects that a graph is
+    made of it would go several times through all that the process holds, which can take a second."""
     if not gc.isenabled():
         yield
         return
@@ -223,8 +223,9 @@ class DynamicBackward(OutputCode):
                 self._made.move_to_end(key)
                 return self._made[key]
             # Without the symbols' mode, which is the current one while AOTAutograd compiles.
-            with torch._guards.tracing(None), unset_fake_temporarily(), _garbage_kept():
-                static, fakes = specialized(self._module, values)
+            with torch._guards.tracing(None), unset_fake_temporarily():
+                with _garbage_kept():
+                    static, fakes = specialized(self._module, values)
                 compiled = self._made[key] = self._compile(static, fakes)
             if len(self._made) > self._most:
                 self._made.popitem(last=False)

@@ -22,7 +22,7 @@ def propagate_strides(module, example_inputs):
     for node, example in moved.items():
         node.meta["val"] = example
     mode = torch._guards.detect_fake_mode(example_inputs)
-    if not _can_run_some(module.graph, moved, mode):
+    if mode is None or not _can_run_some(module.graph, moved, mode):
         fake_tensor_prop(module, example_inputs)
         return
     with unset_fake_temporarily(), mode:

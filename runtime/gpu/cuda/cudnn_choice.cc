@@ -93,11 +93,13 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::ChooseLike(const CudnnP
                                                                     const CudnnRequest& request,
                                                                     const CudnnRequest& timed) {
   if (request.key == timed.key) return Choose(place, request);
+  // Asked each time: the tuner learns whom the choice serves.
+  const absl::StatusOr<std::shared_ptr<CudnnPlans>> like = Choose(place, timed);
+  if (!like.ok()) return Choose(place, request);
   if (const auto known = known_.find(request.key); known != known_.end()) return known->second;
-  RG_ASSIGN_OR_RETURN(const std::shared_ptr<CudnnPlans> like, Choose(place, timed));
   const CudnnContext context{place.device.driver(), place.device.context()};
   absl::StatusOr<std::shared_ptr<CudnnPlans>> made =
-      CudnnPlans::Prepare(request, context, *handle_, like->plans()[like->chosen()].name);
+      CudnnPlans::Prepare(request, context, *handle_, (*like)->plans()[(*like)->chosen()].name);
   if (!made.ok()) return Choose(place, request);
   return known_[request.key] = *std::move(made);
 }

@@ -40,7 +40,7 @@ class CudnnChoice {
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Choose(const CudnnPlace& place,
                                                      const CudnnRequest& request);
   // By the plan that was chosen for `timed`, a request of the same kind and other extents; that of
-  // the request itself where this one does not take it.
+  // the request itself where cuDNN does not take `timed`, or the plan not the request.
   absl::StatusOr<std::shared_ptr<CudnnPlans>> ChooseLike(const CudnnPlace& place,
                                                          const CudnnRequest& request,
                                                          const CudnnRequest& timed);

@@ -23,7 +23,8 @@ struct ThreadShape {
   int cluster() const { return threads / of_block; }
 };
 
-// Epochs of clusters: barriers of the cluster, and those of the block.
+// Epochs of clusters: barriers of the cluster (the checker tells 256 of them apart), and those of
+// the block, fewer than 2^20.
 inline constexpr int kBlockEpochBits = 20;
 
 class ShadowWord {
@@ -49,6 +50,10 @@ class ShadowWord {
       const bool same_block = static_cast<int>((reader_ - 1) / threads) == by.block;
       if (!same_block) flags |= kManyBlocks;
       const int reader = static_cast<int>((reader_ - 1) % threads);
+      if (same_block && !ClusterMet(by)) {
+        flags |= read_epoch_ & kManyPeers;
+        if (reader / shape.of_block != by.thread / shape.of_block) flags |= kManyPeers;
+      }
       if (same_block && !Ordered(reader, ReadEpoch(), by, shape)) {
         flags |= read_epoch_ & kManyWarps;
         if (!SameWarp(reader, by.thread, shape)) {
@@ -80,7 +85,9 @@ class ShadowWord {
   static constexpr uint32_t kManyThreads = 1u << 31;
   static constexpr uint32_t kManyWarps = 1u << 30;
   static constexpr uint32_t kManyBlocks = 1u << 29;  // have read
-  static constexpr uint32_t kEpochMask = kManyBlocks - 1;
+  // Several blocks of a cluster, since it met.
+  static constexpr uint32_t kManyPeers = 1u << 28;
+  static constexpr uint32_t kEpochMask = kManyPeers - 1;
 
   static uint32_t Id(const Accessor& by, int threads) {
     return static_cast<uint32_t>(by.block) * threads + by.thread + 1;
@@ -95,6 +102,10 @@ class ShadowWord {
     return {static_cast<int>((id - 1) / threads), static_cast<int>((id - 1) % threads), wrote};
   }
 
+  // Whether the cluster has met since the last read.
+  bool ClusterMet(const Accessor& by) const {
+    return ReadEpoch() >> kBlockEpochBits != Epoch(by) >> kBlockEpochBits;
+  }
   // Whether a barrier lies between an earlier access in a block, or a cluster, and this one.
   static bool Ordered(int thread, uint32_t epoch, const Accessor& by, const ThreadShape& shape) {
     const int bits = thread / shape.of_block == by.thread / shape.of_block ? 0 : kBlockEpochBits;
@@ -113,6 +124,7 @@ class ShadowWord {
     if (reader_ == 0) return {};
     const Conflict other = Name(reader_, shape.threads, false);
     if (other.block != by.block || (read_epoch_ & kManyBlocks) != 0) return other;
+    if ((read_epoch_ & kManyPeers) != 0 && !ClusterMet(by)) return other;
     if (Ordered(other.thread, ReadEpoch(), by, shape)) return {};
     if ((read_epoch_ & kManyWarps) != 0 || !SameWarp(other.thread, by.thread, shape)) return other;
     if (read_meeting_ != by.meeting) return {};

@@ -23,6 +23,11 @@ bool Refused(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
 }
 
+// Where another implementation would not help either.
+bool EndsLoading(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsCancelled(status);
+}
+
 std::string TimeOf(double us) { return us > 0 ? absl::StrFormat(": %.1f us", us) : ""; }
 
 using Schedules = std::vector<std::unique_ptr<LoadedCall>>;
@@ -178,13 +183,18 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
   RG_ASSIGN_OR_RETURN(const Maker maker, Choose(schedules, timed, facts));
   for (std::unique_ptr<LoadedCall>& schedule : schedules) {
     if (schedule->Describe() != maker.name) continue;
-    double us = maker.us;
-    if (timed != call) {
-      RG_ASSIGN_OR_RETURN(schedule, LoadGeneratedConvolutionLike(device_, call, facts, maker.name));
-      us = 0;
+    if (timed == call) {
+      return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), maker.us,
+                                                   maker.others, absl::OkStatus());
     }
-    return std::make_unique<CudaConvolutionCall>(device_, std::move(schedule), us, maker.others,
-                                                 absl::OkStatus());
+    absl::StatusOr<std::unique_ptr<LoadedCall>> like =
+        LoadGeneratedConvolutionLike(device_, call, facts, maker.name);
+    if (like.ok()) {
+      return std::make_unique<CudaConvolutionCall>(device_, *std::move(like), 0, maker.others,
+                                                   absl::OkStatus());
+    }
+    if (EndsLoading(like.status())) return like.status();
+    break;  // what does not compile here may still be the library's
   }
   return LoadLibrary(call, facts, maker.others);
 }
@@ -196,9 +206,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Ca
     absl::StatusOr<Schedules> schedules =
         LoadGeneratedConvolution(device_, timed, facts, kMostSchedules);
     // What does not compile here may still be the library's.
-    if (absl::IsResourceExhausted(schedules.status()) || absl::IsCancelled(schedules.status())) {
-      return schedules.status();
-    }
+    if (EndsLoading(schedules.status())) return schedules.status();
     if (schedules.ok()) return LoadOurs(*std::move(schedules), timed, call, facts);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");
