@@ -45,6 +45,10 @@ SIDES = {
     "retrograd_two_streams": ("retrograd", {"streams": 2}),
     "retrograd_three_streams": ("retrograd", {"streams": 3}),
     "retrograd_one_phase": ("retrograd", {"max_phases": 1}),
+    "retrograd_unmerged": ("retrograd", {"disable": ["horizontal"]}),
+    "retrograd_late_launches": ("retrograd", {"early_launches": False}),
+    "retrograd_cudnn": ("retrograd", {"conv_bwd_input_backends": ["cudnn", "matmul"],
+                                      "conv_bwd_weight_backends": ["cudnn", "matmul"]}),
 }
 HOST_RUNS = 30
 

@@ -28,6 +28,7 @@ python3 bench/ablation_table.py --check || failed="$failed benchmarks"
 python3 bench/training_table.py --check || failed="$failed training"
 python3 bench/ops_table.py --check || failed="$failed ops"
 python3 bench/sizes_table.py --check || failed="$failed sizes"
+python3 bench/parts_table.py --check || failed="$failed parts"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2

@@ -12,7 +12,9 @@ ConvolutionWriter::ConvolutionWriter(const ConvolutionCall& call, Dialect dialec
                                      absl::string_view what)
     : LaunchWriter(dialect, absl::StrCat(Name(call.op), ", ", what)),
       call_(call),
-      sum_(ComputeType(call.y.dtype) == DType::kFp64 ? DType::kFp64 : DType::kFp32) {}
+      sum_(ComputeType(call.y.dtype) == DType::kFp64 ? DType::kFp64 : DType::kFp32) {
+  StartsEarly();
+}
 
 void ConvolutionWriter::Geometry() {
   out().Line("typedef ", ComputeName(sum_), " sum_t;");

@@ -49,6 +49,11 @@ void LaunchWriter::Staged(DType dtype, absl::string_view name, int64_t elements)
                                            .count = elements});
 }
 
+void LaunchWriter::StartsEarly() {
+  kernel_.starts_early = true;
+  out_.Line("RG_EARLY_START();");
+}
+
 void LaunchWriter::Multiplies(int cluster) {
   kernel_.head = KernelHead::kMultiplier;
   kernel_.cluster = cluster;

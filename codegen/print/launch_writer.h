@@ -31,6 +31,8 @@ class LaunchWriter {
   // They shuffle, and may share no array.
   void ThreadsMeet() { kernel_.threads_meet = true; }
   void Uses(PreludePart part) { kernel_.parts |= part; }
+  // Before all text: the launch may start early behind others.
+  void StartsEarly();
   // It multiplies by warpgroups, in clusters of so many blocks.
   void Multiplies(int cluster);
 

@@ -597,6 +597,11 @@ def test_modes_and_inductors_options_reach_inductor():
     assert settings.tag() != Settings.of(None, None).tag()
 
 
+def test_what_is_switched_off_reaches_executables():
+    assert "early_launches" not in Settings.of(None, None).of_executables()
+    assert Settings.of(None, {"early_launches": False}).of_executables()["early_launches"] is False
+
+
 def test_double_backward_says_that_it_is_not_supported():
     ours, _ = pair()
     x = torch.randn(6, 8, requires_grad=True)

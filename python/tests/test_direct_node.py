@@ -611,10 +611,12 @@ def test_without_a_compiler_python_runs_backwards(tmp_path, compiler):
 
 @pytest.fixture
 def phases_for_nothing(tmp_path):
-    """Options under which any run is cut into phases: the begin of one is predicted to cost nothing."""
-    text = (conftest.ROOT / "fusion/devices/h200.textproto").read_text()
-    cheap, changed = re.subn(r"(launch_stream_us \{ value: )[0-9.]+", r"\g<1>0.000001", text)
-    assert changed == 1
+    """Options under which any run is cut into phases: the begin of one is predicted to cost nothing,
+    and any memory is scarce."""
+    cheap = (conftest.ROOT / "fusion/devices/h200.textproto").read_text()
+    for name, value in (("launch_stream_us", "0.000001"), ("scarce_memory_bytes", "1")):
+        cheap, changed = re.subn(rf"({name} \{{ value: )[0-9.]+", rf"\g<1>{value}", cheap)
+        assert changed == 1
     (tmp_path / "cheap.textproto").write_text(cheap)
     return {**FULL, "spec": str(tmp_path / "cheap.textproto")}
 

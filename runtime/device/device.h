@@ -101,14 +101,22 @@ class LoadedCall {
   // 0: it was not timed.
   double measured_us() const { return measured_us_; }
 
+  // From now on its first launch may start early (Device::LaunchEarly): in each run a launch or
+  // another call stands right in front of it on the stream. Calls of libraries do not.
+  void AllowEarlyStart() { may_start_early_ = true; }
+
   // Issues the work on a stream of the device that has loaded the call.
   virtual absl::Status Run(int stream, const CallPointers& pointers, void* scratch) = 0;
   // Which implementation it is, for people.
   virtual std::string Describe() const { return ""; }
 
+ protected:
+  bool may_start_early() const { return may_start_early_; }
+
  private:
   int64_t scratch_bytes_;
   double measured_us_;
+  bool may_start_early_ = false;
 };
 
 // A call that will be loaded.
@@ -200,7 +208,7 @@ class Device {
   // where it is, unchanged, until the next Bind.
   virtual absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) = 0;
   virtual absl::Status Launch(int stream, LoadedKernels& kernels, size_t launch) = 0;
-  // The same of a launch that starts early, right behind another launch on the stream: in a
+  // The same of a launch that starts early, right behind another launch or call on the stream: in a
   // recording it may start before that one has finished.
   virtual absl::Status LaunchEarly(int stream, LoadedKernels& kernels, size_t launch) {
     return Launch(stream, kernels, launch);

@@ -31,7 +31,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
       .epilogue_kernels = device.multiplies_with_epilogues(),
       .memory = {.reuse = options.memory_reuse,
                  .in_place = options.in_place,
-                 .phases = {.most = options.most_phases, .begin_ps = PhaseCost(spec.spec)}}};
+                 .phases = PhaseOptionsOf(spec.spec, options.most_phases)}};
   // A ceiling on memory is kept in the order of one stream.
   const bool one = options.streams == 0 && options.plan.max_memory_bytes > 0;
   RG_ASSIGN_OR_RETURN(compile.schedule,

@@ -139,7 +139,8 @@ class GpuDriver {
   // mere dependency; Unimplemented where the driver has none.
   virtual absl::Status Mark(GpuEvent event, GpuStream stream, bool capturing) const;
   // Launches a kernel that may start before the one in front of it on the stream has finished, and
-  // waits in it for that (codegen's RG_EARLY_START). Only where GpuFacts::early_launches says so.
+  // waits in it for that (codegen's RG_EARLY_START). Behind other work it starts when that has
+  // finished. In a capture only, where GpuFacts::early_launches says so.
   virtual absl::Status LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
                                    unsigned shared_bytes, GpuStream stream,
                                    void** parameters) const;

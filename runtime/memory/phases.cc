@@ -120,8 +120,13 @@ class Cutter {
   std::vector<int64_t> crossing_;             // by step: from the phases that were entered
 };
 
-// Tries cuts and keeps the best: of the least sum of time lost and peak, both as parts of what one
-// phase takes.
+// What all of one phase's peak is worth, as a part of the run's time.
+double WorthOf(int64_t peak, const PhaseOptions& options) {
+  if (peak >= options.scarce_bytes) return 1;
+  return static_cast<double>(peak) / static_cast<double>(options.scarce_bytes);
+}
+
+// Tries cuts and keeps the best: of the least sum of time lost and of what the peak is worth.
 class Chooser {
  public:
   Chooser(absl::Span<const Holding> callers, absl::Span<const Holding> inside,
@@ -130,8 +135,8 @@ class Chooser {
         inside_(inside),
         most_(static_cast<size_t>(options.most)),
         whole_(PeakOf(best_, callers, inside)),
-        price_(options.worth),
-        worth_(options.worth),
+        worth_(WorthOf(whole_, options)),
+        price_(worth_),
         begin_(static_cast<double>(options.begin_ps) /
                static_cast<double>(std::max<int64_t>(makespan_ps, 1))) {}
 
@@ -182,7 +187,7 @@ class Chooser {
   size_t most_;
   Cuts best_ = {0};
   int64_t whole_;
-  double price_, worth_, begin_;
+  double worth_, price_, begin_;
 };
 
 // Steps before which a phase may begin, not many: those behind which the same part of all bytes is
@@ -207,7 +212,11 @@ std::vector<uint32_t> Places(uint32_t steps, absl::Span<const Holding> holdings)
 
 }  // namespace
 
-int64_t PhaseCost(const DeviceSpec& spec) { return 8 * spec.launch_stream_ps; }
+PhaseOptions PhaseOptionsOf(const DeviceSpec& spec, int most) {
+  return {.most = most,
+          .begin_ps = 8 * spec.launch_stream_ps,
+          .scarce_bytes = spec.scarce_memory_bytes};
+}
 
 std::vector<uint32_t> ChoosePhases(const StreamSchedule& schedule,
                                    absl::Span<const Holding> callers,

@@ -36,7 +36,7 @@ struct Command {
   uint32_t number = 0;       // kWait, kRecord: the event; else place in the list of its kind
   GroupId group = kNoGroup;  // whose work it is, if it is a group's
   uint32_t phase = 0;
-  bool early = false;  // of kLaunch: by LaunchEarly (early_launches.h)
+  bool early = false;  // of kLaunch: by LaunchEarly; of kCall: it may (early_launches.h)
 };
 
 struct CommandList {

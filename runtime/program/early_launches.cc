@@ -7,31 +7,54 @@
 namespace retrograd {
 namespace {
 
-// The command right in front of the launch on its stream, if a launch may start early behind it.
+bool IsWork(const Command& command) {
+  return command.kind == Command::kLaunch || command.kind == Command::kCall;
+}
+
+// The command right in front of the work on its stream, if work may start early behind it.
 using LastCommands = std::map<int, const Command*>;  // by stream
 const Command* InFront(const LastCommands& last, const Command& command) {
   const auto found = last.find(command.stream);
   if (found == last.end() || found->second->phase != command.phase) return nullptr;
-  return found->second->kind == Command::kLaunch ? found->second : nullptr;
+  return IsWork(*found->second) ? found->second : nullptr;
 }
 
-// Calls fn(command, the launch in front or null) for every launch. An event that is recorded
-// between two launches is no work.
+// Calls fn(command, the launch or call in front or null) for every launch and call. An event that
+// is recorded between two of them is no work.
 template <typename Commands, typename Fn>
-void ForEachLaunch(Commands& commands, Fn fn) {
+void ForEachWork(Commands& commands, Fn fn) {
   LastCommands last;
   for (auto& command : commands) {
-    if (command.kind == Command::kLaunch) fn(command, InFront(last, command));
+    if (IsWork(command)) fn(command, InFront(last, command));
     if (command.kind != Command::kRecord) last[command.stream] = &command;
   }
 }
 
-bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Command& command) {
+// A call is told that it may start early, and waits if it does.
+bool MayWait(const CommandList& list, const Command& command) {
+  return command.kind == Command::kCall || list.launches[command.number].starts_early;
+}
+
+int64_t BytesOf(const Launch& launch) {
   int64_t bytes = 0;
-  for (const LaunchArg& arg : list.launches[command.number].args) bytes += arg.bytes;
+  for (const LaunchArg& arg : launch.args) bytes += arg.bytes;
+  return bytes;
+}
+
+int64_t BytesOf(const Call& call) {
+  int64_t bytes = 0;
+  for (const CallTensor& t : call.operands) bytes += SpanOf(t) * SizeBytes(t.dtype);
+  for (const CallTensor& t : call.results) bytes += SpanOf(t) * SizeBytes(t.dtype);
+  return bytes;
+}
+
+bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Command& command) {
+  const bool call = command.kind == Command::kCall;
+  const int64_t bytes =
+      call ? BytesOf(*list.calls[command.number].call) : BytesOf(list.launches[command.number]);
   // The launches of a group share its price.
   const size_t group = Index(command.group);
-  const auto launches = static_cast<int64_t>(compiled.kernels[group].launches.size());
+  const auto launches = call ? 1 : static_cast<int64_t>(compiled.kernels[group].launches.size());
   return bytes <= compiled.early.most_bytes &&
          compiled.plan.groups[group].price_ps / launches <= compiled.early.longest_ps;
 }
@@ -44,20 +67,23 @@ EarlyLaunchLimits EarlyLaunchLimitsOf(const DeviceSpec& spec) {
 
 void MarkEarlyLaunches(const CompiledPlan& compiled, CommandList* list) {
   if (compiled.early.gain_ps <= 0) return;
-  ForEachLaunch(list->commands, [&](Command& command, const Command* in_front) {
-    command.early = in_front != nullptr && list->launches[command.number].starts_early &&
+  ForEachWork(list->commands, [&](Command& command, const Command* in_front) {
+    command.early = in_front != nullptr && MayWait(*list, command) &&
                     IsSmall(compiled, *list, command) && IsSmall(compiled, *list, *in_front);
   });
 }
 
 absl::Status CheckEarlyLaunches(const CommandList& list) {
   absl::Status status;
-  ForEachLaunch(list.commands, [&](const Command& command, const Command* in_front) {
-    const Launch& launch = list.launches[command.number];
-    if (!command.early || (in_front != nullptr && launch.starts_early)) return;
+  ForEachWork(list.commands, [&](const Command& command, const Command* in_front) {
+    if (!command.early || (in_front != nullptr && MayWait(list, command))) return;
+    const bool call = command.kind == Command::kCall;
     status.Update(absl::InternalError(absl::StrFormat(
-        "the launch of %s on stream %d is early, but %s", launch.kernel, command.stream,
-        in_front == nullptr ? "stands behind no launch" : "does not wait for what is before it")));
+        "the %s of %s on stream %d is early, but %s", call ? "call" : "launch",
+        call ? Name(list.calls[command.number].call->op) : list.launches[command.number].kernel,
+        command.stream,
+        in_front == nullptr ? "stands behind no launch or call"
+                            : "does not wait for what is before it")));
   });
   return status;
 }

@@ -2,12 +2,15 @@
 // and waits in its first instructions until it has. The start of the kernel is then hidden; small
 // kernels win by it, large ones lose to the blocks that wait on their multiprocessors.
 //
-// A launch is early only
-// - if its kernel waits (Kernel::starts_early: of those that are predicted to be short). It waits
+// A launch is early, and a call may be, only
+// - if its kernel waits (Kernel::starts_early: of those that are predicted to be short; of calls the
+//   first launch of what we generate, while libraries' start as ever). It waits
 //   for all work of the kernel in front, which waited in turn or was launched when all before it
 //   had finished, so that memory changes in the stream's order as ever;
-// - if right in front of it on its stream, in the same phase, stands a launch of ours: a library's
-//   kernel lets none start early, and a launch that waits for another stream starts late anyway;
+// - if right in front of it on its stream, in the same phase, stands a launch of ours or a library's
+//   call: a launch that waits for another stream starts late anyway. Behind a library's kernel,
+//   which may not say when others may start, it does when all blocks have ended, before what they
+//   wrote is seen by all. Where a call does not end with a kernel the device launches it as others;
 // - if it gains: the predicted time and the bytes of both are within the limits of the device's
 //   spec.
 #ifndef RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_

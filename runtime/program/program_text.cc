@@ -69,7 +69,8 @@ std::string Text(const CommandList& list, const Command& command) {
     case Command::kRecord: return absl::StrCat("record ", command.number);
     case Command::kLaunch:
       return absl::StrCat(command.early ? "early " : "", Text(list.launches[command.number]));
-    case Command::kCall: return Text(list.calls[command.number]);
+    case Command::kCall:
+      return absl::StrCat(command.early ? "early " : "", Text(list.calls[command.number]));
     case Command::kCopy: return Text(list.copies[command.number]);
   }
   return "";

@@ -107,6 +107,23 @@ TEST_CASE("generated gradients compile for gfx90a") {
   CheckCompiles(Dialect::kHip, "gfx90a");
 }
 
+TEST_CASE("each launch of a gradient waits for what is in front, so that it may start early") {
+  uint64_t seed = 0;
+  for (const Op op : kGradients) {
+    Draw draw(++seed);
+    const ConvolutionCall call = ConvolutionOf(DrawnDepthwise(draw, op, DType::kFp32));
+    const auto made = GenerateConvolution(call, Dialect::kCuda, {.sms = 132}, kSchedules);
+    REQUIRE(made.ok());
+    for (const ConvolutionKernels& schedule : *made) {
+      for (const ConvolutionKernels::Launch& launch : schedule.launches) {
+        INFO(schedule.schedule);
+        CHECK(launch.kernel.starts_early);
+        CHECK(launch.kernel.function.statements.rfind("  RG_EARLY_START();\n", 0) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("what our kernels do not take is refused by name") {
   Draw draw(5);
   const Call call = DrawnDepthwise(draw, Op::convolution_weight_gradient, DType::kBf16);

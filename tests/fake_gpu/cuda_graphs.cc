@@ -13,6 +13,9 @@ namespace {
 
 Graph* edited = nullptr;  // whose nodes were asked for last
 uintptr_t last_node = 0;
+// The node behind which a captured stream's next work would stand, as was told last.
+CUgraphNode in_front = nullptr;
+bool in_front_fills = false;
 
 // The place of a node in the order of the edited graph's work.
 size_t PlaceOf(CUgraphNode node) {
@@ -56,7 +59,8 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
 }
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
   FAKE_ENTER_NODE();
-  const bool fill = edited->work[PlaceOf(node)].fill.has_value();
+  const bool fill =
+      node == in_front ? in_front_fills : edited->work[PlaceOf(node)].fill.has_value();
   *type = fill ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_KERNEL;
   return CUDA_SUCCESS;
 }
@@ -103,17 +107,32 @@ CUresult cuGraphAddDependencies_v2(CUgraph, const CUgraphNode* from, const CUgra
   }
   return CUDA_SUCCESS;
 }
-// Takes the one way of launching that we have: early, in a capture, behind a generated kernel.
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*,
+                                   CUgraph*, const CUgraphNode** nodes, const CUgraphEdgeData**,
+                                   size_t* count) {
+  FAKE_ENTER_NODE();
+  const Work* const last = LastCaptured(reinterpret_cast<GpuStream>(stream));
+  *status = last == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  *count = last == nullptr ? 0 : 1;
+  if (last != nullptr) in_front_fills = last->fill.has_value();
+  in_front = reinterpret_cast<CUgraphNode>(++last_node);
+  *nodes = &in_front;
+  return CUDA_SUCCESS;
+}
+// Takes the one way of launching that we have: in a capture, and early behind a generated kernel or
+// a library's.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   FAKE_ENTER_NODE();
   const bool early = config->numAttrs == 1 &&
                      config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
                      config->attrs[0].value.programmaticStreamSerializationAllowed == 1;
-  const std::string before = LastCaptured(reinterpret_cast<GpuStream>(config->hStream));
-  const bool behind_ours = before.rfind("rg_", 0) == 0 && before != "rg_set_table" &&
-                           before != "rg_copy_strided" && before != "rg_fill";
-  if (!early || !behind_ours) return CUDA_ERROR_INVALID_VALUE;
+  const Work* const before = LastCaptured(reinterpret_cast<GpuStream>(config->hStream));
+  const bool behind_work = before != nullptr && before->kind != "rg_set_table" &&
+                           before->kind != "rg_copy_strided" && before->kind != "rg_fill";
+  // Behind a fill the attribute would make no programmatic edge.
+  const bool behind_kernel = behind_work && !before->fill.has_value();
+  if (!behind_work || early != behind_kernel) return CUDA_ERROR_INVALID_VALUE;
   return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                         config->blockDimX, config->blockDimY, config->blockDimZ,
                         config->sharedMemBytes, config->hStream, parameters, extra);

@@ -62,13 +62,13 @@ int Issue(GpuStream stream, std::string kind, std::function<int()> run) {
   return kSuccess;
 }
 
-std::string LastCaptured(GpuStream stream) {
+Work* LastCaptured(GpuStream stream) {
   Stream& s = Of(stream);
-  if (s.capture == nullptr) return "";
-  const std::vector<Work>& work = s.capture->work;
+  if (s.capture == nullptr) return nullptr;
+  std::vector<Work>& work = s.capture->work;
   const auto last =
       std::find_if(work.rbegin(), work.rend(), [&](const Work& w) { return w.stream == &s; });
-  return last == work.rend() ? "" : last->kind;
+  return last == work.rend() ? nullptr : &*last;
 }
 
 int RunFill(const MemoryFill& fill) {

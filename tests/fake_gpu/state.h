@@ -93,8 +93,8 @@ bool RefusedByCapture();
 // Does the work, or adds it to the stream's capture.
 int Issue(GpuStream stream, std::string kind, std::function<int()> run);
 
-// The kind of the last work that was captured on the stream; empty where it captures none.
-std::string LastCaptured(GpuStream stream);
+// The last work that was captured on the stream; null where it captures none.
+Work* LastCaptured(GpuStream stream);
 
 // A fill of memory: captured as one.
 int IssueFill(GpuStream stream, const MemoryFill& fill);

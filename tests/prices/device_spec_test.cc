@@ -57,7 +57,8 @@ TEST_CASE("numbers out of their range are refused with the range") {
       std::pair("row_batch_two_blocks", 0.5), std::pair("staged_held_elements_twice", 0.0),
       std::pair("staged_pair_factor", 0.5), std::pair("shuffles_per_barrier", 0.0),
       std::pair("runs_per_barrier", 0.0), std::pair("sort_launch_us", 0.0),
-      std::pair("remade_ops", 65.0), std::pair("stream_worth_factor", 1.5));
+      std::pair("remade_ops", 65.0), std::pair("scarce_memory_bytes", 0.0),
+      std::pair("stream_worth_factor", 1.5));
   const std::string refusal = RefusalOf({{name, value}});
   INFO(refusal);
   CHECK(absl::StrContains(refusal,

@@ -493,6 +493,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "small_kernel_bytes",
                                            "large_elements",
                                            "remade_ops",
+                                           "scarce_memory_bytes",
                                            "stream_worth_factor",
                                            "stream_longest_us",
                                            "stream_edge_us",

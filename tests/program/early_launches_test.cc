@@ -47,22 +47,25 @@ int64_t Early(const CommandList& list) {
 
 constexpr absl::string_view kModel = "norm_stack:layers=2,rows=2000,columns=24,dtype=fp32";
 
-TEST_CASE("a launch is early where right in front of it on its stream stands a launch of ours") {
+TEST_CASE("a launch is early where right in front of it on its stream stands a launch or a call") {
   const int streams = GENERATE(1, 3);
   const int phases = GENERATE(1, 4);
   const uint64_t seed = GENERATE(0, 1, 2);
-  INFO(streams << " streams, " << phases << " phases, order " << seed);
-  const CompiledPlan compiled = Compiled(kModel, kAll, Dialect::kCuda, streams, phases);
+  const std::string model = GENERATE(as<std::string>{}, std::string(kModel), "mlp:tokens=512");
+  INFO(model << ", " << streams << " streams, " << phases << " phases, order " << seed);
+  const CompiledPlan compiled = Compiled(model, kAll, Dialect::kCuda, streams, phases);
   const CommandList list = Commands(compiled, seed);
   REQUIRE(Early(list) > 0);
   std::map<int, Command> before;  // by stream; events that are recorded are no work
   int64_t late = 0;
   for (const Command& command : list.commands) {
     const auto found = before.find(command.stream);
-    const bool behind_ours = found != before.end() && found->second.kind == Command::kLaunch &&
-                             found->second.phase == command.phase;
-    CHECK(command.early == (command.kind == Command::kLaunch && behind_ours));
-    late += command.kind == Command::kLaunch && !behind_ours ? 1 : 0;
+    const bool behind =
+        found != before.end() && found->second.phase == command.phase &&
+        (found->second.kind == Command::kLaunch || found->second.kind == Command::kCall);
+    const bool work = command.kind == Command::kLaunch || command.kind == Command::kCall;
+    CHECK(command.early == (work && behind));
+    late += work && !behind ? 1 : 0;
     if (command.kind != Command::kRecord) before[command.stream] = command;
   }
   CHECK(late > 0);
@@ -112,10 +115,17 @@ TEST_CASE("a launch that is early behind other work, or does not wait, is found"
     CommandList bad = good;
     bad.commands[i].early = true;
     CHECK_THAT(std::string(CheckEarlyLaunches(bad).message()),
-               ContainsSubstring("stands behind no launch"));
+               ContainsSubstring("stands behind no launch or call"));
     marked = true;
   }
   CHECK(marked);
+  CommandList call = Commands(Compiled("mlp:tokens=512", kAll));
+  const auto first = std::find_if(call.commands.begin(), call.commands.end(), [](const Command& c) {
+    return c.kind == Command::kCall && !c.early;
+  });
+  REQUIRE(first != call.commands.end());
+  first->early = true;
+  CHECK_THAT(std::string(CheckEarlyLaunches(call).message()), ContainsSubstring("the call of"));
   CommandList bad = good;
   for (Launch& launch : bad.launches) launch.starts_early = false;
   CHECK_THAT(std::string(CheckEarlyLaunches(bad).message()), ContainsSubstring("does not wait"));

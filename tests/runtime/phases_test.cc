@@ -36,6 +36,30 @@ TEST_CASE("a run is cut where its peak gets less, as long as that is worth the t
   CHECK(ChoosePhases(schedule, callers, {}, {.most = 8, .begin_ps = 450'000}).size() == 1);
 }
 
+TEST_CASE("a run that holds little memory is cut where that costs as little") {
+  std::vector<Holding> callers;
+  for (uint32_t s = 0; s < 8; ++s) {
+    callers.push_back({100, 0, s});
+    callers.push_back({100, s, 8});
+  }
+  const auto phases = [&](int64_t begin_ps, int64_t scarce_bytes) {
+    return ChoosePhases(Steps(8), callers, {},
+                        {.most = 8, .begin_ps = begin_ps, .scarce_bytes = scarce_bytes})
+        .size();
+  };
+  CHECK(phases(100'000, 1600) == 2);  // its peak is no less than that
+  CHECK(phases(100'000, 16'000) == 1);
+  CHECK(phases(10'000, 16'000) == 2);  // both a tenth
+  CHECK(phases(0, 16'000'000) == 8);
+}
+
+TEST_CASE("a device says from where on memory is scarce") {
+  const PhaseOptions h200 = PhaseOptionsOf(*LoadDeviceSpec("h200"), 8);
+  CHECK(h200.most == 8);
+  CHECK(h200.begin_ps > 0);
+  CHECK(h200.scarce_bytes > 0);
+}
+
 TEST_CASE("storages of one phase share bytes, others do not") {
   // Two halves, and a value that lives through the border: 1910 bytes at once, 1510 and 1410 apart.
   const std::vector<Holding> inside = {{1000, 0, 1}, {1400, 2, 3}, {10, 1, 2}};

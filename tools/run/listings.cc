@@ -140,7 +140,7 @@ absl::Status PrintStages(const PlanArguments& arguments, const std::vector<std::
   RG_ASSIGN_OR_RETURN(const StreamSchedule schedule,
                       ScheduleStreams(lowered, plan, schedule_options));
   if (wanted("schedule")) print(schedule.Print());
-  const MemoryOptions how{.phases = {.most = phases, .begin_ps = PhaseCost(graph.spec)}};
+  const MemoryOptions how{.phases = PhaseOptionsOf(graph.spec, phases)};
   if (wanted("memory")) {
     RG_ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(lowered, plan, schedule, how));
     print(memory.Print());

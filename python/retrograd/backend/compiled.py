@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+import weakref
 
 import torch
 from torch._C._dynamo import guards
@@ -110,13 +111,31 @@ class CompiledBackward(saved.Saved):
     def end_forward(self):
         """Tells Inductor's CUDA graphs, if the forward runs by them, that it is over, as Inductor's
         own backwards do: what they hold may be used again once this backward has run."""
-        if self.forward_graphs is None or self.forward_graphs.value is None:
-            return
-        manager = cudagraph_trees.get_manager(
-            self.forward_graphs.value, create_if_none_exists=False
-        )
+        manager = self._manager()
         if manager is not None:
             manager.set_to_running_backward()
+
+    def forward_ender(self):
+        """end_forward for the runs of one compiled function, once its forward has run: its manager is
+        looked up once. None where there is nothing to tell."""
+        manager = self._manager()
+        if manager is None:
+            return None
+        reference = weakref.ref(manager)  # the manager holds memory of the device
+        del manager
+
+        def end():
+            alive = reference()
+            if alive is not None:
+                alive.set_to_running_backward()
+
+        return end
+
+    def _manager(self):
+        """Of the CUDA graphs that the forward runs by; None if it does not."""
+        if self.forward_graphs is None or self.forward_graphs.value is None:
+            return None
+        return cudagraph_trees.get_manager(self.forward_graphs.value, create_if_none_exists=False)
 
     def _show(self, *places):
         """Times the steps of this run for who looks on, and makes its results again."""

@@ -49,8 +49,10 @@ constexpr size_t kMostFillBlocks = 1024;
   X(GraphDestroyNode, cuGraphDestroyNode, CUgraphNode)
 
 // What launches a kernel early. Drivers that edit graphs (CUDA 12.3) take it in a capture.
-#define RG_CUDA_EARLY_ENTRY_POINTS(X) \
-  X(LaunchKernelEx, cuLaunchKernelEx, const CUlaunchConfig*, CUfunction, void**, void**)
+#define RG_CUDA_EARLY_ENTRY_POINTS(X)                                                    \
+  X(LaunchKernelEx, cuLaunchKernelEx, const CUlaunchConfig*, CUfunction, void**, void**) \
+  X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, CUstream, CUstreamCaptureStatus*,   \
+    cuuint64_t*, CUgraph*, const CUgraphNode**, const CUgraphEdgeData**, size_t*)
 
 constexpr int kFirstEarlyMajor = 9;  // of the compute capability
 
@@ -117,6 +119,7 @@ class CudaDriver : public GpuDriver {
 
  private:
   absl::StatusOr<int> Attribute(CUdevice_attribute attribute, int device) const;
+  bool StandsBehindKernel(CUstream stream) const;
   absl::Status FillByKernel(CUgraph graph, CUgraphNode node, GpuFunction fill) const;
 
   bool edits_graphs_ = true;
@@ -186,6 +189,19 @@ absl::Status CudaDriver::AllowStaged(GpuFunction function, int64_t bytes) const 
   return absl::OkStatus();
 }
 
+// Whether the stream's next work would stand right behind a kernel, and behind nothing else.
+bool CudaDriver::StandsBehindKernel(CUstream stream) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  return StreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count) ==
+             CUDA_SUCCESS &&
+         status == CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1 &&
+         GraphNodeGetType(nodes[0], &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
 absl::Status CudaDriver::LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
                                      unsigned shared_bytes, GpuStream stream,
                                      void** parameters) const {
@@ -200,7 +216,7 @@ absl::Status CudaDriver::LaunchEarly(GpuFunction function, unsigned blocks, unsi
   config.sharedMemBytes = shared_bytes;
   config.hStream = reinterpret_cast<CUstream>(stream);
   config.attrs = &early;
-  config.numAttrs = 1;
+  config.numAttrs = StandsBehindKernel(config.hStream) ? 1 : 0;
   RG_GPU(*this, LaunchKernelEx, &config, reinterpret_cast<CUfunction>(function), parameters,
          nullptr);
   return absl::OkStatus();

@@ -23,13 +23,15 @@ std::string NameOf(absl::string_view schedule) {
 // The schedules' kernels, of which each call launches its own.
 class GeneratedCall : public LoadedCall {
  public:
-  GeneratedCall(Device& device, std::shared_ptr<LoadedKernels> kernels, size_t first, size_t count,
-                int64_t scratch_bytes, std::string schedule)
+  // early: by launch of the schedule, whether its kernel waits for what is in front of it; `first`
+  // is the number of the first one.
+  GeneratedCall(Device& device, std::shared_ptr<LoadedKernels> kernels, size_t first,
+                std::vector<bool> early, int64_t scratch_bytes, std::string schedule)
       : LoadedCall(scratch_bytes),
         device_(device),
         kernels_(std::move(kernels)),
         first_(first),
-        count_(count),
+        early_(std::move(early)),
         schedule_(std::move(schedule)) {}
 
   absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
@@ -39,8 +41,10 @@ class GeneratedCall : public LoadedCall {
     table[kConvolutionResult] = pointers.results[0];
     table[kPartials] = scratch;
     RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
-    for (size_t i = first_; i < first_ + count_; ++i) {
-      RG_RETURN_IF_ERROR(device_.Launch(stream, *kernels_, i));
+    for (size_t i = 0; i < early_.size(); ++i) {
+      const bool early = early_[i] && (i > 0 || may_start_early());
+      RG_RETURN_IF_ERROR(early ? device_.LaunchEarly(stream, *kernels_, first_ + i)
+                               : device_.Launch(stream, *kernels_, first_ + i));
     }
     return absl::OkStatus();
   }
@@ -49,7 +53,8 @@ class GeneratedCall : public LoadedCall {
  private:
   Device& device_;
   const std::shared_ptr<LoadedKernels> kernels_;
-  const size_t first_, count_;
+  const size_t first_;
+  const std::vector<bool> early_;
   const std::string schedule_;
 };
 
@@ -72,7 +77,8 @@ Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
                 .blocks = made.kernel.blocks,
                 .threads = made.kernel.threads,
                 .staged_bytes = made.kernel.staged_bytes,
-                .direct = made.kernel.direct};
+                .direct = made.kernel.direct,
+                .starts_early = made.kernel.starts_early};
   for (size_t i = 0; i < made.args.size(); ++i) {
     const bool written = i + 1 == made.args.size();  // the result stands last
     launch.args.push_back(ArgOf(made.args[i], written, call, kernels));
@@ -200,8 +206,12 @@ absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> LoadConvolutionKernels(
   std::vector<std::unique_ptr<LoadedCall>> calls;
   size_t first = 0;
   for (const ConvolutionKernels& schedule : made) {
+    std::vector<bool> early;
+    for (const ConvolutionKernels::Launch& launch : schedule.launches) {
+      early.push_back(launch.kernel.starts_early);
+    }
     calls.push_back(std::make_unique<GeneratedCall>(
-        device, loaded, first, schedule.launches.size(),
+        device, loaded, first, std::move(early),
         schedule.partial_elements * SizeBytes(schedule.partial_dtype), schedule.schedule));
     first += schedule.launches.size();
   }

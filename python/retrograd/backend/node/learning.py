@@ -75,7 +75,7 @@ class Learner:
             constants=compiled.constants,
             results=rooms,
             result_of_edge=edges,
-            before=compiled.end_forward if compiled.forward_graphs is not None else None,
+            before=compiled.forward_ender(),
             keep=program,
         )
 
