@@ -77,6 +77,33 @@ TEST_CASE("every schedule gives the reference's gradients, with every access che
   }
 }
 
+TEST_CASE("a schedule is found by its name, and the first one where the call has none of it") {
+  HostDeviceOptions options;
+  options.compile.check = true;
+  const std::unique_ptr<Device> device = MakeHostDevice(options);
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    Draw draw(seed);
+    const Call call = DrawnDepthwise(draw, kGradients[seed % 2], DType::kFp64);
+    const std::vector<std::vector<double>> values = DrawnValues(draw, call);
+    const std::vector<double> wanted = Reference(call, values);
+    auto all = LoadGeneratedConvolution(*device, call, {}, kMostSchedules);
+    INFO("seed " << seed << " " << Name(call.op) << " " << all.status());
+    REQUIRE(all.ok());
+    std::vector<std::string> names = {"kernels of ours, that nobody has"};
+    for (const std::unique_ptr<LoadedCall>& schedule : *all) names.push_back(schedule->Describe());
+    for (const std::string& name : names) {
+      const auto loaded = LoadGeneratedConvolutionLike(*device, call, {}, name);
+      INFO(name << " " << loaded.status());
+      REQUIRE(loaded.ok());
+      CHECK((*loaded)->Describe() == (name == names[0] ? names[1] : name));
+      const std::vector<double> ours = Run(**loaded, call, values);
+      for (size_t i = 0; i < ours.size(); ++i) {
+        REQUIRE(std::fabs(ours[i] - wanted[i]) <= 1e-10 * (1 + std::fabs(wanted[i])));
+      }
+    }
+  }
+}
+
 void CheckCompiles(Dialect dialect, absl::string_view arch) {
   uint64_t seed = 0;
   for (const Op op : kGradients) {
