@@ -6,7 +6,8 @@
 For each model and side, medians of repeated runs: `loss.backward()` by events, the GPU's time of it with
 the host hidden, the host's time to issue it, the whole step (forward, backward, zeroing), also as one
 CUDA graph, the first step (compiling) of an empty cache and the peak of the allocator. A model is measured in a process of its own,
-with all its sides. Files are NAME.json; what is there stays unless --again. --cache keeps Inductor's
+with all its sides. Files are NAME.json; what is there stays unless --again, and NAME.part holds the sides
+that a stopped run has measured. --cache keeps Inductor's
 compiled code for a later call: the first step of its sides is then that of a warm cache.
 """
 
@@ -267,6 +268,33 @@ def _peak_bytes(step):
     return torch.cuda.max_memory_allocated() - before
 
 
+class Kept:
+    """The row of a model, which is on disk as soon as a side has been measured: what was stopped goes
+    on with the other sides. A row of another commit, machine or command is begun anew."""
+
+    def __init__(self, folder, row):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{row['model']}.json"
+        self._part = self._path.with_suffix(".part")
+        self.row = row
+        before = json.loads(self._part.read_text()) if self._part.exists() else {}
+        same = all(before.get(key) == row[key] for key in ("machine", "commit", "command", "repeat"))
+        if same:
+            row["sides"] = before["sides"]
+
+    def add(self, side, figures):
+        self.row["sides"][side] = figures
+        written = self._part.with_suffix(".writing")
+        written.write_text(json.dumps(self.row, indent=1) + "\n")
+        written.rename(self._part)
+
+    def end(self):
+        self._part.unlink(missing_ok=True)
+        written = self._path.with_suffix(".writing")
+        written.write_text(json.dumps(self.row, indent=1) + "\n")
+        written.rename(self._path)
+
+
 def measure_model(options):
     import one_model
     import torch
@@ -275,6 +303,7 @@ def measure_model(options):
     row = {"model": options.one, "machine": one_model.machine(options.device),
            "commit": options.commit, "command": options.command,
            "repeat": options.repeat, "sides": {}}  # fmt: skip
+    kept = Kept(options.out, row)
     references, why = {}, "not asked for" if options.no_reference else ""
     try:
         if not why:
@@ -287,21 +316,20 @@ def measure_model(options):
         row["no_reference"] = why
     gc.collect()
     for side in options.sides.split(","):
+        if side in row["sides"]:
+            continue
         try:
-            row["sides"][side] = measure_side(
+            figures = measure_side(
                 options.one, options.device, side, options.repeat, references, options.cache
             )
         except ImportError as error:
             row["skipped"] = f"{error.name} is not installed"
             break
         except Exception as error:  # one side's failure is a figure, too
-            row["sides"][side] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        print(json.dumps({side: _told(row["sides"][side])}), flush=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.one}.json"
-    text = json.dumps(row, indent=1) + "\n"
-    path.with_suffix(".part").write_text(text)
-    path.with_suffix(".part").rename(path)
+            figures = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        kept.add(side, figures)
+        print(json.dumps({side: _told(figures)}), flush=True)
+    kept.end()
 
 
 def _told(row):
