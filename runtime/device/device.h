@@ -178,6 +178,8 @@ class Device {
   virtual std::vector<std::string> TakeNotes() { return {}; }
   // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
   virtual bool multiplies_with_epilogues() const { return false; }
+  // Whether blocks of a launch may form clusters, which read each other's shared memory.
+  virtual bool runs_clusters() const { return true; }
 
   // Aligned to kArenaAlignment. Allocate(0) is nullptr.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;

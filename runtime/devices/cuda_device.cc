@@ -50,6 +50,7 @@ class CudaDevice : public GpuDevice {
   absl::string_view name() const override { return "cuda"; }
   Dialect dialect() const override { return Dialect::kCuda; }
   bool multiplies_with_epilogues() const override { return sm_ == 90 && DescribesOperands(); }
+  bool runs_clusters() const override { return sm_ >= 90; }
 
   absl::Status BeginTrace() override;
   absl::StatusOr<std::vector<TracedWork>> TakeTrace() override;

@@ -46,6 +46,7 @@ class HipDevice : public GpuDevice {
 
   absl::string_view name() const override { return "hip"; }
   Dialect dialect() const override { return Dialect::kHip; }
+  bool runs_clusters() const override { return false; }
 
  private:
   const HipDeviceOptions options_;

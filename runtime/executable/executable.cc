@@ -26,12 +26,11 @@ absl::Status CheckReport(const DeviceReport& report, const DeviceSpec& spec) {
 // How plans are compiled for the device: the one place that decides it.
 absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const ChosenSpec& spec,
                                                  const ExecutableOptions& options) {
-  CompileOptions compile{
-      .dialect = device.dialect(),
-      .epilogue_kernels = device.multiplies_with_epilogues(),
-      .memory = {.reuse = options.memory_reuse,
-                 .in_place = options.in_place,
-                 .phases = PhaseOptionsOf(spec.spec, options.most_phases)}};
+  CompileOptions compile{.dialect = device.dialect(),
+                         .epilogue_kernels = device.multiplies_with_epilogues(),
+                         .memory = {.reuse = options.memory_reuse,
+                                    .in_place = options.in_place,
+                                    .phases = PhaseOptionsOf(spec.spec, options.most_phases)}};
   // A ceiling on memory is kept in the order of one stream.
   const bool one = options.streams == 0 && options.plan.max_memory_bytes > 0;
   RG_ASSIGN_OR_RETURN(compile.schedule,
@@ -45,6 +44,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
 PlanOptions PlanOptionsFor(const Device& device, const PlanOptions& options) {
   PlanOptions plan = options;
   if (!device.multiplies_with_epilogues()) plan.disable.insert("matmul_epilogues");
+  if (!device.runs_clusters()) plan.disable.insert("held_columns");
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "graph/text/text.h"
 #include "models/models.h"
 #include "runtime/executable/choose_spec.h"
@@ -171,6 +172,32 @@ TEST_CASE("products are made with their epilogues on a device that does so, and 
   CHECK(with.fused() == Epilogues(fused.compiled().plan));
   CHECK(Epilogues(split.compiled().plan) == 0);
   CHECK(without.fused() == 0);
+}
+
+// Columns scaled by their largest magnitudes, which the H200's spec has clusters of blocks hold.
+constexpr char kScaledColumns[] = R"(
+%0 = input name="x" kind=tangent alignment=16  bf16[16,8192,5120]
+%1 = cast %0 dtype=f32
+%2 = abs %1
+%3 = amax %2 axes=[1]
+%4 = reshape %3 shape=[16,1,5120]
+%5 = div %1 %4
+%6 = cast %5 dtype=f8e4m3
+output %6 name="q"
+)";
+
+TEST_CASE("columns are held by clusters on a device that runs them, and on no other") {
+  const auto parsed = ParseGraph(kScaledColumns);
+  INFO(parsed.status());
+  REQUIRE(parsed.ok());
+  const auto holds = [&](bool clusters) {
+    ReportingDevice device({.clusters = clusters});
+    const Executable made = Made(*parsed, device);
+    const std::string plan = made.plan().Print(made.compiled().graph);
+    return absl::StrContains(plan, "out=[%6] held_columns threads=");
+  };
+  CHECK(holds(true));
+  CHECK(!holds(false));
 }
 
 // --- planned again

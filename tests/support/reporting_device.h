@@ -26,6 +26,7 @@ struct ReportingFacts {
   DeviceFacts facts = {.model = "NVIDIA H200", .arch = "sm_90", .sms = 132};
   Dialect dialect = Dialect::kCuda;
   bool epilogues = false;
+  bool clusters = true;
   std::function<double(const Call&)> call_us = nullptr;  // what it measured of a call; 0: nothing
   const ModuleCache* cache = nullptr;
 };
@@ -47,6 +48,7 @@ class ReportingDevice : public Device {
   DeviceFacts Describe() const override { return what_.facts; }
   Dialect dialect() const override { return what_.dialect; }
   bool multiplies_with_epilogues() const override { return what_.epilogues; }
+  bool runs_clusters() const override { return what_.clusters; }
   const ModuleCache* Cache() const override { return what_.cache; }
   absl::StatusOr<void*> Allocate(int64_t bytes) override { return std::malloc(bytes + 1); }
   void Free(void* data) override { std::free(data); }
