@@ -3,7 +3,7 @@
 A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
 node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
 tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
-in the module of its theme: view_rows.py, index_rows.py, pool_rows.py and so on.
+in the module of its theme in rows/: view.py, index.py, pool.py and so on.
 """
 
 import torch

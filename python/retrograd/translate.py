@@ -6,15 +6,10 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import aten_table, dtypes, origins, schema
+
+from retrograd import rows  # noqa: F401  isort: skip  registers the rows of the table
 from retrograd.builder import Builder, Ref
 from retrograd.errors import ExportError
-
-# Importing the modules registers their rows.
-from retrograd import (  # noqa: F401  isort: skip
-    attention_rows, composite_rows, convolution_rows, distance_rows, fp8_rows, grid_rows,
-    grouped_rows, index_rows, math_rows, pool_rows, reduction_rows, resample_rows, rounding_rows,
-    scaled_rows, scatter_rows, strided_rows, view_rows,
-)  # fmt: skip
 
 GRADIENTS = ("input", "weight")  # of a convolution
 

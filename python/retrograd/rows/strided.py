@@ -7,7 +7,7 @@ import math
 import torch
 
 from retrograd.aten_table import row
-from retrograd.index_rows import put
+from retrograd.rows.index import put
 
 
 class _Storage:
