@@ -8,7 +8,7 @@ in the module of its theme in rows/: view.py, index.py, pool.py and so on.
 
 import torch
 
-from retrograd import dtypes
+from retrograd import dtypes, sizes
 from retrograd.builder import Ref
 
 TABLE = {}
@@ -44,7 +44,9 @@ def common_dtype(*operands):
     """PyTorch's type promotion over Refs and Python numbers."""
 
     def stand_in(o):
-        return torch.empty([1] * o.rank, dtype=o.dtype, device="meta") if isinstance(o, Ref) else o
+        if isinstance(o, Ref):
+            return torch.empty([1] * o.rank, dtype=o.dtype, device="meta")
+        return type(sizes.number_of(o))() if sizes.is_symbolic(o) else o
 
     operands = [stand_in(o) for o in operands]
     tensors = [o for o in operands if isinstance(o, torch.Tensor)]

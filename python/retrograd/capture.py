@@ -17,6 +17,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from retrograd import decompositions, known_values, schema
 from retrograd.errors import ExportError
+from retrograd.sizes import identical
 
 _ALIGNMENT = 16  # bytes; the widest vector access of a GPU
 
@@ -57,6 +58,7 @@ class CapturedBackward:
     inputs: list
     outputs: list
     numerics: object  # schema's Numerics
+    sizes: object = None  # the sizes.SizeTable of what varies
 
 
 class _Stop(Exception):
@@ -310,7 +312,7 @@ def given_strides(shape, strides):
     """() for row-major strides; extents of 1 do not matter."""
     expected = 1
     for n, s in zip(reversed(shape), reversed(strides)):
-        if n != 1 and s != expected:
+        if not identical(s, expected) and n != 1 and s != expected:
             return tuple(strides)
         expected *= n
     return ()
