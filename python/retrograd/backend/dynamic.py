@@ -11,7 +11,6 @@ import time
 
 import torch
 from torch._inductor.output_code import OutputCode
-from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import origins
@@ -21,54 +20,12 @@ from retrograd.errors import ExportError
 from retrograd.sizes.specialize import specialized
 from retrograd.sizes.torch_symbols import TorchSymbols
 
-_SIZES = (int, torch.SymInt)
 _MOST_TEMPLATES = 8  # of one backward: each is tried at new sizes
-
-
-def has_symbols(example_inputs):
-    """Whether any input is a size, or a tensor of sizes that are not known."""
-    return any(
-        isinstance(value, _SIZES)
-        or (
-            isinstance(value, torch.Tensor)
-            and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
-        )
-        for value in example_inputs
-    )
 
 
 def sizes_of(values):
     """What tells the sets of sizes of two runs apart."""
     return tuple(v if isinstance(v, int) else (v.shape, v.stride()) for v in values)
-
-
-def hinted(example_inputs):
-    """The sizes at hand: integers, and fake tensors without symbols. ExportError where a size depends
-    on data."""
-    mode = FakeTensorMode()
-
-    def number(size):
-        if isinstance(size, int):
-            return size
-        if not size.node.has_hint():
-            raise ExportError(f"the size {size} depends on data")
-        return size.node.hint
-
-    made = []
-    for value in example_inputs:
-        if isinstance(value, _SIZES):
-            made.append(number(value))
-        elif isinstance(value, torch.Tensor):
-            shape, strides = map(number, value.shape), map(number, value.stride())
-            with mode:
-                made.append(
-                    torch.empty_strided(
-                        tuple(shape), tuple(strides), dtype=value.dtype, device=value.device
-                    )
-                )
-        else:
-            raise ExportError(f"an input of the backward is a {type(value).__name__}")
-    return made
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
 from retrograd.backend.node import DirectGradients
 from retrograd.backend.settings import Settings
+from retrograd.sizes.specialize import has_symbols, hinted
 
 
 def backend(module, example_inputs, *, mode=None, options=None):
@@ -57,7 +58,7 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
     dynamic sizes. forward_graphs: as CompiledBackward has it. ExportError or native.Failure if there
     can be none."""
-    if not dynamic.has_symbols(example_inputs):
+    if not has_symbols(example_inputs):
         compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
         _keep_for_other_runs()
         compiled.save_for_others()
@@ -70,7 +71,7 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
         lambda recipe: CompiledBackward(recipe, forward_graphs),
         settings.max_plans,
     )
-    compiled.prepare(dynamic.hinted(example_inputs))  # refuses what no sizes would make possible
+    compiled.prepare(hinted(example_inputs))  # refuses what no sizes would make possible
     _keep_for_other_runs()
     return compiled
 

@@ -11,6 +11,54 @@ from retrograd.sizes.size import as_float, is_symbolic, number_of
 from retrograd.sizes.symbolic import LYING, NUMBERS, SHAPES, Lying
 
 
+_SIZES = (int, torch.SymInt)
+
+
+def has_symbols(example_inputs):
+    """Whether any input is a size, or a tensor of sizes that are not known."""
+    return any(
+        isinstance(value, _SIZES)
+        or (
+            isinstance(value, torch.Tensor)
+            and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+        )
+        for value in example_inputs
+    )
+
+
+def is_number(value):
+    """Whether an input is a size."""
+    return isinstance(value, _SIZES)
+
+
+def hinted(example_inputs, strides=None):
+    """The sizes at hand: integers, and fake tensors without symbols. strides: for each input, its own
+    ones or None. ExportError where a size depends on data."""
+    mode = FakeTensorMode()
+
+    def number(size):
+        if isinstance(size, int):
+            return size
+        if not size.node.has_hint():
+            raise ExportError(f"the size {size} depends on data")
+        return size.node.hint
+
+    made = []
+    for i, value in enumerate(example_inputs):
+        if isinstance(value, _SIZES):
+            made.append(number(value))
+        elif isinstance(value, torch.Tensor):
+            shape = tuple(map(number, value.shape))
+            lying = strides and strides[i] or tuple(map(number, value.stride()))
+            with mode:
+                made.append(
+                    torch.empty_strided(shape, lying, dtype=value.dtype, device=value.device)
+                )
+        else:
+            raise ExportError(f"an input of the backward is a {type(value).__name__}")
+    return made
+
+
 def specialized(module, values, symbols=None, examples=None):
     """(the graph for the sizes of the values, its fake inputs): the sizes are no inputs any more.
 
@@ -79,6 +127,17 @@ def _number_of(node, recorded, made, sizes):
     return node.target(*args, **torch.fx.map_arg(node.kwargs, made.__getitem__))
 
 
+def strides_with_sizes(numbers, shape, candidate):
+    """Strides that are these numbers at the hints: the candidate if it is one, else those of a tensor
+    without gaps, else the numbers. shape: with Sizes."""
+    if tuple(map(number_of, candidate)) == tuple(numbers):
+        return candidate
+    strides, step = list(numbers), 1
+    for axis in sorted(range(len(shape)), key=lambda a: (numbers[a], number_of(shape[a]))):
+        strides[axis], step = step, step * shape[axis]
+    return tuple(strides if tuple(map(number_of, strides)) == tuple(numbers) else numbers)
+
+
 class _Notes:
     """Writes what follows from symbols into the meta of nodes."""
 
@@ -108,15 +167,10 @@ class _Notes:
         copy.meta[LYING] = Lying(fake, self._symbols, traced, strides)
 
     def _strides(self, fake, example, shape):
-        numbers = fake.stride()
+        strides = fake.stride()
         if example is not None:
             strides = tuple(map(self._symbols.size_of, example.stride()))
-            if tuple(map(number_of, strides)) == numbers:
-                return strides
-        strides, step = list(numbers), 1
-        for axis in sorted(range(len(shape)), key=lambda a: (numbers[a], fake.shape[a])):
-            strides[axis], step = step, step * shape[axis]
-        return tuple(strides) if tuple(map(number_of, strides)) == numbers else numbers
+        return strides_with_sizes(fake.stride(), shape, strides)
 
     def of_call(self, node, copy):
         recorded = node.meta.get("val")

@@ -33,7 +33,7 @@ class TorchSymbols:
     """Sizes for the expressions of the symbols that a traced graph's inputs show.
 
     recorded: the inputs as traced. values: integers and tensors of one run, whose sizes are the hints.
-    names: what a symbol is to be called, by the name that PyTorch gave it.
+    names: what a symbol is to be called, by the name that PyTorch gave it; symbols of one name are equal.
     """
 
     def __init__(self, recorded, values, names=None):
@@ -42,6 +42,7 @@ class TorchSymbols:
         self._names = names or {}
         self._shown = {}  # sympy symbol, or expression of symbols that nothing shows -> Source
         self._sizes = {}  # expression -> Size or int
+        self._named = {}  # name -> Size
         self._values = values
         self._environment = None
         self._collect(recorded)
@@ -97,11 +98,14 @@ class TorchSymbols:
         name = self._names.get(str(expression), str(expression))
         if not expression.is_Symbol:
             name = f"e{len(self.sources)}"
+        if name in self._named:  # two symbols of one name are one size
+            return self._named[name]
         source = Source(name, *place)
         hint = source.value_in(self._values)
         least, most = self._range(expression)
         size = self.table.symbol(name, hint, min(least, hint), max(most, hint))
         self.sources.append(source)
+        self._named[name] = size
         return size
 
     def _range(self, expression):
