@@ -135,10 +135,10 @@ class Size:
         return self // other, self % other
 
     def __truediv__(self, other):
-        return Quotient(self, other) if isinstance(other, (int, Size)) else float(self) / other
+        return _quotient(self, other)
 
     def __rtruediv__(self, other):
-        return Quotient(other, self) if isinstance(other, (int, Size)) else other / float(self)
+        return _quotient(other, self)
 
     # --- what becomes a fact ---------------------------------------------------------------------
     def __eq__(self, other):
@@ -186,8 +186,6 @@ class Quotient:
     __slots__ = ("number", "divisor")
 
     def __init__(self, number, divisor):
-        if divisor == 0:
-            raise ZeroDivisionError("a size is divided by 0")
         self.number, self.divisor = number, divisor
 
     def __float__(self):
@@ -199,8 +197,37 @@ class Quotient:
     def __neg__(self):
         return Quotient(-self.number, self.divisor)
 
+    def __truediv__(self, other):
+        return _quotient(self, other)
+
+    def __rtruediv__(self, other):
+        return _quotient(other, self)
+
     def __hash__(self):
         return hash(float(self))
+
+
+def _whole(value):
+    """The int or Size that a number is without rounding; None of others."""
+    if isinstance(value, Quotient):
+        return value.number if isinstance(value.divisor, int) and value.divisor == 1 else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= 2**53 else None
+    return value if isinstance(value, (int, Size)) else None
+
+
+def _quotient(a, b):
+    """a / b as floats, rounded once where both are whole; else of the very numbers that they are."""
+    number, divisor = _whole(a), _whole(b)
+    if number is None or divisor is None:
+        return float(a) / float(b)
+    if divisor == 0:
+        raise ZeroDivisionError("a size is divided by 0")
+    exact = polynomial.exact_quotient(as_polynomial(number), as_polynomial(divisor))
+    if exact is None:
+        return Quotient(number, divisor)
+    table = number.table if is_symbolic(number) else divisor.table
+    return as_float(_size(table, exact))
 
 
 def _on_floats(name):
@@ -212,8 +239,8 @@ def _on_floats(name):
     return operator
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow",
-              "eq", "ne", "lt", "le", "gt", "ge"):  # fmt: skip
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "pow", "rpow", "eq", "ne", "lt", "le", "gt",
+              "ge"):  # fmt: skip
     setattr(Quotient, f"__{_name}__", _on_floats(f"__{_name}__"))
 
 
