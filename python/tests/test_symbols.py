@@ -66,7 +66,7 @@ def test_a_bound_graph_is_the_translation_for_its_sizes_and_gives_its_gradients(
         check(ours, eager, tolerance=1e-10)
     assert [backward.translations for backward in backwards] == translations
     for backward, values in [(b, v) for b in backwards for v in b.given]:
-        bound = [r for t in backward._templates if (r := t.bind(values)) is not None]
+        bound = [r for t in backward._kept if (r := t.bind(values)) is not None]
         assert bound, values
         static = backward._translate(*specialized(backward._module, values), None)
         assert not schema.Graph.FromString(static.graph).HasField("sizes")
@@ -127,4 +127,4 @@ def test_what_no_symbol_can_say_is_translated_for_each_size(backwards, monkeypat
     for length in (5, 9, 12):
         run(sized_models.ids(3, length)).backward()
     (backward,) = backwards
-    assert backward.translations == 3 and not backward._templates
+    assert backward.translations == 3 and not backward._kept

@@ -196,8 +196,9 @@ absl::StatusOr<OpenedGraph> OpenOptions(const PlanArguments& arguments, const De
 }
 
 absl::StatusOr<BackwardGraph> BindSizes(const BackwardGraph& graph, const std::string& sizes) {
-  RG_ASSIGN_OR_RETURN(const std::vector<SizeBinding> bindings, ParseBindings(sizes));
-  absl::StatusOr<BackwardGraph> bound = BindGraph(graph, bindings);
+  const absl::StatusOr<std::vector<SizeBinding>> bindings = ParseBindings(sizes);
+  absl::StatusOr<BackwardGraph> bound =
+      bindings.ok() ? BindGraph(graph, *bindings) : bindings.status();
   if (bound.ok()) return bound;
   return absl::Status(bound.status().code(),
                       absl::StrCat("--bind ", sizes, ": ", bound.status().message()));

@@ -15,12 +15,12 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import origins
 from retrograd.backend import messages
-from retrograd.backend.template import Template
+from retrograd.backend.translation import Translation
 from retrograd.errors import ExportError
 from retrograd.sizes.specialize import specialized
 from retrograd.sizes.torch_symbols import TorchSymbols
 
-_MOST_TEMPLATES = 8  # of one backward: each is tried at new sizes
+_MOST_KEPT = 8  # of one backward: each is tried at new sizes
 
 
 def sizes_of(values):
@@ -58,7 +58,7 @@ class DynamicBackward(OutputCode):
         self._translate, self._compile, self._most = translate, compile_recipe, most
         origins.find_once(module.graph)
         self._made = collections.OrderedDict()
-        self._templates = []
+        self._kept = []
         self._takes_symbols = True
         self._lock = threading.Lock()
         self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
@@ -90,8 +90,8 @@ class DynamicBackward(OutputCode):
             return compiled
 
     def _recipe_of(self, values):
-        for template in self._templates:
-            recipe = template.bind(values)
+        for translation in self._kept:
+            recipe = translation.bind(values)
             if recipe is not None:
                 return recipe
         with _garbage_kept():
@@ -100,21 +100,21 @@ class DynamicBackward(OutputCode):
             return recipe or self._translate(*specialized(self._module, values), None)
 
     def _with_symbols(self, values):
-        """The Recipe of a new Template; None where there can be none."""
-        if len(self._templates) == _MOST_TEMPLATES:
+        """The Recipe of a new Translation; None where there can be none."""
+        if len(self._kept) == _MOST_KEPT:
             return None
         recorded = [n.meta["val"] for n in self._module.graph.nodes if n.op == "placeholder"]
         try:
             symbols = TorchSymbols(recorded, values)
             static, fakes = specialized(self._module, values, symbols, self._examples)
-            template = Template(self._translate(static, fakes, symbols.table), symbols.sources)
+            translation = Translation(self._translate(static, fakes, symbols.table), symbols.sources)
         except ExportError as error:
             messages.log.info("each set of sizes is translated for itself: %s", error)
             self._takes_symbols = False
             return None
-        recipe = template.bind(values)
+        recipe = translation.bind(values)
         if recipe is not None:
-            self._templates.append(template)
+            self._kept.append(translation)
         return recipe
 
     def __call__(self, inputs):

@@ -5,7 +5,7 @@ import dataclasses
 import os
 
 from retrograd.native import structs
-from retrograd.native.library import Handle, load
+from retrograd.native.library import Failure, Handle, load
 
 # By number, from 1 on: rg_dtype and rg_input_kind.
 DTYPES = ("bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2")
@@ -95,6 +95,11 @@ class Graph(Handle):
         Failure where one is missing, unknown or out of its range, and RG_FAILED_PRECONDITION where the
         graph was not made for these sizes.
         """
+        for name, value in sizes.items():
+            if not -(2**63) <= value < 2**63:
+                raise Failure(
+                    "RG_INVALID_ARGUMENT", f"{name} is {value}, which is no 64-bit integer"
+                )
         bindings = (structs.Binding * len(sizes))(
             *(structs.Binding(name.encode(), value) for name, value in sizes.items())
         )

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from retrograd.errors import ExportError
 
@@ -65,7 +66,7 @@ def marked(marks):
             torch._dynamo.mark_dynamic(mark.tensor, mark.dim, min=mark.min, max=mark.max)
         with torch.fx.experimental._config.patch(use_duck_shape=False):
             yield
-    except torch._dynamo.exc.UserError as error:
+    except (torch._dynamo.exc.UserError, ConstraintViolationError) as error:
         raise ExportError(f"a size cannot vary: {error}") from error
     finally:
         for tensor, attributes in reversed(before):

@@ -6,6 +6,8 @@ Sizes, too. What a comparison finds becomes a fact of the table. What needs the 
 the same way at every binding that the facts allow.
 """
 
+import math
+
 from retrograd.sizes import polynomial
 
 
@@ -299,6 +301,9 @@ def _floor_div_by_number(table, left, divisor):
         raise ZeroDivisionError("a size is divided by 0")
     if divisor < 0:
         return _floor_div_by_number(table, polynomial.add({}, left, -1), -divisor)
+    least, most = table.bounds(left)
+    if not math.isinf(least) and not math.isinf(most) and least // divisor == most // divisor:
+        return least // divisor
     whole = {m: n // divisor for m, n in left.items() if n // divisor}
     rest = {m: n % divisor for m, n in left.items() if n % divisor}
     least, most = table.bounds(rest)

@@ -133,8 +133,7 @@ class SizeTable:
 
     def _assume(self, relation, terms):
         if relation != NOT_NEGATIVE and terms:  # p = 0 and -p = 0 are one fact
-            first = min(terms)
-            terms = terms if terms[first] > 0 else polynomial.add({}, terms, -1)
+            terms = terms if terms[max(terms)] > 0 else polynomial.add({}, terms, -1)
         self.facts.setdefault((relation, polynomial.key(terms)), self._for)
 
     def pin_all(self):
@@ -190,7 +189,7 @@ def _is_one(number):
 
 
 def _write_terms(message, terms):
-    for monomial, coefficient in sorted(terms.items()):
+    for monomial, coefficient in sorted(terms.items(), key=lambda term: (not term[0], term)):
         if not -(2**63) <= coefficient < 2**63:
             raise ExportError(f"a size has the coefficient {coefficient}, which is no 64-bit integer")
         message.terms.add(coefficient=coefficient, atoms=monomial)

@@ -9,7 +9,7 @@ from retrograd.backend import messages
 from retrograd.backend.compiled import same_strides
 
 
-class Template:
+class Translation:
     """A Recipe of each set of sizes, from the graph that was translated once."""
 
     def __init__(self, recipe, sources):
