@@ -20,7 +20,11 @@ from retrograd.errors import ExportError
 from retrograd.sizes import identical
 from retrograd.sizes.marks import marked, names_of_symbols
 from retrograd.sizes.specialize import (
-    has_symbols, hinted, is_number, specialized, strides_with_sizes,
+    has_symbols,
+    hinted,
+    is_number,
+    specialized,
+    strides_with_sizes,
 )  # fmt: skip
 from retrograd.sizes.symbolic import LYING, SHAPES
 from retrograd.sizes.torch_symbols import TorchSymbols

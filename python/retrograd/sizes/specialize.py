@@ -10,7 +10,6 @@ from retrograd.errors import ExportError
 from retrograd.sizes.size import as_float, is_symbolic, number_of
 from retrograd.sizes.symbolic import LYING, NUMBERS, SHAPES, Lying
 
-
 _SIZES = (int, torch.SymInt)
 
 

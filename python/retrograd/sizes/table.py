@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import math
 
-from retrograd import schema
 from retrograd.errors import ExportError
 from retrograd.sizes import polynomial
 from retrograd.sizes.size import Quotient, Size, as_polynomial
