@@ -17,7 +17,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from retrograd import decompositions, known_values, schema
 from retrograd.errors import ExportError
-from retrograd.sizes import identical
+from retrograd.sizes import identical, is_symbolic
 from retrograd.sizes.marks import marked, names_of_symbols
 from retrograd.sizes.specialize import (
     has_symbols,
@@ -25,7 +25,7 @@ from retrograd.sizes.specialize import (
     is_number,
     specialized,
     strides_with_sizes,
-)  # fmt: skip
+)
 from retrograd.sizes.symbolic import LYING, SHAPES
 from retrograd.sizes.torch_symbols import TorchSymbols
 
@@ -302,15 +302,20 @@ def _input(node, donated, recorder, unique, recorded):
         name, kind = recorder.names.of(example, name)
     source = recorded or _Recorded(value.dtype, tuple(value.shape), value.stride(), None, None)
     address = recorded.address if recorded else value.storage_offset() * value.dtype.itemsize
-    shape = node.meta[SHAPES][0] if SHAPES in node.meta else source.shape
+    shape, strides, aligned = source.shape, source.strides, address % _ALIGNMENT == 0
+    if SHAPES in node.meta:
+        (shape,), lying = node.meta[SHAPES], node.meta[LYING]
+        strides = lying.stride()
+        moved = lying.storage_offset() * value.dtype.itemsize
+        aligned = aligned and (not is_symbolic(moved) or identical(moved % _ALIGNMENT, 0))
     return CapturedInput(
         node=node,
         name=name,
         kind=kind,
         dtype=source.dtype,
         shape=shape,
-        strides=given_strides(shape, node.meta[LYING].stride() if LYING in node.meta else source.strides),
-        alignment=_ALIGNMENT if address % _ALIGNMENT == 0 else 0,
+        strides=given_strides(shape, strides),
+        alignment=_ALIGNMENT if aligned else 0,
         donated=donated,
         saved=index is None and kind == schema.SAVED,
         recorded=source.span,

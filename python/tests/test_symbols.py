@@ -73,6 +73,18 @@ def test_a_bound_graph_is_the_translation_for_its_sizes_and_gives_its_gradients(
         assert {r.graph for r in bound} == {_same_bytes(static.graph)}
 
 
+def test_sizes_of_1_are_traces_of_their_own():
+    model = sized_models.Gpt().double()
+    eager = copy.deepcopy(model)
+    run = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    for size in ((3, 5), (1, 6), (4, 1), (1, 1), (1, 9), (2, 1)):
+        x = sized_models.ids(*size)
+        for module, call in ((model, run), (eager, eager)):
+            module.zero_grad()
+            call(x).backward()
+        check(model, eager, tolerance=1e-10)
+
+
 def test_random_lengths_are_translated_once(backwards):
     seed = random.randrange(10**6)
     print(f"seed {seed}")
