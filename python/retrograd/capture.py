@@ -272,6 +272,7 @@ def _at_hints(recorder):
         return graph, range(len(traced)), None
     values = hinted(traced, [a and a.strides for a in recorder.arguments or [None] * len(traced)])
     symbols = TorchSymbols(traced, values, recorder.symbol_names)
+    symbols.assume_guards()
     module, _ = specialized(recorder.backward, values, symbols)
     numbers = [i for i, value in enumerate(values) if not is_number(value)]
     return module.graph, numbers, symbols.table

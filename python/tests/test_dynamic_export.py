@@ -105,6 +105,19 @@ def test_the_tools_bind_sizes_and_say_at_which_they_stand(tmp_path):
     assert native.Graph.load(tmp_path / "same.bwd.pb").symbols == native.Graph.load(path).symbols
 
 
+def test_what_the_trace_took_for_granted_holds_for_every_binding(tmp_path):
+    linear = nn.Linear(16, 4)
+
+    def pairs(x):
+        return linear(x.reshape(-1, 16)).square().mean()
+
+    x = torch.randn(6, 8, requires_grad=True)
+    graph = _exported(pairs, x, tmp_path / "g", dynamic_shapes={"x": {0: "n"}})
+    assert [t.shape for t in graph.bind({"n": 10}).outputs if t.name == "x"] == [(10, 8)]
+    with pytest.raises(native.Failure, match="RG_FAILED_PRECONDITION.*for a guard of the trace"):
+        graph.bind({"n": 7})
+
+
 def test_tensors_that_are_marked_give_sizes_of_their_names(tmp_path):
     x = torch.randn(6, 4)
     torch._dynamo.mark_dynamic(x, 0)

@@ -72,6 +72,23 @@ class TorchSymbols:
         graphs cannot say."""
         return value if isinstance(value, int) else self._of(value.node.expr)
 
+    def assume_guards(self):
+        """Makes facts of what PyTorch's trace took for granted, where nobody else checks it. A guard of
+        symbols that the inputs do not show is left out; one that graphs cannot say pins all symbols."""
+        environment = self._environment
+        for guard in [] if environment is None else list(environment.guards):
+            expression = guard.expr
+            while (replaced := expression.xreplace(environment.replacements)) != expression:
+                expression = replaced
+            if expression is sympy.true or not expression.free_symbols <= self._shown.keys():
+                continue
+            relation = _RELATIONS.get(type(expression))
+            if relation is None:
+                self.table.pin_all()
+            else:
+                with self.table.assuming_for("a guard of the trace"):
+                    relation(*map(self._of, expression.args))
+
     def _of(self, expression):
         if expression not in self._sizes:
             self._sizes[expression] = self._made(expression)
@@ -125,6 +142,11 @@ def _bounded(number):
 def _minimum(a, b):
     return -maximum(-a, -b)
 
+
+_RELATIONS = {
+    sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.Lt: operator.lt, sympy.Le: operator.le,
+    sympy.Gt: operator.gt, sympy.Ge: operator.ge,
+}  # fmt: skip
 
 _OPERATIONS = {
     sympy.Add: operator.add,
