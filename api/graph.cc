@@ -7,6 +7,7 @@
 #include "api/guard.h"
 #include "api/handles.h"
 #include "graph/base/status.h"
+#include "graph/proto/bind_graph.h"
 #include "graph/proto/proto.h"
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
@@ -29,7 +30,8 @@ rg_tensor TensorOf(const TensorType& type, const std::vector<int64_t>& strides) 
 
 rg_graph* NewGraph(BackwardGraph graph) {
   std::vector<NodeId> inputs = InputNodes(graph);
-  return new rg_graph{std::move(graph), std::move(inputs)};
+  std::vector<SizeSymbol> symbols = SymbolsOf(graph).value_or(std::vector<SizeSymbol>());
+  return new rg_graph{std::move(graph), std::move(inputs), std::move(symbols)};
 }
 
 namespace {
@@ -136,5 +138,41 @@ rg_code rg_graph_output(const rg_graph* graph, size_t index, rg_tensor* tensor) 
     if (output.value) made = retrograd::TensorOf(graph->graph.type(*output.value), output.strides);
     made.name = output.name.c_str();
     return retrograd::Give(made, tensor, "tensor");
+  });
+}
+
+size_t rg_graph_num_symbols(const rg_graph* graph) {
+  return graph == nullptr ? 0 : graph->symbols.size();
+}
+
+rg_code rg_graph_symbol(const rg_graph* graph, size_t index, rg_symbol* symbol) {
+  return Guarded([&]() -> absl::Status {
+    RG_RETURN_IF_ERROR(NotNull(graph, "graph"));
+    RG_RETURN_IF_ERROR(retrograd::InRange(index, graph->symbols.size(), "symbol"));
+    const retrograd::SizeSymbol& of = graph->symbols[index];
+    rg_symbol made = RG_INIT(rg_symbol);
+    made.name = of.name.c_str();
+    made.min = of.min;
+    made.max = of.max;
+    made.multiple_of = of.multiple_of;
+    made.hint = of.hint;
+    return retrograd::Give(made, symbol, "symbol");
+  });
+}
+
+rg_code rg_graph_bind(const rg_graph* graph, const rg_binding* bindings, size_t num_bindings,
+                      rg_graph** bound) {
+  return Guarded([&]() -> absl::Status {
+    RG_RETURN_IF_ERROR(NotNull(graph, "graph"));
+    RG_RETURN_IF_ERROR(NotNull(bound, "bound"));
+    if (num_bindings > 0) RG_RETURN_IF_ERROR(NotNull(bindings, "bindings"));
+    std::vector<retrograd::SizeBinding> sizes;
+    for (size_t i = 0; i < num_bindings; ++i) {
+      RG_RETURN_IF_ERROR(NotNull(bindings[i].name, absl::StrCat("bindings[", i, "].name")));
+      sizes.push_back({bindings[i].name, bindings[i].value});
+    }
+    RG_ASSIGN_OR_RETURN(retrograd::BackwardGraph made, retrograd::BindGraph(graph->graph, sizes));
+    *bound = retrograd::NewGraph(std::move(made));
+    return absl::OkStatus();
   });
 }

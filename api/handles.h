@@ -9,6 +9,7 @@
 
 #include "graph/base/cancelled.h"
 #include "graph/ir/backward_graph.h"
+#include "graph/symbols/size_table.h"
 #include "include/retrograd/retrograd.h"
 #include "runtime/device/device.h"
 #include "tools/execute/make_device.h"
@@ -17,6 +18,7 @@
 struct rg_graph {
   retrograd::BackwardGraph graph;
   std::vector<retrograd::NodeId> inputs;
+  std::vector<retrograd::SizeSymbol> symbols;
 };
 
 struct rg_builder {

@@ -37,6 +37,7 @@ absl::StatusOr<OpenedGraph> OpenFor(const BackwardGraph& graph, const char* spec
   RG_ASSIGN_OR_RETURN(OpenedGraph opened, OpenOptions(arguments, device));
   opened.options.max_memory_bytes = max_memory_bytes;
   opened.original = graph;
+  opened.sizes = HintedSizes(graph);
   return opened;
 }
 

@@ -17,7 +17,7 @@
 namespace retrograd {
 
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 0;
+inline constexpr int kSchemaMinor = 1;
 
 // Deterministic: equal graphs give equal bytes.
 std::string SerializeGraph(const BackwardGraph& graph);

@@ -8,6 +8,7 @@
 #include "graph/proto/graph.pb.h"
 #include "graph/proto/proto.h"
 #include "graph/proto/proto_scan.h"
+#include "graph/proto/sizes_read.h"
 #include "graph/text/text.h"
 
 namespace retrograd {
@@ -111,7 +112,11 @@ class GraphReader {
       absl::Status status = ReadOutput(index, bytes);
       return status.ok() ? builder_->status() : At(absl::StrCat("output ", index), status);
     }));
-    return builder_->Build();
+    RG_ASSIGN_OR_RETURN(BackwardGraph graph, builder_->Build());
+    if (sizes_.empty()) return graph;
+    RG_ASSIGN_OR_RETURN(const SizeTable table, ReadSizes(sizes_));
+    RG_RETURN_IF_ERROR(CheckSizes(graph, table));
+    return graph;
   }
 
  private:
@@ -135,6 +140,10 @@ class GraphReader {
       }
       if (field.number == V1::kSchemaMajorFieldNumber) {
         frame_.major = static_cast<uint32_t>(field.varint);
+      }
+      if (field.number == V1::kSizesFieldNumber) {  // kept as it lies there: see bind_graph.h
+        absl::StrAppend(&unknown_fields_, before.substr(0, before.size() - rest.size()));
+        absl::StrAppend(&sizes_, field.payload);
       }
       frame_.num_nodes += field.number == V1::kNodesFieldNumber;
       frame_.num_origins += field.number == V1::kOriginsFieldNumber;
@@ -332,6 +341,7 @@ class GraphReader {
   absl::string_view bytes_;
   Frame frame_;
   std::string unknown_fields_;  // of the graph itself
+  std::string sizes_;           // a message Sizes
   std::unique_ptr<GraphBuilder> builder_;
   // Read into again and again, so that most nodes allocate nothing but themselves.
   v1::Origin origin_;

@@ -150,6 +150,33 @@ RG_API size_t rg_graph_num_outputs(const rg_graph* graph);
 RG_API rg_code rg_graph_input(const rg_graph* graph, size_t index, rg_tensor* tensor);
 RG_API rg_code rg_graph_output(const rg_graph* graph, size_t index, rg_tensor* tensor);
 
+/* --------------------------------------------------------------------------- sizes that vary -- */
+
+/* A size that a graph leaves open (docs/format.md). */
+typedef struct rg_symbol {
+  size_t struct_size;
+  const char* name; /* UTF-8; of the graph, and as long as it */
+  int64_t min;      /* inclusive, as max */
+  int64_t max;      /* INT64_MAX: no bound */
+  int64_t multiple_of;
+  int64_t hint; /* the value for which the graph's shapes and strides stand */
+} rg_symbol;
+
+/* A number for a symbol. */
+typedef struct rg_binding {
+  const char* name;
+  int64_t value;
+} rg_binding;
+
+/* 0 for null, and for a graph of numbers alone. */
+RG_API size_t rg_graph_num_symbols(const rg_graph* graph);
+RG_API rg_code rg_graph_symbol(const rg_graph* graph, size_t index, rg_symbol* symbol);
+/* The graph of numbers for these sizes, one binding for each symbol. RG_INVALID_ARGUMENT where one
+ * is missing, unknown, or none of the symbol's numbers, or a size does not fit 64 bits;
+ * RG_FAILED_PRECONDITION where the graph was not made for these sizes: export it again at them. */
+RG_API rg_code rg_graph_bind(const rg_graph* graph, const rg_binding* bindings, size_t num_bindings,
+                             rg_graph** bound);
+
 /* ----------------------------------------------------------------------- graphs made by hand -- */
 
 typedef struct rg_builder rg_builder;

@@ -141,6 +141,15 @@ struct Tensor {
   }
 };
 
+// A size that a graph leaves open.
+struct Symbol {
+  std::string name;
+  int64_t min = 0;  // inclusive, as max
+  int64_t max = 0;
+  int64_t multiple_of = 1;
+  int64_t hint = 0;  // for which the graph's shapes stand
+};
+
 class Graph {
  public:
   // A graph.proto file, or the text form from a file that ends in .rgt.
@@ -176,6 +185,25 @@ class Graph {
     std::string copy(static_cast<const char*>(bytes), size);
     rg_free(bytes);
     return copy;
+  }
+
+  // The sizes that it leaves open; none of a graph of numbers alone.
+  std::vector<Symbol> symbols() const {
+    std::vector<Symbol> all;
+    for (size_t i = 0; i < rg_graph_num_symbols(get()); ++i) {
+      rg_symbol symbol = RG_INIT(rg_symbol);
+      if (rg_graph_symbol(get(), i, &symbol) != RG_OK) break;
+      all.push_back({symbol.name, symbol.min, symbol.max, symbol.multiple_of, symbol.hint});
+    }
+    return all;
+  }
+  // The graph of numbers for these sizes: a value for each symbol.
+  Result<Graph> Bind(const std::vector<std::pair<std::string, int64_t>>& sizes) const {
+    std::vector<rg_binding> bindings;
+    for (const auto& [name, value] : sizes) bindings.push_back({name.c_str(), value});
+    return Made([&](rg_graph** bound) {
+      return rg_graph_bind(get(), bindings.data(), bindings.size(), bound);
+    });
   }
 
   std::vector<Tensor> inputs() const { return All(rg_graph_num_inputs(get()), rg_graph_input); }

@@ -3,12 +3,12 @@
 A row is `row(name, ..)(function)`; the function takes a `translate.Call` (the builder and the fx
 node) and the fx node's arguments, with a `Ref` in place of each tensor, and returns the Ref, or the
 tuple of Refs, of the result. To add an op, add a row here or, for the ops with more to say about,
-in the module of its theme: view_rows.py, index_rows.py, pool_rows.py and so on.
+in the module of its theme in rows/: view.py, index.py, pool.py and so on.
 """
 
 import torch
 
-from retrograd import dtypes
+from retrograd import dtypes, sizes
 from retrograd.builder import Ref
 
 TABLE = {}
@@ -44,7 +44,9 @@ def common_dtype(*operands):
     """PyTorch's type promotion over Refs and Python numbers."""
 
     def stand_in(o):
-        return torch.empty([1] * o.rank, dtype=o.dtype, device="meta") if isinstance(o, Ref) else o
+        if isinstance(o, Ref):
+            return torch.empty([1] * o.rank, dtype=o.dtype, device="meta")
+        return type(sizes.number_of(o))() if sizes.is_symbolic(o) else o
 
     operands = [stand_in(o) for o in operands]
     tensors = [o for o in operands if isinstance(o, torch.Tensor)]

@@ -10,7 +10,8 @@ import math
 
 import torch
 
-from retrograd import dtypes, schema
+from retrograd import dtypes, schema, sizes
+from retrograd.sizes import table as size_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +27,16 @@ class Ref:
     def rank(self):
         return len(self.shape)
 
+    def __hash__(self):
+        return hash((self.node, self.result))
+
 
 class Builder:
-    """Builds a schema.Graph node by node; `origin` is stamped on nodes added while it is set."""
+    """Builds a schema.Graph node by node; `origin` is stamped on nodes added while it is set.
+
+    Extents and other numbers may be sizes.Size: the graph holds them at their hints, and `places`
+    where they stand.
+    """
 
     def __init__(self, name):
         self.graph = schema.Graph(
@@ -37,6 +45,7 @@ class Builder:
         self.origin = 0  # 1 + index into graph.origins; 0: none
         self._origins = {}
         self._constants = {}
+        self.places = []  # (field, owner, part, element, Size or Quotient): as SizeTable.write has it
         self.pool_offsets = {}  # indices of a max pool -> the offsets that they were made from
 
     def set_origin(self, origin):
@@ -57,26 +66,43 @@ class Builder:
             node.operands.add(node=operand.node, result=operand.result)
         refs = []
         for i, (dtype, shape) in enumerate(results):
-            node.results.add(dtype=dtypes.number_of(dtype), dims=shape)
+            dims = self._numbers(shape, size_table.DIM, node.id, i)
+            node.results.add(dtype=dtypes.number_of(dtype), dims=dims)
             refs.append(Ref(node.id, i, dtype, tuple(shape)))
-        for name in sorted(attrs):
-            _set_attr(node.attrs.add(name=name), attrs[name])
+        for part, name in enumerate(sorted(attrs)):
+            value = attrs[name]
+            if sizes.is_symbolic(value):
+                self.places.append((size_table.ATTR, node.id, part, 0, value))
+                value = sizes.number_of(value)
+            elif isinstance(value, (list, tuple, range)):
+                value = self._numbers(value, size_table.ATTR, node.id, part)
+            _set_attr(node.attrs.add(name=name), value)
         return refs
 
-    def input(self, dtype, shape, info):
-        """Adds a graph input described by a schema.InputInfo."""
+    def _numbers(self, values, *place):
+        """The numbers at the hints of a list of integers, those of Sizes noted for these places."""
+        for element, value in enumerate(values):
+            if sizes.is_symbolic(value):
+                self.places.append((*place, element, value))
+        return [sizes.number_of(value) for value in values]
+
+    def input(self, dtype, shape, info, strides=()):
+        """Adds a graph input described by a schema.InputInfo, whose strides are these."""
         (ref,) = self.node("input", [], [(dtype, shape)])
         self.graph.nodes[ref.node].input.CopyFrom(info)
+        strides = self._numbers(strides, size_table.STRIDE, ref.node, 0)
+        self.graph.nodes[ref.node].input.strides.extend(strides)
         return ref
 
     # --- constants ------------------------------------------------------------------------------
     def full(self, value, dtype, shape=()):
         """A constant of any shape; equal ones are one node. NaN, which no attribute may be, is
         written as 0 / 0."""
-        value = float(value)
-        key = (str(value), math.copysign(1, value), dtype, tuple(shape))
+        value = sizes.as_float(value)
+        number = sizes.number_of(value)
+        key = (sizes.key_of(value), str(number), dtype, *map(sizes.key_of, shape))
         if key not in self._constants:
-            if not math.isnan(value):
+            if not math.isnan(number):
                 (ref,) = self.node(
                     "full", [], [(dtype, shape)],
                     value=value, dtype=dtypes.name_of(dtype), shape=list(shape),
@@ -96,7 +122,7 @@ class Builder:
     # --- pointwise ------------------------------------------------------------------------------
     def pointwise(self, op, *operands, dtype=None):
         """Operands broadcast; the result has the last operand's dtype unless `dtype` says other."""
-        shape = torch.broadcast_shapes(*(o.shape for o in operands))
+        shape = broadcast_shapes(*(o.shape for o in operands))
         return self.node(op, operands, [(dtype or operands[-1].dtype, shape)])[0]
 
     def cast(self, x, dtype):
@@ -163,7 +189,7 @@ class Builder:
     # --- views ----------------------------------------------------------------------------------
     def reshape(self, x, shape):
         shape = tuple(shape)
-        if shape == x.shape:
+        if sizes.identical(shape, x.shape):
             return x
         return self.node("reshape", [x], [(x.dtype, shape)], shape=list(shape))[0]
 
@@ -175,15 +201,15 @@ class Builder:
 
     def expand(self, x, shape):
         shape = tuple(shape)
-        if shape == x.shape:
+        if sizes.identical(shape, x.shape):
             return x
         return self.node("expand", [x], [(x.dtype, shape)], shape=list(shape))[0]
 
     def slice(self, x, axis, start, stop, step=1):
-        if (start, stop, step) == (0, x.shape[axis], 1):
+        if sizes.identical((start, stop, step), (0, x.shape[axis], 1)):
             return x
         shape = list(x.shape)
-        shape[axis] = len(range(start, stop, step))
+        shape[axis] = (stop - start + step - 1) // step
         return self.node(
             "slice", [x], [(x.dtype, shape)], axis=axis, start=start, stop=stop, step=step
         )[0]
@@ -195,7 +221,8 @@ class Builder:
         if not any(low) and not any(high):
             return x
         shape = [l + n + h for l, n, h in zip(low, x.shape, high)]
-        return self.node("pad", [x], [(x.dtype, shape)], low=low, high=high, value=float(value))[0]
+        value = sizes.as_float(value)
+        return self.node("pad", [x], [(x.dtype, shape)], low=low, high=high, value=value)[0]
 
     # --- joins and indexed ops ------------------------------------------------------------------
     def cat(self, parts, axis):
@@ -230,7 +257,31 @@ class Builder:
             return
         out.value.node = ref.node
         out.value.result = ref.result
-        out.strides.extend(strides)
+        owner = len(self.graph.outputs) - 1
+        out.strides.extend(self._numbers(strides, size_table.OUTPUT_STRIDE, owner, 0))
+
+
+def broadcast_shapes(*shapes):
+    """The shape of operands of these shapes. ValueError where they do not go together."""
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for axis, n in enumerate(shape, rank - len(shape)):
+            result[axis] = _broadcast(result[axis], n, shapes)
+    return tuple(result)
+
+
+def _broadcast(m, n, shapes):
+    """Ones that are numbers go first: what a Size is asked becomes a fact."""
+    if sizes.identical(m, n) or sizes.identical(n, 1):
+        return m
+    if sizes.identical(m, 1) or m == n:
+        return n
+    if n == 1:
+        return m
+    if m == 1:
+        return n
+    raise ValueError(f"shapes {', '.join(map(str, map(list, shapes)))} do not broadcast")
 
 
 def _set_attr(attr, value):

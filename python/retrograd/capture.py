@@ -17,6 +17,17 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from retrograd import decompositions, known_values, schema
 from retrograd.errors import ExportError
+from retrograd.sizes import identical, is_symbolic
+from retrograd.sizes.marks import marked, names_of_symbols
+from retrograd.sizes.specialize import (
+    has_symbols,
+    hinted,
+    is_number,
+    specialized,
+    strides_with_sizes,
+)
+from retrograd.sizes.symbolic import LYING, SHAPES
+from retrograd.sizes.torch_symbols import TorchSymbols
 
 _ALIGNMENT = 16  # bytes; the widest vector access of a GPU
 
@@ -57,6 +68,7 @@ class CapturedBackward:
     inputs: list
     outputs: list
     numerics: object  # schema's Numerics
+    sizes: object = None  # the sizes.SizeTable of what varies
 
 
 class _Stop(Exception):
@@ -73,6 +85,7 @@ class _Recorder:
         self.forward = None  # fx graph
         self.backward = None  # GraphModule
         self.donated = ()
+        self.symbol_names = {}  # of a symbol of PyTorch's -> what it is called in the graph
         self.arguments = None  # list of (shape, strides, offset, data_ptr, span) or None
         self.results = None
 
@@ -138,7 +151,7 @@ def _record(value, keep_on_device):
 
 def capture_backward(
     function, args, kwargs, names, *, run=True, composites="decomposed", keep_on_device=False,
-    joint_passes=False,
+    joint_passes=False, sizes=(),
 ):  # fmt: skip
     """Captures the backward graphs of `function(*args, **kwargs)`, which returns a scalar.
 
@@ -146,6 +159,7 @@ def capture_backward(
     keep_on_device: what is recorded stays where it is, uncopied, and as long as the result lives.
     joint_passes: with the passes that Inductor makes over forward and backward before it parts them,
     after which it may save other tensors.
+    sizes: marks.Marks of the extents that vary, besides those that torch._dynamo.mark_dynamic has marked.
     Returns CapturedBackwards in the order of their forwards. ExportError if nothing needs a gradient, or,
     with run=False, if the function does not compile to one graph.
     """
@@ -153,6 +167,7 @@ def capture_backward(
 
     def backend(module, example_inputs):
         recorder = _Recorder(list(example_inputs), names, keep_on_device)
+        recorder.symbol_names = names_of_symbols(module, example_inputs, names, sizes)
         recorders.append(recorder)
         with torch._functorch.config.patch(force_non_lazy_backward_lowering=not run):
             compiled = aot_autograd(
@@ -171,10 +186,11 @@ def capture_backward(
     for leaf, _ in gradients:
         leaf.grad = None
     try:
-        if run:
-            _check_loss(compiled(*args, **kwargs)).backward()
-        else:
-            _capture_only(compiled, args, kwargs, recorders)
+        with marked(sizes):
+            if run:
+                _check_loss(compiled(*args, **kwargs)).backward()
+            else:
+                _capture_only(compiled, args, kwargs, recorders)
     finally:
         torch._dynamo.reset()
         for leaf, gradient in gradients:
@@ -226,12 +242,13 @@ def _collect(recorder):
     """The CapturedBackward of a recorder."""
     graph = recorder.backward.graph
     known_values.compute_again(graph, recorder.forward)
+    graph, numbers, table = _at_hints(recorder)
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    arguments = recorder.arguments or [None] * len(placeholders)
+    arguments = recorder.arguments or [None] * len(recorder.backward.graph.nodes)
     unique = list({id(e): e for e in recorder.example_inputs}.values())
     inputs = [
         _input(node, i in recorder.donated, recorder, unique, arguments[i])
-        for i, node in enumerate(placeholders)
+        for i, node in zip(numbers, placeholders, strict=True)
     ]
     make_unique(inputs)
     (output_node,) = [n for n in graph.nodes if n.op == "output"]
@@ -240,8 +257,25 @@ def _collect(recorder):
     outputs = []
     for i, result in enumerate(results):
         example = examples[i] if len(examples) == len(results) else None
+        if is_number(example) and not isinstance(result, torch.fx.Node):
+            continue  # nobody asks for the gradient of a size
         outputs.append(_output(result, i, example, recorder))
-    return CapturedBackward(graph, inputs, outputs, numerics())
+    return CapturedBackward(graph, inputs, outputs, numerics(), table)
+
+
+def _at_hints(recorder):
+    """(the backward's graph for the sizes that were captured, the places of its inputs among those of the
+    backward, the SizeTable of what varies or None)."""
+    graph = recorder.backward.graph
+    traced = [n.meta.get("val") for n in graph.nodes if n.op == "placeholder"]
+    if not has_symbols(traced):
+        return graph, range(len(traced)), None
+    values = hinted(traced, [a and a.strides for a in recorder.arguments or [None] * len(traced)])
+    symbols = TorchSymbols(traced, values, recorder.symbol_names)
+    symbols.assume_guards()
+    module, _ = specialized(recorder.backward, values, symbols)
+    numbers = [i for i, value in enumerate(values) if not is_number(value)]
+    return module.graph, numbers, symbols.table
 
 
 def primal_index(node):
@@ -257,8 +291,7 @@ def _input(node, donated, recorder, unique, recorded):
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
         raise ExportError(
-            f"input {node.name} of the backward is a {type(value).__name__} and not a tensor; "
-            "graphs with dynamic shapes are not supported"
+            f"input {node.name} of the backward is a {type(value).__name__} and not a tensor"
         )
     index = primal_index(node)
     name, kind = str(node.target), schema.SAVED
@@ -270,14 +303,20 @@ def _input(node, donated, recorder, unique, recorded):
         name, kind = recorder.names.of(example, name)
     source = recorded or _Recorded(value.dtype, tuple(value.shape), value.stride(), None, None)
     address = recorded.address if recorded else value.storage_offset() * value.dtype.itemsize
+    shape, strides, aligned = source.shape, source.strides, address % _ALIGNMENT == 0
+    if SHAPES in node.meta:
+        (shape,), lying = node.meta[SHAPES], node.meta[LYING]
+        strides = lying.stride()
+        moved = lying.storage_offset() * value.dtype.itemsize
+        aligned = aligned and (not is_symbolic(moved) or identical(moved % _ALIGNMENT, 0))
     return CapturedInput(
         node=node,
         name=name,
         kind=kind,
         dtype=source.dtype,
-        shape=source.shape,
-        strides=given_strides(source.shape, source.strides),
-        alignment=_ALIGNMENT if address % _ALIGNMENT == 0 else 0,
+        shape=shape,
+        strides=given_strides(shape, strides),
+        alignment=_ALIGNMENT if aligned else 0,
         donated=donated,
         saved=index is None and kind == schema.SAVED,
         recorded=source.span,
@@ -300,17 +339,22 @@ def _output(result, index, example, recorder):
     value = result.meta["val"]
     recorded = recorder.results[index] if recorder.results else None
     strides = recorder.result_strides[index] if recorder.results else value.stride()
-    if overlaps(value.shape, strides):
+    shape = tuple(value.shape)
+    if SHAPES in result.meta:
+        (shape,) = result.meta[SHAPES]
+        strides = strides_with_sizes(strides, shape, result.meta[LYING].stride())
+    strides = given_strides(shape, strides)
+    if strides and overlaps(shape, strides):
         strides = ()
     dtype = value.dtype if recorded is None else recorded.dtype
-    return CapturedOutput(result, name, dtype, given_strides(tuple(value.shape), strides), recorded)
+    return CapturedOutput(result, name, dtype, strides, recorded)
 
 
 def given_strides(shape, strides):
     """() for row-major strides; extents of 1 do not matter."""
     expected = 1
     for n, s in zip(reversed(shape), reversed(strides)):
-        if n != 1 and s != expected:
+        if not identical(s, expected) and n != 1 and s != expected:
             return tuple(strides)
         expected *= n
     return ()

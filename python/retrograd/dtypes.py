@@ -2,6 +2,7 @@
 
 import torch
 
+from retrograd import sizes
 from retrograd.errors import ExportError
 
 _NUMBERS = {
@@ -59,7 +60,11 @@ def compute_dtype(dtype):
 
 
 def represents(dtype, number):
-    """Whether `dtype` holds the Python number exactly."""
-    if isinstance(number, bool) or not dtype.is_floating_point or number != number:
+    """Whether `dtype` holds the Python number exactly; no float does one that follows from symbols."""
+    if isinstance(number, bool) or not dtype.is_floating_point:
+        return True
+    if sizes.is_symbolic(number):
+        return False
+    if number != number:
         return True
     return torch.tensor(number, dtype=torch.float64).to(dtype).to(torch.float64).item() == number

@@ -8,6 +8,7 @@ from retrograd import bundle as bundles
 from retrograd.capture import capture_backward
 from retrograd.errors import ExportError
 from retrograd.names import TensorNames
+from retrograd.sizes.marks import marks_of
 from retrograd.translate import schema_dtype, translate
 
 SUFFIX = ".bwd.pb"
@@ -23,6 +24,7 @@ def export_backward(
     composites="decomposed",
     run=True,
     loss_fn=None,
+    dynamic_shapes=None,
 ):
     """Writes the backward graphs of fn_or_model(*args, **kwargs) and returns their paths.
 
@@ -36,6 +38,11 @@ def export_backward(
         backwards of norms, softmax and activations as one op each.
     run: False captures without executing anything; types and strides are then PyTorch's
         predictions instead of recorded ones, and the model must compile to one graph.
+    dynamic_shapes: extents of arguments that vary: for an argument by its parameter's name, a dict from
+        dims to the sizes' names or to torch.export.Dim(name, min=, max=). Extents of one name are equal.
+        The graph stands at the sizes of this call and says how its numbers follow from the names
+        (docs/format.md): `retrograd run GRAPH --bind name=number`, native.Graph.bind. Extents that
+        torch._dynamo.mark_dynamic has marked vary as well, by names such as ids_0.
 
     Runs on the device that the model and the arguments are on, under the caller's autocast, and
     leaves the parameters' `grad` as it was. Raises ExportError, with the op, the node and the line
@@ -46,8 +53,9 @@ def export_backward(
     if bundle and not run:
         raise ExportError("a bundle holds recorded tensors: it needs run=True")
     captured = captured_backwards(
-        fn_or_model, args, kwargs, composites=composites, run=run, loss_fn=loss_fn
-    )
+        fn_or_model, args, kwargs, composites=composites, run=run, loss_fn=loss_fn,
+        dynamic_shapes=dynamic_shapes,
+    )  # fmt: skip
     stem = pathlib.Path(str(path).removesuffix(SUFFIX))
     if len(captured) > 1 and isinstance(bundle, (str, pathlib.Path)):
         raise ExportError("the model has graph breaks: pass bundle=True for one bundle a graph")
@@ -57,18 +65,21 @@ def export_backward(
     return [_write(c, s, bundle) for c, s in zip(captured, stems)]
 
 
-def captured_backwards(fn_or_model, args=(), kwargs=None, *, loss_fn=None, **options):
+def captured_backwards(
+    fn_or_model, args=(), kwargs=None, *, loss_fn=None, dynamic_shapes=None, **options
+):
     """The capture.CapturedBackwards that export_backward writes; options as capture_backward's."""
     kwargs = dict(kwargs or {})
     args = tuple(args)
     names = TensorNames(fn_or_model, args, kwargs)
     names.add_closed_over(loss_fn)
+    sizes = marks_of(dynamic_shapes or {}, names)
 
     def scalar_loss(*a, **k):
         result = fn_or_model(*a, **k)
         return loss_of(result if loss_fn is None else loss_fn(result))
 
-    return capture_backward(scalar_loss, args, kwargs, names, **options)
+    return capture_backward(scalar_loss, args, kwargs, names, sizes=sizes, **options)
 
 
 def loss_of(result):

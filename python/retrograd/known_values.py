@@ -9,17 +9,18 @@ from retrograd import aten_table
 
 def compute_again(backward, forward):
     """In the fx graph `backward`, computes saved integers and filled tensors as the fx graph `forward`
-    does where that reads no input. Their placeholders stay, unread."""
+    does where that reads no input but sizes that the backward is given, too. Their placeholders stay,
+    unread."""
     made = {node.name: node for node in forward.nodes}
     first = next(n for n in backward.nodes if n.op != "placeholder")
-    copies = {}  # node of the forward -> node of the backward
+    copies = _sizes_of_both(forward, backward)  # node of the forward -> node of the backward
     for placeholder in [n for n in backward.nodes if n.op == "placeholder"]:
         source = made.get(placeholder.name)
         if source is None or source.op == "placeholder":
             continue
         if not _is_integer(source) and source.target is not torch.ops.aten.full.default:
             continue
-        ancestors = _ancestors(source)
+        ancestors = _ancestors(source, copies)
         if ancestors is None:
             continue
         with backward.inserting_before(first):
@@ -29,19 +30,34 @@ def compute_again(backward, forward):
         placeholder.replace_all_uses_with(copies[source])
 
 
+def _sizes_of_both(forward, backward):
+    """{node of the forward: input of the backward} of sizes that are equal."""
+    given = {}
+    for node in backward.nodes:
+        if node.op == "placeholder" and _is_size(node):
+            given.setdefault(node.meta["val"].node.expr, node)
+    sizes = [node for node in forward.nodes if _is_size(node)]
+    return {n: given[n.meta["val"].node.expr] for n in sizes if n.meta["val"].node.expr in given}
+
+
+def _is_size(node):
+    return isinstance(node.meta.get("val"), torch.SymInt)
+
+
 def _is_integer(node):
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
 
 
-def _ancestors(node):
-    """The node and all that it is made of; None where that is not constants and ops with rows."""
+def _ancestors(node, known):
+    """The node and all that it is made of but what is known; None where that is not constants, sizes and
+    ops with rows."""
     found, waiting = set(), [node]
     while waiting:
         node = waiting.pop()
-        if node in found:
+        if node in found or node in known:
             continue
-        if node.op != "call_function" or not _is_repeatable(node.target):
+        if node.op != "call_function" or not (_is_size(node) or _is_repeatable(node.target)):
             return None
         found.add(node)
         waiting += node.all_input_nodes

@@ -37,6 +37,11 @@ class TensorNames:
         _, name, kind = self._found.get(id(tensor), (None, default, schema.SAVED))
         return name, kind
 
+    def arguments(self):
+        """{name: tensor} of what is neither a parameter nor a buffer."""
+        found = self._found.values()
+        return {name: tensor for tensor, name, kind in found if kind != schema.PARAMETER}
+
     def leaves(self):
         """The tensors that a backward gives a `grad`."""
         tensors = (tensor for tensor, _, _ in self._found.values())

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 DESCRIPTOR_PATH = pathlib.Path(__file__).with_name("graph.descriptor")
 SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 0
+SCHEMA_MINOR = 1
 
 
 def _load():

@@ -1,20 +1,17 @@
 """Turns the fx graph of a captured backward into a schema.Graph, row by row of the table."""
 
+import contextlib
 import operator
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import aten_table, dtypes, origins, schema
+
+from retrograd import rows  # noqa: F401  isort: skip  registers the rows of the table
 from retrograd.builder import Builder, Ref
 from retrograd.errors import ExportError
-
-# Importing the modules registers their rows.
-from retrograd import (  # noqa: F401  isort: skip
-    attention_rows, composite_rows, convolution_rows, distance_rows, fp8_rows, grid_rows,
-    grouped_rows, index_rows, math_rows, pool_rows, reduction_rows, resample_rows, rounding_rows,
-    scaled_rows, scatter_rows, strided_rows, view_rows,
-)  # fmt: skip
+from retrograd.sizes.symbolic import LYING, SHAPES, with_sizes
 
 GRADIENTS = ("input", "weight")  # of a convolution
 
@@ -43,17 +40,30 @@ class Call:
 
     @property
     def shape(self):
-        return tuple(self._node.meta["val"].shape)
+        return shapes_of(self._node)[0]
 
     @property
     def shapes(self):
         """Of each of the node's results."""
-        return [tuple(result.shape) for result in self._node.meta["val"]]
+        return shapes_of(self._node)
 
     def recorded(self, argument):
         """The tensor that the node's argument of this number was recorded as: its strides and
-        offset, which the row's Refs lack."""
+        offset, which the row's Refs lack. Where sizes vary, these are those at the hints, and may be
+        asked for what changes no result; else see addressed()."""
         return self._node.args[argument].meta["val"]
+
+    def addressed(self, argument):
+        """The same where results depend on strides and offset: if they follow from symbols in a way
+        that is not known, all symbols are their hints."""
+        node = self._node.args[argument]
+        known = node.meta.get(LYING)
+        if known is None:
+            return node.meta["val"]
+        if known.value is node.meta["val"]:
+            return known
+        known.table.pin_all()
+        return node.meta["val"]
 
     @property
     def original_aten(self):
@@ -77,6 +87,14 @@ class Call:
                 raise self.error(f"{what} has no counterpart")
 
 
+def shapes_of(node):
+    """The shapes of a node's results, with Sizes where they vary."""
+    if SHAPES in node.meta:
+        return node.meta[SHAPES]
+    value = node.meta["val"]
+    return [tuple(v.shape) for v in (value if isinstance(value, (tuple, list)) else (value,))]
+
+
 def translate(captured, name, matmul_gradients=GRADIENTS):
     """Returns (graph, constants).
 
@@ -84,7 +102,8 @@ def translate(captured, name, matmul_gradients=GRADIENTS):
     fx graph's placeholders in order, then the tensors that the fx graph holds itself, which
     `constants` maps from node id to tensor. matmul_gradients: of GRADIENTS, those that a 1x1
     convolution has as matmuls where its tensors lie as rows of pixels; others stay its gradients.
-    ExportError for an op without a row.
+    Where sizes vary (captured.sizes), the graph is that of the hints, and says how its numbers follow
+    from symbols. ExportError for an op without a row.
     """
     return _Translation(captured, name, matmul_gradients).run()
 
@@ -116,6 +135,8 @@ class _Translation:
             self._check_output(output, value)
             self.b.output(value, origins.display(output.name), output.strides)
         origins.renumber(self.b.graph.origins)
+        if self.captured.sizes is not None:
+            self.captured.sizes.write(self.b.graph, self.b.places)
         return self.b.graph, self.constants
 
     def _input(self, placeholder):
@@ -123,12 +144,13 @@ class _Translation:
         info = schema.InputInfo(
             name=origins.display(placeholder.name),
             kind=placeholder.kind,
-            strides=placeholder.strides,
             alignment=placeholder.alignment,
             donated=placeholder.donated,
         )
         dtype = _SAME_BITS.get(placeholder.dtype, placeholder.dtype)
-        self.values[placeholder.node] = self.b.input(dtype, placeholder.shape, info)
+        self.values[placeholder.node] = self.b.input(
+            dtype, placeholder.shape, info, placeholder.strides
+        )
 
     def _constant(self, node):
         """A tensor that the model made from Python numbers: a `full`, or an input of its own."""
@@ -155,24 +177,32 @@ class _Translation:
             raise call.error(
                 "the op has no row in aten_table.py; write the model without it, or add a row"
             )
-        args = torch.fx.map_arg(node.args, self.values.__getitem__)
-        kwargs = torch.fx.map_arg(node.kwargs, self.values.__getitem__)
+        args, kwargs = with_sizes(node)
+        args = torch.fx.map_arg(args, self.values.__getitem__)
+        kwargs = torch.fx.map_arg(kwargs, self.values.__getitem__)
         try:
-            result = function(call, *args, **kwargs)
+            with self._assuming_for(call):
+                result = function(call, *args, **kwargs)
+                self.values[node] = self._checked(call, node, result)
         except ExportError:
             raise
         except Exception as error:  # an argument form that the row does not know
             raise call.error(f"{type(error).__name__}: {error}") from error
-        self.values[node] = self._checked(call, node, result)
+
+    def _assuming_for(self, call):
+        if self.captured.sizes is None:
+            return contextlib.nullcontext()
+        return self.captured.sizes.assuming_for(origins.display(call.name))
 
     def _checked(self, call, node, result):
         """The result, whose shape must be the recorded one."""
         expected = node.meta.get("val")
         if isinstance(result, Ref) and isinstance(expected, torch.Tensor):
-            if result.shape != tuple(expected.shape):
+            shape = call.shape
+            if len(result.shape) != len(shape) or result.shape != shape:
                 raise call.error(
                     f"translated to shape {list(result.shape)} where PyTorch has "
-                    f"{list(expected.shape)}; this is a mistake in the op's row"
+                    f"{list(shape)}; this is a mistake in the op's row"
                 )
         return result
 

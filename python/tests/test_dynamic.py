@@ -8,6 +8,7 @@ import torch
 from backend_training import check, interpreted_forwards, network, runs_of_ours
 from retrograd.backend import backend, dynamic, messages
 from retrograd.backend.node import extension
+from retrograd.sizes.specialize import specialized
 from torch import nn
 from torch.nn import functional as F
 
@@ -140,7 +141,7 @@ def test_the_graph_for_some_sizes_is_the_traced_one_at_these_sizes(name, monkeyp
     ]
     assert len(runs) == len(sizes)
     for module, values in runs:
-        static, fakes = dynamic.specialized(module, values)
+        static, fakes = specialized(module, values)
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
         expected = _Recorder(module).run(*values)
         recorder = _Recorder(static)
@@ -218,7 +219,7 @@ def test_strides_of_a_gradient_are_no_sizes(monkeypatch):
         for v in (v.contiguous() if isinstance(v, torch.Tensor) else v for v in values)
     ]
     assert any(isinstance(v, torch.Tensor) and v.stride() == (5, 1, 1) for v in given)
-    static, _ = dynamic.specialized(module, given)
+    static, _ = specialized(module, given)
     recorder = _Recorder(static)
     recorder.run(*[v for v in given if isinstance(v, torch.Tensor)])
     for node, value in recorder.values.items():

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/malformations.h"
+#include "graph/proto/bind_graph.h"
 #include "graph/proto/graph.pb.h"
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
@@ -23,6 +24,34 @@
 
 namespace retrograd {
 namespace {
+
+// The extent 4 of the legal graph is a symbol.
+void AddSizes(v1::Graph& g) {
+  v1::Sizes* sizes = g.mutable_sizes();
+  v1::SizeSymbol* symbol = sizes->add_symbols();
+  symbol->set_name("rows");
+  symbol->set_min(1);
+  symbol->set_max(100);
+  symbol->set_multiple_of(1);
+  symbol->set_hint(4);
+  sizes->add_atoms()->set_kind(v1::SIZE_ATOM_SYMBOL);
+  v1::SizeTerm* term = sizes->add_polynomials()->add_terms();
+  term->set_coefficient(1);
+  term->add_atoms(0);
+  const auto add = [&](v1::SizeField field, uint32_t owner, uint32_t element) {
+    v1::SizePlace* place = sizes->add_places();
+    place->set_field(field);
+    place->set_owner(owner);
+    place->set_element(element);
+  };
+  add(v1::SIZE_FIELD_DIM, 0, 0);
+  add(v1::SIZE_FIELD_DIM, 2, 0);
+  add(v1::SIZE_FIELD_DIM, 4, 1);
+  add(v1::SIZE_FIELD_DIM, 6, 1);
+  add(v1::SIZE_FIELD_OUTPUT_STRIDE, 1, 0);
+  v1::SizeFact* fact = sizes->add_facts();
+  fact->set_relation(v1::SIZE_RELATION_NOT_ZERO);
+}
 
 // %0 input x f32[4,8], %1 input w f32[8], %2 mul x w, %3 sum %2 axes=[0], %4 permute %2,
 // %5 input index i64[3], %6 index_select, outputs %3 and %4.
@@ -43,6 +72,7 @@ output %6
   REQUIRE(g.status().ToString() == "OK");
   v1::Graph message;
   REQUIRE(message.ParseFromString(SerializeGraph(*g)));
+  AddSizes(message);
   return message;
 }
 
@@ -333,6 +363,74 @@ const std::vector<Case>& Cases() {
          SetInts(n, "axes", {0});
          n->add_results()->set_dtype(v1::DTYPE_FP32);
        }},
+      {M::kSizeTable, "a size of a later atom", "atom 1 where 1 stand before",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_polynomials(0)->mutable_terms(0)->add_atoms(1); }},
+      {M::kSizeTable, "an atom that is made of itself", "atom 1 where 1 stand before",
+       [](v1::Graph& g) {
+         v1::SizeAtom* atom = g.mutable_sizes()->add_atoms();
+         atom->set_kind(v1::SIZE_ATOM_MAXIMUM);
+         atom->mutable_left()->add_terms()->add_atoms(1);
+       }},
+      {M::kSizeTable, "an atom of an unknown kind", "kind 9",
+       [](v1::Graph& g) {
+         g.mutable_sizes()->mutable_atoms(0)->set_kind(static_cast<v1::SizeAtomKind>(9));
+       }},
+      {M::kSizeTable, "an atom of no symbol", "symbol 7 of 1",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_atoms(0)->set_symbol(7); }},
+      {M::kSizeTable, "a hint out of its range", "rows (4; 5 to 100)",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_symbols(0)->set_min(5); }},
+      {M::kSizeTable, "a hint that is no multiple", "a multiple of 3",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_symbols(0)->set_multiple_of(3); }},
+      {M::kSizeTable, "a symbol that is a multiple of nothing", "a multiple of 0",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_symbols(0)->set_multiple_of(0); }},
+      {M::kSizeTable, "two symbols of one name", "two symbols are called rows",
+       [](v1::Graph& g) { *g.mutable_sizes()->add_symbols() = g.sizes().symbols(0); }},
+      {M::kSizeTable, "a symbol without a name", "name",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_symbols(0)->set_name(""); }},
+      {M::kSizeTable, "a fact of no relation", "relation 0",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_facts(0)->clear_relation(); }},
+      {M::kSizeTable, "a fact of no size", "size 3 of 1",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_facts(0)->set_polynomial(3); }},
+      {M::kSizePlace, "a place of no field", "field 0",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_places(0)->clear_field(); }},
+      {M::kSizePlace, "a place behind the dims", "dim 2 of result 0 of node %0",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_places(0)->set_element(2); }},
+      {M::kSizePlace, "a place of no node", "node %7",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_places(3)->set_owner(7); }},
+      {M::kSizePlace, "a place in an attribute that is no number", "attribute 1 of node %4",
+       [](v1::Graph& g) {
+         v1::SizePlace* place = g.mutable_sizes()->mutable_places(2);
+         place->set_field(v1::SIZE_FIELD_ATTR);
+         place->set_part(1);
+       }},
+      {M::kSizePlace, "a stride of what is no input", "stride 1 of node %4",
+       [](v1::Graph& g) {
+         g.mutable_sizes()->mutable_places(2)->set_field(v1::SIZE_FIELD_STRIDE);
+       }},
+      {M::kSizePlace, "a stride of no output", "output 3",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_places(4)->set_owner(3); }},
+      {M::kSizePlace, "a place that is named twice", "named twice",
+       [](v1::Graph& g) { *g.mutable_sizes()->add_places() = g.sizes().places(4); }},
+      {M::kSizePlace, "an extent that is a quotient", "dim 0 of result 0 of node %0",
+       [](v1::Graph& g) { g.mutable_sizes()->mutable_places(0)->set_divisor(1); }},
+      {M::kSizeHint, "a size of another number", "is 4 and at the hints 8",
+       [](v1::Graph& g) {
+         g.mutable_sizes()->mutable_polynomials(0)->mutable_terms(0)->set_coefficient(2);
+       }},
+      {M::kSizeHint, "a fact that the hint breaks", "rows = 0",
+       [](v1::Graph& g) {
+         g.mutable_sizes()->mutable_facts(0)->set_relation(v1::SIZE_RELATION_ZERO);
+       }},
+      {M::kSizeHint, "a size beyond the integers", "beyond 64-bit",
+       [](v1::Graph& g) {
+         g.mutable_sizes()->mutable_polynomials(0)->mutable_terms(0)->set_coefficient(
+             std::numeric_limits<int64_t>::max());
+       }},
+      {M::kSizeHint, "a size that is divided by nothing", "divided by 0",
+       [](v1::Graph& g) {
+         v1::SizeAtom* atom = g.mutable_sizes()->add_atoms();
+         atom->set_kind(v1::SIZE_ATOM_FLOOR_DIV);
+       }},
   };
   return cases;
 }
@@ -396,12 +494,12 @@ TEST_CASE("bytes that are no graph are refused by their frame") {
                M::kTruncated, "node %0");
 }
 
-TEST_CASE("every cut of a legal file is refused or a graph with fewer outputs") {
+TEST_CASE("every cut of a legal file is refused or a graph with fewer outputs or no symbols") {
   const std::string legal = Legal().SerializeAsString();
   for (size_t length = 0; length < legal.size(); ++length) {
     INFO("length " << length);
     auto g = ParseGraphProto(legal.substr(0, length));
-    if (g.ok()) CHECK(g->outputs().size() < 3);
+    if (g.ok()) CHECK((g->outputs().size() < 3 || SymbolsOf(*g)->empty()));
   }
 }
 
@@ -445,6 +543,11 @@ TEST_CASE("files that swell when they are read are refused within 8 times their 
     names_nothing += Delimited(7, node.SerializeAsString());
   }
   names_nothing += Delimited(7, "");
+  v1::Node first;
+  first.set_op("input");
+  first.add_results()->set_dtype(v1::DTYPE_FP32);
+  first.mutable_input()->set_kind(v1::INPUT_SAVED);
+  const std::string input = first.SerializeAsString();
   const std::string type = Delimited(4, "");
   const Bomb bombs[] = {
       {"empty nodes", M::kTooMany, kVersion1 + Repeat(Delimited(7, ""), 5'000'000)},
@@ -466,6 +569,11 @@ TEST_CASE("files that swell when they are read are refused within 8 times their 
        kVersion1 + Delimited(7, Delimited(4, Delimited(2, Repeat("\x01", 20'000'000))))},
       {"a long name", M::kBadString,
        kVersion1 + Delimited(7, Delimited(2, Repeat("a", 20'000'000)))},
+      {"empty symbols", M::kTooMany,
+       kVersion1 + Delimited(7, input) + Delimited(9, Repeat(Delimited(1, ""), 5'000'000))},
+      {"sizes of many terms", M::kTooMany,
+       kVersion1 + Delimited(7, input) +
+           Delimited(9, Repeat(Delimited(3, Repeat(Delimited(1, ""), 200'000)), 20))},
       {"a full graph whose last node is empty", M::kUnknownOp, kVersion1 + names_nothing},
   };
   for (const Bomb& bomb : bombs) {

@@ -179,6 +179,7 @@ std::string ExplainAsJson(const PlannedGraph& graph, const PeakMemory& memory,
                    {"graph", std::string(name)},
                    {"device", graph.spec.name},
                    {"calibrated", graph.spec.calibrated}};
+  if (!graph.sizes.empty()) document["sizes"] = graph.sizes;
   document["summary"] = {{"ops", s.ops},
                          {"kernels", s.kernels},
                          {"recomputed_ops", s.recomputed_ops},

@@ -39,6 +39,7 @@ void Summarise(const PlannedGraph& graph, const PeakMemory& memory, absl::string
       name, graph.spec.name, graph.spec.calibrated ? "" : " (uncalibrated)", s.ops,
       s.recomputed_ops == 0 ? "" : absl::StrCat(" and ", s.recomputed_ops, " again"), s.kernels,
       PrintTime(s.price_ps), PrintTime(s.unfused_ps), Ratio(s.unfused_ps, s.price_ps)));
+  if (!graph.sizes.empty()) lines->push_back(absl::StrCat("planned at ", graph.sizes));
   lines->push_back(absl::StrFormat(
       "traffic %s (unfused %s); memory %s: inputs %s, outputs %s, arena %s (without reuse %s)",
       PrintBytes(s.bytes), PrintBytes(s.unfused_bytes), PrintBytes(memory.total()),

@@ -172,7 +172,8 @@ struct WhatIfArguments {
 absl::Status ExplainWhatIf(const PlanArguments& arguments, const WhatIfArguments& whatif) {
   PlanArguments changed = arguments;
   if (!whatif.other_spec.empty()) changed.spec = whatif.other_spec;
-  const PlanArguments given{.graph = arguments.graph, .spec = arguments.spec};
+  const PlanArguments given{
+      .graph = arguments.graph, .spec = arguments.spec, .bind = arguments.bind};
   std::vector<NamedChoice> choices;
   for (const std::string& pair : whatif.fuse) choices.push_back({pair, true});
   for (const std::string& pair : whatif.forbid) choices.push_back({pair, false});

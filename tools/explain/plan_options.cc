@@ -17,6 +17,11 @@ void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::stri
       ->required()
       ->type_name("GRAPH");
   command
+      ->add_option("--bind", arguments->bind,
+                   "Numbers for the sizes that the graph leaves open, s0=1000,s1=64; default: the "
+                   "hints that it was exported with")
+      ->type_name("NAME=NUMBER,..");
+  command
       ->add_option(spec_option, arguments->spec,
                    absl::StrCat("Device to plan for: ", absl::StrJoin(DeviceSpecNames(), ", "),
                                 " or a .textproto file"))

@@ -13,7 +13,7 @@ class App;
 
 namespace retrograd {
 
-// GRAPH, the spec under the given option name, --disable, --tighten, --max-memory, --set,
+// GRAPH, --bind, the spec under the given option name, --disable, --tighten, --max-memory, --set,
 // --feedback, --random-plan. `default_spec` is for the help text: what is planned for without the
 // option.
 void AddPlanOptions(CLI::App* command, PlanArguments* arguments, const std::string& spec_option,

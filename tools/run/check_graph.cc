@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/base/status.h"
+#include "graph/proto/bind_graph.h"
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
 #include "models/models.h"
@@ -58,10 +59,26 @@ std::string Summary(const BackwardGraph& graph, const std::string& name) {
                       absl::StrJoin(counts, ", "), "\n");
 }
 
+// "  sizes: s0 (64; 2 to 1024), .."; "" of a graph of numbers.
+std::string Sizes(const BackwardGraph& graph) {
+  const std::vector<SizeSymbol> symbols = SymbolsOf(graph).value_or(std::vector<SizeSymbol>());
+  if (symbols.empty()) return "";
+  return absl::StrCat("  sizes, with the numbers that stand here and those that they may be: ",
+                      absl::StrJoin(symbols, ", ",
+                                    [](std::string* out, const SizeSymbol& symbol) {
+                                      absl::StrAppend(out, Print(symbol));
+                                    }),
+                      "\n");
+}
+
 absl::Status Check(const CheckArguments& arguments, const std::string& name) {
-  RG_ASSIGN_OR_RETURN(const BackwardGraph graph, OpenGraph(name));
+  RG_ASSIGN_OR_RETURN(BackwardGraph graph, OpenGraph(name));
+  if (!arguments.bind.empty()) {
+    RG_ASSIGN_OR_RETURN(graph, BindSizes(graph, arguments.bind));
+  }
   RG_RETURN_IF_ERROR(graph.Verify());
   std::fputs(Summary(graph, name).c_str(), stdout);
+  std::fputs(Sizes(graph).c_str(), stdout);
   if (arguments.print) std::fputs(Print(graph).c_str(), stdout);
   return arguments.output.empty() ? absl::OkStatus() : SaveGraph(graph, arguments.output);
 }

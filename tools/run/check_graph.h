@@ -10,6 +10,7 @@ namespace retrograd {
 struct CheckArguments {
   std::vector<std::string> graphs;  // files or names of models
   bool print = false;               // the text form of each, too
+  std::string bind;                 // numbers for the graph's sizes; empty: as it is
   std::string output;               // of one graph: written there, as text if it ends in .rgt
 };
 

@@ -191,6 +191,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("check", "Say whether graphs are legal, and what they hold");
   check_command->add_option("graph", check.graphs, "Files or models")->required();
   check_command->add_flag("--print", check.print, "Print each graph's text form, too");
+  check_command->add_option("--bind", check.bind, "Numbers for the sizes that a graph leaves open")
+      ->type_name("NAME=NUMBER,..");
   check_command->add_option("-o,--output", check.output,
                             "Write the graph to this file: as text where it ends in .rgt");
 

@@ -16,6 +16,7 @@
 #include "graph/passes/expand.h"
 #include "graph/passes/rebatch.h"
 #include "graph/passes/retype.h"
+#include "graph/proto/bind_graph.h"
 #include "models/models.h"
 #include "runtime/executable/choose_spec.h"
 #include "tools/support/byte_size.h"
@@ -67,6 +68,21 @@ absl::StatusOr<std::pair<int64_t, int64_t>> Fraction(double scale) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--scale-rows ", scale, ": give a whole number or a half, quarter, ... of one, as in 0.5"));
+}
+
+// The graph as --bind wants it.
+absl::Status OpenSizes(const PlanArguments& arguments, OpenedGraph& opened) {
+  if (arguments.bind.empty()) {
+    opened.sizes = HintedSizes(opened.original);
+    if (!opened.sizes.empty()) {
+      std::fprintf(stderr, "note: %s stands at %s\n", arguments.graph.c_str(),
+                   opened.sizes.c_str());
+    }
+    return absl::OkStatus();
+  }
+  RG_ASSIGN_OR_RETURN(opened.original, BindSizes(opened.original, arguments.bind));
+  opened.sizes = absl::StrCat("sizes ", absl::StrReplaceAll(arguments.bind, {{",", ", "}}));
+  return absl::OkStatus();
 }
 
 // The graph as --scale-rows and --dtype want it.
@@ -179,11 +195,26 @@ absl::StatusOr<OpenedGraph> OpenOptions(const PlanArguments& arguments, const De
   return result;
 }
 
+absl::StatusOr<BackwardGraph> BindSizes(const BackwardGraph& graph, const std::string& sizes) {
+  const absl::StatusOr<std::vector<SizeBinding>> bindings = ParseBindings(sizes);
+  absl::StatusOr<BackwardGraph> bound =
+      bindings.ok() ? BindGraph(graph, *bindings) : bindings.status();
+  if (bound.ok()) return bound;
+  return absl::Status(bound.status().code(),
+                      absl::StrCat("--bind ", sizes, ": ", bound.status().message()));
+}
+
+std::string HintedSizes(const BackwardGraph& graph) {
+  const std::string hints = HintsOf(graph);
+  return hints.empty() ? "" : absl::StrCat("the hints of sizes ", hints, "; --bind takes others");
+}
+
 absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
                                  const Device* device) {
   RG_ASSIGN_OR_RETURN(OpenedGraph result, OpenOptions(arguments, device));
   progress->Step(absl::StrCat("reading ", arguments.graph));
   RG_ASSIGN_OR_RETURN(result.original, OpenGraph(arguments.graph));
+  RG_RETURN_IF_ERROR(OpenSizes(arguments, result));
   RG_RETURN_IF_ERROR(ChangeGraph(arguments, result.original));
   return result;
 }

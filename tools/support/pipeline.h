@@ -39,6 +39,7 @@ struct PlanArguments {
   uint64_t random_plan = 0;      // not 0: any legal plan by this seed
   std::string max_memory;        // "2GiB"; empty: no ceiling
   std::vector<std::string> set;  // numbers of the device: "max_registers=128"
+  std::string bind;              // of the graph's sizes: "s0=1000,s1=64"; empty: at their hints
   std::string dtype;             // of every floating value; empty: as they are
   double scale_rows = 1;         // of the batch
 };
@@ -46,6 +47,7 @@ struct PlanArguments {
 // What is planned, and how.
 struct OpenedGraph {
   BackwardGraph original;
+  std::string sizes;      // at which sizes a graph with symbols is planned, in words; else ""
   std::string spec_text;  // the text form of spec
   std::string spec_note;  // ChosenSpec::note
   DeviceSpec spec;
@@ -55,6 +57,10 @@ struct OpenedGraph {
 // What the arguments say of everything but the graph, which stays empty. `device`: where it will
 // run, if it will.
 absl::StatusOr<OpenedGraph> OpenOptions(const PlanArguments& arguments, const Device* device);
+// The graph with numbers for its sizes, given as --bind takes them.
+absl::StatusOr<BackwardGraph> BindSizes(const BackwardGraph& graph, const std::string& sizes);
+// OpenedGraph::sizes of a graph that is planned as it was read: the hints of its symbols.
+std::string HintedSizes(const BackwardGraph& graph);
 absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
                                  const Device* device = nullptr);
 

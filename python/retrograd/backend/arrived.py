@@ -5,9 +5,10 @@ import copy
 import torch
 from torch._inductor.fx_passes.post_grad import view_to_reshape
 
-from retrograd import capture, origins, schema
+from retrograd import capture, origins, schema, translate
 from retrograd.backend.propagation import propagate_strides
 from retrograd.errors import ExportError
+from retrograd.sizes.symbolic import LYING
 
 # A promise to the planner; a run copies what does not keep it.
 ALIGNMENT = 16
@@ -25,10 +26,11 @@ def input_names(module):
     return names
 
 
-def arrived_backward(module, example_inputs, names, owned=False):
+def arrived_backward(module, example_inputs, names, owned=False, sizes=None):
     """(CapturedBackward, torch.device) of a backward graph, which stays as it is unless it is owned.
 
     example_inputs: fake tensors in the strides that runs will have. names: of the forward's inputs.
+    sizes: the SizeTable of what the graph's nodes know of symbols.
     ExportError, saying why, for what has no counterpart.
     """
     device = _device_of(example_inputs)
@@ -53,7 +55,8 @@ def arrived_backward(module, example_inputs, names, owned=False):
             returned.args[0], results.args[0], descriptions, strict=True
         )
     ]
-    return capture.CapturedBackward(ours.graph, inputs, outputs, capture.numerics()), device
+    captured = capture.CapturedBackward(ours.graph, inputs, outputs, capture.numerics(), sizes)
+    return captured, device
 
 
 def _donated():
@@ -127,10 +130,11 @@ def _input(node, example, names, donated):
     elif index is not None:
         kind = schema.PARAMETER
         name = names[index] if index < len(names) else name
-    shape = tuple(example.shape)
+    (shape,) = translate.shapes_of(node)
+    strides = node.meta.get(LYING, example).stride()
     return capture.CapturedInput(
         node=node, name=name, kind=kind, dtype=_dtype(node, example), shape=shape,
-        strides=capture.given_strides(shape, example.stride()), alignment=ALIGNMENT, donated=donated,
+        strides=capture.given_strides(shape, strides), alignment=ALIGNMENT, donated=donated,
         saved=index is None and kind == schema.SAVED,
     )  # fmt: skip
 
@@ -147,7 +151,8 @@ def _output(before, now, description, names):
     value = before.meta["val"]
     if not isinstance(value, torch.Tensor):
         raise ExportError(f"the backward returns {before.name}, a {type(value).__name__}")
-    shape, strides = tuple(value.shape), value.stride()
-    if capture.overlaps(shape, strides):
+    (shape,) = translate.shapes_of(before)
+    strides = capture.given_strides(shape, before.meta.get(LYING, value).stride())
+    if strides and capture.overlaps(shape, strides):
         strides = ()
-    return capture.CapturedOutput(now, name, value.dtype, capture.given_strides(shape, strides))
+    return capture.CapturedOutput(now, name, value.dtype, strides)

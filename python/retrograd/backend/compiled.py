@@ -165,7 +165,7 @@ class CompiledBackward(saved.Saved):
                     f"{list(shape)} on {self.device}; a hook on saved tensors must give back what "
                     "it was given"
                 )
-            if not _same_strides(shape, tensor.stride(), strides):
+            if not same_strides(shape, tensor.stride(), strides):
                 room = torch.empty_strided(shape, strides, dtype=dtype, device=tensor.device)
                 tensor = _filled(room, tensor)
             expected.append(tensor)
@@ -220,7 +220,7 @@ class RunMemory:
                 self.places[i] = result.data_ptr()
 
 
-def _same_strides(shape, one, other):
+def same_strides(shape, one, other):
     """Whether the elements lie at the same places: strides of axes of one element mean nothing."""
     return 0 in shape or all(
         a == b for n, a, b in zip(shape, one, other, strict=True) if n != 1

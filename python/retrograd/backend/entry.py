@@ -13,6 +13,7 @@ from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
 from retrograd.backend.node import DirectGradients
 from retrograd.backend.settings import Settings
+from retrograd.sizes.specialize import has_symbols, hinted
 
 
 def backend(module, example_inputs, *, mode=None, options=None):
@@ -57,7 +58,7 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
     dynamic sizes. forward_graphs: as CompiledBackward has it. ExportError or native.Failure if there
     can be none."""
-    if not dynamic.has_symbols(example_inputs):
+    if not has_symbols(example_inputs):
         compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
         _keep_for_other_runs()
         compiled.save_for_others()
@@ -65,38 +66,42 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     settings = dataclasses.replace(settings, sizes_vary=True)
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
-        lambda static, fakes: compile_static(
-            static, fakes, names, settings, forward_graphs, owned=True
-        ),
+        example_inputs,
+        lambda static, fakes, sizes: translated(static, fakes, names, settings, True, sizes),
+        lambda recipe: CompiledBackward(recipe, forward_graphs),
         settings.max_plans,
     )
-    compiled.prepare(dynamic.hinted(example_inputs))  # refuses what no sizes would make possible
+    compiled.prepare(hinted(example_inputs))  # refuses what no sizes would make possible
     _keep_for_other_runs()
     return compiled
 
 
-def compile_static(module, example_inputs, names, settings, forward_graphs=None, owned=False):
-    """A CompiledBackward of a graph whose sizes are known. owned: as arrived_backward has it."""
+def compile_static(module, example_inputs, names, settings, forward_graphs=None):
+    """A CompiledBackward of a graph whose sizes are known."""
     start = time.monotonic()
-    captured, device = arrived_backward(module, example_inputs, names, owned)
-    what = f"backward of {len(captured.outputs)} gradients"
+    compiled = CompiledBackward(translated(module, example_inputs, names, settings), forward_graphs)
+    messages.log.info(
+        "%s: %d kernels and library calls, ready in %.2f s", compiled.what,
+        compiled.program.executable.describe()["kernels"], time.monotonic() - start,
+    )  # fmt: skip
+    return compiled
+
+
+def translated(module, example_inputs, names, settings, owned=False, sizes=None):
+    """The Recipe of a graph. owned, sizes: as arrived_backward has them; with sizes its graph has
+    symbols."""
+    captured, device = arrived_backward(module, example_inputs, names, owned, sizes)
     graph, constants = translate.translate(
         captured, "backward", settings.matmul_gradients()
     )
-    recipe = Recipe(
+    return Recipe(
         graph=graph.SerializeToString(deterministic=True),
         constants=list(constants.values()),
         dtypes=[i.dtype for i in captured.inputs],
         device=device,
         settings=settings,
-        what=what,
+        what=f"backward of {len(captured.outputs)} gradients",
     )
-    compiled = CompiledBackward(recipe, forward_graphs)
-    messages.log.info(
-        "%s: %d nodes, %d kernels and library calls, ready in %.2f s", what, len(graph.nodes),
-        compiled.program.executable.describe()["kernels"], time.monotonic() - start,
-    )  # fmt: skip
-    return compiled
 
 
 def _keep_for_other_runs():

@@ -5,7 +5,7 @@ import dataclasses
 import os
 
 from retrograd.native import structs
-from retrograd.native.library import Handle, load
+from retrograd.native.library import Failure, Handle, load
 
 # By number, from 1 on: rg_dtype and rg_input_kind.
 DTYPES = ("bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2")
@@ -39,6 +39,18 @@ class Tensor:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Symbol:
+    """A size that a graph leaves open: from `min` to `max`, a multiple of `multiple_of`. `hint`: the value
+    for which the graph's shapes and strides stand."""
+
+    name: str
+    min: int
+    max: int
+    multiple_of: int
+    hint: int
+
+
 class Graph(Handle):
     """A legal graph. It may be read by several threads at once."""
 
@@ -62,6 +74,37 @@ class Graph(Handle):
         """Of the bytes of a retrograd.v1.Graph."""
         library = load(library)
         return cls(library, library.made("graph_deserialize", bytes(data), len(data)))
+
+    @property
+    def symbols(self):
+        """A Symbol for each size that the graph leaves open; none where it has numbers alone."""
+        symbols = []
+        for i in range(self.library.graph_num_symbols(self.handle)):
+            symbol = structs.Symbol()
+            self.library.check(self.library.graph_symbol(self.handle, i, ctypes.byref(symbol)))
+            symbols.append(
+                Symbol(
+                    symbol.name.decode(), symbol.min, symbol.max, symbol.multiple_of, symbol.hint
+                )
+            )
+        return symbols
+
+    def bind(self, sizes):
+        """The Graph of numbers for these sizes: a dict that has a value for each symbol's name.
+
+        Failure where one is missing, unknown or out of its range, and RG_FAILED_PRECONDITION where the
+        graph was not made for these sizes.
+        """
+        for name, value in sizes.items():
+            if not -(2**63) <= value < 2**63:
+                raise Failure(
+                    "RG_INVALID_ARGUMENT", f"{name} is {value}, which is no 64-bit integer"
+                )
+        bindings = (structs.Binding * len(sizes))(
+            *(structs.Binding(name.encode(), value) for name, value in sizes.items())
+        )
+        made = self.library.made("graph_bind", self.handle, bindings, len(sizes))
+        return Graph(self.library, made)
 
     def save(self, path):
         """The text form where `path` ends in .rgt, else graph.proto: all of the file or nothing."""

@@ -72,6 +72,9 @@ FUNCTIONS = {
     "graph_num_outputs": (_SIZE, [_HANDLE]),
     "graph_input": (_CODE, [_HANDLE, _SIZE, _AT(structs.Tensor)]),
     "graph_output": (_CODE, [_HANDLE, _SIZE, _AT(structs.Tensor)]),
+    "graph_num_symbols": (_SIZE, [_HANDLE]),
+    "graph_symbol": (_CODE, [_HANDLE, _SIZE, _AT(structs.Symbol)]),
+    "graph_bind": (_CODE, [_HANDLE, _AT(structs.Binding), _SIZE, _OUT]),
     "builder_create": (_CODE, [_TEXT, _OUT]),
     "builder_input": (_CODE, [_HANDLE, _AT(structs.Tensor), _AT(structs.Value)]),
     "builder_add": (

@@ -46,6 +46,21 @@ class Tensor(_Sized):
     ]
 
 
+class Symbol(_Sized):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("min", ctypes.c_int64),
+        ("max", ctypes.c_int64),
+        ("multiple_of", ctypes.c_int64),
+        ("hint", ctypes.c_int64),
+    ]
+
+
+class Binding(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_int64)]
+
+
 class Value(ctypes.Structure):
     _fields_ = [("node", ctypes.c_uint32), ("result", ctypes.c_uint32)]
 

@@ -6,9 +6,8 @@ import math
 import torch
 
 from retrograd.aten_table import axis_of, compare, convert, row
-from retrograd.index_rows import Indexing, added, as_line, put
 from retrograd.repeated_index import line_of
-
+from retrograd.rows.index import Indexing, added, as_line, put
 
 # Indices of a line that are compared with each of its positions, for each byte of an element: an
 # estimate of how many cost about as much as to read and to write the line.

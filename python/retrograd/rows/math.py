@@ -8,7 +8,6 @@ import torch
 from retrograd import dtypes
 from retrograd.aten_table import axis_of, common_dtype, compare, convert, row
 
-
 _COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 

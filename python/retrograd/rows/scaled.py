@@ -5,7 +5,6 @@ import torch
 
 from retrograd.aten_table import row
 
-
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 

@@ -11,7 +11,7 @@ import torch
 from retrograd import dtypes
 from retrograd.aten_table import compare, row
 from retrograd.builder import Ref
-from retrograd.rounding_rows import round_
+from retrograd.rows.rounding import round_
 
 _BILINEAR, _NEAREST = 0, 1
 _ZEROS, _BORDER = 0, 1

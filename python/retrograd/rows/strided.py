@@ -7,14 +7,14 @@ import math
 import torch
 
 from retrograd.aten_table import row
-from retrograd.index_rows import put
+from retrograd.rows.index import put
 
 
 class _Storage:
     """A dense tensor's elements in the order in which they lie in memory."""
 
     def __init__(self, call, argument, x):
-        tensor = call.recorded(argument)
+        tensor = call.addressed(argument)
         self.offset = tensor.storage_offset()
         self.perm = _dense_order(x.shape, tensor.stride())
         if self.perm is None:

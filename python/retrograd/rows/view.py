@@ -3,6 +3,7 @@
 import torch
 
 from retrograd.aten_table import axis_of, row
+from retrograd.sizes import identical
 
 
 @row(
@@ -44,10 +45,28 @@ def expand(call, x, *_, **__):
     return call.b.expand(x, call.shape)
 
 
+_END = 2**63 - 1  # a bound behind every extent
+
+
+def _bounds(start, stop, extent):
+    """What Python's slices make of the bounds of an axis of this extent, for ascending steps."""
+
+    def inside(place, otherwise):
+        if place is None or identical(place, otherwise):
+            return otherwise
+        if identical(place, _END):
+            return extent
+        if place < 0:
+            return max(place + extent, 0)
+        return min(place, extent)
+
+    return inside(start, 0), inside(stop, extent)
+
+
 @row("aten.slice.Tensor")
 def slice_(call, x, axis=0, start=None, stop=None, step=1):
     axis = axis_of(x, axis)
-    start, stop, _ = slice(start, stop).indices(x.shape[axis])
+    start, stop = _bounds(start, stop, x.shape[axis])
     return call.b.slice(x, axis, start, max(start, stop), step)
 
 
@@ -184,8 +203,8 @@ def stack(call, parts, axis=0):
 @row("aten.slice_scatter.default")
 def slice_scatter(call, base, src, axis=0, start=None, stop=None, step=1):
     axis = axis_of(base, axis)
-    start, stop, _ = slice(start, stop).indices(base.shape[axis])
-    if (start, stop, step) == (0, base.shape[axis], 1):
+    start, stop = _bounds(start, stop, base.shape[axis])
+    if identical((start, stop, step), (0, base.shape[axis], 1)):
         return call.b.cast(src, base.dtype)
     src = call.b.cast(src, base.dtype)
     return call.b.slice_scatter(base, src, axis, start, max(start, stop), step)

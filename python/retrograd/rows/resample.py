@@ -11,7 +11,7 @@ import torch
 
 from retrograd import dtypes
 from retrograd.aten_table import compare, row
-from retrograd.pool_rows import cut
+from retrograd.rows.pool import cut
 
 
 def _positions(b, outputs, inputs, dtype):

@@ -1,0 +1,41 @@
+"""One translation of a backward whose sizes are symbols, for all sizes that it was made for."""
+
+import dataclasses
+
+import torch
+
+from retrograd import native
+from retrograd.backend import messages
+from retrograd.backend.compiled import same_strides
+
+
+class Translation:
+    """A Recipe of each set of sizes, from the graph that was translated once."""
+
+    def __init__(self, recipe, sources):
+        """recipe: its graph has symbols. sources: torch_symbols.Sources of all of them."""
+        self._recipe, self._sources = recipe, sources
+        self._graph = native.Graph.deserialize(recipe.graph)
+
+    def bind(self, values):
+        """The Recipe for the sizes of the values, integers and tensors, or None: the graph would be another
+        one at these sizes, or a tensor lies otherwise than the symbols say."""
+        sizes = {source.symbol: source.value_in(values) for source in self._sources}
+        bound = self._graph
+        if sizes:
+            try:
+                bound = bound.bind(sizes)
+            except native.Failure as failure:
+                messages.log.info("%s at %s: %s", self._recipe.what, sizes, failure)
+                return None
+        tensors = [v for v in values if isinstance(v, torch.Tensor)]
+        for tensor, expected in zip(tensors, bound.inputs):  # constants of the graph lie behind
+            if tuple(tensor.shape) != expected.shape or not same_strides(
+                expected.shape, tensor.stride(), expected.strides
+            ):
+                messages.log.info(
+                    "%s at %s: %s has the strides %s, not %s", self._recipe.what, sizes,
+                    expected.name, tuple(tensor.stride()), expected.strides,
+                )  # fmt: skip
+                return None
+        return dataclasses.replace(self._recipe, graph=bound.serialize())

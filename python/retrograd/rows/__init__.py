@@ -1,0 +1,21 @@
+"""Rows of the table of ATen ops by theme. Importing this package registers all of them."""
+
+from retrograd.rows import (  # noqa: F401
+    attention,
+    composite,
+    convolution,
+    distance,
+    fp8,
+    grid,
+    grouped,
+    index,
+    math,
+    pool,
+    reduction,
+    resample,
+    rounding,
+    scaled,
+    scatter,
+    strided,
+    view,
+)  # fmt: skip
