@@ -44,7 +44,7 @@ Kernel PrintCombine(const KernelBody& body, Dialect dialect) {
   const ScatterWorkspace& ws = s.workspace;
   const int64_t vectors = ws.outer * s.slice_vectors();
   LaunchText launch(body, dialect, kScatterThreads, CeilDiv(vectors, kScatterThreads));
-  launch.UseWideIndexAbove(ReachOf(s, body.schedule));
+  launch.UseWideIndexAbove(ReachOf(s, BlocksOfSums(body.ir, body.schedule)));
   SourceWriter& out = launch.out;
   s.index = std::string(launch.index_type());
   s.words = launch.BufferName(body.ir.scatter->sorted);

@@ -1,6 +1,8 @@
 // A thread sums a vector of inner columns over the segments of its chunk. It goes through the
 // positions in batches: what all columns of them need (rows, places, indices of gathered rows)
 // comes first, then the columns of all, then the sums, so that the loads of a batch wait together.
+// What is stored of each position is made between the loads and the sums. Positions whose index
+// names no row stand last; a thread then goes through those of its chunk, too.
 #include "codegen/templates/scatter_sums.h"
 
 #include <utility>
@@ -8,6 +10,7 @@
 #include "codegen/print/index_text.h"
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
+#include "codegen/templates/position_results.h"
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
@@ -21,15 +24,21 @@ class Sums {
       : s_(ScatterTextOf(body)),
         ws_(s_.workspace),
         shares_(body.schedule.staged > 0 && !ws_.empty()),
+        at_once_(PositionsAtOnce(s_.threads.fold > 0)),
         shared_(SharedPositionsOf(body.ir, s_.width)),
-        sum_blocks_(BlocksOfSums(ws_, body.schedule)),
+        sum_blocks_(BlocksOfSums(body.ir, body.schedule)),
         zero_blocks_(CeilDiv(s_.table_vectors(), kScatterThreads * kScatterZeros)),
         launch_(body, dialect, kScatterThreads, sum_blocks_ + zero_blocks_),
         printer_(&launch_, s_.width),
         out_(launch_.out),
         source_(body.ir.scatter->src_instr),
-        rows_(body.ir.scatter->row_axes) {
-    launch_.UseWideIndexAbove(ReachOf(s_, body.schedule));
+        rows_(body.ir.scatter->row_axes),
+        results_(s_.threads, &launch_, &printer_, [this](const PositionResults::AtPosition& at) {
+          if (shares_) PrintSharedReads(at.roots);
+          PrintPoint(at.roots, shares_ ? "shared_places[at]" : "places[u]", at.reductions,
+                     at.stores);
+        }) {
+    launch_.UseWideIndexAbove(ReachOf(s_, sum_blocks_));
     s_.index = std::string(launch_.index_type());
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
     if (!ws_.empty()) s_.words = launch_.BufferName(body.ir.scatter->sorted);
@@ -64,15 +73,33 @@ class Sums {
 
   // A thread that works for itself.
   void PrintThread() {
-    out_.Line("const ", s_.index, " n = static_cast<", s_.index, ">(RG_BLOCK) * ", kScatterThreads,
-              " + RG_THREAD;");
-    out_.Open("if (n < ", Sized(ws_.outer * s_.slice_vectors()), ")");
-    s_.PrintSplit(ws_.chunks, "c", out_);
+    const std::string all = Sized(ws_.outer * s_.slice_threads());
+    const std::string number =
+        absl::StrCat("static_cast<", s_.index, ">(RG_BLOCK) * ", kScatterThreads, " + RG_THREAD");
+    if (results_.folds()) {
+      out_.Line("const ", s_.index, " number = ", number, ";");
+      out_.Line("const ", s_.index, " n = rg_min(number, static_cast<", s_.index, ">(", all,
+                ") - 1);");
+      PrintWorking(absl::StrCat("number < ", all));
+    } else {
+      out_.Line("const ", s_.index, " n = ", number, ";");
+      out_.Open("if (n < ", all, ")");
+    }
+    s_.PrintColumnOfThread(out_);
+    s_.PrintSplit(ws_.chunks, "c", s_.threads.count(), out_);
     PrintChunk();
     PrintRange();
     DeclareColumns();
     PrintSegments();
-    out_.Close();
+    if (!results_.folds()) out_.Close();
+  }
+
+  // Whether the thread has a vector of columns, where all threads of a warp go on together.
+  void PrintWorking(absl::string_view exists) {
+    out_.Line(
+        "const bool works = ", exists,
+        s_.threads.idle() ? absl::StrCat(" && n % ", s_.threads.team, " < ", s_.threads.fold) : "",
+        ";");
   }
 
   // A block whose threads share their positions: all of them are of one slice.
@@ -85,9 +112,10 @@ class Sums {
     }
     out_.Line("const int first_n = static_cast<int>(", block, ") * ", kScatterThreads, ";");
     out_.Line("const int n = first_n + RG_THREAD;");
-    out_.Line("const int first = first_n / ", Sized(s_.vectors), " * ", Sized(ws_.chunk), ";");
-    s_.PrintColumn(out_);
-    out_.Line("const int c = rg_min(n / ", Sized(s_.vectors), ", ", Sized(ws_.chunks - 1), ");");
+    const std::string threads = Sized(s_.threads.count());
+    out_.Line("const int first = first_n / ", threads, " * ", Sized(ws_.chunk), ";");
+    s_.PrintColumnOfThread(out_);
+    out_.Line("const int c = rg_min(n / ", threads, ", ", Sized(ws_.chunks - 1), ");");
     PrintChunk();
     DeclareColumns();
     DeclareShared();
@@ -100,9 +128,14 @@ class Sums {
     PrintRange();
     PrintShared();
     launch_.Barrier();
-    out_.Open("if (n < ", Sized(s_.slice_vectors()), ")");
+    const std::string exists = absl::StrCat("n < ", Sized(s_.slice_threads()));
+    if (results_.folds()) {
+      PrintWorking(exists);
+    } else {
+      out_.Open("if (", exists, ")");
+    }
     PrintSegments();
-    out_.Close();
+    if (!results_.folds()) out_.Close();
   }
 
   // Positions [begin, end), and the rows that its first and last one name.
@@ -115,7 +148,7 @@ class Sums {
 
   // Positions [from, to) are the thread's: less a short segment that begins before the chunk, and
   // up to the end of the last one if that is short. Indices that name no row stand behind all
-  // others.
+  // others; where each position has a result, those of the chunk are the thread's, too.
   void PrintRange() {
     const auto segment = [&](absl::string_view name) {
       out_.Line("const int ", name, "_from = ", s_.Start(absl::StrCat(name, "_key")), ", ", name,
@@ -127,17 +160,39 @@ class Sums {
     };
     segment("first");
     segment("last");
-    out_.Line("const int from = first_cut || first_from >= begin ? begin : first_to;");
-    out_.Line("const int to = last_key >= ", Sized(s_.table_rows),
-              " ? last_from : last_cut ? end : last_to;");
+    const std::string rows = Sized(s_.table_rows);
+    if (results_.stores()) {
+      out_.Line("const int from = first_cut || first_from >= begin || first_key >= ", rows,
+                " ? begin : first_to;");
+      out_.Line("const int to = last_key >= ", rows, " || last_cut ? end : last_to;");
+    } else {
+      out_.Line("const int from = first_cut || first_from >= begin ? begin : first_to;");
+      out_.Line("const int to = last_key >= ", rows, " ? last_from : last_cut ? end : last_to;");
+    }
+    if (!results_.folds()) return;
+    out_.Line("const int last = rg_max(to - 1, begin);");
+    results_.PrintLongest();
   }
+
+  // The number of position u of a batch; of positions behind the thread's last, that one's.
+  std::string Position() const {
+    return results_.folds() ? "rg_min(k0 + u, last)" : "rg_min(k0 + u, to - 1)";
+  }
+  std::string IsOwn() const { return results_.folds() ? "works && k0 + u < to" : "k0 + u < to"; }
 
   void DeclareColumns() {
     const AxisMask used =
-        printer_.UsedAxes(printer_.Needed({source_}), {}, launch_.ir().all_axes());
+        printer_.UsedAxes(printer_.Needed(Roots()), results_.Stores(), launch_.ir().all_axes());
     printer_.DeclareAxes(ws_.outer_axes, used, "o");
     printer_.DeclareAxes(ws_.inner_axes, used, "i");
     PrintSameForAll();
+  }
+
+  // What is made of the positions.
+  std::vector<int> Roots() const {
+    std::vector<int> roots = results_.Roots();
+    roots.push_back(source_);
+    return roots;
   }
 
   // What is the same at all positions, such as a factor of each column, stays in registers.
@@ -157,7 +212,7 @@ class Sums {
     const std::vector<Instr>& instrs = launch_.ir().instrs;
     std::vector<bool> read(instrs.size(), false);  // by what varies over positions
     std::vector<int> same;
-    const std::vector<int> needed = printer_.Needed({source_});
+    const std::vector<int> needed = printer_.Needed(Roots());
     for (int i : needed) {
       if ((instrs[i].axes & rows_) == 0) continue;
       for (int o : instrs[i].operands) read[o] = true;
@@ -217,16 +272,20 @@ class Sums {
     out_.Close();
   }
 
-  // The instructions and what they need, at the index that stood at `place`.
-  void PrintPoint(const std::vector<int>& roots, absl::string_view place) {
+  // The instructions and what they need, at the index that stood at `place`, and what is added up
+  // and stored of them.
+  void PrintPoint(const std::vector<int>& roots, absl::string_view place,
+                  const std::vector<int>& reductions = {}, const std::vector<int>& stores = {}) {
     const std::vector<int> instrs = printer_.Needed(roots);
-    const AxisMask used = printer_.UsedAxes(instrs, {}, launch_.ir().all_axes());
+    const AxisMask used = printer_.UsedAxes(instrs, stores, launch_.ir().all_axes());
     if ((used & rows_) != 0) {
       out_.Line("const int position = ", place, ";");
       printer_.DeclareAxes(rows_, used, "position");
     }
-    printer_.Print(
-        {.instrs = instrs, .reductions = {}, .stores = {}, .level = launch_.ir().all_axes()});
+    printer_.Print({.instrs = instrs,
+                    .reductions = reductions,
+                    .stores = stores,
+                    .level = launch_.ir().all_axes()});
   }
 
   // --- segments ----------------------------------------------------------------------------------
@@ -234,9 +293,12 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    out_.Open("for (int k0 = from; k0 < to; k0 += ", kScatterAtOnce, ")");
+    out_.Open("for (int k0 = from; ", results_.folds() ? "k0 - from < longest" : "k0 < to",
+              "; k0 += ", at_once_, ")");
     PrintKeys();
     PrintValues();
+    results_.PrintValues();
+    results_.PrintStores(IsOwn());
     PrintSteps();
     out_.Close();
   }
@@ -244,17 +306,17 @@ class Sums {
   // "keys" of the positions from k0 on, and of the one behind them. Positions behind the thread's
   // last are read as that one.
   void PrintKeys() {
-    out_.Line("int keys[", kScatterAtOnce + 1, "];");
-    const bool places = !shares_ && !IsConstant();
-    if (places) out_.Line("int places[", kScatterAtOnce, "];");
-    Unrolled("u", kScatterAtOnce + 1);
+    out_.Line("int keys[", at_once_ + 1, "];");
+    const bool places = !shares_ && (!IsConstant() || !results_.Roots().empty());
+    if (places) out_.Line("int places[", at_once_, "];");
+    Unrolled("u", at_once_ + 1);
     if (shares_) {
-      out_.Line("keys[u] = shared_keys[rg_min(k0 + u, to - 1) - first];");
+      out_.Line("keys[u] = shared_keys[", Position(), " - first];");
     } else {
       out_.Line("int pair[2];");
-      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair("rg_min(k0 + u, to - 1)"), ", pair);");
+      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(Position()), ", pair);");
       out_.Line("keys[u] = pair[0];");
-      if (places) out_.Line("if (u < ", kScatterAtOnce, ") places[u] = pair[1];");
+      if (places) out_.Line("if (u < ", at_once_, ") places[u] = pair[1];");
     }
     out_.Close();
   }
@@ -263,19 +325,18 @@ class Sums {
 
   // "values" of the positions.
   void PrintValues() {
-    if (IsConstant()) {
-      value_ = printer_.Ref(source_);
-      return;
+    if (!IsConstant() || !results_.Roots().empty()) {
+      if (shares_) {
+        PrintPacks();
+      } else {
+        PrintValuesOfPositions();
+        PrintColumnLoads();
+      }
     }
-    if (shares_) {
-      PrintPacks();
-    } else {
-      PrintValuesOfPositions();
-      PrintColumnLoads();
-    }
-    if (!printer_.known(source_)) {
+    results_.PrintFolds();
+    if (!IsConstant() && !printer_.known(source_)) {
       DeclareForBatch(source_, "values");
-      Unrolled("u", kScatterAtOnce);
+      Unrolled("u", at_once_);
       if (shares_) PrintSharedReads({source_});
       PrintPoint({source_}, shares_ ? "shared_places[at]" : "places[u]");
       out_.Close();
@@ -288,16 +349,24 @@ class Sums {
   void PrintPacks() {
     for (int i : shared_.values) printer_.SetKnown(i, true);
     std::vector<int> loads;
-    for (int i : printer_.Needed({source_})) {
-      if (printer_.GuardedPackWidth(i) > 0) loads.push_back(i);
+    for (int i : printer_.Needed(Roots())) {
+      if (printer_.GuardedPackWidth(i) > 0 || WaitsForFolds(i)) loads.push_back(i);
     }
     if (loads.empty()) return;
-    for (int i : loads) DeclarePacks(i);
-    Unrolled("u", kScatterAtOnce);
+    for (int i : loads) {
+      WaitsForFolds(i) ? DeclareForBatch(i, OwnName(i)) : DeclarePacks(i);
+    }
+    Unrolled("u", at_once_);
     PrintSharedReads(loads);
     PrintPoint(loads, "shared_places[at]");
     out_.Close();
     for (int i : loads) printer_.SetKnown(i, true);
+  }
+
+  // A load of several columns that would follow the shuffles of folds otherwise.
+  bool WaitsForFolds(int i) const {
+    return results_.folds() && launch_.ir().instrs[i].kind == InstrKind::kLoad &&
+           !printer_.InLanes(i);
   }
 
   void DeclarePacks(int load) {
@@ -305,7 +374,7 @@ class Sums {
     const DType stored = launch_.ir().buffers[launch_.ir().instrs[load].buffer].dtype;
     const std::string name = absl::StrCat("packs", load);
     const std::string first = packs > 1 ? absl::StrCat("u * ", packs) : "u";
-    out_.Line("rg_pack<", StorageName(stored), ", ", lanes, "> ", name, "[", kScatterAtOnce * packs,
+    out_.Line("rg_pack<", StorageName(stored), ", ", lanes, "> ", name, "[", at_once_ * packs,
               "];");
     printer_.SetHome(load,
                      {.lane = absl::StrCat("rg_lane(", name, "[", first,
@@ -316,7 +385,7 @@ class Sums {
 
   // An array for the instruction's value at each position of a batch.
   void DeclareForBatch(int instr, const std::string& name) {
-    DeclareArray(instr, name, kScatterAtOnce, "u");
+    DeclareArray(instr, name, at_once_, "u");
   }
 
   // The same for so many values, of which `at` says which is meant; "": the only one.
@@ -340,7 +409,8 @@ class Sums {
       for (int o : instrs[i].operands) read[o] = true;
       for (const Indirect& ind : instrs[i].indirect) read[ind.instr] = true;
     }
-    out_.Line("[[maybe_unused]] const int at = rg_min(k0 + u, to - 1) - first;");
+    for (int i : roots) read[i] = true;
+    out_.Line("[[maybe_unused]] const int at = ", Position(), " - first;");
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
@@ -356,9 +426,9 @@ class Sums {
   // The columns of all positions before anything is computed of them: some computations branch, and
   // no load passes a branch.
   void PrintColumnLoads() {
-    if (launch_.ir().instrs[source_].kind == InstrKind::kLoad) return;
+    if (Roots().size() == 1 && launch_.ir().instrs[source_].kind == InstrKind::kLoad) return;
     std::vector<int> loads;
-    for (int i : printer_.Needed({source_})) {
+    for (int i : printer_.Needed(Roots())) {
       if (launch_.ir().instrs[i].kind == InstrKind::kLoad) loads.push_back(i);
     }
     PrintForBatch(loads);
@@ -367,18 +437,21 @@ class Sums {
   void PrintForBatch(const std::vector<int>& instrs) {
     if (instrs.empty()) return;
     for (int i : instrs) DeclareForBatch(i, OwnName(i));
-    Unrolled("u", kScatterAtOnce);
+    Unrolled("u", at_once_);
     PrintPoint(instrs, "places[u]");
     out_.Close();
     for (int i : instrs) printer_.SetKnown(i, true);
   }
 
   void PrintSteps() {
-    Unrolled("u", kScatterAtOnce);
-    out_.Open("if (k0 + u < to)");
+    Unrolled("u", at_once_);
+    out_.Open("if (", IsOwn(), ")");
     out_.Line("const int key = keys[u];");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    out_.Open("if (k0 + u + 1 == to || keys[u + 1] != key)");
+    const std::string ends = "(k0 + u + 1 == to || keys[u + 1] != key)";
+    // What stands last names no row, and nothing follows it.
+    out_.Open("if (", results_.stores() ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
+              results_.stores() ? ends : ends.substr(1, ends.size() - 2), ")");
     out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
     out_.Line("const int slot = key == first_key ? 0 : 1;");
     out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
@@ -413,14 +486,16 @@ class Sums {
     out_.Close();
     Unrolled("m", kScatterZeros);
     out_.Line("const ", s_.index, " n = first + m * ", kScatterThreads, ";");
-    out_.Line("if (zero[m]) ",
-              s_.Store(s_.table, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n"));
+    const std::string store =
+        s_.Store(s_.table, s_.width > 1 ? absl::StrCat("n * ", s_.width) : "n");
+    out_.Line("if (zero[m]) ", s_.TakesAccesses() ? absl::StrCat("{ ", store, " }") : store);
     out_.Close();
   }
 
   ScatterText s_;
   const ScatterWorkspace& ws_;
   const bool shares_;
+  const int at_once_;  // positions of a batch
   const SharedPositions shared_;
   const int64_t sum_blocks_, zero_blocks_;
   LaunchText launch_;
@@ -428,6 +503,7 @@ class Sums {
   SourceWriter& out_;
   const int source_;
   const AxisMask rows_;
+  PositionResults results_;
   std::string value_;
 };
 

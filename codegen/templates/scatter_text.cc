@@ -14,15 +14,16 @@ ScatterText ScatterTextOf(const KernelBody& body) {
   ScatterText s{.workspace = ScatterWorkspaceOf(ir),
                 .table_rows = ir.scatter->table_rows,
                 .width = body.schedule.vector_width,
+                .threads = ChunkThreadsOf(ir, body.schedule.vector_width),
+                .stored = ir.buffers[ir.scatter->buffer].dtype,
                 .accumulator = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype)};
   s.vectors = s.workspace.inner / s.width;
   return s;
 }
 
-int64_t ReachOf(const ScatterText& s, const Schedule& schedule) {
+int64_t ReachOf(const ScatterText& s, int64_t blocks) {
   const ScatterWorkspace& ws = s.workspace;
-  return std::max({ws.outer * ws.chunks * 2 * ws.inner,
-                   BlocksOfSums(ws, schedule) * kScatterThreads,
+  return std::max({ws.outer * ws.chunks * 2 * ws.inner, blocks * kScatterThreads,
                    (s.table_vectors() + kScatterThreads * kScatterZeros) * s.width});
 }
 
@@ -32,9 +33,23 @@ void ScatterText::PrintColumn(SourceWriter& out) const {
            width > 1 ? absl::StrCat(" * ", width) : "", ";");
 }
 
+void ScatterText::PrintColumnOfThread(SourceWriter& out) const {
+  if (!threads.idle()) return PrintColumn(out);
+  const std::string vector =
+      absl::StrCat("n % ", Sized(threads.count()), " / ", threads.team, " * ", threads.fold,
+                   " + rg_min(n % ", threads.team, ", ", threads.fold - 1, ")");
+  out.Line("const ", index, " i = ", width > 1 ? absl::StrCat("(", vector, ") * ", width) : vector,
+           ";");
+}
+
 void ScatterText::PrintSplit(int64_t middle, absl::string_view name, SourceWriter& out) const {
   PrintColumn(out);
-  const std::string outside = vectors > 1 ? absl::StrCat("n / ", Sized(vectors)) : "n";
+  PrintSplit(middle, name, vectors, out);
+}
+
+void ScatterText::PrintSplit(int64_t middle, absl::string_view name, int64_t each,
+                             SourceWriter& out) const {
+  const std::string outside = each > 1 ? absl::StrCat("n / ", Sized(each)) : "n";
   if (workspace.outer > 1) {
     out.Line("const ", index, " o = ", outside, " / ", Sized(middle), ";");
     out.Line("const int ", name, " = static_cast<int>(", outside, " % ", Sized(middle), ");");
@@ -76,13 +91,17 @@ std::string ScatterText::Declare(absl::string_view name, int64_t count) const {
   return absl::StrCat(AccumulatorName(accumulator), " ", name, "[", count, "];");
 }
 
+bool ScatterText::TakesAccesses() const { return width * SizeBytes(stored) > kMaxAccessBytes; }
+
 std::string ScatterText::Store(absl::string_view to, absl::string_view at) const {
-  return width > 1 ? absl::StrCat("rg_store_vec<", width, ">(", to, ", ", at, ", sum);")
-                   : absl::StrCat("rg_store(", to, ", ", at, ", sum[0]);");
+  if (width == 1) return absl::StrCat("rg_store(", to, ", ", at, ", sum[0]);");
+  return InAccesses(stored, [&](int lanes, absl::string_view from) {
+    return absl::StrCat("rg_store_vec<", lanes, ">(", to, ", ", at, from, ", sum", from, ");");
+  });
 }
 
 std::string ScatterText::StorePartial(absl::string_view to, absl::string_view at) const {
-  return InAccesses([&](int lanes, absl::string_view from) {
+  return InAccesses(accumulator, [&](int lanes, absl::string_view from) {
     return lanes > 1
                ? absl::StrCat("rg_store_vec<", lanes, ">(", to, ", ", at, from, ", sum", from, ");")
                : Store(to, at);
@@ -90,7 +109,7 @@ std::string ScatterText::StorePartial(absl::string_view to, absl::string_view at
 }
 
 std::string ScatterText::LoadPartial(absl::string_view at, absl::string_view to) const {
-  return InAccesses([&](int lanes, absl::string_view from) {
+  return InAccesses(accumulator, [&](int lanes, absl::string_view from) {
     return lanes > 1 ? absl::StrCat("rg_load_vec<", lanes, ">(", partials, ", ", at, from, ", ", to,
                                     from, ");")
                      : absl::StrCat("*(", to, ") = rg_load(", partials, ", ", at, ");");
@@ -98,8 +117,8 @@ std::string ScatterText::LoadPartial(absl::string_view at, absl::string_view to)
 }
 
 std::string ScatterText::InAccesses(
-    absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const {
-  const int lanes = std::min(width, kMaxAccessBytes / static_cast<int>(SizeBytes(accumulator)));
+    DType type, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const {
+  const int lanes = std::min(width, kMaxAccessBytes / static_cast<int>(SizeBytes(type)));
   std::string text = print(lanes, "");
   for (int from = lanes; from < width; from += lanes) {
     absl::StrAppend(&text, " ", print(lanes, absl::StrCat(" + ", from)));

@@ -17,6 +17,8 @@ struct ScatterText {
   int64_t table_rows = 0;
   int width = 1;        // inner columns of a thread
   int64_t vectors = 1;  // of a row
+  ChunkThreads threads;
+  DType stored = DType::kFp32;
   DType accumulator = DType::kFp32;
   std::string index;     // type of point numbers
   std::string words;     // the sorted list
@@ -25,11 +27,15 @@ struct ScatterText {
 
   int64_t table_vectors() const { return workspace.outer * table_rows * vectors; }
   int64_t slice_vectors() const { return workspace.chunks * vectors; }
+  int64_t slice_threads() const { return workspace.chunks * threads.count(); }
 
   // "o", `middle` of which stand in it, and "i" from the number n of a vector.
   void PrintSplit(int64_t middle, absl::string_view name, SourceWriter& out) const;
-  // The column of vector n of a row, where there are several.
+  // The same of thread n, where `each` of them go through a chunk.
+  void PrintSplit(int64_t middle, absl::string_view name, int64_t each, SourceWriter& out) const;
+  // The column of vector n of a row, where there are several; of thread n of a chunk.
   void PrintColumn(SourceWriter& out) const;
+  void PrintColumnOfThread(SourceWriter& out) const;
 
   // Of the sorted list: the pair at a position, the row that its index names, a row's first
   // position.
@@ -43,19 +49,21 @@ struct ScatterText {
   // Sums of one vector.
   std::string Declare(absl::string_view name, int64_t count) const;
   std::string Store(absl::string_view to, absl::string_view at) const;  // "sum"
+  bool TakesAccesses() const;  // storing a vector takes several
   // As partial sums, whose vector may be several accesses.
   std::string StorePartial(absl::string_view to, absl::string_view at) const;
   std::string LoadPartial(absl::string_view at, absl::string_view to) const;
 
  private:
-  // What `print` gives for each access of a vector of sums: its lanes, and " + n" behind the first.
+  // What `print` gives for each access of a vector of sums that lie as `type`: its lanes, and " +
+  // n" behind the first.
   std::string InAccesses(
-      absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const;
+      DType type, absl::FunctionRef<std::string(int lanes, absl::string_view from)> print) const;
 };
 ScatterText ScatterTextOf(const KernelBody& body);
 
-// What the offsets of its launches reach.
-int64_t ReachOf(const ScatterText& text, const Schedule& schedule);
+// What the offsets of its launches reach, so many blocks of which sum.
+int64_t ReachOf(const ScatterText& text, int64_t blocks);
 
 }  // namespace retrograd
 

@@ -31,6 +31,12 @@ class UnionFind {
   std::vector<uint32_t> parent_;
 };
 
+// A sort of indices that the graph is given. It waits for no op, so that no path leads across it:
+// what follows it is as deep as if the list were given, too.
+bool SortsGiven(const BackwardGraph& g, NodeId id) {
+  return g.op(id) == Op::sort_indices && g.op(BehindViews(g, g.operands(id)[0]).node) == Op::input;
+}
+
 class Sinking {
  public:
   Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken,
@@ -39,7 +45,7 @@ class Sinking {
     for (uint32_t i = 0; i < g.num_nodes(); ++i) {
       for (ValueId v : g.operands(NodeId{i}))
         depth_[i] = std::max(depth_[i], depth_[Index(v.node)]);
-      if (IsBarrier(g, NodeId{i}) || taken[i]) ++depth_[i];
+      if (taken[i] || (IsBarrier(g, NodeId{i}) && !SortsGiven(g, NodeId{i}))) ++depth_[i];
     }
   }
 

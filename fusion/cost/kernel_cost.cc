@@ -122,21 +122,24 @@ int64_t RowBatchesPs(const RowBatches& batches, const Schedule& s, const Footpri
          RowBatchOverlapMilli(resident, d);
 }
 
-// Whether the threads of a block wait for each other between loading and computing.
-bool LoadsTogether(const Schedule& s) {
-  return StagesPoints(s) || HoldsRows(s) || (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
+// Whether threads wait for each other between loading and computing.
+bool LoadsTogether(const KernelProfile& p, const Schedule& s) {
+  const bool folds_positions = MainLaunch(s) == LaunchKind::kScatterSum && p.row_sums > 0;
+  return folds_positions || StagesPoints(s) || HoldsRows(s) ||
+         (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
 }
 
 // What of the shorter one of computing and loading is not hidden behind the other. The threads of a
 // block that meets at barriers do the same at the same time: there only other blocks overlap.
-int64_t NotHiddenPs(const Schedule& s, const Footprint& f, int64_t shorter, const DeviceSpec& d) {
+int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t shorter,
+                    const DeviceSpec& d) {
   if (StagesAhead(s)) return 0;
   const int64_t resident = std::max<int64_t>(f.blocks_per_sm, 1);
   const int64_t threads =
       std::clamp<int64_t>(resident * s.threads, d.least_overlap_threads, d.overlap_threads);
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
-  if (!LoadsTogether(s)) return of_threads;
+  if (!LoadsTogether(p, s)) return of_threads;
   return std::max(
       of_threads,
       Product({shorter, std::max<int64_t>(d.overlap_blocks - resident, 0)}) / d.overlap_blocks);
@@ -152,6 +155,18 @@ int64_t ComputeOfHeldPs(int64_t everywhere, const Schedule& s, const Footprint& 
       std::min(std::max<int64_t>(f.blocks_per_sm, 1), CeilDiv(s.blocks, d.sms));
   const int64_t threads = std::clamp<int64_t>(resident * s.threads, 1, d.issue_threads);
   return MulDiv(MulDiv(everywhere, d.sms, active), d.issue_threads, threads);
+}
+
+// What threads take to compute that wait for loads which follow from others. They compute between
+// two loads: if all blocks run at once, few threads of an SM leave its units idle, and some SMs may
+// have no block.
+int64_t ComputeBetweenWaitsPs(int64_t everywhere, const Schedule& s, const Footprint& f,
+                              const DeviceSpec& d) {
+  if (Waves(s, f, d) > 1) return everywhere;
+  const int64_t active = std::clamp<int64_t>(s.blocks, 1, d.sms);
+  const int64_t threads =
+      std::clamp<int64_t>(CeilDiv(s.blocks, d.sms) * s.threads, 1, d.least_overlap_threads);
+  return MulDiv(MulDiv(everywhere, d.sms, active), d.least_overlap_threads, threads);
 }
 
 std::string Us(int64_t ps) { return absl::StrFormat("%.2f us", static_cast<double>(ps) / 1e6); }
@@ -221,16 +236,20 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
       TransferPs(t.cached, MulDiv(d.cache_bytes_per_s, bandwidth, d.hbm_bytes_per_s));
   const int64_t cache = Saturated(TransferPs(t.cache, d.cache_bytes_per_s) + just_written);
   const int64_t everywhere = work_.ComputePs(s);
-  const int64_t compute = HoldsRows(s) ? ComputeOfHeldPs(everywhere, s, f, d) : everywhere;
+  const int64_t compute = HoldsRows(s)             ? ComputeOfHeldPs(everywhere, s, f, d)
+                          : ir.scatter.has_value() ? ComputeBetweenWaitsPs(everywhere, s, f, d)
+                                                   : everywhere;
   const int64_t wave = WavePpm(s, f, d);
   const int64_t work = MulDiv(std::max({hbm, cache, compute}), wave, kPpm);
-  const int64_t not_hidden = NotHiddenPs(s, f, std::min(std::max(hbm, cache), compute), d);
+  const int64_t not_hidden = NotHiddenPs(p, s, f, std::min(std::max(hbm, cache), compute), d);
   const int64_t later = Product({Waves(s, f, d) - 1, d.block_ps});
   const int64_t blocks = d.block_ps + std::max<int64_t>(later - work - not_hidden, 0);
   const int64_t moving = work + not_hidden + blocks;
   const Waits waits = kind.waits == nullptr ? Waits() : kind.waits(ir, s, f.blocks_per_sm, d);
-  // A thread computes when it does not wait.
-  const int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
+  // A thread computes when it does not wait. The threads of a scatter wait in step, and all that
+  // they asked for comes together.
+  int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
+  if (ir.scatter.has_value() && waits.ps > 0) body = moving + waits.ps - d.block_ps;
   const int64_t latency = LatencyPs(p, s, f, d);
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) +
                            FinalizePs(kind, workspace, d) + waits.later_ps;

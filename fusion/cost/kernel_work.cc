@@ -1,6 +1,7 @@
 #include "fusion/cost/kernel_work.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/kernel/ir/scale.h"
@@ -35,6 +36,17 @@ constexpr int64_t kShiftSteps = 25;
 // row and the place, tells whether the row ends, and adds. Counted in sm_90 code, with a tenth of
 // the code that ends a row.
 constexpr int64_t kScatterSteps = 20;
+
+// The same where threads fold the columns of a position: at most a shuffle and an addition for each
+// halving.
+int64_t FoldSteps(const KernelIr& ir) {
+  int64_t steps = 0;
+  for (const Instr& instr : ir.instrs) {
+    const auto folded = static_cast<uint64_t>(ir.Points(FoldedAxes(ir, instr)));
+    if (folded > 1) steps += 2 * std::bit_width(folded - 1);
+  }
+  return steps;
+}
 
 int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {  // of pieces of so many bytes a row
   if (bytes >= 128) return kPpm;
@@ -120,7 +132,7 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       const int64_t distinct = std::min(picked, buffer.elements);
       read_ += distinct * size;
       whole_ += distinct * size;
-      reread_ += (picked - distinct) * size;
+      reread_ += (picked - distinct) * size + FetchedBeside(ir, instr.axes, size);
       continue;
     }
     std::array<LoadForm, kWidths> forms;
@@ -131,6 +143,19 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
     if (distinct < points_ && distinct > 1) broadcasts_.push_back({distinct, size});
     looped_reread_ += (StagesOf(p, i) - 1) * ir.Points(instr.axes) * size;
   }
+}
+
+// Sorted positions stand anywhere, so that what an access has of one is alone in its sectors, and
+// an SM looks up one line of its cache a clock. The bytes of all positions that come on top: a line
+// counts as many as the caches give an SM in a clock.
+int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask axes, int64_t size) const {
+  if (!ir.scatter || (axes & ir.scatter->row_axes) == 0) return 0;
+  const int64_t piece = ir.Points(axes & ~ir.scatter->row_axes) * size;
+  const int64_t clock = MulDiv(device_.cache_bytes_per_s, 1,
+                               std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
+  const int64_t fetched =
+      std::max(CeilDiv(piece, device_.sector_bytes) * device_.sector_bytes, clock);
+  return Product({ir.Points(axes & ir.scatter->row_axes), fetched - piece});
 }
 
 void KernelWork::CountStores(const KernelIr& ir) {
@@ -173,6 +198,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   access.bytes = std::min(reached, left);
   left -= access.bytes;
   reread_ += reached - access.bytes;
+  reread_ += FetchedBeside(ir, offset.axes(), size);
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&
@@ -249,10 +275,9 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
 void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
   const int64_t simple = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
   if (ir.scatter && simple > 0) {
-    evaluations_.push_back({.repeat = Repeat::kPerVector,
-                            .rate_milli = simple,
-                            .once = kScatterSteps,
-                            .looped = kScatterSteps});
+    const int64_t steps = kScatterSteps + FoldSteps(ir);
+    evaluations_.push_back(
+        {.repeat = Repeat::kPerVector, .rate_milli = simple, .once = steps, .looped = steps});
   }
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {

@@ -5,6 +5,7 @@
 
 #include "fusion/analysis/barrier_depths.h"
 #include "fusion/kernel/build/build.h"
+#include "fusion/kernel/build/iteration_space.h"
 
 namespace retrograd {
 namespace {
@@ -98,6 +99,7 @@ RegionLinks::RegionLinks(const std::vector<Atom>& atoms, const GroupPricer& pric
     }
     Connect(g, ops[i]);
   }
+  ConnectGathers(g, ops);
   walks_.resize(places_.size(), kNone);
   RankRoots();
 }
@@ -135,6 +137,18 @@ void RegionLinks::Connect(const BackwardGraph& g, NodeId id) {
     follows = follows && !places_[place].scatters;
     if ((step.whole | step.part) != kNone) places_[user].reads.push_back({place, step});
     if (follows) places_[place].followers.push_back(user);
+  }
+}
+
+void RegionLinks::ConnectGathers(const BackwardGraph& g, const std::vector<NodeId>& ops) {
+  std::vector<int> gathers;
+  for (int i = 0; i < ops_; ++i) {
+    if (g.pattern(ops[i]) == Pattern::kGather) gathers.push_back(i);
+  }
+  for (int i : gathers) {
+    for (int j : gathers) {
+      if (i != j && GatherAlike(g, ops[i], ops[j])) places_[i].followers.push_back(j);
+    }
   }
 }
 
@@ -177,19 +191,15 @@ void RegionLinks::Visit(int place, Walks walks) {
   stack_.push_back({place, fresh});
 }
 
-bool RegionLinks::ScattersAlone(AtomMask set) const {
-  int scatters = 0, stores = 0;
-  for (int i = 0; i < ops_; ++i) {
-    if ((places_[i].holders & set) == 0) continue;
-    scatters += places_[i].scatters;
-    stores += Stored(places_[i], set);
-  }
-  return scatters == 0 || (scatters == 1 && stores <= 1);
+bool RegionLinks::ScattersOnce(AtomMask set) const {
+  return std::count_if(places_.begin(), places_.begin() + ops_, [&](const Place& place) {
+           return place.scatters && (place.holders & set) != 0;
+         }) <= 1;
 }
 
 bool RegionLinks::MayShareKernel(AtomMask set) {
   if ((set & other_rules_) != 0) return true;
-  if ((set & scatters_) != 0 && !ScattersAlone(set)) return false;
+  if ((set & scatters_) != 0 && !ScattersOnce(set)) return false;
   const int root = Root(set, /*walked=*/false);
   if (WalksAllFrom(root, set)) return true;
   return !Walked(places_[root], set) && WalksAllFrom(Root(set, /*walked=*/true), set);

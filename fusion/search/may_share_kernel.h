@@ -51,7 +51,7 @@ class RegionLinks {
     std::vector<AtomMask> any_reader;
     bool read_outside = false;   // by the host, a library call or another region
     std::vector<Link> reads;     // places that it reads, with how its walk maps to theirs
-    std::vector<int> followers;  // readers whose walk is the same
+    std::vector<int> followers;  // readers, and gathers of the same, whose walk is the same
     int64_t points = 0;
     bool scatters = false, reduces = false, scans = false;
   };
@@ -60,8 +60,9 @@ class RegionLinks {
   void Connect(const BackwardGraph& g, NodeId id);
   void AddReaders(Place& place, AtomMask holders);
   void RankRoots();
-  // A kernel that scatters does so once and stores nothing else.
-  bool ScattersAlone(AtomMask set) const;
+  // Gathers that pick the same elements stand where one of them does.
+  void ConnectGathers(const BackwardGraph& g, const std::vector<NodeId>& ops);
+  bool ScattersOnce(AtomMask set) const;
   static bool Stored(const Place& place, AtomMask set);
   static bool Walked(const Place& place, AtomMask set);
   // The place where the iteration space begins, as fusion/kernel/build/iteration_space.cc chooses

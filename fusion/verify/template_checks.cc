@@ -1,6 +1,7 @@
 #include "fusion/verify/template_checks.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
@@ -151,7 +152,33 @@ int64_t RowColumnPartials(const ScheduleReading& r) {
   return PartialBytes(r, r.folds.down, r.folds.across);
 }
 
-absl::Status CheckScatter(const ScheduleReading&) { return absl::OkStatus(); }
+// Positions have folds of their last columns, by threads of a warp whose vectors fill a fold, and
+// stores of their own.
+absl::Status CheckScatter(const ScheduleReading& r) {
+  const AxisMask rows = r.ir.scatter->row_axes & r.folds.long_axes;
+  for (const Store& store : r.ir.stores) {
+    if ((rows & ~r.ir.instrs[store.instr].axes) == 0) continue;
+    return r.Misfit("goes through positions, of which a store is none");
+  }
+  if (r.folds.folds.empty()) return absl::OkStatus();
+  const AxisMask folded = r.folds.folds[0];
+  if (r.folds.folds.size() > 1) return r.Misfit("folds different columns of its positions");
+  int64_t columns = 1;
+  for (int a = r.folds.fastest; a >= std::countr_zero(folded); --a) {
+    columns *= r.ir.extents[a];
+    if (((r.folds.long_axes & (rows | ~folded)) >> a & 1) != 0) {
+      return r.Misfit("folds other columns than the last ones of its positions");
+    }
+  }
+  for (size_t i = 0; i < r.ir.instrs.size(); ++i) {
+    if (r.folds.folded[i] == 0 || (rows & ~r.ir.instrs[i].axes) == 0) continue;
+    return r.Misfit("folds what is the same at all positions");
+  }
+  if (columns % r.schedule.vector_width != 0 || columns > int64_t{32} * r.schedule.vector_width) {
+    return r.Misfit(absl::StrCat("does not fold ", columns, " columns in a warp"));
+  }
+  return absl::OkStatus();
+}
 
 // Two partial rows for every 64 sorted positions, or for fewer.
 int64_t ScatterWorkspace(const ScheduleReading& r) {

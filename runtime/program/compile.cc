@@ -6,6 +6,7 @@
 #include "codegen/emit.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
+#include "runtime/program/early_launches.h"
 
 namespace retrograd {
 namespace {
@@ -52,9 +53,9 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
   for (const Group& group : compiled.plan.groups) {
     compiled.kernels.push_back(EmitGroup(group, options.dialect));
     GroupKernels& kernels = compiled.kernels.back();
-    if (kernels.launches.empty() || options.early.gain_ps <= 0) continue;
+    if (kernels.launches.empty()) continue;
     const auto launches = static_cast<int64_t>(kernels.launches.size());
-    if (group.price_ps / launches <= options.early.longest_ps) StartEarly(&kernels);
+    if (MayStartEarly(group, launches, options.early)) StartEarly(&kernels);
   }
 
   // Then order, because who may run beside whom decides who may share bytes.

@@ -35,6 +35,11 @@ bool MayWait(const CommandList& list, const Command& command) {
   return command.kind == Command::kCall || list.launches[command.number].starts_early;
 }
 
+bool IsScatter(const Group& group) {
+  const KernelBody* body = KernelOf(group);
+  return body != nullptr && body->ir.scatter.has_value();
+}
+
 int64_t BytesOf(const Launch& launch) {
   int64_t bytes = 0;
   for (const LaunchArg& arg : launch.args) bytes += arg.bytes;
@@ -55,6 +60,7 @@ bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Comman
   // The launches of a group share its price.
   const size_t group = Index(command.group);
   const auto launches = call ? 1 : static_cast<int64_t>(compiled.kernels[group].launches.size());
+  if (IsScatter(compiled.plan.groups[group])) return true;
   return bytes <= compiled.early.most_bytes &&
          compiled.plan.groups[group].price_ps / launches <= compiled.early.longest_ps;
 }
@@ -63,6 +69,10 @@ bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Comman
 
 EarlyLaunchLimits EarlyLaunchLimitsOf(const DeviceSpec& spec) {
   return {spec.early_launch_gain_ps, spec.early_launch_longest_ps, spec.early_launch_bytes};
+}
+
+bool MayStartEarly(const Group& group, int64_t launches, const EarlyLaunchLimits& limits) {
+  return limits.gain_ps > 0 && (IsScatter(group) || group.price_ps / launches <= limits.longest_ps);
 }
 
 void MarkEarlyLaunches(const CompiledPlan& compiled, CommandList* list) {

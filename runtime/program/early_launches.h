@@ -12,7 +12,8 @@
 //   which may not say when others may start, it does when all blocks have ended, before what they
 //   wrote is seen by all. Where a call does not end with a kernel the device launches it as others;
 // - if it gains: the predicted time and the bytes of both are within the limits of the device's
-//   spec.
+//   spec, or they are of a sum at indices: its threads wait for loads that follow from others
+//   before they move many bytes, and a second launch hardly moves any.
 #ifndef RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 #define RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 
@@ -24,6 +25,9 @@
 namespace retrograd {
 
 EarlyLaunchLimits EarlyLaunchLimitsOf(const DeviceSpec& spec);
+
+// Whether the launches of a group, so many, gain if they start early.
+bool MayStartEarly(const Group& group, int64_t launches, const EarlyLaunchLimits& limits);
 
 void MarkEarlyLaunches(const CompiledPlan& compiled, CommandList* list);
 

@@ -40,6 +40,35 @@ TEST_CASE("a sum stays beside what it reads if that has to be left there anyway"
   CHECK(depths[8] == 1);
 }
 
+// A sum at %index, and a gradient of weights that reads the same rows.
+std::string Edges(absl::string_view index) {
+  return absl::Substitute(R"(graph "edges"
+%0 = input name="dy" kind=tangent f32[512,64]
+%1 = input name="target" kind=saved i64[4096]
+%2 = input name="source" kind=saved i64[4096]
+%3 = input name="x" kind=saved f32[4096,64]
+%4 = add %1 %2
+%5 = sort_indices $0 rows=512
+%6 = index_select %0 %1 axis=0
+%7 = full dtype=f32 shape=[512,64] value=0.0
+%8 = segment_add %7 %5 %6 axis=0
+%9 = mul %6 %3
+%10 = sum %9 axes=[1] keep=0
+output %8
+output %10
+)",
+                          index);
+}
+
+TEST_CASE("a sort of given indices holds nothing back, one of computed indices does") {
+  const std::vector<int> given = DepthsOf(Edges("%2"));
+  CHECK(given[8] == 0);
+  CHECK(given[10] == 0);
+  const std::vector<int> computed = DepthsOf(Edges("%4"));
+  CHECK(computed[8] == 1);
+  CHECK(computed[10] == 0);
+}
+
 TEST_CASE("a sum stands beside its reader if others there read the same") {
   const std::vector<int> depths = DepthsOf(R"(graph "softmax"
 %0 = input name="d" kind=saved f32[256,512]

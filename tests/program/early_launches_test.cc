@@ -6,6 +6,7 @@
 
 #include "codegen/translation_unit.h"
 #include "fusion/planner/planner.h"
+#include "graph/text/text.h"
 #include "models/models.h"
 #include "tests/catch.h"
 
@@ -98,6 +99,36 @@ TEST_CASE("launches of large or long kernels are not early") {
       expected += most <= limits.most_bytes ? 1 : 0;
     }
     CHECK(Early(Commands(Compiled(kModel, limits))) == expected);
+  }
+}
+
+TEST_CASE("the second launch of a sum at indices is early, however much the sum moves") {
+  const auto graph = ParseGraph(R"(
+    %x = input name="x" f32[20000,128]
+    %source = input name="source" i64[200000]
+    %target = input name="target" i64[200000]
+    %zeros = full dtype=f32 shape=[20000,128] value=0.0
+    %rows = index_select %x %source axis=0
+    %sum = index_add %zeros %target %rows axis=0
+    output %sum)");
+  REQUIRE(graph.status().ToString() == "OK");
+  const auto spec = LoadDeviceSpec("h200");
+  const auto planned = PlanFusion(*graph, *spec, {});
+  REQUIRE(planned.status().ToString() == "OK");
+  EarlyLaunchLimits limits = EarlyLaunchLimitsOf(*spec);
+  for (const bool gains : {true, false}) {
+    if (!gains) limits.gain_ps = 0;
+    CompileOptions options{.dialect = Dialect::kCuda, .early = limits};
+    const auto compiled = Compile(planned->graph, planned->plan, options);
+    REQUIRE(compiled.status().ToString() == "OK");
+    const CommandList list = Commands(*compiled);
+    std::vector<bool> early;
+    for (const Command& command : list.commands) {
+      if (command.kind == Command::kLaunch) early.push_back(command.early);
+    }
+    // A call that sorts stands before the first one.
+    CHECK(early == std::vector<bool>{false, gains});
+    CHECK(CheckEarlyLaunches(list).ToString() == "OK");
   }
 }
 

@@ -44,11 +44,7 @@ class Builder {
 
   KernelOutcome Run() {
     for (ValueId v : r_.stores) {
-      if (g_.pattern(v.node) == Pattern::kScatter) {
-        EmitScatter(v);
-      } else {
-        EmitStore(v);
-      }
+      g_.pattern(v.node) == Pattern::kScatter ? EmitScatter(v) : EmitStore(v);
       if (refusal_) return {.ir = {}, .refusal = refusal_};
     }
     if (merged_) RemoveUnused(ir_);
@@ -201,7 +197,10 @@ class Builder {
       case Pattern::kScan: return EvaluateScan(v, map);
       default: break;
     }
-    RG_CHECK(false);  // a scatter is stored and read by nothing here; no kernel holds the others
+    RG_CHECK(g_.pattern(id) == Pattern::kScatter);  // no kernel holds the others
+    Refuse(BuildLimit::kOneScatter,
+           absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
+                        ") is read by the kernel that goes through its positions"));
     return 0;
   }
 
@@ -459,14 +458,28 @@ class Builder {
                                                      ") looks up rows that a view has cut"));
       return 0;
     }
-    return Add({.kind = InstrKind::kLoad,
-                .dtype = g_.type(v).dtype,
-                .operands = {index_instr},
-                .buffer = BufferOf(stored),
-                .offset = rest,
-                .indirect = {{.instr = index_instr, .stride = stride, .extent = extent}},
-                .guards = source.guards,
-                .value = v});
+    return AddOnce({.kind = InstrKind::kLoad,
+                    .dtype = g_.type(v).dtype,
+                    .operands = {index_instr},
+                    .buffer = BufferOf(stored),
+                    .offset = rest,
+                    .indirect = {{.instr = index_instr, .stride = stride, .extent = extent}},
+                    .guards = source.guards,
+                    .value = v});
+  }
+
+  // Gathers of sums are their own (fusion/lower/private/private_gathers.h): another op may load the
+  // same elements.
+  int AddOnce(Instr instr) {
+    for (size_t i = 0; i < ir_.instrs.size(); ++i) {
+      const Instr& known = ir_.instrs[i];
+      if (known.kind == instr.kind && known.buffer == instr.buffer &&
+          known.indirect == instr.indirect && known.offset == instr.offset &&
+          known.guards == instr.guards) {
+        return static_cast<int>(i);
+      }
+    }
+    return Add(std::move(instr));
   }
 
   struct Known {
@@ -486,13 +499,10 @@ class Builder {
   bool merged_ = false;  // some instructions may be left unused
 };
 
-// Whether the ops hold no scatter, or one whose table is all that they store.
-bool ScattersAlone(const KernelRequest& request) {
+// Whether the ops hold no scatter, or one.
+bool ScattersOnce(const KernelRequest& request) {
   const auto scatters = [&](NodeId id) { return request.graph.pattern(id) == Pattern::kScatter; };
-  const auto all = std::count_if(request.nodes.begin(), request.nodes.end(), scatters);
-  return all == 0 || (all == 1 && request.stores.size() <= 1 &&
-                      std::all_of(request.stores.begin(), request.stores.end(),
-                                  [&](ValueId v) { return scatters(v.node); }));
+  return std::count_if(request.nodes.begin(), request.nodes.end(), scatters) <= 1;
 }
 
 // Whether the ops hold no scan, or one and nothing that folds.
@@ -527,9 +537,8 @@ bool Computes(const BackwardGraph& graph, NodeId id) {
 }
 
 KernelOutcome BuildKernel(const KernelRequest& request) {
-  if (!ScattersAlone(request)) {
-    return Refused(BuildLimit::kOneScatter,
-                   "a kernel that scatters stores one table and nothing else");
+  if (!ScattersOnce(request)) {
+    return Refused(BuildLimit::kOneScatter, "a kernel goes through the positions of one scatter");
   }
   if (!ScansAlone(request)) {
     return Refused(BuildLimit::kOneScan,

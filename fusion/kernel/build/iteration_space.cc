@@ -115,7 +115,7 @@ class Finder {
       auto next = std::find_if(pending_.begin(), pending_.end(),
                                [&](const auto& p) { return !space_.walks.contains(p.first); });
       if (next == pending_.end()) {
-        if (!PlaceBySharedRead()) return;
+        if (!PlaceByEqualGather() && !PlaceBySharedRead()) return;
         continue;
       }
       auto [id, result] = *next;
@@ -186,6 +186,22 @@ class Finder {
       }
     }
     SetPoints(id, std::move(coords));
+  }
+
+  // Places one gather that nothing placed leads to where another one stands that picks the same
+  // rows: a sum has gathers of its own (fusion/lower/private/private_gathers.h).
+  bool PlaceByEqualGather() {
+    if (space_.walks.size() == r_.nodes.size()) return false;
+    for (NodeId id : r_.nodes) {
+      if (g_.pattern(id) != Pattern::kGather || space_.walks.contains(id)) continue;
+      for (NodeId other : r_.nodes) {
+        auto walk = space_.walks.find(other);
+        if (walk == space_.walks.end() || !GatherAlike(g_, id, other)) continue;
+        SetPoints(id, std::vector<IndexExpr>(walk->second.result));
+        return true;
+      }
+    }
+    return false;
   }
 
   // Places one op that nothing placed leads to, but that reads a stored value which a placed op
@@ -413,6 +429,11 @@ class Finder {
 };
 
 }  // namespace
+
+bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b) {
+  return graph.pattern(a) == Pattern::kGather && graph.op(a) == graph.op(b) &&
+         graph.operands(a) == graph.operands(b) && graph.node(a).attrs == graph.node(b).attrs;
+}
 
 std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,
                                      absl::Span<const int64_t> shape,

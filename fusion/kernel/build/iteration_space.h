@@ -27,6 +27,9 @@ struct IterationSpace {
 // is stored or folds axes must get a walk; otherwise there is no space.
 IterationSpace FindIterationSpace(const KernelRequest& request);
 
+// Whether two gathers pick the same elements.
+bool GatherAlike(const BackwardGraph& graph, NodeId a, NodeId b);
+
 // The mask of axes over which coordinates of a tensor of this shape run through each element
 // exactly once; nullopt if they don't.
 std::optional<AxisMask> OneToOneAxes(absl::Span<const IndexExpr> coords,

@@ -97,7 +97,8 @@ struct Buffer {
 
 // segment_add into zeros, deterministic: contributions to one element are summed in the order of
 // their position. The source varies over all axes; the axes `row_axes` number the indices, whose
-// sorted list (graph/ir/sorted_indices.h) says which of them name a table row.
+// sorted list (graph/ir/sorted_indices.h) says which of them name a table row. Stores beside it are
+// of what each position has: they vary over the row axes, whether the index names a row or not.
 struct Scatter {
   int sorted = -1;  // input: the buffer of the sorted indices
   int src_instr = -1;
@@ -113,7 +114,7 @@ struct KernelIr {
   std::vector<Buffer> buffers;   // inputs in order of first use, then outputs
   std::vector<Instr> instrs;
   std::vector<Store> stores;
-  std::optional<Scatter> scatter;  // then stores is empty
+  std::optional<Scatter> scatter;
 
   AxisMask all_axes() const { return (AxisMask{1} << extents.size()) - 1; }
   int64_t Points(AxisMask axes) const;  // product of the extents in the mask

@@ -212,8 +212,12 @@ absl::Status KernelIr::Verify() const {
     RG_RETURN_IF_ERROR(CheckStore(*this, stores[s], static_cast<int>(s)));
   }
   if (scatter.has_value()) {
-    if (!stores.empty()) return absl::InvalidArgumentError("K4: a scatter stands beside stores");
     const int n = static_cast<int>(instrs.size());
+    for (size_t s = 0; s < stores.size(); ++s) {
+      if (Points(scatter->row_axes & ~instrs[stores[s].instr].axes) == 1) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("K4: store ", s, " beside a scatter has no value of each position"));
+    }
     if (scatter->src_instr < 0 || scatter->src_instr >= n) {
       return absl::InvalidArgumentError("K1: the scatter names no instruction");
     }

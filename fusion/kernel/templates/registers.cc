@@ -36,7 +36,9 @@ std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int s
   for (const Store& s : ir.stores) {
     if (p.inner[s.instr] && p.stages.stage[s.instr] == stage) need[s.instr] = true;
   }
-  if (ir.scatter && stage == 0) need[ir.scatter->src_instr] = true;
+  if (ir.scatter && p.stages.stage[ir.scatter->src_instr] == stage) {
+    need[ir.scatter->src_instr] = true;
+  }
   std::vector<int> out;
   for (size_t i = ir.instrs.size(); i-- > 0;) {
     if (!need[i]) continue;
@@ -166,6 +168,34 @@ int64_t BytesUnderWay(const KernelProfile& p, const PointsOfThread& points) {
   return MulDiv(moved, most * points.among_stores, together * points.among_stores + most);
 }
 
+// By instruction: whether it is needed for these, other than through a fold.
+std::vector<bool> NeededBesideFolds(const KernelIr& ir, const std::vector<int>& roots) {
+  std::vector<bool> needed(ir.instrs.size(), false);
+  for (int root : roots) needed[root] = true;
+  for (size_t i = ir.instrs.size(); i-- > 0;) {
+    if (!needed[i] || FoldedAxes(ir, ir.instrs[i]) != 0) continue;
+    for (int operand : ir.instrs[i].operands) needed[operand] = true;
+  }
+  return needed;
+}
+
+// The threads of a scatter fold the columns of a batch of positions before they sum them: loads
+// that both need wait.
+void CountKeptForSums(const KernelIr& ir, KernelProfile& p) {
+  std::vector<int> folded, summed = {ir.scatter->src_instr};
+  for (const Instr& instr : ir.instrs) {
+    if (FoldedAxes(ir, instr) != 0) folded.push_back(instr.operands[0]);
+  }
+  for (const Store& store : ir.stores) summed.push_back(store.instr);
+  const std::vector<bool> first = NeededBesideFolds(ir, folded);
+  const std::vector<bool> then = NeededBesideFolds(ir, summed);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind != InstrKind::kLoad || !p.inner[i] || Shared(ir, instr)) continue;
+    if (first[i] && then[i]) p.carried_load_bytes += SizeBytes(instr.dtype);
+  }
+}
+
 // Carried across a stage: made in an earlier stage, used in a later one.
 void CountCarried(const KernelIr& ir, KernelProfile& p) {
   std::vector<bool> carried(ir.instrs.size(), false);
@@ -208,7 +238,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   CountReductions(ir, p);
   FindAccumulators(ir, p);
   CountAccesses(ir, p);
-  CountCarried(ir, p);
+  ir.scatter ? CountKeptForSums(ir, p) : CountCarried(ir, p);
   CountLate(ir, p);
   if (shape.kind == Template::kPointwise) p.point_rows = PointRowsOf(ir);
   return p;
@@ -318,7 +348,8 @@ RegisterCounts CountForRegisters(const KernelProfile& p, const Schedule& s, Laun
   At(counts, RegisterCount::kCarriedHeld) =
       At(counts, RegisterCount::kCarriedHeld) * held +
       (width > 1 ? CeilDiv(p.carried_load_bytes * held, 4) : p.carried_loads * held);
-  if (main && s.staged > 0) At(counts, RegisterCount::kCarriedHeld) = 0;
+  const bool sums = launch == LaunchKind::kScatterSum;
+  if (main && s.staged > 0 && !sums) At(counts, RegisterCount::kCarriedHeld) = 0;
   At(counts, RegisterCount::kColumnSums) *= columns;
   At(counts, RegisterCount::kColumnLoads) *= main && !KeepsColumns(p, s) ? 0 : columns;
   At(counts, RegisterCount::kRowSums) *= rows;

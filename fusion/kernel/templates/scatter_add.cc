@@ -1,4 +1,5 @@
-// One segment_add: chunks of sorted positions are summed.
+// One segment_add: chunks of sorted positions are summed. Their columns may be folded on the way,
+// and a value of each position stored.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +11,44 @@
 namespace retrograd {
 namespace {
 
-std::optional<Classification> Recognise(const KernelIr& ir, const Folds&) {
-  if (!ir.scatter.has_value()) return std::nullopt;
+constexpr int kWidestFold = 16;  // columns of a thread that folds
+
+// The narrowest vector with which the columns of a fold make a team of a warp, or 0.
+int LeastWidth(const KernelIr& ir) {
+  const int widest = IsFloat(ir.buffers[ir.scatter->buffer].dtype) ? kWidestFold : 1;
+  for (int width = 1; width <= widest; width *= 2) {
+    if (FoldsInWarps(ir, width)) return width;
+  }
+  return 0;
+}
+
+// Why no threads of a chunk fold that, or "".
+std::string FoldMisused(const KernelIr& ir, const Folds& folds) {
+  const AxisMask rows = ir.scatter->row_axes;
+  if (folds.sets.size() > 1) return "two reductions beside a scatter fold different axes";
+  const AxisMask folded = folds.sets[0];
+  const AxisMask last = ir.all_axes() & ~((folded & -folded) - 1);  // from the first one folded on
+  if ((folded & rows) != 0 || (last & rows) != 0 || (last & folds.long_axes) != folded) {
+    return "a reduction beside a scatter folds other axes than the last ones of each position";
+  }
   for (const Instr& instr : ir.instrs) {
-    if (instr.kind != InstrKind::kReduce) continue;
-    return Refused("a scatter reads its source point by point: no reduction may stand before it");
+    if (FoldedAxes(ir, instr) != 0 && ir.Points(rows & ~instr.axes) != 1) {
+      return "a reduction beside a scatter is the same at all positions";
+    }
+  }
+  if (LeastWidth(ir) > 0) return "";
+  return absl::StrCat("a reduction beside a scatter folds ", ir.Points(folded),
+                      " columns, which make no vectors for the threads of a warp");
+}
+
+std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
+  if (!ir.scatter.has_value()) return std::nullopt;
+  const bool more = !ir.stores.empty() || !folds.sets.empty();
+  if (more && ir.Points(ir.all_axes()) == 0) {
+    return Refused("a scatter of no elements has nothing beside it");
+  }
+  if (!folds.sets.empty()) {
+    if (std::string why = FoldMisused(ir, folds); !why.empty()) return Refused(std::move(why));
   }
   const AxisMask rows = ir.scatter->row_axes;
   return Recognised(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);
@@ -35,14 +69,16 @@ int WidthOfAccess(const KernelIr& ir, int64_t element_bytes) {
 void AddCandidates(CandidateList& list) {
   const KernelIr& ir = list.ir();
   const DType table = ir.buffers[ir.scatter->buffer].dtype;
-  list.Add({.kind = Template::kScatterAdd, .threads = kScatterThreads});
+  const int least = LeastWidth(ir);
+  list.Add({.kind = Template::kScatterAdd, .threads = kScatterThreads, .vector_width = least});
   // As many as an access of their sums takes; or more, where all that is read and the table take
   // them.
   const int sums = WidthOfAccess(ir, SizeBytes(AccumulatorType(table)));
   const int narrow = std::min(WidthOfAccess(ir, SizeBytes(table)), list.widest());
   for (int width : {sums, std::max(sums, narrow)}) {
-    Schedule s{.kind = Template::kScatterAdd, .threads = kScatterThreads};
-    if (list.limits().vectorize) s.vector_width = width;
+    Schedule s{.kind = Template::kScatterAdd, .threads = kScatterThreads, .vector_width = least};
+    if (list.limits().vectorize) s.vector_width = std::max(width, least);
+    if (!FoldsInWarps(ir, s.vector_width)) continue;
     list.Add(s);
     s.staged = CanSharePositions(ir, s.vector_width);
     list.Add(s);
@@ -60,10 +96,11 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t launches) {
   return launch > 0 && launch + 1 == launches ? LaunchKind::kScatterCombine : Main(s);
 }
 
-PointsOfThread Points(const KernelProfile&, const Schedule& s) {
+PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
+  const int positions = PositionsAtOnce(p.row_sums > 0);
   return {.at_once = s.vector_width,
-          .under_way = kScatterAtOnce * s.vector_width,
-          .vectors = kScatterAtOnce};
+          .under_way = int64_t{positions} * s.vector_width,
+          .vectors = positions};
 }
 
 // The first launch, of sums and zeros. The blocks of the kind that has more of them make its waves,
@@ -74,15 +111,15 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
   const int64_t vectors = CeilDiv(w.inner, s.vector_width);
   const int64_t zeros =
       CeilDiv(w.outer * ir.scatter->table_rows * vectors, s.threads * kScatterZeros);
-  sums.blocks = std::max<int64_t>({BlocksOfSums(w, s), zeros, 1});
+  sums.blocks = std::max<int64_t>({BlocksOfSums(ir, s), zeros, 1});
   return sums;
 }
 
 // Loads of a thread that wait for others, one after the other: of each batch the positions, then
 // what all their columns read, then the columns. A block that shares its positions waits for the
-// first two once.
+// first two once. Fewer positions a batch are waited for as much less.
 int64_t ChainedLoads(const KernelIr& ir, const Schedule& s) {
-  const int64_t batches = ScatterWorkspaceOf(ir).chunk / kScatterAtOnce;
+  const int64_t batches = ScatterWorkspaceOf(ir).chunk / PositionsAtOnce(false);
   if (s.staged > 0) return 2 + batches;
   return batches * (SharedPositionsOf(ir, s.vector_width).values.empty() ? 2 : 3);
 }
@@ -90,13 +127,13 @@ int64_t ChainedLoads(const KernelIr& ir, const Schedule& s) {
 Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm, const DeviceSpec& d) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty()) return {};
-  const int64_t chain = ChainedLoads(ir, s), blocks = BlocksOfSums(w, s);
+  const int64_t chain = ChainedLoads(ir, s), blocks = BlocksOfSums(ir, s);
   const int64_t at_once = d.sms * std::max<int64_t>(blocks_per_sm, 1);
   const int64_t parts =
       w.sorted.indices / std::max<int64_t>(w.sorted.rows, 1) / w.chunk;  // of a row of the table
   return {.ps = d.block_ps +
                 MulDiv(Product({chain, d.scatter_batch_ps}), std::max(blocks, at_once), at_once),
-          .later_ps = d.block_ps + Product({parts / kScatterAtOnce, d.scatter_batch_ps}),
+          .later_ps = d.block_ps + Product({parts / PositionsAtOnce(false), d.scatter_batch_ps}),
           .formula = absl::StrCat(chain, " loads of a thread wait for others, ", blocks,
                                   " blocks in waves of ", at_once)};
 }

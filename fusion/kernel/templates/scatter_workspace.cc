@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/registers.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 namespace {
@@ -37,9 +39,11 @@ constexpr int64_t kMostOfThread = 4;                     // positions that a thr
 constexpr int64_t kLeastReaders = 4;                     // threads that read a position
 constexpr int64_t kLeastBlocks = 4;                      // of a slice: few threads of the last idle
 
-std::vector<bool> MakingTheSource(const KernelIr& ir) {
+// For the source and for what is stored of each position.
+std::vector<bool> NeededAtPositions(const KernelIr& ir) {
   std::vector<bool> needed(ir.instrs.size(), false);
   needed[ir.scatter->src_instr] = true;
+  for (const Store& store : ir.stores) needed[store.instr] = true;
   for (size_t i = ir.instrs.size(); i-- > 0;) {
     if (!needed[i]) continue;
     for (int o : ir.instrs[i].operands) needed[o] = true;
@@ -58,6 +62,9 @@ AxisMask MentionedAxes(const Instr& instr) {
 // with it, and the number fits into an int32; else 0.
 int64_t RowsOfIndex(const KernelIr& ir, int index, const std::vector<bool>& needed) {
   int64_t rows = 0;
+  for (const Store& store : ir.stores) {
+    if (store.instr == index) return 0;
+  }
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     if (!needed[i]) continue;
     // A load's operands are its indices.
@@ -73,11 +80,12 @@ int64_t RowsOfIndex(const KernelIr& ir, int index, const std::vector<bool>& need
   return rows <= std::numeric_limits<int32_t>::max() ? rows : 0;
 }
 
-// Chunks that a block's threads reach at most, and one more that their last segments go on in.
-int64_t ChunksOfBlock(int64_t vectors) {
-  if (vectors % kScatterThreads == 0) return 2;
-  const bool aligned = kScatterThreads % vectors == 0;
-  return (aligned ? kScatterThreads / vectors : (kScatterThreads - 2) / vectors + 2) + 1;
+// Chunks of so many threads that a block's reach at most, and one more that their last segments go
+// on in.
+int64_t ChunksOfBlock(int64_t threads) {
+  if (threads % kScatterThreads == 0) return 2;
+  const bool aligned = kScatterThreads % threads == 0;
+  return (aligned ? kScatterThreads / threads : (kScatterThreads - 2) / threads + 2) + 1;
 }
 
 }  // namespace
@@ -105,13 +113,45 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   return w;
 }
 
-int64_t VectorsOfSlice(const ScatterWorkspace& w, int vector_width) {
-  return w.chunks * CeilDiv(w.inner, vector_width);
+AxisMask FoldedColumns(const KernelIr& ir) {
+  AxisMask folded = 0;
+  for (const Instr& instr : ir.instrs) folded |= FoldedAxes(ir, instr);
+  return folded;
 }
 
-int64_t BlocksOfSums(const ScatterWorkspace& w, const Schedule& s) {
+ChunkThreads ChunkThreadsOf(const KernelIr& ir, int vector_width) {
+  ChunkThreads threads{.vectors = CeilDiv(ScatterWorkspaceOf(ir).inner, vector_width)};
+  const AxisMask folded = FoldedColumns(ir);
+  if (folded == 0) return threads;
+  threads.fold = CeilDiv(ir.Points(folded), vector_width);
+  threads.team = PowerOfTwoFrom(threads.fold);
+  return threads;
+}
+
+bool FoldsInWarps(const KernelIr& ir, int vector_width) {
+  const AxisMask folded = FoldedColumns(ir);
+  return folded == 0 || (ir.extents[FastestAxis(ir)] % vector_width == 0 &&
+                         ChunkThreadsOf(ir, vector_width).team <= kLeastWarp);
+}
+
+std::vector<bool> AfterFolds(const KernelIr& ir) {
+  std::vector<bool> after(ir.instrs.size(), false);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    after[i] = FoldedAxes(ir, ir.instrs[i]) != 0;
+    for (int o : ir.instrs[i].operands) after[i] = after[i] || after[o];
+    for (const Indirect& ind : ir.instrs[i].indirect) after[i] = after[i] || after[ind.instr];
+  }
+  return after;
+}
+
+int64_t ThreadsOfSlice(const KernelIr& ir, int vector_width) {
+  return ScatterWorkspaceOf(ir).chunks * ChunkThreadsOf(ir, vector_width).count();
+}
+
+int64_t BlocksOfSums(const KernelIr& ir, const Schedule& s) {
+  const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty()) return 0;
-  const int64_t slice = VectorsOfSlice(w, s.vector_width);
+  const int64_t slice = ThreadsOfSlice(ir, s.vector_width);
   return s.staged > 0 ? w.outer * CeilDiv(slice, kScatterThreads)
                       : CeilDiv(w.outer * slice, kScatterThreads);
 }
@@ -119,25 +159,27 @@ int64_t BlocksOfSums(const ScatterWorkspace& w, const Schedule& s) {
 SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   const AxisMask rows = ir.scatter->row_axes;
-  const std::vector<bool> needed = MakingTheSource(ir);
+  const std::vector<bool> needed = NeededAtPositions(ir), after = AfterFolds(ir);
   std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
-  SharedPositions shared;
+  SharedPositions shared{.places = !ir.stores.empty()};
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
-    const bool in_columns = (instr.axes & w.inner_axes) != 0;
+    const bool in_columns = (instr.axes & w.inner_axes) != 0 || after[i];
     if (!needed[i] || (!in_columns && w.inner_axes != 0)) continue;
     for (const Indirect& ind : instr.indirect) read[ind.instr] = true;
     if (!in_columns) continue;
     shared.places = shared.places || (MentionedAxes(instr) & rows) != 0;
     for (int o : instr.operands) read[o] = true;
   }
-  const int64_t vectors = std::max<int64_t>(w.inner / vector_width, 1);
-  shared.of_block = CeilDiv(ChunksOfBlock(vectors) * w.chunk, kScatterThreads) * kScatterThreads;
+  for (const Store& store : ir.stores) read[store.instr] = true;
+  const int64_t threads = std::max<int64_t>(ChunkThreadsOf(ir, vector_width).count(), 1);
+  shared.of_block = CeilDiv(ChunksOfBlock(threads) * w.chunk, kScatterThreads) * kScatterThreads;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
-    if (!read[i] || (instr.axes & rows) == 0 || (instr.axes & w.inner_axes) != 0) continue;
+    if (!read[i] || (instr.axes & rows) == 0) continue;
+    if ((instr.axes & w.inner_axes) != 0 || after[i]) continue;
     shared.values.push_back(static_cast<int>(i));
     shared.rows.push_back(RowsOfIndex(ir, static_cast<int>(i), needed));
     const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
@@ -149,7 +191,8 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
 bool CanSharePositions(const KernelIr& ir, int vector_width) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   if (w.empty() || w.inner / vector_width < kLeastReaders) return false;
-  if (w.outer > 1 && VectorsOfSlice(w, vector_width) < kLeastBlocks * kScatterThreads) return false;
+  if (w.outer > 1 && ThreadsOfSlice(ir, vector_width) < kLeastBlocks * kScatterThreads)
+    return false;
   const SharedPositions shared = SharedPositionsOf(ir, vector_width);
   return (shared.places || !shared.values.empty()) && shared.of_thread() <= kMostOfThread &&
          shared.bytes <= kMostSharedBytes;

@@ -1,7 +1,8 @@
 // How a scatter_add kernel goes about its work, and its scratch memory: sorted positions are cut
 // into fixed chunks. A segment, the positions of one row of the table, that is no longer than a
 // chunk is summed by the threads of the chunk that it begins in, up to its end. Of a longer one
-// each chunk sums its own part.
+// each chunk sums its own part. What else each position has, such as a sum over its columns, is
+// stored by the threads that go through it, where the position stands.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 
@@ -14,8 +15,9 @@
 namespace retrograd {
 
 inline constexpr int kScatterThreads = 256;  // of a block
-// Positions that a thread loads before it adds up the first.
-inline constexpr int kScatterAtOnce = 8;
+// Positions that a thread loads before it adds up the first. Where it folds them first, it keeps
+// what it has loaded meanwhile: of more positions so much that an SM has room for few threads.
+constexpr int PositionsAtOnce(bool folds) { return folds ? 4 : 8; }
 // Vectors of the table that a thread looks after where it writes zeros.
 inline constexpr int64_t kScatterZeros = 8;
 
@@ -33,6 +35,27 @@ struct ScatterWorkspace {
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
 
 int ScatterLaunches(const ScatterWorkspace& workspace);
+
+// Threads that go through a chunk of positions side by side: one for each vector of inner columns.
+// Where columns are folded, each fold has a team of a power of two of them, of which some may have
+// no vector.
+struct ChunkThreads {
+  int64_t vectors = 1;  // of a position
+  int64_t fold = 0;     // vectors of one fold; 0: nothing is folded
+  int64_t team = 1;
+
+  int64_t count() const { return fold == 0 ? vectors : vectors / fold * team; }
+  bool idle() const { return fold > 0 && team > fold; }  // some have no vector
+};
+ChunkThreads ChunkThreadsOf(const KernelIr& ir, int vector_width);
+
+// The inner columns that are folded, which every fold has in common: the last ones. 0: none.
+AxisMask FoldedColumns(const KernelIr& ir);
+// Whether threads with vectors of so many columns fold in teams of a warp.
+bool FoldsInWarps(const KernelIr& ir, int vector_width);
+
+// By instruction: whether a fold is needed for it. Such a value is made by the fold's team.
+std::vector<bool> AfterFolds(const KernelIr& ir);
 
 // What the threads of a scatter_add's block share of its sorted positions, in shared memory: the
 // row that the position's index names, and what is the same in all columns there, such as the index
@@ -56,9 +79,9 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width);
 // is read by several of their threads.
 bool CanSharePositions(const KernelIr& ir, int vector_width);
 
-// Vectors of columns of one slice of the outer axes, and the blocks that sum them.
-int64_t VectorsOfSlice(const ScatterWorkspace& workspace, int vector_width);
-int64_t BlocksOfSums(const ScatterWorkspace& workspace, const Schedule& schedule);
+// Threads that sum one slice of the outer axes, and the blocks that sum them all.
+int64_t ThreadsOfSlice(const KernelIr& ir, int vector_width);
+int64_t BlocksOfSums(const KernelIr& ir, const Schedule& schedule);
 
 }  // namespace retrograd
 

@@ -1,0 +1,56 @@
+// What the threads of a scatter make of each position beside the sums: folds of its columns, by a
+// team of threads each, and values that are stored where the position stands.
+#ifndef RETROGRAD_CODEGEN_TEMPLATES_POSITION_RESULTS_H_
+#define RETROGRAD_CODEGEN_TEMPLATES_POSITION_RESULTS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/print/point_printer.h"
+#include "fusion/kernel/templates/scatter_workspace.h"
+
+namespace retrograd {
+
+class PositionResults {
+ public:
+  // What is printed at position u of a batch: the roots, where they add up, what is stored.
+  struct AtPosition {
+    std::vector<int> roots, reductions, stores;
+  };
+  using Printer = std::function<void(const AtPosition&)>;
+
+  PositionResults(const ChunkThreads& threads, LaunchText* launch, PointPrinter* printer,
+                  Printer at_position);
+
+  bool folds() const { return threads_.fold > 0; }
+  bool stores() const { return !launch_.ir().stores.empty(); }
+  // What folds and stores need.
+  std::vector<int> Roots() const;
+  std::vector<int> Stores() const;  // numbers of all stores
+
+  // All threads of a warp go on as long as one of them: they fold together. "longest": positions.
+  void PrintLongest();
+  // Of a batch: the folds, finished; the other values that are stored; the stores, each of which
+  // happens where `condition` holds.
+  void PrintFolds();
+  void PrintValues();
+  void PrintStores(const std::string& condition);
+
+ private:
+  void OpenBatch();
+  void PrintFolds(const std::vector<int>& reductions);
+  // An array for the value at each position of a batch.
+  void Declare(int instr);
+
+  const ChunkThreads threads_;
+  const int at_once_;  // positions of a batch
+  LaunchText& launch_;
+  PointPrinter& printer_;
+  SourceWriter& out_;
+  Printer at_position_;
+};
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_CODEGEN_TEMPLATES_POSITION_RESULTS_H_
