@@ -57,6 +57,57 @@ RG_INLINE int64_t rg_peer(const int64_t* own, int rank) {
   return out;
 }
 #define RG_PEER(array, rank, i) rg_peer(array + (i), rank)
+
+// A meeting is done when its block has said how many bytes will come, and they have.
+RG_INLINE unsigned rg_own_address(const void* own) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(own));
+}
+RG_INLINE void rg_begin_meetings(const int64_t* meetings, int count) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < count; ++i) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(rg_own_address(meetings + i)) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+#define RG_BEGIN_MEETINGS(meetings, count) rg_begin_meetings(meetings, count)
+#define RG_MEETINGS_BEGUN() RG_CLUSTER_WAIT()
+#define RG_END_MEETINGS()
+RG_INLINE void rg_expect_bytes(const int64_t* meeting, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(rg_own_address(meeting)),
+               "r"(bytes)
+               : "memory");
+}
+#define RG_EXPECT(meetings, m, bytes) rg_expect_bytes(meetings + (m), bytes)
+#define RG_PUSH_AS(T, ptx, constraint)                                                                 \
+  RG_INLINE void rg_push(const T* place, const int64_t* meeting, int rank, T value) {                  \
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes." ptx " [%0], %1, [%2];" ::"r"( \
+                     rg_peer_address(place, rank)),                                                    \
+                 constraint(value), "r"(rg_peer_address(meeting, rank))                                \
+                 : "memory");                                                                          \
+  }
+RG_PUSH_AS(float, "f32", "f")
+RG_PUSH_AS(double, "f64", "d")
+RG_PUSH_AS(int32_t, "s32", "r")
+RG_PUSH_AS(int64_t, "s64", "l")
+#define RG_PUSH(array, first, own, rank, value, meetings, m) \
+  rg_push(array + ((first) + (own)), meetings + (m), rank, value)
+#define RG_PUSHED(array, first, from) array[(first) + (from)]
+RG_INLINE void rg_meet(const int64_t* meeting, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done;\n"
+      "bra again;\n"
+      "done:\n"
+      "}\n" ::"r"(rg_own_address(meeting)),
+      "r"(parity)
+      : "memory");
+}
+#define RG_MEET(meetings, m, parity) rg_meet(meetings + (m), parity)
 )";
 
 }  // namespace

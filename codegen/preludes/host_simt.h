@@ -443,6 +443,15 @@ inline T rg_number(uint64_t bits) {
 #define RG_CLUSTER_DONE()
 #define RG_CLUSTER_WAIT() rg_self.block->calls->cluster_barrier(&rg_self, __LINE__)
 #define RG_PEER(array, rank, i) rg_peer(rg_self, array, rank, i)
+// What a block sends lies in its own memory, and the others come for it: they meet in both cases.
+#define RG_BEGIN_MEETINGS(meetings, count)
+#define RG_MEETINGS_BEGUN()
+#define RG_EXPECT(meetings, m, bytes)
+#define RG_PUSH(array, first, own, rank, value, meetings, m) \
+  if ((rank) == (own)) array[(first) + (own)] = value
+#define RG_MEET(meetings, m, parity) RG_CLUSTER_WAIT()
+#define RG_PUSHED(array, first, from) rg_peer(rg_self, array, from, (first) + (from))
+#define RG_END_MEETINGS() RG_CLUSTER_WAIT()
 #define RG_SHUFFLE_XOR(v, n) rg_shuffle(rg_self, rg_host_shuffle_xor, v, n, __LINE__)
 #define RG_SHUFFLE_DOWN(v, n) rg_shuffle(rg_self, rg_host_shuffle_down, v, n, __LINE__)
 #define RG_BALLOT(p)     \

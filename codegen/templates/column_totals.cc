@@ -221,7 +221,7 @@ ColumnTotals ColumnWork(const KernelIr& ir, const Classification& shape, const S
   totals.columns = shape.shape.columns;
   totals.width = schedule.vector_width;
   totals.thread_rows = schedule.rows_per_block;
-  totals.lanes = schedule.threads / schedule.rows_per_block;
+  totals.lanes = schedule.threads / schedule.rows_per_block * schedule.cluster;
   totals.split = schedule.split;
   const Stages stages = AssignStages(ir, shape);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {

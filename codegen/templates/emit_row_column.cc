@@ -10,9 +10,9 @@ namespace retrograd {
 GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect) {
   const Schedule& schedule = body.schedule;
   const Classification shape = Classify(body.ir);
-  RG_CHECK(schedule.split == schedule.blocks);
+  RG_CHECK(schedule.split * schedule.cluster == schedule.blocks);
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
-  const int64_t threads = int64_t{schedule.threads} * schedule.rows_per_thread;
+  const int64_t threads = LanesOfRow(schedule) * schedule.rows_per_block * schedule.rows_per_thread;
   launch.UseWideIndexAbove(
       std::max(shape.shape.rows + (2 + schedule.staged) * schedule.blocks * threads,
                (shape.shape.columns + 2 * threads * schedule.vector_width) *
@@ -22,7 +22,9 @@ GroupKernels EmitRowColumn(const KernelBody& body, Dialect dialect) {
   ColumnTotals totals = ColumnWork(body.ir, shape, schedule);
   totals.chunks = walk.chunks();
   totals.column = walk.ChunkColumn();
-  totals.piece = absl::StrCat("static_cast<", launch.index_type(), ">(RG_BLOCK)");
+  totals.piece =
+      absl::StrCat("static_cast<", launch.index_type(), ">(RG_BLOCK",
+                   schedule.cluster > 1 ? absl::StrCat(" / ", schedule.cluster) : "", ")");
   walk.AddColumnReductions(totals.reductions);
   walk.LeaveOut(totals.stores);
   launch.out.SetDepth(1);

@@ -94,7 +94,7 @@ GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect) {
   const bool split = schedule.split > 1;
   RG_CHECK(schedule.blocks % schedule.split == 0);
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
-  const int64_t threads = int64_t{schedule.threads} * schedule.rows_per_thread;
+  const int64_t threads = int64_t{schedule.threads} * schedule.cluster * schedule.rows_per_thread;
   launch.UseWideIndexAbove(
       std::max((shape.shape.rows + schedule.blocks * threads) * schedule.split,
                shape.shape.columns + 2 * threads * schedule.vector_width * schedule.split));

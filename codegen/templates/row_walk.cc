@@ -21,18 +21,24 @@ RowWalk::RowWalk(const Classification& shape, LaunchText* launch, PointPrinter* 
       ir_(launch->ir()),
       out_(launch->out),
       stages_(AssignStages(ir_, shape)),
+      lanes_(LanesOfRow(schedule_)),
       kept_stage_(ir_.instrs.size(), -1),
       preloaded_(ir_.instrs.size(), false) {
-  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  const int64_t run = lanes_ * schedule_.vector_width;
   chunks_ = std::max<int64_t>((shape.shape.columns + run - 1) / run, 1);
   RG_CHECK(schedule_.threads == schedule_.threads_per_row * schedule_.rows_per_block);
-  row_blocks_ = schedule_.blocks;
-  if (TemplateOf(schedule_).splits_rows) row_blocks_ /= schedule_.split;
+  row_blocks_ = RowBlocks(schedule_);
+  if (schedule_.cluster > 1) {
+    RG_CHECK(schedule_.rows_per_block == 1 && schedule_.rows_per_thread == 1);
+    RG_CHECK(NeedsShared() && schedule_.persistent && schedule_.blocks % schedule_.cluster == 0);
+    launch->SetHead(KernelHead::kCluster, PreludePart::kClusters);
+    launch->SetCluster(schedule_.cluster);
+  }
   rows_at_once_ = int64_t{schedule_.rows_per_block} * schedule_.rows_per_thread;
   if (HasEnds(ir_, schedule_.vector_width)) {
     RG_CHECK(ir_.extents[FastestAxis(ir_)] == shape.shape.columns);
     ends_.emplace(launch, 1);
-    ends_of_thread_ = CeilDiv(MostEnds(ir_, schedule_.vector_width), schedule_.threads_per_row);
+    ends_of_thread_ = CeilDiv(MostEnds(ir_, schedule_.vector_width), lanes_);
   }
   for (size_t i = 0; i < ir_.instrs.size(); ++i) {
     if (FoldedAxes(ir_, ir_.instrs[i]) == 0) continue;
@@ -68,7 +74,7 @@ std::string RowWalk::RowAccumulator(int reduction, int rows_per_thread) {
 
 std::string RowWalk::ChunkColumn() const {
   std::string number = "lane";
-  if (chunks_ > 1) number = absl::StrCat("(k * ", schedule_.threads_per_row, " + lane)");
+  if (chunks_ > 1) number = absl::StrCat("(k * ", lanes_, " + lane)");
   return schedule_.vector_width > 1 ? absl::StrCat(number, " * ", schedule_.vector_width) : number;
 }
 
@@ -339,6 +345,9 @@ void RowWalk::PrintThreadNumbers() {
   if (schedule_.rows_per_block > 1) {
     out_.Line("const int lane = RG_THREAD % ", schedule_.threads_per_row, ";");
     out_.Line("const int thread_row = RG_THREAD / ", schedule_.threads_per_row, ";");
+  } else if (schedule_.cluster > 1) {
+    out_.Line("const int rank = RG_BLOCK % ", schedule_.cluster, ";");
+    out_.Line("const int lane = rank * ", schedule_.threads, " + RG_THREAD;");
   } else {
     out_.Line("const int lane = RG_THREAD;");
   }
@@ -358,7 +367,7 @@ void RowWalk::PrintColumns(const StageWork& work, const std::string& row_conditi
     return;
   }
   const int64_t columns = shape_.shape.columns;
-  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  const int64_t run = lanes_ * schedule_.vector_width;
   bool loop = true, tail = false;
   if (unrolled()) {
     loop = launch_.OpenUnrolled("k", chunks_);
@@ -406,7 +415,7 @@ void RowWalk::PrintVectors(const StageWork& work) {
     out_.Close();
     return;
   }
-  const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+  const int64_t run = lanes_ * schedule_.vector_width;
   const bool split = schedule_.split > 1;
   out_.Open("for (", index, " c = head + ", split ? "first_column + " : "", "lane * ",
             schedule_.vector_width, "; c < ", split ? "rg_min(head + end_column, tail)" : "tail",
@@ -421,7 +430,7 @@ void RowWalk::PrintEnds(const StageWork& work) {
   std::string end = "lane";
   if (loop) {
     end = "e";
-    out_.Line("const int e = n * ", schedule_.threads_per_row, " + lane;");
+    out_.Line("const int e = n * ", lanes_, " + lane;");
   }
   OpenEnd(end, schedule_.split > 1 ? "piece == 0" : "", &launch_);
   PrintPoints(*ends_, work, "");
@@ -539,6 +548,9 @@ void RowWalk::PrintStage(int stage) {
     EachPrinter([&](PointPrinter& p) { p.SetKnown(static_cast<int>(i), true); });
   }
   CombineAcrossThreads(combined);
+  if (schedule_.cluster > 1 && !combined.empty()) {
+    CombineAcrossCluster(combined, stage, LoopsOverRows(schedule_, shape_.shape.rows));
+  }
   std::vector<std::string> accumulators;
   for (int r : combined) accumulators.push_back(RowAccumulator(r, rows));
   EachPrinter([&](PointPrinter& p) { UseFinishedReductions(combined, accumulators, &p); });
@@ -567,9 +579,11 @@ void RowWalk::PrintRows() {
   const bool split = TemplateOf(schedule_).splits_rows && schedule_.split > 1;
   RG_CHECK(!split || !schedule_.persistent);  // a piece of a row is read once anyway
   const absl::string_view index = launch_.index_type();
-  std::string block = absl::StrCat("static_cast<", index, ">(RG_BLOCK)");
+  const int cluster = schedule_.cluster;
+  std::string block = absl::StrCat("static_cast<", index, ">(RG_BLOCK",
+                                   cluster > 1 ? absl::StrCat(" / ", cluster) : "", ")");
   if (split) {
-    const int64_t run = int64_t{schedule_.threads_per_row} * schedule_.vector_width;
+    const int64_t run = lanes_ * schedule_.vector_width;
     const int64_t piece = (chunks_ + schedule_.split - 1) / schedule_.split * run;
     out_.Line("const int piece = RG_BLOCK % ", Sized(schedule_.split), ";");
     out_.Line("const ", index, " first_column = static_cast<", index, ">(piece) * ", Sized(piece),
@@ -585,6 +599,7 @@ void RowWalk::PrintRows() {
   first_row_ = loop ? "row0" : first;
   turns_ = ScratchTakesTurns(schedule_, shape_.shape.rows, stages_.row_stages);
   if (turns_) out_.Line("int turn = 0;");
+  BeginMeetings(loop);
   if (!ahead_.empty()) {
     for (int i : ahead_) Declare(i, true, "n");
     PrintAhead(first);
@@ -596,6 +611,7 @@ void RowWalk::PrintRows() {
     out_.Close();
     out_.Line("int batch = 0;");
   }
+  if (cluster > 1 && loop) out_.Line("RG_MEETINGS_BEGUN();");
   if (loop) {
     out_.Open("for (", index, " row0 = ", first, "; row0 < ", Sized(shape_.shape.rows),
               "; row0 += ", Sized(stride), ")");
@@ -615,7 +631,9 @@ void RowWalk::PrintRows() {
     out_.Line("batch = batch + 1 == ", schedule_.staged, " ? 0 : batch + 1;");
   }
   if (turns_) out_.Line("turn = 1 - turn;");
+  if (cluster > 1 && loop) out_.Line(turns_ ? "parity ^= 1 - turn;" : "parity ^= 1;");
   if (loop) out_.Close();
+  if (cluster > 1) out_.Line("RG_END_MEETINGS();");
 }
 
 }  // namespace retrograd

@@ -76,6 +76,8 @@ class RowWalk {
   void PrintVectors(const StageWork& work);
   void PrintEnds(const StageWork& work);
   void CombineAcrossThreads(const std::vector<int>& reductions);
+  void BeginMeetings(bool loop);
+  void CombineAcrossCluster(const std::vector<int>& reductions, int stage, bool loop);
   bool NeedsShared() const { return MeetsThroughShared(schedule_); }
   bool unrolled() const;  // runs of columns are numbered by k in an unrolled loop
 
@@ -87,6 +89,7 @@ class RowWalk {
   const KernelIr& ir_;
   SourceWriter& out_;
   Stages stages_;
+  const int64_t lanes_;  // threads side by side along a row
   int64_t chunks_ = 1;
   int64_t ends_of_thread_ = 0;
   int64_t row_blocks_ = 1;

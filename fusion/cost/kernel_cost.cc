@@ -69,15 +69,29 @@ int64_t UnderWayPs(const Schedule& s, const Footprint& f, int64_t from_memory, i
                     std::max<int64_t>(drawn, 1));
 }
 
+// SMs that have blocks of the schedule. The numbers of held columns were fitted with all of them.
+int64_t SmsOf(const Schedule& s, const DeviceSpec& d) {
+  return TemplateOf(s).holds ? d.sms : SmsForClusters(d.sms, s.cluster);
+}
+
 // Share of the last wave that stands idle, as a factor in ppm.
 int64_t WavePpm(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  const int64_t at_once = d.sms * std::max<int64_t>(f.blocks_per_sm, 1);
+  const int64_t at_once = SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1);
   if (s.blocks <= at_once) return kPpm;
   return MulDiv(CeilDiv(s.blocks, at_once) * at_once, kPpm, s.blocks);
 }
 
 int64_t Waves(const Schedule& s, const Footprint& f, const DeviceSpec& d) {
-  return CeilDiv(s.blocks, d.sms * std::max<int64_t>(f.blocks_per_sm, 1));
+  return CeilDiv(s.blocks, SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1));
+}
+
+// What clusters that share rows wait for, round after round, until all of their blocks have come so
+// far and sent their sums. Other blocks of an SM are hardly ahead: they began at the same time.
+int64_t ExchangesPs(const KernelProfile& p, const Schedule& s, const Footprint& f,
+                    const DeviceSpec& d) {
+  if (s.cluster == 1 || TemplateOf(s).holds) return 0;
+  const int64_t rows = CeilDiv(p.shape.shape.rows, RowBlocks(s));
+  return Product({Waves(s, f, d), rows, p.stages.row_stages, d.cluster_exchange_ps});
 }
 
 // Barrier rounds on a block's critical path; blocks that share an SM hide each other's.
@@ -250,7 +264,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   // they asked for comes together.
   int64_t body = waits.ps == 0 ? moving : std::max(moving, waits.ps + compute);
   if (ir.scatter.has_value() && waits.ps > 0) body = moving + waits.ps - d.block_ps;
-  const int64_t latency = LatencyPs(p, s, f, d);
+  const int64_t latency = LatencyPs(p, s, f, d) + ExchangesPs(p, s, f, d);
   const int64_t finalize = TransferPs(2 * workspace, d.cache_bytes_per_s) +
                            FinalizePs(kind, workspace, d) + waits.later_ps;
   // Spilled words travel out and back once for each element that a thread goes through.
@@ -287,7 +301,7 @@ Price KernelPricer::Of(const Schedule& chosen, bool explain,
   term("compute", compute, true, absl::StrCat(ir.instrs.size(), " instructions"));
   term("wave", work - largest, false,
        absl::StrCat(s.blocks, " blocks in waves of ",
-                    d.sms * std::max<int64_t>(f.blocks_per_sm, 1)));
+                    SmsOf(s, d) * std::max<int64_t>(f.blocks_per_sm, 1)));
   term("overlap", not_hidden, false,
        absl::StrCat(std::max<int64_t>(f.blocks_per_sm, 1) * s.threads,
                     " threads an SM compute while others wait"));

@@ -9,6 +9,7 @@
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
 
 namespace retrograd {
 namespace {
@@ -259,7 +260,7 @@ KernelTraffic KernelWork::Traffic(const Schedule& s) const {
   if (s.staged > 0 && s.kind == Template::kScatterAdd) rows_at_once = s.threads;
   for (const Broadcast& b : broadcasts_) {
     const int64_t copies =
-        HoldsColumns(s) ? s.blocks : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
+        HoldsColumns(s) ? RowBlocks(s) : std::max<int64_t>(points_ / b.places / rows_at_once, 1);
     const int64_t reads = std::min(MulDiv(b.places, copies, 1), points_);
     t.cache += Share(reads * b.element_bytes, device_.broadcast_miss_ppm);
   }
@@ -287,6 +288,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     // A division by a constant is a multiplication.
     if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
       cost = CostClass::kSimple;
+    // One instruction of the special function unit, as a reciprocal, and a product.
+    if (instr.op == Op::exp) cost = CostClass::kDivide;
     int64_t rate = device_.rate_milli[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
@@ -319,7 +322,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
 }
 
 int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
-  const int64_t values = s.persistent && !HoldsRows(s) ? e.once : e.looped;
+  // What is kept from stage to stage is what was loaded; the rest is evaluated again.
+  const int64_t values = s.persistent && !HoldsRows(s) && e.load ? e.once : e.looped;
   int64_t each = 1;
   switch (e.repeat) {
     case Repeat::kFixed: break;
@@ -328,7 +332,7 @@ int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
       each = shape_.rows * (HoldsRows(s) ? s.cluster : std::max<int64_t>(ThreadsOfRow(s), 1));
       break;
     case Repeat::kPerColumn:
-      each = (HoldsColumns(s) ? s.blocks : shape_.rows) * shape_.columns;
+      each = (HoldsColumns(s) ? RowBlocks(s) : shape_.rows) * shape_.columns;
       break;
   }
   const int64_t times = MulDiv(values, each, 1);
@@ -350,7 +354,7 @@ int64_t KernelWork::EndsPpm(const Schedule& s) const {
   const int64_t vectors = row_ / width * width, ends = row_ % width + width;
   // In a pass they stand beside vectors in a warp, which takes the time of both; the threads of a
   // row take one more turn.
-  const int64_t team = std::max(s.threads_per_row, 1);
+  const int64_t team = std::max<int64_t>(LanesOfRow(s), 1);
   const int64_t at_ends = TemplateOf(s).walk == Walk::kRows
                               ? CeilDiv(ends, team) * std::min<int64_t>(team, device_.warp)
                               : ends * (width + 1);

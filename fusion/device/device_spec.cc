@@ -159,6 +159,8 @@ absl::Status CheckSense(const DeviceSpec& d, absl::string_view where) {
        "shared_bytes_per_sm must be at least staged_bytes_per_block"},
       {d.cluster_blocks > 1 && d.cluster_barrier_ps == 0,
        "cluster_barrier_us is needed, as there are clusters"},
+      {d.cluster_blocks > 1 && d.cluster_exchange_ps == 0,
+       "cluster_exchange_us is needed, as there are clusters"},
       {d.row_piece_32_ppm > d.row_piece_64_ppm,
        "row_piece_32_bytes must be at most row_piece_64_bytes"},
       {d.cache_lost_ppm <= d.cache_kept_ppm, "cache_lost_share must be above cache_kept_share"},

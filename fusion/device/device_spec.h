@@ -44,6 +44,7 @@ struct DeviceSpec {
   int64_t shared_bytes_per_sm = 0, shared_bytes_per_block = 0;
   int64_t staged_bytes_per_block = 0;        // 0: no loads into shared memory
   int64_t cluster_blocks = 0;                // of a cluster, at most; 0: there are no clusters
+  int64_t row_cluster_blocks = 0;            // of a cluster that shares rows; below 2: none does
   int64_t shared_bytes_reserved = 0;         // of each block
   RegisterModel registers[kNumLaunchKinds];  // by LaunchKind
   // Not of the file: whether a plan may count on the models' slack, because one whose kernels spill
@@ -60,7 +61,7 @@ struct DeviceSpec {
   int64_t held_beside_sums = 0, held_beside_sums_twice = 0;
 
   int64_t launch_graph_ps = 0, launch_stream_ps = 0, barrier_ps = 0, library_call_ps = 0;
-  int64_t cluster_barrier_ps = 0;
+  int64_t cluster_barrier_ps = 0, cluster_exchange_ps = 0;
   int64_t row_batch_ps = 0, row_batch_staged_ps = 0;
   int64_t sort_pass_ps = 0;  // of one index, by one digit
   int64_t block_ps = 0, column_finalize_ps = 0;

@@ -34,7 +34,8 @@ using Kind = std::pair<Template, int>;  // threads of a block
 std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
   const KernelBody* kernel = KernelOf(group);
   if (kernel == nullptr || group.workspace_bytes > 0 ||
-      !TemplateOf(kernel->schedule).shares_launches || kernel->spill_bytes > 0) {
+      !TemplateOf(kernel->schedule).shares_launches || kernel->schedule.cluster > 1 ||
+      kernel->spill_bytes > 0) {
     return std::nullopt;
   }
   const Schedule& s = kernel->schedule;

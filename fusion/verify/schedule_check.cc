@@ -100,7 +100,8 @@ absl::Status CheckSchedule(const Group& group, const KernelBody& body) {
   }
   const ScheduleReading r{.ir = body.ir, .schedule = s, .folds = ReadFoldsOf(body.ir)};
   const TemplateCheck& check = CheckOf(s.kind);
-  if (s.cluster != 1 && !check.holds_columns) return r.Misfit("has clusters where none is needed");
+  if (s.cluster != 1 && !check.holds_columns && !check.shares_rows)
+    return r.Misfit("has clusters where none is needed");
   RG_RETURN_IF_ERROR(CheckLoadsAhead(r));
   RG_RETURN_IF_ERROR(CheckWidth(r));
   if (check.scatters != body.ir.scatter.has_value()) {

@@ -38,6 +38,21 @@ absl::Status CheckTeams(const ScheduleReading& r) {
   return absl::OkStatus();
 }
 
+// Clusters whose blocks have a part of each row between them: all of a block's threads share it,
+// and what they hold of it is read once.
+absl::Status CheckClustersOfRows(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  if (s.cluster == 1) return absl::OkStatus();
+  if (s.cluster < 1 || s.cluster > 8 || (s.cluster & (s.cluster - 1)) != 0) {
+    return r.Misfit("has no such clusters");
+  }
+  if (s.rows_per_block != 1 || s.rows_per_thread != 1 || !s.persistent || s.threads <= 32 ||
+      s.blocks % s.cluster != 0) {
+    return r.Misfit("shares rows that its blocks do not have to themselves");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckColumnUse(const ScheduleReading& r, AxisMask columns) {
   const std::vector<bool> after = AfterFold(r.ir, r.folds, false);
   for (size_t i = 0; i < after.size(); ++i) {
@@ -106,7 +121,9 @@ absl::Status CheckRows(const ScheduleReading& r) {
     return r.Misfit("reduces rows where the kernel folds other axes");
   }
   RG_RETURN_IF_ERROR(CheckTeams(r));
-  return r.schedule.split == 1 ? absl::OkStatus() : CheckRowSplit(r);
+  RG_RETURN_IF_ERROR(CheckClustersOfRows(r));
+  if (r.schedule.split == 1) return absl::OkStatus();
+  return r.schedule.cluster == 1 ? CheckRowSplit(r) : r.Misfit("splits rows that clusters share");
 }
 
 int64_t RowPartials(const ScheduleReading& r) {
@@ -141,8 +158,9 @@ absl::Status CheckRowColumn(const ScheduleReading& r) {
     return r.Misfit("reduces rows and columns where the kernel folds other axes");
   }
   RG_RETURN_IF_ERROR(CheckTeams(r));
+  RG_RETURN_IF_ERROR(CheckClustersOfRows(r));
   RG_RETURN_IF_ERROR(CheckColumnUse(r, f.across));
-  if (r.schedule.split != r.schedule.blocks) {
+  if (r.schedule.split * r.schedule.cluster != r.schedule.blocks) {
     return r.Misfit("has other partial sums than blocks");
   }
   return absl::OkStatus();
@@ -252,12 +270,14 @@ constexpr TemplateCheck kChecks[] = {
     {.id = Template::kRowReduction,
      .fits = CheckRows,
      .workspace_bytes = RowPartials,
-     .rows_with_ends = true},
+     .rows_with_ends = true,
+     .shares_rows = true},
     {.id = Template::kColumnReduction, .fits = CheckColumns, .workspace_bytes = ColumnPartials},
     {.id = Template::kRowColumn,
      .fits = CheckRowColumn,
      .workspace_bytes = RowColumnPartials,
-     .loads_ahead = true},
+     .loads_ahead = true,
+     .shares_rows = true},
     {.id = Template::kTranspose, .fits = CheckTranspose, .in_place = false},
     {.id = Template::kScatterAdd,
      .fits = CheckScatter,

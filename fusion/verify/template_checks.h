@@ -16,6 +16,7 @@ struct TemplateCheck {
   bool loads_ahead = false;     // the next rows may be loaded while these are worked on
   bool stages_points = false;   // rows of points may lie in shared memory
   bool rows_with_ends = false;  // vectors need not fill the fastest axis
+  bool shares_rows = false;     // clusters may have rows between their blocks
   bool holds_columns = false;   // clusters may hold rows in shared memory, and read them in stages
   bool scatters = false;
   bool scans = false;

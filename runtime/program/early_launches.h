@@ -3,14 +3,14 @@
 // kernels win by it, large ones lose to the blocks that wait on their multiprocessors.
 //
 // A launch is early, and a call may be, only
-// - if its kernel waits (Kernel::starts_early: of those that are predicted to be short; of calls the
-//   first launch of what we generate, while libraries' start as ever). It waits
+// - if its kernel waits (Kernel::starts_early): of generated kernels those that are predicted to be
+//   short, of calls the first launch of what we generate, while libraries' start as ever. It waits
 //   for all work of the kernel in front, which waited in turn or was launched when all before it
 //   had finished, so that memory changes in the stream's order as ever;
-// - if right in front of it on its stream, in the same phase, stands a launch of ours or a library's
-//   call: a launch that waits for another stream starts late anyway. Behind a library's kernel,
-//   which may not say when others may start, it does when all blocks have ended, before what they
-//   wrote is seen by all. Where a call does not end with a kernel the device launches it as others;
+// - if right in front of it on its stream, in the same phase, stands a launch of ours or a call: a
+//   launch that waits for another stream starts late anyway. Behind a library's kernel, which may
+//   not say when others may start, it does when all blocks have ended, before what they wrote is
+//   seen by all. Where a call does not end with a kernel the device launches it as others;
 // - if it gains: the predicted time and the bytes of both are within the limits of the device's
 //   spec, or they are of a sum at indices: its threads wait for loads that follow from others
 //   before they move many bytes, and a second launch hardly moves any.

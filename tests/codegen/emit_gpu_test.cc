@@ -20,7 +20,8 @@ std::vector<Kernel> KernelsOf(DType dtype, Dialect dialect, int warp) {
                                    .shared_bytes = 48 << 10,
                                    .staged_bytes = 48 << 10,
                                    .shared_bytes_per_sm = 96 << 10,
-                                   .cluster_blocks = dialect == Dialect::kCuda ? 8 : 1};
+                                   .cluster_blocks = dialect == Dialect::kCuda ? 8 : 1,
+                                   .row_cluster_blocks = dialect == Dialect::kCuda ? 8 : 1};
     for (const Schedule& s : CandidateSchedules(example.ir, Classify(example.ir), limits)) {
       all.push_back(EmitGroup({.ir = example.ir, .schedule = s}, dialect));
     }

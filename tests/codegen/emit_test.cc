@@ -21,7 +21,8 @@ constexpr ScheduleLimits kSmallDevice = {.warp = 32,
                                          .shared_bytes = 48 << 10,
                                          .staged_bytes = 48 << 10,
                                          .shared_bytes_per_sm = 96 << 10,
-                                         .cluster_blocks = 4};
+                                         .cluster_blocks = 4,
+                                         .row_cluster_blocks = 4};
 
 struct Case {
   std::string name;

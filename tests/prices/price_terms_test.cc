@@ -484,6 +484,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "shared_bytes_reserved",
                                            "staged_bytes_per_block",
                                            "cluster_blocks",
+                                           "row_cluster_blocks",
                                            "staged_bytes_under_way",
                                            "base_registers",
                                            "sector_bytes",

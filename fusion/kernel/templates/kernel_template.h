@@ -126,9 +126,9 @@ inline bool StagesAhead(const Schedule& s) {
   return s.staged > 0 && !StagesPoints(s) && !TemplateOf(s).holds;
 }
 
-// Threads that fold one row of those that the template keeps.
+// Threads of the block, or of its cluster, that fold one row of those that the template keeps.
 inline int64_t ThreadsOfRow(const Schedule& s) {
-  return TemplateOf(s).holds ? int64_t{s.rows_per_block} * s.cluster : s.threads_per_row;
+  return int64_t{s.cluster} * (TemplateOf(s).holds ? s.rows_per_block : s.threads_per_row);
 }
 
 // A thread that evaluates one vector of points at a time.

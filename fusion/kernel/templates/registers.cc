@@ -270,6 +270,14 @@ int64_t LeastRegisters(const RegisterCounts& counts) {
                   kMostRegisters);
 }
 
+// What a thread keeps from stage to stage beside that, as it lies in memory: no compiler loads it
+// again.
+int64_t KeptRegisters(const RegisterCounts& counts, const Schedule& s) {
+  if (!s.persistent) return 0;
+  return LeastRegisters(counts) +
+         std::min(counts[static_cast<int>(RegisterCount::kCarriedHeld)], kMostRegisters);
+}
+
 // The registers that a thread is taken to want: as expected; with the margin where that is more
 // than the cap and the slack does not cover it.
 int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t cap,
@@ -377,7 +385,8 @@ int64_t ExpectedRegisters(LaunchKind launch, const RegisterCounts& counts, const
     for (int i = 0; i < kNumRegisterCounts; ++i)
       milli += model.milli[i] * std::min(counts[i], kMostRegisters);
   }
-  return std::clamp((milli + 500) / 1000, device.base_registers, kMostRegisters);
+  return std::clamp(std::max((milli + 500) / 1000, KeptRegisters(counts, s)), device.base_registers,
+                    kMostRegisters);
 }
 
 int64_t RegisterCap(int threads, const DeviceSpec& device) {

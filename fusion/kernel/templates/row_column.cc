@@ -63,6 +63,7 @@ class RowColumns {
     for (int threads = 8; threads <= 1024; threads *= 2) {
       if (!FitsRow(list_, threads, widest_)) continue;
       for (int at_once : RowsAtOnce(limits_)) AddTeams(threads, at_once);
+      for (int cluster : ClustersOfRow(list_, threads, widest_)) AddClusters(threads, cluster);
     }
   }
 
@@ -93,11 +94,26 @@ class RowColumns {
     }
   }
 
+  // Clusters of blocks that fill the device as often as blocks of their own would, and a block of
+  // fewer columns.
+  void AddClusters(int threads, int cluster) {
+    if (!limits_.split || !limits_.persistent || threads < kThreads) return;
+    const int64_t elements = ElementsInThread(list_, threads * cluster, widest_);
+    if (elements > kMaxPersistentElements) return;
+    for (int waves : {1, 2, 4}) {
+      Schedule s =
+          WalkBy(threads, widest_, 1, true, SmsForClusters(limits_.sms, cluster) * waves / cluster);
+      if (s.blocks < 1 || s.rows_per_block > 1) return;
+      s = SharedByCluster(s, cluster, s.blocks);
+      AddPersistent(s);
+    }
+  }
+
   // With and without the loads of the next rows ahead into shared memory, where a block walks
   // several and the device can.
   void AddPersistent(Schedule s) {
     list_.Add(s);
-    if (s.blocks * s.rows_per_block * s.rows_per_thread >= list_.shape().rows) return;
+    if (!LoopsOverRows(s, list_.shape().rows)) return;
     s.staged = Batches(s);
     if (s.staged > 0) list_.Add(s);
   }
@@ -114,8 +130,8 @@ class RowColumns {
   // memory with the blocks that share an SM, if they all fit. 0 if there is no room for two.
   int Batches(const Schedule& s) const {
     if (limits_.staged_bytes == 0 || s.split <= 1) return 0;
-    const int64_t held =
-        ElementsInThread(list_, s.threads_per_row, s.vector_width) * s.rows_per_thread;
+    const int64_t held = ElementsInThread(list_, static_cast<int>(LanesOfRow(s)), s.vector_width) *
+                         s.rows_per_thread;
     const int64_t batch = staged_element_ * held * s.threads;
     if (batch == 0) return 0;
     const int64_t blocks = CeilDiv(s.blocks, limits_.sms);
@@ -151,7 +167,7 @@ int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& 
 
 RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
   const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
-  return {.count = CeilDiv(p.shape.shape.rows, at_once * s.blocks),
+  return {.count = CeilDiv(p.shape.shape.rows, at_once * RowBlocks(s)),
           .passes = s.persistent ? 1 : p.stages.row_stages + 1};
 }
 

@@ -55,6 +55,21 @@ void AddSplits(CandidateList& list, int threads_per_row, int width) {
 // places far apart.
 constexpr int kLeastThreadsOfLongRows = 8;
 
+// Clusters share rows of which a thread would hold more than so much otherwise.
+constexpr int64_t kHeldAlone = 16;
+
+void AddClusters(CandidateList& list, int threads, int width) {
+  if (width == 1 || !list.limits().persistent ||
+      ElementsInThread(list, threads, width) <= kHeldAlone)
+    return;
+  for (int cluster : ClustersOfRow(list, threads, width)) {
+    if (ElementsInThread(list, threads * cluster, width) > kMaxPersistentElements) continue;
+    const Schedule s = Row(list, threads, width, 1, true);
+    if (s.rows_per_block > 1 || s.blocks * cluster > kMaxBlocks) continue;
+    list.Add(SharedByCluster(s, cluster, s.blocks));
+  }
+}
+
 void AddOfWidth(CandidateList& list, int widest) {
   for (int threads = 1; threads <= 1024; threads *= 2) {
     const bool holds_row = int64_t{threads} * widest >= list.shape().columns;
@@ -71,6 +86,7 @@ void AddOfWidth(CandidateList& list, int widest) {
     if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
       list.Add(Row(list, threads, widest, 1, false));
     }
+    AddClusters(list, threads, widest);
     if (list.limits().split && SplitsRows(list)) AddSplits(list, threads, widest);
   }
 }

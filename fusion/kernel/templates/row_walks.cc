@@ -6,6 +6,12 @@
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
+namespace {
+
+// A search bound: fewer threads of each block hide less of what its cluster waits for.
+constexpr int kLeastThreadsOfCluster = 128;
+
+}  // namespace
 
 absl::Span<const int> RowsAtOnce(const ScheduleLimits& limits) {
   static constexpr int kRowsAtOnce[] = {1, 2};
@@ -39,6 +45,29 @@ int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int wid
   return CeilDiv(list.shape().columns, int64_t{threads_per_row} * width) * width;
 }
 
+Schedule SharedByCluster(Schedule s, int cluster, int64_t clusters) {
+  s.cluster = cluster;
+  s.blocks = clusters * cluster;
+  return s;
+}
+
+absl::InlinedVector<int, 4> ClustersOfRow(const CandidateList& list, int threads_per_row,
+                                          int width) {
+  absl::InlinedVector<int, 4> clusters;
+  // Rows are shared by whole blocks, and only where a block would hold several vectors a thread.
+  if (threads_per_row < kLeastThreadsOfCluster) return clusters;
+  for (int cluster = 2; cluster <= list.limits().row_cluster_blocks; cluster *= 2) {
+    const int64_t of_others = int64_t{cluster - 1} * threads_per_row * width;
+    if (of_others < list.shape().columns) clusters.push_back(cluster);
+  }
+  return clusters;
+}
+
+int64_t MeetingsOfCluster(const Schedule& s, int64_t rows, int row_stages) {
+  if (s.cluster == 1) return 0;
+  return row_stages * (ScratchTakesTurns(s, rows, row_stages) ? 2 : 1);
+}
+
 // The threads that are ahead write the other turn. After several rounds the last one's barrier
 // keeps them from overtaking the readers of the first.
 bool ScratchTakesTurns(const Schedule& s, int64_t rows, int row_stages) {
@@ -55,18 +84,20 @@ int64_t ScratchBytes(const KernelProfile& p, const Schedule& s) {
   int64_t bytes = 0;
   for (int accumulator : p.row_accumulators) {
     bytes += SharedArrayBytes((turns ? 2 : 1) * ScratchElements(s), accumulator);
+    if (s.cluster > 1) bytes += SharedArrayBytes((turns ? 2 : 1) * s.cluster, accumulator);
   }
-  return bytes;
+  const int64_t meetings = MeetingsOfCluster(s, p.shape.shape.rows, p.stages.row_stages);
+  return bytes + SharedArrayBytes(meetings, SizeBytes(DType::kInt64));
 }
 
 int64_t ElementsOfRow(const KernelProfile& p, const Schedule& s) {
   const int64_t columns = p.shape.shape.columns;
   const int64_t piece = TemplateOf(s).splits_rows ? CeilDiv(columns, s.split) : columns;
-  return CeilDiv(piece, int64_t{s.threads_per_row} * s.vector_width) * s.vector_width;
+  return CeilDiv(piece, LanesOfRow(s) * s.vector_width) * s.vector_width;
 }
 
 int64_t RowBlocks(const Schedule& s) {
-  return TemplateOf(s).splits_rows ? s.blocks / s.split : s.blocks;
+  return (TemplateOf(s).splits_rows ? s.blocks / s.split : s.blocks) / s.cluster;
 }
 
 bool LoopsOverRows(const Schedule& s, int64_t rows) {
@@ -99,7 +130,7 @@ int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceS
 
 int64_t HeldRowsPpm(const KernelProfile& p, const Schedule& s, int64_t above, int64_t twice) {
   if (s.staged > 0) return kPpm;
-  const int64_t lane = int64_t{s.threads_per_row} * s.vector_width;
+  const int64_t lane = LanesOfRow(s) * s.vector_width;
   const int64_t held = CeilDiv(p.shape.shape.columns, lane) * s.vector_width * s.rows_per_thread;
   return kPpm + std::max<int64_t>(held - above, 0) * kPpm / twice;
 }

@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_ROW_WALKS_H_
 
+#include "absl/container/inlined_vector.h"
 #include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
@@ -29,6 +30,20 @@ int64_t ElementsInThread(const CandidateList& list, int threads_per_row, int wid
 // text runs in warps of 32 and of 64 threads.
 inline constexpr int kLeastWarp = 32;
 inline bool MeetsThroughShared(const Schedule& s) { return s.threads_per_row > kLeastWarp; }
+
+// Threads side by side along a row, of all blocks that share it.
+inline int64_t LanesOfRow(const Schedule& s) { return int64_t{s.threads_per_row} * s.cluster; }
+
+// The same row walk by clusters of so many blocks, each of which has part of a row.
+Schedule SharedByCluster(Schedule s, int cluster, int64_t clusters);
+
+// Sizes of clusters that are worth a try for rows of which a block's threads would hold much: no
+// block without columns.
+absl::InlinedVector<int, 4> ClustersOfRow(const CandidateList& list, int threads_per_row,
+                                          int width);
+
+// Meetings of a cluster that a block keeps in shared memory.
+int64_t MeetingsOfCluster(const Schedule& s, int64_t rows, int row_stages);
 
 // Whether blocks have two turns of scratch: one barrier a row is then enough.
 bool ScratchTakesTurns(const Schedule& s, int64_t rows, int row_stages);

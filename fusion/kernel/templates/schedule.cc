@@ -93,6 +93,11 @@ int64_t WorkspaceBytes(const KernelIr& ir, const Schedule& schedule) {
   return end;
 }
 
+int64_t SmsForClusters(int64_t sms, int cluster) {
+  // SMs come in pairs. A choice: two clusters' worth of them may be left over in all.
+  return cluster <= 2 ? sms : std::max<int64_t>(sms - 2 * cluster, cluster);
+}
+
 ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device) {
   ScheduleLimits limits;
   limits.warp = static_cast<int>(device.warp);
@@ -105,6 +110,8 @@ ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device) {
   limits.staged_bytes_under_way = device.staged_bytes_under_way;
   limits.max_registers = static_cast<int>(device.max_registers);
   limits.cluster_blocks = static_cast<int>(std::max<int64_t>(device.cluster_blocks, 1));
+  limits.row_cluster_blocks =
+      static_cast<int>(std::clamp<int64_t>(device.row_cluster_blocks, 1, limits.cluster_blocks));
   return limits;
 }
 

@@ -34,8 +34,8 @@ struct Schedule {
   Template kind = Template::kPointwise;
   int threads = 256;        // of a block
   int vector_width = 1;     // elements that a thread handles side by side along the fastest axis
-  int threads_per_row = 0;  // kRowReduction, kRowColumn, kScan: threads that share a row (a power
-                            // of two)
+  int threads_per_row = 0;  // kRowReduction, kRowColumn, kScan: threads of a block that share a row
+                            // (a power of two)
   int rows_per_block = 1;   // rows in separate threads of a block = threads / threads_per_row;
                             // kColumnReduction, kHeldColumns: thread rows of a block that share
                             // the columns
@@ -44,7 +44,7 @@ struct Schedule {
   int staged = 0;           // kRowColumn, persistent: rows lie in shared memory, so many batches of
                             // them at once. kScatterAdd: positions do; kPointwise: point_rows.h;
                             // kHeldColumns: all rows of a block do
-  int cluster = 1;          // kHeldColumns: blocks that share columns, each with a part of the rows
+  int cluster = 1;          // blocks that share rows (kHeldColumns: columns), each with a part
   int64_t split = 1;        // kColumnReduction, kRowColumn: partial results a column;
                             // kRowReduction: pieces of one row. > 1 needs a finalize launch
   int64_t blocks = 1;       // of the main launch
@@ -100,6 +100,7 @@ struct ScheduleLimits {
   int64_t staged_bytes_under_way = 64 << 10;  // of an SM: enough
   int max_registers = 255;                    // of a thread
   int cluster_blocks = 1;                     // of a cluster, at most
+  int row_cluster_blocks = 1;                 // of a cluster that shares rows
   bool vectorize = true;                      // each of these can be switched off by name
   bool split = true;
   bool persistent = true;
@@ -108,6 +109,10 @@ struct ScheduleLimits {
   bool hold_columns = true;
 };
 ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device);
+
+// SMs that clusters of so many blocks are sure to find: each lies within a part of the device whose
+// number of SMs its size need not divide. One cluster more than run at once takes as long as all.
+int64_t SmsForClusters(int64_t sms, int cluster);
 
 // Every schedule worth pricing, in a fixed order. Never empty for a feasible classification.
 std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const Classification& shape,
