@@ -219,6 +219,7 @@ TEST_CASE("K4: a store beside a scatter is of each position") {
              .row_axes = 0b01,
              .table_rows = 9});
   CHECK_THAT(b.Build().Verify().ToString(), ContainsSubstring("K4: store 0 beside a scatter"));
+  CHECK_THAT(Classify(b.Build()).reason, ContainsSubstring("no value of each position"));
 }
 
 }  // namespace

@@ -47,6 +47,10 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   if (more && ir.Points(ir.all_axes()) == 0) {
     return Refused("a scatter of no elements has nothing beside it");
   }
+  for (const Store& store : ir.stores) {
+    if (ir.Points(ir.scatter->row_axes & ~ir.instrs[store.instr].axes) == 1) continue;
+    return Refused("a store beside a scatter has no value of each position");
+  }
   if (!folds.sets.empty()) {
     if (std::string why = FoldMisused(ir, folds); !why.empty()) return Refused(std::move(why));
   }
