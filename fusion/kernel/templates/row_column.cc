@@ -97,13 +97,12 @@ class RowColumns {
   // Clusters of blocks that fill the device as often as blocks of their own would, and a block of
   // fewer columns.
   void AddClusters(int threads, int cluster) {
-    if (!limits_.split || !limits_.persistent || threads < kThreads) return;
+    if (!limits_.split || !limits_.persistent) return;
     const int64_t elements = ElementsInThread(list_, threads * cluster, widest_);
     if (elements > kMaxPersistentElements) return;
     for (int waves : {1, 2, 4}) {
       Schedule s =
           WalkBy(threads, widest_, 1, true, SmsForClusters(limits_.sms, cluster) * waves / cluster);
-      if (s.blocks < 1 || s.rows_per_block > 1) return;
       s = SharedByCluster(s, cluster, s.blocks);
       AddPersistent(s);
     }

@@ -65,7 +65,7 @@ void AddClusters(CandidateList& list, int threads, int width) {
   for (int cluster : ClustersOfRow(list, threads, width)) {
     if (ElementsInThread(list, threads * cluster, width) > kMaxPersistentElements) continue;
     const Schedule s = Row(list, threads, width, 1, true);
-    if (s.rows_per_block > 1 || s.blocks * cluster > kMaxBlocks) continue;
+    if (s.blocks * cluster > kMaxBlocks) continue;
     list.Add(SharedByCluster(s, cluster, s.blocks));
   }
 }

@@ -6,13 +6,6 @@
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
-namespace {
-
-// A search bound: fewer threads of each block hide less of what its cluster waits for.
-constexpr int kLeastThreadsOfCluster = 128;
-
-}  // namespace
-
 absl::Span<const int> RowsAtOnce(const ScheduleLimits& limits) {
   static constexpr int kRowsAtOnce[] = {1, 2};
   return absl::MakeConstSpan(kRowsAtOnce, limits.rows_at_once ? std::size(kRowsAtOnce) : 1);
@@ -54,8 +47,8 @@ Schedule SharedByCluster(Schedule s, int cluster, int64_t clusters) {
 absl::InlinedVector<int, 4> ClustersOfRow(const CandidateList& list, int threads_per_row,
                                           int width) {
   absl::InlinedVector<int, 4> clusters;
-  // Rows are shared by whole blocks, and only where a block would hold several vectors a thread.
-  if (threads_per_row < kLeastThreadsOfCluster) return clusters;
+  // Rows are shared by whole blocks.
+  if (threads_per_row < kThreads) return clusters;
   for (int cluster = 2; cluster <= list.limits().row_cluster_blocks; cluster *= 2) {
     const int64_t of_others = int64_t{cluster - 1} * threads_per_row * width;
     if (of_others < list.shape().columns) clusters.push_back(cluster);

@@ -37,8 +37,7 @@ inline int64_t LanesOfRow(const Schedule& s) { return int64_t{s.threads_per_row}
 // The same row walk by clusters of so many blocks, each of which has part of a row.
 Schedule SharedByCluster(Schedule s, int cluster, int64_t clusters);
 
-// Sizes of clusters that are worth a try for rows of which a block's threads would hold much: no
-// block without columns.
+// Sizes of clusters that can share rows by blocks of so many threads, each of which has columns.
 absl::InlinedVector<int, 4> ClustersOfRow(const CandidateList& list, int threads_per_row,
                                           int width);
 
