@@ -175,14 +175,6 @@ __device__ __forceinline__ float rg_widen(rg_f8e5m2 v) {
 }
 #endif
 
-// 2^(v log2 e) by the special function unit. The error is at most 2^-22 + |v| 2^-24 of the result; what is
-// below the least normal number is 0.
-__device__ __forceinline__ float rg_exp(float v) {
-  float power;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(v * 1.44269504f));
-  return power;
-}
-
 // x P(x^2) / Q(x^2) on [-3.9, 3.9], past which erf is 1 in fp32: coefficients fitted to the least relative
 // error, 3.3e-7 with the rounding of fp32. A third of the library's instructions. NaN stays NaN.
 __device__ __forceinline__ float rg_erf(float v) {
@@ -341,7 +333,6 @@ __device__ __forceinline__ float rg_rounded(float v, rg_fp16* type) {
 }
 
 __device__ __forceinline__ float rg_erf(float v) { return erff(v); }
-__device__ __forceinline__ float rg_exp(float v) { return expf(v); }
 )";
 
 // --- what is the same ----------------------------------------------------------------------------
@@ -711,7 +702,7 @@ RG_INLINE void rg_store_from(T* to, int64_t i, const T* from, int at) {
   *reinterpret_cast<typename rg_word<words * pieces * 4>::type*>(to + i) = whole.word;
 }
 
-// --- arithmetic: the accurate functions of the device library, but for exp and erf ---
+// --- arithmetic: the accurate functions of the device library, but for erf ---
 
 RG_INLINE float rg_abs(float v) { return fabsf(v); }
 RG_INLINE double rg_abs(double v) { return fabs(v); }
@@ -737,6 +728,7 @@ RG_ORDERED(int64_t)
 RG_MATH(floor, floor)
 RG_MATH(sqrt, sqrt)
 RG_MATH(rsqrt, rsqrt)
+RG_MATH(exp, exp)
 RG_MATH(log, log)
 RG_MATH(exp2, exp2)
 RG_MATH(log2, log2)
@@ -745,7 +737,6 @@ RG_MATH(tanh, tanh)
 RG_MATH(sin, sin)
 RG_MATH(cos, cos)
 RG_INLINE double rg_erf(double v) { return erf(v); }
-RG_INLINE double rg_exp(double v) { return exp(v); }
 // The exponent alone; of a subnormal number, that of 2^24 times as much.
 RG_INLINE float rg_floor_pow2(float v) {
   const unsigned size = rg_bits(v) & 0x7fffffffu;

@@ -288,8 +288,6 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     // A division by a constant is a multiplication.
     if (instr.op == Op::div && ir.instrs[instr.operands[1]].kind == InstrKind::kConstant)
       cost = CostClass::kSimple;
-    // One instruction of the special function unit, as a reciprocal, and a product.
-    if (instr.op == Op::exp) cost = CostClass::kDivide;
     int64_t rate = device_.rate_milli[static_cast<int>(cost)];
     if (rate == 0) continue;
     if (TakesWideIntegers(ir, instr)) rate = std::max<int64_t>(rate / device_.int64_steps, 1);
