@@ -61,6 +61,7 @@ KernelIr Edges(const Shape& s, Stored stored, DType type, DType table_type) {
           A(0) * (s.rows * inner) + A(1) * inner + A(2) * s.features + A(3));
     const int position = b.Load(b.In(DType::kFp32, s.rows), A(1));
     store(b.Widen(position, 0b0011), DType::kFp32, 1, A(0) * s.rows + A(1));
+    store(b.Reduce(Op::sum, product, 0b1000), type, s.heads, of_head);
   } else {
     const int fold = b.Reduce(stored == Stored::kTwice ? Op::amax : Op::sum, product, 0b1000);
     int last = fold;
@@ -132,8 +133,8 @@ TEST_CASE("each position's folds and values are stored beside the sums, whatever
   uint64_t seed = 1;
   for (const Shape& s :
        {Shape{1, 300, 4, 32, 40}, Shape{1, 210, 1, 64, 30}, Shape{1, 170, 3, 5, 12},
-        Shape{2, 260, 2, 12, 50}, Shape{1, 90, 8, 1, 9}, Shape{1, 140, 1, 24, 5},
-        Shape{1, 60, 2, 128, 7}, Shape{1, 33, 1, 1, 40}, Shape{3, 130, 5, 8, 3}}) {
+        Shape{2, 260, 2, 12, 50}, Shape{1, 90, 8, 2, 9}, Shape{1, 140, 1, 24, 5},
+        Shape{1, 60, 2, 128, 7}, Shape{1, 33, 1, 3, 40}, Shape{3, 130, 5, 8, 3}}) {
     INFO("stored " << static_cast<int>(stored) << ", " << s.outer << " x " << s.rows << " x "
                    << s.heads << " x " << s.features << ", seed " << seed);
     CheckAll(Edges(s, stored, DType::kFp32, DType::kFp32), s, seed++);
@@ -155,7 +156,7 @@ TEST_CASE("random shapes, indices and results") {
   for (uint64_t seed = 100; seed < 130; ++seed) {
     std::mt19937_64 random(seed);
     const auto draw = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
-    const Shape s{draw(2), draw(400), draw(5), draw(3) == 1 ? 32 : draw(32), draw(60)};
+    const Shape s{draw(2), draw(400), draw(5), draw(3) == 1 ? 32 : 1 + draw(31), draw(60)};
     const Stored stored = kAllStored[random() % std::size(kAllStored)];
     INFO("seed " << seed << ": " << s.outer << " x " << s.rows << " x " << s.heads << " x "
                  << s.features << " into " << s.table_rows << ", stored "
@@ -205,6 +206,20 @@ TEST_CASE("what the threads of a position do not fold is refused with a reason")
   CHECK_THAT(Classify(Folding(0b010)).reason, ContainsSubstring("other axes than the last"));
   CHECK_THAT(Classify(Folding(0b001)).reason, ContainsSubstring("other axes than the last"));
   CHECK_THAT(Classify(Folding(0b100, 0b110)).reason, ContainsSubstring("fold different axes"));
+}
+
+TEST_CASE("positions of which nothing is folded are stored by another kernel") {
+  KernelIrBuilder b({40, 8});
+  const int x = b.Load(b.In(DType::kFp32, 320), A(0) * 8 + A(1));
+  const int sorted = b.In(DType::kInt32, SortedIndices{.rows = 9, .indices = 40}.elements());
+  b.Store(x, b.Out(DType::kFp32, 320), A(0) * 8 + A(1));
+  b.Scatter({.sorted = sorted,
+             .src_instr = x,
+             .buffer = b.Out(DType::kFp32, 72),
+             .row_axes = 0b01,
+             .table_rows = 9});
+  CHECK(b.Build().Verify().ok());
+  CHECK_THAT(Classify(b.Build()).reason, ContainsSubstring("in the order of memory"));
 }
 
 TEST_CASE("K4: a store beside a scatter is of each position") {

@@ -47,12 +47,17 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   if (more && ir.Points(ir.all_axes()) == 0) {
     return Refused("a scatter of no elements has nothing beside it");
   }
+  if (!folds.sets.empty()) {
+    if (std::string why = FoldMisused(ir, folds); !why.empty()) return Refused(std::move(why));
+  }
   for (const Store& store : ir.stores) {
     if (ir.Points(ir.scatter->row_axes & ~ir.instrs[store.instr].axes) == 1) continue;
     return Refused("a store beside a scatter has no value of each position");
   }
-  if (!folds.sets.empty()) {
-    if (std::string why = FoldMisused(ir, folds); !why.empty()) return Refused(std::move(why));
+  // Measured: such kernels were slower than two (docs/decisions/061-folds-beside-sums.md).
+  if (folds.sets.empty() && !ir.stores.empty()) {
+    return Refused(
+        "what no fold of its columns makes is stored in the order of memory, not of a sum");
   }
   const AxisMask rows = ir.scatter->row_axes;
   return Recognised(ir, Template::kScatterAdd, rows, ir.all_axes() & ~rows);
