@@ -15,11 +15,9 @@
 namespace retrograd {
 namespace {
 
-// Without clusters: what a case decides by is what one block can hold.
 DeviceSpec H200() {
   auto spec = LoadDeviceSpec("h200");
   REQUIRE(spec.status().ToString() == "OK");
-  spec->cluster_blocks = 1;
   return *spec;
 }
 
