@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/kernel_template.h"
@@ -222,6 +224,20 @@ TEST_CASE("clusters that walk rows all run at once, with SMs to spare") {
   CHECK(SmsForClusters(132, 1) == 132);
   CHECK(SmsForClusters(132, 8) == 116);
   CHECK(SmsForClusters(4, 8) == 8);  // one cluster at least
+}
+
+TEST_CASE("each round of a shared row costs an exchange") {
+  auto device = LoadDeviceSpec("h200");
+  REQUIRE(device.ok());
+  const KernelIr ir = TwoRounds(kBf16, 50'257);
+  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+  for (const Schedule& s : SharedSchedules(ir, Sharing(*device))) {
+    INFO(s.Print());
+    DeviceSpec slow = *device;
+    slow.cluster_exchange_ps += 1'000'000;
+    CHECK(KernelPricer(ir, profile, slow).Of(s).ps >=
+          KernelPricer(ir, profile, *device).Of(s).ps + 1'000'000);
+  }
 }
 
 TEST_CASE("kernels of shared rows compile for sm_90") {

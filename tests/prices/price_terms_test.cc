@@ -485,6 +485,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "staged_bytes_per_block",
                                            "cluster_blocks",
                                            "row_cluster_blocks",
+                                           "cluster_exchange_us",  // of rows that are shared
                                            "staged_bytes_under_way",
                                            "base_registers",
                                            "sector_bytes",

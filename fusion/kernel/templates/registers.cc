@@ -270,10 +270,10 @@ int64_t LeastRegisters(const RegisterCounts& counts) {
                   kMostRegisters);
 }
 
-// What a thread keeps from stage to stage beside that, as it lies in memory: no compiler loads it
-// again.
+// What a thread of a row that a cluster shares keeps from stage to stage beside that, as it lies in
+// memory: no compiler loads it again. The model of other kernels is fitted as it is.
 int64_t KeptRegisters(const RegisterCounts& counts, const Schedule& s) {
-  if (!s.persistent) return 0;
+  if (!s.persistent || s.cluster == 1) return 0;
   return LeastRegisters(counts) +
          std::min(counts[static_cast<int>(RegisterCount::kCarriedHeld)], kMostRegisters);
 }
