@@ -73,7 +73,8 @@ TEST_CASE("sums at edges give the same gradients in any plan, and share kernels 
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     std::mt19937 random(seed);
     const auto draw = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
-    // Of few nodes, whose rows the caches have anyway, kernels are not predicted to gain by sharing.
+    // Of few nodes, whose rows the caches have anyway, kernels are not predicted to gain by
+    // sharing.
     const bool many = seed % 2 == 0;
     const Sizes s = many ? Sizes{200 + draw(100), 500 + draw(500), 4, 32}
                          : Sizes{draw(40), draw(300), draw(4), draw(2) == 1 ? 16 : draw(40)};
