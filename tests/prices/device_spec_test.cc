@@ -45,20 +45,20 @@ TEST_CASE("each number of each device is refused by its name where it is negativ
 }
 
 TEST_CASE("numbers out of their range are refused with the range") {
-  const auto [name, value] = GENERATE(
-      std::pair("shared_bytes_reserved", 1e6), std::pair("sm_share_factor", 0.5),
-      std::pair("sm_streaming_factor", 0.9), std::pair("broadcast_miss_share", 1.5),
-      std::pair("held_elements_twice", 0.0), std::pair("held_beside_sums_twice", 0.0),
-      std::pair("block_us", 1e9), std::pair("int64_steps", 0.5),
-      std::pair("matmul_least_slice", 0.0), std::pair("matmul_step_terms", 0.0),
-      std::pair("attention_fp32_factor", 1e-6), std::pair("matmul_alignment_bytes", 1e5),
-      std::pair("matmul_odd_pitch_factor", 0.5), std::pair("matmul_odd_extent_factor", 0.9),
-      std::pair("overlap_blocks", 0.0), std::pair("barrier_overlap_blocks", 0.0),
-      std::pair("row_batch_two_blocks", 0.5), std::pair("staged_held_elements_twice", 0.0),
-      std::pair("staged_pair_factor", 0.5), std::pair("shuffles_per_barrier", 0.0),
-      std::pair("runs_per_barrier", 0.0), std::pair("sort_launch_us", 0.0),
-      std::pair("remade_ops", 65.0), std::pair("scarce_memory_bytes", 0.0),
-      std::pair("stream_worth_factor", 1.5));
+  const auto [name, value] =
+      GENERATE(std::pair("shared_bytes_reserved", 1e6), std::pair("sm_share_factor", 0.5),
+               std::pair("sm_streaming_factor", 0.9), std::pair("broadcast_miss_share", 1.5),
+               std::pair("held_elements_twice", 0.0), std::pair("held_beside_sums_twice", 0.0),
+               std::pair("block_us", 1e9), std::pair("int64_steps", 0.5),
+               std::pair("matmul_least_slice", 0.0), std::pair("matmul_step_terms", 0.0),
+               std::pair("attention_fp32_factor", 1e-6), std::pair("matmul_alignment_bytes", 1e5),
+               std::pair("matmul_odd_pitch_factor", 0.5),
+               std::pair("matmul_odd_extent_factor", 0.9), std::pair("overlap_blocks", 0.0),
+               std::pair("barrier_overlap_blocks", 0.0), std::pair("row_batch_two_blocks", 0.5),
+               std::pair("staged_held_elements_twice", 0.0), std::pair("staged_pair_factor", 0.5),
+               std::pair("shuffles_per_barrier", 0.0), std::pair("runs_per_barrier", 0.0),
+               std::pair("sort_launch_us", 0.0), std::pair("remade_ops", 65.0),
+               std::pair("scarce_memory_bytes", 0.0), std::pair("stream_worth_factor", 1.5));
   const std::string refusal = RefusalOf({{name, value}});
   INFO(refusal);
   CHECK(absl::StrContains(refusal,
