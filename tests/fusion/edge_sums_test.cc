@@ -114,5 +114,28 @@ TEST_CASE("a gradient of weights and a sum of the same wide gathered rows are on
   }
 }
 
+TEST_CASE("a scatter of one position has nothing beside it") {
+  auto graph = ParseGraph(R"(
+%0 = input name="dy" kind=tangent alignment=16  f64[1,16]
+%1 = input name="w" kind=saved alignment=16  f64[1,16]
+%2 = input name="index" kind=saved alignment=16  i64[1]
+%3 = full dtype=f64 shape=[37,16] value=0.0
+%4 = mul %0 %1
+%5 = sum %4 axes=[1] keep=0
+%6 = index_add %3 %2 %4 axis=0
+output %5 name="fold"
+output %6 name="table"
+)");
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  RunSetup setup;
+  setup.plan.disable = {"fusion_prices"};  // whatever can share a kernel does
+  const std::vector<Values> inputs = RandomInputs(*graph, 7);
+  const auto run = RunOnHost(*graph, inputs, setup);
+  INFO(run.status());
+  REQUIRE(run.ok());
+  CHECK(CompareWithReference(*graph, inputs, run->outputs, 1e-10).ToString() == "OK");
+}
+
 }  // namespace
 }  // namespace retrograd

@@ -47,6 +47,10 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   if (more && ir.Points(ir.all_axes()) == 0) {
     return Refused("a scatter of no elements has nothing beside it");
   }
+  // Of one position all is the same at all positions.
+  if (more && ir.Points(ir.scatter->row_axes) == 1) {
+    return Refused("a scatter of one position has nothing beside it");
+  }
   if (!folds.sets.empty()) {
     if (std::string why = FoldMisused(ir, folds); !why.empty()) return Refused(std::move(why));
   }

@@ -13,7 +13,7 @@ import torch
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from retrograd import origins
+from retrograd import native, origins
 from retrograd.backend import messages
 from retrograd.backend.translation import Translation
 from retrograd.errors import ExportError
@@ -108,7 +108,7 @@ class DynamicBackward(OutputCode):
             symbols = TorchSymbols(recorded, values)
             static, fakes = specialized(self._module, values, symbols, self._examples)
             translation = Translation(self._translate(static, fakes, symbols.table), symbols.sources)
-        except ExportError as error:
+        except (ExportError, native.Failure) as error:
             messages.log.info("each set of sizes is translated for itself: %s", error)
             self._takes_symbols = False
             return None

@@ -1,6 +1,7 @@
 """Which extents of a call's arguments vary, and what their sizes are called."""
 
 import contextlib
+import copy
 import dataclasses
 
 import torch
@@ -60,7 +61,11 @@ def _mark(tensor, argument, dim, size):
 def marked(marks):
     """The tensors as torch._dynamo.mark_dynamic marks them, and each extent a symbol of its own, equal
     ones too. ExportError where the model does not let an extent vary."""
-    before = [(mark.tensor, dict(mark.tensor.__dict__)) for mark in marks]
+    # PyTorch adds to the sets that a marked tensor has.
+    before = [
+        (mark.tensor, {name: copy.copy(value) for name, value in mark.tensor.__dict__.items()})
+        for mark in marks
+    ]
     try:
         for mark in marks:
             torch._dynamo.mark_dynamic(mark.tensor, mark.dim, min=mark.min, max=mark.max)
@@ -90,6 +95,10 @@ def names_of_symbols(module, example_inputs, names, marks):
                 name = given.get((id(example), dim))
                 own = f"{names.of(example, node.name)[0]}_{dim}"
                 own = "".join(c if c.isalnum() or c in "._" else "_" for c in own)
-                if name or str(extent.node.expr) not in found:
-                    found[str(extent.node.expr)] = name or own
+                symbol = str(extent.node.expr)
+                if name or symbol not in found:
+                    others = {*given.values(), *(n for s, n in found.items() if s != symbol)}
+                    while not name and own in others:
+                        own += "_"
+                    found[symbol] = name or own
     return found

@@ -193,6 +193,9 @@ class Quotient:
     def __float__(self):
         return int(self.number) / int(self.divisor)
 
+    def __bool__(self):
+        return bool(self.number)
+
     def __repr__(self):
         return str(number_of(self))
 

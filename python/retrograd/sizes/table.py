@@ -40,6 +40,7 @@ class SizeTable:
         self.facts = {}  # (relation, key of a polynomial) -> for whom it was assumed
         self._for = ""
         self._atoms, self._numbers = [], {}
+        self._pinned = False
 
     def symbol(self, name, hint, least=0, most=UNBOUNDED, multiple_of=1):
         """A Size of a new symbol."""
@@ -50,7 +51,21 @@ class SizeTable:
         self.symbols.append((name, least, most, multiple_of, hint))
         bound = math.inf if most >= UNBOUNDED else most
         atom = _Atom(_SYMBOL, len(self.symbols) - 1, {}, {}, hint, least, bound)
-        return Size(self, {(self._number(("symbol", name), atom),): 1})
+        number = self._number(("symbol", name), atom)
+        if self._pinned:
+            self._pin(number)
+        return Size(self, {(number,): 1})
+
+    def narrow(self, name, least, most):
+        """Of a symbol that is known: it lies within these bounds, too."""
+        for number, atom in enumerate(self._atoms):
+            if atom.kind != _SYMBOL or self.symbols[atom.symbol][0] != name:
+                continue
+            _, low, high, multiple_of, hint = self.symbols[atom.symbol]
+            low, high = min(max(low, least), hint), max(min(high, most), hint)
+            self.symbols[atom.symbol] = name, low, high, multiple_of, hint
+            bound = math.inf if high >= UNBOUNDED else high
+            self._atoms[number] = dataclasses.replace(atom, least=low, most=bound)
 
     def floor_div(self, left, right):
         """The atom of left / right, rounded down, of polynomials."""
@@ -136,15 +151,25 @@ class SizeTable:
         self.facts.setdefault((relation, polynomial.key(terms)), self._for)
 
     def pin_all(self):
-        """Every symbol is its hint."""
+        """Every symbol is its hint, those that are made later, too."""
+        self._pinned = True
         for number, atom in enumerate(self._atoms):
             if atom.kind == _SYMBOL:
-                self.is_zero(polynomial.add({(number,): 1}, polynomial.constant(atom.value), -1))
+                self._pin(number)
+
+    def _pin(self, number):
+        value = polynomial.constant(self._atoms[number].value)
+        self.is_zero(polynomial.add({(number,): 1}, value, -1))
 
     def write(self, graph, places):
         """Writes the sizes into a schema.Graph. places: (field, owner, part, element, Size or Quotient)
         of numbers that the graph holds at the hints."""
         _Writer(graph.sizes, self).write(self._atoms, places)
+
+
+# What readers take (graph/proto/sizes_read.cc).
+_MOST_SYMBOLS = 1024
+_MOST_PARTS = 2**18  # symbols, atoms, polynomials, facts and places together
 
 
 class _Writer:
@@ -174,6 +199,17 @@ class _Writer:
                     written.divisor = 1 + self.place(as_polynomial(size.divisor))
             else:
                 written.polynomial = self.place(size.terms)
+        self._check()
+
+    def _check(self):
+        sizes = self.sizes
+        lists = sizes.symbols, sizes.atoms, sizes.polynomials, sizes.facts, sizes.places
+        parts = sum(map(len, lists))
+        if len(sizes.symbols) > _MOST_SYMBOLS or parts > _MOST_PARTS:
+            raise ExportError(
+                f"the graph has {len(sizes.symbols)} sizes that vary, which {parts} parts say where; "
+                f"{_MOST_SYMBOLS} and {_MOST_PARTS} are the most: let fewer vary"
+            )
 
     def place(self, terms):
         key = polynomial.key(terms)

@@ -76,6 +76,9 @@ class TorchSymbols:
         """Makes facts of what PyTorch's trace took for granted, where nobody else checks it. A guard of
         symbols that the inputs do not show is left out; one that graphs cannot say pins all symbols."""
         environment = self._environment
+        for expression in self._shown:  # in the order of the inputs, not of the guards
+            if expression.is_Symbol:
+                self._of(expression)
         for guard in [] if environment is None else list(environment.guards):
             expression = guard.expr
             while (replaced := expression.xreplace(environment.replacements)) != expression:
@@ -85,9 +88,14 @@ class TorchSymbols:
             relation = _RELATIONS.get(type(expression))
             if relation is None:
                 self.table.pin_all()
-            else:
-                with self.table.assuming_for("a guard of the trace"):
-                    relation(*map(self._of, expression.args))
+                continue
+            try:
+                operands = [self._of(operand) for operand in expression.args]
+            except ExportError:
+                self.table.pin_all()
+                continue
+            with self.table.assuming_for("a guard of the trace"):
+                relation(*operands)
 
     def _of(self, expression):
         if expression not in self._sizes:
@@ -115,11 +123,20 @@ class TorchSymbols:
         name = self._names.get(str(expression), str(expression))
         if not expression.is_Symbol:
             name = f"e{len(self.sources)}"
-        if name in self._named:  # two symbols of one name are one size
-            return self._named[name]
+            while name in self._named or name in self._names.values():
+                name += "_"
         source = Source(name, *place)
         hint = source.value_in(self._values)
         least, most = self._range(expression)
+        if name in self._named:  # two symbols of one name are one size
+            known = self.table.value(self._named[name].terms)
+            if known != hint:
+                raise ExportError(
+                    f"the size {name} is {known} and {hint}: give sizes that differ "
+                    "names that do"
+                )
+            self.table.narrow(name, least, most)
+            return self._named[name]
         size = self.table.symbol(name, hint, min(least, hint), max(most, hint))
         self.sources.append(source)
         self._named[name] = size
