@@ -525,6 +525,29 @@ def test_cuda_graphs_of_the_forward_are_told_that_it_is_over(monkeypatch):
     assert told == ["backward"]
 
 
+def test_the_manager_of_the_forwards_graphs_is_looked_up_once_and_not_kept(monkeypatch):
+    told, managers = [], [None]
+
+    class Manager:
+        def set_to_running_backward(self):
+            told.append("backward")
+
+    monkeypatch.setattr(
+        compiled.cudagraph_trees, "get_manager", lambda device, create_if_none_exists: managers[0]
+    )
+    runs = runs_of_ours(monkeypatch)
+    ours, _ = pair()
+    ours(torch.randn(6, 8)).sum().backward()
+    runs[0].forward_graphs.value = 0
+    managers[0] = Manager()
+    end = runs[0].forward_ender()
+    end()
+    assert told == ["backward"]
+    managers[0] = None
+    end()  # the manager is gone
+    assert told == ["backward"]
+
+
 def test_sharded_training_of_one_process(tmp_path):
     import torch.distributed as distributed
     from torch.distributed.device_mesh import init_device_mesh

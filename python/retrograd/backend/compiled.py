@@ -117,10 +117,12 @@ class CompiledBackward(saved.Saved):
 
     def forward_ender(self):
         """end_forward for the runs of one compiled function, once its forward has run: its manager is
-        looked up once. None where there is nothing to tell."""
+        looked up once, if there is one. None where there is nothing to tell."""
+        if self.forward_graphs is None:
+            return None
         manager = self._manager()
         if manager is None:
-            return None
+            return self.end_forward
         reference = weakref.ref(manager)  # the manager holds memory of the device
         del manager
 
