@@ -4,9 +4,9 @@
 //
 // A launch is early, and a call may be, only
 // - if its kernel waits (Kernel::starts_early): of generated kernels those that are predicted to be
-//   short, of calls the first launch of what we generate, while libraries' start as ever. It waits
-//   for all work of the kernel in front, which waited in turn or was launched when all before it
-//   had finished, so that memory changes in the stream's order as ever;
+//   short, of calls the first launch of a convolution that we generate, while others start as ever.
+//   It waits for all work of the kernel in front, which waited in turn or was launched when all
+//   before it had finished, so that memory changes in the stream's order as ever;
 // - if right in front of it on its stream, in the same phase, stands a launch of ours or a call: a
 //   launch that waits for another stream starts late anyway. Behind a library's kernel, which may
 //   not say when others may start, it does when all blocks have ended, before what they wrote is
