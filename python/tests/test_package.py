@@ -156,11 +156,14 @@ def test_the_snippets_of_the_page_run(prefix, tmp_path, language, compiler, expe
     assert call(tmp_path / "snippet", env=outside()).split() == [expected]
 
 
-def test_the_python_snippet_of_the_page_runs(prefix, tmp_path):
-    (program,) = snippets("python")
+def test_the_python_snippets_of_the_page_run(prefix, tmp_path):
     package = next(prefix.rglob("retrograd/native")).parents[1]
-    told = call("python3", "-c", program, env=outside() | {"PYTHONPATH": str(package)}, cwd=tmp_path)
-    assert told.split() == ["0.75"]
+    environment = outside() | {"PYTHONPATH": str(package)}
+    told = [
+        call("python3", "-c", program, env=environment, cwd=tmp_path).split()
+        for program in snippets("python")
+    ]
+    assert told == [["0.75"], ["[]"]]
 
 
 STATIC = """cmake_minimum_required(VERSION 3.25)
