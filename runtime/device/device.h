@@ -101,8 +101,11 @@ class LoadedCall {
   // 0: it was not timed.
   double measured_us() const { return measured_us_; }
 
-  // From now on its first launch may start early (Device::LaunchEarly): in each run a launch or
-  // another call stands right in front of it on the stream. Calls of libraries do not.
+  // None of its launches starts early (Device::LaunchEarly), not even behind another one of its
+  // own.
+  void ForbidEarlyLaunches() { may_launch_early_ = false; }
+  // Its first launch may start early, too: in each run a launch or another call stands right in
+  // front of it on the stream. Calls of libraries do not.
   void AllowEarlyStart() { may_start_early_ = true; }
 
   // Issues the work on a stream of the device that has loaded the call.
@@ -111,12 +114,15 @@ class LoadedCall {
   virtual std::string Describe() const { return ""; }
 
  protected:
-  bool may_start_early() const { return may_start_early_; }
+  // Whether the launch with this number among the call's own may start early.
+  bool may_start_early(size_t launch) const {
+    return may_launch_early_ && (launch > 0 || may_start_early_);
+  }
 
  private:
   int64_t scratch_bytes_;
   double measured_us_;
-  bool may_start_early_ = false;
+  bool may_launch_early_ = true, may_start_early_ = false;
 };
 
 // A call that will be loaded.

@@ -68,6 +68,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   } else {
     RG_ASSIGN_OR_RETURN(made.spec_, SpecOf(device));
   }
+  if (!device.runs_clusters()) made.spec_.spec.row_cluster_blocks = 1;
   const DeviceSpec& spec = made.spec();
   RG_RETURN_IF_ERROR(CheckReport(options.plan.feedback, spec));
   RG_ASSIGN_OR_RETURN(const CompileOptions compile, CompileOptionsFor(device, made.spec_, options));

@@ -232,6 +232,7 @@ absl::Status Program::State::LoadCalls() {
   }
   for (const Command& command : list.commands) {
     if (command.kind != Command::kCall) continue;
+    if (compiled.early.gain_ps <= 0) calls[command.number]->ForbidEarlyLaunches();
     if (command.early) calls[command.number]->AllowEarlyStart();
     int64_t& stride = phases[command.phase].scratch_stride;
     stride = std::max(stride, BytesInArena(calls[command.number]->scratch_bytes()));

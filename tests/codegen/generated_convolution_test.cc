@@ -11,6 +11,7 @@
 #include "runtime/devices/host_device.h"
 #include "tests/catch.h"
 #include "tests/support/drawn_convolutions.h"
+#include "tests/support/reporting_device.h"
 
 namespace retrograd {
 namespace {
@@ -149,6 +150,62 @@ TEST_CASE("each launch of a gradient waits for what is in front, so that it may 
       }
     }
   }
+}
+
+// Runs nothing: how many launches were early, in their order.
+class LaunchCounter : public ReportingDevice {
+ public:
+  LaunchCounter() : ReportingDevice({}) {}
+  std::vector<bool> early;
+
+  absl::Status Bind(int, LoadedKernels&, absl::Span<void* const>) override {
+    return absl::OkStatus();
+  }
+  absl::Status Launch(int, LoadedKernels&, size_t) override {
+    early.push_back(false);
+    return absl::OkStatus();
+  }
+  absl::Status LaunchEarly(int, LoadedKernels&, size_t) override {
+    early.push_back(true);
+    return absl::OkStatus();
+  }
+};
+
+TEST_CASE("a call's launches start early behind each other, the first one where it may, or none") {
+  LaunchCounter device;
+  Call call{.op = Op::convolution_weight_gradient};
+  const Shape image = {2, 96, 56, 56}, filters = {96, 1, 7, 7}, one = {1, 1}, three = {3, 3};
+  call.attributes = {
+      {"stride", one}, {"padding", three}, {"dilation", one}, {"groups", int64_t{96}}};
+  call.attributes.Set("weight_shape", filters);
+  const auto tensor = [](const Shape& shape) {
+    return CallTensor{.shape = shape, .dtype = DType::kBf16};
+  };
+  call.operands = {tensor(image), tensor(image)};
+  call.results = {tensor(filters)};
+  LayChannelsLast(call);
+  const CallFacts aligned{.operand_alignment = {16, 16}, .result_alignment = {16}};
+  auto loaded = LoadGeneratedConvolution(device, call, aligned, kMostSchedules);
+  INFO(loaded.status());
+  REQUIRE(loaded.ok());
+  size_t most = 0;
+  for (const std::unique_ptr<LoadedCall>& schedule : *loaded) {
+    INFO(schedule->Describe());
+    const auto launched = [&] {
+      device.early.clear();
+      const void* const operands[] = {nullptr, nullptr};
+      void* const results[] = {nullptr};
+      CHECK(schedule->Run(0, {operands, results}, nullptr).ok());
+      return device.early;
+    };
+    std::vector<bool> expected(launched().size(), true);
+    most = std::max(most, expected.size());
+    schedule->AllowEarlyStart();
+    CHECK(launched() == expected);
+    schedule->ForbidEarlyLaunches();
+    CHECK(launched() == std::vector<bool>(expected.size(), false));
+  }
+  CHECK(most == 2);
 }
 
 TEST_CASE("what our kernels do not take is refused by name") {

@@ -19,6 +19,7 @@
 #include "tests/catch.h"
 #include "tests/support/kernels/columns_to_hold.h"
 #include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/schedule_cases.h"
 
 namespace retrograd {
 namespace {
@@ -32,11 +33,7 @@ constexpr ScheduleLimits kSmallDevice = {.warp = 32,
                                          .shared_bytes_per_sm = 96 << 10,
                                          .cluster_blocks = 8};
 
-struct Case {
-  std::string name;
-  KernelBody body;
-  GroupKernels kernels;
-};
+using Case = ScheduleCase;
 
 std::vector<Schedule> HeldSchedules(const KernelIr& ir,
                                     const ScheduleLimits& limits = kSmallDevice) {
@@ -48,44 +45,10 @@ std::vector<Schedule> HeldSchedules(const KernelIr& ir,
 }
 
 void AddCases(const std::string& name, const KernelIr& ir, std::vector<Case>& cases) {
-  INFO(name << "\n" << ir.Print());
-  REQUIRE(ir.Verify().ToString() == "OK");
-  for (const Schedule& schedule : HeldSchedules(ir)) {
-    KernelBody body{.ir = ir, .schedule = schedule};
-    GroupKernels kernels = EmitGroup(body, Dialect::kHost);
-    cases.push_back(
-        {absl::StrCat(name, ", ", schedule.Print()), std::move(body), std::move(kernels)});
-  }
+  AddCases(name, ir, HeldSchedules(ir), cases);
 }
 
-std::shared_ptr<HostModule> Compiled(const std::vector<Case>& cases) {
-  std::vector<GroupKernels> all;
-  for (const Case& c : cases) all.push_back(c.kernels);
-  auto module = HostModule::Compile(DistinctKernels(all), {.check = true});
-  INFO(module.status().ToString());
-  REQUIRE(module.ok());
-  return *std::move(module);
-}
-
-void RunAll(const std::vector<Case>& cases) {
-  const std::shared_ptr<HostModule> module = Compiled(cases);
-  for (const Case& c : cases) {
-    const uint64_t seed = 23;
-    const BufferValues before = RandomBuffers(c.body.ir, seed);
-    auto after = RunKernels(*module, c.body, c.kernels, before, seed);
-    std::string wrong =
-        after.ok() ? CompareToInterpreter(c.body.ir, before, *after) : after.status().ToString();
-    if (!wrong.empty()) absl::StrAppend(&wrong, "\n", PrintKernel(c.kernels.launches[0]));
-    INFO(c.name << ", seed " << seed << "\n" << wrong);
-    CHECK(wrong.empty());
-  }
-}
-
-std::set<int> ClustersIn(const std::vector<Case>& cases) {
-  std::set<int> clusters;
-  for (const Case& c : cases) clusters.insert(c.body.schedule.cluster);
-  return clusters;
-}
+void RunAll(const std::vector<Case>& cases) { RunAll(cases, /*seed=*/23); }
 
 TEST_CASE("columns of any number and length are held by clusters of any size") {
   std::vector<Case> cases;

@@ -42,7 +42,7 @@ class GeneratedCall : public LoadedCall {
     table[kPartials] = scratch;
     RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
     for (size_t i = 0; i < early_.size(); ++i) {
-      const bool early = early_[i] && (i > 0 || may_start_early());
+      const bool early = early_[i] && may_start_early(i);
       RG_RETURN_IF_ERROR(early ? device_.LaunchEarly(stream, *kernels_, first_ + i)
                                : device_.Launch(stream, *kernels_, first_ + i));
     }

@@ -29,8 +29,9 @@ class GeneratedSort : public LoadedCall {
     table[kSortResult] = pointers.results[0];
     RG_RETURN_IF_ERROR(device_.Bind(stream, *kernels_, table));
     for (size_t i = 0; i < early_.size(); ++i) {
-      RG_RETURN_IF_ERROR(early_[i] ? device_.LaunchEarly(stream, *kernels_, i)
-                                   : device_.Launch(stream, *kernels_, i));
+      const bool early = early_[i] && may_start_early(i);
+      RG_RETURN_IF_ERROR(early ? device_.LaunchEarly(stream, *kernels_, i)
+                               : device_.Launch(stream, *kernels_, i));
     }
     return absl::OkStatus();
   }
