@@ -42,6 +42,8 @@ SIDES = {
     "retrograd": ("retrograd", {}),
     "retrograd_reduce_overhead": ("retrograd", {"mode": "reduce-overhead"}),
     "retrograd_python": ("retrograd", {"direct_gradients": False}),
+    "retrograd_function_reduce_overhead": (
+        "retrograd", {"mode": "reduce-overhead", "direct_forward": False}),
     "retrograd_one_stream": ("retrograd", {"streams": 1}),
     "retrograd_two_streams": ("retrograd", {"streams": 2}),
     "retrograd_three_streams": ("retrograd", {"streams": 3}),

@@ -48,7 +48,9 @@ def backend(module, example_inputs, *, mode=None, options=None):
             module, example_inputs, inner_compile=inner_compile,
             config_patches=settings.inductor_patches(),
         )  # fmt: skip
-    return DirectGradients(compiled) if settings.direct_gradients else compiled
+    if not settings.direct_gradients:
+        return compiled
+    return DirectGradients(compiled, settings.direct_forward)
 
 
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it

@@ -26,6 +26,7 @@ class Settings:
     mode: str = "default"  # of MODES: Inductor's, for the forward
     require_full: bool = False  # an error in place of Inductor's backward
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
+    direct_forward: bool = True  # the forward, too, runs without PyTorch's function around it
     deterministic: bool = True  # the same bits in every run
     streams: int = 0  # that independent work is spread over; 0: as many as gain
     early_launches: bool = True  # small kernels start before the one in front has finished

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
@@ -51,6 +52,32 @@ inline void AskFor(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     Ask(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  }
+}
+
+// For what a call of a forward reads of its arguments: a tuple of Python's objects.
+inline void AskForArguments(PyObject* arguments) {
+  const Py_ssize_t size = PyTuple_GET_SIZE(arguments);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    Ask(reinterpret_cast<const THPVariable*>(PyTuple_GET_ITEM(arguments, i)));
+  }
+  std::vector<const c10::TensorImpl*> tensors;
+  tensors.reserve(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const object = PyTuple_GET_ITEM(arguments, i);
+    if (!THPVariable_CheckExact(object)) continue;
+    tensors.push_back(THPVariable_Unpack(object).unsafeGetTensorImpl());
+    Ask(tensors.back());
+  }
+  std::vector<const torch::autograd::AutogradMeta*> metas;
+  metas.reserve(tensors.size());
+  for (const c10::TensorImpl* tensor : tensors) {
+    __builtin_prefetch(&tensor->version_counter());
+    metas.push_back(static_cast<const torch::autograd::AutogradMeta*>(tensor->autograd_meta()));
+    if (metas.back() != nullptr) Ask(metas.back());
+  }
+  for (const auto* meta : metas) {
+    if (meta != nullptr) Ask(meta->grad_accumulator_.lock().get(), kCacheLine);
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/python_function.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -18,24 +17,9 @@
 #include "direct_plan.h"
 #include "host_times.h"
 #include "leaves.h"
+#include "saved_state.h"
 
 namespace retrograd {
-
-using torch::autograd::edge_list;
-using torch::autograd::variable_list;
-
-// The attribute of a compiled function's context that holds the tensors saved beside autograd's.
-inline constexpr const char* kSavedBeside = "_tensors_no_vc_check";
-
-// A Python object that C++ threads own; null for None.
-inline std::shared_ptr<PyObject> Shared(py::object object) {
-  if (object.is_none()) return nullptr;
-  return {object.release().ptr(), [](PyObject* owned) {
-            if (!Py_IsInitialized()) return;
-            const py::gil_scoped_acquire gil;
-            Py_DECREF(owned);
-          }};
-}
 
 // What the calls of one compiled function share: the plans known so far, and who finds them.
 class Binding {
@@ -99,23 +83,24 @@ inline std::atomic<int64_t> let_go = 0;
 
 class DirectNode : public Node {
  public:
-  // compiled: the compiled function's own node, whose place this one takes, and its Python object.
-  // beside: the tensors that the latter held.
-  DirectNode(std::shared_ptr<Node> compiled, PyObject* context, std::shared_ptr<Binding> binding,
-             Tensors beside)
-      : Node(compiled->sequence_nr(), edge_list(compiled->next_edges())),
-        compiled_(std::move(compiled)),
-        context_(context),
-        binding_(std::move(binding)),
-        beside_(std::move(beside)) {}
+  // In the place of another node, of this number.
+  DirectNode(uint64_t sequence_nr, edge_list edges, std::unique_ptr<SavedState> state,
+             std::shared_ptr<Binding> binding)
+      : Node(sequence_nr, std::move(edges)),
+        state_(std::move(state)),
+        binding_(std::move(binding)) {}
+  // As the newest node of the graph. state: to be given by Keep.
+  DirectNode(edge_list edges, std::shared_ptr<Binding> binding)
+      : Node(std::move(edges)), binding_(std::move(binding)) {}
+
+  void Keep(std::unique_ptr<SavedState> state) { state_ = std::move(state); }
 
   std::string name() const override { return "RetrogradBackward"; }
 
   void release_variables() override {
     // Tensors that Python has seen go under its lock: taken once, not for each.
     const py::gil_scoped_acquire gil;
-    compiled_->release_variables();
-    beside_.clear();
+    if (state_ != nullptr) state_->Release();  // a forward that failed gave it none
     released_ = true;
   }
 
@@ -131,8 +116,7 @@ class DirectNode : public Node {
     }
     Laps laps;
     AskForParameters(next_edges());
-    AskFor(beside_);
-    Tensors saved = Saved();
+    Tensors saved = state_->Unpack(getptr());
     const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
     if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
       return ByPython(std::move(tangents), binding_->learns(), saved);
@@ -150,15 +134,6 @@ class DirectNode : public Node {
     at::Tensor tensor;
   };
 
-  Tensors Saved() {
-    const auto& variables = function()->saved_variables;
-    Tensors saved;
-    saved.reserve(variables.size() + beside_.size());
-    for (const auto& variable : variables) saved.push_back(variable.unpack(compiled_));
-    saved.insert(saved.end(), beside_.begin(), beside_.end());
-    return saved;
-  }
-
   // For each tangent, whether its result is differentiable.
   std::vector<bool> Used() const {
     std::vector<bool> used;
@@ -167,8 +142,6 @@ class DirectNode : public Node {
     }
     return used;
   }
-
-  THPFunction* function() const { return reinterpret_cast<THPFunction*>(context_); }
 
   variable_list Directly(const DirectPlan& plan, Tensors saved, const Tensors& tangents,
                          Laps& laps) {
@@ -204,14 +177,9 @@ class DirectNode : public Node {
   // Of saved tensors that the run needs no longer: their memory is free in the order of the stream.
   void LetGo(const std::vector<size_t>& numbers, Tensors& saved) {
     const py::gil_scoped_acquire gil;  // as in release_variables
-    auto& variables = function()->saved_variables;
     for (const size_t number : numbers) {
       saved[number].reset();
-      if (number < variables.size()) {
-        variables[number].reset_data();
-      } else {
-        beside_[number - variables.size()].reset();
-      }
+      state_->LetGo(number);
       spent_ = true;
     }
     let_go += static_cast<int64_t>(numbers.size());
@@ -238,14 +206,14 @@ class DirectNode : public Node {
   // issued before the others' parameters are looked at.
   void Place(const DirectPlan& plan, uint32_t phase, const Destinations& destinations,
              std::vector<Gradient>& gradients) const {
-    constexpr long kOwnReferences = 2;  // this node's edge and the compiled function's
+    const long references = state_->references();
     for (size_t i = 0; i < gradients.size(); ++i) {
       const int result = plan.result_of_edge[i];
       if (!Begins(plan, result, phase)) continue;
       gradients[i].result = result;
       if (!destinations.direct) continue;
       gradients[i].leaf = DirectLeaf(next_edge(i), *plan.results[static_cast<size_t>(result)],
-                                     kOwnReferences, destinations.stream);
+                                     references, destinations.stream);
     }
   }
 
@@ -290,7 +258,7 @@ class DirectNode : public Node {
     sums.Add();
     direct_gradients += direct;
     if (direct > 0) {
-      compiled_->next_edges() = edges;
+      state_->KeepEdges(edges);
       next_edges() = std::move(edges);
     }
     return others;
@@ -299,13 +267,12 @@ class DirectNode : public Node {
   // The compiled function's own way, which raises PyTorch's errors.
   variable_list ByPython(variable_list&& tangents, bool learns, const Tensors& saved = {}) {
     const py::gil_scoped_acquire gil;
-    if (!released_) py::handle(context_).attr(kSavedBeside) = py::cast(beside_);
-    if (!learns) return (*compiled_)(std::move(tangents));
+    if (!learns) return state_->ByPython(getptr(), std::move(tangents));
     const Tensors given = tangents;
     binding_->learner().attr("begin")();
     variable_list gradients;
     try {
-      gradients = (*compiled_)(std::move(tangents));
+      gradients = state_->ByPython(getptr(), std::move(tangents));
     } catch (...) {
       binding_->learner().attr("stop")();
       throw;
@@ -315,10 +282,8 @@ class DirectNode : public Node {
     return gradients;
   }
 
-  std::shared_ptr<Node> compiled_;
-  PyObject* context_;  // owned by compiled_
+  std::unique_ptr<SavedState> state_;
   std::shared_ptr<Binding> binding_;
-  Tensors beside_;
   bool released_ = false;
   bool spent_ = false;  // a run let go of saved tensors, and did not end
 };

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "direct_node.h"
+#include "direct_forward.h"
 
 namespace retrograd {
 namespace {
@@ -25,12 +25,6 @@ Compiled CompiledOf(const py::handle& result) {
   return {meta->grad_fn_, std::move(context)};
 }
 
-bool IsPlain(const at::Tensor& tensor) {
-  return !tensor.unsafeGetTensorImpl()->is_python_dispatch() && !tensor.is_nested() &&
-         tensor.layout() == at::kStrided &&
-         torch::autograd::impl::get_view_autograd_meta(tensor) == nullptr;
-}
-
 // The results of the compiled function by their numbers there; undefined where one is missing.
 Tensors ResultsOf(const Node& node, const Tensors& given) {
   Tensors results(node.num_inputs());
@@ -43,13 +37,19 @@ Tensors ResultsOf(const Node& node, const Tensors& given) {
   return results;
 }
 
-// Why the results keep the compiled function's node; "" if they need not.
-std::string Unsuited(Node& node, const Tensors& results) {
+// Why the results keep the compiled function's node; "" if they need not. given: all that the
+// function returned.
+std::string Unsuited(Node& node, const Tensors& given, const Tensors& results) {
   if (HasHooks(node)) return "the compiled function has a hook";
+  for (const at::Tensor& tensor : given) {
+    const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+    if (meta == nullptr || !IsView(tensor) || !tensor.requires_grad()) continue;
+    return "a result is a view";
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     const bool used = !node.input_metadata(i).was_default_constructed();
-    if (results[i].defined() ? !IsPlain(results[i]) : used) {
-      return "a result is a view or a tensor subclass, or an input was written";
+    if (results[i].defined() ? !IsOrdinary(results[i]) : used) {
+      return "a result is a tensor subclass, or an input was written";
     }
   }
   return "";
@@ -67,13 +67,16 @@ std::string Attach(const std::shared_ptr<Binding>& binding, const py::sequence& 
   }
   if (compiled.node == nullptr) return "no result leads to the compiled function";
   const Tensors results = ResultsOf(*compiled.node, tensors);
-  std::string reason = Unsuited(*compiled.node, results);
+  std::string reason = Unsuited(*compiled.node, tensors, results);
   if (!reason.empty()) return reason;
 
   auto beside = compiled.context.attr(kSavedBeside).cast<Tensors>();
   compiled.context.attr(kSavedBeside) = py::list();
   std::shared_ptr<DirectNode> ours(
-      new DirectNode(compiled.node, compiled.context.ptr(), binding, std::move(beside)),
+      new DirectNode(
+          compiled.node->sequence_nr(), edge_list(compiled.node->next_edges()),
+          std::make_unique<FunctionState>(compiled.node, compiled.context.ptr(), std::move(beside)),
+          binding),
       torch::autograd::deleteNode);
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].defined()) {
@@ -104,6 +107,26 @@ std::vector<std::vector<size_t>> LastOfPhase(const DirectPlan& plan,
   std::vector<std::vector<size_t>> by_phase(plan.num_phases);
   for (const auto& [number, phase] : last) by_phase[phase].push_back(number);
   return by_phase;
+}
+
+std::shared_ptr<ForwardPlan> MakeForwardPlan(py::object forward, py::object backward,
+                                             std::vector<bool> requires_grad,
+                                             std::vector<bool> has_gradient,
+                                             std::vector<size_t> written,
+                                             std::vector<bool> differentiable, size_t num_outputs,
+                                             const std::pair<size_t, size_t>& checked,
+                                             const std::pair<size_t, size_t>& beside) {
+  auto plan = std::make_shared<ForwardPlan>();
+  plan->forward = Shared(std::move(forward));
+  plan->backward = Shared(std::move(backward));
+  plan->requires_grad = std::move(requires_grad);
+  plan->has_gradient = std::move(has_gradient);
+  plan->written = std::move(written);
+  plan->differentiable = std::move(differentiable);
+  plan->num_outputs = num_outputs;
+  plan->checked = {checked.first, checked.second};
+  plan->beside = {beside.first, beside.second};
+  return plan;
 }
 
 std::shared_ptr<DirectPlan> MakePlan(
@@ -154,6 +177,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def(py::init<py::object>(), py::arg("learner"))
       .def_property_readonly("hopeful", &Binding::hopeful)
       .def_property_readonly("plans", &Binding::plans);
+  py::class_<ForwardPlan, std::shared_ptr<ForwardPlan>>(module, "ForwardPlan")
+      .def(py::init(&MakeForwardPlan), py::kw_only(), py::arg("forward"), py::arg("backward"),
+           py::arg("requires_grad"), py::arg("has_gradient"), py::arg("written"),
+           py::arg("differentiable"), py::arg("num_outputs"), py::arg("checked"),
+           py::arg("beside"));
+  module.def("call_forward", &CallForward, py::arg("binding"), py::arg("plan"),
+             py::arg("arguments"));
+  module.def("forwards", [] { return direct_forwards.load(); });
   module.def("attach", &Attach, py::arg("binding"), py::arg("results"));
   module.def(
       "watch", [](bool on) { watched = on; }, py::arg("on"));
