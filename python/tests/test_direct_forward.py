@@ -281,6 +281,8 @@ def test_other_arguments_and_modes_are_left_to_pytorch():
         assert call(*known, (x,)) is None
     with torch.inference_mode():
         assert call(*known, (x,)) is None
+        made_there = torch.ones(1)
+    assert call(*plan(lambda arguments: pytest.fail("it runs"), [made_there]), (made_there,)) is None
 
 
 def test_what_the_forward_saved_goes_with_its_graph():

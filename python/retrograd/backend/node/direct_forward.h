@@ -80,7 +80,8 @@ inline std::optional<Tensors> ArgumentsOf(const ForwardPlan& plan, const py::tup
     PyObject* const object = PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(i));
     if (!THPVariable_CheckExact(object)) return std::nullopt;
     const at::Tensor& tensor = THPVariable_Unpack(object);
-    if (!IsOrdinary(tensor) || tensor.requires_grad() != plan.requires_grad[i]) return std::nullopt;
+    if (!IsOrdinary(tensor) || tensor.is_inference()) return std::nullopt;
+    if (tensor.requires_grad() != plan.requires_grad[i]) return std::nullopt;
     const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
     if (meta != nullptr && meta->fw_grad_ != nullptr) return std::nullopt;
     arguments.push_back(tensor);
