@@ -145,6 +145,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
                                                 absl::Span<const ValueId> stores) const {
   Evaluated out;
   GroupPrice& best = out.price;
+  best.work = static_cast<int64_t>(group.ops.size());
   const bool single = group.ops.size() == 1;
   auto refuse = [&](std::string limit, std::string reason) {
     best.limit = std::move(limit);
@@ -160,6 +161,8 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
     return refuse(std::string(Name(kernel.refusal->limit)), std::move(kernel.refusal->reason));
   }
   out.built = true;
+  const auto work = static_cast<int64_t>(kernel.ir->instrs.size());
+  best.work = work;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
   if (std::string off = SwitchedOff(*kernel.ir, shape, options_.hold_columns); !off.empty()) {
@@ -178,7 +181,11 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
   for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
     const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
-    GroupPrice candidate{.feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed};
+    GroupPrice candidate{.feasible = true,
+                         .schedule = s,
+                         .ps = price.ps,
+                         .passed_bytes = passed,
+                         .work = work};
     if (!limits_.Allows(price.footprint) && !MaySpill(limits_, price.footprint, group.ops.size())) {
       if (best.limit.empty()) {
         Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);

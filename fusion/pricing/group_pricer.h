@@ -47,6 +47,8 @@ struct GroupPrice {
   Schedule schedule;
   int64_t ps = 0;            // T(S), without margin
   int64_t passed_bytes = 0;  // stored for other kernels (and not as an output of the graph)
+  // How long finding it took, counted: instructions of the kernel; ops, where none was built.
+  int64_t work = 0;
 };
 
 // What a kernel costs, and whether any schedule of it fits, by its signature: equal kernels of

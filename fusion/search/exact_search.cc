@@ -33,7 +33,7 @@ class ExactSearch::Run {
         if (!Expand(e.done, e.cost)) return {};
       } else {
         Price(e);
-        if (s_.prices() > most_prices_) return {};
+        if (s_.work() > most_work_) return {};
       }
     }
     return {.exact = true};
@@ -65,7 +65,7 @@ class ExactSearch::Run {
     return at->second;
   }
 
-  // The least that a kernel of these atoms costs: more than its time if it joins several.
+  // ExactSearch::LeastCost.
   int64_t LeastTogether(AtomMask set) {
     const int64_t least = LeastOf(set);
     return (set & (set - 1)) == 0 ? least : least + s_.pricer_.Margin(least);
@@ -107,8 +107,10 @@ class ExactSearch::Run {
     ForEachBit(left, [&](int i) {
       if ((m.predecessors(i) & left) == 0) push(Bit(i));
     });
+    const int64_t most_steps =
+        std::min(s_.limits_.max_steps, steps_ + s_.limits_.max_steps_of_state);
     while (!stack_.empty()) {
-      if (++steps_ > s_.limits_.max_steps) return false;
+      if (++steps_ > most_steps) return false;
       const AtomMask set = stack_.back();
       stack_.pop_back();
       AtomMask rim = 0;
@@ -158,10 +160,7 @@ class ExactSearch::Run {
       sets.push_back(at & ~from);
       at = from;
     }
-    Partition out;
-    for (size_t i = sets.size(); i-- > 0;) {
-      AddPart(s_.AtomsOf(sets[i]), s_.PriceOf(sets[i]), s_.pricer_, out);
-    }
+    Partition out = s_.PartitionOf({sets.rbegin(), sets.rend()});
     out.exact = true;
     return out;
   }
@@ -169,7 +168,7 @@ class ExactSearch::Run {
   ExactSearch& s_;
   const int64_t below_;
   std::vector<AtomMask> separated_, joined_;
-  const int64_t most_prices_ = s_.prices() + s_.limits_.max_prices;
+  const int64_t most_work_ = s_.work() + s_.limits_.max_work;
   absl::flat_hash_map<AtomMask, State> states_;
   absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
@@ -204,7 +203,34 @@ const GroupPrice& ExactSearch::PriceOf(AtomMask set) {
   const auto ops = static_cast<int64_t>(group.ops.size());
   price = ops > limits_.max_ops && (set & (set - 1)) != 0 ? &TooLarge(ops)
                                                           : &book_.Of(std::move(group));
+  work_ += price->work;
   return *price;
+}
+
+int64_t ExactSearch::CostOf(AtomMask set) {
+  if (!MayShareKernel(set)) return kNoBound;
+  const GroupPrice& price = PriceOf(set);
+  return price.feasible ? pricer_.Cost(price, (set & (set - 1)) != 0) : kNoBound;
+}
+
+int64_t ExactSearch::LeastCost(AtomMask set) const {
+  const int64_t least = masks_.LeastPs(set);
+  return (set & (set - 1)) == 0 ? least : least + pricer_.Margin(least);
+}
+
+Partition ExactSearch::PartitionOf(std::vector<AtomMask> sets) {
+  Partition partition;
+  AtomMask done = 0;
+  while (!sets.empty()) {
+    const auto ready = std::find_if(sets.begin(), sets.end(), [&](AtomMask set) {
+      return (masks_.PredecessorsOf(set) & ~set & ~done) == 0;
+    });
+    if (ready == sets.end()) return {};
+    done |= *ready;
+    AddPart(AtomsOf(*ready), PriceOf(*ready), pricer_, partition);
+    sets.erase(ready);
+  }
+  return partition;
 }
 
 const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
@@ -217,6 +243,7 @@ const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
 
 bool ExactSearch::MayShareKernel(AtomMask set) {
   if ((set & (set - 1)) == 0) return true;
+  if (const auto known = prices_.find(set); known != prices_.end()) return known->second != nullptr;
   if (!links_) links_.emplace(atoms_, pricer_);
   if (links_->MayShareKernel(set)) return true;
   prices_.try_emplace(set, nullptr);

@@ -22,11 +22,13 @@
 
 namespace retrograd {
 
+// Counted, never timed: a plan is the same on every machine.
 struct SearchLimits {
-  int64_t max_downsets = 20'000;  // states entered
-  int64_t max_steps = 2'000'000;  // groups looked at
-  int64_t max_prices = 20'000;    // kernels built and priced
-  int64_t max_ops = kShortOps;    // of a kernel of several atoms
+  int64_t max_downsets = 20'000;       // states entered
+  int64_t max_steps = 20'000;          // groups looked at
+  int64_t max_steps_of_state = 2'000;  // of them, as the next step from one state
+  int64_t max_work = 40'000;           // GroupPrice::work of the kernels priced
+  int64_t max_ops = kShortOps;         // of a kernel of several atoms
 };
 
 class ExactSearch {
@@ -44,6 +46,10 @@ class ExactSearch {
 
   // T of a set of atoms.
   const GroupPrice& PriceOf(AtomMask set);
+  // What the search minimises, of a set that is one kernel; kNoBound: it is none.
+  int64_t CostOf(AtomMask set);
+  // The least that CostOf may be, found without building the kernel.
+  int64_t LeastCost(AtomMask set) const;
   // The price of the two atoms with whatever must stand between them: if it is infeasible, why no
   // plan has them together.
   const GroupPrice& SmallestTogether(int a, int b) {
@@ -51,7 +57,10 @@ class ExactSearch {
   }
 
   const RegionMasks& masks() const { return masks_; }
-  int64_t prices() const { return static_cast<int64_t>(prices_.size()); }
+  // GroupPrice::work of all kernels priced so far.
+  int64_t work() const { return work_; }
+  // A partition into these kernels, in a valid order; no parts: there is none.
+  Partition PartitionOf(std::vector<AtomMask> sets);
 
  private:
   class Run;
@@ -70,6 +79,7 @@ class ExactSearch {
   absl::flat_hash_map<AtomMask, const GroupPrice*> prices_;  // in the book; nullptr: of no kernel
   std::map<int64_t, GroupPrice> too_large_;                  // by the number of ops
   std::optional<RegionLinks> links_;                         // once asked for
+  int64_t work_ = 0;
 };
 
 }  // namespace retrograd

@@ -147,6 +147,12 @@ void RegionMasks::JoinEqual() {
   writes_ = std::move(writes);
 }
 
+AtomMask RegionMasks::PredecessorsOf(AtomMask set) const {
+  AtomMask read = 0;
+  ForEachBit(set, [&](int i) { read |= predecessors_[i]; });
+  return read;
+}
+
 AtomMask RegionMasks::Closure(AtomMask set) const {
   AtomMask above = 0, below = 0;
   ForEachBit(set, [&](int i) {

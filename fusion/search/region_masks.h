@@ -32,6 +32,8 @@ class RegionMasks {
   AtomMask ancestors(int i) const { return ancestors_[i]; }
   AtomMask neighbours(int i) const { return neighbours_[i]; }
 
+  // What any atom of the set reads, some of it perhaps in the set.
+  AtomMask PredecessorsOf(AtomMask set) const;
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
   // The least bytes that a kernel of these atoms, or several, move; what an epilogue root moves is

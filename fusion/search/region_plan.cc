@@ -56,6 +56,27 @@ std::vector<Region> RunsOf(const Region& region) {
   return runs;
 }
 
+// Other atoms of the same ops as kernels that are like those of a plan: an atom goes where the plan
+// makes its result, one whose result the plan recomputes stands alone.
+std::vector<AtomMask> SetsLike(const RegionPlan& plan, const std::vector<Atom>& atoms) {
+  std::vector<AtomMask> sets(plan.partition.parts.size(), 0);
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    const NodeId result = atoms[a].ops.back();
+    const auto makes = [&](const Partition::Part& part) {
+      return std::any_of(part.atoms.begin(), part.atoms.end(),
+                         [&](int atom) { return Holds(plan.atoms[atom], result); });
+    };
+    const auto at = std::find_if(plan.partition.parts.begin(), plan.partition.parts.end(), makes);
+    if (at == plan.partition.parts.end()) {
+      sets.push_back(Bit(static_cast<int>(a)));
+    } else {
+      sets[at - plan.partition.parts.begin()] |= Bit(static_cast<int>(a));
+    }
+  }
+  std::erase(sets, AtomMask{0});
+  return sets;
+}
+
 // The plan of a run behind those of the runs before it.
 void Append(RegionPlan run, RegionPlan& plan) {
   const int first = static_cast<int>(plan.atoms.size());
@@ -101,8 +122,8 @@ RegionPlan RegionPlanner::Solve(absl::Span<const PairChoice> choices) {
   if (choices.empty() && InRuns()) return SolveRuns();
   plan.partition =
       choices.empty() ? Free() : plain_.search->SolveWith(ConstraintsOf(plain_.atoms, choices));
-  const bool proven = plan.partition.exact && !plan.partition.parts.empty();
-  if (options_.recompute && proven && options_.search.random_seed == 0)
+  const bool found = plain_.search->searched() && !plan.partition.parts.empty();
+  if (options_.recompute && found && options_.search.random_seed == 0)
     TryRecomputing(choices, plan);
   if (options_.search.join)
     JoinKernels(plan.atoms, pricer_, options_.search.limits.max_ops,
@@ -183,9 +204,17 @@ void RegionPlanner::Climb(RegionPlan& best) {
 bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
                                    absl::Span<const PairChoice> choices, RegionPlan& best) {
   Workplace& workplace = Recomputing(producers);
-  Partition partition =
-      workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices), best.partition.cost_ps,
-                                  ReadersToPart(producers, workplace.atoms));
+  if (!workplace.search->searched()) return false;  // it is, where the atoms were no fewer
+  Partition partition;
+  if (best.partition.exact) {
+    partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
+                                            best.partition.cost_ps,
+                                            ReadersToPart(producers, workplace.atoms));
+  }
+  if (!partition.exact && partition.parts.empty() && choices.empty()) {
+    partition =
+        workplace.search->ImproveFrom(SetsLike(best, workplace.atoms), best.partition.cost_ps);
+  }
   if (partition.parts.empty()) {
     best.partition.exact = best.partition.exact && partition.exact;
     return false;

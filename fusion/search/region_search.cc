@@ -2,9 +2,24 @@
 
 #include <algorithm>
 
+#include "fusion/search/interval_search.h"
+#include "fusion/search/local_search.h"
 #include "fusion/search/random_partition.h"
 
 namespace retrograd {
+namespace {
+
+std::vector<AtomMask> SetsOf(const Partition& partition) {
+  std::vector<AtomMask> sets;
+  for (const Partition::Part& part : partition.parts) {
+    AtomMask set = 0;
+    for (int atom : part.atoms) set |= Bit(atom);
+    sets.push_back(set);
+  }
+  return sets;
+}
+
+}  // namespace
 
 RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
                            const SearchOptions& options)
@@ -17,19 +32,60 @@ RegionSearch::RegionSearch(const std::vector<Atom>& atoms, PriceBook& book,
 Partition RegionSearch::Solve() {
   if (options_.random_seed != 0)
     return RandomPartition(atoms_, book_.pricer(), options_.random_seed);
-  if (exact_) {
-    Partition best = exact_->Solve();
-    if (best.exact) return best;
-  }
+  if (!exact_) return MergeAll();
+  Partition best = exact_->Solve();
+  return best.exact ? best : SolveNearby();
+}
+
+Partition RegionSearch::MergeAll() const {
   return MergeGreedily(atoms_, book_.pricer(),
                        {.max_prices = options_.max_greedy_prices,
                         .where = options_.merge,
                         .max_ops = options_.limits.max_ops});
 }
 
+// Two starts, since moves from one often end where those from the other do not.
+Partition RegionSearch::SolveNearby() {
+  const Partition merged = MergeAll();
+  Partition best = ImproveLocally(*exact_, SetsOf(merged), options_.max_local_work);
+  if (best.parts.empty()) best = merged;
+  const std::vector<AtomMask> runs =
+      SearchIntervals(*exact_, ExactSearch::kNoBound, options_.max_local_work);
+  if (runs.empty()) return best;
+  Partition other = ImproveLocally(*exact_, runs, options_.max_local_work);
+  return other.cost_ps < best.cost_ps ? other : best;
+}
+
+// From atoms that are kernels of their own, but those that must be together.
+Partition RegionSearch::SolveNearby(absl::Span<const Constraint> constraints) {
+  std::vector<AtomMask> start;
+  AtomMask left = exact_->masks().all();
+  for (const Constraint& c : constraints) {
+    AtomMask set = c.together ? exact_->masks().Closure(Bit(c.a) | Bit(c.b)) : 0;
+    std::erase_if(start, [&](AtomMask other) {
+      const bool meet = (set & other) != 0;
+      if (meet) set = exact_->masks().Closure(set | other);
+      return meet;
+    });
+    if (set != 0) start.push_back(set);
+    left &= ~set;
+  }
+  ForEachBit(left, [&](int i) { start.push_back(Bit(i)); });
+  return ImproveLocally(*exact_, start, options_.max_local_work, constraints);
+}
+
 Partition RegionSearch::SolveWith(absl::Span<const Constraint> constraints, int64_t below,
                                   absl::Span<const AtomMask> separated) {
-  return exact_ ? exact_->Solve(constraints, below, separated) : Partition{};
+  if (!exact_) return {};
+  Partition best = exact_->Solve(constraints, below, separated);
+  if (best.exact || constraints.empty()) return best;
+  best = SolveNearby(constraints);
+  return best.cost_ps < below ? best : Partition{};
+}
+
+Partition RegionSearch::ImproveFrom(const std::vector<AtomMask>& start, int64_t below) {
+  Partition best = ImproveLocally(*exact_, start, options_.max_local_work);
+  return !best.parts.empty() && best.cost_ps < below ? best : Partition{};
 }
 
 GroupPrice RegionSearch::SmallestTogether(int a, int b) {

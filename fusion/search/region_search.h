@@ -1,4 +1,5 @@
-// How a region becomes kernels: exactly where it is small enough, else greedily.
+// How a region becomes kernels: exactly where that takes little work, else by merging greedily, by
+// runs of its atoms' order and by small moves from both; greedily alone, if it is large.
 #ifndef RETROGRAD_FUSION_SEARCH_REGION_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_REGION_SEARCH_H_
 
@@ -13,8 +14,9 @@
 namespace retrograd {
 
 struct SearchOptions {
-  int max_atoms = 40;   // exact up to here; at most kMaxMaskedAtoms
+  int max_atoms = 40;   // more are merged greedily alone; at most kMaxMaskedAtoms
   SearchLimits limits;  // of an exact search
+  int64_t max_local_work = 20'000;  // of the kernels priced from each start where it gave up
   int64_t max_greedy_prices = 20'000;
   bool join = true;  // kernels of the search into larger ones than it looks at
   CombineWhere merge = CombineWhere::kItPays;  // wherever possible: greedily, nothing is searched
@@ -27,18 +29,24 @@ class RegionSearch {
 
   // The best plan found.
   Partition Solve();
-  // The best plan under constraints that costs less than `below` and has in no kernel all atoms of
-  // one of the sets `separated`. No parts and exact: there is none; not exact: the limits of the
-  // search were met, or the region is too large.
+  // The best plan found under constraints that costs less than `below`. Plans that have in a kernel
+  // all atoms of one of the sets `separated` need not be looked at. No parts and exact: there is
+  // none; not exact: none was found within the limits of the search, or the region is too large.
   Partition SolveWith(absl::Span<const Constraint> constraints,
                       int64_t below = ExactSearch::kNoBound,
                       absl::Span<const AtomMask> separated = {});
+  // A plan that costs less than `below`, by small moves from `start`; without parts: none found.
+  Partition ImproveFrom(const std::vector<AtomMask>& start, int64_t below);
   // Why two atoms fit no kernel, with whatever must stand between them; feasible otherwise.
   GroupPrice SmallestTogether(int a, int b);
-  // Whether plans are proven; only then can they be constrained.
-  bool exact() const { return exact_.has_value(); }
+  // Whether the region is small enough to be searched; only then can plans be constrained.
+  bool searched() const { return exact_.has_value(); }
 
  private:
+  Partition MergeAll() const;
+  Partition SolveNearby();
+  Partition SolveNearby(absl::Span<const Constraint> constraints);
+
   const std::vector<Atom>& atoms_;
   PriceBook& book_;
   SearchOptions options_;

@@ -47,7 +47,7 @@ const DeviceSpec& Device(absl::string_view name) {
 PlanVariant Variant(unsigned number) {
   PlanVariant v{.device = number % 4 == 3 ? "mi300x" : "h200", .options = {}};
   // Cut short, a search of a few atoms goes the ways of a large region, and in milliseconds.
-  v.options.search.limits = {.max_downsets = 500, .max_steps = 5'000, .max_prices = 300};
+  v.options.search.limits = {.max_downsets = 500, .max_steps = 5'000, .max_work = 10'000};
   switch (number / 4 % 8) {
     case 1: v.options.disable = {"fusion"}; break;
     case 2: v.options.disable = {"first_writer", "cast_pairs"}; break;
