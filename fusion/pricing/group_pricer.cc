@@ -181,11 +181,8 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   std::optional<GroupPrice> spilling;  // the least bad, for a single op that fits nowhere
   for (const Schedule& s : CandidateSchedules(*kernel.ir, profile, schedule_limits())) {
     const Price price = pricer.Of(s, /*explain=*/false, FindCompiled(key, s));
-    GroupPrice candidate{.feasible = true,
-                         .schedule = s,
-                         .ps = price.ps,
-                         .passed_bytes = passed,
-                         .work = work};
+    GroupPrice candidate{
+        .feasible = true, .schedule = s, .ps = price.ps, .passed_bytes = passed, .work = work};
     if (!limits_.Allows(price.footprint) && !MaySpill(limits_, price.footprint, group.ops.size())) {
       if (best.limit.empty()) {
         Limits::Verdict v = limits_.CheckSchedule(s, price.footprint);

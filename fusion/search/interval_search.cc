@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <tuple>
 
@@ -11,14 +12,15 @@ namespace {
 // A* over the prefixes of the order, each run first with the least that it may cost.
 class IntervalSearch {
  public:
-  IntervalSearch(ExactSearch& search, int64_t below, int64_t max_work)
+  IntervalSearch(ExactSearch& search, absl::Span<const int> order, int64_t max_work)
       : search_(search),
         masks_(search.masks()),
         atoms_(masks_.size()),
-        below_(below),
         most_work_(search.work() + max_work),
+        before_(1, 0),
         cost_(atoms_ + 1, ExactSearch::kNoBound),
         from_(atoms_ + 1, -1) {
+    for (int atom : order) before_.push_back(before_.back() | Bit(atom));
     for (int i = 0; i < atoms_; ++i) least_from_.push_back(masks_.LeastPsOfAll(Run(i, atoms_)));
     least_from_.push_back(0);
   }
@@ -46,7 +48,7 @@ class IntervalSearch {
   // What a plan through it costs at least; where a run begins and ends, or a prefix ends.
   using Entry = std::tuple<int64_t, int, int>;
 
-  static AtomMask Run(int begin, int end) { return LowBits(end) & ~LowBits(begin); }
+  AtomMask Run(int begin, int end) const { return before_[end] & ~before_[begin]; }
 
   void Enter(int end, int64_t cost, int from) {
     if (cost >= cost_[end]) return;
@@ -55,9 +57,7 @@ class IntervalSearch {
     Push(cost + least_from_[end], end, kPrefix);
   }
 
-  void Push(int64_t bound, int begin, int end) {
-    if (bound < below_) open_.push({bound, begin, end});
-  }
+  void Push(int64_t bound, int begin, int end) { open_.push({bound, begin, end}); }
 
   void Expand(int begin) {
     for (int end = begin + 1; end <= atoms_; ++end) {
@@ -80,7 +80,8 @@ class IntervalSearch {
   ExactSearch& search_;
   const RegionMasks& masks_;
   const int atoms_;
-  const int64_t below_, most_work_;
+  const int64_t most_work_;
+  std::vector<AtomMask> before_;     // by number of atoms: the first ones of the order
   std::vector<int64_t> least_from_;  // of all atoms from one on
   std::vector<int64_t> cost_;        // by the atoms before: of the cheapest runs of them
   std::vector<int> from_;            // where the last of these runs begins
@@ -89,8 +90,20 @@ class IntervalSearch {
 
 }  // namespace
 
-std::vector<AtomMask> SearchIntervals(ExactSearch& search, int64_t below, int64_t max_work) {
-  return IntervalSearch(search, below, max_work).Runs();
+std::vector<AtomMask> SearchIntervals(ExactSearch& search, absl::Span<const int> order,
+                                      int64_t max_work) {
+  return IntervalSearch(search, order, max_work).Runs();
+}
+
+std::vector<int> LatestOrder(const RegionMasks& masks) {
+  std::vector<int> path(masks.size(), 0);
+  for (int i = masks.size(); i-- > 0;) {
+    ForEachBit(masks.predecessors(i), [&](int p) { path[p] = std::max(path[p], path[i] + 1); });
+  }
+  std::vector<int> order(masks.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return path[a] > path[b]; });
+  return order;
 }
 
 }  // namespace retrograd

@@ -26,6 +26,7 @@ class LocalSearch {
       for (int atom = 0; atom < masks_.size(); ++atom) {
         while (!Exhausted() && MoveAt(atom)) better = true;
       }
+      better = better || MergeThree();
     }
     return search_.PartitionOf(std::move(parts_));
   }
@@ -84,6 +85,32 @@ class LocalSearch {
     return true;
   }
 
+  // Three kernels become one, where no two do.
+  bool MergeThree() {
+    for (size_t a = 0; a < parts_.size(); ++a) {
+      for (size_t b = a + 1; b < parts_.size(); ++b) {
+        for (size_t c = b + 1; c < parts_.size() && !Exhausted(); ++c) {
+          if (MergeThree(a, b, c)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool MergeThree(size_t a, size_t b, size_t c) {
+    const AtomMask all = parts_[a] | parts_[b] | parts_[c];
+    if ((masks_.Closure(all) & ~all) != 0) return false;
+    const int64_t cost = Cost(parts_[a]) + Cost(parts_[b]) + Cost(parts_[c]);
+    if (search_.LeastCost(all) >= cost || !Obeys(all) || Cost(all) >= cost) return false;
+    std::vector<AtomMask> merged = {all};
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (i != a && i != b && i != c) merged.push_back(parts_[i]);
+    }
+    if (HasCycle(merged)) return false;
+    parts_ = std::move(merged);
+    return true;
+  }
+
   int64_t Cost(AtomMask set) { return set == 0 ? 0 : search_.CostOf(set); }
 
   bool Obeys(AtomMask set) const {
@@ -93,12 +120,16 @@ class LocalSearch {
     });
   }
 
-  // Whether some part would need another and be needed by it.
   bool MakesCycle(size_t from, size_t to, AtomMask rest, AtomMask grown) const {
-    std::vector<AtomMask> left = {rest, grown};
+    std::vector<AtomMask> moved = {rest, grown};
     for (size_t i = 0; i < parts_.size(); ++i) {
-      if (i != from && i != to) left.push_back(parts_[i]);
+      if (i != from && i != to) moved.push_back(parts_[i]);
     }
+    return HasCycle(std::move(moved));
+  }
+
+  // Whether some set needs another and is needed by it.
+  bool HasCycle(std::vector<AtomMask> left) const {
     AtomMask done = 0;
     for (bool progress = true; progress;) {
       const size_t before = left.size();

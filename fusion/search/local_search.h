@@ -3,7 +3,7 @@
 //
 // A piece is an atom, alone or with what it follows from, or what follows from it, within its
 // kernel. It moves into a neighbouring kernel or becomes one of its own; a whole kernel may move,
-// too. The first move that pays is made, until none does.
+// too, or three become one. The first move that pays is made, until none does.
 #ifndef RETROGRAD_FUSION_SEARCH_LOCAL_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_LOCAL_SEARCH_H_
 

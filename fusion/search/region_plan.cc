@@ -207,9 +207,9 @@ bool RegionPlanner::TryRecomputing(const std::vector<int>& producers,
   if (!workplace.search->searched()) return false;  // it is, where the atoms were no fewer
   Partition partition;
   if (best.partition.exact) {
-    partition = workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices),
-                                            best.partition.cost_ps,
-                                            ReadersToPart(producers, workplace.atoms));
+    partition =
+        workplace.search->SolveWith(ConstraintsOf(workplace.atoms, choices), best.partition.cost_ps,
+                                    ReadersToPart(producers, workplace.atoms));
   }
   if (!partition.exact && partition.parts.empty() && choices.empty()) {
     partition =

@@ -1,6 +1,8 @@
 #include "fusion/search/region_search.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "fusion/search/interval_search.h"
 #include "fusion/search/local_search.h"
@@ -44,16 +46,20 @@ Partition RegionSearch::MergeAll() const {
                         .max_ops = options_.limits.max_ops});
 }
 
-// Two starts, since moves from one often end where those from the other do not.
+// Several starts, since moves from one often end where those from another do not.
 Partition RegionSearch::SolveNearby() {
-  const Partition merged = MergeAll();
-  Partition best = ImproveLocally(*exact_, SetsOf(merged), options_.max_local_work);
-  if (best.parts.empty()) best = merged;
-  const std::vector<AtomMask> runs =
-      SearchIntervals(*exact_, ExactSearch::kNoBound, options_.max_local_work);
-  if (runs.empty()) return best;
-  Partition other = ImproveLocally(*exact_, runs, options_.max_local_work);
-  return other.cost_ps < best.cost_ps ? other : best;
+  Partition best = MergeAll();
+  const auto improve = [&](const std::vector<AtomMask>& start) {
+    if (start.empty()) return;
+    Partition found = ImproveLocally(*exact_, start, options_.max_local_work);
+    if (!found.parts.empty() && found.cost_ps < best.cost_ps) best = std::move(found);
+  };
+  improve(SetsOf(best));
+  std::vector<int> order(atoms_.size());
+  std::iota(order.begin(), order.end(), 0);
+  improve(SearchIntervals(*exact_, order, options_.max_local_work));
+  improve(SearchIntervals(*exact_, LatestOrder(exact_->masks()), options_.max_local_work));
+  return best;
 }
 
 // From atoms that are kernels of their own, but those that must be together.
