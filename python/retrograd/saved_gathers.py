@@ -17,7 +17,12 @@ def gather_again(backward, forward):
     made = {node.name: node for node in forward.nodes}
     placeholders = [n for n in backward.nodes if n.op == "placeholder"]
     first = next(n for n in backward.nodes if n.op != "placeholder")
-    copies = {made[p.name]: p for p in placeholders if p.name in made}
+    written = {n.args[0] for n in forward.nodes if _writes(n)}
+    copies = {
+        made[p.name]: p
+        for p in placeholders
+        if p.name in made and made[p.name] not in written and _is_checked(made[p.name])
+    }
     for placeholder in placeholders:
         gather = made.get(placeholder.name)
         if gather is None or not _is_gather(gather) or not _reads_are_pointwise(placeholder):
@@ -32,6 +37,16 @@ def gather_again(backward, forward):
                 if node in views:
                     again[node] = backward.node_copy(node, again.__getitem__)
         placeholder.replace_all_uses_with(again[gather])
+
+
+def _writes(node):
+    """Whether it writes its first argument: what is saved of that may not be what was gathered from."""
+    return getattr(getattr(node.target, "_schema", None), "is_mutable", False) and bool(node.args)
+
+
+def _is_checked(node):
+    """Whether autograd tells of writes between the forward and the backward."""
+    return not node.meta.get("saved_tensor_with_no_vc_check", False)
 
 
 def _is_gather(node):

@@ -51,6 +51,7 @@ class CompiledBackward(saved.Saved):
         self.program = program = programs.program_of(
             recipe.graph, self.device, recipe.settings, self.what, recipe.bound
         )
+        self.recipe = dataclasses.replace(recipe, bound=None)  # the bytes suffice from here on
         self.constants = [t.to(self.device).contiguous() for t in recipe.constants]
         self.dtypes = recipe.dtypes
         own = len(program.inputs) - len(self.constants)

@@ -140,7 +140,17 @@ IndexSort IndexSortOf(const Call& call, const CallFacts& facts) {
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, const Call& call,
-                                                              const IndexSort& sort, bool direct) {
+                                                              const IndexSort& wanted,
+                                                              bool direct) {
+  IndexSort sort = wanted;
+  std::unique_ptr<KeptList> kept;
+  if (sort.kept) {
+    absl::StatusOr<std::unique_ptr<KeptList>> made = KeptList::Make(device, sort);
+    // A device without memory to spare sorts in each run.
+    if (!made.ok() && !absl::IsResourceExhausted(made.status())) return made.status();
+    sort.kept = made.ok();
+    if (made.ok()) kept = *std::move(made);
+  }
   const std::vector<SortLaunch> made = EmitIndexSort(sort, device.dialect(), direct);
   std::vector<Launch> launches;
   std::vector<bool> early;
@@ -151,10 +161,6 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedSort(Device& device, co
   }
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
                       device.Load(DistinctKernels(made), launches));
-  std::unique_ptr<KeptList> kept;
-  if (sort.kept) {
-    RG_ASSIGN_OR_RETURN(kept, KeptList::Make(device, sort));
-  }
   return std::make_unique<GeneratedSort>(
       device, std::move(loaded), std::move(early), std::move(kept), 4 * SortScratchOf(sort).words,
       absl::StrCat("kernels of ours, ", Describe(sort), sort.kept ? ", kept" : ""));

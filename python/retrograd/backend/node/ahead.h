@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
+#include <mutex>
 #include <typeinfo>
 #include <vector>
 
@@ -69,15 +70,17 @@ inline void AskForArguments(PyObject* arguments) {
     tensors.push_back(THPVariable_Unpack(object).unsafeGetTensorImpl());
     Ask(tensors.back());
   }
-  std::vector<const torch::autograd::AutogradMeta*> metas;
+  std::vector<torch::autograd::AutogradMeta*> metas;
   metas.reserve(tensors.size());
   for (const c10::TensorImpl* tensor : tensors) {
     __builtin_prefetch(&tensor->version_counter());
-    metas.push_back(static_cast<const torch::autograd::AutogradMeta*>(tensor->autograd_meta()));
+    metas.push_back(static_cast<torch::autograd::AutogradMeta*>(tensor->autograd_meta()));
     if (metas.back() != nullptr) Ask(metas.back());
   }
-  for (const auto* meta : metas) {
-    if (meta != nullptr) Ask(meta->grad_accumulator_.lock().get(), kCacheLine);
+  for (auto* meta : metas) {
+    if (meta == nullptr) continue;
+    const std::lock_guard<std::mutex> lock(meta->mutex_);
+    Ask(meta->grad_accumulator_.lock().get(), kCacheLine);
   }
 }
 

@@ -55,9 +55,8 @@ class DirectGradients:
             return self._function(*args)
         if self._forward_learner is None:
             self._forward_learner = ForwardLearner(module)
-        results, self._forward = self._forward_learner.call(
-            self._function, args, self._autograd_function
-        )
+        results, found = self._forward_learner.call(self._function, args, self._autograd_function)
+        self._forward = found or self._forward  # another thread's
         return results
 
     def _attach(self, module, results):

@@ -131,7 +131,11 @@ inline std::unique_ptr<SavedState> StateOf(const ForwardPlan& plan, const py::li
   }
   Tensors beside;
   beside.reserve(plan.beside.size());
-  for (size_t i = plan.beside.begin; i < plan.beside.end; ++i) beside.push_back(Alone(outputs[i]));
+  for (size_t i = plan.beside.begin; i < plan.beside.end; ++i) {
+    at::Tensor tensor = Alone(outputs[i]);
+    // A result would hold the node that holds it.
+    beside.push_back(tensor.grad_fn() == node ? tensor.detach() : std::move(tensor));
+  }
   return std::make_unique<OwnState>(std::move(checked), std::move(beside), plan.backward);
 }
 
@@ -145,6 +149,9 @@ inline py::list Results(const ForwardPlan& plan, const py::list& outputs,
       const uint32_t number = node->add_input_metadata(result);
       torch::autograd::impl::set_gradient_edge(result, Edge(node, number));
     } else {
+      // A CUDA graph's forward returns the same tensors each time, with what was made of them
+      // since.
+      if (result.requires_grad()) result.detach_();
       node->add_input_metadata(Node::undefined_input());
     }
     results[i] = py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
