@@ -145,6 +145,17 @@ std::vector<double> OfLengths(const Shape& s, const std::vector<int64_t>& length
   return indices;
 }
 
+TEST_CASE("segments of about as many parts as one thread adds up") {
+  for (const int64_t inner : {1, 3, 8, 40}) {
+    const Shape s{1, 6000, inner, 50};
+    const ScatterWorkspace w = ScatterWorkspaceOf(Scattered(s));
+    const int64_t most = (w.few_parts + 1) * w.chunk;
+    INFO(inner << " columns, " << w.few_parts << " parts");
+    REQUIRE(2 * most < s.rows);
+    Check(s, OfLengths(s, {most - w.chunk, most, 1, most + 1, most + w.chunk, 2}, 11));
+  }
+}
+
 TEST_CASE("segments that end at borders of chunks, before and behind them") {
   for (const Shape& s : {Shape{1, 1100, 12, 90}, Shape{1, 700, 5, 70}, Shape{3, 2100, 64, 260}}) {
     INFO(s.rows << " x " << s.inner);

@@ -100,7 +100,8 @@ void AddCandidates(CandidateList& list) {
 
 // The launch of sums comes first.
 int64_t Shared(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t launch) {
-  return s.staged > 0 && launch == 0 ? SharedPositionsOf(ir, s.vector_width).bytes : 0;
+  if (launch > 0) return SharedBytesOfCombine(ir, s.vector_width);
+  return s.staged > 0 ? SharedPositionsOf(ir, s.vector_width).bytes : 0;
 }
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kScatterSum; }

@@ -32,6 +32,10 @@ int64_t ChunkOf(const ScatterWorkspace& w) {
   return chunk;
 }
 
+// A block adds up segments of many parts one behind the other for each eight vectors of columns:
+// where it has more of these, a thread is as fast with more parts.
+constexpr int64_t kFewParts = 32, kMostFewParts = 1024;
+
 // --- what blocks share
 
 constexpr int64_t kMostSharedBytes = int64_t{24} << 10;  // eight such blocks fit on an SM
@@ -92,6 +96,13 @@ int64_t ChunksOfBlock(int64_t threads) {
 
 int ScatterLaunches(const ScatterWorkspace& w) { return w.empty() ? 1 : 2; }  // sums, combine
 
+int64_t SharedBytesOfCombine(const KernelIr& ir, int vector_width) {
+  const DType sum = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype);
+  return SharedArrayBytes(kScatterThreads, SizeBytes(DType::kInt32)) +
+         SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32)) +
+         SharedArrayBytes(int64_t{kScatterThreads} * vector_width, SizeBytes(sum));
+}
+
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   ScatterWorkspace w;
   const Scatter& scatter = *ir.scatter;
@@ -107,6 +118,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
   }
   w.chunk = ChunkOf(w);
   w.chunks = CeilDiv(w.sorted.indices, w.chunk);
+  w.few_parts = std::clamp(w.inner, kFewParts, kMostFewParts);
   const int64_t partials = w.outer * w.chunks * 2 * w.inner;
   w.bytes = partials * SizeBytes(AccumulatorType(ir.buffers[scatter.buffer].dtype));
   w.bytes = (w.bytes + 15) / 16 * 16;

@@ -18,6 +18,8 @@ inline constexpr int kScatterThreads = 256;  // of a block
 // Positions that a thread loads before it adds up the first. Where it folds them first, it keeps
 // what it has loaded meanwhile: of more positions so much that an SM has room for few threads.
 constexpr int PositionsAtOnce(bool folds) { return folds ? 4 : 8; }
+// Threads that add up a long segment of many parts, each every so manieth of them.
+inline constexpr int kCombineLanes = 32;
 // Vectors of the table that a thread looks after where it writes zeros.
 inline constexpr int64_t kScatterZeros = 8;
 
@@ -27,6 +29,8 @@ struct ScatterWorkspace {
   int64_t outer = 1, inner = 1;
   int64_t chunk = 0;  // sorted positions; of the longest segment that is not cut
   int64_t chunks = 0;
+  // Parts of a long segment behind its first that one thread adds up in order.
+  int64_t few_parts = 0;
   // All of the workspace. [outer][chunks][2][inner]: a chunk's parts of long segments, of which it
   // has two at most: its first segment and its last.
   int64_t bytes = 0;
@@ -35,6 +39,9 @@ struct ScatterWorkspace {
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
 
 int ScatterLaunches(const ScatterWorkspace& workspace);
+
+// Shared memory of the launch that adds up parts, with vectors of so many columns.
+int64_t SharedBytesOfCombine(const KernelIr& ir, int vector_width);
 
 // Threads that go through a chunk of positions side by side: one for each vector of inner columns.
 // Where columns are folded, each fold has a team of a power of two of them, of which some may have
