@@ -29,6 +29,7 @@ constexpr Key kKeys[] = {
     {.name = "measured_calls", .flag = &Settings::measured_calls},
     {.name = "record", .flag = &Settings::record},
     {.name = "early_launches", .flag = &Settings::early_launches},
+    {.name = "keep_sorted_indices", .flag = &Settings::keep_sorted_indices},
     {.name = "runnable", .flag = &Settings::runnable},
     {.name = "time_calls", .flag = &Settings::time_calls},
     {.name = "sizes_vary", .flag = &Settings::sizes_vary},
@@ -95,6 +96,7 @@ void Settings::Apply(ExecutableOptions& options) const {
   options.measured_calls = measured_calls;
   options.program.record = record;
   options.early_launches = early_launches;
+  options.keep_sorted_indices = keep_sorted_indices && !sizes_vary;
   options.runnable = runnable;
 }
 

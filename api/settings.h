@@ -18,7 +18,7 @@ struct Settings {
   // Of the executable; see ExecutableOptions.
   bool memory_order = true, memory_reuse = true, in_place = true, plan_again = true;
   bool measured_calls = false, record = true, runnable = true;
-  bool early_launches = true;
+  bool early_launches = true, keep_sorted_indices = true;
   // Of the device: whether library calls are timed to choose between implementations, whether they
   // must give the same bits each time, whether our tiled attention may stand beside cuDNN's, and
   // how many plans of cuDNN are tried for a convolution (0: all).

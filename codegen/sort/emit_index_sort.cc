@@ -30,7 +30,7 @@ struct Constant {
 struct Step {
   absl::string_view line, text;
 };
-constexpr absl::string_view kRead = "RG_READ", kStarts = "RG_STARTS";
+constexpr absl::string_view kRead = "RG_READ", kStarts = "RG_STARTS", kKeep = "RG_KEEP";
 
 // One launch: its arguments, constants and shared arrays, then its text.
 class Writer {
@@ -42,6 +42,9 @@ class Writer {
                 {"RG_COLUMN", kColumnText},
                 {"RG_SCAN", kScanText},
                 {"RG_COUNTERS", kCountersText},
+                {"RG_COMPARE", kCompareText},
+                {"RG_UNCHANGED", kUnchangedText},
+                {"RG_FORGET", kForgetText},
                 {"RG_DIGITS_OF", kDigitsOfText}}) {
     launch_.kernel.function.comment =
         absl::StrCat("// ", Name(dialect), ": sort_indices, ", what, "\n");
@@ -104,6 +107,16 @@ class Writer {
   }
 
   void Stands(absl::string_view line, absl::string_view text) { steps_.push_back({line, text}); }
+  // What is done at RG_KEEP of a kept list; nothing of others.
+  void Keeps(absl::string_view text) {
+    Stands(kKeep, sort_.kept ? text : "");
+    if (!sort_.kept) return;
+    const SortScratch scratch = SortScratchOf(sort_);
+    Constants({{"kMostChanges", kMostChanges},
+               {"kChanged", scratch.changed, true},
+               {"kKnown", scratch.known, true},
+               {"kAgain", scratch.again, true}});
+  }
   // RG_UNROLL stands for the dialect's word before a loop, RG_TO for the list that a pass writes.
   void Text(absl::string_view text, absl::string_view to = "") {
     while (!text.empty()) {
@@ -198,8 +211,13 @@ void BucketConstants(const IndexSort& s, int64_t counts_at_once, Writer* out) {
 SortLaunch PartLaunch(const IndexSort& s, Dialect dialect) {
   Writer out(s, dialect, "parts by buckets");
   out.Index();
-  out.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = true});
+  out.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = !s.kept});
   out.Digits(BucketDigits(s), BitsBelow(s.buckets));
+  out.Keeps(kKeepPartText);
+  out.Stands("RG_DECLARE_KNOWN", s.kept ? kDeclareKnownText : "");
+  out.Stands("RG_LOAD_KNOWN", s.kept ? kLoadKnownText : "");
+  out.Stands("RG_DIFFERS", s.kept ? kDiffersText : "");
+  if (s.kept) out.Shared("changed", s.threads / 32);
   out.Constants({{"kItems", s.items}});
   BucketConstants(s, kCountsAtOnce, &out);
   out.Shared("mosts", s.threads / 32);
@@ -214,8 +232,12 @@ SortLaunch PartLaunch(const IndexSort& s, Dialect dialect) {
 SortLaunch BucketLaunch(const IndexSort& s, bool of_long, Dialect dialect) {
   const bool counts = s.stretches > 0 && !of_long;
   Writer out(s, dialect, of_long ? "stretches of long buckets" : "buckets by rows");
-  out.Argument(counts ? kInt : kConstInt, "w", {.slot = kSortScratch, .written = counts});
-  out.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = !of_long});
+  const bool writes = counts || s.kept;
+  out.Argument(writes ? kInt : kConstInt, "w", {.slot = kSortScratch, .written = writes});
+  out.Argument(kInt, "sorted",
+               {.slot = kSortResult, .written = true, .fresh = !of_long && !s.kept});
+  out.Keeps(of_long ? kForgetText : kSkipUnchangedBucketText);
+  if (of_long && s.kept) out.Constants({{"kForgetThreads", s.threads}});
   Rows(s, s.capacity(), s.capacity() / s.threads, &out);
   BucketConstants(s, of_long ? kStretchesAtOnce : kCountsAtOnce, &out);
   out.Shared("offsets", kMostSortedParts);
@@ -256,7 +278,7 @@ void Pass(const IndexSort& s, int pass, Writer* out) {
                   {"kTiles", s.tiles, true},
                   {"kBlocks", s.blocks, true},
                   {"kShift", static_cast<int64_t>(pass) * s.digit_bits},
-                  {"kCounts", scratch.counts, true},
+                  {"kCounts", pass == 0 ? scratch.first_counts : scratch.counts, true},
                   {"kCountsAtOnce", kCountsAtOnce},
                   {"kFrom", scratch.list[from], true},
                   {"kTo", last ? s.sorted.pairs() : scratch.list[to], true}});
@@ -266,8 +288,12 @@ void Pass(const IndexSort& s, int pass, Writer* out) {
 SortLaunch CountLaunch(const IndexSort& s, int pass, Dialect dialect) {
   Writer count(s, dialect, absl::StrCat("digit ", pass, " counted"));
   if (pass == 0) count.Index();
-  count.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = pass == 0});
+  count.Argument(kInt, "w",
+                 {.slot = kSortScratch, .written = true, .fresh = pass == 0 && !s.kept});
   Pass(s, pass, &count);
+  count.Keeps(pass == 0 ? kKeepTilesText : kSkipUnchangedText);
+  if (s.kept && pass == 0) count.Shared("changed", s.threads / 32);
+  if (s.kept && pass > 0) count.StartsEarly();
   count.Text(kCountText);
   return count.End(s.blocks, s.threads);
 }
@@ -277,12 +303,14 @@ SortLaunch PlaceLaunch(const IndexSort& s, int pass, Dialect dialect) {
   Writer place(s, dialect, absl::StrCat("digit ", pass, " placed"));
   if (pass == 0) place.Index();
   if (last) {
-    place.Argument(kConstInt, "w", {kSortScratch});
-    place.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = true});
+    place.Argument(s.kept ? kInt : kConstInt, "w", {.slot = kSortScratch, .written = s.kept});
+    place.Argument(kInt, "sorted", {.slot = kSortResult, .written = true, .fresh = !s.kept});
   } else {
     place.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
   }
   Pass(s, pass, &place);
+  place.Keeps(last ? kTellUnchangedText : kSkipUnchangedText);
+  if (s.kept) place.StartsEarly();
   place.Counters();
   for (absl::string_view name : {"bases", "firsts", "shifts"}) place.Shared(name, s.digits());
   for (absl::string_view name : {"held", "held_orders"}) place.Shared(name, s.part());
@@ -291,16 +319,36 @@ SortLaunch PlaceLaunch(const IndexSort& s, int pass, Dialect dialect) {
   return place.End(s.blocks, s.threads);
 }
 
+// Of a kept list whose other launches all ask what has changed.
+SortLaunch ForgetLaunch(const IndexSort& s, Dialect dialect) {
+  Writer forget(s, dialect, "changes forgotten");
+  forget.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
+  forget.Constants({{"kForgetThreads", kStartsThreads}});
+  forget.Keeps("");
+  forget.StartsEarly();
+  forget.Text(kForgetText);
+  return forget.End(1, kStartsThreads);
+}
+
 std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
   std::vector<SortLaunch> launches;
   for (int pass = 0; pass < s.passes; ++pass) {
     launches.push_back(CountLaunch(s, pass, dialect));
     launches.push_back(PlaceLaunch(s, pass, dialect));
   }
-  if (s.passes == 1) return launches;
+  if (s.passes == 1) {
+    if (s.kept) launches.push_back(ForgetLaunch(s, dialect));
+    return launches;
+  }
   Writer starts(s, dialect, "where rows begin");
+  if (s.kept) starts.Argument(kInt, "w", {.slot = kSortScratch, .written = true});
   starts.Argument(kInt, "sorted", {.slot = kSortResult, .written = true});
   starts.Constants({{"kProbes", kProbes}, {"kStartsThreads", kStartsThreads}});
+  starts.Keeps(kForgetAndSkipText);
+  if (s.kept) {
+    starts.Constants({{"kForgetThreads", kStartsThreads}});
+    starts.StartsEarly();
+  }
   starts.Text(kStartsText);
   launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kStartsThreads), kStartsThreads));
   return launches;

@@ -97,6 +97,113 @@ RG_UNROLL
   }
 )";
 
+// --- kept lists ---------------------------------------------------------------------------------
+
+// The first launch: whether any index of the block is another than in the last sort, where
+// `differs` says so of the thread's. If not, its share of the scratch memory is as it should be.
+const absl::string_view kCompareText = R"(
+  const unsigned differing = RG_BALLOT(differs);
+  if (lane == 0) changed[warp] = differing != 0 ? 1 : 0;
+  RG_BARRIER();
+  {
+    int any = 0;
+RG_UNROLL
+    for (int v = 0; v < kWarps; ++v) any |= static_cast<int>(changed[v]);
+    if (any == 0) return;
+  }
+  if (RG_THREAD == 0) rg_store(w, kChanged + RG_BLOCK, 1);
+)";
+
+// Of a part by buckets: what is known, and what differs from it.
+const absl::string_view kDeclareKnownText = R"(
+  int known[kItems];
+  bool differs = false;
+)";
+const absl::string_view kLoadKnownText = R"(
+    known[i] = is_index ? rg_load(w, kKnown + begin + words[i]) : 0;
+)";
+const absl::string_view kDiffersText = R"(
+    differs = differs || (begin + words[i] < kIndices && known[i] != key + 1);
+)";
+const absl::string_view kKeepPartText = R"(
+RG_COMPARE
+RG_UNROLL
+  for (int i = 0; i < kItems; ++i) {
+    if (digits[i] >= 0) {
+      const int key = digits[i] << kRowBits | words[i] >> 16;
+      rg_store(w, kKnown + begin + (words[i] & 0xffff), key + 1);
+    }
+  }
+)";
+
+// The same of the tiles of a block of digits.
+const absl::string_view kKeepTilesText = R"(
+  bool differs = false;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const int from = ((RG_BLOCK * kTiles + tile) * kWarps + warp) * kItems * 32 + lane;
+    int keys[kItems], known[kItems];
+    [[maybe_unused]] int order[kItems];
+RG_UNROLL
+    for (int i = 0; i < kItems; ++i) {
+      known[i] = from + i * 32 < kIndices ? rg_load(w, kKnown + from + i * 32) : 0;
+    }
+RG_READ
+RG_UNROLL
+    for (int i = 0; i < kItems; ++i) {
+      if (from + i * 32 < kIndices && known[i] != keys[i] + 1) {
+        differs = true;
+        rg_store(w, kKnown + from + i * 32, keys[i] + 1);
+      }
+    }
+  }
+RG_COMPARE
+)";
+
+// The launches behind it: `unchanged`, whether no block has found other indices. Each warp reads
+// the words of all blocks.
+const absl::string_view kUnchangedText = R"(
+  bool unchanged = true;
+RG_UNROLL
+  for (int v = 0; v < kMostChanges / 128; ++v) {
+    int found[4];
+    rg_load_vec<4>(w, kChanged + v * 128 + RG_THREAD % 32 * 4, found);
+    const unsigned any = RG_BALLOT((found[0] | found[1] | found[2] | found[3]) != 0);
+    unchanged = unchanged && any == 0;
+  }
+)";
+const absl::string_view kSkipUnchangedText = R"(
+RG_UNCHANGED
+  if (unchanged) return;
+)";
+// No stretch is left to the last launch.
+const absl::string_view kSkipUnchangedBucketText = R"(
+RG_UNCHANGED
+  if (unchanged) {
+    const int none[4] = {-1, 0, 0, 0};
+    if (RG_BLOCK >= kBuckets && RG_THREAD == 0) {
+      rg_store_vec<4>(w, kJobs + 4 * (RG_BLOCK - kBuckets), none);
+    }
+    return;
+  }
+)";
+// Of the last launch but one of digits: the last one is told by a word that nobody writes meanwhile.
+const absl::string_view kTellUnchangedText = R"(
+RG_UNCHANGED
+  if (RG_BLOCK == 0 && RG_THREAD == 0) rg_store(w, kAgain, unchanged ? 0 : 1);
+  if (unchanged) return;
+)";
+
+// The last launch: nobody reads the words of the blocks any more.
+const absl::string_view kForgetText = R"(
+  if (RG_BLOCK == 0) {
+    for (int n = RG_THREAD; n < kMostChanges; n += kForgetThreads) rg_store(w, kChanged + n, 0);
+  }
+)";
+const absl::string_view kForgetAndSkipText = R"(
+RG_FORGET
+  if (rg_load(w, kAgain) == 0) return;
+)";
+
 // --- one launch ---------------------------------------------------------------------------------
 
 // The whole list: which of its indices name rows of the block's bucket, and how many rows before.
@@ -146,19 +253,23 @@ const absl::string_view kPartText = R"(
   const int begin = RG_BLOCK * kPart, items = kItems;
   int digits[kItems], words[kItems], ranks[kItems];
   int64_t rows[kItems];
+RG_DECLARE_KNOWN
 RG_UNROLL
   for (int i = 0; i < kItems; ++i) {
     words[i] = (warp * kItems + i) * 32 + lane;
     const bool is_index = begin + words[i] < kIndices;
     rows[i] = is_index ? rg_load(index, kIndexFirst + begin + words[i]) : 0;
+RG_LOAD_KNOWN
   }
 RG_UNROLL
   for (int i = 0; i < kItems; ++i) {
     const int64_t row = rows[i] < 0 ? rows[i] + kRows : rows[i];
     const int key = row < 0 || row >= kRows ? kRows : static_cast<int>(row);
+RG_DIFFERS
     digits[i] = begin + words[i] < kIndices ? key >> kRowBits : -1;
     words[i] |= (key & ((1 << kRowBits) - 1)) << 16;
   }
+RG_KEEP
   RG_BARRIER();
 RG_MATCH
   RG_BARRIER();
@@ -196,6 +307,7 @@ RG_UNROLL
 // of buckets are no more together than a block holds. Else the blocks of stretches add up where
 // each bucket begins, and number the stretches of long ones.
 const absl::string_view kFindText = R"(
+RG_KEEP
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32;
   for (int n = RG_THREAD; n < kWarps * kDigits; n += kThreads) counts[n] = 0;
   int bucket = RG_BLOCK, stretch = 0;
@@ -256,6 +368,7 @@ const absl::string_view kLongText = R"(
   int job[4];
   rg_load_vec<4>(w, kJobs + 4 * RG_BLOCK, job);
   const int bucket = job[0], stretch = job[1];
+RG_KEEP
   if (bucket < 0) return;
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32;
   for (int n = RG_THREAD; n < kWarps * kDigits; n += kThreads) counts[n] = 0;
@@ -434,6 +547,7 @@ RG_UNROLL
 const absl::string_view kCountText = R"(
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32, items = kItems;
   for (int n = RG_THREAD; n < kWarps * kDigits; n += kThreads) counts[n] = 0;
+RG_KEEP
   int all = 0;
   for (int tile = 0; tile < kTiles; ++tile) {
     const int from = ((RG_BLOCK * kTiles + tile) * kWarps + warp) * kItems * 32 + lane;
@@ -460,6 +574,7 @@ RG_UNROLL
 // the counts are waited for.
 const absl::string_view kPlaceText = R"(
   const int warp = RG_THREAD / 32, lane = RG_THREAD % 32, items = kItems;
+RG_KEEP
   int keys[kItems], order[kItems], digits[kItems], ranks[kItems];
   int from = (RG_BLOCK * kTiles * kWarps + warp) * kItems * 32 + lane;
 RG_READ
@@ -519,6 +634,7 @@ const absl::string_view kDigitStartsText = R"(
 // The first sorted position whose key is at least the thread's row. A turn asks kProbes positions
 // at once, that many equal steps apart, and goes on between two of them.
 const absl::string_view kStartsText = R"(
+RG_KEEP
   const int row = RG_BLOCK * kStartsThreads + RG_THREAD;
   if (row < kPairs) {
     int low = 0, high = kIndices;

@@ -78,6 +78,8 @@ struct CallPointers {
 // What a device may count on beyond what the call says.
 struct CallFacts {
   bool allow_tf32 = false;  // fp32 operands may be rounded to TF32
+  // Of the device's memory, that the call may hold from run to run (LoadedCall::kept_result).
+  int64_t most_kept_bytes = 0;
   // Bytes known to divide the addresses of CallPointers; an element's size where it is empty.
   std::vector<int64_t> operand_alignment, result_alignment;
 };
@@ -100,6 +102,11 @@ class LoadedCall {
   // Microseconds of one of several runs in a row, as measured when the implementation was chosen;
   // 0: it was not timed.
   double measured_us() const { return measured_us_; }
+
+  // Where its result lies if the call holds it from run to run, in memory of its own: each run is
+  // given this address for it, and nothing else writes there. Null: the result is the caller's.
+  virtual void* kept_result() const { return nullptr; }
+  virtual int64_t kept_bytes() const { return 0; }  // of that memory, in all
 
   // None of its launches starts early (Device::LaunchEarly), not even behind another one of its
   // own.

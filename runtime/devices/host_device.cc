@@ -160,7 +160,7 @@ class HostDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override {
-    if (call.op == Op::sort_indices) return LoadGeneratedSort(*this, call, IndexSortOf(call));
+    if (call.op == Op::sort_indices) return LoadGeneratedSort(*this, call, IndexSortOf(call, facts));
     if (call.op == Op::segment_amax) return LoadGeneratedSegmentAmax(*this, call, facts);
     if (call.op == Op::grouped_matmul) return LoadGeneratedGroupedMatMul(*this, call, facts);
     for (const HostOp& row : kHostOps) {

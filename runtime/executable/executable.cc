@@ -23,6 +23,9 @@ absl::Status CheckReport(const DeviceReport& report, const DeviceSpec& spec) {
                                                  spec.arch, ": give a report of that, or none"));
 }
 
+// A training step is not short of this part of the memory from which on it counts as scarce.
+constexpr int64_t kScarceToKeptBytes = 16;
+
 // How plans are compiled for the device: the one place that decides it.
 absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const ChosenSpec& spec,
                                                  const ExecutableOptions& options) {
@@ -37,6 +40,9 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
                       ScheduleOptionsFor(spec.spec, spec.text, one ? 1 : options.streams));
   compile.schedule.objective = options.objective;
   if (options.early_launches) compile.early = EarlyLaunchLimitsOf(spec.spec);
+  if (options.keep_sorted_indices) {
+    compile.most_kept_bytes = spec.spec.scarce_memory_bytes / kScarceToKeptBytes;
+  }
   return compile;
 }
 

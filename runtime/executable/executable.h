@@ -35,6 +35,8 @@ struct ExecutableOptions {
   bool in_place = true;                        // off: only sums are added to where they lie
   int most_phases = 1;                         // that a run may be cut into, for its peak of memory
   bool early_launches = true;                  // off: no kernel starts before the last has finished
+  // Off: each run sorts the indices that it is given, whether they are those of the last run or not.
+  bool keep_sorted_indices = true;
   // Off: the first plan is kept, and nothing that is remembered of the graph is read.
   bool plan_again = true;
   // The plan is made again with what library calls were measured to take, where that is not known;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/lower/layouts.h"
 #include "fusion/ops/matmul/matmul_call.h"
+#include "fusion/ops/sort_indices/index_sort.h"
 #include "fusion/plan/group_dag.h"
 #include "graph/base/status.h"
 #include "runtime/program/early_launches.h"
@@ -145,11 +146,34 @@ class Builder {
       command.results.push_back(slot);
       command.facts.result_alignment.push_back(KnownAlignment(slot));
     }
+    command.facts.most_kept_bytes = TakeKeptBytes(call);
     command.operand_data.resize(command.operands.size());
     command.result_data.resize(command.results.size());
     Add(Command::kCall, step.stream, list_.calls.size());
     list_.calls.push_back(std::move(command));
     return absl::OkStatus();
+  }
+
+  // Of what calls may hold, what this one takes: those come first that run first. A list that is no
+  // input of the graph's is made of what each run computes.
+  int64_t TakeKeptBytes(const Call& call) {
+    if (call.op != Op::sort_indices || SharesBytes(call.results[0].value)) return 0;
+    if (c_.graph.pattern(call.operands[0].value.node) != Pattern::kInput) return 0;
+    const int64_t bytes = KeptBytes(IndexSortOf(call));
+    if (bytes > c_.most_kept_bytes - kept_bytes_) return 0;
+    kept_bytes_ += bytes;
+    return bytes;
+  }
+  // Whether another value lies in the value's bytes, or it in those of another.
+  bool SharesBytes(ValueId value) const {
+    const Placement* own = c_.memory.Find(value);
+    if (own == nullptr || own->place != Placement::kArena || own->takes_over || own->inside) {
+      return true;
+    }
+    for (const Placement& p : c_.memory.placements) {
+      if (p.takes_over == value || p.inside == value) return true;
+    }
+    return false;
   }
 
   // `product`: of a kernel that multiplies first.
@@ -285,6 +309,7 @@ class Builder {
   std::vector<const Workspace*> workspace_;  // by group
   CommandList list_;
   GroupId group_ = kNoGroup;  // whose commands are being added
+  int64_t kept_bytes_ = 0;    // of the calls so far
 };
 
 }  // namespace

@@ -47,7 +47,10 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
                                      const CompileOptions& options) {
   RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
   RG_RETURN_IF_ERROR(CheckClusters(plan, options));
-  CompiledPlan compiled{.graph = graph, .plan = plan, .early = options.early};
+  CompiledPlan compiled{.graph = graph,
+                        .plan = plan,
+                        .early = options.early,
+                        .most_kept_bytes = options.most_kept_bytes};
 
   // Kernels first: they depend on the plan alone.
   for (const Group& group : compiled.plan.groups) {

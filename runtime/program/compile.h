@@ -27,6 +27,8 @@ struct CompileOptions {
   ScheduleOptions schedule;
   MemoryOptions memory;
   EarlyLaunchLimits early;
+  // Of the device's memory, that calls may hold from run to run, all of them together.
+  int64_t most_kept_bytes = 0;
 };
 
 struct CompiledPlan {
@@ -36,6 +38,7 @@ struct CompiledPlan {
   StreamSchedule schedule;
   MemoryPlan memory;
   EarlyLaunchLimits early;
+  int64_t most_kept_bytes = 0;
 };
 
 // The graph is the one that the plan was made for (the planner's lowered graph).

@@ -85,6 +85,7 @@ struct Program::State {
            command.stream * phase.scratch_stride;
   }
   absl::Status LoadCalls();
+  void TakeKeptResults();
   void MakeBlocks();
   void FindLibrarySlots();
   // The table's entries of what lies in the block.
@@ -120,6 +121,11 @@ std::vector<CallInUse> Program::CallsInUse() const {
 }
 
 int64_t Program::arena_bytes() const { return state_->compiled.memory.arena_bytes; }
+int64_t Program::kept_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& call : state_->calls) bytes += call->kept_bytes();
+  return bytes;
+}
 int64_t Program::scratch_bytes() const { return state_->workspace_bytes() - arena_bytes(); }
 uint32_t Program::phases() const { return static_cast<uint32_t>(state_->phases.size()); }
 absl::Span<const WorkspaceBlock> Program::blocks() const { return state_->blocks; }
@@ -157,6 +163,14 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compi
   return std::unique_ptr<Program>(new Program(std::move(state)));
 }
 
+// What calls hold from run to run has its address for good; its bytes of the arena stay unused.
+void Program::State::TakeKeptResults() {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    void* const kept = calls[i]->kept_result();
+    if (kept != nullptr) table[list.calls[i].results[0]] = kept;
+  }
+}
+
 // The arena's blocks, each phase's scratch behind the one that is its alone.
 void Program::State::MakeBlocks() {
   const MemoryPlan& memory = compiled.memory;
@@ -164,7 +178,9 @@ void Program::State::MakeBlocks() {
     blocks.push_back({0, block.bytes, block.first, block.last});
   }
   slices.resize(blocks.size());
+  TakeKeptResults();
   const auto put = [&](uint32_t slot, int64_t offset) {
+    if (table[slot] != nullptr) return;  // a call holds it
     for (size_t b = 0; b < memory.blocks.size(); ++b) {
       const int64_t inside = offset - memory.blocks[b].offset;
       if (inside >= 0 && inside < memory.blocks[b].bytes) slices[b].push_back({slot, inside});

@@ -130,6 +130,7 @@ class Program {
   const ProgramStats& stats() const;
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena
+  int64_t kept_bytes() const;     // that calls hold from run to run, beside both
   int64_t workspace_bytes() const { return arena_bytes() + scratch_bytes(); }
 
  private:

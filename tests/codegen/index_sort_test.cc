@@ -254,6 +254,128 @@ TEST_CASE("drawn lists are sorted in every way") {
   CheckAll(indices, rows);
 }
 
+// --- kept lists
+
+IndexSort Kept(IndexSort sort) {
+  REQUIRE(KeptBytes(sort) > 0);
+  sort.kept = true;
+  return sort;
+}
+
+// A call that keeps its list, and how to run it on a device that checks it.
+struct KeptCall {
+  KeptCall(const IndexSort& sort, int warp = 32) : sort(sort), device(&CheckingDevice(warp)) {
+    auto loaded = LoadGeneratedSort(
+        *device, SortCall(sort.sorted.indices, sort.sorted.rows, DType::kInt64), sort);
+    REQUIRE(loaded.status().ToString() == "OK");
+    call = *std::move(loaded);
+    REQUIRE(call->kept_result() != nullptr);
+    CHECK(call->kept_bytes() >= KeptBytes(sort));
+    CHECK(call->scratch_bytes() == 0);
+  }
+  int32_t* list() const { return static_cast<int32_t*>(call->kept_result()); }
+  // The word of the first block that says whether its indices have changed.
+  int32_t* changed() const {
+    const int64_t words = SortScratchOf(sort).words;
+    return list() - (words + 63) / 64 * 64 + SortScratchOf(sort).changed;
+  }
+  void Run(const std::vector<double>& indices) const {
+    const std::vector<int64_t> given(indices.begin(), indices.end());
+    const void* operands[] = {given.data()};
+    void* results[] = {call->kept_result()};
+    CHECK(call->Run(0, {.operands = operands, .results = results}, nullptr).ToString() == "OK");
+  }
+  // How many words of the list are others than those of these indices.
+  int64_t Differing(const std::vector<double>& indices) const {
+    const std::vector<double> wanted = SortedList(indices, sort.sorted.rows);
+    int64_t differ = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) differ += wanted[i] != list()[i];
+    return differ;
+  }
+
+  IndexSort sort;
+  Device* device;
+  std::unique_ptr<LoadedCall> call;
+};
+
+// Some lists in a row: equal ones, a few indices changed, all of them, in and out of range.
+std::vector<std::vector<double>> Lists(const Sizes& s, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::vector<double>> lists = {std::vector<double>(s.indices, 0.0)};
+  lists.push_back(Drawn(s.indices, s.rows, seed));
+  lists.push_back(lists.back());
+  for (int changed : {1, 3}) {
+    lists.push_back(lists.back());
+    for (int i = 0; i < changed; ++i) {
+      lists.back()[random() % lists.back().size()] = static_cast<double>(s.rows - 1);
+    }
+  }
+  lists.push_back(lists[1]);
+  lists.push_back(std::vector<double>(s.indices, static_cast<double>(s.rows / 2)));
+  lists.push_back(std::vector<double>(s.indices, static_cast<double>(s.rows)));  // no row
+  lists.push_back(lists.back());
+  lists.push_back(Drawn(s.indices, s.rows, seed + 1));
+  lists.push_back(lists.front());
+  return lists;
+}
+
+TEST_CASE("a kept list is that of the last indices, whichever were before") {
+  const Sizes s = GENERATE(Sizes{4097, 63}, Sizes{9'000, 2'000}, Sizes{33'000, 300},
+                           Sizes{9'000, 1}, Sizes{6'000, 70'000});
+  const int warp = GENERATE(32, 64);
+  int ways = 0;
+  for (const IndexSort& sort :
+       IndexSortsFor({.rows = s.rows, .indices = s.indices}, DType::kInt64)) {
+    if (KeptBytes(sort) == 0) continue;
+    INFO(s.indices << " indices, " << s.rows << " rows: " << Describe(sort));
+    ++ways;
+    const KeptCall call(Kept(sort), warp);
+    for (const std::vector<double>& indices : Lists(s, 12)) {
+      call.Run(indices);
+      CHECK(call.Differing(indices) == 0);
+    }
+  }
+  CHECK(ways >= 1);
+}
+
+TEST_CASE("a kept list of several tiles a block is that of the last indices") {
+  const Sizes s{1'100'000, 50};
+  const KeptCall call(Kept(Chosen(s)));
+  REQUIRE(call.sort.tiles == 2);
+  std::vector<double> indices = Drawn(s.indices, s.rows, 5);
+  for (int64_t changed : {0, 2047, 2048, 1'099'999}) {
+    indices[changed] = indices[changed] == 7 ? 8 : 7;
+    call.Run(indices);
+    CHECK(call.Differing(indices) == 0);
+  }
+}
+
+TEST_CASE("a list of the indices of the last sort is left alone, and made again after one broken off") {
+  const Sizes s = GENERATE(Sizes{9'000, 2'000}, Sizes{9'000, 300'000}, Sizes{9'000, 5});
+  const std::vector<double> indices = Drawn(s.indices, s.rows, 2);
+  const KeptCall call(Kept(Chosen(s)));
+  INFO(Describe(call.sort));
+  call.Run(indices);
+  const auto elements = call.sort.sorted.elements();
+  std::fill_n(call.list(), elements, -5);
+  call.Run(indices);
+  CHECK(std::count(call.list(), call.list() + elements, -5) == elements);
+  *call.changed() = 1;  // a sort of other indices ended behind its first launch
+  call.Run(indices);
+  CHECK(call.Differing(indices) == 0);
+  CHECK(*call.changed() == 0);
+}
+
+TEST_CASE("lists that one launch sorts are not kept, and others where there is room") {
+  CHECK(KeptBytes(Chosen({4096, 30'720})) == 0);
+  const Call call = SortCall(200'000, 20'000, DType::kInt64);
+  const int64_t bytes = KeptBytes(IndexSortOf(call));
+  CHECK(bytes >= 4 * 4 * 200'000);
+  CHECK(bytes <= 4 * 4 * 200'000 + (1 << 20));
+  CHECK(IndexSortOf(call, {.most_kept_bytes = bytes}).kept);
+  CHECK_FALSE(IndexSortOf(call, {.most_kept_bytes = bytes - 1}).kept);
+}
+
 TEST_CASE("sorts of lists of about as many indices and rows share their kernels") {
   for (const std::vector<Sizes>& sizes :
        {std::vector<Sizes>{
@@ -289,10 +411,15 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
     for (DType dtype : {DType::kInt32, DType::kInt64}) {
       for (const IndexSort& sort : IndexSortsFor({.rows = s.rows, .indices = s.indices}, dtype)) {
         std::vector<Kernel> kernels;
-        for (const SortLaunch& launch : EmitIndexSort(sort, dialect, dtype == DType::kInt32)) {
-          INFO(Describe(sort));
-          CHECK(launch.kernel.shared_bytes <= 48 << 10);
-          kernels.push_back(launch.kernel);
+        for (bool kept : {false, true}) {
+          if (kept && KeptBytes(sort) == 0) continue;
+          IndexSort made = sort;
+          made.kept = kept;
+          for (const SortLaunch& launch : EmitIndexSort(made, dialect, dtype == DType::kInt32)) {
+            INFO(Describe(sort));
+            CHECK(launch.kernel.shared_bytes <= 48 << 10);
+            kernels.push_back(launch.kernel);
+          }
         }
         const auto object = CompileKernels(dialect, kernels, arch);
         INFO(object.status());

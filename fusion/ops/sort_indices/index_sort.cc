@@ -96,7 +96,7 @@ int IndexSort::launches() const {
   switch (way) {
     case SortWay::kOneLaunch: return 1;
     case SortWay::kBuckets: return stretches > 0 ? 3 : 2;
-    case SortWay::kDigits: return passes == 1 ? 2 : 2 * passes + 1;
+    case SortWay::kDigits: return passes == 1 && !kept ? 2 : 2 * passes + 1;
   }
   return 0;
 }
@@ -143,6 +143,13 @@ IndexSort IndexSortOf(const Call& call) {
   return sort;
 }
 
+int64_t KeptBytes(const IndexSort& s) {
+  if (s.launches() == 1 || (s.way == SortWay::kBuckets && s.stretches == 0)) return 0;
+  IndexSort kept = s;
+  kept.kept = true;
+  return 4 * (SortScratchOf(kept).words + s.sorted.elements());
+}
+
 SortScratch SortScratchOf(const IndexSort& s) {
   SortScratch scratch;
   const auto place = [&](int64_t words) {
@@ -150,6 +157,12 @@ SortScratch SortScratchOf(const IndexSort& s) {
     scratch.words += CeilDiv(words, 4) * 4;
     return at;
   };
+  if (s.kept) {
+    scratch.changed = place(kMostChanges);
+    scratch.known = place(s.sorted.indices);
+    scratch.known_end = scratch.words;
+    scratch.again = place(1);
+  }
   if (s.way == SortWay::kBuckets) {
     scratch.list[0] = place(s.sorted.indices);
     scratch.begins = place(s.parts * (s.buckets + 1));
@@ -159,7 +172,8 @@ SortScratch SortScratchOf(const IndexSort& s) {
   }
   if (s.way == SortWay::kDigits) {
     for (int l = 0; l < 2 && l + 1 < s.passes; ++l) scratch.list[l] = place(2 * s.sorted.indices);
-    scratch.counts = place(s.blocks * s.digits());
+    scratch.first_counts = scratch.counts = place(s.blocks * s.digits());
+    if (s.kept && s.passes > 1) scratch.counts = place(s.blocks * s.digits());
   }
   return scratch;
 }

@@ -27,6 +27,8 @@ absl::string_view Name(SortWay way);  // "one launch", "buckets", "digits"
 
 // Parts of the list that buckets are gathered from, at most.
 inline constexpr int64_t kMostSortedParts = 128;
+// Blocks of the first launch of a kept list, at most.
+inline constexpr int64_t kMostChanges = 256;
 
 struct IndexSort {
   SortedIndices sorted;
@@ -42,6 +44,10 @@ struct IndexSort {
   int64_t parts = 0, stretches = 0;
   // Two launches each that go through the list: of buckets one.
   int passes = 0;
+  // Whether list and scratch memory stay as they are until the next sort of the same call. The first
+  // launch then compares the indices with those of the last sort, and if none has changed, nothing
+  // else is done.
+  bool kept = false;
   // digits: bits of a digit; blocks of a launch, tiles of threads * items of each.
   int digit_bits = 0;
   int64_t blocks = 0, tiles = 0;
@@ -64,13 +70,24 @@ std::string Describe(const IndexSort& sort);
 // Of a call of sort_indices.
 IndexSort IndexSortOf(const Call& call);
 
+// What a call that keeps its list holds in all; 0: such lists are not kept. One launch is as soon done
+// as what would find that there is nothing to do.
+int64_t KeptBytes(const IndexSort& sort);
+
 // Scratch memory of a sort, in words of 32 bits; each part begins at a multiple of four.
 struct SortScratch {
+  // Of a kept list; zero before the first sort. Words that are not 0 where a block of the first
+  // launch has found other indices than before, which the last launch clears, so that a sort that
+  // was broken off is made again. And of each index the row that it names, plus one.
+  int64_t changed = 0, known = 0, known_end = 0;
+  int64_t again = 0;  // digits: not 0 where the last launch has work; written in each sort
   // digits: the list behind each pass but the last, in turns, in pairs as SortedIndices has them.
   // buckets: in list[0] one word an index, by part and bucket: (row in the bucket) * 2^16 + place
   // in the part.
   int64_t list[2] = {0, 0};
-  int64_t counts = 0;  // digits: [blocks][digits] of each block's part
+  // digits: [blocks][digits] of each block's part, of the first pass and of the others; a kept list's
+  // first pass leaves out blocks whose indices have not changed.
+  int64_t first_counts = 0, counts = 0;
   // buckets: where each bucket begins in each part [parts][buckets + 1]; the most indices of a
   // bucket in each part; of each stretch its bucket, its place among the stretches of the bucket
   // and their number, or -1; and how many of its indices name each row [stretches][bucket_rows].
