@@ -204,10 +204,19 @@ def gather_rows(rows, columns, indices):
     return op, (_given(rows, columns), index, torch.randn(indices, columns, dtype=BF16))
 
 
-def message_passing(nodes, edges, width, dtype):
+def _edges(nodes, edges, skewed):
+    """Both ends of edges: any nodes, or by Zipf's law, so that few nodes have most edges."""
+    return (_zipf if skewed else _evenly)(nodes, 2, edges)
+
+
+def _evenly(below, *shape):
+    return torch.randint(0, below, shape)
+
+
+def message_passing(nodes, edges, width, dtype, skewed=False):
     """Each node adds up the rows of those that have an edge to it."""
     op = Weighted(lambda x, source, target: torch.zeros_like(x).index_add(0, target, x[source]))
-    source, target = torch.randint(0, nodes, (2, edges))
+    source, target = _edges(nodes, edges, skewed)
     x, weight = _given(nodes, width, dtype=dtype), torch.randn(nodes, width, dtype=dtype)
     return op, (x, source, target, weight)
 
@@ -384,8 +393,8 @@ class GraphNetwork(nn.Module):
         return F.mse_loss(x.float(), wanted)
 
 
-def graph_network(layer, nodes, edges, width, layers):
-    source, target = torch.randint(0, nodes, (2, edges))
+def graph_network(layer, nodes, edges, width, layers, skewed=False):
+    source, target = _edges(nodes, edges, skewed)
     x, wanted = torch.randn(2, nodes, width)
     return GraphNetwork(layer, width, layers), (x, source, target, wanted)
 
@@ -415,6 +424,21 @@ _TINY_GRAPH = dict(nodes=30, edges=100, width=16)
 def _network(layer):
     return (graph_network, dict(layer=layer, layers=3, **_GRAPH),
             dict(layer=layer, layers=2, **_TINY_GRAPH))  # fmt: skip
+
+
+_GRAPHS = {
+    "small": dict(nodes=5_000, edges=30_000, width=64),
+    "large": dict(nodes=100_000, edges=2_000_000, width=32),
+    "skewed": dict(skewed=True, **_GRAPH),
+}
+
+
+def _of_graphs(name, maker, full, tiny):
+    """The same of graphs of other sizes, and of one whose few nodes have most edges."""
+    return {
+        f"{name}_{kind}": (maker, full | graph, tiny | dict(skewed="skewed" in graph))
+        for kind, graph in _GRAPHS.items()
+    }
 
 
 def _mixture(name, tokens, width, inner, experts, chosen):
@@ -489,9 +513,13 @@ MODELS = {
     "quantise_experts_8": (quantise_experts, dict(experts=8, rows=2048, columns=1408),
                            dict(experts=3, rows=7, columns=5)),
     "gcn": _network(GcnLayer), "graph_sage": _network(SageLayer), "gat": _network(GatLayer),
+    **_of_graphs("message_passing_bf16", message_passing, dict(dtype=BF16),
+                 dict(dtype=BF16, **_TINY_GRAPH)),
+    **_of_graphs("gcn", *_network(GcnLayer)), **_of_graphs("gat", *_network(GatLayer)),
 }  # fmt: skip
 ALL = MODELS | fp8_models.MODELS  # with those that only a GPU runs
-AUTOCASTS = {"gcn", "graph_sage", "gat"}  # fp32 data and parameters, products in bf16
+# fp32 data and parameters, products in bf16.
+AUTOCASTS = {n for n, (maker, *_) in MODELS.items() if maker is graph_network}
 TINY = "_tiny"  # behind a name: the small sizes
 
 

@@ -288,8 +288,7 @@ void Pass(const IndexSort& s, int pass, Writer* out) {
 SortLaunch CountLaunch(const IndexSort& s, int pass, Dialect dialect) {
   Writer count(s, dialect, absl::StrCat("digit ", pass, " counted"));
   if (pass == 0) count.Index();
-  count.Argument(kInt, "w",
-                 {.slot = kSortScratch, .written = true, .fresh = pass == 0 && !s.kept});
+  count.Argument(kInt, "w", {.slot = kSortScratch, .written = true, .fresh = pass == 0 && !s.kept});
   Pass(s, pass, &count);
   count.Keeps(pass == 0 ? kKeepTilesText : kSkipUnchangedText);
   if (s.kept && pass == 0) count.Shared("changed", s.threads / 32);

@@ -186,7 +186,8 @@ RG_UNCHANGED
     return;
   }
 )";
-// Of the last launch but one of digits: the last one is told by a word that nobody writes meanwhile.
+// Of the last launch but one of digits: the last one is told by a word that nobody writes
+// meanwhile.
 const absl::string_view kTellUnchangedText = R"(
 RG_UNCHANGED
   if (RG_BLOCK == 0 && RG_THREAD == 0) rg_store(w, kAgain, unchanged ? 0 : 1);

@@ -155,7 +155,7 @@ class Sums {
                 "_to = ",
                 s_.Start(absl::StrCat("rg_min(", name, "_key + 1, ", Sized(s_.table_rows), ")")),
                 ";");
-      out_.Line("const bool ", name, "_cut = ", name, "_to - ", name, "_from > ", Sized(ws_.chunk),
+      out_.Line("const bool ", name, "_cut = ", name, "_to - ", name, "_from > ", Sized(ws_.whole),
                 ";");
     };
     segment("first");
@@ -348,6 +348,7 @@ class Sums {
   // of the last positions would wait for those of the first.
   void PrintPacks() {
     for (int i : shared_.values) printer_.SetKnown(i, true);
+    for (int i : shared_.keys) printer_.SetKnown(i, true);
     std::vector<int> loads;
     for (int i : printer_.Needed(Roots())) {
       if (printer_.GuardedPackWidth(i) > 0 || WaitsForFolds(i)) loads.push_back(i);
@@ -411,6 +412,11 @@ class Sums {
     }
     for (int i : roots) read[i] = true;
     out_.Line("[[maybe_unused]] const int at = ", Position(), " - first;");
+    for (int i : shared_.keys) {
+      if (!read[i]) continue;
+      out_.Line("const int ", OwnName(i), " = ", RowOfKey("keys[u]"), ";");
+      printer_.SetHome(i, {.lane = OwnName(i), .row = true});
+    }
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
@@ -421,7 +427,22 @@ class Sums {
   }
 
   // What all columns of a position read, of all positions, before any column is loaded.
-  void PrintValuesOfPositions() { PrintForBatch(shared_.values); }
+  void PrintValuesOfPositions() {
+    for (int i : shared_.keys) {
+      out_.Line("int ", OwnName(i), "[", at_once_, "];");
+      Unrolled("u", at_once_);
+      out_.Line(OwnName(i), "[u] = ", RowOfKey("keys[u]"), ";");
+      out_.Close();
+      printer_.SetHome(i, {.lane = absl::StrCat(OwnName(i), "[u]"), .row = true});
+      printer_.SetKnown(i, true);
+    }
+    PrintForBatch(shared_.values);
+  }
+
+  // Below 0 where there is no such row.
+  std::string RowOfKey(absl::string_view key) const {
+    return absl::StrCat(key, " < ", Sized(s_.table_rows), " ? ", key, " : -1");
+  }
 
   // The columns of all positions before anything is computed of them: some computations branch, and
   // no load passes a branch.

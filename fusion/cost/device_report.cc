@@ -156,6 +156,7 @@ uint64_t FingerprintOf(const KernelIr& ir) {
     m.Add(static_cast<uint64_t>(b.elements));
     m.Add(static_cast<uint64_t>(b.alignment));
     m.Add(static_cast<uint64_t>(b.written));
+    if (b.sorted_by_list) m.Add(uint64_t{1});
   }
   m.Add(ir.instrs.size());
   for (const Instr& i : ir.instrs) m.Add(i);

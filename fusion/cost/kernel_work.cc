@@ -10,6 +10,7 @@
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
+#include "fusion/kernel/templates/scatter_workspace.h"
 
 namespace retrograd {
 namespace {
@@ -114,9 +115,11 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   // swap.
   std::vector<int64_t> left;
   for (const Buffer& b : ir.buffers) left.push_back(b.elements * SizeBytes(b.dtype));
+  const std::vector<bool> keys =
+      ir.scatter ? KeyLoads(ir) : std::vector<bool>(ir.instrs.size(), false);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
-    if (instr.kind != InstrKind::kLoad) continue;
+    if (instr.kind != InstrKind::kLoad || keys[i]) continue;
     const Buffer& buffer = ir.buffers[instr.buffer];
     const int64_t size = SizeBytes(instr.dtype);
     // A second read of the same places comes from the cache.

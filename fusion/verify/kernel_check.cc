@@ -358,6 +358,14 @@ class KernelChecker {
     });
   }
 
+  // Whether the list is that of the indices, in the order in which they stand.
+  bool IsSorted(ValueId indices, ValueId list) const {
+    if (g_.op(list.node) != Op::sort_indices) return false;
+    ValueId v = g_.operands(list.node)[0];
+    while (v != indices && g_.op(v.node) == Op::reshape) v = g_.operands(v.node)[0];
+    return v == indices;
+  }
+
   absl::Status CheckScatter(const Scatter& s) {
     const ValueId v = ir_.buffers[s.buffer].value;
     const NodeId id = v.node;
@@ -369,6 +377,12 @@ class KernelChecker {
     const Shape& source = g_.type(g_.operands(id)[2]).shape;
     if (ir_.buffers[s.sorted].value != g_.operands(id)[1]) {
       return Broken("P6: its kernel scatters into ", Named(v), " by other sorted indices");
+    }
+    for (const Buffer& buffer : ir_.buffers) {
+      if (buffer.sorted_by_list && !IsSorted(buffer.value, g_.operands(id)[1])) {
+        return Broken("P6: its kernel takes ", Named(buffer.value),
+                      " for the indices of its scatter's list");
+      }
     }
     ValueId base = g_.operands(id)[0];
     while (g_.pattern(base.node) == Pattern::kView && g_.op(base.node) != Op::pad) {

@@ -621,8 +621,9 @@ def test_modes_and_inductors_options_reach_inductor():
 
 
 def test_what_is_switched_off_reaches_executables():
-    assert "early_launches" not in Settings.of(None, None).of_executables()
-    assert Settings.of(None, {"early_launches": False}).of_executables()["early_launches"] is False
+    for name in ("early_launches", "keep_sorted_indices"):
+        assert name not in Settings.of(None, None).of_executables()
+        assert Settings.of(None, {name: False}).of_executables()[name] is False
 
 
 def test_double_backward_says_that_it_is_not_supported():

@@ -350,7 +350,8 @@ TEST_CASE("a kept list of several tiles a block is that of the last indices") {
   }
 }
 
-TEST_CASE("a list of the indices of the last sort is left alone, and made again after one broken off") {
+TEST_CASE(
+    "a list of the indices of the last sort is left alone, and made again after one broken off") {
   const Sizes s = GENERATE(Sizes{9'000, 2'000}, Sizes{9'000, 300'000}, Sizes{9'000, 5});
   const std::vector<double> indices = Drawn(s.indices, s.rows, 2);
   const KeptCall call(Kept(Chosen(s)));

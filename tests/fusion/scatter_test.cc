@@ -164,6 +164,8 @@ TEST_CASE("segments that end at borders of chunks, before and behind them") {
     Check(s, OfLengths(s, {7, 8, 9}, 2));
     Check(s, OfLengths(s, {1, 15, 16, 17, 3}, 3));
     Check(s, OfLengths(s, {4, 8, 24, 8, 1}, 4));
+    Check(s, OfLengths(s, {31, 32, 33, 5, 39, 40, 41}, 5));
+    Check(s, OfLengths(s, {63, 64, 65, 3, 9}, 6));
   }
 }
 
@@ -202,6 +204,42 @@ void CheckGathered(const Shape& s, const std::vector<double>& indices, DType typ
   BufferValues after = before;
   after[ir.scatter->buffer] = Table(ir, before);
   CHECK(CompareToInterpreter(ir, before, after) == "");
+}
+
+// The same where the gathered rows are those that the sums are made for: the list says which.
+TEST_CASE("a gather at the indices that are sorted loads none of them") {
+  for (const Shape& s : {Shape{1, 900, 16, 60}, Shape{1, 700, 3, 50}, Shape{1, 400, 1, 8},
+                         Shape{3, 600, 64, 70}, Shape{1, 300, 100, 40}}) {
+    INFO(s.rows << " x " << s.inner);
+    KernelIr ir = Gathered(s, s.table_rows);
+    const size_t loaded = SharedPositionsOf(ir, 1).values.size();
+    REQUIRE(SharedPositionsOf(ir, 1).keys.empty());
+    ir.buffers[0].sorted_by_list = true;
+    CHECK(SharedPositionsOf(ir, 1).keys.size() == 1);
+    CHECK(SharedPositionsOf(ir, 1).values.size() + 1 == loaded);
+    for (const Schedule& schedule : CandidateSchedules(ir, Classify(ir), {})) {
+      const KernelBody body{.ir = ir, .schedule = schedule};
+      for (const Kernel& kernel : EmitGroup(body, Dialect::kHost).launches) {
+        CHECK(kernel.function.statements.find("rg_load(p0,") == std::string::npos);
+      }
+    }
+    for (const std::vector<double>& indices :
+         {Drawn(s, 21), std::vector<double>(s.rows, 3), std::vector<double>(s.rows, -1),
+          std::vector<double>(s.rows, static_cast<double>(s.table_rows))}) {
+      BufferValues before = RandomBuffers(ir, 9);
+      before[0] = indices;
+      before[ir.scatter->sorted] = SortedList(indices, s.table_rows);
+      BufferValues after = before;
+      after[ir.scatter->buffer] = Table(ir, before);
+      CHECK(CompareToInterpreter(ir, before, after) == "");
+    }
+  }
+}
+
+TEST_CASE("a gather from a table of other length loads its indices") {
+  KernelIr ir = Gathered({1, 900, 16, 60}, 61);
+  ir.buffers[0].sorted_by_list = true;
+  CHECK(SharedPositionsOf(ir, 1).keys.empty());
 }
 
 TEST_CASE("blocks share what all columns of a position read, whatever the width of rows") {

@@ -117,6 +117,8 @@ int main(int argc, char** argv) {
                         "Launch kernels one by one, instead of replaying a recorded run");
   run_command->add_flag("!--no-early-launches", run.early_launches,
                         "In a recorded run let no kernel start before the last has finished");
+  run_command->add_flag("!--no-kept-indices", run.keep_sorted_indices,
+                        "Sort indices in each run, whether they are those of the last run or not");
   run_command->add_option("--warp", run.warp, "Threads of a warp on the host: 32 or 64")
       ->check(CLI::IsMember({32, 64}))
       ->capture_default_str();

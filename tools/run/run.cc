@@ -339,6 +339,7 @@ absl::StatusOr<int> RunOn(const RunArguments& arguments, Device& device) {
                       .in_place = arguments.in_place,
                       .most_phases = arguments.phases,
                       .early_launches = arguments.early_launches,
+                      .keep_sorted_indices = arguments.keep_sorted_indices,
                       .plan_again = arguments.plan_again,
                       .measured_calls = arguments.measured_calls,
                       .program = {.order_seed = arguments.seed, .record = arguments.record}},

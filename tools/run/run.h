@@ -27,6 +27,7 @@ struct RunArguments {
   std::string tuned;            // a file of choices that are not measured again; empty: none
   double tuning_budget_s = 0;   // seconds for measuring others; 0: no limit
   bool early_launches = true;   // see ExecutableOptions
+  bool keep_sorted_indices = true;
   bool record = true;           // replay a recorded run, where the device can
   int repeat_check = 0;         // so many more runs must give the bits of the first
   int repeat = 0;               // time so many runs after the first

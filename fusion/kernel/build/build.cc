@@ -86,6 +86,15 @@ class Builder {
     scatter.table_rows = g_.type(v).shape[axis];
     RG_CHECK(StridesOf(v) == DenseStrides(g_.type(v).shape));  // see fusion/lower/legalize.cc
     ir_.scatter = scatter;
+    MarkSortedIndices(operands[1]);
+  }
+
+  // The indices that the list has sorted, where the kernel reads them, too.
+  void MarkSortedIndices(ValueId list) {
+    if (g_.op(list.node) != Op::sort_indices) return;
+    ValueId index = g_.operands(list.node)[0];
+    while (g_.op(index.node) == Op::reshape) index = g_.operands(index.node)[0];
+    for (Buffer& buffer : ir_.buffers) buffer.sorted_by_list |= buffer.value == index;
   }
 
   const std::vector<int64_t>& StridesOf(ValueId v) const {

@@ -75,7 +75,8 @@ std::string KernelIr::Print() const {
   for (size_t b = 0; b < buffers.size(); ++b) {
     const Buffer& buffer = buffers[b];
     absl::StrAppend(&out, "b", b, " = ", buffer.written ? "output " : "input ", Name(buffer.dtype),
-                    "[", buffer.elements, "] align=", buffer.alignment, "\n");
+                    "[", buffer.elements, "] align=", buffer.alignment,
+                    buffer.sorted_by_list ? " sorted\n" : "\n");
   }
   for (size_t i = 0; i < instrs.size(); ++i) {
     absl::StrAppend(&out, "v", i, " = ", PrintInstr(instrs[i]), " : ", Name(instrs[i].dtype), " ",

@@ -92,6 +92,8 @@ struct Buffer {
   int64_t alignment = 0;  // bytes known to divide the address, at least the element size
   bool written = false;
   bool fresh = false;  // read, and written earlier in this backward: perhaps still in a cache
+  // The indices that the scatter's list has sorted: at a position, the list tells them, too.
+  bool sorted_by_list = false;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 

@@ -1,6 +1,7 @@
 #include "fusion/kernel/templates/scatter_workspace.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "fusion/kernel/ir/scale.h"
@@ -17,6 +18,9 @@ namespace {
 constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
 constexpr int64_t kLeastChunk = 8, kMostChunk = 64;
+// Of edges of a graph, most segments are no longer. What is cut is stored in parts and added up by
+// another launch.
+constexpr int64_t kLeastWhole = 32;
 
 // As many chunks as make enough threads, but rows of the table whose segments go through many
 // chunks have no more partial sums than positions of a chunk.
@@ -84,12 +88,11 @@ int64_t RowsOfIndex(const KernelIr& ir, int index, const std::vector<bool>& need
   return rows <= std::numeric_limits<int32_t>::max() ? rows : 0;
 }
 
-// Chunks of so many threads that a block's reach at most, and one more that their last segments go
-// on in.
+// Chunks of so many threads that a block's reach at most.
 int64_t ChunksOfBlock(int64_t threads) {
-  if (threads % kScatterThreads == 0) return 2;
+  if (threads % kScatterThreads == 0) return 1;
   const bool aligned = kScatterThreads % threads == 0;
-  return (aligned ? kScatterThreads / threads : (kScatterThreads - 2) / threads + 2) + 1;
+  return aligned ? kScatterThreads / threads : (kScatterThreads - 2) / threads + 2;
 }
 
 }  // namespace
@@ -117,6 +120,7 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
     }
   }
   w.chunk = ChunkOf(w);
+  w.whole = std::max(w.chunk, kLeastWhole);
   w.chunks = CeilDiv(w.sorted.indices, w.chunk);
   w.few_parts = std::clamp(w.inner, kFewParts, kMostFewParts);
   const int64_t partials = w.outer * w.chunks * 2 * w.inner;
@@ -156,6 +160,22 @@ std::vector<bool> AfterFolds(const KernelIr& ir) {
   return after;
 }
 
+std::vector<bool> KeyLoads(const KernelIr& ir) {
+  std::vector<bool> keys(ir.instrs.size(), false);
+  const AxisMask rows = ir.scatter->row_axes;
+  const std::vector<bool> needed = NeededAtPositions(ir);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind != InstrKind::kLoad || !ir.buffers[instr.buffer].sorted_by_list) continue;
+    if (instr.axes != rows || (rows & (rows - 1)) != 0) continue;  // one axis numbers positions
+    const int axis = std::countr_zero(rows);
+    const bool own =
+        instr.indirect.empty() && instr.guards.empty() && instr.offset == IndexExpr::Axis(axis);
+    keys[i] = own && RowsOfIndex(ir, static_cast<int>(i), needed) == ir.scatter->table_rows;
+  }
+  return keys;
+}
+
 int64_t ThreadsOfSlice(const KernelIr& ir, int vector_width) {
   return ScatterWorkspaceOf(ir).chunks * ChunkThreadsOf(ir, vector_width).count();
 }
@@ -172,6 +192,7 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const ScatterWorkspace w = ScatterWorkspaceOf(ir);
   const AxisMask rows = ir.scatter->row_axes;
   const std::vector<bool> needed = NeededAtPositions(ir), after = AfterFolds(ir);
+  const std::vector<bool> keys = KeyLoads(ir);
   std::vector<bool> read(ir.instrs.size(), false);  // by what varies over columns, if there are any
   SharedPositions shared{.places = !ir.stores.empty()};
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -185,13 +206,19 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   }
   for (const Store& store : ir.stores) read[store.instr] = true;
   const int64_t threads = std::max<int64_t>(ChunkThreadsOf(ir, vector_width).count(), 1);
-  shared.of_block = CeilDiv(ChunksOfBlock(threads) * w.chunk, kScatterThreads) * kScatterThreads;
+  // The last segments go on behind the last chunk.
+  const int64_t reached = ChunksOfBlock(threads) * w.chunk + w.whole;
+  shared.of_block = CeilDiv(reached, kScatterThreads) * kScatterThreads;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     if (!read[i] || (instr.axes & rows) == 0) continue;
     if ((instr.axes & w.inner_axes) != 0 || after[i]) continue;
+    if (keys[i]) {
+      shared.keys.push_back(static_cast<int>(i));
+      continue;
+    }
     shared.values.push_back(static_cast<int>(i));
     shared.rows.push_back(RowsOfIndex(ir, static_cast<int>(i), needed));
     const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
@@ -206,8 +233,8 @@ bool CanSharePositions(const KernelIr& ir, int vector_width) {
   if (w.outer > 1 && ThreadsOfSlice(ir, vector_width) < kLeastBlocks * kScatterThreads)
     return false;
   const SharedPositions shared = SharedPositionsOf(ir, vector_width);
-  return (shared.places || !shared.values.empty()) && shared.of_thread() <= kMostOfThread &&
-         shared.bytes <= kMostSharedBytes;
+  const bool more = shared.places || !shared.values.empty() || !shared.keys.empty();
+  return more && shared.of_thread() <= kMostOfThread && shared.bytes <= kMostSharedBytes;
 }
 
 }  // namespace retrograd

@@ -1,7 +1,7 @@
 // How a scatter_add kernel goes about its work, and its scratch memory: sorted positions are cut
-// into fixed chunks. A segment, the positions of one row of the table, that is no longer than a
-// chunk is summed by the threads of the chunk that it begins in, up to its end. Of a longer one
-// each chunk sums its own part. What else each position has, such as a sum over its columns, is
+// into fixed chunks. A segment, the positions of one row of the table, that is short is summed by
+// the threads of the chunk that it begins in, up to its end. Of a longer one each chunk sums its
+// own part. What else each position has, such as a sum over its columns, is
 // stored by the threads that go through it, where the position stands.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
@@ -27,7 +27,8 @@ struct ScatterWorkspace {
   SortedIndices sorted;  // what the kernel reads
   AxisMask outer_axes = 0, inner_axes = 0;
   int64_t outer = 1, inner = 1;
-  int64_t chunk = 0;  // sorted positions; of the longest segment that is not cut
+  int64_t chunk = 0;  // sorted positions
+  int64_t whole = 0;  // of the longest segment that is not cut: a multiple of the chunk
   int64_t chunks = 0;
   // Parts of a long segment behind its first that one thread adds up in order.
   int64_t few_parts = 0;
@@ -64,6 +65,11 @@ bool FoldsInWarps(const KernelIr& ir, int vector_width);
 // By instruction: whether a fold is needed for it. Such a value is made by the fold's team.
 std::vector<bool> AfterFolds(const KernelIr& ir);
 
+// By instruction: whether it loads the indices that the list has sorted, and nothing but rows of
+// tables as long as the sums' is gathered by them. It is not loaded: at a position, the list says
+// which row is meant.
+std::vector<bool> KeyLoads(const KernelIr& ir);
+
 // What the threads of a scatter_add's block share of its sorted positions, in shared memory: the
 // row that the position's index names, and what is the same in all columns there, such as the index
 // of a gathered row. Each is loaded once for a block instead of once for each thread, and all of
@@ -74,9 +80,10 @@ struct SharedPositions {
   // It is shared as int32, counted from the first row, and is -1 where there is no such row. Else
   // 0.
   std::vector<int64_t> rows;
-  bool places = false;   // columns are read by where the index stood, too
-  int64_t of_block = 0;  // positions, a multiple of the block's threads
-  int64_t bytes = 0;     // of shared memory
+  std::vector<int> keys;  // of these those that are not loaded (KeyLoads), which take no memory
+  bool places = false;    // columns are read by where the index stood, too
+  int64_t of_block = 0;   // positions, a multiple of the block's threads
+  int64_t bytes = 0;      // of shared memory
 
   int64_t of_thread() const { return of_block / kScatterThreads; }
 };

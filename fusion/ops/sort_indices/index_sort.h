@@ -44,9 +44,9 @@ struct IndexSort {
   int64_t parts = 0, stretches = 0;
   // Two launches each that go through the list: of buckets one.
   int passes = 0;
-  // Whether list and scratch memory stay as they are until the next sort of the same call. The first
-  // launch then compares the indices with those of the last sort, and if none has changed, nothing
-  // else is done.
+  // Whether list and scratch memory stay as they are until the next sort of the same call. The
+  // first launch then compares the indices with those of the last sort, and if none has changed,
+  // nothing else is done.
   bool kept = false;
   // digits: bits of a digit; blocks of a launch, tiles of threads * items of each.
   int digit_bits = 0;
@@ -70,8 +70,8 @@ std::string Describe(const IndexSort& sort);
 // Of a call of sort_indices.
 IndexSort IndexSortOf(const Call& call);
 
-// What a call that keeps its list holds in all; 0: such lists are not kept. One launch is as soon done
-// as what would find that there is nothing to do.
+// What a call that keeps its list holds in all; 0: such lists are not kept. One launch is as soon
+// done as what would find that there is nothing to do.
 int64_t KeptBytes(const IndexSort& sort);
 
 // Scratch memory of a sort, in words of 32 bits; each part begins at a multiple of four.
@@ -85,8 +85,8 @@ struct SortScratch {
   // buckets: in list[0] one word an index, by part and bucket: (row in the bucket) * 2^16 + place
   // in the part.
   int64_t list[2] = {0, 0};
-  // digits: [blocks][digits] of each block's part, of the first pass and of the others; a kept list's
-  // first pass leaves out blocks whose indices have not changed.
+  // digits: [blocks][digits] of each block's part, of the first pass and of the others; a kept
+  // list's first pass leaves out blocks whose indices have not changed.
   int64_t first_counts = 0, counts = 0;
   // buckets: where each bucket begins in each part [parts][buckets + 1]; the most indices of a
   // bucket in each part; of each stretch its bucket, its place among the stretches of the bucket

@@ -29,6 +29,7 @@ class Settings:
     deterministic: bool = True  # the same bits in every run
     streams: int = 0  # that independent work is spread over; 0: as many as gain
     early_launches: bool = True  # small kernels start before the one in front has finished
+    keep_sorted_indices: bool = True  # indices that are those of the last run are not sorted again
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
     max_plans: int = 64  # of one backward with dynamic sizes; the one used last longest ago goes
     spec: str = ""  # a device spec by name or file; "": that of the device
@@ -75,8 +76,9 @@ class Settings:
         made = {"deterministic": self.deterministic, "sizes_vary": self.sizes_vary}
         if self.mode.startswith("max-autotune"):
             made["convolution_plans"] = 0  # all
-        if not self.early_launches:
-            made["early_launches"] = False
+        for name in ("early_launches", "keep_sorted_indices"):
+            if not getattr(self, name):
+                made[name] = False
         for name in _LISTS:
             if getattr(self, name) != getattr(Settings, name):
                 made[name] = [part for part in getattr(self, name) if part != _MATMUL]
