@@ -243,7 +243,13 @@ class Planter {
   bool ChangeScatter(KernelIr& ir) {
     if (!ir.scatter) return false;
     Scatter& s = *ir.scatter;
-    switch (Int(0, 3)) {
+    switch (Int(0, 4)) {
+      case 4: {
+        Buffer& other = Any(ir.buffers);
+        if (other.sorted_by_list) return false;
+        other.sorted_by_list = true;
+        break;
+      }
       case 0:
         s.sorted = static_cast<int>(Int(0, static_cast<int64_t>(ir.buffers.size()) - 1));
         break;
