@@ -91,7 +91,7 @@ class Combine {
     out_.Line("const int key = ", s_.Key("end - 1"), ";");
     out_.Open("if (key < ", Sized(s_.table_rows), ")");
     out_.Line("const int from = ", s_.Start("key"), ", to = ", s_.Start("key + 1"), ";");
-    out_.Open("if (from >= begin && to - from > ", Sized(ws.whole), ")");
+    out_.Open("if (from >= begin && to - from > ", Sized(ws.chunk), ")");
     out_.Line("const int last = (to - 1) / ", Sized(ws.chunk), ";");
     out_.Line("if (last - c > ", Sized(ws.few_parts), ") owned = last;");
     out_.Open("if (owned < 0)");

@@ -155,7 +155,7 @@ class Sums {
                 "_to = ",
                 s_.Start(absl::StrCat("rg_min(", name, "_key + 1, ", Sized(s_.table_rows), ")")),
                 ";");
-      out_.Line("const bool ", name, "_cut = ", name, "_to - ", name, "_from > ", Sized(ws_.whole),
+      out_.Line("const bool ", name, "_cut = ", name, "_to - ", name, "_from > ", Sized(ws_.chunk),
                 ";");
     };
     segment("first");

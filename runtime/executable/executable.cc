@@ -24,7 +24,7 @@ absl::Status CheckReport(const DeviceReport& report, const DeviceSpec& spec) {
 }
 
 // A training step is not short of this part of the memory from which on it counts as scarce.
-constexpr int64_t kScarceToKeptBytes = 16;
+constexpr int64_t kScarceToKeptBytes = 4;
 
 // How plans are compiled for the device: the one place that decides it.
 absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const ChosenSpec& spec,

@@ -143,8 +143,8 @@ Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm, cons
   if (w.empty()) return {};
   const int64_t chain = ChainedLoads(ir, s), blocks = BlocksOfSums(ir, s);
   const int64_t at_once = d.sms * std::max<int64_t>(blocks_per_sm, 1);
-  const int64_t segment = w.sorted.indices / std::max<int64_t>(w.sorted.rows, 1);
-  const int64_t parts = segment > w.whole ? segment / w.chunk : 0;
+  const int64_t parts =
+      w.sorted.indices / std::max<int64_t>(w.sorted.rows, 1) / w.chunk;  // of a row of the table
   return {.ps = d.block_ps +
                 MulDiv(Product({chain, d.scatter_batch_ps}), std::max(blocks, at_once), at_once),
           .later_ps = d.block_ps + Product({parts / PositionsAtOnce(false), d.scatter_batch_ps}),

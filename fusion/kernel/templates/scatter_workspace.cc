@@ -18,9 +18,6 @@ namespace {
 constexpr int64_t kThreadsOfSums = 131072;
 constexpr int64_t kColumnsOfThread = 4;  // an access of fp32 sums
 constexpr int64_t kLeastChunk = 8, kMostChunk = 64;
-// Of edges of a graph, most segments are no longer. What is cut is stored in parts and added up by
-// another launch.
-constexpr int64_t kLeastWhole = 32;
 
 // As many chunks as make enough threads, but rows of the table whose segments go through many
 // chunks have no more partial sums than positions of a chunk.
@@ -120,7 +117,6 @@ ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir) {
     }
   }
   w.chunk = ChunkOf(w);
-  w.whole = std::max(w.chunk, kLeastWhole);
   w.chunks = CeilDiv(w.sorted.indices, w.chunk);
   w.few_parts = std::clamp(w.inner, kFewParts, kMostFewParts);
   const int64_t partials = w.outer * w.chunks * 2 * w.inner;
@@ -206,8 +202,8 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   }
   for (const Store& store : ir.stores) read[store.instr] = true;
   const int64_t threads = std::max<int64_t>(ChunkThreadsOf(ir, vector_width).count(), 1);
-  // The last segments go on behind the last chunk.
-  const int64_t reached = ChunksOfBlock(threads) * w.chunk + w.whole;
+  // The last segments go on in one chunk more.
+  const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk;
   shared.of_block = CeilDiv(reached, kScatterThreads) * kScatterThreads;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));

@@ -1,7 +1,7 @@
 // How a scatter_add kernel goes about its work, and its scratch memory: sorted positions are cut
-// into fixed chunks. A segment, the positions of one row of the table, that is short is summed by
-// the threads of the chunk that it begins in, up to its end. Of a longer one each chunk sums its
-// own part. What else each position has, such as a sum over its columns, is
+// into fixed chunks. A segment, the positions of one row of the table, that is no longer than a
+// chunk is summed by the threads of the chunk that it begins in, up to its end. Of a longer one
+// each chunk sums its own part. What else each position has, such as a sum over its columns, is
 // stored by the threads that go through it, where the position stands.
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
@@ -27,8 +27,7 @@ struct ScatterWorkspace {
   SortedIndices sorted;  // what the kernel reads
   AxisMask outer_axes = 0, inner_axes = 0;
   int64_t outer = 1, inner = 1;
-  int64_t chunk = 0;  // sorted positions
-  int64_t whole = 0;  // of the longest segment that is not cut: a multiple of the chunk
+  int64_t chunk = 0;  // sorted positions; of the longest segment that is not cut
   int64_t chunks = 0;
   // Parts of a long segment behind its first that one thread adds up in order.
   int64_t few_parts = 0;
