@@ -50,7 +50,7 @@ Json CallsJson(const std::vector<CallInUse>& calls) {
 Json DescribeProgram(const CompiledPlan& compiled, const Program& program) {
   const ProgramStats& stats = program.stats();
   return {{"scratch_bytes", program.scratch_bytes()},
-          {"peak_bytes", PeakWithScratch(compiled, program.scratch_bytes())},
+          {"peak_bytes", PeakWithScratch(compiled, program.scratch_bytes()) + program.kept_bytes()},
           {"calls", CallsJson(program.CallsInUse())},
           {"runs", stats.runs},
           {"recordings", stats.recordings},
