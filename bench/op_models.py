@@ -286,14 +286,17 @@ def quantise_experts(experts, rows, columns):
 
 
 class Experts(nn.Module):
-    """Each token by its best experts: gated linear units, weighted by the router's softmax."""
+    """Each token by its best experts: gated linear units, weighted by the router's softmax.
 
-    def __init__(self, width, inner, experts, chosen):
+    dtype: of the parameters; the experts multiply in bf16.
+    """
+
+    def __init__(self, width, inner, experts, chosen, dtype):
         super().__init__()
         self.chosen = chosen
-        self.router = nn.Linear(width, experts, bias=False, dtype=BF16)
-        self.up = nn.Parameter((torch.randn(experts, width, 2 * inner) * 0.02).to(BF16))
-        self.down = nn.Parameter((torch.randn(experts, inner, width) * 0.02).to(BF16))
+        self.router = nn.Linear(width, experts, bias=False, dtype=dtype)
+        self.up = nn.Parameter((torch.randn(experts, width, 2 * inner) * 0.02).to(dtype))
+        self.down = nn.Parameter((torch.randn(experts, inner, width) * 0.02).to(dtype))
 
     def forward(self, x, wanted):
         shares, experts = self.router(x).float().softmax(-1).topk(self.chosen, -1)
@@ -301,14 +304,14 @@ class Experts(nn.Module):
         order = experts.flatten().argsort(stable=True)
         token = order // self.chosen
         ends = F.one_hot(experts.flatten(), len(self.up)).sum(0).cumsum(0).to(torch.int32)
-        gate, up = torch._grouped_mm(x[token], self.up, offs=ends).chunk(2, -1)
-        made = torch._grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+        gate, up = torch._grouped_mm(x[token], self.up.to(BF16), offs=ends).chunk(2, -1)
+        made = torch._grouped_mm(F.silu(gate) * up, self.down.to(BF16), offs=ends)
         made = made * shares.flatten()[order, None].to(made.dtype)
         return F.mse_loss(torch.zeros_like(x).index_add(0, token, made).float(), wanted)
 
 
-def mixture(tokens, width, inner, experts, chosen):
-    model = Experts(width, inner, experts, chosen)
+def mixture(tokens, width, inner, experts, chosen, dtype=BF16):
+    model = Experts(width, inner, experts, chosen, dtype)
     return model, (_given(tokens, width), torch.randn(tokens, width))
 
 
@@ -418,8 +421,9 @@ def _network(layer):
 
 
 def _mixture(name, tokens, width, inner, experts, chosen):
-    """A block of experts as a model has it, and its two grouped matmuls. "mixtral" is of Mixtral's
-    form at half its width, "deepseek" DeepSeek-V2-Lite's, "qwen3" Qwen3-30B-A3B's."""
+    """A block of experts as a model has it, with parameters of bf16 and, under autocast, of fp32; and
+    its two grouped matmuls. "mixtral" is of Mixtral's form at half its width, "deepseek"
+    DeepSeek-V2-Lite's, "qwen3" Qwen3-30B-A3B's."""
     full = dict(tokens=tokens, width=width, inner=inner, experts=experts, chosen=chosen)
     tiny = dict(tokens=24, width=16, inner=24, experts=4, chosen=2)
 
@@ -429,6 +433,7 @@ def _mixture(name, tokens, width, inner, experts, chosen):
 
     return {
         f"experts_{name}": (mixture, full, tiny),
+        f"experts_{name}_autocast": (mixture, full | dict(dtype=FP32), tiny | dict(dtype=FP32)),
         f"grouped_matmul_{name}_up": (
             grouped_matmul, *(of_groups(s, 2 * s["inner"], "width") for s in (full, tiny)),
         ),
@@ -491,7 +496,10 @@ MODELS = {
     "gcn": _network(GcnLayer), "graph_sage": _network(SageLayer), "gat": _network(GatLayer),
 }  # fmt: skip
 ALL = MODELS | fp8_models.MODELS  # with those that only a GPU runs
-AUTOCASTS = {"gcn", "graph_sage", "gat"}  # fp32 data and parameters, products in bf16
+AUTOCASTS = {  # parameters, and data of graph networks, of fp32, products in bf16
+    "gcn", "graph_sage", "gat",
+    *(f"experts_{name}_autocast" for name in ("mixtral", "deepseek", "qwen3")),
+}  # fmt: skip
 TINY = "_tiny"  # behind a name: the small sizes
 
 

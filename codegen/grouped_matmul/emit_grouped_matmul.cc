@@ -69,7 +69,8 @@ class Writer {
                   {"kPlaces", c_.grouped()},
                   {"kM", c_.m},
                   {"kN", c_.n},
-                  {"kTerms", c_.k}});
+                  {"kTerms", c_.k},
+                  {"kAdds", c_.adds ? 1 : 0}});
     Places("kA", c_.a);
     Places("kB", c_.b);
     Places("kD", c_.d);

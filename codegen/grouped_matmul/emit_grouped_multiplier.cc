@@ -10,16 +10,34 @@ namespace {
 
 constexpr int64_t kSectorBytes = 32;  // what the second-level cache is read by
 
-// The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row.
-constexpr char kStore[] = R"(
+// The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row, or is added
+// to what lies there.
+constexpr char kStoreNarrow[] = R"(
     [&](const result_t* tile, const rg_product_tile& at, int t) {
       const auto to = d + (kDFirst + at.group * kDGroup + at.row * kDRow + at.col);
       for (int i = t; i < kRows * kPacks; i += kThreads) {
         const int row = i / kPacks, pack = i % kPacks;
         if (at.row + row >= at.rows_end || at.col + 8 * pack >= kN) continue;
-        *reinterpret_cast<uint4*>(to + (row * kDRow + 8 * pack)) =
-            *reinterpret_cast<const uint4*>(tile + (row * kPacks + (pack ^ (row & 7))) * 8);
+        const int from = (row * kPacks + (pack ^ (row & 7))) * 8;
+        const int64_t place = row * kDRow + 8 * pack;
+        if (kAdds) {
+          float sums[8], was[8];
+          rg_load_vec<8>(tile, from, sums);
+          rg_load_vec<8>(to, place, was);
+          RG_UNROLL
+          for (int e = 0; e < 8; ++e) sums[e] = was[e] + sums[e];
+          rg_store_vec<8>(to, place, sums);
+        } else {
+          *reinterpret_cast<uint4*>(to + place) = *reinterpret_cast<const uint4*>(tile + from);
+        }
       }
+    });
+)";
+
+constexpr char kStoreSums[] = R"(
+    [&](const auto& sums, const rg_product_tile& at, int warp, int lane) {
+      const auto to = d + (kDFirst + at.group * kDGroup + at.row * kDRow + at.col);
+      rg_store_sums<kAdds>(to, kDRow, at.rows_end - at.row, kN - at.col, sums, warp, lane);
     });
 )";
 
@@ -33,6 +51,7 @@ class Writer {
 
   LaunchWriter::Launch Write() {
     const int64_t shared_bytes = SharedBytes(tile_);
+    const bool narrow = SizeBytes(c_.out_dtype) == kGemmElementBytes;
     w_.Multiplies(tile_.cluster());
     w_.Uses(PreludePart::kGroupedTiles);
     w_.Read(DType::kInt32, "ends", kGroupedEnds);
@@ -45,13 +64,16 @@ class Writer {
     w_.out().Line("typedef ", StorageName(c_.in_dtype), " element_t;");
     w_.out().Line("typedef ", StorageName(c_.out_dtype), " result_t;");
     w_.Constants(
-        {{"kN", c_.n}, {"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
+        {{"kN", c_.n}, {"kAdds", c_.adds ? 1 : 0}});
+    if (narrow) {
+      w_.Constants({{"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
+    }
     w_.LongConstants({{"kEndsFirst", c_.ends_offset},
                       {"kDFirst", c_.d.offset},
                       {"kDGroup", c_.sums_in_groups ? c_.d.group_stride : 0},
                       {"kDRow", c_.d.row_stride}});
     Multiply(shared_bytes);
-    w_.Text(kStore);
+    w_.Text(narrow ? kStoreNarrow : kStoreSums);
     return w_.End(Product({ClustersOf(tile_, c_), tile_.cluster()}), kMultiplierThreads);
   }
 

@@ -104,6 +104,12 @@ const char kGroupedStore[] = R"(
       const int r = row + (kDownD ? v : 0), c = column + (kDownD ? 0 : v);
       out[v] = scaled(results[r * kPitchD + c], r, c);
     }
+    if (kAdds) {
+      sum_t was[kVD];
+      rg_load_vec<kVD>(d_at, row * kDRow + column * kDColumn, was);
+      RG_UNROLL
+      for (int v = 0; v < kVD; ++v) out[v] = was[v] + out[v];
+    }
     rg_store_vec<kVD>(d_at, row * kDRow + column * kDColumn, out);
   }
 )";

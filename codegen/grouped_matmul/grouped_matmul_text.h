@@ -17,7 +17,7 @@ extern const char kGroupedOperands[];
 extern const char kGroupedNoScales[];
 extern const char kGroupedScales[];
 
-// Stores `results`.
+// Stores `results`, or adds them to what is there.
 extern const char kGroupedStore[];
 
 }  // namespace retrograd

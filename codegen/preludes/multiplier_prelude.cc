@@ -152,6 +152,39 @@ RG_INLINE void rg_store_matrices(unsigned to, const float* d) {
                "r"(rg_narrow_two(d[4], d[5], type)), "r"(rg_narrow_two(d[6], d[7], type))
                : "memory");
 }
+// Sums of a tile from registers into `rows` x `columns` of fp32, from `to` on, or added to what is there.
+// Of a box of 64 rows each thread has two rows and of each 8 columns two neighbours; of each 16 columns two
+// threads swap a pair, and each has four neighbours, 16 bytes, of which four threads fill whole sectors.
+template <int adds, int boxes, int count>
+RG_INLINE void rg_store_sums(float* to, int64_t row_step, int rows, int columns,
+                             const float (&d)[boxes][count], int warp, int lane) {
+  const bool odd = lane % 2 != 0;
+  const int first_row = 16 * warp + lane / 4, first_column = 8 * (lane % 2) + lane % 4 / 2 * 4;
+  float* const first = to + (first_row * row_step + first_column);
+#pragma unroll
+  for (int c = 0; c < count / 4; c += 2) {
+#pragma unroll
+    for (int h = 0; h < boxes; ++h) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = 4 * c + 2 * i;  // four on: the same of the next 8 columns
+        const float x = __shfl_xor_sync(~0u, odd ? d[h][at] : d[h][at + 4], 1);
+        const float y = __shfl_xor_sync(~0u, odd ? d[h][at + 1] : d[h][at + 5], 1);
+        float4 sums = make_float4(odd ? x : d[h][at], odd ? y : d[h][at + 1],
+                                  odd ? d[h][at + 4] : x, odd ? d[h][at + 5] : y);
+        const int row = 64 * h + 8 * i;
+        if (first_row + row < rows && first_column + 8 * c < columns) {
+          float4* const place = reinterpret_cast<float4*>(first + (row * row_step + 8 * c));
+          if constexpr (adds) {
+            const float4 was = *place;
+            sums = make_float4(was.x + sums.x, was.y + sums.y, was.z + sums.z, was.w + sums.w);
+          }
+          *place = sums;
+        }
+      }
+    }
+  }
+}
 template <int count>
 RG_INLINE void rg_wgmma_begin(float (&d)[count]) {
 #pragma unroll
@@ -275,9 +308,10 @@ struct rg_no_scales {
   RG_INLINE void scale(float (&)[boxes][count], const rg_product_tile&, int, int) const {}
 };
 
-// Of operands of T a result of Out, of 16 bits. finish(tile, at, thread) is called by the 128 threads of a
-// warpgroup: the product's pack of 8 elements of row r, from column 8 c of the tile on, is
-// tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8].
+// Of operands of T a result of Out. The 128 threads of a warpgroup call, of 16 bits, finish(tile, at,
+// thread): the product's pack of 8 elements of row r, from column 8 c of the tile on, is
+// tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8]; of fp32, finish(sums, at, warp, lane), with what each has of the
+// sums in registers (rg_store_sums).
 template <typename T, typename Out, int a_across, int b_across, int tall, int wide, int stages,
           int tile_m, int tile_n, typename Tiles, typename Scales, typename Finish>
 RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void* shared,
@@ -414,20 +448,24 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
       for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
       if (steps > 0 && lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
       scales.scale(sums, at, warp, lane);
-      // Each matrix of 8 x 8 goes to memory by rows of 16 bytes.
-      rg_group_barrier(group);  // the tile before has been read
-      const unsigned row = 16 * warp + lane % 16;
-      const unsigned to = rg_shared_address(mine) + row * (2 * tile_n);
+      if constexpr (sizeof(Out) == 2) {
+        // Each matrix of 8 x 8 goes to memory by rows of 16 bytes.
+        rg_group_barrier(group);  // the tile before has been read
+        const unsigned row = 16 * warp + lane % 16;
+        const unsigned to = rg_shared_address(mine) + row * (2 * tile_n);
 #pragma unroll
-      for (int c = 0; c < tile_n / 8; c += 2) {
-        const unsigned place = to + (((c + lane / 16) ^ (row & 7)) << 4);
+        for (int c = 0; c < tile_n / 8; c += 2) {
+          const unsigned place = to + (((c + lane / 16) ^ (row & 7)) << 4);
 #pragma unroll
-        for (int h = 0; h < tile_m / 64; ++h) {
-          rg_store_matrices<Out>(place + h * 64 * 2 * tile_n, sums[h] + 4 * c);
+          for (int h = 0; h < tile_m / 64; ++h) {
+            rg_store_matrices<Out>(place + h * 64 * 2 * tile_n, sums[h] + 4 * c);
+          }
         }
+        rg_group_barrier(group);
+        finish(reinterpret_cast<const Out*>(mine), at, thread);
+      } else {
+        finish(sums, at, warp, lane);
       }
-      rg_group_barrier(group);
-      finish(reinterpret_cast<const Out*>(mine), at, thread);
     }
   }
   rg_cluster_barrier();

@@ -183,7 +183,7 @@ struct CallRule {
 };
 constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
-    {Op::grouped_matmul, CheckGroupedMatMulForm},
+    {Op::grouped_matmul, CheckGroupedMatMulForm, true},
     {Op::segment_amax, CheckSegmentAmaxForm},
     {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},

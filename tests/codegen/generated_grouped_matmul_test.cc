@@ -30,6 +30,7 @@ struct Case {
   int64_t offset = 0;      // elements, of each tensor
   int64_t alignment = 16;  // bytes that are known to divide addresses
   bool scaled = false;
+  bool adds = false;  // to what is there
 };
 
 std::vector<int64_t> StridesOf(const Shape& shape, bool down, int64_t gap) {
@@ -59,6 +60,7 @@ Call CallOf(const Case& c) {
                    tensor(b, c.b_down, c.in),
                    {.offset = c.offset, .shape = {groups}, .strides = {1}, .dtype = DType::kInt32}},
       .results = {tensor(d, c.d_down, c.out)}};
+  if (c.adds) call.previous = ValueId{};
   if (!c.scaled) return call;
   const DType scale = c.out == DType::kFp64 ? c.out : DType::kFp32;
   call.operands.push_back(
@@ -80,6 +82,9 @@ void ForElements(const CallTensor& t, Fn fn) {
     fn(e, at);
   }
 }
+
+// What a result is added to, by its element.
+double Previous(int64_t element) { return static_cast<double>(element % 5) - 2; }
 
 // Row-major values of a, b and the ends.
 using Operands = std::vector<std::vector<double>>;
@@ -130,6 +135,9 @@ std::vector<double> Reference(const Call& call, const Operands& values) {
                            .results = results},
                           out)
               .ok());
+  for (size_t e = 0; call.previous && e < wanted.size(); ++e) {
+    wanted[e] += Previous(static_cast<int64_t>(e));
+  }
   RoundTo(call.results[0].dtype, absl::MakeSpan(wanted));
   return wanted;
 }
@@ -174,6 +182,9 @@ std::vector<double> Run(LoadedCall& loaded, const Call& call, const Case& c,
     auto* const data = static_cast<decltype(type)>(result.data());
     std::vector<bool> touched(SpanOf(d));
     for (int64_t i = 0; i < SpanOf(d); ++i) StoreAs(data, i, 77.0);
+    if (call.previous) {
+      ForElements(d, [&](int64_t e, int64_t at) { StoreAs(data, at, Previous(e)); });
+    }
     void* const results[] = {data};
     REQUIRE(loaded.Run(0, {operands, results}, nullptr).ToString() == "OK");
     ForElements(d, [&](int64_t e, int64_t at) {
@@ -214,7 +225,8 @@ std::unique_ptr<LoadedCall> LoadedFor(Device& device, const Call& call, const Ca
 void Check(const Case& c, uint64_t seed = 1) {
   INFO((c.sums ? "sums" : "rows") << " in groups, " << c.m << "x" << c.n << "x" << c.k << " "
                                   << Name(c.in) << " into " << Name(c.out)
-                                  << (c.scaled ? ", scaled" : "") << ", ends "
+                                  << (c.scaled ? ", scaled" : "") << (c.adds ? ", adds" : "")
+                                  << ", ends "
                                   << absl::StrJoin(c.ends, " ") << ", down " << c.a_down << c.b_down
                                   << c.d_down << ", gap " << c.gap << ", offset " << c.offset
                                   << ", alignment " << c.alignment << ", seed " << seed);
@@ -293,6 +305,7 @@ TEST_CASE("matrices of any layout, type and alignment are multiplied") {
     c.out = c.in == DType::kFp64 || any(1) == 0 ? c.in : DType::kFp32;
     if (IsFp8(c.out)) c.out = any(1) == 0 ? DType::kBf16 : DType::kFp64;
     c.scaled = IsFp8(c.in) || any(2) == 0;
+    c.adds = any(3) == 0;
     c.a_down = any(1) == 1, c.b_down = any(1) == 1, c.d_down = any(2) == 0;
     if (any(2) == 0) c.gap = 4 * any(2) + any(1);
     if (any(2) == 0) c.offset = 4 * any(4) + any(1);
@@ -376,6 +389,8 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
       Case c{.sums = sums, .m = extent, .n = extent, .k = extent, .in = dtype, .out = dtype};
       c.ends.resize(9);
       c.a_down = sums, c.b_down = extent == 96, c.d_down = extent == 33;
+      c.adds = extent == 96;
+      if (sums && SizeBytes(dtype) == 2) c.out = DType::kFp32;
       const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
       const GroupedTile tile = GroupedTileFor(call, limits);
       const LaunchWriter::Launch made =

@@ -19,7 +19,7 @@ struct Case {
   int64_t groups = 5, m = 512, n = 256, k = 1024;
   DType in = DType::kBf16, out = DType::kBf16;
   bool a_down = false, b_down = false, d_down = false;  // columns of unit stride
-  bool scaled = false;
+  bool scaled = false, adds = false;
 };
 
 CallTensor Tensor(const Shape& shape, bool down, DType dtype) {
@@ -39,6 +39,7 @@ Call CallOf(const Case& c) {
                             Tensor(b, c.b_down, c.in),
                             {.shape = {c.groups}, .strides = {1}, .dtype = DType::kInt32}},
                .results = {Tensor(d, c.d_down, c.out)}};
+  if (c.adds) call.previous = ValueId{};
   if (!c.scaled) return call;
   const CallTensor list = {.shape = {c.m}, .strides = {1}};
   call.operands.push_back(c.sums ? Tensor({c.groups, c.m}, false, DType::kFp32) : list);
@@ -64,7 +65,8 @@ TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can l
   CHECK(WhyNot({.sums = true, .a_down = true}).empty());
   CHECK(WhyNot({.k = 40, .in = DType::kFp16, .out = DType::kFp16, .b_down = true}).empty());
   CHECK_THAT(WhyNot({.in = DType::kFp32, .out = DType::kFp32}), ContainsSubstring("16 bits"));
-  CHECK_THAT(WhyNot({.out = DType::kFp32}), ContainsSubstring("16 bits"));
+  CHECK_THAT(WhyNot({.out = DType::kFp16}), ContainsSubstring("16 bits"));
+  CHECK_THAT(WhyNot({.out = DType::kFp64}), ContainsSubstring("16 bits"));
   CHECK_THAT(WhyNot({.k = 36}), ContainsSubstring("an operand's lines"));
   CHECK_THAT(WhyNot({.a_down = true}), ContainsSubstring("begin anywhere"));
   CHECK_THAT(WhyNot({.n = 36, .b_down = true}), ContainsSubstring("the result's rows"));
@@ -75,7 +77,17 @@ TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can l
   CHECK_THAT(WhyNot({}, {.a = 16, .b = 16, .d = 2}), ContainsSubstring("the result's rows"));
 }
 
-TEST_CASE("warpgroups take products of fp8 that lie along the sum, into 16 bits") {
+TEST_CASE("warpgroups store sums of fp32 by packs of four") {
+  CHECK(WhyNot({.out = DType::kFp32}).empty());
+  CHECK(WhyNot({.sums = true, .in = DType::kFp16, .out = DType::kFp32, .a_down = true}).empty());
+  CHECK(WhyNot({.n = 36, .out = DType::kFp32, .b_down = true}).empty());
+  CHECK_THAT(WhyNot({.n = 38, .out = DType::kFp32, .b_down = true}),
+             ContainsSubstring("the result's rows"));
+  CHECK_THAT(WhyNot({.out = DType::kFp32}, {.a = 16, .b = 16, .d = 8}),
+             ContainsSubstring("the result's rows"));
+}
+
+TEST_CASE("warpgroups take products of fp8 that lie along the sum, into 16 bits and fp32") {
   for (const bool sums : {false, true}) {
     CHECK(WhyNot(Fp8(sums)).empty());
     CHECK(WhyNot(Fp8(sums, DType::kFp8E5M2)).empty());
@@ -87,6 +99,8 @@ TEST_CASE("warpgroups take products of fp8 that lie along the sum, into 16 bits"
     CHECK_THAT(WhyNot(c), ContainsSubstring("along the sum"));
     c = Fp8(sums);
     c.out = DType::kFp32;
+    CHECK(WhyNot(c).empty());
+    c.out = DType::kFp64;
     CHECK_THAT(WhyNot(c), ContainsSubstring("16 bits"));
     c = Fp8(sums);
     c.k = 1032;
@@ -184,6 +198,19 @@ TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
       auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
       REQUIRE(made.status().ToString() == "OK");
       CHECK(made->launch.cluster == tile.cluster());
+      kernels.push_back(made->kernel);
+    }
+    for (int way = 0; way < 6; ++way) {
+      GemmTile tile{.m = m, .n = n, .tall = 1, .wide = 2};
+      tile.stages = MostStages(tile, kHopper.shared_bytes);
+      const DType dtype = way == 1 ? DType::kFp16 : DType::kBf16;
+      Case c = way < 4 ? Case{.sums = way != 2, .in = dtype} : Fp8(way == 4);
+      c.m = 520, c.n = 268, c.k = 1040;
+      if (way < 4) c.a_down = c.sums, c.n = 264;
+      c.out = way == 3 ? c.in : DType::kFp32;
+      c.adds = way % 2 != 0;
+      auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
+      REQUIRE(made.status().ToString() == "OK");
       kernels.push_back(made->kernel);
     }
     for (int way = 0; way < 4; ++way) {

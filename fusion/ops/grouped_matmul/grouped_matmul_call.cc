@@ -36,7 +36,8 @@ GroupedMatMulCall GroupedMatMulOf(const Call& call) {
                             .a = MatrixOf(a),
                             .b = MatrixOf(b),
                             .d = MatrixOf(call.results[0]),
-                            .ends_offset = ends.offset};
+                            .ends_offset = ends.offset,
+                            .adds = call.previous.has_value()};
   if (call.operands.size() == 5) {
     made.scaled = true;
     made.row_scales = ScalesOf(call.operands[3]);

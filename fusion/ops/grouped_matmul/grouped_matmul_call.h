@@ -32,6 +32,7 @@ struct GroupedMatMulCall {
   DType in_dtype = DType::kFp32, out_dtype = DType::kFp32;
   GroupedMatrix a, b, d;
   int64_t ends_offset = 0;  // elements, of the first group's end
+  bool adds = false;        // the result to what is there
   bool scaled = false;
   GroupedScales row_scales, column_scales;  // if scaled; in the type of the sums
   bool columns_scale_first = false;         // of a turned product: its columns were rows

@@ -34,17 +34,18 @@ int64_t WithPartsOf(int64_t ps, int64_t each, int64_t part) {
 }
 
 // Groups of one size, since prices know no values, a tile a block, whose sum no other block shares.
-// Tensor cores multiply fp8 into 16 bits; into others it goes by plain sums, as fp32.
+// Tensor cores multiply fp8 into sums of fp32; into fp64 it goes by plain sums, as fp32.
 Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   const GroupedMatMulCall c = GroupedMatMulOf(call);
   MatMulCall even = AsEvenMatMuls(c);
-  if (IsFp8(c.in_dtype) && SizeBytes(c.out_dtype) != 2) even.in_dtype = DType::kFp32;
+  if (IsFp8(c.in_dtype) && c.out_dtype == DType::kFp64) even.in_dtype = DType::kFp32;
   Price price;
   for (const CallTensor& t : call.operands) {
     price.read_bytes += Product({Elements(t.shape), SizeBytes(t.dtype)});
   }
   const CallTensor& result = call.results[0];
   price.written_bytes = Product({Elements(result.shape), SizeBytes(result.dtype)});
+  if (c.adds) price.read_bytes += price.written_bytes;
   const int64_t launch = d.launch_graph_ps;
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
   const bool empty = even.m == 0 || even.n == 0 || even.k == 0 || c.groups == 0;
@@ -78,6 +79,7 @@ std::string Describe(const Call& call) {
                       Name(c.in_dtype), c.sums_in_groups ? "sums" : "rows", c.groups);
   if (c.out_dtype != c.in_dtype) absl::StrAppend(&text, ", into ", Name(c.out_dtype));
   if (c.scaled) absl::StrAppend(&text, ", scaled");
+  if (c.adds) absl::StrAppend(&text, ", adds");
   return text;
 }
 
@@ -95,6 +97,7 @@ const CallOp kGroupedMatMulCalls = {.op = Op::grouped_matmul,
                                     .normalize = Normalize,
                                     .lies_along = AxisOfFp8Sums,
                                     .result_like = [](int) { return -1; },
+                                    .absorbs = true,
                                     .price = PriceCall,
                                     .blocks = Blocks,
                                     .describe = Describe,

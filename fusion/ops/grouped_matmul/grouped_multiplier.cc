@@ -23,6 +23,14 @@ constexpr Form kForms[] = {
     {128, 64, 1268, 1360},  {64, 64, 1730, 1940},
 };
 
+// Products of two of `in` are added up in fp32 and narrowed at most once.
+bool MultipliesInto(DType in, DType out) {
+  const bool narrow = SizeBytes(in) == kGemmElementBytes;
+  if (!narrow && !IsFp8(in)) return false;
+  if (out == DType::kFp32) return true;
+  return narrow ? out == in : SizeBytes(out) == kGemmElementBytes;
+}
+
 // Whether each matrix, and each line of it, begins at a multiple of 16 bytes.
 bool IsCopied(const GroupedMatrix& m, DType dtype, int64_t alignment) {
   const int64_t pack = kCopiedBytes / SizeBytes(dtype);
@@ -71,8 +79,8 @@ GroupedMatMulCall Turned(const GroupedMatMulCall& call) {
 
 std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments& known) {
   const bool fp8 = IsFp8(c.in_dtype);
-  if (SizeBytes(c.out_dtype) != kGemmElementBytes || !(fp8 || c.out_dtype == c.in_dtype)) {
-    return "its elements are not of 16 bits, nor fp8 into 16 bits";
+  if (!MultipliesInto(c.in_dtype, c.out_dtype)) {
+    return "its elements are not of 16 bits or fp8 into 16 bits or fp32";
   }
   if (fp8 && (c.a.col_stride != 1 || c.b.row_stride != 1)) {
     return "an operand of fp8 does not lie along the sum";
