@@ -18,6 +18,7 @@ template <int tall, int wide, int tile_m, int tile_n, int sums, int unit>
 struct rg_tiles_of_groups {
   static constexpr bool of_groups = !sums;
   static constexpr bool sums_end = sums;
+  static constexpr bool rows_end = !sums;
   static constexpr bool without_terms = true;
   const int* ends;
   int groups, m, k, cols, number;

@@ -161,6 +161,8 @@ RG_INLINE void rg_store_sums(float* to, int64_t row_step, int rows, int columns,
   const bool odd = lane % 2 != 0;
   const int first_row = 16 * warp + lane / 4, first_column = 8 * (lane % 2) + lane % 4 / 2 * 4;
   float* const first = to + (first_row * row_step + first_column);
+  rows -= first_row;
+  columns -= first_column;
 #pragma unroll
   for (int c = 0; c < count / 4; c += 2) {
 #pragma unroll
@@ -173,7 +175,7 @@ RG_INLINE void rg_store_sums(float* to, int64_t row_step, int rows, int columns,
         float4 sums = make_float4(odd ? x : d[h][at], odd ? y : d[h][at + 1],
                                   odd ? d[h][at + 4] : x, odd ? d[h][at + 5] : y);
         const int row = 64 * h + 8 * i;
-        if (first_row + row < rows && first_column + 8 * c < columns) {
+        if (row < rows && 8 * c < columns) {
           float4* const place = reinterpret_cast<float4*>(first + (row * row_step + 8 * c));
           if constexpr (adds) {
             const float4 was = *place;
@@ -200,13 +202,17 @@ RG_INLINE unsigned long long rg_tile_of(unsigned address) {
 }
 
 // Of `count` boxes of 64 lines of 128 bytes, swizzled: zeros in place of the terms before `first` and
-// from `end` on. The terms are the lines, where the boxes lie across the sum, or the elements of each.
-RG_INLINE void rg_zero_lines(unsigned boxes, int count, int first, int end, int thread) {
+// from `end` on, up to `most`. The terms are the lines, where the boxes lie across the sum, or the elements
+// of each.
+RG_INLINE void rg_zero_lines(unsigned boxes, int count, int first, int end, int most, int thread) {
 #pragma unroll 1
-  for (int i = thread; i < 512 * count; i += 128) {
-    const int line = i / 8 % 64;
-    if (line >= first && line < end) continue;
-    asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(boxes + 16 * i), "r"(0) : "memory");
+  for (int i = thread; i < 8 * most; i += 128) {
+    if (i / 8 >= first && i / 8 < end) continue;
+#pragma unroll 1
+    for (int box = 0; box < count; ++box) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(boxes + 8192 * box + 16 * i), "r"(0)
+                   : "memory");
+    }
   }
 }
 // Bytes 0 to n of a word, n from 0 to 4.
@@ -214,9 +220,9 @@ RG_INLINE unsigned rg_first_bytes(int n) {
   return static_cast<unsigned>((1ull << 8 * (n < 0 ? 0 : n > 4 ? 4 : n)) - 1);
 }
 // first, end: bytes of a line. Of what is zeroed as a whole nothing is waited for.
-RG_INLINE void rg_zero_ends(unsigned boxes, int count, int first, int end, int thread) {
+RG_INLINE void rg_zero_ends(unsigned boxes, int count, int first, int end, int most, int thread) {
 #pragma unroll 1
-  for (int pack = 0; pack < 8; ++pack) {
+  for (int pack = 0; pack < most / 16; ++pack) {
     const int begin = 16 * pack;
     if (begin >= first && begin + 16 <= end) continue;
     const bool parted = begin + 16 > first && begin < end;
@@ -239,13 +245,32 @@ RG_INLINE void rg_zero_ends(unsigned boxes, int count, int first, int end, int t
   }
 }
 template <int across, int element_bytes>
-RG_INLINE void rg_zero_terms(unsigned boxes, int count, int first, int end, int thread) {
+RG_INLINE void rg_zero_terms(unsigned boxes, int count, int first, int end, int most, int thread) {
   if constexpr (across) {
-    rg_zero_lines(boxes, count, first, end, thread);
+    rg_zero_lines(boxes, count, first, end, most, thread);
   } else {
-    rg_zero_ends(boxes, count, first * element_bytes, end * element_bytes, thread);
+    rg_zero_ends(boxes, count, first * element_bytes, end * element_bytes, most * element_bytes, thread);
   }
 }
+
+// Sums of the first `boxes` boxes of 64 rows += the products of `slices` of a step, each of 32 bytes of the
+// sum's terms. first: nothing has been added up yet.
+template <typename T, int a_across, int b_across, int boxes, int slices, int all, int count>
+RG_INLINE void rg_multiply_step(float (&sums)[all][count], unsigned a, unsigned b, bool first) {
+  T* const type = nullptr;
+#pragma unroll
+  for (int j = 0; j < slices; ++j) {
+    const unsigned long long tile_b = rg_tile_of<b_across>(b + j * (b_across ? 2048 : 32));
+#pragma unroll
+    for (int h = 0; h < boxes; ++h) {
+      const unsigned long long tile_a =
+          rg_tile_of<a_across>(a + j * (a_across ? 2048 : 32) + 8192 * h);
+      rg_wgmma<a_across, b_across>(type, sums[h], tile_a, tile_b, !first || j > 0);
+    }
+  }
+}
+template <int n>
+struct rg_fixed { static constexpr int value = n; };
 
 template <int stages, int tile_m = 128, int tile_n = 128>
 struct rg_multiply_shape {
@@ -276,10 +301,8 @@ struct rg_product_tile {
   int skipped;      // of these, which are not the tile's
   int group;        // of operands that are one for each group
 
-  // Of the step that begins with this loaded term: whether terms of others have to be zeroed.
-  RG_INLINE bool has_others(int first, int step) const {
-    return terms - first < step || (first == 0 && skipped > 0);
-  }
+  // Boxes of 64 rows that are multiplied, of so many: one, if the others have no rows of the tile.
+  RG_INLINE int boxes(int all) const { return rows_end - row <= 64 ? 1 : all; }
 };
 
 // The tiles of one product: each cluster takes every so many.
@@ -287,6 +310,7 @@ template <int tall, int wide, int tile_m, int tile_n>
 struct rg_tiles {
   static constexpr bool of_groups = false;    // the right operand is one for each group
   static constexpr bool sums_end = false;     // before the operands do
+  static constexpr bool rows_end = false;     // anywhere in a tile
   static constexpr bool without_terms = false;
   int m, k, rows, cols, number;
   RG_INLINE rg_tiles(int m, int n, int k)
@@ -352,11 +376,13 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
           const unsigned bar = full + 8 * stage;
           const unsigned a = operands + stage * shape::stage_bytes;
           if (lane == 0) {
-            rg_bar_expect(bar, shape::stage_bytes);
+            const int boxes = Tiles::rows_end ? at.boxes(tile_m / 64) : tile_m / 64;
+            rg_bar_expect(bar, shape::stage_bytes - 8192 * (tile_m / 64 - boxes));
             const int depth = at.term + s * step;
             // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
 #pragma unroll
             for (int h = 0; h < tile_m / 64; ++h) {
+              if (Tiles::rows_end && h >= boxes) break;
               const int row = at.row + 64 * h, to = a + 8192 * h;
               const int sharers = wide == 2 ? (1 + (1 << tall)) << rank % tall : 0;
               if (wide == 2 && h % 2 != rank / tall) continue;
@@ -387,7 +413,6 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
     // Blocks that load for this one: those of its row, then the others of its column.
     const int sharer = lane < wide ? rank % tall + tall * lane
                                    : rank / tall * tall + (lane - wide + rank % tall + 1) % tall;
-    T* const type = nullptr;
     int turn = 0, steps = 0;
     rg_product_tile at;
     for (int number = 0; tiles.next(rank, &at); ++number, turn += steps) {
@@ -408,32 +433,15 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
       int stage = turn % stages;
       unsigned parity = (turn / stages) & 1;
       int before = stage;
-      for (int s = 0; s < steps; ++s) {
-        rg_bar_wait(full + 8 * stage, parity);
+      // A step of the sum, whose stage has been filled. So few boxes and slices have anything of the tile's. One
+      // step is under way while the next is issued.
+      const auto add = [&](int s, auto boxes, auto slices) {
         const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
-        if constexpr (Tiles::sums_end) {
-          if (at.has_others(s * step, step)) {
-            const int first = s == 0 ? at.skipped : 0, end = at.terms - s * step;
-            rg_zero_terms<a_across, sizeof(T)>(a, tile_m / 64, first, end, thread);
-            rg_zero_terms<b_across, sizeof(T)>(b, tile_n / 64, first, end, thread);
-            __syncwarp();  // the tensor cores' instructions want whole warps, which loops may have parted
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            rg_group_barrier(group);
-          }
-        }
 #pragma unroll
         for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const unsigned long long tile_b = rg_tile_of<b_across>(b + j * (b_across ? 2048 : 32));
-#pragma unroll
-          for (int h = 0; h < tile_m / 64; ++h) {
-            const unsigned long long tile_a =
-                rg_tile_of<a_across>(a + j * (a_across ? 2048 : 32) + 8192 * h);
-            rg_wgmma<a_across, b_across>(type, sums[h], tile_a, tile_b, s + j > 0);
-          }
-        }
+        rg_multiply_step<T, a_across, b_across, decltype(boxes)::value, decltype(slices)::value>(
+            sums, a, b, s == 0);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         if (s > 0) {
           asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
@@ -442,10 +450,57 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         if (s + 1 == steps && lane == 0) rg_bar_arrive(order + 8 * (2 - group));
         before = stage;
         if (++stage == stages) stage = 0, parity ^= 1;
-      }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      };
+      // Before paths meet: where some multiply and others do not, the compiler lets nothing be under way.
+      const auto finish_steps = [&] {
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
-      for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
+        for (int h = 0; h < tile_m / 64; ++h) rg_wgmma_begin(sums[h]);
+      };
+      const auto zero = [&](int s, int slices) {
+        const unsigned a = operands + stage * shape::stage_bytes, b = a + shape::left_bytes;
+        const int first = s == 0 ? at.skipped : 0, end = at.terms - s * step;
+        rg_zero_terms<a_across, sizeof(T)>(a, tile_m / 64, first, end, step / 4 * slices, thread);
+        rg_zero_terms<b_across, sizeof(T)>(b, tile_n / 64, first, end, step / 4 * slices, thread);
+        __syncwarp();  // the tensor cores' instructions want whole warps, which loops may have parted
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        rg_group_barrier(group);
+      };
+      const auto add_steps = [&](int end, auto boxes) {
+        for (int s = 0; s < end; ++s) {
+          rg_bar_wait(full + 8 * stage, parity);
+          if constexpr (Tiles::sums_end) {
+            if (s == 0 && at.skipped > 0) zero(s, 4);
+          }
+          add(s, boxes, rg_fixed<4>());
+        }
+      };
+      const rg_fixed<tile_m / 64> all;
+      if constexpr (Tiles::sums_end) {
+        const int whole = at.terms / step, rest = at.terms - whole * step;
+        const int slices = __shfl_sync(~0u, (4 * rest + step - 1) / step, 0);
+        add_steps(whole, all);
+        if (slices > 0) {
+          rg_bar_wait(full + 8 * stage, parity);
+          zero(whole, slices);
+        }
+        finish_steps();
+        if (slices == 1) add(whole, all, rg_fixed<1>()), finish_steps();
+        if (slices == 2) add(whole, all, rg_fixed<2>()), finish_steps();
+        if (slices == 3) add(whole, all, rg_fixed<3>()), finish_steps();
+        if (slices == 4) add(whole, all, rg_fixed<4>()), finish_steps();
+      } else if constexpr (Tiles::rows_end && tile_m > 64) {
+        if (__shfl_sync(~0u, at.boxes(tile_m / 64), 0) == 1) {
+          add_steps(steps, rg_fixed<1>());
+          finish_steps();
+        } else {
+          add_steps(steps, all);
+          finish_steps();
+        }
+      } else {
+        add_steps(steps, all);
+        finish_steps();
+      }
       if (steps > 0 && lane < tall + wide - 1) rg_bar_arrive_at(empty + 8 * before, sharer);
       scales.scale(sums, at, warp, lane);
       if constexpr (sizeof(Out) == 2) {
