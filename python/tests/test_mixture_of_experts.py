@@ -18,7 +18,8 @@ from torch.nn import functional as F
 class Experts(nn.Module):
     """A router that takes the best `chosen` experts of each token, and their gated units.
 
-    bias: [experts], added to the router's scores: who is chosen.
+    bias: [experts], added to the router's scores: who is chosen. dtype: of the parameters; experts
+    multiply in the type of x.
     """
 
     def __init__(self, width, inner, bias, chosen, dtype):
@@ -37,8 +38,8 @@ class Experts(nn.Module):
         token = order // self.chosen
         sizes = F.one_hot(experts.flatten(), len(self.bias)).sum(0)
         ends = sizes.cumsum(0).to(torch.int32)
-        gate, up = torch._grouped_mm(x[token], self.up, offs=ends).chunk(2, -1)
-        made = torch._grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+        gate, up = torch._grouped_mm(x[token], self.up.to(x.dtype), offs=ends).chunk(2, -1)
+        made = torch._grouped_mm(F.silu(gate) * up, self.down.to(x.dtype), offs=ends)
         made = made * weights.flatten()[order, None].to(made.dtype)
         y = torch.zeros_like(x).index_add(0, token, made)
         return (y.float() - target).square().mean()
@@ -82,6 +83,21 @@ def test_gradients_are_those_of_pytorch(tmp_path, name):
 
 
 @command.needs_retrograd
+def test_gradients_of_fp32_parameters_are_stored_by_the_matmuls(tmp_path):
+    """Under autocast."""
+    torch.manual_seed(3)
+    module = Experts(24, 40, *MIXTURES["even"], torch.float32)
+    x = torch.randn(37, 24).bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        (path,) = retrograd.export_backward(
+            module, (x, torch.randn(37, 24)), {}, tmp_path / "experts", bundle=True
+        )
+    command.run_and_check(path, tmp_path / "experts.safetensors", "--spec", "h200")
+    plan = command.output("dump", path, "--spec", "h200", "--stage", "plan")
+    assert len([line for line in plan.splitlines() if "groups, into f32" in line]) == 2
+
+
+@command.needs_retrograd
 def test_a_compiled_model_gets_its_whole_backward():
     torch.manual_seed(3)
     ours = Experts(24, 40, *MIXTURES["even"], torch.bfloat16)
@@ -113,24 +129,25 @@ SIZES = {  # name: (rows behind the last group, width, results, rows of each gro
 
 @command.needs_retrograd
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("name", SIZES)
-def test_groups_of_any_sizes_on_a_gpu(name, down):
+def test_groups_of_any_sizes_on_a_gpu(name, down, wide):
     """NaN in the rows behind the last group, which nothing may multiply. down: the experts' matrices
-    lie by columns."""
+    lie by columns. wide: they are fp32, and cast."""
     torch._dynamo.reset()  # which runs eagerly what it has compiled for too many sizes
     (behind, width, results, sizes), dtype = SIZES[name], torch.bfloat16
     torch.manual_seed(1)
     rows, last = sum(sizes) + behind, sum(sizes)
     x = torch.randn(rows, width, device="cuda", dtype=dtype).requires_grad_()
     shape = (len(sizes), results, width) if down else (len(sizes), width, results)
-    w = torch.randn(shape, device="cuda", dtype=dtype)
+    w = torch.randn(shape, device="cuda", dtype=torch.float32 if wide else dtype)
     w = (w.transpose(1, 2) if down else w).requires_grad_()
     d = torch.randn(rows, results, device="cuda", dtype=dtype)
     d[last:] = float("nan")
     ends = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
     run = torch.compile(
-        lambda x, w, ends: torch._grouped_mm(x, w, offs=ends),
+        lambda x, w, ends: torch._grouped_mm(x, w.to(dtype), offs=ends),
         backend=backend, options={"require_full": True},
     )  # fmt: skip
     y = run(x, w, ends)
@@ -138,11 +155,38 @@ def test_groups_of_any_sizes_on_a_gpu(name, down):
     begins = [0, *ends.tolist()]
     wanted = (torch.zeros_like(x, dtype=torch.float32), torch.zeros_like(w, dtype=torch.float32))
     for g, (i, j) in enumerate(zip(begins, begins[1:])):
-        wanted[0][i:j] = d[i:j].float() @ w[g].float().t()
+        wanted[0][i:j] = d[i:j].float() @ w[g].to(dtype).float().t()
         wanted[1][g] = x[i:j].float().t() @ d[i:j].float()
     for got, repeated, want in zip(ours, again, wanted):
         assert torch.equal(got, repeated)
         assert (got.float() - want).norm() <= 3e-3 * want.norm()
+    # Sums that were never narrowed.
+    assert not wide or (ours[1] - wanted[1]).norm() <= 1e-5 * wanted[1].norm()
+
+
+@command.needs_retrograd
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees")
+@pytest.mark.parametrize("name", ["odd", "first_and_last_are_empty", "33_groups"])
+def test_experts_used_twice_on_a_gpu(name):
+    """The later weight gradient adds to where the earlier one lies."""
+    torch._dynamo.reset()
+    (behind, width, results, sizes), dtype = SIZES[name], torch.bfloat16
+    torch.manual_seed(1)
+    x, z = (torch.randn(sum(sizes) + behind, width, device="cuda", dtype=dtype) for _ in range(2))
+    w = torch.randn(len(sizes), width, results, device="cuda", dtype=dtype).requires_grad_()
+    d = torch.randn(len(x), results, device="cuda", dtype=dtype)
+    ends = torch.tensor(sizes, device="cuda").cumsum(0).to(torch.int32)
+    run = torch.compile(
+        lambda w: (torch._grouped_mm(x, w, offs=ends), torch._grouped_mm(z, w, offs=ends)),
+        backend=backend, options={"require_full": True},
+    )  # fmt: skip
+    ours, again = (torch.autograd.grad(run(w), [w], [d, 2 * d])[0] for _ in range(2))
+    begins = [0, *ends.tolist()]
+    sums = x.float() + 2 * z.float()
+    wanted = [sums[i:j].t() @ d[i:j].float() for i, j in zip(begins, begins[1:])]
+    assert torch.equal(ours, again)
+    wanted = torch.stack(wanted)
+    assert (ours.float() - wanted).norm() <= 5e-3 * wanted.norm()
 
 
 def test_a_bias_is_refused():
