@@ -8,6 +8,8 @@ namespace {
 // --- what differs --------------------------------------------------------------------------------
 
 constexpr char kCudaOnly[] = R"(
+#define RG_LOAD_ONCE(from) __ldcs(from)
+#define RG_STORE_ONCE(to, word) __stcs(to, word)
 #if defined(__CUDACC_RTC__)
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -200,6 +202,8 @@ __device__ __forceinline__ float rg_erf(float v) {
 )";
 
 constexpr char kHipOnly[] = R"(
+#define RG_LOAD_ONCE(from) *(from)
+#define RG_STORE_ONCE(to, word) *(to) = (word)
 #if !defined(__HIPCC_RTC__)
 #include <hip/hip_runtime.h>
 #include <stdint.h>
@@ -547,6 +551,20 @@ RG_INLINE void rg_load_pack(const T* p, int64_t i, rg_vector<T, V>* out) {
   out->word = *reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i);
 }
 
+// The same of elements that are not wanted again: they leave the caches before others.
+template <int V, typename T>
+RG_INLINE void rg_load_vec_once(T* p, int64_t i, typename rg_compute<T>::type* out) {
+  typedef typename rg_plain<T>::type E;
+  rg_vector<E, V> v;
+  v.word = RG_LOAD_ONCE(reinterpret_cast<const typename rg_word<V * sizeof(E)>::type*>(p + i));
+#pragma unroll
+  for (int k = 0; k < V; ++k) out[k] = rg_widen(v.element[k]);
+}
+template <typename T, int V>
+RG_INLINE void rg_load_pack_once(const T* p, int64_t i, rg_vector<T, V>* out) {
+  out->word = RG_LOAD_ONCE(reinterpret_cast<const typename rg_word<V * sizeof(T)>::type*>(p + i));
+}
+
 template <typename T, int V>
 RG_INLINE void rg_clear(rg_vector<T, V>* out) {
   out->word = typename rg_word<V * sizeof(T)>::type();
@@ -653,6 +671,13 @@ RG_INLINE void rg_store_vec(T* p, int64_t i, const typename rg_compute<T>::type*
   rg_vector<T, V> v;
   rg_narrow_all(in, &v);
   *reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i) = v.word;
+}
+
+template <int V, typename T>
+RG_INLINE void rg_store_vec_once(T* p, int64_t i, const typename rg_compute<T>::type* in) {
+  rg_vector<T, V> v;
+  rg_narrow_all(in, &v);
+  RG_STORE_ONCE(reinterpret_cast<typename rg_word<V * sizeof(T)>::type*>(p + i), v.word);
 }
 
 // The same of values that are NaN or lie within the type's numbers: none has to be looked at again.

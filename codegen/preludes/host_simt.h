@@ -287,6 +287,11 @@ inline void rg_store_vec(rg_checked<T> p, int64_t i, const typename rg_storage<T
 // instructions.
 #define rg_store_vec_within rg_store_vec
 
+// Of elements that are not wanted again: a GPU keeps others in its caches.
+#define rg_load_vec_once rg_load_vec
+#define rg_load_pack_once rg_load_pack
+#define rg_store_vec_once rg_store_vec
+
 // An element of a checked shared array: reads and writes like a T.
 template <typename T>
 struct rg_checked_element {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "graph/base/status.h"
@@ -343,7 +344,9 @@ void PointPrinter::LoadVector(int i) {
   }
   const LoadForm form = FormOfLoad(ir_, i, vectors_);
   const int w = form.width;
-  const absl::string_view shifted = form.shifted ? "_shifted" : "";
+  const absl::string_view way = form.shifted            ? "_shifted"
+                                : LoadsOnce(ir_, load) ? "_once"
+                                                       : "";
   std::string base = homes_[i].base;
   if (homes_[i].lane.empty()) {
     out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
@@ -356,13 +359,13 @@ void PointPrinter::LoadVector(int i) {
     const std::string guards = AllGuards(i, m);
     if (!homes_[i].pack.empty()) {
       const std::string pack = m == 0 ? homes_[i].pack : absl::StrCat(homes_[i].pack, " + ", m / w);
-      out_.Line(If(guards, absl::StrCat("rg_load_pack", shifted, "(", name, ", ", OffsetText(i, m),
+      out_.Line(If(guards, absl::StrCat("rg_load_pack", way, "(", name, ", ", OffsetText(i, m),
                                         ", ", pack, ");")));
       if (!guards.empty()) out_.Line("else rg_clear(", pack, ");");
       continue;
     }
     const std::string to = m == 0 ? base : absl::StrCat(base, " + ", m);
-    const std::string access = absl::StrCat("rg_load_vec", shifted, "<", w, ">(", name, ", ",
+    const std::string access = absl::StrCat("rg_load_vec", way, "<", w, ">(", name, ", ",
                                             OffsetText(i, m), ", ", to, ");");
     if (guards.empty()) {
       out_.Line(access);
@@ -435,6 +438,8 @@ void PointPrinter::StoreVector(int s, const Work& work) {
   const std::string name = launch_.BufferName(store.buffer);
   const int w = StoreWidth(ir_, store, vectors_);
   const std::string condition = StoreCondition(s, work);
+  const bool once = StoresOnce(ir_, store) && !StoresWithinType(ir_, store);
+  const absl::string_view way = once ? "rg_store_vec_once" : VectorStoreName(ir_, store);
   std::string base = absl::StrCat("o", s);
   if (store.mode == StoreMode::kStore) {
     base = homes_[store.instr].lane.empty() ? Local(store.instr) : homes_[store.instr].base;
@@ -452,7 +457,7 @@ void PointPrinter::StoreVector(int s, const Work& work) {
     in_lane_loop_ = false;
   }
   for (int m = 0; m < width_; m += w) {
-    out_.Line(VectorStoreName(ir_, store), "<", w, ">(", name, ", ",
+    out_.Line(way, "<", w, ">(", name, ", ",
               IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base,
               m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
   }
