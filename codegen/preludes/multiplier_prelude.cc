@@ -480,10 +480,9 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
         const int whole = at.terms / step, rest = at.terms - whole * step;
         const int slices = __shfl_sync(~0u, (4 * rest + step - 1) / step, 0);
         add_steps(whole, all);
-        if (slices > 0) {
-          rg_bar_wait(full + 8 * stage, parity);
-          zero(whole, slices);
-        }
+        if (slices > 0) rg_bar_wait(full + 8 * stage, parity);
+        // Slices that end with the tile's terms have nothing of others, but for what is skipped.
+        if (rest % (step / 4) != 0 || (whole == 0 && at.skipped > 0)) zero(whole, slices);
         finish_steps();
         if (slices == 1) add(whole, all, rg_fixed<1>()), finish_steps();
         if (slices == 2) add(whole, all, rg_fixed<2>()), finish_steps();
