@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kSectorBytes = 32;  // what the second-level cache is read by
 
-// The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row, or is added
-// to what lies there.
+// The pack of 16 bytes of a tile's row goes where the row lies, if its group has the row, or is
+// added to what lies there.
 constexpr char kStoreNarrow[] = R"(
     [&](const result_t* tile, const rg_product_tile& at, int t) {
       const auto to = d + (kDFirst + at.group * kDGroup + at.row * kDRow + at.col);
@@ -63,8 +63,7 @@ class Writer {
     w_.Staged(c_.in_dtype, "memory", shared_bytes / SizeBytes(c_.in_dtype));
     w_.out().Line("typedef ", StorageName(c_.in_dtype), " element_t;");
     w_.out().Line("typedef ", StorageName(c_.out_dtype), " result_t;");
-    w_.Constants(
-        {{"kN", c_.n}, {"kAdds", c_.adds ? 1 : 0}});
+    w_.Constants({{"kN", c_.n}, {"kAdds", c_.adds ? 1 : 0}});
     if (narrow) {
       w_.Constants({{"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
     }

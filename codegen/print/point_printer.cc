@@ -344,9 +344,7 @@ void PointPrinter::LoadVector(int i) {
   }
   const LoadForm form = FormOfLoad(ir_, i, vectors_);
   const int w = form.width;
-  const absl::string_view way = form.shifted            ? "_shifted"
-                                : LoadsOnce(ir_, load) ? "_once"
-                                                       : "";
+  const absl::string_view way = form.shifted ? "_shifted" : LoadsOnce(ir_, load) ? "_once" : "";
   std::string base = homes_[i].base;
   if (homes_[i].lane.empty()) {
     out_.Line(ComputeName(load.dtype), " ", Local(i), "[", width_, "];");
@@ -457,9 +455,8 @@ void PointPrinter::StoreVector(int s, const Work& work) {
     in_lane_loop_ = false;
   }
   for (int m = 0; m < width_; m += w) {
-    out_.Line(way, "<", w, ">(", name, ", ",
-              IndexText(store.offset, NamesAt(m), ir_.extents), ", ", base,
-              m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
+    out_.Line(way, "<", w, ">(", name, ", ", IndexText(store.offset, NamesAt(m), ir_.extents), ", ",
+              base, m == 0 ? std::string() : absl::StrCat(" + ", m), ");");
   }
   if (!condition.empty()) out_.Close();
 }

@@ -226,10 +226,10 @@ void Check(const Case& c, uint64_t seed = 1) {
   INFO((c.sums ? "sums" : "rows") << " in groups, " << c.m << "x" << c.n << "x" << c.k << " "
                                   << Name(c.in) << " into " << Name(c.out)
                                   << (c.scaled ? ", scaled" : "") << (c.adds ? ", adds" : "")
-                                  << ", ends "
-                                  << absl::StrJoin(c.ends, " ") << ", down " << c.a_down << c.b_down
-                                  << c.d_down << ", gap " << c.gap << ", offset " << c.offset
-                                  << ", alignment " << c.alignment << ", seed " << seed);
+                                  << ", ends " << absl::StrJoin(c.ends, " ") << ", down "
+                                  << c.a_down << c.b_down << c.d_down << ", gap " << c.gap
+                                  << ", offset " << c.offset << ", alignment " << c.alignment
+                                  << ", seed " << seed);
   HostDeviceOptions options;
   options.compile.check = true;
   options.compile.warp = seed % 3 == 0 ? 64 : 32;
