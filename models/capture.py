@@ -5,11 +5,16 @@
   models/capture.py --device cuda              under bf16 autocast: the tiny models as NAME_h200 and
                                                the full-size ones (graph only, nothing is run)
   models/capture.py --device cuda golf_tiny    one of them
+  models/capture.py --dynamic --out tests/data/sizes gpt2 bert_base golf_gpt_34m_b32
+                                               graphs that leave the batch and, of models of the
+                                               transformers package, the length open (graph only,
+                                               under bf16 autocast on either device)
 
 Needs torch, transformers (for BERT, GPT-2, Llama), protobuf and safetensors; no build, no network.
 """
 
 import argparse
+import inspect
 import pathlib
 import sys
 import time
@@ -33,6 +38,22 @@ def capture(name, device, out):
     with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
         return retrograd.export_backward(
             model, args, kwargs, out / file, bundle=True if tiny else None, run=tiny
+        )
+
+
+def capture_dynamic(name, device, out):
+    """Writes one model's graph with the sizes of its token lists left open; returns the paths."""
+    model, args, kwargs = zoo.make(name, device)
+    # Golf's own rotary tables have one length.
+    parameters = inspect.signature(model.forward).parameters
+    shapes = {argument: {0: "batch"} for argument, _ in zip(parameters, args)}
+    for argument, value in kwargs.items():
+        if isinstance(value, torch.Tensor) and value.dim() == 2:
+            longest = value.shape[1]
+            shapes[argument] = {0: "batch", 1: torch.export.Dim("length", max=longest)}
+    with torch.autocast(device, dtype=torch.bfloat16):
+        return retrograd.export_backward(
+            model, args, kwargs, out / name, run=False, dynamic_shapes=shapes
         )
 
 
@@ -63,7 +84,11 @@ def main():
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "models" / "graphs")
+    parser.add_argument("--dynamic", action="store_true", help="leave sizes open")
     options = parser.parse_args()
+    if options.dynamic and not options.names:
+        parser.error("--dynamic needs the names of models")
+    write = capture_dynamic if options.dynamic else capture
     names = options.names or list(zoo.TINY if options.device == "cpu" else zoo.KEPT)
     unknown = [n for n in names if n not in zoo.MODELS]
     if unknown:
@@ -72,7 +97,7 @@ def main():
     for name in names:
         start = time.monotonic()
         try:
-            for path in capture(name, options.device, options.out):
+            for path in write(name, options.device, options.out):
                 print(f"{describe(path)}, {time.monotonic() - start:.1f} s", flush=True)
         except Exception:  # the other models are still wanted
             failed.append(name)

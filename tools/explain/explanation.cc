@@ -38,20 +38,6 @@ std::string CountNames(const std::vector<std::string>& names, size_t most) {
   return text;
 }
 
-// The ops before decomposition that the nodes came from, each call of them once.
-std::string CountOrigins(const BackwardGraph& graph, absl::Span<const NodeId> nodes) {
-  std::vector<std::pair<std::string, int64_t>> calls;
-  for (NodeId id : nodes) {
-    const Origin* origin = graph.origin(id);
-    if (origin == nullptr || origin->op.empty()) continue;
-    std::pair<std::string, int64_t> call{origin->op, origin->instance};
-    if (std::find(calls.begin(), calls.end(), call) == calls.end()) calls.push_back(call);
-  }
-  std::vector<std::string> names;
-  for (const auto& [op, instance] : calls) names.push_back(op);
-  return CountNames(names, 4);
-}
-
 std::string DescribeShared(const KernelLaunch& merged) {
   int64_t blocks = 0, registers = 0;
   for (const KernelLaunch::Member& member : merged.members) {
@@ -104,6 +90,19 @@ std::string DescribeBody(const Group& group) {
                     call.epilogue->tile.Print(), ")");
   }
   return text;
+}
+
+std::string CountOrigins(const BackwardGraph& graph, absl::Span<const NodeId> nodes) {
+  std::vector<std::pair<std::string, int64_t>> calls;
+  for (NodeId id : nodes) {
+    const Origin* origin = graph.origin(id);
+    if (origin == nullptr || origin->op.empty()) continue;
+    std::pair<std::string, int64_t> call{origin->op, origin->instance};
+    if (std::find(calls.begin(), calls.end(), call) == calls.end()) calls.push_back(call);
+  }
+  std::vector<std::string> names;
+  for (const auto& [op, instance] : calls) names.push_back(op);
+  return CountNames(names, 4);
 }
 
 std::string CountOps(const BackwardGraph& graph, absl::Span<const NodeId> nodes) {

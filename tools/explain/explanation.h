@@ -50,6 +50,9 @@ std::string DescribeBody(const Group& group);
 // "mul 3, sum 2": op names of the nodes by count, in order of first appearance.
 std::string CountOps(const BackwardGraph& graph, absl::Span<const NodeId> nodes);
 
+// The same of the ops before decomposition that the nodes came from, each call of them once.
+std::string CountOrigins(const BackwardGraph& graph, absl::Span<const NodeId> nodes);
+
 // Bytes in use at most while the plan runs on one stream: inputs, outputs and the arena.
 struct PeakMemory {
   int64_t arena_bytes = 0, without_reuse_bytes = 0, inputs_bytes = 0, outputs_bytes = 0;

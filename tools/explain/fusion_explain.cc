@@ -13,6 +13,7 @@
 #include "tools/explain/plan_export.h"
 #include "tools/explain/plan_html.h"
 #include "tools/explain/plan_options.h"
+#include "tools/explain/plan_ranges.h"
 #include "tools/support/parse_arguments.h"
 #include "tools/support/text_file.h"
 
@@ -25,6 +26,7 @@ constexpr char kExamples[] = R"(Examples:
   fusion-explain plan transformer:layers=12,d=768 --device h200 --disable fusion
   fusion-explain plan golf_tiny --device h200 --format html --streams 3 -o golf.html
   fusion-explain plan golf_tiny --device h200 --tuned golf.tuned.textproto
+  fusion-explain plan step.bwd.pb --device h200 --range length=64..4096
   fusion-explain diff before.json after.json --fail-if slower:2%
   fusion-explain diff before.json golf_tiny --device h200
   fusion-explain export golf_tiny --device h200 --to perfetto -o golf.trace.json
@@ -44,6 +46,7 @@ struct OutputArguments {
   int streams = 0;    // of the timeline
   std::string file;   // empty: stdout
   std::string tuned;  // a file of choices, which are shown; empty: none
+  std::string range;  // of sizes, instead of one plan; empty: one plan
 };
 
 absl::StatusOr<std::string> ExplainAs(const PlanArguments& arguments,
@@ -64,7 +67,26 @@ absl::StatusOr<std::string> ExplainAs(const PlanArguments& arguments,
   return ExplainAsHtml(graph, schedule, memory, arguments.graph);
 }
 
+absl::Status ExplainRanges(const PlanArguments& arguments, const OutputArguments& output) {
+  if (output.format != "text" && output.format != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--format ", output.format, ": with --range there are text and json"));
+  }
+  if (!output.tuned.empty() || output.streams != 0) {
+    return absl::InvalidArgumentError("--tuned and --streams are of one plan, and --range of many");
+  }
+  RG_ASSIGN_OR_RETURN(const SizeRange range, ParseSizeRange(output.range));
+  std::string text;
+  {
+    Progress progress;
+    RG_ASSIGN_OR_RETURN(const PlanRanges ranges, FindPlanRanges(arguments, range, &progress));
+    text = output.format == "json" ? RangesAsJson(ranges) : RangesAsText(ranges);
+  }
+  return WriteTextFile(output.file, text);
+}
+
 absl::Status ExplainPlan(const PlanArguments& arguments, const OutputArguments& output) {
+  if (!output.range.empty()) return ExplainRanges(arguments, output);
   if (output.format != "text" && output.format != "json" && output.format != "html") {
     return absl::InvalidArgumentError(
         absl::StrCat("--format ", output.format, ": there are text, json and html"));
@@ -227,6 +249,10 @@ int main(int argc, char** argv) {
   retrograd::AddOutputOptions(plan, &plan_output);
   plan->add_option("--tuned", plan_output.tuned,
                    "File of `retrograd tune`: shows the implementations of library calls");
+  plan->add_option("--range", plan_output.range,
+                   "Plans at many sizes of one symbol: which kernels, schedules and size classes "
+                   "of library calls hold from where to where; the others stay as --bind says")
+      ->type_name("NAME=LOW..HIGH[:STEP]");
   plan->footer(retrograd::kExamples);
 
   retrograd::PlanArguments diff_arguments;

@@ -85,30 +85,6 @@ absl::Status OpenSizes(const PlanArguments& arguments, OpenedGraph& opened) {
   return absl::OkStatus();
 }
 
-// The graph as --scale-rows and --dtype want it.
-absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph) {
-  if (arguments.scale_rows != 1) {
-    RG_ASSIGN_OR_RETURN(const auto fraction, Fraction(arguments.scale_rows));
-    RG_ASSIGN_OR_RETURN(const BackwardGraph primitives, ExpandComposites(graph));
-    RG_ASSIGN_OR_RETURN(graph, RescaleRows(primitives, fraction.first, fraction.second));
-  }
-  if (arguments.dtype.empty()) return absl::OkStatus();
-  // "fp32" is what models' parameters call f32.
-  const std::string name = absl::StrReplaceAll(arguments.dtype, {{"fp", "f"}});
-  const std::optional<DType> dtype = DTypeByName(name);
-  if (!dtype.has_value() || !IsFloat(*dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype ", arguments.dtype, ": there are bf16, fp16, fp32 and fp64"));
-  }
-  absl::StatusOr<BackwardGraph> retyped = RetypeFloats(graph, *dtype);
-  if (!retyped.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat("the graph has no form in ", arguments.dtype,
-                                                      ": ", retyped.status().message()));
-  }
-  graph = *std::move(retyped);
-  return absl::OkStatus();
-}
-
 // The report must be of the spec's target: registers of another say nothing.
 absl::StatusOr<DeviceReport> ReadFeedback(const std::string& path, const DeviceSpec& spec) {
   if (path.empty()) return DeviceReport{};
@@ -209,11 +185,40 @@ std::string HintedSizes(const BackwardGraph& graph) {
   return hints.empty() ? "" : absl::StrCat("the hints of sizes ", hints, "; --bind takes others");
 }
 
-absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
-                                 const Device* device) {
+absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph) {
+  if (arguments.scale_rows != 1) {
+    RG_ASSIGN_OR_RETURN(const auto fraction, Fraction(arguments.scale_rows));
+    RG_ASSIGN_OR_RETURN(const BackwardGraph primitives, ExpandComposites(graph));
+    RG_ASSIGN_OR_RETURN(graph, RescaleRows(primitives, fraction.first, fraction.second));
+  }
+  if (arguments.dtype.empty()) return absl::OkStatus();
+  // "fp32" is what models' parameters call f32.
+  const std::string name = absl::StrReplaceAll(arguments.dtype, {{"fp", "f"}});
+  const std::optional<DType> dtype = DTypeByName(name);
+  if (!dtype.has_value() || !IsFloat(*dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype ", arguments.dtype, ": there are bf16, fp16, fp32 and fp64"));
+  }
+  absl::StatusOr<BackwardGraph> retyped = RetypeFloats(graph, *dtype);
+  if (!retyped.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("the graph has no form in ", arguments.dtype,
+                                                      ": ", retyped.status().message()));
+  }
+  graph = *std::move(retyped);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OpenedGraph> OpenUnbound(const PlanArguments& arguments, Progress* progress,
+                                        const Device* device) {
   RG_ASSIGN_OR_RETURN(OpenedGraph result, OpenOptions(arguments, device));
   progress->Step(absl::StrCat("reading ", arguments.graph));
   RG_ASSIGN_OR_RETURN(result.original, OpenGraph(arguments.graph));
+  return result;
+}
+
+absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
+                                 const Device* device) {
+  RG_ASSIGN_OR_RETURN(OpenedGraph result, OpenUnbound(arguments, progress, device));
   RG_RETURN_IF_ERROR(OpenSizes(arguments, result));
   RG_RETURN_IF_ERROR(ChangeGraph(arguments, result.original));
   return result;

@@ -63,6 +63,12 @@ absl::StatusOr<BackwardGraph> BindSizes(const BackwardGraph& graph, const std::s
 std::string HintedSizes(const BackwardGraph& graph);
 absl::StatusOr<OpenedGraph> Open(const PlanArguments& arguments, Progress* progress,
                                  const Device* device = nullptr);
+// The same without the arguments' --bind, --scale-rows and --dtype: the graph as it was read, with
+// its symbols if it has some.
+absl::StatusOr<OpenedGraph> OpenUnbound(const PlanArguments& arguments, Progress* progress,
+                                        const Device* device = nullptr);
+// What --scale-rows and --dtype make of a graph of numbers.
+absl::Status ChangeGraph(const PlanArguments& arguments, BackwardGraph& graph);
 
 struct PlannedGraph : OpenedGraph {
   Planned planned;
