@@ -112,6 +112,7 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
                {"kernels", summary.kernels},
                {"plans", executable.plans()},
                {"spilling_kernels", executable.spilling()},
+               {"kept_regions", executable.kept_regions()},
                {"groups", GroupCounts(compiled.plan)},
                {"predicted_us", static_cast<double>(summary.price_ps) / 1e6},
                {"streams", compiled.schedule.streams},

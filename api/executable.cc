@@ -139,17 +139,16 @@ absl::Status AllocateWorkspace(rg_executable& made) {
                                                  kArenaAlignment, " does not divide"));
 }
 
-absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& original,
-                                                    const rg_device& device,
+absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const rg_device& device,
                                                     const rg_executable_options& options) {
   RG_RETURN_IF_ERROR(CheckOptions(options));
   RG_ASSIGN_OR_RETURN(const Settings settings, ParseSettings(options.settings));
   auto made = std::make_unique<rg_executable>();
   Watcher watcher(options);
-  BackwardGraph graph = original;
+  BackwardGraph graph = given.graph;
   if (options.accumulate != nullptr) {
     RG_ASSIGN_OR_RETURN(AccumulatingGraph accumulating,
-                        AccumulateOutputs(original, {options.accumulate, options.num_accumulate}));
+                        AccumulateOutputs(graph, {options.accumulate, options.num_accumulate}));
     graph = std::move(accumulating.graph);
     made->accumulated = std::move(accumulating.outputs);
   }
@@ -163,6 +162,11 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
   settings.Apply(how);
   how.spec = ChosenSpec{opened.spec, opened.spec_text, opened.spec_note};
   how.plan = opened.options;
+  how.plan.decisions = false;  // made where somebody asks for them
+  if (!given.sizes.empty()) {
+    how.patterns = given.patterns;
+    how.sizes = given.sizes;
+  }
   how.streams = options.streams;
   how.most_phases = std::max<int32_t>(options.max_phases, 1);
   how.cancelled = watcher.cancelled();
@@ -196,6 +200,14 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const BackwardGraph& origina
     watcher.Log(absl::StrCat(made->executable->spilling(), " kernels spill registers"));
   }
   return made;
+}
+
+// The plan with the decisions that shaped it, which planning for a run leaves out.
+absl::StatusOr<PlannedGraph> WithDecisions(const rg_executable& executable) {
+  PlannedGraph planned = executable.planned;
+  RG_ASSIGN_OR_RETURN(Planned explained, executable.executable->Explained(planned.original));
+  planned.planned.plan.decisions = std::move(explained.plan.decisions);
+  return planned;
 }
 
 absl::Status CheckCount(size_t given, size_t wanted, absl::string_view what) {
@@ -287,7 +299,7 @@ rg_code rg_executable_create(const rg_graph* graph, rg_device* device,
     RG_ASSIGN_OR_RETURN(const rg_executable_options taken,
                         retrograd::Taken(options, "rg_executable_options"));
     RG_ASSIGN_OR_RETURN(std::unique_ptr<rg_executable> made,
-                        retrograd::Make(graph->graph, *device, taken));
+                        retrograd::Make(*graph, *device, taken));
     *executable = made.release();
     return absl::OkStatus();
   });
@@ -348,7 +360,9 @@ rg_code rg_executable_explain(const rg_executable* executable, rg_format format,
   return Guarded([&]() -> absl::Status {
     RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
     RG_RETURN_IF_ERROR(NotNull(text, "text"));
-    RG_ASSIGN_OR_RETURN(const std::string told, retrograd::Explain(executable->planned, format));
+    RG_ASSIGN_OR_RETURN(const retrograd::PlannedGraph planned,
+                        retrograd::WithDecisions(*executable));
+    RG_ASSIGN_OR_RETURN(const std::string told, retrograd::Explain(planned, format));
     RG_ASSIGN_OR_RETURN(*text, retrograd::CallersCopy(told));
     return absl::OkStatus();
   });

@@ -31,7 +31,12 @@ rg_tensor TensorOf(const TensorType& type, const std::vector<int64_t>& strides) 
 rg_graph* NewGraph(BackwardGraph graph) {
   std::vector<NodeId> inputs = InputNodes(graph);
   std::vector<SizeSymbol> symbols = SymbolsOf(graph).value_or(std::vector<SizeSymbol>());
-  return new rg_graph{std::move(graph), std::move(inputs), std::move(symbols)};
+  auto made = std::make_unique<rg_graph>();
+  if (!symbols.empty()) made->patterns = std::make_shared<SizedPatterns>(graph, symbols);
+  made->graph = std::move(graph);
+  made->inputs = std::move(inputs);
+  made->symbols = std::move(symbols);
+  return made.release();
 }
 
 namespace {
@@ -172,7 +177,10 @@ rg_code rg_graph_bind(const rg_graph* graph, const rg_binding* bindings, size_t 
       sizes.push_back({bindings[i].name, bindings[i].value});
     }
     RG_ASSIGN_OR_RETURN(retrograd::BackwardGraph made, retrograd::BindGraph(graph->graph, sizes));
-    *bound = retrograd::NewGraph(std::move(made));
+    rg_graph* numbers = retrograd::NewGraph(std::move(made));
+    numbers->patterns = graph->patterns;
+    numbers->sizes = std::move(sizes);
+    *bound = numbers;
     return absl::OkStatus();
   });
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "fusion/planner/sized_patterns.h"
 #include "graph/base/cancelled.h"
 #include "graph/ir/backward_graph.h"
 #include "graph/symbols/size_table.h"
@@ -19,6 +20,9 @@ struct rg_graph {
   retrograd::BackwardGraph graph;
   std::vector<retrograd::NodeId> inputs;
   std::vector<retrograd::SizeSymbol> symbols;
+  // Of a graph with symbols, and of those that are bound from it, each with its sizes.
+  std::shared_ptr<retrograd::SizedPatterns> patterns;
+  std::vector<retrograd::SizeBinding> sizes;
 };
 
 struct rg_builder {

@@ -66,11 +66,57 @@ void PutRead(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId v
   if (node.op == Op::input) out.Put(node.input->alignment);
 }
 
+// Nodes by numbers that stand for all that they are.
+struct ByNumber {
+  NodeNumbers& numbers;
+  void Computed(NodeId id, Text& out) const { out.Put(numbers.OfComputed(id)); }
+  void Read(ValueId v, Text& out) const { out.Put(numbers.OfRead(v)); }
+};
+
+// Nodes by what does not follow from sizes.
+struct ByStructure {
+  const BackwardGraph& g;
+
+  void PutType(const TensorType& type, Text& out) const {
+    out.Put(static_cast<int64_t>(type.dtype));
+    out.Put(static_cast<int64_t>(type.rank()));
+    for (const int64_t extent : type.shape) out.Put(int64_t{extent == 1});
+  }
+
+  // Integers are sizes but for those that name axes.
+  void PutAttr(absl::string_view name, const AttrValue& value, Text& out) const {
+    const bool names_axes = name == "axis" || name == "axes" || name == "perm";
+    const auto* list = std::get_if<std::vector<int64_t>>(&value);
+    const bool number =
+        std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value);
+    out.Put(name);
+    if (names_axes || (list == nullptr && !number)) {
+      out.PutAttr(value);
+    } else {
+      out.Put(list == nullptr ? int64_t{-1} : static_cast<int64_t>(list->size()));
+    }
+  }
+
+  void Computed(NodeId id, Text& out) const {
+    const Node& node = g.node(id);
+    out.Put(static_cast<int64_t>(node.op));
+    PutType(node.results[0], out);
+    out.Put(static_cast<int64_t>(node.attrs.all().size()));
+    for (const auto& [name, value] : node.attrs.all()) PutAttr(name, value, out);
+  }
+
+  void Read(ValueId v, Text& out) const {
+    out.Put(int64_t{g.op(v.node) == Op::input});
+    PutType(g.type(v), out);
+  }
+};
+
+template <typename Describe>
 class Writer {
  public:
   Writer(const BackwardGraph& g, const Consumers& consumers, absl::Span<const NodeId> ops,
-         NodeNumbers& numbers)
-      : g_(g), consumers_(consumers), ops_(ops), numbers_(numbers) {}
+         Describe describe)
+      : g_(g), consumers_(consumers), ops_(ops), describe_(describe) {}
 
   std::string OfRegion() {
     for (NodeId id : ops_) {
@@ -96,7 +142,7 @@ class Writer {
   enum Storing : int64_t { kNotStored, kForOthers, kForHost };
 
   void Computed(NodeId id) {
-    out_.Put(numbers_.OfComputed(id));
+    describe_.Computed(id, out_);
     const absl::Span<const ValueId> operands = g_.operands(id);
     out_.Put(static_cast<int64_t>(operands.size()));
     for (ValueId v : operands) Operand(v);
@@ -114,7 +160,7 @@ class Writer {
   void Operand(ValueId v) {
     while (g_.pattern(v.node) == Pattern::kView) {
       out_.Put(int64_t{kView});
-      out_.Put(numbers_.OfComputed(v.node));
+      describe_.Computed(v.node, out_);
       v = g_.operands(v.node)[0];
     }
     if (std::optional<size_t> position = Position(v.node)) {
@@ -122,7 +168,7 @@ class Writer {
       out_.Put(static_cast<int64_t>(*position));
     } else if (IsConstant(g_, v.node)) {
       out_.Put(int64_t{kConstant});
-      out_.Put(numbers_.OfComputed(v.node));
+      describe_.Computed(v.node, out_);
     } else {
       External(v);
     }
@@ -132,7 +178,7 @@ class Writer {
     auto [at, added] = external_.try_emplace(v, external_.size());
     out_.Put(int64_t{added ? kOutside : kSeen});
     if (added) {
-      out_.Put(numbers_.OfRead(v));
+      describe_.Read(v, out_);
     } else {
       out_.Put(static_cast<int64_t>(at->second));
     }
@@ -141,7 +187,7 @@ class Writer {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   absl::Span<const NodeId> ops_;
-  NodeNumbers& numbers_;
+  Describe describe_;
   absl::flat_hash_map<ValueId, size_t> external_;
   Text out_;
 };
@@ -168,13 +214,18 @@ int64_t NodeNumbers::OfRead(ValueId value) {
 
 std::string RegionSignature(const BackwardGraph& graph, const Consumers& consumers,
                             const Region& region, NodeNumbers& numbers) {
-  return Writer(graph, consumers, region.ops, numbers).OfRegion();
+  return Writer(graph, consumers, region.ops, ByNumber{numbers}).OfRegion();
+}
+
+std::string RegionStructure(const BackwardGraph& graph, const Consumers& consumers,
+                            const Region& region) {
+  return Writer(graph, consumers, region.ops, ByStructure{graph}).OfRegion();
 }
 
 std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,
                             absl::Span<const NodeId> ops, absl::Span<const ValueId> stores,
                             NodeNumbers& numbers) {
-  return Writer(graph, consumers, ops, numbers).OfKernel(stores);
+  return Writer(graph, consumers, ops, ByNumber{numbers}).OfKernel(stores);
 }
 
 }  // namespace retrograd

@@ -36,6 +36,12 @@ class NodeNumbers {
 std::string RegionSignature(const BackwardGraph& graph, const Consumers& consumers,
                             const Region& region, NodeNumbers& numbers);
 
+// The same without sizes: ops, operands, dtypes, ranks, which extents are 1, and attributes that
+// name axes. Two sizes of one graph share it where their nodes are the same; of equal structures
+// one partition is legal in both. Comparable between graphs.
+std::string RegionStructure(const BackwardGraph& graph, const Consumers& consumers,
+                            const Region& region);
+
 // The same of a kernel that computes `ops` and stores `stores` (both ascending), with which of them
 // the host waits for.
 std::string KernelSignature(const BackwardGraph& graph, const Consumers& consumers,

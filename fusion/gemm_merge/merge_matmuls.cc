@@ -143,6 +143,21 @@ struct MatMulMerger::State {
     for (size_t c = 0; c < candidates_.size(); ++c) {
       chosen[c] = wins_[c] && (verdicts.empty() || verdicts[kind_[c]].keep);
     }
+    RG_ASSIGN_OR_RETURN(MergedMatMuls out, Merge(std::move(chosen)));
+    out.decisions = Decisions(out, verdicts);
+    return out;
+  }
+
+  absl::StatusOr<std::optional<MergedMatMuls>> MergeAs(const std::vector<bool>& done) const {
+    if (done.size() != candidates_.size()) return std::nullopt;
+    std::vector<bool> chosen = done;
+    for (size_t c = 0; c < candidates_.size(); ++c) chosen[c] = chosen[c] && wins_[c];
+    RG_ASSIGN_OR_RETURN(MergedMatMuls out, Merge(std::move(chosen)));
+    out.decisions = Decisions(out, {});
+    return out;
+  }
+
+  absl::StatusOr<MergedMatMuls> Merge(std::vector<bool> chosen) const {
     MergedMatMuls out;
     out.done = chosen;
     if (std::find(chosen.begin(), chosen.end(), true) == chosen.end()) {
@@ -154,7 +169,6 @@ struct MatMulMerger::State {
       out.matmul_of = Renumbered(rewritten, out.graph);
       out.done = std::move(rewritten.done);
     }
-    out.decisions = Decisions(out, verdicts);
     return out;
   }
 
@@ -325,6 +339,11 @@ MatMulMerger::~MatMulMerger() = default;
 int MatMulMerger::kinds() const { return state_->kinds(); }
 absl::StatusOr<MergedMatMuls> MatMulMerger::Merge(absl::Span<const MergeVerdict> verdicts) const {
   return state_->Merge(verdicts);
+}
+
+absl::StatusOr<std::optional<MergedMatMuls>> MatMulMerger::MergeAs(
+    const std::vector<bool>& done) const {
+  return state_->MergeAs(done);
 }
 
 std::vector<Decision> MatMulMerger::Decisions(const MergedMatMuls& merged,

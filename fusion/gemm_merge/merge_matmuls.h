@@ -13,6 +13,7 @@
 #define RETROGRAD_FUSION_GEMM_MERGE_MERGE_MATMULS_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -61,6 +62,9 @@ class MatMulMerger {
 
   // The graph, lowered, with the kinds that are kept; a verdict for each kind, or none: all kept.
   absl::StatusOr<MergedMatMuls> Merge(absl::Span<const MergeVerdict> verdicts = {}) const;
+  // The same with those of the candidates that are given (MergedMatMuls::done of another size of
+  // the graph) and win here as well; no value where that one had other candidates.
+  absl::StatusOr<std::optional<MergedMatMuls>> MergeAs(const std::vector<bool>& done) const;
   // The decisions about a graph that was merged so, with what the verdicts say.
   std::vector<Decision> Decisions(const MergedMatMuls& merged,
                                   absl::Span<const MergeVerdict> verdicts) const;

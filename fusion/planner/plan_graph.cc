@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/plan/peak_memory.h"
 #include "fusion/planner/can_share_kernel.h"
+#include "fusion/planner/plan_pattern.h"
 #include "fusion/planner/relabel_group.h"
 #include "graph/base/status.h"
 
@@ -168,7 +170,13 @@ class Planner {
     if (known != solved_.by_signature.end() && !Explains()) {
       place.solved = known->second;
     } else {
-      RG_ASSIGN_OR_RETURN(place, SolveRegion(region, pairs));
+      if (pairs.empty()) place.solved = Kept(region);
+      if (place.solved != nullptr) {
+        place.first_decision = plan_.decisions.size();
+        solved_.kept.insert(signature);
+      } else {
+        RG_ASSIGN_OR_RETURN(place, SolveRegion(region, pairs));
+      }
       solved_.by_signature[signature] = place.solved;
     }
     return place_of_[std::move(signature)] = &places_.emplace_back(std::move(place));
@@ -191,17 +199,61 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Group> MakeGroup(const Region& region, const RegionResult::Part& part) const {
-    auto ops_at = [&](const std::vector<size_t>& positions) {
-      std::vector<NodeId> ops;
-      for (size_t position : positions) ops.push_back(region.ops[position]);
-      return ops;
+  static std::vector<NodeId> OpsAt(const Region& region, const std::vector<size_t>& positions) {
+    std::vector<NodeId> ops;
+    for (size_t position : positions) ops.push_back(region.ops[position]);
+    return ops;
+  }
+
+  static GroupOps OpsOf(const Region& region, const RegionResult::Part& part) {
+    return {OpsAt(region, part.positions), OpsAt(region, part.unstored), OpsAt(region, part.kept)};
+  }
+
+  // The region with the cheapest partition that the pattern has for its structure, priced here;
+  // null where the pattern has none that is possible here and does not cost too much.
+  std::shared_ptr<const RegionResult> Kept(const Region& region) {
+    if (options_.pattern == nullptr || !Enabled(options_, "kept_partitions")) return nullptr;
+    const auto at = options_.pattern->regions.find(RegionStructure(g_, context_.consumers, region));
+    if (at == options_.pattern->regions.end()) return nullptr;
+    const int64_t least_ps = LeastPs(region);
+    std::shared_ptr<RegionResult> best;
+    for (const PlanPattern::Region& candidate : at->second) {
+      std::optional<RegionResult> priced = PricedAs(*candidate.solved, region);
+      if (!priced || !NearlyAsGood(*priced, least_ps, candidate)) continue;
+      if (best != nullptr && best->cost_ps <= priced->cost_ps) continue;
+      best = std::make_shared<RegionResult>(*std::move(priced));
+    }
+    if (best == nullptr) return nullptr;
+    best->bound_ps = least_ps;
+    PriceUnfused(region, *best);
+    return best;
+  }
+
+  static bool NearlyAsGood(const RegionResult& priced, int64_t least_ps,
+                           const PlanPattern::Region& pattern) {
+    const auto over = [](int64_t ps, int64_t least) {
+      return static_cast<double>(ps) / static_cast<double>(std::max<int64_t>(least, 1));
     };
-    RG_ASSIGN_OR_RETURN(
-        Group group,
-        context_.pricer.Make({ops_at(part.positions), ops_at(part.unstored), ops_at(part.kept)},
-                             part.schedule));
-    group.recomputed = ops_at(part.recomputed);
+    return over(priced.price_ps, least_ps) <=
+           kMostOverPattern * over(pattern.solved->price_ps, pattern.least_ps);
+  }
+
+  // No value where a kernel of the other region has no schedule here.
+  std::optional<RegionResult> PricedAs(const RegionResult& other, const Region& region) const {
+    RegionResult priced{.parts = other.parts, .atoms = other.atoms};
+    for (RegionResult::Part& part : priced.parts) {
+      const GroupPrice price = context_.pricer.Evaluate(OpsOf(region, part));
+      if (!price.feasible) return std::nullopt;
+      part.schedule = price.schedule;
+      priced.price_ps += price.ps;
+      priced.cost_ps += context_.pricer.Cost(price, part.joins);
+    }
+    return priced;
+  }
+
+  absl::StatusOr<Group> MakeGroup(const Region& region, const RegionResult::Part& part) const {
+    RG_ASSIGN_OR_RETURN(Group group, context_.pricer.Make(OpsOf(region, part), part.schedule));
+    group.recomputed = OpsAt(region, part.recomputed);
     std::vector<NodeId> owned;
     std::set_difference(group.nodes.begin(), group.nodes.end(), group.recomputed.begin(),
                         group.recomputed.end(), std::back_inserter(owned));
@@ -231,6 +283,7 @@ class Planner {
       RegionResult::Part out{.positions = positions_of(group.ops),
                              .unstored = positions_of(group.unstored),
                              .kept = positions_of(group.kept),
+                             .joins = part.atoms.size() > 1,
                              .schedule = part.schedule};
       // What its own atom computes belongs to it, even if others compute it again before.
       for (int a : part.atoms) {
@@ -381,6 +434,22 @@ class Planner {
 };
 
 }  // namespace
+
+absl::Status AddRegions(const BackwardGraph& lowered, const DeviceSpec& device,
+                        const PlanOptions& options, RegionResults& solved, PlanPattern& pattern) {
+  RG_ASSIGN_OR_RETURN(const auto context,
+                      PlanningContext::Make(lowered, device, options, 0, &solved.kernels));
+  absl::flat_hash_set<std::string> added;
+  for (const Region& region : context->regions) {
+    std::string signature =
+        RegionSignature(lowered, context->consumers, region, context->pricer.numbers());
+    const auto at = solved.by_signature.find(signature);
+    if (at == solved.by_signature.end() || !added.insert(std::move(signature)).second) continue;
+    pattern.regions[RegionStructure(lowered, context->consumers, region)].push_back(
+        {at->second, context->pricer.LeastPsOfAll(region.ops)});
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,
                                      const PlanOptions& options, int64_t memory_ps_per_mib,

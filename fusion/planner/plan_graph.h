@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "fusion/gemm_merge/merge_trials.h"
 #include "fusion/plan/group_order.h"
 #include "fusion/planner/planning_context.h"
@@ -23,6 +24,7 @@ struct RegionResult {
     std::vector<size_t> unstored;    // those computed again by whoever reads them
     std::vector<size_t> kept;        // those stored for what others compute again
     std::vector<size_t> recomputed;  // those of them that an earlier part owns
+    bool joins = false;              // atoms: a fusion that had to win by a margin
     Schedule schedule;
   };
   std::vector<Part> parts;
@@ -38,6 +40,7 @@ struct RegionResults {
   absl::flat_hash_map<std::string, std::shared_ptr<const RegionResult>> by_signature;
   absl::flat_hash_map<std::string, int64_t> alone_ps;  // T of a single op, by its signature
   KernelPrices kernels;
+  absl::flat_hash_set<std::string> kept;  // signatures of those that have a pattern's partition
 };
 
 absl::StatusOr<FusionPlan> PlanGraph(const BackwardGraph& lowered, const DeviceSpec& device,

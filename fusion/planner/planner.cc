@@ -10,6 +10,7 @@
 #include "fusion/gemm_merge/merge_trials.h"
 #include "fusion/planner/memory_ceiling.h"
 #include "fusion/planner/plan_graph.h"
+#include "fusion/planner/plan_pattern.h"
 #include "fusion/planner/planning_context.h"
 #include "graph/base/status.h"
 
@@ -32,10 +33,15 @@ absl::Status CheckNames(const PlanOptions& options) {
 struct TrialPlans {
   LoweredGraph lowered;
   RegionResults solved;            // without a price of memory
+  std::vector<bool> merges;        // by candidate: whether it is merged
   std::optional<FusionPlan> plan;  // of the lowered graph, if it was asked for and had to be made
 
   static absl::StatusOr<TrialPlans> Make(const BackwardGraph& graph, const DeviceSpec& device,
                                          const PlanOptions& options, bool with_plan);
+
+  // Whether the pattern says which candidates are merged; the graph is then merged so.
+  absl::StatusOr<bool> MergeByPattern(const DeviceSpec& device, const PlanOptions& options,
+                                      const MergeOptions& merge);
 
  private:
   // The graph that is most likely the one.
@@ -72,6 +78,17 @@ absl::StatusOr<PlanPrice> TrialPlans::Price(const BackwardGraph& graph, const De
   return PriceGraph(graph, device, options, enough_ps, shared_ps, solved);
 }
 
+absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
+                                                const PlanOptions& options,
+                                                const MergeOptions& merge) {
+  if (options.pattern == nullptr || !Enabled(options, "kept_partitions")) return false;
+  const MatMulMerger merger(lowered.graph, device, merge);
+  RG_ASSIGN_OR_RETURN(std::optional<MergedMatMuls> merged, merger.MergeAs(options.pattern->merges));
+  if (!merged) return false;
+  lowered = {std::move(merged->graph), std::move(merged->decisions)};
+  return true;
+}
+
 absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
                                             const PlanOptions& options, bool with_plan) {
   using Merging = PlanOptions::Merging;
@@ -88,6 +105,8 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
     lowered = {std::move(merged.graph), std::move(merged.decisions)};
     return made;
   }
+  RG_ASSIGN_OR_RETURN(const bool by_pattern, made.MergeByPattern(device, options, merge));
+  if (by_pattern) return made;
   PlanOptions free =
       options;  // as LowerAndMerge promises, and without what only the final plan tells
   free.pairs.clear();
@@ -103,6 +122,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   };
   RG_ASSIGN_OR_RETURN(TriedMerges tried, TryMerges(lowered.graph, device, merge, price));
   if (!tried.all) made.plan.reset();
+  made.merges = tried.merged.done;
   lowered = {std::move(tried.merged.graph), std::move(tried.merged.decisions)};
   return made;
 }
@@ -181,6 +201,24 @@ absl::StatusOr<LoweredGraph> LowerAndMerge(const BackwardGraph& graph, const Dev
   return std::move(trials.lowered);
 }
 
+absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph& graph,
+                                                             const DeviceSpec& device,
+                                                             const PlanOptions& options) {
+  PlanOptions plain = options;
+  plain.decisions = false;
+  RG_ASSIGN_OR_RETURN(TrialPlans trials,
+                      TrialPlans::Make(graph, device, plain, /*with_plan=*/true));
+  if (!trials.plan) {
+    RG_RETURN_IF_ERROR(
+        PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram, trials.solved)
+            .status());
+  }
+  auto pattern = std::make_shared<PlanPattern>();
+  pattern->merges = std::move(trials.merges);
+  RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, trials.solved, *pattern));
+  return pattern;
+}
+
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,
                                    const PlanOptions& options) {
   RG_RETURN_IF_ERROR(CheckNames(options));
@@ -197,6 +235,7 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
     RG_ASSIGN_OR_RETURN(planned.plan, PlanGraph(planned.graph, device, options, 0,
                                                 GroupOrder::kProgram, trials.solved));
   }
+  planned.kept_regions = static_cast<int64_t>(trials.solved.kept.size());
   if (options.decisions) {
     std::vector<Decision>& merges = trials.lowered.merges;
     planned.plan.decisions.insert(planned.plan.decisions.begin(),

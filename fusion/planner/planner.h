@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_FUSION_PLANNER_PLANNER_H_
 #define RETROGRAD_FUSION_PLANNER_PLANNER_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -55,7 +56,10 @@ inline constexpr Feature kFeatures[] = {
     {"fusion", "more than one op in a kernel"},
     {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
     {"horizontal", "launches shared by independent small kernels"},
+    {"kept_partitions", "partitions of a representative size; without it each size is searched"},
 };
+
+struct PlanPattern;
 
 struct PlanOptions {
   absl::flat_hash_set<std::string> disable;  // names of kFeatures
@@ -69,6 +73,9 @@ struct PlanOptions {
   SearchOptions search;
   uint64_t random_schedules = 0;  // not 0: any admissible schedule by this seed (for tests)
   Cancelled cancelled;            // asked before each region is planned
+  // What a plan of the graph at another size has decided (plan_pattern.h), of the same device and
+  // options; null: nothing.
+  std::shared_ptr<const PlanPattern> pattern;
 };
 
 struct Planned {
@@ -76,6 +83,7 @@ struct Planned {
   FusionPlan plan;
   int64_t memory_ps_per_mib = 0;  // price of what kernels store for one another, under a ceiling
   std::vector<PairChoice> separated;  // ops that a ceiling keeps apart
+  int64_t kept_regions = 0;           // distinct ones whose partition is that of the pattern
 };
 
 absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec& device,

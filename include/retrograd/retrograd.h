@@ -173,7 +173,9 @@ RG_API size_t rg_graph_num_symbols(const rg_graph* graph);
 RG_API rg_code rg_graph_symbol(const rg_graph* graph, size_t index, rg_symbol* symbol);
 /* The graph of numbers for these sizes, one binding for each symbol. RG_INVALID_ARGUMENT where one
  * is missing, unknown, or none of the symbol's numbers, or a size does not fit 64 bits;
- * RG_FAILED_PRECONDITION where the graph was not made for these sizes: export it again at them. */
+ * RG_FAILED_PRECONDITION where the graph was not made for these sizes: export it again at them. An
+ * executable of the bound graph takes over which ops share kernels from the plan of a size near by,
+ * where that costs little (setting disable: kept_partitions). */
 RG_API rg_code rg_graph_bind(const rg_graph* graph, const rg_binding* bindings, size_t num_bindings,
                              rg_graph** bound);
 

@@ -89,7 +89,13 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   known.Update(plan.feedback);
   plan.feedback = std::move(known);
   RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
+  if (options.patterns != nullptr) {
+    RG_ASSIGN_OR_RETURN(plan.pattern,
+                        options.patterns->For(options.sizes, spec, made.spec_.text, plan));
+  }
+  made.plan_options_ = plan;
   RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
+  made.kept_regions_ = made.planned_.kept_regions;
   std::string loaded;  // the text of the program that is
   while (true) {
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kCompile));
@@ -123,6 +129,14 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     made.planned_ = std::move(again);
     ++made.plans_;
   }
+}
+
+absl::StatusOr<Planned> Executable::Explained(const BackwardGraph& graph) const {
+  PlanOptions options = plan_options_;
+  options.feedback = feedback_;
+  options.decisions = true;
+  options.cancelled = {};
+  return PlanFusion(graph, spec_.spec, options);
 }
 
 }  // namespace retrograd

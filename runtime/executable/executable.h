@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "fusion/planner/planner.h"
+#include "fusion/planner/sized_patterns.h"
 #include "runtime/device/device.h"
 #include "runtime/executable/choose_spec.h"
 #include "runtime/program/compile.h"
@@ -29,6 +31,9 @@ enum class ExecutableStage : uint8_t {
 struct ExecutableOptions {
   std::optional<ChosenSpec> spec;  // without a value: SpecOf(device)
   PlanOptions plan;
+  // Of a graph that was bound to numbers: the patterns of the graph with symbols, and the numbers.
+  std::shared_ptr<SizedPatterns> patterns;
+  std::vector<SizeBinding> sizes;
   int streams = 0;                             // see ScheduleOptions; one under a ceiling on memory
   std::optional<ScheduleObjective> objective;  // see ScheduleOptions
   bool memory_reuse = true;                    // off: every stored value has bytes of its own
@@ -74,9 +79,14 @@ class Executable {
     return program_->Run(inputs, outputs, stream, phased);
   }
 
+  // Makes the plan that runs again, with the decisions that shaped it. graph: as it was given.
+  absl::StatusOr<Planned> Explained(const BackwardGraph& graph) const;
+
   // Of the last plan, which is the one that runs. Ids of the plan are of its lowered graph.
   const BackwardGraph& graph() const { return planned_.graph; }
   const FusionPlan& plan() const { return planned_.plan; }
+  // Distinct regions of the first plan whose partition is that of a representative size.
+  int64_t kept_regions() const { return kept_regions_; }
   // As compiled, where products that the device cannot make with an epilogue stand alone.
   const CompiledPlan& compiled() const { return compiled_; }
   // Only of an executable that is runnable, as Run.
@@ -98,11 +108,13 @@ class Executable {
   Executable() = default;
 
   ChosenSpec spec_;
+  PlanOptions plan_options_;  // of the last plan, but for the feedback
   DeviceReport feedback_;
   Planned planned_;
   CompiledPlan compiled_;
   std::unique_ptr<Program> program_;
   int plans_ = 1;
+  int64_t kept_regions_ = 0;
   int64_t spilling_ = 0;
   int64_t load_calls_ns_ = 0, load_kernels_ns_ = 0;
   std::map<Op, int64_t> load_op_ns_;

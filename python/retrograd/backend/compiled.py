@@ -31,6 +31,7 @@ class Recipe:
     device: torch.device
     settings: object  # settings.Settings
     what: str  # for people
+    bound: object = None  # the native.Graph of the bytes, where it was bound from one with symbols
 
 
 class CompiledBackward(saved.Saved):
@@ -48,7 +49,7 @@ class CompiledBackward(saved.Saved):
         recipe = self.recipe
         self.device, self.what = recipe.device, recipe.what
         self.program = program = programs.program_of(
-            recipe.graph, self.device, recipe.settings, self.what
+            recipe.graph, self.device, recipe.settings, self.what, recipe.bound
         )
         self.constants = [t.to(self.device).contiguous() for t in recipe.constants]
         self.dtypes = recipe.dtypes
@@ -65,7 +66,7 @@ class CompiledBackward(saved.Saved):
         self.save(programs.key_of(recipe.graph, recipe.device, recipe.settings))
 
     def __getstate__(self):
-        return {"recipe": self.recipe}
+        return {"recipe": dataclasses.replace(self.recipe, bound=None)}
 
     def __setstate__(self, state):
         self.recipe, self._boxed_call, self.forward_graphs = state["recipe"], True, None

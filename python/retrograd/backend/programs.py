@@ -52,9 +52,10 @@ def key_of(graph, device, settings):
     return hashlib.sha256(text.encode() + graph).hexdigest()
 
 
-def program_of(graph, device, settings, what):
-    """The Program of the graph's bytes. `what`: the graph, for people. native.Failure if it cannot be
-    made."""
+def program_of(graph, device, settings, what, bound=None):
+    """The Program of the graph's bytes. `what`: the graph, for people. `bound`: the native.Graph of the
+    bytes, which knows from which graph with symbols it was bound: its plan takes over what that of a
+    representative size has decided. native.Failure if it cannot be made."""
     key = key_of(graph, device, settings)
     with _lock:  # what one thread makes, the next one finds
         found = _programs.get(key)
@@ -62,7 +63,7 @@ def program_of(graph, device, settings, what):
             return found
         with messages.progress(f"{what}: loading") as stage:
             executable = native.Executable(
-                native.Graph.deserialize(graph),
+                bound or native.Graph.deserialize(graph),
                 _device(device_name(device), settings),
                 spec=settings.spec or None,
                 streams=settings.streams,

@@ -38,4 +38,4 @@ class Translation:
                     expected.name, tuple(tensor.stride()), expected.strides,
                 )  # fmt: skip
                 return None
-        return dataclasses.replace(self._recipe, graph=bound.serialize())
+        return dataclasses.replace(self._recipe, graph=bound.serialize(), bound=bound)
