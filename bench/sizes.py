@@ -5,13 +5,15 @@
   bench/sizes.py gpt2 --out FILE         one of them
   bench/sizes.py --random 64 --new gpt2  64 sizes between its smallest and its largest; `new_s` alone
   bench/sizes.py --device cpu bert_tiny  without a GPU
+  bench/sizes.py --disable kept_partitions --alone gpt2  each size searched, without Inductor
 
 For each size in turn: `new_s`, the seconds of the first backward of this size, with compiling, and
 behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
 of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
-library calls that were timed for it. Sizes are lengths of token lists, or numbers of images. The
+library calls that were timed for it, by a plan that was searched for it. Sizes are lengths of token lists, or numbers of images. The
 first size's `new_s` holds what is compiled for all of them. `made`, of ours: the seconds in which the
-library planned and loaded the programs of this size, and of the loading, library calls and kernels.
+library planned and loaded the programs of this size, and of the loading, library calls and kernels;
+`own_made`: the same of `own_ms`'s program.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
 """
@@ -55,10 +57,11 @@ INSIDE = "--inside"  # the process that measures a model
 class Side:
     """A compiled copy of a model."""
 
-    def __init__(self, name, module, device):
+    def __init__(self, name, module, device, disable):
         self.name, self.module, self.device = name, copy.deepcopy(module), device
         self.error = ""  # why it measures no more
-        ours = {"backend": backend, "options": {"require_full": True, "direct_gradients": False}}
+        options = {"require_full": True, "direct_gradients": False, "disable": list(disable)}
+        ours = {"backend": backend, "options": options}
         self.run = torch.compile(self.module, dynamic=True, **(ours if name == "ours" else {}))
 
     def loss(self, args, kwargs, autocast):
@@ -84,7 +87,7 @@ class Side:
 
 @dataclasses.dataclass
 class WithOwnKernels:
-    """Has the runs of ours done by programs that are made for their sizes alone."""
+    """Has the runs of ours done by programs that are planned and made for their sizes alone."""
 
     made: dict = dataclasses.field(default_factory=dict)
 
@@ -97,7 +100,7 @@ class WithOwnKernels:
                 recipe = backward.recipe
                 settings = dataclasses.replace(recipe.settings, sizes_vary=False)
                 made[id(backward)] = compiled.CompiledBackward(
-                    dataclasses.replace(recipe, settings=settings)
+                    dataclasses.replace(recipe, settings=settings, bound=None)
                 )
             return call(made[id(backward)], inputs)
 
@@ -138,7 +141,7 @@ def _sizes(name, count):
     return random.Random(count).sample(between, min(count, len(between)))
 
 
-def measure(name, device, count, only_new):
+def measure(name, device, count, only_new, disable, alone):
     """A row of the results."""
     import zoo
 
@@ -146,9 +149,10 @@ def measure(name, device, count, only_new):
     module, args, kwargs = zoo.make(name, device)
     autocast = zoo.autocasts(name, device)
     of_images = name.startswith(("vit", "mixer"))
-    sides = [Side(side, module, device) for side in ("ours", "inductor")]
+    names = ("ours",) if alone else ("ours", "inductor")
+    sides = [Side(side, module, device, disable) for side in names]
     sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
-    rows = {size: {side.name: {} for side in sides} for size in sizes}
+    rows = {size: {side: {} for side in ("ours", "inductor")} for size in sizes}
     for size, inputs in sizes.items():
         for side in sides:
             if side.error:
@@ -175,17 +179,21 @@ def measure(name, device, count, only_new):
                 for _ in range(0 if side.error else REPEAT):
                     times[side.name].append(side.backward(side.loss(*inputs, autocast)))
             with own:
+                known = set(programs.alive())
                 sides[0].backward(sides[0].loss(*inputs, autocast))
+                if made := _stages(known):
+                    rows[size]["ours"]["own_made"] = made
                 for _ in range(REPEAT):
                     times["own"].append(sides[0].backward(sides[0].loss(*inputs, autocast)))
         median = {side: round(statistics.median(ms), 4) for side, ms in times.items() if ms}
         rows[size]["ours"] |= {"ms": median["ours"], "own_ms": median["own"]}
-        if not sides[1].error:
+        if "inductor" in median:
             rows[size]["inductor"]["ms"] = median["inductor"]
         print(size, rows[size], file=sys.stderr, flush=True)
     errors = {side.name: side.error for side in sides if side.error}
     sized = [{"size": size, **row} for size, row in rows.items()]
-    return {"model": name, "random": count, "sizes": sized, "errors": errors}
+    row = {"model": name, "random": count, "sizes": sized, "errors": errors}
+    return row | ({"disable": list(disable)} if disable else {})
 
 
 def main():
@@ -197,6 +205,8 @@ def main():
     parser.add_argument("--limit", type=int, default=900, help="seconds for a model")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="sizes, drawn")
     parser.add_argument("--new", action="store_true", help="measure new sizes alone")
+    parser.add_argument("--disable", action="append", default=[], help="as the backend's option")
+    parser.add_argument("--alone", action="store_true", help="without Inductor's side")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     for name in options.models:
@@ -204,7 +214,9 @@ def main():
             parser.error(f"no model {name}: {', '.join(MODELS)}")
     if options.inside:
         (name,) = options.models
-        row = measure(name, options.device, options.random, options.new)
+        row = measure(
+            name, options.device, options.random, options.new, options.disable, options.alone
+        )
         row |= {"commit": options.commit or commit(), "machine": machine(options.device)}
         write_row(options.out, row)
         return
@@ -219,7 +231,7 @@ def main():
 
 
 def _what(row):
-    return row["model"], row.get("random", 0)
+    return row["model"], row.get("random", 0), tuple(row.get("disable", ()))
 
 
 def _measured_apart(name, options):
@@ -229,6 +241,8 @@ def _measured_apart(name, options):
         command = [sys.executable, __file__, name, INSIDE, "--device", options.device]
         command += ["--out", str(out), "--commit", options.commit or commit()]
         command += ["--random", str(options.random), *(["--new"] if options.new else [])]
+        command += [part for name in options.disable for part in ("--disable", name)]
+        command += ["--alone"] if options.alone else []
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "XDG_CACHE_HOME": folder}
         try:
             subprocess.run(

@@ -161,11 +161,17 @@ def _loaded(path):
     return Library(path)
 
 
+@functools.cache
+def _found(given):
+    """`find`, which looks through folders, once for each answer. given: what it depends on."""
+    return find(given).resolve()
+
+
 def load(library=None):
     """The Library itself, or that of the path, or of what `find` finds; one for each file."""
     if isinstance(library, Library):
         return library
-    return _loaded(find(library).resolve())
+    return _loaded(_found(library or os.environ.get("RETROGRAD_LIBRARY")))
 
 
 class Handle:
