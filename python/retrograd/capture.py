@@ -342,7 +342,7 @@ def _output(result, index, example, recorder):
     shape = tuple(value.shape)
     if SHAPES in result.meta:
         (shape,) = result.meta[SHAPES]
-        strides = strides_with_sizes(strides, shape, result.meta[LYING].stride())
+        strides = strides_with_sizes(strides, shape, result.meta[LYING].stride(), pin=True)
     strides = given_strides(shape, strides)
     if strides and overlaps(shape, strides):
         strides = ()

@@ -1,12 +1,14 @@
 """Integers that know how they follow from symbols: their arithmetic, and what they take for granted."""
 
 import random
+import types
 
 import pytest
 import torch
-from retrograd import native, schema, sizes
+from retrograd import capture, native, schema, sizes
 from retrograd.builder import Builder
 from retrograd.errors import ExportError
+from retrograd.sizes import specialize, symbolic
 from retrograd.sizes.table import NOT_NEGATIVE, NOT_ZERO, ZERO
 
 INTEGERS = ("+", "-", "*", "//", "%", "max", "min", "abs", "if <", "if ==", "if", "index")
@@ -203,3 +205,61 @@ def test_numbers_beyond_64_bits_are_refused_where_sizes_are_bound():
         with pytest.raises(native.Failure, match=f"RG_INVALID_ARGUMENT: .*{why}"):
             graph.bind(sizes_)
     assert _graph_of(sizes.SizeTable(), 4).symbols == []
+
+
+def _strides(numbers, shape, **options):
+    return specialize.strides_with_sizes(numbers, shape, **options)
+
+
+def test_strides_behind_a_gap_that_no_size_decides_follow_from_sizes():
+    """Rows of 50257 elements, 50264 apart."""
+    table, b, t = _table()
+    made = _strides((50264 * 16, 50264, 1), (b, t, 50257), pin=True)
+    graph = _graph_of(table, *made)
+    assert _held(graph.bind({"b": 5, "t": 9})) == [50264 * 9, 50264, 1]
+
+
+def test_dense_strides_of_any_order_follow_from_sizes():
+    table, b, t = _table()
+    graph = _graph_of(table, *_strides((1, 3 * 16, 3), (b, 7, t), pin=True))
+    assert _held(graph.bind({"b": 5, "t": 9})) == [1, 45, 5]
+    table, b, t = _table()
+    graph = _graph_of(table, *_strides((0, 7, 1), (b, t, 7), pin=True))  # an expanded axis
+    assert _held(graph.bind({"b": 5, "t": 9})) == [0, 7, 1]
+
+
+def test_a_stride_behind_any_other_gap_makes_the_fact_that_its_size_stays():
+    """Rows of t elements, 20 apart: 20 is too short for other rows, and follows from nothing."""
+    table, b, t = _table()
+    made = _strides((20, 1), (b, t), pin=True)
+    graph = _graph_of(table, *made)
+    assert _held(graph.bind({"b": 5, "t": 16})) == [20, 1]
+    with pytest.raises(native.Failure, match="t - 16 = 0"):
+        graph.bind({"b": 5, "t": 17})
+
+
+def test_an_output_that_was_seen_with_gaps_is_bound_where_its_rows_have_their_length():
+    """What ran may have left gaps that the trace has not."""
+    table, b, t = _table()
+    node = torch.fx.Graph().placeholder("g")
+    node.meta["val"] = torch.empty(3, 16, device="meta")
+    node.meta[symbolic.SHAPES] = [(b, t)]
+    node.meta[symbolic.LYING] = types.SimpleNamespace(stride=lambda: (t, 1))
+    recorder = types.SimpleNamespace(
+        names=types.SimpleNamespace(of=lambda *_: ("x", None)),
+        results=[torch.empty(3, 16)], result_strides=[(20, 1)],
+    )  # fmt: skip
+    output = capture._output(node, 0, None, recorder)
+    graph = _graph_of(table, *output.strides)
+    assert _held(graph.bind({"b": 5, "t": 16})) == [20, 1]
+    with pytest.raises(native.Failure):
+        graph.bind({"b": 5, "t": 30})
+
+
+def test_numbers_in_the_strides_of_an_input_are_sizes_of_the_first_run():
+    """Inductor's forward may have its first sizes in the strides of what it saves."""
+    table, b, t = _table()
+    notes = specialize._Notes(types.SimpleNamespace(size_of=lambda size: size))
+    tensor = torch.empty_strided((3, 16, 7), (128, 8, 1))
+    strides = notes._strides(tensor, tensor, (b, t, 7))
+    assert _held(_graph_of(table, *strides).bind({"b": 5, "t": 9})) == [72, 8, 1]

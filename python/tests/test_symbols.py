@@ -129,6 +129,21 @@ def test_a_gradient_in_other_strides_than_the_traced_ones_keeps_its_sizes(backwa
     assert sum(b.translations for b in backwards) <= 2
 
 
+def test_a_gradient_whose_rows_have_gaps_keeps_its_sizes(backwards):
+    """As Inductor's forward leaves gaps behind rows of odd lengths."""
+    model = torch.nn.Linear(8, 5).double()
+    eager = copy.deepcopy(model)
+    run = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    for rows in (3, 5, 7, 11):
+        x = torch.randn(2, rows, 8).double()
+        gradient = torch.randn(2, rows, 6).double()[..., :5]
+        for module, call in ((model, run), (eager, eager)):
+            module.zero_grad()
+            call(x).backward(gradient)
+        check(model, eager, tolerance=1e-10)
+    assert sum(b.translations for b in backwards) <= 2
+
+
 def test_what_no_symbol_can_say_is_translated_for_each_size(backwards, monkeypatch):
     def refuse(*_):
         raise dynamic.ExportError("the size is a Where, which no graph can say")

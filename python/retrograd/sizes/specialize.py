@@ -7,7 +7,7 @@ from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_modu
 from torch.utils import _pytree as pytree
 
 from retrograd.errors import ExportError
-from retrograd.sizes.size import as_float, is_symbolic, number_of
+from retrograd.sizes.size import as_float, is_symbolic, number_of, number_of_pinned
 from retrograd.sizes.symbolic import LYING, NUMBERS, SHAPES, Lying
 
 _SIZES = (int, torch.SymInt)
@@ -126,15 +126,23 @@ def _number_of(node, recorded, made, sizes):
     return node.target(*args, **torch.fx.map_arg(node.kwargs, made.__getitem__))
 
 
-def strides_with_sizes(numbers, shape, candidate):
-    """Strides that are these numbers at the hints: the candidate if it is one, else those of a tensor
-    without gaps, else the numbers. shape: with Sizes."""
-    if tuple(map(number_of, candidate)) == tuple(numbers):
+def strides_with_sizes(numbers, shape, candidate=None, pin=False):
+    """Strides that are these numbers at the hints: the candidate if it is one, else those of axes that lie
+    one inside the other. Behind a gap that no size decides, as of rows of 50264 for 50257 elements, strides
+    follow from sizes again. A stride behind another gap stays the number; pin: that what it steps over
+    is as long as it is at the hints becomes a fact. shape: with Sizes."""
+    if candidate is not None and tuple(map(number_of, candidate)) == tuple(numbers):
         return candidate
     strides, step = list(numbers), 1
     for axis in sorted(range(len(shape)), key=lambda a: (numbers[a], number_of(shape[a]))):
-        strides[axis], step = step, step * shape[axis]
-    return tuple(strides if tuple(map(number_of, strides)) == tuple(numbers) else numbers)
+        if numbers[axis] == 0:
+            continue  # every position is the same element
+        if numbers[axis] == number_of(step):
+            strides[axis] = step
+        elif pin and is_symbolic(step):
+            number_of_pinned(step)
+        step = strides[axis] * shape[axis]
+    return tuple(strides)
 
 
 class _Notes:
@@ -155,8 +163,9 @@ class _Notes:
         self._numbers[node] = number
 
     def of_input(self, node, copy, fake, example):
-        """fake: the input as it comes. Its strides are the trace's or the example's if they are equal at
-        the hints, else those of a tensor without gaps, else numbers."""
+        """fake: the input as it comes. Its strides are the trace's if they are equal at the hints. The
+        example's may hold numbers that are sizes of the first run: those of axes that lie one inside
+        the other stand in their place."""
         traced = node.meta["val"]
         copy.meta[SHAPES] = [self._shape(traced)]
         if fake.stride() == copy.meta["val"].stride():
@@ -166,10 +175,13 @@ class _Notes:
         copy.meta[LYING] = Lying(fake, self._symbols, traced, strides)
 
     def _strides(self, fake, example, shape):
-        strides = fake.stride()
-        if example is not None:
-            strides = tuple(map(self._symbols.size_of, example.stride()))
-        return strides_with_sizes(fake.stride(), shape, strides)
+        nested = strides_with_sizes(fake.stride(), shape)
+        if example is None:
+            return nested
+        given = tuple(map(self._symbols.size_of, example.stride()))
+        if tuple(map(number_of, given)) != fake.stride():
+            return nested
+        return tuple(g if is_symbolic(g) else n for g, n in zip(given, nested, strict=True))
 
     def of_call(self, node, copy):
         recorded = node.meta.get("val")
