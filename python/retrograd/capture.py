@@ -186,7 +186,8 @@ def capture_backward(
     for leaf, _ in gradients:
         leaf.grad = None
     try:
-        with marked(sizes):
+        # A loss may hold gradients, as forces are of an energy: Dynamo traces torch.autograd.grad.
+        with marked(sizes), torch._dynamo.config.patch(trace_autograd_ops=True):
             if run:
                 _check_loss(compiled(*args, **kwargs)).backward()
             else:
