@@ -144,6 +144,25 @@ def test_a_gradient_whose_rows_have_gaps_keeps_its_sizes(backwards):
     assert sum(b.translations for b in backwards) <= 2
 
 
+@pytest.mark.parametrize("disable", ([], ["kept_partitions"]))
+def test_a_new_size_keeps_partitions_of_a_size_near_by(disable, backwards):
+    model = sized_models.Gpt().double()
+    eager = copy.deepcopy(model)
+    run = torch.compile(model, backend=backend, options=FULL | {"disable": disable}, dynamic=True)
+    for length in (9, 10, 11, 17):
+        x = sized_models.ids(3, length)
+        for module, call in ((model, run), (eager, eager)):
+            module.zero_grad()
+            call(x).backward()
+        check(model, eager, tolerance=1e-10)
+    (backward,) = backwards
+    assert len(backward._made) == 4
+    for compiled in backward._made.values():
+        executable = compiled.program.executable
+        assert bool(executable.describe()["kept_regions"]) == (not disable)
+        assert executable.explain("json")["groups"]
+
+
 def test_what_no_symbol_can_say_is_translated_for_each_size(backwards, monkeypatch):
     def refuse(*_):
         raise dynamic.ExportError("the size is a Where, which no graph can say")

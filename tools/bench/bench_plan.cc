@@ -11,6 +11,8 @@
 // `total` is the sum of these four. Printing the plan, and checking it once where that takes no
 // minutes (the checker works out the meaning of many elements of every kernel), come after and are
 // not in it.
+//
+// With --new-sizes: what a new size of a graph whose sizes vary costs (new_sizes.h).
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,6 +37,7 @@
 #include "graph/base/status.h"
 #include "graph/proto/proto.h"
 #include "models/models.h"
+#include "tools/bench/new_sizes.h"
 #include "tools/support/parse_arguments.h"
 #include "tools/support/pipeline.h"
 #include "tools/support/text_file.h"
@@ -373,6 +376,7 @@ class Bench {
 
 struct Arguments {
   std::string device = "h200", out, run_file;
+  std::string new_sizes, range, bind;
   std::vector<std::string> only;
   int runs = 7;
   bool decisions = false;
@@ -386,6 +390,14 @@ absl::StatusOr<int> Main(const Arguments& arguments, const std::string& command)
     return 0;
   }
   Json out = Header(command);
+  if (!arguments.new_sizes.empty()) {
+    RG_ASSIGN_OR_RETURN(const SizeRange range, ParseSizeRange(arguments.range));
+    RG_ASSIGN_OR_RETURN(out["new_sizes"], BenchNewSizes(arguments.new_sizes, arguments.device,
+                                                        range, arguments.bind));
+    if (!arguments.out.empty())
+      RG_RETURN_IF_ERROR(WriteTextFile(arguments.out, out.dump(1) + "\n"));
+    return 0;
+  }
   Bench bench(arguments.device, arguments.runs, arguments.only);
   RG_RETURN_IF_ERROR(bench.Run(out));
   if (!arguments.out.empty()) {
@@ -409,6 +421,10 @@ int main(int argc, char** argv) {
   app.add_option("--case", arguments.only, "Only this case; repeatable");
   app.add_option("--out", arguments.out, "Write all figures to this JSON file");
   app.add_option("--run-file", arguments.run_file, "Plan one file and print its figures as JSON");
+  app.add_option("--new-sizes", arguments.new_sizes,
+                 "Plan sizes of this graph's --range by searches and by patterns instead");
+  app.add_option("--range", arguments.range, "With --new-sizes: NAME=LOW..HIGH[:STEP]");
+  app.add_option("--bind", arguments.bind, "With --new-sizes: the other sizes");
   app.add_flag("--decisions", arguments.decisions, "With --run-file: record decisions too");
   if (const auto status = retrograd::ParseArguments(app, argc, argv)) return *status;
   std::string command = "bench-plan";
