@@ -10,8 +10,8 @@
 For each size in turn: `new_s`, the seconds of the first backward of this size, with compiling, and
 behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
 of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
-library calls that were timed for it, by a plan that was searched for it. Sizes are lengths of token lists, or numbers of images. The
-first size's `new_s` holds what is compiled for all of them. `made`, of ours: the seconds in which the
+library calls that were timed for it, by a plan that was searched for it. Sizes are lengths of token
+lists, or numbers of images. The first size's `new_s` holds what is compiled for all of them. `made`, of ours: the seconds in which the
 library planned and loaded the programs of this size, and of the loading, library calls and kernels;
 `own_made`: the same of `own_ms`'s program.
 
