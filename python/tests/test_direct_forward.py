@@ -233,13 +233,13 @@ def test_arguments_that_share_memory():
     check(ours, eager)
 
 
-def plan(forward, arguments):
-    """Of a forward that returns one result and saves it."""
+def plan(forward, arguments, checked=(1, 2), beside=(2, 2), differentiable=True):
+    """Of a forward that returns one result and saves another tensor."""
     module = extension.loaded()
     return module.Binding(None), module.ForwardPlan(
         forward=forward, backward=None, requires_grad=[a.requires_grad for a in arguments],
-        has_gradient=[a.requires_grad for a in arguments], written=[], differentiable=[True],
-        num_outputs=2, checked=(1, 2), beside=(2, 2),
+        has_gradient=[a.requires_grad for a in arguments], written=[],
+        differentiable=[differentiable], num_outputs=2, checked=checked, beside=beside,
     )  # fmt: skip
 
 
@@ -267,6 +267,39 @@ def test_a_forward_that_fails_is_an_error(returned, error):
 class Counts(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         return function(*args, **(kwargs or {}))
+
+
+def test_a_result_that_comes_again_has_no_history_of_the_last_time():
+    x = torch.ones(1, requires_grad=True)
+    same = torch.ones(1)  # as a CUDA graph returns it
+    known = plan(lambda arguments: [same, torch.ones(1)], [x], differentiable=False)
+    for _ in range(2):
+        (result,) = extension.loaded().call_forward(*known, (x,))
+        assert result is same
+        assert not result.requires_grad
+        assert result.grad_fn is None
+        result.mul_(torch.ones(1, requires_grad=True))
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_saved_result_holds_nothing_when_it_goes(checked):
+    x = torch.ones(1, requires_grad=True)
+
+    def forward(arguments):
+        y = torch.ones(3)
+        return [y, y]
+
+    class Mark:
+        pass
+
+    places = {"checked": (1, 2), "beside": (2, 2)} if checked else {"checked": (1, 1), "beside": (1, 2)}
+    results = extension.loaded().call_forward(*plan(forward, [x], **places), (x,))
+    mark = Mark()
+    results[0].grad_fn.metadata["mark"] = mark  # goes with the node
+    alive = weakref.ref(mark)
+    del results, mark
+    gc.collect()
+    assert alive() is None
 
 
 def test_other_arguments_and_modes_are_left_to_pytorch():

@@ -1,5 +1,6 @@
 // The search: that its bounds are bounds, that exact means optimal.
 // RETROGRAD_SEARCH_GRAPHS=10000 compares that many random graphs with brute force (default 1,000).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -227,6 +228,62 @@ TEST_CASE(
     }
   }
   CHECK(dearer > 0);
+}
+
+TEST_CASE(
+    "a search that gives up has each atom once, costs no more than greedy merging, and mostly no "
+    "more "
+    "than the best") {
+  int given_up = 0, best = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 4; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 14, .max_elements = 1 << 20}),
+                seed % 2 == 0 ? *LoadDeviceSpec("h200") : SmallDevice(seed / 2));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 4 || atoms.size() > 10) continue;
+      INFO("seed " << seed << ", " << atoms.size() << " atoms");
+      const Partition found = RegionSearch(atoms, book, {.limits = {.max_steps = 1}}).Solve();
+      const Partition greedy = RegionSearch(atoms, book, {.max_atoms = 0}).Solve();
+      ExactSearch prices(atoms, book, {});
+      const std::optional<int64_t> least = BruteForce(prices, all.pricer()).LeastCost();
+      REQUIRE(least);
+      REQUIRE(!found.parts.empty());
+      CHECK(found.cost_ps <= greedy.cost_ps);
+      std::vector<int> computed;
+      for (const Partition::Part& part : found.parts) {
+        computed.insert(computed.end(), part.atoms.begin(), part.atoms.end());
+      }
+      std::sort(computed.begin(), computed.end());
+      REQUIRE(computed.size() == atoms.size());
+      for (size_t a = 0; a < atoms.size(); ++a) CHECK(computed[a] == static_cast<int>(a));
+      if (found.exact) continue;
+      ++given_up;
+      best += found.cost_ps <= *least;  // less: kernels whose atoms do not hang together
+    }
+  }
+  CHECK(given_up > 0);
+  CHECK(best >= given_up * 9 / 10);
+}
+
+TEST_CASE("a search of many atoms does the work that its limits allow, and no more") {
+  int met = 0;
+  for (uint32_t seed = 1; seed <= RandomGraphs() / 20; ++seed) {
+    Regions all(RandomGraph(seed, {.max_ops = 80, .max_elements = 1 << 20}));
+    for (const Region& region : all.regions()) {
+      PriceBook book(all.pricer());
+      const std::vector<Atom> atoms = FindAtoms(region, all.pricer(), /*contract=*/false);
+      if (atoms.size() < 16 || atoms.size() > 40) continue;
+      INFO("seed " << seed << ", " << atoms.size() << " atoms");
+      const SearchLimits limits{.max_work = 500};
+      ExactSearch search(atoms, book, limits);
+      const Partition found = search.Solve();
+      const int64_t kernels_of_one_step = static_cast<int64_t>(region.ops.size()) * 100;
+      CHECK(search.work() <= limits.max_work + kernels_of_one_step);
+      met += !found.exact;
+    }
+  }
+  CHECK(met > 0);
 }
 
 TEST_CASE("no kernel is priced below what its bytes take at least") {
