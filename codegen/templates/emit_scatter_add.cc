@@ -30,6 +30,7 @@ class Combine {
   Combine(const KernelBody& body, Dialect dialect)
       : s_(ScatterTextOf(body)),
         vectors_(s_.workspace.outer * s_.slice_vectors()),
+        may_have_many_(s_.workspace.chunks - 1 > s_.workspace.few_parts),
         unroll_(SpellingOf(dialect).unroll),
         launch_(body, dialect, kScatterThreads, CeilDiv(vectors_, kScatterThreads)),
         out_(launch_.out) {
@@ -38,24 +39,31 @@ class Combine {
     s_.words = launch_.BufferName(body.ir.scatter->sorted);
     s_.partials = launch_.WorkspaceName(StorageName(s_.accumulator));
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
-    launch_.Shared(DType::kInt32, "lasts", kScatterThreads);
-    launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
-    launch_.Shared(s_.accumulator, "lanes", int64_t{kScatterThreads} * s_.width);
+    if (may_have_many_) {
+      launch_.Shared(DType::kInt32, "lasts", kScatterThreads);
+      launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
+      launch_.Shared(s_.accumulator, "lanes", int64_t{kScatterThreads} * s_.width);
+    }
     out_.SetDepth(1);
   }
 
   Kernel Print() {
-    out_.Line("int owned = -1;");
+    if (may_have_many_) out_.Line("int owned = -1;");
     PrintFew();
+    if (may_have_many_) ShareMany();
+    return launch_.Finish("combine");
+  }
+
+ private:
+  // Tells all threads which of them own a segment of many parts, and adds these up together.
+  void ShareMany() {
     out_.Line("lasts[RG_THREAD] = owned;");
     out_.Line("const unsigned many = RG_BALLOT(owned >= 0);");
     out_.Line("if (RG_THREAD % 32 == 0) found[RG_THREAD / 32] = static_cast<int>(many);");
     launch_.Barrier();
     PrintMany();
-    return launch_.Finish("combine");
   }
 
- private:
   void PrintNumber(absl::string_view thread) {
     out_.Line("const ", s_.index, " n = static_cast<", s_.index, ">(RG_BLOCK) * ", kScatterThreads,
               " + ", thread, ";");
@@ -93,14 +101,17 @@ class Combine {
     out_.Line("const int from = ", s_.Start("key"), ", to = ", s_.Start("key + 1"), ";");
     out_.Open("if (from >= begin && to - from > ", Sized(ws.chunk), ")");
     out_.Line("const int last = (to - 1) / ", Sized(ws.chunk), ";");
-    out_.Line("if (last - c > ", Sized(ws.few_parts), ") owned = last;");
-    out_.Open("if (owned < 0)");
+    if (may_have_many_) {
+      out_.Line("if (last - c > ", Sized(ws.few_parts), ") owned = last;");
+      out_.Open("if (owned < 0)");
+    }
     out_.Line("const int slot = from > begin ? 1 : 0;");
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     PrintParts("c + 1", 1);
     out_.Line(s_.Store(s_.table, s_.TableElement()));
-    for (int i = 0; i < 6; ++i) out_.Close();
+    const int open = may_have_many_ ? 6 : 5;
+    for (int i = 0; i < open; ++i) out_.Close();
   }
 
   // Eight owners at a time, with as many threads as there are lanes for each.
@@ -138,13 +149,14 @@ class Combine {
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += lanes[RG_THREAD * ", s_.width,
               " + j];");
     out_.Line(s_.Store(s_.table, s_.TableElement()));
-    out_.Close();
-    launch_.Barrier();
+    out_.Close();  // what a thread writes next in `lanes` no other one reads before a barrier
     for (int i = 0; i < 3; ++i) out_.Close();
   }
 
   ScatterText s_;
   const int64_t vectors_;
+  const bool
+      may_have_many_;  // whether a segment may go through more chunks than one thread adds up
   const absl::string_view unroll_;
   LaunchText launch_;
   SourceWriter& out_;
