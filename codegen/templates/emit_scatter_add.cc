@@ -30,7 +30,6 @@ class Combine {
   Combine(const KernelBody& body, Dialect dialect)
       : s_(ScatterTextOf(body)),
         vectors_(s_.workspace.outer * s_.slice_vectors()),
-        may_have_many_(s_.workspace.chunks - 1 > s_.workspace.few_parts),
         unroll_(SpellingOf(dialect).unroll),
         launch_(body, dialect, kScatterThreads, CeilDiv(vectors_, kScatterThreads)),
         out_(launch_.out) {
@@ -39,7 +38,7 @@ class Combine {
     s_.words = launch_.BufferName(body.ir.scatter->sorted);
     s_.partials = launch_.WorkspaceName(StorageName(s_.accumulator));
     s_.table = launch_.BufferName(body.ir.scatter->buffer);
-    if (may_have_many_) {
+    if (s_.workspace.may_have_many()) {
       launch_.Shared(DType::kInt32, "lasts", kScatterThreads);
       launch_.Shared(DType::kInt32, "found", kScatterThreads / 32);
       launch_.Shared(s_.accumulator, "lanes", int64_t{kScatterThreads} * s_.width);
@@ -48,9 +47,9 @@ class Combine {
   }
 
   Kernel Print() {
-    if (may_have_many_) out_.Line("int owned = -1;");
+    if (s_.workspace.may_have_many()) out_.Line("int owned = -1;");
     PrintFew();
-    if (may_have_many_) ShareMany();
+    if (s_.workspace.may_have_many()) ShareMany();
     return launch_.Finish("combine");
   }
 
@@ -101,7 +100,7 @@ class Combine {
     out_.Line("const int from = ", s_.Start("key"), ", to = ", s_.Start("key + 1"), ";");
     out_.Open("if (from >= begin && to - from > ", Sized(ws.chunk), ")");
     out_.Line("const int last = (to - 1) / ", Sized(ws.chunk), ";");
-    if (may_have_many_) {
+    if (s_.workspace.may_have_many()) {
       out_.Line("if (last - c > ", Sized(ws.few_parts), ") owned = last;");
       out_.Open("if (owned < 0)");
     }
@@ -110,7 +109,7 @@ class Combine {
     out_.Line(s_.LoadPartial(s_.PartialElement("c", "slot"), "sum"));
     PrintParts("c + 1", 1);
     out_.Line(s_.Store(s_.table, s_.TableElement()));
-    const int open = may_have_many_ ? 6 : 5;
+    const int open = s_.workspace.may_have_many() ? 6 : 5;
     for (int i = 0; i < open; ++i) out_.Close();
   }
 
@@ -155,8 +154,6 @@ class Combine {
 
   ScatterText s_;
   const int64_t vectors_;
-  const bool
-      may_have_many_;  // whether a segment may go through more chunks than one thread adds up
   const absl::string_view unroll_;
   LaunchText launch_;
   SourceWriter& out_;

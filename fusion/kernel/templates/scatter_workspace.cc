@@ -97,6 +97,7 @@ int64_t ChunksOfBlock(int64_t threads) {
 int ScatterLaunches(const ScatterWorkspace& w) { return w.empty() ? 1 : 2; }  // sums, combine
 
 int64_t SharedBytesOfCombine(const KernelIr& ir, int vector_width) {
+  if (!ScatterWorkspaceOf(ir).may_have_many()) return 0;
   const DType sum = AccumulatorType(ir.buffers[ir.scatter->buffer].dtype);
   return SharedArrayBytes(kScatterThreads, SizeBytes(DType::kInt32)) +
          SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32)) +

@@ -34,6 +34,8 @@ struct ScatterWorkspace {
   // All of the workspace. [outer][chunks][2][inner]: a chunk's parts of long segments, of which it
   // has two at most: its first segment and its last.
   int64_t bytes = 0;
+  // Whether a segment may have more parts than that, which a block's threads then add up together.
+  bool may_have_many() const { return chunks - 1 > few_parts; }
   bool empty() const { return sorted.indices == 0 || outer * inner == 0; }  // zeros alone
 };
 ScatterWorkspace ScatterWorkspaceOf(const KernelIr& ir);
