@@ -194,7 +194,7 @@ RG_UNCHANGED
   if (unchanged) return;
 )";
 
-// The last launch: nobody reads the words of the blocks any more.
+// The last launch: nobody behind it reads the words of the blocks.
 const absl::string_view kForgetText = R"(
   if (RG_BLOCK == 0) {
     for (int n = RG_THREAD; n < kMostChanges; n += kForgetThreads) rg_store(w, kChanged + n, 0);

@@ -7,6 +7,7 @@ from unittest import mock
 
 import torch
 from retrograd.backend import backend, compiled, entry, messages
+from retrograd.backend.node import extension
 from torch import nn
 
 
@@ -28,6 +29,17 @@ def interpreted_forwards(around=contextlib.nullcontext):
     uncached = torch._functorch.config.patch(enable_autograd_cache=False)
     with uncached, mock.patch.object(entry, "compile_fx_inner", interpreted):
         yield
+
+
+@contextlib.contextmanager
+def node_tests():
+    """What each test of autograd's node runs in: the node's module is there, forwards are interpreted."""
+    assert extension.loaded(wait=True) is not None, "the module is compiled, or the test is worth nothing"
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with interpreted_forwards():
+        yield
+    torch._dynamo.reset()
 
 
 def train_beside_eager(model, args, kwargs, loss_of, steps=5, rate=1e-3):

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 import torch
-from backend_training import interpreted_forwards
+from backend_training import node_tests
 from retrograd.backend import backend
 from retrograd.backend.node import extension
 from torch import nn
@@ -20,12 +20,8 @@ LOOKS = 3  # calls behind which the way of the forward is known
 
 @pytest.fixture(autouse=True)
 def fresh():
-    assert extension.loaded(wait=True) is not None, "the module is compiled, or the test is worth nothing"
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with interpreted_forwards():
+    with node_tests():
         yield
-    torch._dynamo.reset()
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import conftest
 import pytest
 import retrograd
 import torch
-from backend_training import interpreted_forwards
+from backend_training import node_tests
 from retrograd import native
 from retrograd.backend import absent, backend, compiled, programs
 from retrograd.backend.node import extension
@@ -33,12 +33,8 @@ PARAMETERS = 6  # of network()
 
 @pytest.fixture(autouse=True)
 def fresh():
-    assert extension.loaded(wait=True) is not None, "the module is compiled, or the test is worth nothing"
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with interpreted_forwards():
+    with node_tests():
         yield
-    torch._dynamo.reset()
 
 
 @contextlib.contextmanager
