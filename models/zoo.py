@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import held_out
 from image_networks import UNet
 
 
@@ -254,8 +255,9 @@ BATCHES = {
     "vit_small_b64": image_model("vit_small_patch16_224", 64, channels_last=False),
     "mobilenetv3_b64": image_model("mobilenetv3_large_100", 64),
 }
+HELD_OUT = held_out.models(image_model, language_model)
 KEPT = {**TINY, **FULL_SIZE}
-MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES}
+MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **HELD_OUT}
 
 
 def autocasts(name, device):
