@@ -204,6 +204,13 @@ def gather_rows(rows, columns, indices):
     return op, (_given(rows, columns), index, torch.randn(indices, columns, dtype=BF16))
 
 
+def gather_lines(lines, extent, indices, shared, dtype):
+    """Elements of each line. `shared`: how many first axes of the lines the index is the same for."""
+    op = Weighted(lambda x, index: x.gather(-1, index.expand(*lines, indices)))
+    index = torch.randint(0, extent, (*lines[shared:], indices))
+    return op, (_given(*lines, extent, dtype=dtype), index, torch.randn(*lines, indices, dtype=dtype))
+
+
 def _edges(nodes, edges, skewed):
     """Both ends of edges: any nodes, or by Zipf's law, so that few nodes have most edges."""
     return (_zipf if skewed else _evenly)(nodes, 2, edges)
@@ -499,6 +506,13 @@ MODELS = {
                               dict(rows=200, columns=12, indices=20)),
     "gather_rows": (gather_rows, dict(rows=32768, columns=1024, indices=65536),
                     dict(rows=30, columns=16, indices=50)),
+    # Relative positions of DeBERTa, the chosen experts' scores, random pieces of long lines.
+    **{f"gather_{name}": (gather_lines, dict(extent=extent, indices=indices, **lines),
+                          dict(extent=70, indices=30, **{**lines, "lines": few}))
+       for name, extent, indices, few, lines in (
+           ("positions", 1024, 384, (2, 5), dict(lines=(96, 384), shared=1, dtype=BF16)),
+           ("scores", 128, 24, (5,), dict(lines=(16384,), shared=0, dtype=FP32)),
+           ("pieces", 16384, 1500, (5,), dict(lines=(4096,), shared=0, dtype=BF16)))},
     **{f"message_passing_{name}": (message_passing, dict(dtype=dtype, **_GRAPH),
                                    dict(dtype=dtype, **_TINY_GRAPH))
        for name, dtype in (("fp32", FP32), ("bf16", BF16))},

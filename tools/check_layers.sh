@@ -16,14 +16,16 @@ order="
   fusion/kernel/templates/held_columns fusion/kernel/gemm fusion/kernel/build
   fusion/plan
   fusion/verify fusion/analysis fusion/cost fusion/ops fusion/ops/matmul fusion/ops/attention
-  fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/segment_amax fusion/ops/sort_indices
+  fusion/ops/convolution fusion/ops/grouped_matmul fusion/ops/scatter_lines fusion/ops/segment_amax
+  fusion/ops/sort_indices
   fusion/lower/private fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
   codegen/print codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
-  codegen/gemm codegen/grouped_matmul codegen/segment_amax codegen/sort codegen
+  codegen/gemm codegen/grouped_matmul codegen/scatter_lines codegen/segment_amax codegen/sort codegen
   runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
-  runtime/ops/convolution runtime/ops/grouped_matmul runtime/ops/segment_amax
+  runtime/ops/convolution runtime/ops/grouped_matmul runtime/ops/scatter_lines
+  runtime/ops/segment_amax
   runtime/ops/sort_indices
   runtime/devices runtime/schedule runtime/memory runtime/program
   runtime/executable

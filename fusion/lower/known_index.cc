@@ -8,8 +8,6 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kMaxEvaluated = int64_t{1} << 22;  // elements of all values in front of an index
-
 // Whether every compiler gives the same bits, but for products that meet their sums unrounded.
 bool IsExact(const Node& node) {
   if (PatternOf(node.op) == Pattern::kView) return true;
@@ -54,7 +52,7 @@ std::optional<std::vector<NodeId>> Ancestors(const BackwardGraph& graph, ValueId
     seen[Index(id)] = true;
     if (!IsExact(graph.node(id))) return std::nullopt;
     elements += graph.type(id).elements();
-    if (elements > kMaxEvaluated) return std::nullopt;
+    if (elements > kMostEvaluated) return std::nullopt;
     found.push_back(id);
     for (const ValueId operand : graph.operands(id)) open.push_back(operand.node);
   }

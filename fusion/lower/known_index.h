@@ -2,12 +2,16 @@
 #ifndef RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
 #define RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "graph/ir/backward_graph.h"
 
 namespace retrograd {
+
+// Elements of all values in front of an index that are evaluated, at most.
+inline constexpr int64_t kMostEvaluated = int64_t{1} << 22;
 
 // In row-major order; nullopt where the value depends on an input, where an op in front of it may
 // be rounded in another way by another compiler, and where evaluating it takes too long.

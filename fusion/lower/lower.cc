@@ -1,5 +1,6 @@
 #include "fusion/lower/lower.h"
 
+#include "fusion/lower/choose_scatters.h"
 #include "fusion/lower/gather_sums.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
@@ -21,6 +22,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
   RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
+  RG_ASSIGN_OR_RETURN(g, ChooseScatters(g, {options.device, options.gathered_sums}));
   if (options.gathered_sums) {
     RG_ASSIGN_OR_RETURN(g, GatherKnownSums(g));
   }

@@ -156,15 +156,29 @@ absl::Status CheckGroupedMatMulForm(const Call& call) {
 }
 
 // Of more than two axes, those before and behind the groups' are one axis each.
+// Whether its elements lie row by row without gaps.
+bool IsDense(const CallTensor& t) {
+  int64_t elements = 1;
+  bool dense = true;
+  for (size_t dim = t.shape.size(); dim-- > 0;) {
+    dense = dense && (t.shape[dim] == 1 || t.strides[dim] == elements);
+    elements *= t.shape[dim];
+  }
+  return dense || elements == 0;
+}
+
+absl::Status CheckDenseForm(const Call& call) {
+  for (const std::vector<CallTensor>* tensors : {&call.operands, &call.results}) {
+    if (!std::all_of(tensors->begin(), tensors->end(), IsDense)) {
+      return Broken("P5: a tensor of its ", Name(call.op), " has gaps");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSegmentAmaxForm(const Call& call) {
   for (const CallTensor* t : {&call.operands[0], &call.results[0]}) {
-    int64_t elements = 1;
-    bool dense = true;
-    for (size_t dim = t->shape.size(); dim-- > 0;) {
-      dense = dense && (t->shape[dim] == 1 || t->strides[dim] == elements);
-      elements *= t->shape[dim];
-    }
-    if (t->shape.size() != 2 && elements > 0 && !dense) {
+    if (t->shape.size() != 2 && !IsDense(*t)) {
       return Broken("P5: a tensor of its segment_amax has gaps");
     }
   }
@@ -185,6 +199,7 @@ constexpr CallRule kRules[] = {
     {Op::matmul, CheckMatMulForm, true},
     {Op::grouped_matmul, CheckGroupedMatMulForm, true},
     {Op::segment_amax, CheckSegmentAmaxForm},
+    {Op::scatter_lines, CheckDenseForm},
     {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},
     {Op::convolution, CheckConvolutionForm},

@@ -162,6 +162,12 @@ class Builder:
         attrs = {"magnitude": 1} if magnitude else {}
         return self.node("segment_amax", [x, ends], [(x.dtype, shape)], axis=axis, **attrs)[0]
 
+    def scatter_lines(self, index, src, extent):
+        """Lines of so many zeros to which src is added at the index along the last axis, each line
+        by itself. The index has the last axes of src."""
+        shape = (*src.shape[:-1], extent)
+        return self.node("scatter_lines", [index, src], [(src.dtype, shape)], extent=extent)[0]
+
     # --- convolutions and scans -----------------------------------------------------------------
     def convolution(self, x, w, **window):
         """`window`: stride, padding, dilation (one number a spatial dim) and groups."""

@@ -17,7 +17,7 @@ def line_of(b, index, axis):
     if not math.prod(index.shape):
         return None
     if node.op == "cast":
-        line = line_of(b, _operand(b, node), axis)
+        line = line_of(b, operand_of(b, node), axis)
         return None if line is None else b.cast(line, index.dtype)
     if node.op == "input":
         strides = list(node.input.strides)
@@ -30,10 +30,10 @@ def line_of(b, index, axis):
     source = [1] * (index.rank - len(source)) + list(source)
     if any(source[a] != 1 for a in others) or source[axis] != index.shape[axis]:
         return None
-    return b.reshape(_operand(b, node), (index.shape[axis],))
+    return b.reshape(operand_of(b, node), (index.shape[axis],))
 
 
-def _operand(b, node):
+def operand_of(b, node):
     """The node's first operand."""
     operand = node.operands[0]
     result = b.graph.nodes[operand.node].results[operand.result]

@@ -169,6 +169,16 @@ def _grouped_matmul(x, attrs, types):
     return result.to(types[0][0])
 
 
+def _scatter_lines(x, attrs, types):
+    index, src = x
+    extent, (dtype, shape) = attrs["extent"], types[0]
+    index = torch.where(index < 0, index + extent, index).long().expand(src.shape)
+    outside = (index < 0) | (index >= extent)
+    wide = torch.zeros((*shape[:-1], extent + 1), dtype=torch.float64)
+    wide.scatter_add_(-1, torch.where(outside, extent, index), src.double())
+    return wide[..., :extent].to(dtype)
+
+
 def _segment_amax(x, attrs, types):
     x, ends, axis = *x, attrs["axis"]
     x = x.abs() if attrs.get("magnitude") else x
@@ -279,6 +289,7 @@ OPS = {
     "matmul": _matmul,
     "grouped_matmul": _grouped_matmul,
     "segment_amax": _segment_amax,
+    "scatter_lines": _scatter_lines,
     "floor_pow2": _pointwise(_floor_pow2),
     "attention_backward": _attention_backward,
     "convolution": _convolution,

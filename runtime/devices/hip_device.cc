@@ -10,6 +10,7 @@
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/hipblaslt_loader.h"
+#include "runtime/ops/scatter_lines/generated_scatter_lines.h"
 #include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 
@@ -32,6 +33,7 @@ class HipDevice : public GpuDevice {
     RG_RETURN_IF_ERROR(GpuDevice::Start());
     SetLoader(Op::matmul, MakeHipblasltLoader(*this, {.library = options_.hipblaslt_library}));
     SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
+    SetLoader(Op::scatter_lines, MakeGeneratedScatterLinesLoader(*this));
     SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
     // Where sizes vary, kernels of one size would be compiled again and again.
     SetLoader(Op::sort_indices,

@@ -19,6 +19,7 @@
 #include "runtime/ops/convolution/host_convolution.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/host_matmul.h"
+#include "runtime/ops/scatter_lines/generated_scatter_lines.h"
 #include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 
@@ -161,6 +162,7 @@ class HostDevice : public Device {
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override {
     if (call.op == Op::sort_indices) return LoadGeneratedSort(*this, call, IndexSortOf(call, facts));
+    if (call.op == Op::scatter_lines) return LoadGeneratedScatterLines(*this, call, facts);
     if (call.op == Op::segment_amax) return LoadGeneratedSegmentAmax(*this, call, facts);
     if (call.op == Op::grouped_matmul) return LoadGeneratedGroupedMatMul(*this, call, facts);
     for (const HostOp& row : kHostOps) {

@@ -76,6 +76,11 @@ std::optional<BackwardGraph> OneOp(Op op, DType dtype) {
         attrs = {{"axis", int64_t{0}}, {"magnitude", int64_t{1}}};  // no infinity of empty groups
         break;
       }
+      if (op == Op::scatter_lines) {
+        operands = {input({3, 40}, DType::kInt64, "index"), input({2, 3, 40}, dtype, "src")};
+        attrs.Set("extent", int64_t{12});
+        break;
+      }
       if (op == Op::sort_indices) {
         operands = {input({40}, DType::kInt64, "index")};
         attrs.Set("rows", int64_t{12});

@@ -509,6 +509,7 @@ TEST_CASE("random graphs are legal, repeatable, and together use every kind of o
                 Op::matmul,
                 Op::grouped_matmul,
                 Op::segment_amax,
+                Op::scatter_lines,
                 Op::reshape,
                 Op::permute,
                 Op::expand,

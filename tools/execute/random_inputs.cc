@@ -25,8 +25,10 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
       if (pattern == Pattern::kView || graph.node(use.user).op == Op::cast) {
         if (std::find(open.begin(), open.end(), use.user) == open.end()) open.push_back(use.user);
       }
-      if (graph.op(use.user) == Op::sort_indices) {
-        const int64_t rows = graph.node(use.user).attrs.Int("rows");
+      if (graph.op(use.user) == Op::sort_indices ||
+          (graph.op(use.user) == Op::scatter_lines && use.operand == 0)) {
+        const bool list = graph.op(use.user) == Op::sort_indices;
+        const int64_t rows = graph.node(use.user).attrs.Int(list ? "rows" : "extent");
         limit = indexes ? std::min(limit, rows) : rows;
         indexes = true;
       }

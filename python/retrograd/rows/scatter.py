@@ -6,8 +6,9 @@ import math
 import torch
 
 from retrograd.aten_table import axis_of, compare, convert, row
-from retrograd.repeated_index import line_of
+from retrograd.repeated_index import line_of, operand_of
 from retrograd.rows.index import Indexing, added, as_line, put
+from retrograd.sizes import identical
 
 # Indices of a line that are compared with each of its positions, for each byte of an element: an
 # estimate of how many cost about as much as to read and to write the line.
@@ -61,6 +62,22 @@ class _Lines:
             return rows
         return self.b.cast(rows, torch.int64)
 
+    def lines(self):
+        """x with the parts added line by line; None where x has no floating values."""
+        b, x, index, axis = self.b, self.x, self.index, self.axis
+        if not x.dtype.is_floating_point or index.rank != x.rank:
+            return None
+        to_last = [a for a in range(x.rank) if a != axis] + [axis]
+        back = sorted(range(x.rank), key=to_last.__getitem__)
+        if index.dtype != torch.int32:
+            index = b.cast(index, torch.int64)
+        index, src = b.permute(index, to_last), b.permute(self.src, to_last)
+        sums = b.permute(b.scatter_lines(index, src, x.shape[axis]), back)
+        if not identical(sums.shape, x.shape):  # the index may lack lines of x
+            lacking = [n - m for n, m in zip(x.shape, sums.shape, strict=True)]
+            sums = b.pad(sums, [0] * x.rank, lacking, 0.0)
+        return sums if _is_zero(b, x) else b.pointwise("add", x, sums)
+
     def places(self):
         """For each element of the index its place in the flattened x."""
         b, x, index = self.b, self.x, self.index
@@ -78,6 +95,17 @@ class _Lines:
 
     def result(self, x):
         return self.b.reshape(x, self.call.shape)
+
+
+def _is_zero(b, x):
+    """Whether x is a constant of zeros, as far as its node tells."""
+    node = b.graph.nodes[x.node]
+    if node.op in ("expand", "reshape", "cast"):
+        return _is_zero(b, operand_of(b, node))
+    if node.op != "full":
+        return False
+    value = next(attr for attr in node.attrs if attr.name == "value")
+    return getattr(value, value.WhichOneof("value")) == 0
 
 
 def _scattered(lines, src):
@@ -121,7 +149,8 @@ def scatter_src(call, x, axis, index, src):
 @row("aten.scatter_add.default")
 def scatter_add(call, x, axis, index, src):
     """x[.., index[i], ..] += src[i], as an index_add of rows where the index names such; where lines
-    have few indices by comparing them with each position; else into the flattened x."""
+    have few indices by comparing them with each position; else line by line, or into the
+    flattened x."""
     lines = _Lines(call, x, axis, index, src)
     rows = lines.rows()
     if rows is not None:
@@ -129,6 +158,9 @@ def scatter_add(call, x, axis, index, src):
     named = lines.named(lines.src)
     if named is not None:
         return lines.result(_summed(call.b, lines.x, named))
+    sums = lines.lines()
+    if sums is not None:
+        return lines.result(sums)
     base, src = lines.flat(lines.x), lines.flat(lines.src)
     return lines.result(added(call.b, base, lines.places(), src, 0))
 

@@ -483,6 +483,7 @@ class Editor {
         if (info.op == Op::matmul) return MatMulOperands(x, dtype, shape);
         if (info.op == Op::grouped_matmul) return GroupedMatMulOperands();
         if (info.op == Op::segment_amax) return {x, NewInput(DType::kInt32, {Int(1, 5)})};
+        if (info.op == Op::scatter_lines) return ScatterLinesOperands(x, shape);
         if (info.op == Op::sort_indices) return {NewInput(DType::kInt64, {Int(0, 64)})};
         if (info.op == Op::attention_backward) return AttentionOperands();
         return ConvolutionOperands(info.op, dtype);
@@ -550,6 +551,12 @@ class Editor {
     return {NewInput(dtype, {m, k}),
             NewInput(dtype, Chance(50) ? Shape{groups, k, n} : Shape{k, n}),
             NewInput(DType::kInt32, {groups})};
+  }
+
+  // The index may lack the first axes of the source.
+  std::vector<ValueId> ScatterLinesOperands(ValueId x, Shape shape) {
+    if (!shape.empty() && Chance(50)) shape.erase(shape.begin());
+    return {NewInput(Chance(50) ? DType::kInt32 : DType::kInt64, std::move(shape)), x};
   }
 
   std::vector<ValueId> AttentionOperands() {
@@ -635,8 +642,8 @@ class Editor {
       } else if (rule.name == "keep" || rule.name == "causal" || rule.name == "reverse" ||
                  rule.name == "magnitude") {
         if (Chance(50)) a.Set(rule.name, int64_t{1});
-      } else if (rule.name == "rows") {
-        a.Set("rows", Int(0, 64));
+      } else if (rule.name == "rows" || rule.name == "extent") {
+        a.Set(rule.name, Int(0, 64));
       } else if (rule.name == "groups") {
         a.Set("groups", int64_t{1});
       } else if (rule.name == "stride" || rule.name == "dilation" || rule.name == "padding") {

@@ -45,6 +45,7 @@ bool TryOp(GrowingGraph& g) {
       {TryIndexSelect, options.indexed ? 1 : 0},
       {TryGather, options.indexed ? 1 : 0},
       {TryIndexAdd, options.indexed ? 1 : 0},
+      {TryScatterLines, options.indexed ? 1 : 0},
       {TryAccumulate, options.accumulates ? 2 : 0},
       {TryScan, 1},
       {TryConvolution, options.contractions ? 2 : 0},

@@ -48,6 +48,23 @@ bool TryIndexAdd(GrowingGraph& g) {
                 bound);
 }
 
+bool TryScatterLines(GrowingGraph& g) {
+  RandomDraws& draws = g.draws();
+  GraphBuilder& builder = g.builder();
+  const KnownValue x = g.Pick();
+  const TensorType type = builder.type(x.id);
+  if (type.rank() == 0) return false;
+  const double bound = x.bound * static_cast<double>(type.shape.back());
+  if (bound > kTame) return false;
+  Shape result = type.shape, index = type.shape;
+  result.back() = draws.Int(1, g.options().max_extent);
+  if (g.TooLarge(result)) return false;
+  index.erase(index.begin(), index.begin() + draws.Int(0, type.rank() - 1));
+  return g.Emit(builder.Add(Op::scatter_lines, {g.AddIndexInput(index), x.id},
+                            {{"extent", result.back()}}),
+                bound);
+}
+
 bool TryStrided(GrowingGraph& g) {
   RandomDraws& draws = g.draws();
   GraphBuilder& builder = g.builder();

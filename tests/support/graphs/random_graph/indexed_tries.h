@@ -10,6 +10,7 @@ namespace retrograd {
 bool TryIndexSelect(GrowingGraph& g);
 bool TryGather(GrowingGraph& g);
 bool TryIndexAdd(GrowingGraph& g);
+bool TryScatterLines(GrowingGraph& g);
 // Elements of a flat value at computed places: any strides, which may overlap.
 bool TryStrided(GrowingGraph& g);
 

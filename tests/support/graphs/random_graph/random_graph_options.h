@@ -14,7 +14,8 @@ struct RandomGraphOptions {
   int64_t max_extent = 13;      // of one dim
   int64_t max_elements = 4096;  // of one tensor
   bool contractions = true;     // matmuls, also of groups, and convolutions
-  bool indexed = true;          // index_select, gather, index_add, strided views, segment_amax
+  // index_select, gather, index_add, scatter_lines, strided views, segment_amax
+  bool indexed = true;
   bool accumulates = true;      // accumulate nodes and slice_scatter into zeros
   bool transforms = true;       // stages of fast transforms, products of permuted operands
   bool strides = true;          // inputs and outputs that are not row-major

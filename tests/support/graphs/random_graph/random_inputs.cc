@@ -25,6 +25,9 @@ int64_t IndexLimit(const BackwardGraph& graph, NodeId input) {
     if (graph.op(use.user) == Op::sort_indices) {
       limit = std::min(limit, graph.node(use.user).attrs.Int("rows"));
     }
+    if (graph.op(use.user) == Op::scatter_lines) {
+      limit = std::min(limit, graph.node(use.user).attrs.Int("extent"));
+    }
     if (graph.op(use.user) == Op::grouped_matmul || graph.op(use.user) == Op::segment_amax) {
       limit = std::min(limit, GroupedPlaces(graph, use.user) + 1);
     }

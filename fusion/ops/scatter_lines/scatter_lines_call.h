@@ -1,0 +1,44 @@
+// The numbers of a scatter_lines, and how its lines are shared out to warps.
+#ifndef RETROGRAD_FUSION_OPS_SCATTER_LINES_SCATTER_LINES_CALL_H_
+#define RETROGRAD_FUSION_OPS_SCATTER_LINES_SCATTER_LINES_CALL_H_
+
+#include "fusion/cost/kernel_cost.h"
+#include "fusion/plan/call.h"
+
+namespace retrograd {
+
+// src [lines][count] at index [index_lines][count], in turns, gives [lines][extent]. Everything is
+// without gaps.
+struct ScatterLinesCall {
+  int64_t lines = 0, index_lines = 0, count = 0, extent = 0;
+  DType dtype = DType::kFp32, index_dtype = DType::kInt64;
+  int64_t index_offset = 0, src_offset = 0, result_offset = 0;  // elements
+};
+
+ScatterLinesCall ScatterLinesOf(const Call& call);
+
+// A team of 32 threads has a part of a line. It goes through all indices of the line and adds up,
+// in shared memory, what is in its part: nothing is sorted, no two teams meet, and each element
+// gets its terms in their order.
+struct ScatterTeams {
+  int64_t part = 0;     // elements of a line, at most
+  int64_t parts = 0;    // of a line
+  int part_bits = 0;    // of the number of an element of a part
+  int64_t teams = 0;    // of a block
+  int64_t blocks = 0;   // 0: the result has no elements
+  int64_t threads() const { return teams * 32; }
+};
+
+// Indices that a thread loads before the first of them is added.
+inline constexpr int64_t kScatterLoads = 4;
+
+ScatterTeams ScatterTeamsFor(const ScatterLinesCall& call);
+
+// Whether lines, indices and blocks can be counted in 32 bits.
+bool IsCountable(const ScatterLinesCall& call);
+
+Price PriceOfScatterLines(const ScatterLinesCall& call, const DeviceSpec& device, bool explain);
+
+}  // namespace retrograd
+
+#endif  // RETROGRAD_FUSION_OPS_SCATTER_LINES_SCATTER_LINES_CALL_H_

@@ -1,0 +1,67 @@
+"""Gradients of elements that are looked up line by line: exported, planned and run, against PyTorch."""
+
+import subprocess
+
+import command
+import pytest
+import retrograd
+import torch
+
+BATCH, LINES, EXTENT, COUNT = 3, 20, 300, 40
+
+
+def _positions(*shape, extent=EXTENT):
+    torch.manual_seed(1)
+    return torch.randint(0, extent, shape)
+
+
+LOOKUPS = {  # name: (function of x [BATCH, LINES, EXTENT], whether its gradient stays line by line)
+    "each_line": (lambda x, i=_positions(BATCH, LINES, COUNT): torch.gather(x, -1, i), True),
+    "shared": (
+        lambda x, i=_positions(LINES, COUNT): x.gather(-1, i.expand(BATCH, LINES, COUNT)), True,
+    ),
+    "first_axis": (
+        lambda x, i=_positions(COUNT, LINES, EXTENT, extent=BATCH): x.gather(0, i), True,
+    ),
+    "middle_axis": (
+        lambda x, i=_positions(BATCH, COUNT, EXTENT, extent=LINES): x.gather(1, i), True,
+    ),
+    "along": (
+        lambda x, i=_positions(BATCH, LINES, COUNT): torch.take_along_dim(x, i, dim=2), True,
+    ),
+    "sorted": (lambda x: x.sort(-1).values, None),
+    "fewer_lines": (lambda x, i=_positions(BATCH, 7, COUNT): torch.gather(x, -1, i), True),
+    "one_long_line": (
+        lambda x, i=_positions(1, 18000, extent=18000): x.reshape(1, 18000).gather(1, i), False,
+    ),
+}  # fmt: skip
+
+
+def _export(name, folder, dtype=torch.float32):
+    function, _ = LOOKUPS[name]
+    torch.manual_seed(0)
+    x = torch.randn(BATCH, LINES, EXTENT, dtype=dtype, requires_grad=True)
+    weight = torch.randn(function(x).shape, dtype=dtype)
+    (path,) = retrograd.export_backward(
+        lambda x: (function(x) * weight).sum(), (x,), {}, folder / name, bundle=True
+    )
+    return path, folder / f"{name}.safetensors"
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", LOOKUPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_gradients_are_those_of_pytorch(tmp_path, name, dtype):
+    command.run_and_check(*_export(name, tmp_path, dtype), "--spec", "h200")
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", [name for name, (_, stays) in LOOKUPS.items() if stays is not None])
+def test_nothing_is_sorted_where_lines_are_many(tmp_path, name):
+    path, _ = _export(name, tmp_path)
+    plan = subprocess.run(
+        [command.RETROGRAD, "dump", path, "--spec", "h200", "--stage", "plan"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert ("scatter_lines" in plan) is LOOKUPS[name][1]
+    assert ("sort_indices" in plan) is not LOOKUPS[name][1]
