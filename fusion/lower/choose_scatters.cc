@@ -8,8 +8,8 @@
 #include "fusion/lower/known_index.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/scatter_lines/scatter_lines_call.h"
-#include "graph/ir/sorted_indices.h"
 #include "graph/base/status.h"
+#include "graph/ir/sorted_indices.h"
 #include "graph/passes/rewriter.h"
 
 namespace retrograd {
@@ -103,8 +103,8 @@ class Chooser {
     const int64_t total = result.elements(), count = g_.type(g_.operands(id)[1]).elements();
     const ValueId zeros = b_.Full(0, result.dtype, {total});
     const ValueId places = b_.Reshape(Places(id), {count});
-    const ValueId sums = b_.Add(Op::index_add, {zeros, places, b_.Reshape(src, {count})},
-                                {{"axis", int64_t{0}}});
+    const ValueId sums =
+        b_.Add(Op::index_add, {zeros, places, b_.Reshape(src, {count})}, {{"axis", int64_t{0}}});
     return b_.Reshape(sums, result.shape);
   }
 

@@ -130,6 +130,29 @@ void LibraryUsers(const BackwardGraph& g, ValueId v, std::vector<std::pair<Value
   }
 }
 
+// Whether the strides nest the dims in one order, gaps or not.
+bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t span = 1;  // at least, of what the dims before go through
+  for (auto [stride, extent] : dims) {
+    if (stride < span) return false;
+    span = stride * std::max<int64_t>(extent, 1);
+  }
+  return true;
+}
+
+// The dense layout of the shape in the order of these strides, those of a slice for one; none where
+// they repeat or turn round elements.
+std::optional<Layout> DenseLike(const Shape& shape, std::vector<int64_t> strides) {
+  if (IsDensePermutation(shape, strides)) return Layout{std::move(strides)};
+  if (!AreOrdered(shape, strides)) return std::nullopt;
+  return DenseInOrderOf(strides, shape);
+}
+
 // How an operand lies, if that is a memory order for a result of this shape.
 std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> layouts,
                               ValueId operand, const Shape& shape) {
@@ -138,13 +161,11 @@ std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> l
   }
   if (g.pattern(operand.node) != Pattern::kView) {
     const Layout& layout = layouts[g.value_index(operand)];
-    const bool dense =
-        layout.strides.size() == shape.size() && IsDensePermutation(shape, layout.strides);
-    return dense ? std::optional(layout) : std::nullopt;
+    if (layout.strides.size() != shape.size()) return std::nullopt;
+    return DenseLike(shape, layout.strides);
   }
   auto view = AsStrided(g, layouts, operand);
-  if (!view || !IsDensePermutation(shape, view->strides)) return std::nullopt;
-  return Layout{std::move(view->strides)};
+  return view ? DenseLike(shape, std::move(view->strides)) : std::nullopt;
 }
 
 // The axes along which a call wants the value to lie, as each operand that it is.

@@ -15,6 +15,7 @@
 #include "graph/passes/gathered_scalings.h"
 #include "graph/passes/one_hot_sums.h"
 #include "graph/passes/simplify.h"
+#include "graph/passes/sums_of_slices.h"
 
 namespace retrograd {
 
@@ -36,6 +37,7 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.padded_rows && options.device != nullptr) {
     RG_ASSIGN_OR_RETURN(g, PadRows(g, options.device->matmul_alignment_bytes));
   }
+  RG_ASSIGN_OR_RETURN(g, SumSlicesAtOnce(g));
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));

@@ -17,8 +17,8 @@ absl::Status EvaluateScatterLines(const LibraryNode& node, absl::Span<double* co
       auto at = static_cast<int64_t>(index.data[(line * count + k) % indices]);
       if (at < 0) at += extent;
       if (at < 0 || at >= extent) {
-        return absl::OutOfRangeError(absl::StrCat("index ", index.data[(line * count + k) % indices],
-                                                  " in a line of ", extent));
+        return absl::OutOfRangeError(absl::StrCat(
+            "index ", index.data[(line * count + k) % indices], " in a line of ", extent));
       }
       out[0][line * extent + at] += src.data[line * count + k];
     }

@@ -128,8 +128,7 @@ void Check(const Case& c, uint64_t seed, DrawIndex draw) {
     auto* const to = reinterpret_cast<decltype(type)>(sums.data());
     const void* const operands[] = {places.data(), terms.data()};
     void* const results[] = {sums.data()};
-    const absl::Status ran =
-        (*loaded)->Run(0, {.operands = operands, .results = results}, nullptr);
+    const absl::Status ran = (*loaded)->Run(0, {.operands = operands, .results = results}, nullptr);
     REQUIRE(ran.ToString() == "OK");
     int64_t differ = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -186,12 +185,11 @@ TEST_CASE("a launch of more than it can count is refused") {
 }
 
 void CheckCompiles(Dialect dialect, absl::string_view arch) {
-  const Case cases[] = {
-      {.index = {384, 384}, .src = {96, 384, 384}, .extent = 1024},
-      {.index = {64, 8}, .src = {64, 8}, .extent = 50257, .dtype = DType::kFp32},
-      {.index = {64, 8}, .src = {64, 8}, .extent = 3, .dtype = DType::kFp16},
-      {.index = {8}, .src = {64, 8}, .extent = 700, .dtype = DType::kFp64},
-      {.index = {8}, .src = {64, 8}, .extent = 1, .index_dtype = DType::kInt32}};
+  const Case cases[] = {{.index = {384, 384}, .src = {96, 384, 384}, .extent = 1024},
+                        {.index = {64, 8}, .src = {64, 8}, .extent = 50257, .dtype = DType::kFp32},
+                        {.index = {64, 8}, .src = {64, 8}, .extent = 3, .dtype = DType::kFp16},
+                        {.index = {8}, .src = {64, 8}, .extent = 700, .dtype = DType::kFp64},
+                        {.index = {8}, .src = {64, 8}, .extent = 1, .index_dtype = DType::kInt32}};
   for (const Case& c : cases) {
     std::vector<Kernel> kernels;
     kernels.push_back(EmitScatterLines(ScatterLinesOf(CallOf(c)), dialect).kernel);

@@ -55,8 +55,8 @@ TEST_CASE("what is too large to be sorted stays") {
 }
 
 TEST_CASE("without a device's prices all are sums over one index") {
-  CHECK(Count(Chosen(Scatter("i64[384,384]", "bf16[96,384,384]", 1024), {}),
-              Op::scatter_lines) == 0);
+  CHECK(Count(Chosen(Scatter("i64[384,384]", "bf16[96,384,384]", 1024), {}), Op::scatter_lines) ==
+        0);
 }
 
 TEST_CASE("an index that is repeated is read as it is") {

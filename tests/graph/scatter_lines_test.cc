@@ -48,7 +48,8 @@ TEST_CASE("an index outside of its line is told") {
   const auto graph = Parsed("i64[2,1]", "f32[2,1]", "extent=2");
   REQUIRE(graph.ok());
   for (const double outside : {2.0, -3.0}) {
-    const auto values = Evaluate(*graph, {{0, outside}, {1, 2}}, {.mode = ReferenceOptions::kFloat64});
+    const auto values =
+        Evaluate(*graph, {{0, outside}, {1, 2}}, {.mode = ReferenceOptions::kFloat64});
     CHECK(absl::IsOutOfRange(values.status()));
     CHECK_THAT(std::string(values.status().message()), ContainsSubstring("in a line of 2"));
   }

@@ -70,10 +70,10 @@ Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool e
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
   const int64_t again = Product({c.lines, t.parts, c.count, element + index});
   const int64_t cache = TransferPs(again, d.cache_bytes_per_s);
-  const int64_t fit = std::max<int64_t>(
-      std::min(kThreadsAtOnce / t.threads(),
-               d.shared_bytes_per_sm / std::max<int64_t>(BytesOfTeams(c, t), 1)),
-      1);
+  const int64_t fit =
+      std::max<int64_t>(std::min(kThreadsAtOnce / t.threads(),
+                                 d.shared_bytes_per_sm / std::max<int64_t>(BytesOfTeams(c, t), 1)),
+                        1);
   const int64_t waves = CeilDiv(t.blocks, Product({d.sms, fit}));
   const int64_t batches = CeilDiv(c.count, 32 * kScatterLoads);
   const int64_t waits = Product({waves, batches, d.scatter_batch_ps});

@@ -21,11 +21,11 @@ ScatterLinesCall ScatterLinesOf(const Call& call);
 // in shared memory, what is in its part: nothing is sorted, no two teams meet, and each element
 // gets its terms in their order.
 struct ScatterTeams {
-  int64_t part = 0;     // elements of a line, at most
-  int64_t parts = 0;    // of a line
-  int part_bits = 0;    // of the number of an element of a part
-  int64_t teams = 0;    // of a block
-  int64_t blocks = 0;   // 0: the result has no elements
+  int64_t part = 0;    // elements of a line, at most
+  int64_t parts = 0;   // of a line
+  int part_bits = 0;   // of the number of an element of a part
+  int64_t teams = 0;   // of a block
+  int64_t blocks = 0;  // 0: the result has no elements
   int64_t threads() const { return teams * 32; }
 };
 

@@ -38,10 +38,8 @@ const CallOp kScatterLinesCalls = {
     .stores = IsDense,
     .normalize = Normalize,
     .result_like = [](int) { return -1; },
-    .price =
-        [](const Call& call, const DeviceSpec& d, bool explain) {
-          return PriceOfScatterLines(ScatterLinesOf(call), d, explain);
-        },
+    .price = [](const Call& call, const DeviceSpec& d,
+                bool explain) { return PriceOfScatterLines(ScatterLinesOf(call), d, explain); },
     .blocks =
         [](const Call& call) {
           return std::max<int64_t>(ScatterTeamsFor(ScatterLinesOf(call)).blocks, 1);

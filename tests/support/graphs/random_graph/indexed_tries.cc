@@ -60,9 +60,9 @@ bool TryScatterLines(GrowingGraph& g) {
   result.back() = draws.Int(1, g.options().max_extent);
   if (g.TooLarge(result)) return false;
   index.erase(index.begin(), index.begin() + draws.Int(0, type.rank() - 1));
-  return g.Emit(builder.Add(Op::scatter_lines, {g.AddIndexInput(index), x.id},
-                            {{"extent", result.back()}}),
-                bound);
+  return g.Emit(
+      builder.Add(Op::scatter_lines, {g.AddIndexInput(index), x.id}, {{"extent", result.back()}}),
+      bound);
 }
 
 bool TryStrided(GrowingGraph& g) {

@@ -16,9 +16,9 @@ struct RandomGraphOptions {
   bool contractions = true;     // matmuls, also of groups, and convolutions
   // index_select, gather, index_add, scatter_lines, strided views, segment_amax
   bool indexed = true;
-  bool accumulates = true;      // accumulate nodes and slice_scatter into zeros
-  bool transforms = true;       // stages of fast transforms, products of permuted operands
-  bool strides = true;          // inputs and outputs that are not row-major
+  bool accumulates = true;  // accumulate nodes and slice_scatter into zeros
+  bool transforms = true;   // stages of fast transforms, products of permuted operands
+  bool strides = true;      // inputs and outputs that are not row-major
 };
 
 }  // namespace retrograd
