@@ -2,6 +2,7 @@
 // plan then gives the reference's values.
 #include <cmath>
 
+#include "fusion/lower/layouts.h"
 #include "fusion/ops/convolution/packed_layout.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
@@ -201,6 +202,29 @@ TEST_CASE("what a convolution reads has no gaps after its rows, unlike what a ma
   REQUIRE(calls.size() == 1);
   CHECK(calls[0]->operands[0].strides == ChannelsLast(y));
   CHECK(calls[0]->operands[1].strides == ChannelsLast(x));
+}
+
+TEST_CASE("what is made of a slice lies in the order of the slice") {
+  const Shape whole = {2, 6, 7, 5}, part = {2, 4, 7, 5};
+  GraphBuilder b("g");
+  const auto slice = [&](ValueId x) {
+    return b.Add(
+        Op::slice, {x},
+        {{"axis", int64_t{1}}, {"start", int64_t{1}}, {"step", int64_t{1}}, {"stop", int64_t{5}}});
+  };
+  const ValueId last = Input(b, "last", whole, ChannelsLast(whole));
+  const ValueId rows = Input(b, "rows", whole);
+  const ValueId repeated = b.Expand(Input(b, "one", {1, 4, 1, 1}), part);
+  const ValueId of_last = b.Add(Op::exp, {slice(last)});
+  const ValueId of_rows = b.Add(Op::exp, {slice(rows)});
+  const ValueId of_repeated = b.Add(Op::exp, {repeated});
+  for (const ValueId v : {of_last, of_rows, of_repeated}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  const std::vector<Layout> layouts = AssignLayouts(*graph);
+  CHECK(layouts[graph->value_index(of_last)].strides == ChannelsLast(part));
+  CHECK(layouts[graph->value_index(of_rows)].strides == DenseStrides(part));
+  CHECK(layouts[graph->value_index(of_repeated)].strides == DenseStrides(part));
 }
 
 }  // namespace

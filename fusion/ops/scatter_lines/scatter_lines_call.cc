@@ -14,11 +14,22 @@ namespace {
 // blocks that its threads fill.
 constexpr int64_t kMostBytes = 4096;
 constexpr int64_t kTeams = 8;
-// Threads of an SM at once, which all devices have.
-constexpr int64_t kThreadsAtOnce = 2048;
+constexpr int64_t kMostLoads = 4;
 
-int64_t BytesOfTeams(const ScatterLinesCall& c, const ScatterTeams& t) {
-  return Product({t.teams, t.part, SizeBytes(AccumulatorType(c.dtype))});
+// Simple instructions of a thread, by three launches on an H100 at 24 to 1,500 indices a line: to
+// add 32 terms, besides those for each bit of their places; to see which of 32 are in a part; and
+// to clear and to store an element.
+constexpr int64_t kToAdd = 53, kToAddBit = 14, kToTake = 40, kToStore = 18;
+
+// Of all teams, as results of simple instructions.
+int64_t Results(const ScatterLinesCall& c, const ScatterTeams& t) {
+  const int64_t steps = CeilDiv(c.count, 32);
+  const int64_t add = kToAdd + kToAddBit * t.part_bits;
+  const int64_t of_line = t.parts > 1
+                              ? Product({t.parts, steps, kToTake}) + Product({steps + t.parts, add})
+                              : Product({steps, add});
+  const int64_t elements = Product({t.parts, CeilDiv(t.part, 32), kToStore});
+  return Product({c.lines, of_line + elements, 32});
 }
 
 }  // namespace
@@ -45,6 +56,7 @@ ScatterLinesCall ScatterLinesOf(const Call& call) {
 ScatterTeams ScatterTeamsFor(const ScatterLinesCall& c) {
   const int64_t most = kMostBytes / SizeBytes(AccumulatorType(c.dtype));
   ScatterTeams t{.teams = kTeams};
+  t.loads = std::clamp<int64_t>(CeilDiv(c.count, 32), 1, kMostLoads);
   t.parts = CeilDiv(c.extent, most);
   t.part = t.parts == 0 ? 0 : CeilDiv(c.extent, t.parts);
   while ((int64_t{1} << t.part_bits) < t.part) ++t.part_bits;
@@ -54,12 +66,12 @@ ScatterTeams ScatterTeamsFor(const ScatterLinesCall& c) {
 
 bool IsCountable(const ScatterLinesCall& c) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const int64_t step = 32 * kScatterLoads;
+  constexpr int64_t step = 32 * kMostLoads;
   return c.count + step <= kMost && c.extent <= kMost && ScatterTeamsFor(c).blocks <= kMost;
 }
 
-// The bytes that move, or the loads that a team waits for, one batch after the other, in as many
-// waves of teams as there are.
+// The bytes that move, or the instructions, whichever take longer; a team that has a line of many
+// indices waits for its loads.
 Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool explain) {
   const ScatterTeams t = ScatterTeamsFor(c);
   const int64_t element = SizeBytes(c.dtype), index = SizeBytes(c.index_dtype);
@@ -70,23 +82,30 @@ Price PriceOfScatterLines(const ScatterLinesCall& c, const DeviceSpec& d, bool e
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
   const int64_t again = Product({c.lines, t.parts, c.count, element + index});
   const int64_t cache = TransferPs(again, d.cache_bytes_per_s);
-  const int64_t fit =
-      std::max<int64_t>(std::min(kThreadsAtOnce / t.threads(),
-                                 d.shared_bytes_per_sm / std::max<int64_t>(BytesOfTeams(c, t), 1)),
-                        1);
-  const int64_t waves = CeilDiv(t.blocks, Product({d.sms, fit}));
-  const int64_t batches = CeilDiv(c.count, 32 * kScatterLoads);
-  const int64_t waits = Product({waves, batches, d.scatter_batch_ps});
-  const int64_t body = std::max({hbm, cache, waits});
+  const int64_t rate = d.rate_milli[static_cast<int>(CostClass::kSimple)];
+  const int64_t results = Results(c, t);
+  const int64_t compute =
+      rate == 0 ? 0 : MulDiv(results, 1000 * kPsPerSecond / d.sms / rate, d.clock_hz);
+  const int64_t waits = Product({CeilDiv(c.count, 32 * t.loads), d.scatter_batch_ps});
+  const int64_t body = std::max({hbm, cache, compute, waits});
   price.ps = std::min(kHuge, d.launch_graph_ps + body);
-  if (explain) {
-    price.terms = {
-        {"launch", d.launch_graph_ps, false, "1 launch"},
-        {"hbm", hbm, hbm == body,
-         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")},
-        {"cache", cache, cache == body && hbm != body, absl::StrCat(again, " B by all teams")},
-        {"wait", waits, waits == body && hbm != body && cache != body,
-         absl::StrCat(batches, " batches of indices in ", waves, " waves of teams")}};
+  if (!explain) return price;
+  price.terms = {{"launch", d.launch_graph_ps, false, "1 launch"}};
+  const int64_t moving = std::max({hbm, cache, compute});
+  bool bound = false;
+  const auto term = [&](std::string name, int64_t ps, std::string formula) {
+    if (ps == 0) return;
+    const bool binds = ps == moving && !bound;
+    bound = bound || binds;
+    price.terms.push_back({std::move(name), ps, binds, std::move(formula)});
+  };
+  term("hbm", hbm, absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written"));
+  term("cache", cache, absl::StrCat(again, " B by all teams"));
+  term("compute", compute, absl::StrCat(results, " simple results"));
+  if (waits > moving) {
+    price.terms.push_back(
+        {"waits", waits - moving, waits - moving > moving,
+         absl::StrCat(CeilDiv(c.count, 32 * t.loads), " loads of a team wait for others")});
   }
   return price;
 }

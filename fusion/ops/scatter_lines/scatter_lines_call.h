@@ -25,12 +25,10 @@ struct ScatterTeams {
   int64_t parts = 0;   // of a line
   int part_bits = 0;   // of the number of an element of a part
   int64_t teams = 0;   // of a block
+  int64_t loads = 0;   // of a thread, before the first of them is added
   int64_t blocks = 0;  // 0: the result has no elements
   int64_t threads() const { return teams * 32; }
 };
-
-// Indices that a thread loads before the first of them is added.
-inline constexpr int64_t kScatterLoads = 4;
 
 ScatterTeams ScatterTeamsFor(const ScatterLinesCall& call);
 
