@@ -62,7 +62,9 @@ def language_models(language_model):
     """By zoo.language_model, which makes one of transformers' classes, sizes, a length and a batch."""
     narrow = dict(num_hidden_layers=6, hidden_size=768, num_attention_heads=12)
     return {
-        "t5_b8": language_model("T5ForConditionalGeneration", "T5Config", {}, 512, batch=8),
+        "t5_b8": language_model(
+            "T5ForConditionalGeneration", "T5Config", {"decoder_start_token_id": 0}, 512, batch=8
+        ),
         "opt_b8": language_model(
             "OPTForCausalLM", "OPTConfig", {**narrow, "ffn_dim": 3072}, 1000, batch=8
         ),
@@ -92,14 +94,6 @@ def language_models(language_model):
         ),
         "distilbert_b16": language_model(
             "DistilBertForMaskedLM", "DistilBertConfig", {}, 250, batch=16
-        ),
-        "mamba2_b4": language_model(
-            "Mamba2ForCausalLM",
-            "Mamba2Config",
-            dict(num_hidden_layers=6, hidden_size=768, num_heads=24, head_dim=64, state_size=64,
-                 n_groups=1, vocab_size=32000),
-            1024,
-            batch=4,
         ),
         "olmoe_b4": language_model(
             "OlmoeForCausalLM",
