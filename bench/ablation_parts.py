@@ -32,9 +32,21 @@ PARTS = {
         "graph/passes/cast_pairs.h"),
     "gathered sums": _feature(
         "gathered_sums", "sums at indices known beforehand sort their terms",
-        "fusion/lower/gather_sums.cc", "fusion/lower/gather_sums.h",
-        "fusion/lower/index_lines.cc", "fusion/lower/index_lines.h",
-        "fusion/lower/known_index.cc", "fusion/lower/known_index.h"),
+        "fusion/lower/indexed/gather_sums.cc", "fusion/lower/indexed/gather_sums.h",
+        "fusion/lower/indexed/index_lines.cc", "fusion/lower/indexed/index_lines.h",
+        "fusion/lower/indexed/known_index.cc", "fusion/lower/indexed/known_index.h"),
+    "sums of lines": _feature(
+        "scatter_lines", "sums at indices of each line sort the indices of all",
+        "fusion/lower/indexed/choose_scatters.cc", "fusion/lower/indexed/choose_scatters.h",
+        "fusion/ops/scatter_lines/scatter_lines_call.cc",
+        "fusion/ops/scatter_lines/scatter_lines_call.h",
+        "fusion/ops/scatter_lines/scatter_lines_op.cc",
+        "codegen/scatter_lines/emit_scatter_lines.cc", "codegen/scatter_lines/emit_scatter_lines.h",
+        "runtime/ops/scatter_lines/generated_scatter_lines.cc",
+        "runtime/ops/scatter_lines/generated_scatter_lines.h"),
+    "sums of slices": _feature(
+        "sums_of_slices", "each slice is added up by itself",
+        "graph/passes/sums_of_slices.cc", "graph/passes/sums_of_slices.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

@@ -1,14 +1,14 @@
 #include "fusion/lower/lower.h"
 
-#include "fusion/lower/choose_scatters.h"
-#include "fusion/lower/gather_sums.h"
+#include "fusion/lower/indexed/choose_scatters.h"
+#include "fusion/lower/indexed/gather_sums.h"
+#include "fusion/lower/indexed/sort_indices.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/private/private_gathers.h"
 #include "fusion/lower/private/private_slices.h"
 #include "fusion/lower/rematerialize.h"
-#include "fusion/lower/sort_indices.h"
 #include "fusion/lower/thin_matmuls.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
@@ -24,7 +24,8 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Composites first: their pieces fuse one by one with what surrounds them.
   RG_ASSIGN_OR_RETURN(BackwardGraph g, ExpandComposites(graph));
   RG_ASSIGN_OR_RETURN(g, TakeOneHotSums(g));
-  RG_ASSIGN_OR_RETURN(g, ChooseScatters(g, {options.device, options.gathered_sums}));
+  const DeviceSpec* const scatters = options.scatter_lines ? options.device : nullptr;
+  RG_ASSIGN_OR_RETURN(g, ChooseScatters(g, {scatters, options.gathered_sums}));
   if (options.gathered_sums) {
     RG_ASSIGN_OR_RETURN(g, GatherKnownSums(g));
   }
@@ -42,7 +43,9 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.padded_rows && options.device != nullptr) {
     RG_ASSIGN_OR_RETURN(g, PadRows(g, options.device->matmul_alignment_bytes));
   }
-  RG_ASSIGN_OR_RETURN(g, SumSlicesAtOnce(g));
+  if (options.sums_of_slices) {
+    RG_ASSIGN_OR_RETURN(g, SumSlicesAtOnce(g));
+  }
   // Sums of gradient contributions are seen whole before an order is fixed: each contribution is
   // added where it is made.
   RG_ASSIGN_OR_RETURN(g, CollectAccumulates(g));

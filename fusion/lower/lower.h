@@ -16,6 +16,8 @@ struct LowerOptions {
   bool gathered_sums = true;     // sums at indices that are known gather their terms
   bool cast_pairs = true;        // a narrowing that is widened back is dropped
   bool first_writer = true;      // the first contribution to a sum stores
+  bool scatter_lines = true;     // sums at indices of each line without a sort
+  bool sums_of_slices = true;    // sums of neighbouring slices are made at once
   bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products
   bool pad_operands = true;      // matmuls read operands padded where their prices say so
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
@@ -23,7 +25,7 @@ struct LowerOptions {
   bool rematerialize = true;     // what costs no more to make than to read is made at each depth
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device = nullptr;  // prices padded operands and thin matmuls; none: neither is
+  const DeviceSpec* device = nullptr;  // prices scatters, pads and thin matmuls; none: none is
 };
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});

@@ -14,7 +14,6 @@ namespace {
 // The shorter side of the smallest product that tensor cores make (16 x 8 of 16-bit types).
 constexpr int64_t kFew = 8;
 constexpr int64_t kInstructionsOfTerm = 4;  // two widenings, a product and a sum
-constexpr int64_t kLanes = 128;             // fp32 results of an SM in a clock
 
 struct Product3 {
   int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -30,10 +29,16 @@ Product3 ProductOf(const BackwardGraph& g, NodeId id) {
   return p;
 }
 
+// Thousandths of products of that type per clock and SM; 0: free.
+int64_t RateOf(DType in, const DeviceSpec& d) {
+  const int64_t rate = d.rate_milli[static_cast<int>(CostClass::kSimple)];
+  return in == DType::kFp64 ? MulDiv(rate, d.fp64_ppm, kPpm) : rate;
+}
+
 // What a kernel takes that multiplies the terms one by one: bytes once from memory, and each
 // factor again from the caches of those SMs that a sector of results is left for.
-int64_t SumOfProductsPs(const Product3& p, int64_t in_bytes, int64_t out_bytes,
-                        const DeviceSpec& d) {
+int64_t SumOfProductsPs(const Product3& p, DType in, DType out, const DeviceSpec& d) {
+  const int64_t in_bytes = SizeBytes(in), out_bytes = SizeBytes(out), rate = RateOf(in, d);
   const int64_t sms =
       std::clamp<int64_t>(CeilDiv(p.results() * in_bytes, d.sector_bytes), 1, d.sms);
   const int64_t moved =
@@ -41,8 +46,9 @@ int64_t SumOfProductsPs(const Product3& p, int64_t in_bytes, int64_t out_bytes,
   const int64_t memory = TransferPs(moved, d.hbm_bytes_per_s);
   const int64_t caches =
       TransferPs(Product({p.terms(), in_bytes}), Product({d.sm_bytes_per_s, sms}));
-  const int64_t compute = MulDiv(Product({p.terms(), kInstructionsOfTerm}), kPsPerSecond,
-                                 Product({sms, kLanes, d.clock_hz}));
+  const int64_t compute = rate == 0 ? 0
+                                    : MulDiv(Product({p.terms(), kInstructionsOfTerm}),
+                                             1000 * kPsPerSecond / sms / rate, d.clock_hz);
   // Long sums wait for memory again.
   const int64_t waits = p.k > d.warp ? d.row_batch_ps : 0;
   return d.launch_graph_ps + d.block_ps + std::max({memory, caches, compute}) + waits;
@@ -57,8 +63,8 @@ bool IsThin(const BackwardGraph& g, NodeId id, const DeviceSpec& d) {
       PriceMatMul(
           {.m = p.m, .n = p.n, .k = p.k, .batch = {p.batch}, .in_dtype = in, .out_dtype = out}, d)
           .ps;
-  const int64_t ours = SumOfProductsPs(p, SizeBytes(in), SizeBytes(out), d);
-  return ours + Share(library, d.margin_ppm) < library;
+  const int64_t ours = SumOfProductsPs(p, in, out, d);
+  return ours + std::max(d.margin_ps, Share(library, d.margin_ppm)) < library;
 }
 
 // [batch.., m, k] or [batch.., k, n] with an axis of extent 1 at `place`, then at all places of the

@@ -184,6 +184,8 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
   return {.gathered_sums = Enabled(options, "gathered_sums"),
           .cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
+          .scatter_lines = Enabled(options, "scatter_lines"),
+          .sums_of_slices = Enabled(options, "sums_of_slices"),
           .thin_matmuls = Enabled(options, "thin_matmuls"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),

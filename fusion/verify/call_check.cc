@@ -155,7 +155,6 @@ absl::Status CheckGroupedMatMulForm(const Call& call) {
   return absl::OkStatus();
 }
 
-// Of more than two axes, those before and behind the groups' are one axis each.
 // Whether its elements lie row by row without gaps.
 bool IsDense(const CallTensor& t) {
   int64_t elements = 1;
@@ -176,6 +175,7 @@ absl::Status CheckDenseForm(const Call& call) {
   return absl::OkStatus();
 }
 
+// Of more than two axes, those before and behind the groups' are one axis each.
 absl::Status CheckSegmentAmaxForm(const Call& call) {
   for (const CallTensor* t : {&call.operands[0], &call.results[0]}) {
     if (t->shape.size() != 2 && !IsDense(*t)) {

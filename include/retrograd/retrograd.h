@@ -410,7 +410,8 @@ typedef struct rg_run {
 /* Issues one run and does not wait for it. Addresses may change from run to run; the same ones as
  * before are the fastest. Calls from several threads take turns. Runs of one executable share its
  * workspace: order a run on another stream after the last one. Allocates nothing on the host
- * device; on a GPU a set of addresses that is new to library calls is recorded once. */
+ * device; on a GPU a set of addresses that is new to library calls is recorded once, of a bound
+ * graph when it comes again. */
 RG_API rg_code rg_executable_run(rg_executable* executable, const rg_run* run);
 
 /* What it is, and what it did so far, as a JSON object: rg_free. Fields are only ever added. */

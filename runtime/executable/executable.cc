@@ -100,9 +100,12 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   if (options.patterns != nullptr) {
     RG_ASSIGN_OR_RETURN(plan.pattern,
                         options.patterns->For(options.sizes, spec, made.spec_.text, plan));
+    PlanOptions second = plan;
+    second.cancelled = {};  // this outlives the making, which alone is cancelled
     plan.second_pattern = [patterns = options.patterns, sizes = options.sizes, spec,
-                           text = made.spec_.text,
-                           options = plan] { return patterns->Second(sizes, spec, text, options); };
+                           text = made.spec_.text, second = std::move(second)] {
+      return patterns->Second(sizes, spec, text, second);
+    };
     seconds.Lap("plan_pattern");
   }
   made.plan_options_ = plan;

@@ -54,17 +54,26 @@ TEST_CASE(
   }
 }
 
-// Rows of tiles that a product of m rows has on so many multiprocessors, one after the other.
-int64_t Waves(int64_t m, int64_t n, int64_t tile_m, int64_t tile_n, int64_t sms) {
-  const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  return ceil(ceil(m, tile_m) * ceil(n, tile_n), sms);
-}
-
-TEST_CASE("what a matmul of a class's extents takes is no less than what one of its class takes") {
-  for (int64_t m = 64; m <= 9000; m += 7) {
-    const int64_t of_class = LargestOfClass(m, 1);
-    for (int64_t tile : {64, 128, 192, 256}) {
-      REQUIRE(Waves(m, 768, tile, 128, 132) <= Waves(of_class, 768, tile, 128, 132));
+TEST_CASE("the representative of a matmul has no smaller extents and stands for itself") {
+  for (int64_t m = 1; m <= 5000; m += 37) {
+    for (const bool by_columns : {false, true}) {
+      MatMulCall call{.m = m, .n = 96, .k = 776, .batch = {3}};
+      call.a = {.row_stride = 776, .col_stride = 1, .batch_strides = {m * 776}};
+      call.b = {.row_stride = 96, .col_stride = 1, .batch_strides = {0}};
+      call.d = {.row_stride = 96, .col_stride = 1, .batch_strides = {m * 96}};
+      if (by_columns) {
+        call.a.row_stride = 1;
+        call.a.col_stride = m;
+      }
+      INFO(m << (by_columns ? " columns" : " rows"));
+      const MatMulCall made = RepresentativeOf(call);
+      CHECK(made.m >= call.m);
+      CHECK(made.m * 8 <= call.m * 9 + 64);
+      CHECK(made.n >= call.n);
+      CHECK(made.k >= call.k);
+      CHECK(made.b.batch_strides[0] == 0);
+      if (by_columns) CHECK(std::gcd(made.m, 8) == std::gcd(call.m, 8));
+      CHECK(RepresentativeOf(made) == made);
     }
   }
 }

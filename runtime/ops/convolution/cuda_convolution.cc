@@ -254,8 +254,8 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
   }
   if (maker.name == kCudnnCastName) {
     RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> made, LoadLibraryAndCast(call, facts));
-    return std::make_unique<CudaConvolutionCall>(device_, std::move(made), maker.us, maker.others,
-                                                 absl::OkStatus());
+    return std::make_unique<CudaConvolutionCall>(
+        device_, std::move(made), timed == call ? maker.us : 0, maker.others, absl::OkStatus());
   }
   return LoadLibrary(call, facts, maker.others);
 }

@@ -10,7 +10,7 @@ namespace retrograd {
 // The call by which the class of `call` is timed: the same extents of each class, with packed
 // matrices of the same orders; `call` itself where its extents are those of the class. Only extents
 // along which a matrix is contiguous keep their alignment: the number of tokens, where it only
-// counts lines, has four classes to an octave.
+// counts lines, has eight classes to an octave.
 MatMulCall RepresentativeOf(const MatMulCall& call);
 
 }  // namespace retrograd

@@ -1,6 +1,6 @@
 // Sums at indices that are known when the plan is made.
-#ifndef RETROGRAD_FUSION_LOWER_GATHER_SUMS_H_
-#define RETROGRAD_FUSION_LOWER_GATHER_SUMS_H_
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_GATHER_SUMS_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_GATHER_SUMS_H_
 
 #include "absl/status/statusor.h"
 #include "graph/ir/backward_graph.h"
@@ -16,4 +16,4 @@ absl::StatusOr<BackwardGraph> GatherKnownSums(const BackwardGraph& graph);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_GATHER_SUMS_H_
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_GATHER_SUMS_H_

@@ -1,5 +1,5 @@
 // Which scatter_lines stay, and that those which do not give the same sums.
-#include "fusion/lower/choose_scatters.h"
+#include "fusion/lower/indexed/choose_scatters.h"
 
 #include <cmath>
 

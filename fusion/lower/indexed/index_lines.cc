@@ -1,4 +1,4 @@
-#include "fusion/lower/index_lines.h"
+#include "fusion/lower/indexed/index_lines.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "fusion/lower/zeros.h"
+#include "fusion/lower/indexed/zeros.h"
 
 namespace retrograd {
 

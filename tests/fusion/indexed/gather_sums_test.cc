@@ -1,11 +1,11 @@
 // Sums at known indices: which become gathers, and that values do not change.
-#include "fusion/lower/gather_sums.h"
+#include "fusion/lower/indexed/gather_sums.h"
 
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "fusion/lower/index_lines.h"
-#include "fusion/lower/known_index.h"
+#include "fusion/lower/indexed/index_lines.h"
+#include "fusion/lower/indexed/known_index.h"
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"

@@ -1,11 +1,11 @@
-#include "fusion/lower/choose_scatters.h"
+#include "fusion/lower/indexed/choose_scatters.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/lower/known_index.h"
+#include "fusion/lower/indexed/known_index.h"
 #include "fusion/ops/call_op.h"
 #include "fusion/ops/scatter_lines/scatter_lines_call.h"
 #include "graph/base/status.h"

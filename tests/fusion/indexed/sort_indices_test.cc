@@ -1,6 +1,6 @@
 // Sums over indices as the planner sees them: sorted once, gathered by each sum itself, narrowed as
 // they are stored.
-#include "fusion/lower/sort_indices.h"
+#include "fusion/lower/indexed/sort_indices.h"
 
 #include <cmath>
 

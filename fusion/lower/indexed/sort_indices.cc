@@ -1,4 +1,4 @@
-#include "fusion/lower/sort_indices.h"
+#include "fusion/lower/indexed/sort_indices.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/templates/schedule.h"
-#include "fusion/lower/zeros.h"
+#include "fusion/lower/indexed/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 

@@ -1,6 +1,6 @@
 // What an index does, as a few straight lines: which of its places name which row of a table.
-#ifndef RETROGRAD_FUSION_LOWER_INDEX_LINES_H_
-#define RETROGRAD_FUSION_LOWER_INDEX_LINES_H_
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_INDEX_LINES_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_INDEX_LINES_H_
 
 #include <cstdint>
 #include <optional>
@@ -34,4 +34,4 @@ std::optional<std::vector<IndexLine>> LinesOf(const IndexFactor& index, int64_t 
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_INDEX_LINES_H_
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_INDEX_LINES_H_

@@ -1,4 +1,4 @@
-#include "fusion/lower/gather_sums.h"
+#include "fusion/lower/indexed/gather_sums.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "fusion/lower/index_lines.h"
-#include "fusion/lower/known_index.h"
-#include "fusion/lower/zeros.h"
+#include "fusion/lower/indexed/index_lines.h"
+#include "fusion/lower/indexed/known_index.h"
+#include "fusion/lower/indexed/zeros.h"
 #include "graph/base/status.h"
 #include "graph/passes/rewriter.h"
 

@@ -1,6 +1,6 @@
 // The values of an index that depends on nothing but constants.
-#ifndef RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
-#define RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_KNOWN_INDEX_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_KNOWN_INDEX_H_
 
 #include <cstdint>
 #include <optional>
@@ -23,4 +23,4 @@ std::optional<std::vector<int64_t>> KnownIndex(const BackwardGraph& graph, Value
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_KNOWN_INDEX_H_
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_KNOWN_INDEX_H_

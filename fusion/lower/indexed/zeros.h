@@ -1,6 +1,6 @@
 // Tensors that hold nothing but zeros.
-#ifndef RETROGRAD_FUSION_LOWER_ZEROS_H_
-#define RETROGRAD_FUSION_LOWER_ZEROS_H_
+#ifndef RETROGRAD_FUSION_LOWER_INDEXED_ZEROS_H_
+#define RETROGRAD_FUSION_LOWER_INDEXED_ZEROS_H_
 
 #include "graph/ir/backward_graph.h"
 
@@ -11,4 +11,4 @@ bool IsZero(const BackwardGraph& graph, ValueId value);
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_FUSION_LOWER_ZEROS_H_
+#endif  // RETROGRAD_FUSION_LOWER_INDEXED_ZEROS_H_

@@ -1,4 +1,4 @@
-#include "fusion/lower/known_index.h"
+#include "fusion/lower/indexed/known_index.h"
 
 #include <algorithm>
 #include <map>
