@@ -59,6 +59,12 @@ struct rg_f8e4m3 {
 struct rg_f8e5m2 {
   unsigned char bits;
 };
+struct rg_f8e4m3fnuz {
+  unsigned char bits;
+};
+struct rg_f8e5m2fnuz {
+  unsigned char bits;
+};
 
 // bf16 to the nearest value, ties to even; NaN stays NaN. Two values take one instruction, and so does one
 // beside a zero: the conversion of one alone is an eighth as fast.
@@ -286,6 +292,12 @@ struct rg_f8e4m3 {
 struct rg_f8e5m2 {
   unsigned char bits;
 };
+struct rg_f8e4m3fnuz {
+  unsigned char bits;
+};
+struct rg_f8e5m2fnuz {
+  unsigned char bits;
+};
 
 // To the nearest value, ties to even; NaN stays NaN.
 struct rg_bf16 {
@@ -425,7 +437,6 @@ RG_INLINE T* rg_take(char*& pool, int count) {
 // --- storage and arithmetic types ---
 
 RG_INLINE float rg_widen(rg_bf16 v) { return rg_from_bits(static_cast<unsigned>(v.bits) << 16); }
-#if !defined(RG_FP8_CONVERSIONS)
 // The code of the nearest number, ties to even, or `beyond` past the one of code `largest`. Adding a number
 // whose last place is the smallest fp8 number rounds what is subnormal.
 template <int fraction, int bias>
@@ -442,6 +453,40 @@ RG_INLINE unsigned rg_narrow_fp8(float v, unsigned largest, unsigned beyond) {
   }
   return sign | (code > largest ? beyond : code);
 }
+// Of |v|; 0 has no sign, and code 0x80 is NaN.
+template <int fraction, int bias>
+RG_INLINE unsigned rg_narrow_fnuz(float v) {
+  const unsigned code = v != v ? 0x80u : rg_narrow_fp8<fraction, bias>(fabsf(v), 0x7fu, 0x80u);
+  return (code & 0x7fu) == 0 ? code : (rg_bits(v) >> 24 & 0x80u) | code;
+}
+// The fields as those of an fp32 are the number but for the exponent's bias.
+template <int fraction, int bias>
+RG_INLINE float rg_widen_fnuz(unsigned code) {
+  if (code == 0x80u) return rg_from_bits(0x7fc00000u);
+  const float size = rg_from_bits((code & 0x7fu) << (23 - fraction)) * rg_from_bits((254u - bias) << 23);
+  return rg_from_bits((code & 0x80u) << 24 | rg_bits(size));
+}
+RG_INLINE float rg_widen(rg_f8e4m3fnuz v) { return rg_widen_fnuz<3, 8>(v.bits); }
+RG_INLINE float rg_widen(rg_f8e5m2fnuz v) { return rg_widen_fnuz<2, 16>(v.bits); }
+RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e4m3fnuz*) {
+  return rg_narrow_fnuz<3, 8>(low) | rg_narrow_fnuz<3, 8>(high) << 8;
+}
+RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e5m2fnuz*) {
+  return rg_narrow_fnuz<2, 16>(low) | rg_narrow_fnuz<2, 16>(high) << 8;
+}
+RG_INLINE rg_f8e4m3fnuz rg_narrow(float v, rg_f8e4m3fnuz*) {
+  rg_f8e4m3fnuz out;
+  out.bits = static_cast<unsigned char>(rg_narrow_fnuz<3, 8>(v));
+  return out;
+}
+RG_INLINE rg_f8e5m2fnuz rg_narrow(float v, rg_f8e5m2fnuz*) {
+  rg_f8e5m2fnuz out;
+  out.bits = static_cast<unsigned char>(rg_narrow_fnuz<2, 16>(v));
+  return out;
+}
+RG_INLINE float rg_rounded(float v, rg_f8e4m3fnuz* type) { return rg_widen(rg_narrow(v, type)); }
+RG_INLINE float rg_rounded(float v, rg_f8e5m2fnuz* type) { return rg_widen(rg_narrow(v, type)); }
+#if !defined(RG_FP8_CONVERSIONS)
 RG_INLINE unsigned rg_narrow_two(float low, float high, rg_f8e4m3*) {
   return rg_narrow_fp8<3, 7>(low, 0x7eu, 0x7fu) | rg_narrow_fp8<3, 7>(high, 0x7eu, 0x7fu) << 8;
 }
@@ -493,6 +538,10 @@ template <>
 struct rg_compute<rg_f8e4m3> { typedef float type; };
 template <>
 struct rg_compute<rg_f8e5m2> { typedef float type; };
+template <>
+struct rg_compute<rg_f8e4m3fnuz> { typedef float type; };
+template <>
+struct rg_compute<rg_f8e5m2fnuz> { typedef float type; };
 template <typename T>
 struct rg_compute<const T> : rg_compute<T> {};
 
@@ -661,6 +710,10 @@ template <int V>
 RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e4m3, V>* out) { rg_narrow_bytes(in, out); }
 template <int V>
 RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e5m2, V>* out) { rg_narrow_bytes(in, out); }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e4m3fnuz, V>* out) { rg_narrow_bytes(in, out); }
+template <int V>
+RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_f8e5m2fnuz, V>* out) { rg_narrow_bytes(in, out); }
 template <int V>
 RG_INLINE void rg_narrow_all(const float* in, rg_vector<rg_bf16, V>* out) { rg_narrow_pairs(in, out); }
 template <int V>

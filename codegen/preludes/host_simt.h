@@ -27,6 +27,12 @@ struct rg_f8e4m3 {
 struct rg_f8e5m2 {
   uint8_t bits;
 };
+struct rg_f8e4m3fnuz {
+  uint8_t bits;
+};
+struct rg_f8e5m2fnuz {
+  uint8_t bits;
+};
 
 inline uint32_t rg_bits_of(float v) {
   uint32_t bits;
@@ -80,6 +86,16 @@ inline float rg_widen(rg_f8e4m3 v) {
          rg_widen(rg_fp16{static_cast<uint16_t>((v.bits & 0x80) << 8 | (v.bits & 0x7f) << 7)});
 }
 inline float rg_widen(rg_f8e5m2 v) { return rg_widen(rg_fp16{static_cast<uint16_t>(v.bits << 8)}); }
+// The fields as those of an fp32 are the number but for the exponent's bias.
+template <int fraction, int bias>
+inline float rg_widen_fnuz(uint32_t code) {
+  if (code == 0x80) return rg_float_of(0x7fc00000);
+  const float size =
+      rg_float_of((code & 0x7f) << (23 - fraction)) * rg_float_of((254u - bias) << 23);
+  return rg_float_of((code & 0x80) << 24 | rg_bits_of(size));
+}
+inline float rg_widen(rg_f8e4m3fnuz v) { return rg_widen_fnuz<3, 8>(v.bits); }
+inline float rg_widen(rg_f8e5m2fnuz v) { return rg_widen_fnuz<2, 16>(v.bits); }
 
 // The code of the nearest number, ties to even, or `beyond` past the one of code `largest`.
 template <int fraction, int bias>
@@ -96,6 +112,16 @@ inline uint8_t rg_narrow_fp8(float v, uint32_t largest, uint32_t beyond) {
 }
 inline rg_f8e4m3 rg_narrow_f8e4m3(float v) { return {rg_narrow_fp8<3, 7>(v, 0x7e, 0x7f)}; }
 inline rg_f8e5m2 rg_narrow_f8e5m2(float v) { return {rg_narrow_fp8<2, 15>(v, 0x7b, 0x7c)}; }
+// Of |v|; 0 has no sign, and code 0x80 is NaN.
+template <int fraction, int bias>
+inline uint8_t rg_narrow_fnuz(float v) {
+  if (v != v) return 0x80;
+  const uint32_t bits = rg_bits_of(v);
+  const uint8_t code = rg_narrow_fp8<fraction, bias>(rg_float_of(bits & 0x7fffffff), 0x7f, 0x80);
+  return code == 0 || code == 0x80 ? code : static_cast<uint8_t>(bits >> 24 & 0x80) | code;
+}
+inline rg_f8e4m3fnuz rg_narrow_f8e4m3fnuz(float v) { return {rg_narrow_fnuz<3, 8>(v)}; }
+inline rg_f8e5m2fnuz rg_narrow_f8e5m2fnuz(float v) { return {rg_narrow_fnuz<2, 16>(v)}; }
 
 // rg_storage<T>: the type that T is computed in, and the way there and back.
 template <typename T>
@@ -132,6 +158,18 @@ struct rg_storage<rg_f8e5m2> {
   typedef float compute;
   static float widen(rg_f8e5m2 v) { return rg_widen(v); }
   static rg_f8e5m2 narrow(float v) { return rg_narrow_f8e5m2(v); }
+};
+template <>
+struct rg_storage<rg_f8e4m3fnuz> {
+  typedef float compute;
+  static float widen(rg_f8e4m3fnuz v) { return rg_widen(v); }
+  static rg_f8e4m3fnuz narrow(float v) { return rg_narrow_f8e4m3fnuz(v); }
+};
+template <>
+struct rg_storage<rg_f8e5m2fnuz> {
+  typedef float compute;
+  static float widen(rg_f8e5m2fnuz v) { return rg_widen(v); }
+  static rg_f8e5m2fnuz narrow(float v) { return rg_narrow_f8e5m2fnuz(v); }
 };
 template <>
 struct rg_storage<bool> {

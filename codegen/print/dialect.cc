@@ -78,6 +78,8 @@ absl::string_view StorageName(DType dtype) {
     case DType::kFp64: return "double";
     case DType::kFp8E4M3: return "rg_f8e4m3";
     case DType::kFp8E5M2: return "rg_f8e5m2";
+    case DType::kFp8E4M3Fnuz: return "rg_f8e4m3fnuz";
+    case DType::kFp8E5M2Fnuz: return "rg_f8e5m2fnuz";
   }
   RG_CHECK(false);
 }

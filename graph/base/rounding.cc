@@ -17,6 +17,8 @@ FloatFormat FormatOf(DType dtype) {
   switch (dtype) {
     case DType::kFp8E4M3: return {4, -6, 448.0};
     case DType::kFp8E5M2: return {3, -14, 57344.0};
+    case DType::kFp8E4M3Fnuz: return {4, -7, 240.0};
+    case DType::kFp8E5M2Fnuz: return {3, -15, 57344.0};
     case DType::kFp16: return {11, -14, 65504.0};
     case DType::kBf16: return {8, -126, 3.3895313892515355e38};
     case DType::kFp32: return {24, -126, std::numeric_limits<float>::max()};
@@ -63,6 +65,9 @@ double RoundTo(DType dtype, double value) {
     case DType::kFp32: return static_cast<double>(static_cast<float>(value));
     case DType::kFp64: return value;
     case DType::kFp8E4M3: return WithoutInfinity(RoundFloat(FormatOf(dtype), value));
+    case DType::kFp8E4M3Fnuz:
+    case DType::kFp8E5M2Fnuz:  // and -0 is 0
+      return WithoutInfinity(RoundFloat(FormatOf(dtype), value)) + 0.0;
     default: return RoundFloat(FormatOf(dtype), value);
   }
 }
@@ -71,6 +76,8 @@ void RoundTo(DType dtype, absl::Span<double> values) {
   if (dtype == DType::kFp64) return;
   for (double& value : values) value = RoundTo(dtype, value);
 }
+
+double LargestOf(DType dtype) { return FormatOf(dtype).largest; }
 
 double UnitInLastPlace(DType dtype, double value) {
   if (!IsFloat(dtype)) return 1;

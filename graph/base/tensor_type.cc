@@ -29,6 +29,8 @@ constexpr DTypeRow kRows[] = {
     {DType::kFp64, "f64", 8, true, DType::kFp64},
     {DType::kFp8E4M3, "f8e4m3", 1, true, DType::kFp32},
     {DType::kFp8E5M2, "f8e5m2", 1, true, DType::kFp32},
+    {DType::kFp8E4M3Fnuz, "f8e4m3fnuz", 1, true, DType::kFp32},
+    {DType::kFp8E5M2Fnuz, "f8e5m2fnuz", 1, true, DType::kFp32},
 };
 
 const DTypeRow& Row(DType dtype) {
@@ -44,6 +46,7 @@ bool IsFloat(DType dtype) { return Row(dtype).is_float; }
 bool IsInteger(DType dtype) { return !IsFloat(dtype) && dtype != DType::kBool; }
 bool IsNarrowFloat(DType dtype) { return IsFloat(dtype) && ComputeType(dtype) != dtype; }
 bool IsFp8(DType dtype) { return IsFloat(dtype) && SizeBytes(dtype) == 1; }
+bool IsFnuz(DType dtype) { return dtype == DType::kFp8E4M3Fnuz || dtype == DType::kFp8E5M2Fnuz; }
 absl::string_view Name(DType dtype) { return Row(dtype).name; }
 DType ComputeType(DType dtype) { return Row(dtype).compute; }
 

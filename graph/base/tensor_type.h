@@ -25,17 +25,23 @@ enum class DType : uint8_t {
   kFp64 = 9,
   kFp8E4M3 = 10,  // PyTorch's float8_e4m3fn: NaN and no infinity, at most 448
   kFp8E5M2 = 11,  // the upper byte of an fp16
+  // Those of AMD's matrix cores: no infinity, no negative zero, one NaN, code 0x80.
+  kFp8E4M3Fnuz = 12,  // PyTorch's float8_e4m3fnuz: at most 240
+  kFp8E5M2Fnuz = 13,  // PyTorch's float8_e5m2fnuz: at most 57344
 };
 inline constexpr DType kAllDTypes[] = {
-    DType::kBool, DType::kInt8, DType::kUInt8, DType::kInt32,   DType::kInt64,  DType::kFp16,
-    DType::kBf16, DType::kFp32, DType::kFp64,  DType::kFp8E4M3, DType::kFp8E5M2};
+    DType::kBool,    DType::kInt8,        DType::kUInt8,      DType::kInt32, DType::kInt64,
+    DType::kFp16,    DType::kBf16,        DType::kFp32,       DType::kFp64,  DType::kFp8E4M3,
+    DType::kFp8E5M2, DType::kFp8E4M3Fnuz, DType::kFp8E5M2Fnuz};
 
 int64_t SizeBytes(DType dtype);
 bool IsFloat(DType dtype);
 bool IsInteger(DType dtype);      // int8 ... int64, not bool
 bool IsNarrowFloat(DType dtype);  // narrower than what kernels compute it in: fp8, fp16, bf16
 bool IsFp8(DType dtype);
-// "bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2".
+bool IsFnuz(DType dtype);  // fp8 without a negative zero and an infinity
+// "bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e4m3fnuz",
+// "f8e5m2fnuz".
 absl::string_view Name(DType dtype);
 std::optional<DType> DTypeByName(absl::string_view name);
 

@@ -41,7 +41,7 @@ absl::Status ParseMessage(absl::string_view bytes, Message& message) {
 
 absl::Status ReadType(const v1::TensorType& type, TensorType& result) {
   const int dtype = static_cast<int>(type.dtype());
-  if (dtype < v1::DTYPE_BOOL || dtype > v1::DTYPE_FP8_E5M2) {
+  if (dtype < v1::DTYPE_BOOL || dtype > v1::DTYPE_FP8_E5M2_FNUZ) {
     return Malformed(Malformation::kUnknownDType, absl::StrCat("dtype ", dtype, " is unknown"));
   }
   result.dtype = static_cast<DType>(dtype);

@@ -100,7 +100,9 @@ enum {
   RG_FP32 = 8,
   RG_FP64 = 9,
   RG_FP8_E4M3 = 10, /* float8_e4m3fn: no infinities, at most 448 */
-  RG_FP8_E5M2 = 11
+  RG_FP8_E5M2 = 11,
+  RG_FP8_E4M3_FNUZ = 12, /* float8_e4m3fnuz: no infinities, no -0, at most 240 */
+  RG_FP8_E5M2_FNUZ = 13  /* float8_e5m2fnuz: the same, at most 57344 */
 };
 
 typedef int32_t rg_input_kind;

@@ -109,6 +109,10 @@ enum class DType : int32_t {
   kBf16 = RG_BF16,
   kFp32 = RG_FP32,
   kFp64 = RG_FP64,
+  kFp8E4M3 = RG_FP8_E4M3,
+  kFp8E5M2 = RG_FP8_E5M2,
+  kFp8E4M3Fnuz = RG_FP8_E4M3_FNUZ,
+  kFp8E5M2Fnuz = RG_FP8_E5M2_FNUZ,
 };
 
 enum class InputKind : int32_t {

@@ -17,6 +17,8 @@ _NUMBERS = {
     torch.float64: 9,
     torch.float8_e4m3fn: 10,
     torch.float8_e5m2: 11,
+    torch.float8_e4m3fnuz: 12,
+    torch.float8_e5m2fnuz: 13,
 }
 _NAMES = {
     torch.bool: "bool",
@@ -30,6 +32,8 @@ _NAMES = {
     torch.float64: "f64",
     torch.float8_e4m3fn: "f8e4m3",
     torch.float8_e5m2: "f8e5m2",
+    torch.float8_e4m3fnuz: "f8e4m3fnuz",
+    torch.float8_e5m2fnuz: "f8e5m2fnuz",
 }
 _TORCH = {number: dtype for dtype, number in _NUMBERS.items()}
 

@@ -104,6 +104,16 @@ def test_rows(dtype):
 
 
 @command.needs_retrograd
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz])
+def test_quantisers_to_fnuz_forms(dtype):
+    """Their largest numbers are others, and 0 has no sign."""
+    check("triton_fp8_rowwise_2d_scale_and_cast", draw(9, 24), dtype, True)
+    check("triton_fp8_rowwise_transpose_rhs", draw(3, 40, 24).mT, dtype, True)
+    ends = torch.tensor([0, 17, 40], dtype=torch.int32)
+    check(GROUPS, draw(40, 24), ends, dtype, True)
+
+
+@command.needs_retrograd
 def test_powers_of_two_are_rounded_down_exactly():
     """Scales just below a power of two, of which a logarithm in fp32 is that of the power."""
     largest = 448 / torch.nextafter(torch.ldexp(torch.ones(40), torch.arange(40)), torch.zeros(1))
@@ -155,7 +165,7 @@ def refused(reason, name, *arguments):
 
 def test_what_has_no_counterpart_is_refused():
     x, ends = draw(8, 8), torch.tensor([8], dtype=torch.int32)
-    refused("float8_e4m3fnuz", GROUPS, x, ends, torch.float8_e4m3fnuz)
+    refused("float8_e8m0fnu", GROUPS, x, ends, torch.float8_e8m0fnu)
     refused("cast it to float32", GROUPS, x.double(), ends)
     refused("rank 3", "triton_fp8_rowwise_2d_scale_and_cast", draw(2, 8, 8))
 

@@ -26,6 +26,8 @@ struct HostFp8 {
 };
 using HostF8E4M3 = HostFp8<DType::kFp8E4M3>;
 using HostF8E5M2 = HostFp8<DType::kFp8E5M2>;
+using HostF8E4M3Fnuz = HostFp8<DType::kFp8E4M3Fnuz>;
+using HostF8E5M2Fnuz = HostFp8<DType::kFp8E5M2Fnuz>;
 
 inline float ToFloat(HostBf16 v) {
   const uint32_t bits = uint32_t{v.bits} << 16;
@@ -63,6 +65,20 @@ inline float ToFloat(HostF8E4M3 v) {
   return v.bits & 0x80 ? -magnitude : magnitude;
 }
 
+// The largest codes are numbers as well, and that of -0 is NaN.
+template <int fraction_bits, int bias>
+float FnuzToFloat(uint8_t bits) {
+  if (bits == 0x80) return std::numeric_limits<float>::quiet_NaN();
+  const int exponent = (bits & 0x7f) >> fraction_bits, hidden = 1 << fraction_bits;
+  const int fraction = bits & (hidden - 1), places = bias + fraction_bits;
+  const float magnitude =
+      std::ldexp(static_cast<float>(exponent == 0 ? fraction : hidden + fraction),
+                 std::max(exponent, 1) - places);
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+inline float ToFloat(HostF8E4M3Fnuz v) { return FnuzToFloat<3, 8>(v.bits); }
+inline float ToFloat(HostF8E5M2Fnuz v) { return FnuzToFloat<2, 16>(v.bits); }
+
 // To the nearest, ties to even; a NaN stays one.
 inline HostBf16 ToBf16(float f) {
   uint32_t bits;
@@ -90,11 +106,13 @@ inline HostFp16 ToFp16(float f) {
 // Of the rounded value: its fields, with the hidden bit of a normal number left out.
 template <DType dtype>
 HostFp8<dtype> ToFp8(float f) {
-  constexpr int kFraction = dtype == DType::kFp8E4M3 ? 3 : 2;
-  constexpr int kLeast = dtype == DType::kFp8E4M3 ? -6 : -14;  // exponent of the smallest normal
+  constexpr bool kFnuz = dtype == DType::kFp8E4M3Fnuz || dtype == DType::kFp8E5M2Fnuz;
+  constexpr bool kOfFour = dtype == DType::kFp8E4M3 || dtype == DType::kFp8E4M3Fnuz;
+  constexpr int kFraction = kOfFour ? 3 : 2;
+  constexpr int kLeast = (kOfFour ? -6 : -14) - kFnuz;  // exponent of the smallest normal
   const double rounded = RoundTo(dtype, f);
-  const int sign = std::signbit(f) ? 0x80 : 0;
-  if (std::isnan(rounded)) return {static_cast<uint8_t>(sign | 0x7f)};
+  const int sign = std::signbit(kFnuz ? rounded : f) ? 0x80 : 0;
+  if (std::isnan(rounded)) return {static_cast<uint8_t>(kFnuz ? 0x80 : sign | 0x7f)};
   if (std::isinf(rounded)) return {static_cast<uint8_t>(sign | 0x7c)};
   if (rounded == 0) return {static_cast<uint8_t>(sign)};
   const int exponent = std::max(std::ilogb(rounded), kLeast);
@@ -141,6 +159,8 @@ bool WithFloatType(DType dtype, F f) {
     case DType::kBf16: f(static_cast<HostBf16*>(nullptr)); return true;
     case DType::kFp8E4M3: f(static_cast<HostF8E4M3*>(nullptr)); return true;
     case DType::kFp8E5M2: f(static_cast<HostF8E5M2*>(nullptr)); return true;
+    case DType::kFp8E4M3Fnuz: f(static_cast<HostF8E4M3Fnuz*>(nullptr)); return true;
+    case DType::kFp8E5M2Fnuz: f(static_cast<HostF8E5M2Fnuz*>(nullptr)); return true;
     case DType::kFp32: f(static_cast<float*>(nullptr)); return true;
     case DType::kFp64: f(static_cast<double*>(nullptr)); return true;
     default: return false;

@@ -75,8 +75,9 @@ void RunAll(std::vector<KernelExample> examples, const HostCompileOptions& optio
 }
 
 TEST_CASE("every schedule of every template agrees with the interpreter, in each dtype") {
-  const DType dtype = GENERATE(DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp64,
-                               DType::kFp8E4M3, DType::kFp8E5M2);
+  const DType dtype =
+      GENERATE(DType::kFp32, DType::kBf16, DType::kFp16, DType::kFp64, DType::kFp8E4M3,
+               DType::kFp8E5M2, DType::kFp8E4M3Fnuz, DType::kFp8E5M2Fnuz);
   RunAll(KernelExamples(dtype), {});
 }
 

@@ -93,13 +93,14 @@ constexpr char kFp8[] = R"(
 struct format {
   int fraction, bias;
   unsigned largest, past;  // codes of the largest number and of what lies half a unit beyond it
+  bool fnuz = false;       // zero and NaN, which is code 0x80, have no sign
   double value(unsigned code) const {
     const int e = static_cast<int>(code >> fraction), f = code & ((1u << fraction) - 1);
     return e == 0 ? ldexp(f, 1 - bias - fraction) : ldexp(f + (1 << fraction), e - bias - fraction);
   }
   unsigned wanted(float v) const {
     const unsigned sign = rg_bits(v) >> 24 & 0x80u;
-    if (v != v) return sign | 0x7fu;
+    if (v != v) return fnuz ? 0x80u : sign | 0x7fu;
     const double size = fabs(static_cast<double>(v));
     unsigned low = 0, high = largest + 1;  // its value, were there room, is the next number
     while (high - low > 1) {
@@ -108,6 +109,7 @@ struct format {
     }
     const double center = (value(low) + value(high)) / 2;
     const unsigned code = size > center || (size == center && low % 2 == 1) ? high : low;
+    if (fnuz && code == 0) return 0;
     return sign | (code > largest ? past : code);
   }
 };
@@ -129,6 +131,11 @@ unsigned long long wrong_codes(const format& f) {
     narrow.bits = static_cast<unsigned char>(code);
     const unsigned size = code & 0x7fu;
     const float wide = rg_widen(narrow), sign = code < 128 ? 1.0f : -1.0f;
+    if (f.fnuz && code == 0x80u) {
+      wrong += wide == wide;
+      wrong += rg_narrow(wide, type).bits != 0x80u;
+      continue;
+    }
     if (size <= f.largest) {
       wrong += wide != sign * f.value(size) || rg_bits(wide) >> 31 != code >> 7;
     } else if (size == 0x7cu) {
@@ -141,7 +148,10 @@ unsigned long long wrong_codes(const format& f) {
   return wrong;
 }
 extern "C" unsigned long long first_wrong() {
-  return wrong_codes<rg_f8e4m3>({3, 7, 0x7e, 0x7f}) + wrong_codes<rg_f8e5m2>({2, 15, 0x7b, 0x7c});
+  return wrong_codes<rg_f8e4m3>({3, 7, 0x7e, 0x7f}) +
+         wrong_codes<rg_f8e5m2>({2, 15, 0x7b, 0x7c}) +
+         wrong_codes<rg_f8e4m3fnuz>({3, 8, 0x7f, 0x80, true}) +
+         wrong_codes<rg_f8e5m2fnuz>({2, 16, 0x7f, 0x80, true});
 }
 )";
 
@@ -179,6 +189,8 @@ inline float rg_from_bits(unsigned v) { return rg_float_of(v); }
 inline rg_bf16 rg_narrow(float v, rg_bf16*) { return rg_narrow_bf16(v); }
 inline rg_f8e4m3 rg_narrow(float v, rg_f8e4m3*) { return rg_narrow_f8e4m3(v); }
 inline rg_f8e5m2 rg_narrow(float v, rg_f8e5m2*) { return rg_narrow_f8e5m2(v); }
+inline rg_f8e4m3fnuz rg_narrow(float v, rg_f8e4m3fnuz*) { return rg_narrow_f8e4m3fnuz(v); }
+inline rg_f8e5m2fnuz rg_narrow(float v, rg_f8e5m2fnuz*) { return rg_narrow_f8e5m2fnuz(v); }
 template <typename T>
 inline float rg_rounded(float v, T*) { return rg_round<T>(v); }
 template <typename T>

@@ -70,9 +70,7 @@ TEST_CASE("a kernel says that its threads meet where its text has a barrier, shu
 TEST_CASE(
     "declared shared arrays are the shared bytes of a kernel, each from a multiple of 16 on") {
   const auto size = [](const std::string& type) -> int64_t {
-    for (DType dtype :
-         {DType::kFp64, DType::kFp32, DType::kBf16, DType::kFp16, DType::kInt64, DType::kInt32,
-          DType::kInt8, DType::kUInt8, DType::kBool, DType::kFp8E4M3, DType::kFp8E5M2}) {
+    for (DType dtype : kAllDTypes) {
       if (StorageName(dtype) == type) return SizeBytes(dtype);
     }
     FAIL("no type " << type);

@@ -494,6 +494,12 @@ TEST_CASE(
     const float fa = ToFloat(a), fb = ToFloat(b);
     CHECK((std::isnan(fa) || ToFp8<DType::kFp8E4M3>(fa).bits == bits));
     CHECK((std::isnan(fb) || ToFp8<DType::kFp8E5M2>(fb).bits == bits));
+    const HostF8E4M3Fnuz c{static_cast<uint8_t>(bits)};
+    const HostF8E5M2Fnuz d{static_cast<uint8_t>(bits)};
+    CHECK(std::isnan(ToFloat(c)) == (bits == 0x80));
+    CHECK(std::isnan(ToFloat(d)) == (bits == 0x80));
+    CHECK(ToFp8<DType::kFp8E4M3Fnuz>(ToFloat(c)).bits == bits);
+    CHECK(ToFp8<DType::kFp8E5M2Fnuz>(ToFloat(d)).bits == bits);
   }
   CHECK(ToFp8<DType::kFp8E4M3>(464.0f).bits == 0x7e);   // a tie: 448 is even
   CHECK(ToFp8<DType::kFp8E4M3>(-465.0f).bits == 0xff);  // no infinity: NaN
@@ -501,6 +507,12 @@ TEST_CASE(
   CHECK(ToFp8<DType::kFp8E5M2>(61440.0f).bits == 0x7c);
   CHECK(ToFloat(ToFp8<DType::kFp8E4M3>(0.0009765625f)) == 0);  // half of the least: to even
   CHECK(ToFloat(ToFp8<DType::kFp8E4M3>(0.0009766f)) == 0.001953125f);
+  CHECK(ToFp8<DType::kFp8E4M3Fnuz>(-247.9f).bits == 0xff);
+  CHECK(ToFp8<DType::kFp8E4M3Fnuz>(248.0f).bits == 0x80);  // a tie: past 240 there is NaN alone
+  CHECK(ToFp8<DType::kFp8E4M3Fnuz>(-0.0f).bits == 0);
+  CHECK(ToFp8<DType::kFp8E4M3Fnuz>(-0.00048828125f).bits == 0);  // half of the least: to even
+  CHECK(ToFp8<DType::kFp8E5M2Fnuz>(61439.0f).bits == 0x7f);
+  CHECK(ToFp8<DType::kFp8E5M2Fnuz>(-61440.0f).bits == 0x80);
   CHECK(ToFp16(65519.0f).bits == 0x7bff);
   CHECK(ToFp16(65520.0f).bits == 0x7c00);
   CHECK(ToBf16(1.00390625f).bits == 0x3f80);  // a tie: 1 is even

@@ -33,6 +33,8 @@ double ValueAt(absl::string_view storage, DType dtype, int64_t at) {
     case DType::kBf16: return FloatAt<HostBf16>(storage, at);
     case DType::kFp8E4M3: return FloatAt<HostF8E4M3>(storage, at);
     case DType::kFp8E5M2: return FloatAt<HostF8E5M2>(storage, at);
+    case DType::kFp8E4M3Fnuz: return FloatAt<HostF8E4M3Fnuz>(storage, at);
+    case DType::kFp8E5M2Fnuz: return FloatAt<HostF8E5M2Fnuz>(storage, at);
   }
   RG_CHECK(false);
 }

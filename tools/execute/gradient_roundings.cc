@@ -18,8 +18,10 @@ constexpr double kRoundings = 4;
 // The largest relative error of rounding to the nearest value of a type.
 double UnitRoundoff(DType dtype) {
   switch (dtype) {
-    case DType::kFp8E5M2: return 0x1p-3;
-    case DType::kFp8E4M3: return 0x1p-4;
+    case DType::kFp8E5M2:
+    case DType::kFp8E5M2Fnuz: return 0x1p-3;
+    case DType::kFp8E4M3:
+    case DType::kFp8E4M3Fnuz: return 0x1p-4;
     case DType::kBf16: return 0x1p-8;
     case DType::kFp16: return 0x1p-11;
     case DType::kFp32: return 0x1p-24;

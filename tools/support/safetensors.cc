@@ -30,11 +30,19 @@ struct DTypeName {
   DType dtype;
   const char* name;
 };
-constexpr DTypeName kNames[] = {
-    {DType::kBool, "BOOL"},       {DType::kInt8, "I8"},        {DType::kUInt8, "U8"},
-    {DType::kInt32, "I32"},       {DType::kInt64, "I64"},      {DType::kFp16, "F16"},
-    {DType::kBf16, "BF16"},       {DType::kFp32, "F32"},       {DType::kFp64, "F64"},
-    {DType::kFp8E4M3, "F8_E4M3"}, {DType::kFp8E5M2, "F8_E5M2"}};
+constexpr DTypeName kNames[] = {{DType::kBool, "BOOL"},
+                                {DType::kInt8, "I8"},
+                                {DType::kUInt8, "U8"},
+                                {DType::kInt32, "I32"},
+                                {DType::kInt64, "I64"},
+                                {DType::kFp16, "F16"},
+                                {DType::kBf16, "BF16"},
+                                {DType::kFp32, "F32"},
+                                {DType::kFp64, "F64"},
+                                {DType::kFp8E4M3, "F8_E4M3"},
+                                {DType::kFp8E5M2, "F8_E5M2"},
+                                {DType::kFp8E4M3Fnuz, "F8_E4M3FNUZ"},
+                                {DType::kFp8E5M2Fnuz, "F8_E5M2FNUZ"}};
 
 template <typename... Args>
 absl::Status Bad(const absl::FormatSpec<Args...>& format, const Args&... args) {

@@ -8,8 +8,6 @@
 namespace retrograd {
 namespace {
 
-double LargestOf(DType fp8) { return fp8 == DType::kFp8E4M3 ? 448 : 57344; }
-
 ValueRange OfPointwise(const Instr& instr, absl::Span<const ValueRange> known) {
   const ValueRange a = known[instr.operands[0]];
   switch (instr.op) {

@@ -26,7 +26,7 @@ constexpr Form kForms[] = {
 // Products of two of `in` are added up in fp32 and narrowed at most once.
 bool MultipliesInto(DType in, DType out) {
   const bool narrow = SizeBytes(in) == kGemmElementBytes;
-  if (!narrow && !IsFp8(in)) return false;
+  if (!narrow && (!IsFp8(in) || IsFnuz(in))) return false;
   if (out == DType::kFp32) return true;
   return narrow ? out == in : SizeBytes(out) == kGemmElementBytes;
 }

@@ -14,6 +14,7 @@ _DTYPES = {
     "bool": torch.bool, "i8": torch.int8, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64,
     "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64,
     "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
+    "f8e4m3fnuz": torch.float8_e4m3fnuz, "f8e5m2fnuz": torch.float8_e5m2fnuz,
 }  # fmt: skip
 
 

@@ -8,7 +8,10 @@ from retrograd.native import structs
 from retrograd.native.library import Failure, Handle, load
 
 # By number, from 1 on: rg_dtype and rg_input_kind.
-DTYPES = ("bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2")
+DTYPES = (
+    "bool", "i8", "u8", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e4m3fnuz",
+    "f8e5m2fnuz",
+)  # fmt: skip
 KINDS = ("saved", "parameter", "tangent", "constant")
 
 

@@ -13,6 +13,7 @@ import math
 import torch
 
 from retrograd.aten_table import row
+from retrograd.rows.scaled import FP8
 
 _LEAST = 1e-12  # what a counts as at least
 
@@ -24,7 +25,7 @@ def _check(call, x, rank, dtype):
         raise call.error(f"an operand of rank {x.rank} has no counterpart; it takes {rank} axes")
     if x.dtype not in (torch.bfloat16, torch.float16, F32):
         raise call.error(f"an operand of {x.dtype} has no counterpart; cast it to float32")
-    if dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+    if dtype not in FP8:
         raise call.error(f"quantising to {dtype} has no counterpart")
 
 

@@ -5,7 +5,9 @@ import torch
 
 from retrograd.aten_table import row
 
-FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+FP8 = (
+    torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+)  # fmt: skip
 
 
 def _plain(call, bias, scale_result):

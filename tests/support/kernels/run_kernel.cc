@@ -37,12 +37,28 @@ double FromE4M3(uint8_t code) {
   return std::copysign(size, code < 128 ? 1.0 : -1.0);
 }
 
-// Of a number that the format has.
-uint8_t ToE4M3(double value) {
-  const uint8_t sign = std::signbit(value) ? 128 : 0;
+// Of an fnuz format with so many bits of fraction: the exponent's bias is half of its codes.
+double FromFnuz(uint8_t code, int fraction_bits) {
+  if (code == 128) return std::numeric_limits<double>::quiet_NaN();
+  const int exponent = (code & 127) >> fraction_bits, ones = 1 << fraction_bits;
+  const int fraction = code % ones, bias = 1 << (6 - fraction_bits);
+  const double size = exponent == 0 ? std::ldexp(fraction, 1 - bias - fraction_bits)
+                                    : std::ldexp(fraction + ones, exponent - bias - fraction_bits);
+  return code < 128 ? size : -size;
+}
+
+// Of a number that the format has, whose size is that of one of the codes below 128.
+template <typename From>
+uint8_t CodeOf(double value, From from) {
   uint8_t code = 0;
-  while (code < 127 && FromE4M3(code) != std::fabs(value)) ++code;
-  return sign | code;
+  while (code < 127 && from(code) != std::fabs(value)) ++code;
+  return code;
+}
+uint8_t ToE4M3(double value) { return CodeOf(value, FromE4M3) | (std::signbit(value) ? 128 : 0); }
+uint8_t ToFnuz(double value, int fraction_bits) {
+  if (std::isnan(value)) return 128;
+  const uint8_t code = CodeOf(value, [&](uint8_t c) { return FromFnuz(c, fraction_bits); });
+  return code | (value < 0 ? 128 : 0);
 }
 
 void Put(DType dtype, double value, char* to) {
@@ -64,6 +80,8 @@ void Put(DType dtype, double value, char* to) {
     case DType::kFp64: return put(value);
     case DType::kFp8E4M3: return put(ToE4M3(value));
     case DType::kFp8E5M2: return put(static_cast<uint8_t>(ToHalfBits(value) >> 8));
+    case DType::kFp8E4M3Fnuz: return put(ToFnuz(value, 3));
+    case DType::kFp8E5M2Fnuz: return put(ToFnuz(value, 2));
   }
 }
 
@@ -92,6 +110,8 @@ double Get(DType dtype, const char* from) {
     case DType::kFp64: return Read<double>(from);
     case DType::kFp8E4M3: return FromE4M3(Read<uint8_t>(from));
     case DType::kFp8E5M2: return FromHalfBits(static_cast<uint16_t>(Read<uint8_t>(from)) << 8);
+    case DType::kFp8E4M3Fnuz: return FromFnuz(Read<uint8_t>(from), 3);
+    case DType::kFp8E5M2Fnuz: return FromFnuz(Read<uint8_t>(from), 2);
   }
   return 0;
 }

@@ -34,6 +34,12 @@ void PutElement(DType dtype, char* at, double v) {
     case DType::kFp64: Put(at, v); break;
     case DType::kFp8E4M3: Put(at, ToFp8<DType::kFp8E4M3>(static_cast<float>(v)).bits); break;
     case DType::kFp8E5M2: Put(at, ToFp8<DType::kFp8E5M2>(static_cast<float>(v)).bits); break;
+    case DType::kFp8E4M3Fnuz:
+      Put(at, ToFp8<DType::kFp8E4M3Fnuz>(static_cast<float>(v)).bits);
+      break;
+    case DType::kFp8E5M2Fnuz:
+      Put(at, ToFp8<DType::kFp8E5M2Fnuz>(static_cast<float>(v)).bits);
+      break;
   }
 }
 
@@ -50,6 +56,8 @@ double GetElement(DType dtype, const char* at) {
     case DType::kFp64: return Get<double>(at);
     case DType::kFp8E4M3: return ToFloat(HostF8E4M3{Get<uint8_t>(at)});
     case DType::kFp8E5M2: return ToFloat(HostF8E5M2{Get<uint8_t>(at)});
+    case DType::kFp8E4M3Fnuz: return ToFloat(HostF8E4M3Fnuz{Get<uint8_t>(at)});
+    case DType::kFp8E5M2Fnuz: return ToFloat(HostF8E5M2Fnuz{Get<uint8_t>(at)});
   }
   return 0;
 }
