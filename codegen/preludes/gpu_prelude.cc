@@ -116,6 +116,17 @@ __device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(bytes) : "memory");
   }
 }
+// Of a part of a line of 128 bytes: the second-level cache fetches all of the line, whose other parts blocks
+// nearby copy soon.
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes_of_line(void* to, const void* from) {
+  if constexpr (bytes == 16) {
+    const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  } else {
+    rg_copy_bytes<bytes>(to, from);
+  }
+}
 #define RG_COPIES_SENT() asm volatile("cp.async.commit_group;" ::: "memory")
 #define RG_COPIES_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
@@ -323,6 +334,10 @@ __device__ __forceinline__ void rg_hide(unsigned& word) { asm volatile("" : "+v"
 template <int bytes>
 __device__ __forceinline__ void rg_copy_bytes(void* to, const void* from) {
   __builtin_memcpy(__builtin_assume_aligned(to, bytes), __builtin_assume_aligned(from, bytes), bytes);
+}
+template <int bytes>
+__device__ __forceinline__ void rg_copy_bytes_of_line(void* to, const void* from) {
+  rg_copy_bytes<bytes>(to, from);
 }
 #define RG_COPIES_SENT()
 #define RG_COPIES_WAIT(n)
@@ -661,6 +676,10 @@ RG_INLINE void rg_load_vec_shifted(T* p, int64_t i, typename rg_compute<T>::type
 template <int V, typename T>
 RG_INLINE void rg_copy_ahead(T* to, int64_t at, const T* from, int64_t i) {
   rg_copy_bytes<V * static_cast<int>(sizeof(T))>(to + at, from + i);
+}
+template <int V, typename T>
+RG_INLINE void rg_copy_part_ahead(T* to, int64_t at, const T* from, int64_t i) {
+  rg_copy_bytes_of_line<V * static_cast<int>(sizeof(T))>(to + at, from + i);
 }
 
 template <typename T, int V>

@@ -416,6 +416,7 @@ struct rg_copier {
   }
 };
 #define rg_copy_ahead rg_copier{rg_self}.ahead
+#define rg_copy_part_ahead rg_copier{rg_self}.ahead
 #define RG_COPIES_SENT() rg_self.block->calls->copies_sent(&rg_self)
 #define RG_COPIES_WAIT(n) rg_self.block->calls->copies_wait(&rg_self, n)
 

@@ -21,6 +21,7 @@ namespace retrograd {
 namespace {
 
 constexpr int kTeam = kThreadsOfTeam;
+constexpr int64_t kLineBytes = 128;  // of caches
 
 class SlabWriter {
  public:
@@ -171,8 +172,10 @@ class SlabWriter {
     for (int i : held) {
       const int access = width > 1 ? LoadWidth(ir_, i, slab_.vectors) : 1;
       const std::string offset = printer_.Text(ir_.instrs[i].offset);
+      const bool part =
+          slab_.columns_of_slab() * SizeBytes(ir_.buffers[ir_.instrs[i].buffer].dtype) < kLineBytes;
       for (int m = 0; m < width; m += access) {
-        out_.Line("rg_copy_ahead<", access, ">(held", i, ", slot + ",
+        out_.Line(part ? "rg_copy_part_ahead<" : "rg_copy_ahead<", access, ">(held", i, ", slot + ",
                   m > 0 ? absl::StrCat(m * threads, " + ") : "", "RG_THREAD", Times(access), ", ",
                   launch_.BufferName(ir_.instrs[i].buffer), ", ", offset,
                   m > 0 ? absl::StrCat(" + ", m) : "", ");");
