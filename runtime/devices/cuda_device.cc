@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "runtime/gpu/tma_descriptors.h"
 #include "runtime/ops/attention/cuda_attention.h"
 #include "runtime/ops/convolution/fallback_convolution.h"
-#include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
+#include "runtime/ops/grouped_matmul/tuned_grouped_matmul.h"
 #include "runtime/ops/matmul/cublas_loader.h"
 #include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
@@ -66,7 +66,7 @@ absl::Status CudaDevice::Start() {
   RG_RETURN_IF_ERROR(GpuDevice::Start());
   RG_CHECK(absl::SimpleAtoi(absl::StripPrefix(facts().arch, "sm_"), &sm_));
   SetLoader(Op::matmul, MakeCublasLoader(*this, {.library = options_.cublas_library}));
-  SetLoader(Op::grouped_matmul, MakeGeneratedGroupedMatMulLoader(*this));
+  SetLoader(Op::grouped_matmul, MakeTunedGroupedMatMulLoader(*this));
   SetLoader(Op::segment_amax, MakeGeneratedSegmentAmaxLoader(*this));
   // Where sizes vary, kernels of one size would be compiled again and again.
   SetLoader(Op::sort_indices,

@@ -89,6 +89,8 @@ class Tuner {
   // for it: a choice without candidates, which the cache does not remember. An error if none runs.
   absl::StatusOr<Choice> ChooseFastest(const ChoiceKey& key, const CallMemory& memory,
                                        Implementations& implementations);
+  // Whether it is worth the time to compile kernels only to time them.
+  bool TimesTiles() const { return tuning_->options().of_tiles; }
   // Both, for implementations that are at hand: leaves one of them chosen.
   absl::StatusOr<Choice> Choose(const ChoiceKey& key, const CallMemory& memory,
                                 Implementations& implementations);

@@ -15,7 +15,9 @@ namespace retrograd {
 struct TuningOptions {
   Choices given;           // what is not measured again
   std::string given_name;  // of their file, for messages
-  double budget_s = 0;     // seconds for loading what is measured meanwhile; 0: no limit
+  // Whether tiles of generated products are timed, too: each is compiled for it.
+  bool of_tiles = false;
+  double budget_s = 0;  // seconds for loading what is measured meanwhile; 0: no limit
   // Told each choice that a device has made, or has found made, once for each device. By the thread
   // that loads.
   std::function<void(const ChoiceKey& key, const Choice& choice, bool measured)> found;

@@ -9,6 +9,7 @@
 #include "codegen/print/kernel_text.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
+#include "runtime/ops/grouped_matmul/tuned_grouped_matmul.h"
 #include "tests/catch.h"
 
 namespace retrograd {
@@ -66,6 +67,9 @@ TEST_CASE("warpgroups take products of 16 bits whose lines the copy engine can l
   CHECK(WhyNot({.k = 40, .in = DType::kFp16, .out = DType::kFp16, .b_down = true}).empty());
   CHECK_THAT(WhyNot({.in = DType::kFp32, .out = DType::kFp32}), ContainsSubstring("16 bits"));
   CHECK_THAT(WhyNot({.out = DType::kFp16}), ContainsSubstring("16 bits"));
+  CHECK(WhyNot(Fp8(false)).empty());
+  CHECK_THAT(WhyNot(Fp8(false, DType::kFp8E4M3Fnuz)), ContainsSubstring("or fp8"));
+  CHECK_THAT(WhyNot(Fp8(true, DType::kFp8E5M2Fnuz)), ContainsSubstring("or fp8"));
   CHECK_THAT(WhyNot({.out = DType::kFp64}), ContainsSubstring("16 bits"));
   CHECK_THAT(WhyNot({.k = 36}), ContainsSubstring("an operand's lines"));
   CHECK_THAT(WhyNot({.a_down = true}), ContainsSubstring("begin anywhere"));
@@ -167,6 +171,33 @@ TEST_CASE("a tile fits the sizes of groups") {
         MultiplierTileFor(GroupedMatMulOf(CallOf({})), {.sms = 132, .shared_bytes = kib << 10});
     CHECK(SharedBytes(fits) <= kib << 10);
   }
+}
+
+TEST_CASE("tiles that are worth timing fit, differ, and begin with the cheapest") {
+  for (const bool sums : {false, true}) {
+    for (const DType in : {DType::kBf16, DType::kFp8E4M3}) {
+      for (const int64_t n : {64, 128, 1408, 8192}) {
+        Case c = in == DType::kBf16 ? Case{.sums = sums} : Fp8(sums);
+        c.n = n;
+        const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
+        const std::vector<GemmTile> tiles = MultiplierTilesFor(call, kHopper);
+        REQUIRE(tiles.size() >= 5);
+        CHECK(tiles.size() <= 8);
+        CHECK(tiles[0] == MultiplierTileFor(call, kHopper));
+        for (size_t i = 0; i < tiles.size(); ++i) {
+          CHECK(WhyNotTile(tiles[i], kHopper.shared_bytes).empty());
+          CHECK((n > tiles[i].n || tiles[i].wide == 1));
+          for (size_t j = 0; j < i; ++j) CHECK_FALSE(tiles[i] == tiles[j]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("groups of one size end behind all of their places") {
+  CHECK(EvenEnds(10, 4) == std::vector<int32_t>{2, 5, 7, 10});
+  CHECK(EvenEnds(3, 1) == std::vector<int32_t>{3});
+  CHECK(EvenEnds(0, 2) == std::vector<int32_t>{0, 0});
 }
 
 TEST_CASE("there are as many clusters as groups of any sizes have tiles") {

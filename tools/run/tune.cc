@@ -85,6 +85,7 @@ absl::Status TuneOn(const TuneArguments& arguments, const DeviceChoices& device_
   const auto tuning = std::make_shared<Tuning>(
       TuningOptions{.given = std::move(known),
                     .given_name = arguments.from.empty() ? part : arguments.from,
+                    .of_tiles = true,
                     .budget_s = run.tuning_budget_s,
                     .found = [&](const ChoiceKey& key, const Choice& choice, bool measured) {
                       found.Add(key, choice, measured, *shared);

@@ -23,6 +23,9 @@ constexpr Form kForms[] = {
     {128, 64, 1268, 1360},  {64, 64, 1730, 1940},
 };
 
+// Forms that are offered with a cluster of one block as well.
+constexpr size_t kOtherClusters = 2;
+
 // Products of two of `in` are added up in fp32 and narrowed at most once.
 bool MultipliesInto(DType in, DType out) {
   const bool narrow = SizeBytes(in) == kGemmElementBytes;
@@ -106,19 +109,32 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments&
   return fits ? "" : "it has more tiles than 32 bits count";
 }
 
-GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits) {
-  GemmTile best;
-  int64_t least = 0;
+std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call,
+                                         const GroupedLimits& limits) {
+  std::vector<std::pair<int64_t, GemmTile>> priced;
   for (const Form& form : kForms) {
     const GemmTile tile = TileOf(form, call, limits.shared_bytes);
     if (!WhyNotTile(tile, limits.shared_bytes).empty()) continue;
     const int64_t per_mille = IsFp8(call.in_dtype) ? form.fp8_per_mille : form.per_mille;
-    const int64_t cost = Cost(tile, per_mille, call, std::max<int64_t>(limits.sms, 1));
-    if (least != 0 && cost >= least) continue;
-    best = tile;
-    least = std::max<int64_t>(cost, 1);
+    priced.emplace_back(Cost(tile, per_mille, call, std::max<int64_t>(limits.sms, 1)), tile);
   }
-  return best;
+  std::stable_sort(priced.begin(), priced.end(),
+                   [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::vector<GemmTile> tiles;
+  for (const auto& [cost, tile] : priced) tiles.push_back(tile);
+  const size_t forms = tiles.size();
+  for (size_t i = 0; i < std::min(forms, kOtherClusters); ++i) {
+    GemmTile other = tiles[i];
+    if (call.n <= other.n) continue;  // one block beside another has nothing to do
+    other.wide = 1;
+    tiles.push_back(other);
+  }
+  return tiles;
+}
+
+GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits) {
+  const std::vector<GemmTile> tiles = MultiplierTilesFor(call, limits);
+  return tiles.empty() ? GemmTile{} : tiles[0];
 }
 
 int64_t ClustersOf(const GemmTile& tile, const GroupedMatMulCall& c) {

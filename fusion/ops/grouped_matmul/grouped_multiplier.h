@@ -4,6 +4,7 @@
 #define RETROGRAD_FUSION_OPS_GROUPED_MATMUL_GROUPED_MULTIPLIER_H_
 
 #include <string>
+#include <vector>
 
 #include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/ops/grouped_matmul/grouped_matmul_tiles.h"
@@ -25,6 +26,10 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& call, const GroupedAlignmen
 // The tile by which groups of one size take least time on so many SMs, of those that fit into a
 // block's shared memory.
 GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits);
+
+// The tiles that are worth timing, no two alike: first that of MultiplierTileFor, then the others in
+// the order of the same price, then the cheapest ones with another cluster.
+std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call, const GroupedLimits& limits);
 
 // Clusters that make the results of groups of any sizes, and the rows behind the last one.
 int64_t ClustersOf(const GemmTile& tile, const GroupedMatMulCall& call);

@@ -12,8 +12,9 @@ namespace {
 
 class GeneratedGroupedMatMul : public LoadedCall {
  public:
-  GeneratedGroupedMatMul(Device& device, std::unique_ptr<LoadedKernels> kernels, std::string how)
-      : LoadedCall(0), device_(device), kernels_(std::move(kernels)), how_(std::move(how)) {}
+  GeneratedGroupedMatMul(Device& device, std::unique_ptr<LoadedKernels> kernels, std::string how,
+                         double us = 0)
+      : LoadedCall(0, us), device_(device), kernels_(std::move(kernels)), how_(std::move(how)) {}
 
   absl::Status Run(int stream, const CallPointers& pointers, void*) override {
     if (kernels_ == nullptr) return absl::OkStatus();
@@ -65,7 +66,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGroupedMatMulLaunch(
     Device& device, const GroupedMatMulLaunch& made) {
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
                       device.Load({made.kernel}, {made.launch}));
-  return std::make_unique<GeneratedGroupedMatMul>(device, std::move(loaded), made.how);
+  return std::make_unique<GeneratedGroupedMatMul>(device, std::move(loaded), made.how, made.us);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> LoadGeneratedGroupedMatMul(Device& device,

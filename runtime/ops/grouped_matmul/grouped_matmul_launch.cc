@@ -129,16 +129,25 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const C
   return made;
 }
 
+std::vector<GemmTile> GroupedTilesOn(const Call& call, const CallFacts& facts, Device& device) {
+  if (!device.multiplies_with_epilogues()) return {};
+  GroupedMatMulCall grouped = GroupedMatMulOf(call);
+  if (!GroupedMatMulRefusal(grouped).ok()) return {};
+  GroupedAlignments known = AlignmentsOf(call, facts);
+  if (IsTurned(grouped)) {
+    grouped = Turned(grouped);
+    std::swap(known.a, known.b);
+  }
+  if (!WhyNoMultiplier(grouped, known).empty()) return {};
+  return MultiplierTilesFor(grouped,
+                            {.sms = device.Describe().sms, .shared_bytes = kSharedBytesOfHopper});
+}
+
 absl::StatusOr<GroupedMatMulLaunch> LaunchGroupedMatMul(const Call& call, const CallFacts& facts,
                                                         Device& device) {
   const GroupedMatMulCall grouped = GroupedMatMulOf(call);
-  if (device.multiplies_with_epilogues()) {
-    const GroupedLimits hopper = {.sms = device.Describe().sms,
-                                  .shared_bytes = kSharedBytesOfHopper};
-    const GroupedMatMulCall turned = IsTurned(grouped) ? Turned(grouped) : grouped;
-    auto made = LaunchByWarpgroups(call, facts, MultiplierTileFor(turned, hopper));
-    if (made.ok()) return made;
-  }
+  const std::vector<GemmTile> tiles = GroupedTilesOn(call, facts, device);
+  if (!tiles.empty()) return LaunchByWarpgroups(call, facts, tiles[0]);
   const DeviceFacts described = device.Describe();
   const GroupedLimits limits = GroupedMatMulLimits(device.dialect(), described);
   return LaunchByWarps(call, facts, GroupedTileFor(grouped, limits), device.dialect(),

@@ -15,6 +15,7 @@ struct GroupedMatMulLaunch {
   Kernel kernel;
   Launch launch;    // its slots are those of GroupedSlot
   std::string how;  // for people: the schedule
+  double us = 0;    // what it was measured to take; 0: nobody has
 };
 
 // What bounds the schedules by warps on a device of the dialect's.
@@ -30,6 +31,10 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchByWarps(const Call& call, const CallFa
 // Unimplemented, with the reason, where the call or the tile does not allow it.
 absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const CallFacts& facts,
                                                        const GemmTile& tile);
+
+// The tiles in which warpgroups of the device can make the call, in the order of
+// MultiplierTilesFor; none where they cannot.
+std::vector<GemmTile> GroupedTilesOn(const Call& call, const CallFacts& facts, Device& device);
 
 // By whichever of both is faster on such a device, in its best tile.
 absl::StatusOr<GroupedMatMulLaunch> LaunchGroupedMatMul(const Call& call, const CallFacts& facts,

@@ -1,0 +1,47 @@
+"""bench/quantisers.py at small sizes on the host: its rows, and that both sides give the same bits."""
+
+import json
+import sys
+
+import command
+import conftest
+import pytest
+
+sys.path.insert(0, str(conftest.ROOT / "bench"))
+
+import fp8_samples  # noqa: E402, F401  (stands in for torchao's kernels)
+import quantisers  # noqa: E402
+
+SMALL = {
+    "experts": (quantisers.EXPERTS, (2, 64, 48), None),
+    "columns": (quantisers.COLUMNS, (64, 48), 3),
+    "rows": (quantisers.ROWS, (48, 64), 3),
+    "line": (quantisers.LINE, (48, 64), None),
+}
+
+
+@command.needs_retrograd
+def test_each_kind_gives_the_bits_of_its_definition(tmp_path, monkeypatch):
+    import ours
+
+    monkeypatch.setattr(quantisers, "QUANTISERS", SMALL)
+    out = tmp_path / "rows.json"
+    options = quantisers.parsed(
+        [*SMALL, "--device", "cpu", "--repeat", "1", "--spec", "h100", "--commit", "1234567",
+         "--out", str(out)]
+    )  # fmt: skip
+    options.library = ours.find_library(options.library)
+    quantisers.run(options)
+    rows = json.loads(out.read_text())["quantisers"]
+    assert [row["quantiser"] for row in rows] == list(SMALL)
+    for row in rows:
+        assert row["bits"], row["quantiser"]
+        assert row["commit"] == "1234567"
+        assert row["unequal_gradients_of_4_runs"] == 0
+        assert row["floor_bytes"] > 48 * 64 * 3
+
+
+def test_an_unknown_name_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        quantisers.parsed(["experts_of_nobody"])
+    assert "experts_16x8192x5120" in capsys.readouterr().err
