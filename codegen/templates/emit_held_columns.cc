@@ -160,6 +160,13 @@ class SlabWriter {
     out_.Close();
   }
 
+  // Whether clusters nearby copy the rest of the lines that this load reads a part of.
+  bool IsPartOfLine(const Instr& load) const {
+    const Buffer& buffer = ir_.buffers[load.buffer];
+    const bool all_is_read = ir_.Points(load.axes) >= buffer.elements;
+    return all_is_read && slab_.columns_of_slab() * SizeBytes(buffer.dtype) < kLineBytes;
+  }
+
   void Fill() {
     const std::vector<int> held = *HeldLoads(ir_, shape_.shape, slab_.vectors);
     const int threads = schedule_.threads, width = slab_.width();
@@ -172,8 +179,7 @@ class SlabWriter {
     for (int i : held) {
       const int access = width > 1 ? LoadWidth(ir_, i, slab_.vectors) : 1;
       const std::string offset = printer_.Text(ir_.instrs[i].offset);
-      const bool part =
-          slab_.columns_of_slab() * SizeBytes(ir_.buffers[ir_.instrs[i].buffer].dtype) < kLineBytes;
+      const bool part = IsPartOfLine(ir_.instrs[i]);
       for (int m = 0; m < width; m += access) {
         out_.Line(part ? "rg_copy_part_ahead<" : "rg_copy_ahead<", access, ">(held", i, ", slot + ",
                   m > 0 ? absl::StrCat(m * threads, " + ") : "", "RG_THREAD", Times(access), ", ",

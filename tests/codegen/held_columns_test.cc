@@ -85,6 +85,26 @@ TEST_CASE("results are stored along the rows through tiles, of any type, and ele
   RunAll(cases);
 }
 
+TEST_CASE("copies of a part of a line fetch all of it where the kernel reads all of the tensor") {
+  const KernelIr whole = QuantisedColumns(kBf16, kF8, 2, 1024, 128);
+  KernelIr slice = whole;  // of a wider tensor, whose other columns nobody reads
+  for (Buffer& buffer : slice.buffers) buffer.elements *= 2;
+  const auto fetch_lines = [](const KernelIr& ir, const Schedule& s) {
+    const GroupKernels made = EmitGroup(KernelBody{.ir = ir, .schedule = s}, Dialect::kCuda);
+    return absl::StrContains(PrintKernel(made.launches[0]), "rg_copy_part_ahead");
+  };
+  std::set<int64_t> pieces;
+  for (const Schedule& s : HeldSchedules(whole)) {
+    const ColumnSlab slab = SlabOf(whole, Classify(whole).shape, s);
+    const int64_t bytes = slab.columns_of_slab() * SizeBytes(kBf16);
+    pieces.insert(bytes);
+    INFO(bytes << " bytes of a row, " << s.Print());
+    CHECK(fetch_lines(whole, s) == (bytes < 128));
+    CHECK_FALSE(fetch_lines(slice, s));
+  }
+  CHECK(pieces == std::set<int64_t>{32, 64, 128});
+}
+
 TEST_CASE("the largest of a column with a NaN is NaN, whichever block holds it") {
   const int64_t rows = 1040, columns = 16;
   std::vector<Case> cases;
