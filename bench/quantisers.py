@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Quantisers of FP8 training of mixtures of experts: ours beside torchao's Triton kernels, on one GPU.
+"""FP8 quantisers of mixtures of experts: ours beside torchao's Triton kernels, on one GPU.
 
   bench/quantisers.py                   every one of QUANTISERS
   bench/quantisers.py experts_1x8192x5120 columns_16640x8192_16
 
 `experts_E x N x K`: the weights [E, N, K] of E experts, in FP8 by scales of each k, stored as
-[E, K, N]. `rows` and `columns`, S x N, G: a matrix of S rows in G groups, the largest of about three
+[E, K, N]. `rows` and `columns`, S x N, G: S rows in G groups, the largest of about three
 times the smallest's, with a scale of each row or column of each group; groups of rows are along the
 columns there. `line`: a scale of each whole row. All of bf16, to e4m3, scales rounded to powers of
 two.
@@ -113,7 +113,6 @@ def measure(name, options, folder):
     import one_model
     import ops
     import ours
-    import torch
     import watch
     from retrograd.translate import translate
 
@@ -125,7 +124,6 @@ def measure(name, options, folder):
     path.write_bytes(graph.SerializeToString(deterministic=True))
     where = "host" if options.device == "cpu" else "cuda"
     known = {"spec": options.spec} if options.spec else {}
-    known |= {s.split("=")[0]: s.split("=")[1] for s in options.set}
     with ours.Backward(options.library, path, where, deterministic=True,
                        cache_dir=f"{folder}/cache", **known) as backward:  # fmt: skip
         tensors = [i.recorded for i in one.inputs] + list(constants.values())
@@ -189,8 +187,6 @@ def parsed(arguments):
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="cpu tries the script; the times mean nothing")  # fmt: skip
     parser.add_argument("--spec", default="", help="what ours is planned for; default: the device")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
-                        help="a setting of ours")  # fmt: skip
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     unknown = [n for n in options.names if n not in QUANTISERS]

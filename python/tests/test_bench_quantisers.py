@@ -1,4 +1,4 @@
-"""bench/quantisers.py at small sizes on the host: its rows, and that both sides give the same bits."""
+"""bench/quantisers.py at small sizes on the host: its rows, and equal bits on both sides."""
 
 import json
 import sys

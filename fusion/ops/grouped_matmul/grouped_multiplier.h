@@ -27,9 +27,10 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& call, const GroupedAlignmen
 // block's shared memory.
 GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits);
 
-// The tiles that are worth timing, no two alike: first that of MultiplierTileFor, then the others in
-// the order of the same price, then the cheapest ones with another cluster.
-std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call, const GroupedLimits& limits);
+// The tiles that are worth timing, no two alike: first that of MultiplierTileFor, then the others
+// in the order of the same price, then the cheapest ones with another cluster.
+std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call,
+                                         const GroupedLimits& limits);
 
 // Clusters that make the results of groups of any sizes, and the rows behind the last one.
 int64_t ClustersOf(const GemmTile& tile, const GroupedMatMulCall& call);
