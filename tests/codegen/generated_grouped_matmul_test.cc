@@ -293,15 +293,16 @@ TEST_CASE("whatever the ends say, nothing outside is touched") {
 }
 
 TEST_CASE("matrices of any layout, type and alignment are multiplied") {
-  constexpr DType kTypes[] = {DType::kBf16, DType::kFp16,    DType::kFp32,
-                              DType::kFp64, DType::kFp8E4M3, DType::kFp8E5M2};
+  constexpr DType kTypes[] = {DType::kBf16,        DType::kFp16,       DType::kFp32,
+                              DType::kFp64,        DType::kFp8E4M3,    DType::kFp8E5M2,
+                              DType::kFp8E4M3Fnuz, DType::kFp8E5M2Fnuz};
   constexpr int64_t kExtents[] = {1, 2, 3, 8, 17, 36, 48, 65, 80, 130};
-  for (uint64_t seed = 1; seed <= 48; ++seed) {
+  for (uint64_t seed = 1; seed <= 64; ++seed) {
     std::mt19937_64 random(seed);
     const auto any = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
     Case c{.sums = any(1) == 1};
     c.m = kExtents[any(9)], c.n = kExtents[any(9)], c.k = kExtents[any(9)];
-    c.in = kTypes[seed % 6];
+    c.in = kTypes[seed % std::size(kTypes)];
     c.out = c.in == DType::kFp64 || any(1) == 0 ? c.in : DType::kFp32;
     if (IsFp8(c.out)) c.out = any(1) == 0 ? DType::kBf16 : DType::kFp64;
     c.scaled = IsFp8(c.in) || any(2) == 0;

@@ -207,6 +207,8 @@ TEST_CASE("tensors and groups without elements give what nothing gives") {
   Check({.shape = {2000, 8}, .ends = {0, 0}}, 1);
   Check({.shape = {8, 8}, .ends = {0, 5, 5}, .dtype = DType::kFp8E4M3}, 1);
   Check({.shape = {8, 8}, .ends = {0, 5, 5}, .dtype = DType::kFp8E5M2}, 1);
+  Check({.shape = {8, 8}, .ends = {0, 5, 5}, .dtype = DType::kFp8E4M3Fnuz}, 1);
+  Check({.shape = {8, 8}, .ends = {0, 5, 5}, .dtype = DType::kFp8E5M2Fnuz}, 1);
 }
 
 // Ascending ends, or any at all: what they say stays inside of the tensor.

@@ -49,8 +49,10 @@ TEST_CASE("each group gives its largest element, an empty one none") {
 }
 
 TEST_CASE("the largest element of an empty group is -inf as a cast to the type has it") {
-  for (const auto& [type, has_infinity] :
-       {std::pair("bf16[2]", true), {"f8e5m2[2]", true}, {"f8e4m3[2]", false}}) {
+  for (const auto& [type, has_infinity] : {std::pair("bf16[2]", true),
+                                           {"f8e5m2[2]", true},
+                                           {"f8e4m3[2]", false},
+                                           {"f8e5m2fnuz[2]", false}}) {
     INFO(type);
     const BackwardGraph graph = Parse(TextOf(type, "i32[2]", "axis=0"));
     auto values = Evaluate(graph, {{3, -4}, {0, 2}}, {.mode = ReferenceOptions::kRoundEveryOp});
