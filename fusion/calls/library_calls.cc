@@ -43,8 +43,8 @@ class CallMaker {
       if (!result || !row.stores(result->shape, result->strides)) return Unreadable(id);
       call.results.push_back(*std::move(result));
     }
-    if (row.absorbs && options_.casts) AbsorbCast(row, id, call, group);
-    if (row.absorbs && options_.accumulates) AbsorbAccumulate(row, call, group);
+    if (row.widens && options_.casts) AbsorbCast(row, id, call, group);
+    if (row.adds && options_.accumulates) AbsorbAccumulate(row, call, group);
     for (const CallTensor& operand : call.operands) group.inputs.push_back(operand.value);
     for (const CallTensor& result : call.results) group.outputs.push_back(result.value);
     if (call.previous) {
@@ -141,9 +141,18 @@ class CallMaker {
     // Read by kernels, the narrow result is the cheaper one: they widen it for nothing.
     if (!consumers_.is_output(reader)) return;
     std::optional<CallTensor> result = ThroughReader(row, id, reader, g_.operands(reader)[0]);
-    if (!result) return;
+    if (!result || !KeepsOrder(row, call.results[0], *result)) return;
     call.results[0] = *std::move(result);
     group.nodes.push_back(reader);
+  }
+
+  // Whether a result that takes an operand's memory order keeps it when it is stored as `other`.
+  static bool KeepsOrder(const CallOp& row, const CallTensor& result, const CallTensor& other) {
+    if (row.result_like(0) < 0) return true;
+    for (size_t i = 0; i < result.shape.size(); ++i) {
+      if (result.shape[i] > 1 && result.strides[i] != other.strides[i]) return false;
+    }
+    return true;
   }
 
   // accumulate(previous, product), both over the whole tensor, in previous's own storage.

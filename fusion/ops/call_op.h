@@ -41,8 +41,8 @@ struct CallOp {
   int (*result_like)(int result);
   // Whether results may be stored as slices of a larger value.
   bool stores_slices = false;
-  // Whether the call may do what follows it: widen its result to fp32, add it to what is there.
-  bool absorbs = false;
+  // What the call may do of what follows it: widen its result to fp32; add it to what is there.
+  bool widens = false, adds = false;
 
   // `explain` fills the terms; the figures are the same without.
   Price (*price)(const Call& call, const DeviceSpec& device, bool explain);

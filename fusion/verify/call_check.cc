@@ -179,17 +179,17 @@ absl::Status CheckSegmentAmaxForm(const Call& call) {
 struct CallRule {
   Op op;
   absl::Status (*form)(const Call& call);
-  bool absorbs = false;  // a widening to fp32, then an accumulate step
+  bool widens = false, adds = false;  // a widening to fp32, then an accumulate step
 };
 constexpr CallRule kRules[] = {
-    {Op::matmul, CheckMatMulForm, true},
-    {Op::grouped_matmul, CheckGroupedMatMulForm, true},
+    {Op::matmul, CheckMatMulForm, true, true},
+    {Op::grouped_matmul, CheckGroupedMatMulForm, true, true},
     {Op::segment_amax, CheckSegmentAmaxForm},
     {Op::sort_indices, CheckSortForm},
     {Op::attention_backward, CheckAttentionForm},
     {Op::convolution, CheckConvolutionForm},
-    {Op::convolution_input_gradient, CheckConvolutionForm},
-    {Op::convolution_weight_gradient, CheckConvolutionForm},
+    {Op::convolution_input_gradient, CheckConvolutionForm, true},
+    {Op::convolution_weight_gradient, CheckConvolutionForm, true},
 };
 
 class CallChecker {
@@ -218,8 +218,8 @@ class CallChecker {
     for (size_t i = 0; i < operands.size(); ++i) {
       RG_RETURN_IF_ERROR(CheckTensor(g_, graph_, operands[i], c_.operands[i]));
     }
-    if (rule->absorbs) {
-      RG_RETURN_IF_ERROR(CheckAbsorbed(id));
+    if (rule->widens || rule->adds) {
+      RG_RETURN_IF_ERROR(CheckAbsorbed(id, *rule));
     } else {
       RG_RETURN_IF_ERROR(CheckResults(id));
     }
@@ -247,7 +247,7 @@ class CallChecker {
   }
 
   // The result, or what the absorbed ops make of it: a widening, then an accumulate step.
-  absl::Status CheckAbsorbed(NodeId id) {
+  absl::Status CheckAbsorbed(NodeId id, const CallRule& rule) {
     const CallTensor& d = c_.results[0];
     if (d.shape != g_.type(id).shape || d.strides.size() != d.shape.size()) {
       return Broken("P5: its call makes a result of another shape");
@@ -264,8 +264,9 @@ class CallChecker {
         while (g_.pattern(v.node) == Pattern::kView) v = g_.operands(v.node)[0];
         if (v == last) mine = static_cast<int>(o);
       }
-      const bool cast = g_.op(next) == Op::cast && !adds;
-      const bool add = g_.pattern(next) == Pattern::kAccumulate && operands.size() == 2 && !adds;
+      const bool cast = rule.widens && g_.op(next) == Op::cast && !adds;
+      const bool add = rule.adds && g_.pattern(next) == Pattern::kAccumulate &&
+                       operands.size() == 2 && !adds;
       if (mine < 0 || (!cast && !add)) {
         return Broken("P5: its call absorbs %", Index(next), ", which it cannot do");
       }

@@ -1,5 +1,5 @@
-// How the operands and results of convolutions lie in a plan, what is copied for it, and that the
-// plan then gives the reference's values.
+// How the operands and results of convolutions lie in a plan, what is copied for it, which casts
+// the calls do themselves, and that the plan then gives the reference's values.
 #include <cmath>
 
 #include "fusion/ops/convolution/packed_layout.h"
@@ -201,6 +201,95 @@ TEST_CASE("what a convolution reads has no gaps after its rows, unlike what a ma
   REQUIRE(calls.size() == 1);
   CHECK(calls[0]->operands[0].strides == ChannelsLast(y));
   CHECK(calls[0]->operands[1].strides == ChannelsLast(x));
+}
+
+// dw of bf16, channels last, before anything is done with it.
+ValueId NarrowWeightGradient(GraphBuilder& b) {
+  const auto input = [&](std::string name, const Shape& shape) {
+    return b.Input({DType::kBf16, shape},
+                   {.name = std::move(name), .strides = ChannelsLast(shape)});
+  };
+  return WeightGradient(b, input("dy", kY), input("x", kX));
+}
+
+// The results that the plan's calls of convolutions store.
+std::vector<CallTensor> StoredByCalls(const BackwardGraph& graph) {
+  auto spec = LoadDeviceSpec("h200");
+  REQUIRE(spec.ok());
+  auto planned = PlanFusion(graph, *spec, {});
+  INFO(planned.status());
+  REQUIRE(planned.ok());
+  REQUIRE(planned->plan.Verify(planned->graph).ToString() == "OK");
+  std::vector<CallTensor> results;
+  for (const Call* call : CallsOf(*planned)) results.push_back(call->results[0]);
+  return results;
+}
+
+TEST_CASE("a gradient of a weight that is cast to fp32 and leaves the graph is stored as fp32") {
+  GraphBuilder b("cast");
+  b.Output(b.Cast(NarrowWeightGradient(b), DType::kFp32), "dw", ChannelsLast(kW));
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  const std::vector<CallTensor> stored = StoredByCalls(*graph);
+  REQUIRE(stored.size() == 1);
+  CHECK(stored[0].dtype == DType::kFp32);
+  CHECK(HasChannelsLast(stored[0]));
+
+  // From the sums: bf16 would be off by up to 2e-3 of each element.
+  const std::vector<Values> inputs = RandomInputs(*graph, 3);
+  auto run = RunOnHost(*graph, inputs, {});
+  INFO(run.status());
+  REQUIRE(run.ok());
+  CHECK(run->planned.plan.groups.size() == 1);
+  auto expected = Evaluate(*graph, inputs, {.mode = ReferenceOptions::kFloat64});
+  REQUIRE(expected.ok());
+  const Values& want = (*expected)[graph->value_index(*graph->outputs()[0].value)];
+  for (size_t i = 0; i < want.size(); ++i) {
+    CHECK(std::fabs(run->outputs[0][i] - want[i]) <= 1e-5 * (1 + std::fabs(want[i])));
+  }
+}
+
+TEST_CASE("a gradient of an input that is cast to fp32 and leaves the graph is stored as fp32") {
+  GraphBuilder b("cast");
+  const ValueId dy = b.Input({DType::kBf16, kY}, {.name = "dy"});
+  const ValueId w = b.Input({DType::kBf16, kW}, {.name = "w"});
+  b.Output(b.Cast(InputGradient(b, dy, w), DType::kFp32), "dx");
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  const std::vector<CallTensor> stored = StoredByCalls(*graph);
+  REQUIRE(stored.size() == 1);
+  CHECK(stored[0].dtype == DType::kFp32);
+}
+
+TEST_CASE("a cast stays apart where its result lies in another order, or somebody reads either") {
+  GraphBuilder b("cast");
+  const ValueId dw = NarrowWeightGradient(b), wide = b.Cast(dw, DType::kFp32);
+  SECTION("the order of the weight is not that of the gradient") { b.Output(wide, "dw"); }
+  SECTION("the narrow gradient leaves the graph, too") {
+    b.Output(wide, "dw", ChannelsLast(kW));
+    b.Output(dw, "narrow", ChannelsLast(kW));
+  }
+  SECTION("a kernel reads the wide one, and widens for nothing") {
+    b.Output(b.Add(Op::mul, {wide, wide}), "squares", ChannelsLast(kW));
+  }
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  const std::vector<CallTensor> stored = StoredByCalls(*graph);
+  REQUIRE(stored.size() == 1);
+  CHECK(stored[0].dtype == DType::kBf16);
+}
+
+TEST_CASE("a convolution adds its gradient to nothing") {
+  GraphBuilder b("tied");
+  const ValueId first = b.Cast(NarrowWeightGradient(b), DType::kFp32);
+  b.Output(
+      b.Add(Op::add, {first, b.Cast(WeightGradient(b, b.Input({DType::kBf16, kY}, {.name = "dy2"}),
+                                                   b.Input({DType::kBf16, kX}, {.name = "x2"})),
+                                    DType::kFp32)}),
+      "dw");
+  auto graph = b.Build();
+  REQUIRE(graph.ok());
+  for (const CallTensor& stored : StoredByCalls(*graph)) CHECK(stored.dtype == DType::kBf16);
 }
 
 }  // namespace

@@ -99,6 +99,8 @@ std::string Describe(const Call& call) {
   add("padding", g.padding, 0);
   add("dilation", g.dilation, 1);
   if (g.groups > 1) absl::StrAppend(&text, ", ", g.groups, " groups");
+  const DType result = call.results[0].dtype;
+  if (result != call.operands[0].dtype) absl::StrAppend(&text, ", into ", Name(result));
   return text;
 }
 
@@ -117,13 +119,14 @@ CallSizes Sizes(const Call& call) {
 }
 
 // Results lie in the order of the pixels that they are made of.
-constexpr CallOp Row(Op op, int (*result_like)(int)) {
+constexpr CallOp Row(Op op, int (*result_like)(int), bool widens) {
   return {.op = op,
           .name = "convolution",
           .reads = IsPacked,
           .stores = IsPacked,
           .beside = BesideOther,
           .result_like = result_like,
+          .widens = widens,
           .price = PriceCall,
           .blocks = Blocks,
           .work_kind = WorkKind::kConvolution,
@@ -133,10 +136,10 @@ constexpr CallOp Row(Op op, int (*result_like)(int)) {
 
 }  // namespace
 
-const CallOp kConvolutionCalls = Row(Op::convolution, [](int) { return 0; });
+const CallOp kConvolutionCalls = Row(Op::convolution, [](int) { return 0; }, false);
 const CallOp kConvolutionInputGradientCalls =
-    Row(Op::convolution_input_gradient, [](int) { return 0; });
+    Row(Op::convolution_input_gradient, [](int) { return 0; }, true);
 const CallOp kConvolutionWeightGradientCalls =
-    Row(Op::convolution_weight_gradient, [](int) { return 1; });
+    Row(Op::convolution_weight_gradient, [](int) { return 1; }, true);
 
 }  // namespace retrograd
