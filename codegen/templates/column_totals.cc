@@ -9,36 +9,41 @@
 namespace retrograd {
 namespace {
 
-// Shared memory is walked lane by lane, so that neighbouring threads meet different banks.
-std::string TileIndex(const ColumnTotals& totals, absl::string_view thread_row) {
-  if (totals.width == 1) return absl::StrCat(thread_row, " * ", totals.lanes, " + lane");
-  return absl::StrCat("(", thread_row, " * ", totals.width, " + j) * ", totals.lanes, " + lane");
-}
-
 // Part of the order of addition, the same on all devices: thread rows that one thread adds up. With
 // more of them, all threads of the block share the work first.
 constexpr int kRowsInTurn = 8;
 
-// Each `kRowsInTurn` rows of the tile become one, until so few are left; returns how many.
+// Where a thread row's sum of lane j lies among `rows` of them in shared memory. Rows of one lane
+// lie together, so that neighbouring threads meet different banks, however few lie side by side.
+std::string TileIndex(const ColumnTotals& totals, int64_t rows, absl::string_view row) {
+  const std::string lane = row == "0" ? "lane" : absl::StrCat(row, " * ", totals.lanes, " + lane");
+  return totals.width == 1 ? lane : absl::StrCat("j * ", rows * totals.lanes, " + ", lane);
+}
+
+// Of each lane every n-th row becomes one, `kRowsInTurn` in turn, until so few are left; returns
+// how many.
 int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::string& tile,
              LaunchText* launch, PointPrinter* printer) {
   SourceWriter& out = launch->out;
-  const int slots = totals.lanes * totals.width;  // of a row
-  const auto at = [&](absl::string_view row) {
-    return absl::StrCat(tile, "[RG_THREAD / ", slots, " * ", kRowsInTurn * slots, " + RG_THREAD % ",
-                        slots, row, "]");
-  };
   int rows = totals.thread_rows;
   while (rows > kRowsInTurn && rows % kRowsInTurn == 0) {
     rows /= kRowsInTurn;
-    const std::string busy = absl::StrCat("RG_THREAD < ", rows * slots);
+    const int left = rows * totals.lanes;  // of one lane
+    const std::string busy = absl::StrCat("RG_THREAD < ", left * totals.width);
+    const std::string first = totals.width == 1
+                                  ? "RG_THREAD"
+                                  : absl::StrCat("RG_THREAD / ", left, " * ", left * kRowsInTurn,
+                                                 " + RG_THREAD % ", left);
+    const auto at = [&](absl::string_view more) {
+      return absl::StrCat(tile, "[", first, more, "]");
+    };
     out.OpenScope();
     out.Line(AccumulatorName(reduction.dtype), " part = ", printer->Identity(reduction), ";");
     out.Open("if (", busy, ")");
     out.Line("part = ", at(""), ";");
     out.Pragma(SpellingOf(launch->dialect()).unroll);
     out.Line("for (int i = 1; i < ", kRowsInTurn, "; ++i) part = ",
-             printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", slots))), ";");
+             printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", left))), ";");
     out.Close();
     launch->Barrier();
     out.Line("if (", busy, ") ", tile, "[RG_THREAD] = part;");
@@ -61,21 +66,22 @@ void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrin
     if (!first) launch->Barrier();
     first = false;
     bool loop = launch->OpenUnrolled("j", totals.width);
-    out.Line(tile, "[", TileIndex(totals, "thread_row"), "] = ", acc, ";");
+    out.Line(tile, "[", TileIndex(totals, totals.thread_rows, "thread_row"), "] = ", acc, ";");
     if (loop) out.Close();
     launch->Barrier();
     const int rows = FoldTile(totals, reduction, tile, launch, printer);
     out.Open("if (thread_row == 0)");
     if (rows < totals.thread_rows) {
       loop = launch->OpenUnrolled("j", totals.width);
-      out.Line(acc, " = ", tile, "[", TileIndex(totals, "0"), "];");
+      out.Line(acc, " = ", tile, "[", TileIndex(totals, rows, "0"), "];");
       if (loop) out.Close();
     }
     out.Open("for (int i = 1; i < ", rows, "; ++i)");
     loop = launch->OpenUnrolled("j", totals.width);
-    out.Line(acc, " = ",
-             printer->Folded(reduction, acc, absl::StrCat(tile, "[", TileIndex(totals, "i"), "]")),
-             ";");
+    out.Line(
+        acc, " = ",
+        printer->Folded(reduction, acc, absl::StrCat(tile, "[", TileIndex(totals, rows, "i"), "]")),
+        ";");
     if (loop) out.Close();
     out.Close();
     out.Close();
