@@ -335,6 +335,36 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def gradients(rows):
+    """[(whether kernels of ours make it, their time / cuDNN's fastest plan's)] of the gradients of
+    convolutions that both were timed for, as they raced."""
+    found = []
+    for row in rows:
+        for call in row.get("calls", {}).get("ours", []):
+            lines = [call["by"], *call.get("beside", [])]
+            us = {True: [], False: []}
+            for line in lines:
+                if at := re.search(r": ([\d.]+) us", line):
+                    us[line.startswith("kernels of ours")].append(float(at[1]))
+            if call["op"].startswith("convolution") and us[True] and us[False]:
+                chosen = call["by"].startswith("kernels of ours")
+                found.append((chosen, min(us[True]) / min(us[False])))
+    return found
+
+
+def gradients_summary(rows):
+    """A line on how often kernels of ours make a gradient, and what they win there."""
+    raced = gradients(rows)
+    ratios_of_ours = [ratio for chosen, ratio in raced if chosen]
+    if not ratios_of_ours:
+        return "gradients by kernels of ours: none"
+    return (
+        f"gradients by kernels of ours: {len(ratios_of_ours)} of {len(raced)}, there ours / cuDNN's "
+        f"fastest plan: geometric mean {geometric_mean(ratios_of_ours):.3f}, worst "
+        f"{max(ratios_of_ours):.3f}"
+    )
+
+
 def summary(name, pairs):
     """A line on [(ratio, row)]."""
     pairs = [(r, row) for r, row in pairs if r is not None]
@@ -396,6 +426,7 @@ def table(result):
         summary("ours / ATen deterministic", [(r[0], row) for r, row in pairs]),
         summary("ours / ATen, the faster side", [(r[1], row) for r, row in pairs]),
         summary("pointwise ones as matmuls / as convolutions", forms(result["rows"])),
+        gradients_summary(result["rows"]),
         "",
         "| model, all of them | ours, us | ATen deterministic | ATen, the faster of each |",
         "|---|---|---|---|",

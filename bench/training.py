@@ -149,7 +149,7 @@ def _settle(step, side):
     return extension.loaded().counts() if extension.loaded() else (0, 0, 0)
 
 
-def measure_side(name, device, side, repeat, references, cache=None):
+def measure_side(name, device, side, repeat, references, cache=None, most_kernels=10):
     import torch
     import watch
     from retrograd.backend import messages
@@ -177,7 +177,7 @@ def measure_side(name, device, side, repeat, references, cache=None):
             row["library_run_us"] = _library_run_us(step)
         row["step_ms"] = _by_events(lambda: None, step.whole, repeat)
         if device == "cuda":
-            row["kernels"] = watch.kernels(step.forward, step.backward)
+            row["kernels"] = watch.kernels(step.forward, step.backward, most_kernels)
             if not step.graphs:  # whose private pool holds everything all the time
                 row["peak_bytes"] = _peak_bytes(step)
         after = _settle(step, side)
@@ -322,8 +322,9 @@ def measure_model(options):
             continue
         try:
             figures = measure_side(
-                options.one, options.device, side, options.repeat, references, options.cache
-            )
+                options.one, options.device, side, options.repeat, references, options.cache,
+                options.kernels,
+            )  # fmt: skip
         except ImportError as error:
             row["skipped"] = f"{error.name} is not installed"
             break
@@ -356,6 +357,8 @@ def main():
                         help="cpu tries the script; the times mean nothing")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--cache", type=pathlib.Path, metavar="DIR", help="Inductor's; default: empty")
+    parser.add_argument("--kernels", type=int, default=10, metavar="N",
+                        help="how many of the largest kernels are noted")  # fmt: skip
     parser.add_argument("--no-reference", action="store_true", help="without float64 gradients")
     parser.add_argument("--commit", help="noted in the files; default: git's")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
@@ -384,7 +387,8 @@ def main():
         print(f"== {name}", flush=True)
         command = [sys.executable, __file__, "--one", name, "--sides", options.sides, "--repeat",
                    str(options.repeat), "--device", options.device, "--out", str(options.out),
-                   "--commit", options.commit, "--command", options.command]  # fmt: skip
+                   "--kernels", str(options.kernels), "--commit", options.commit,
+                   "--command", options.command]  # fmt: skip
         if options.cache:
             command += ["--cache", str(options.cache)]
         if options.no_reference:
