@@ -265,8 +265,8 @@ class CallChecker {
         if (v == last) mine = static_cast<int>(o);
       }
       const bool cast = rule.widens && g_.op(next) == Op::cast && !adds;
-      const bool add = rule.adds && g_.pattern(next) == Pattern::kAccumulate &&
-                       operands.size() == 2 && !adds;
+      const bool add =
+          rule.adds && g_.pattern(next) == Pattern::kAccumulate && operands.size() == 2 && !adds;
       if (mine < 0 || (!cast && !add)) {
         return Broken("P5: its call absorbs %", Index(next), ", which it cannot do");
       }

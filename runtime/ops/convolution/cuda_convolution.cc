@@ -13,11 +13,13 @@
 #include "runtime/gpu/loaded_calls.h"
 #include "runtime/ops/convolution/convolution_class.h"
 #include "runtime/ops/convolution/generated_convolution.h"
+#include "runtime/ops/convolution/widened_call.h"
 
 namespace retrograd {
 namespace {
 
 constexpr absl::string_view kCudnnName = "cudnn";
+constexpr absl::string_view kCudnnCastName = "cudnn and a cast";  // widened_call.h
 
 bool Refused(const absl::Status& status) {
   return absl::IsUnimplemented(status) || absl::IsUnavailable(status);
@@ -32,7 +34,13 @@ std::string TimeOf(double us) { return us > 0 ? absl::StrFormat(": %.1f us", us)
 
 using Schedules = std::vector<std::unique_ptr<LoadedCall>>;
 
-// Who makes a call: the name of a schedule, or cuDNN.
+// One way in which the library makes a call.
+struct LibraryWay {
+  std::string name;
+  std::unique_ptr<LoadedCall> call;
+};
+
+// Who makes a call: the name of a schedule, or of one of the library's ways.
 struct Maker {
   std::string name;
   double us = 0;
@@ -51,7 +59,11 @@ class CudaConvolutionLoader : public CallLoader {
 
   std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override {
     if (!Has(options_.backends.Of(call.op), ConvolutionBackend::kRetrograd)) return {};
-    return GeneratedConvolutionKernels(device_, TimedFor(call), facts, kMostSchedules);
+    const Call timed = TimedFor(call);
+    std::vector<Kernel> kernels =
+        GeneratedConvolutionKernels(device_, timed, facts, kMostSchedules);
+    if (NarrowOf(timed)) kernels.push_back(WideningKernel(timed, facts, device_.dialect()));
+    return kernels;
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
@@ -69,6 +81,11 @@ class CudaConvolutionLoader : public CallLoader {
                                const CallFacts& facts);
   absl::StatusOr<std::unique_ptr<LoadedCall>> LoadLibrary(const Call& call, const CallFacts& facts,
                                                           std::string beside);
+  // The library's call into the operands' dtype, and a cast. Unimplemented where that is no other.
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadLibraryAndCast(const Call& call,
+                                                                 const CallFacts& facts);
+  // What of the library was loaded, under its names; refusals leave an implementation out.
+  absl::StatusOr<std::vector<LibraryWay>> LibraryWays(const Call& call, const CallFacts& facts);
 
   GpuDevice& device_;
   const int sm_;
@@ -84,26 +101,47 @@ CallMemory MemoryOf(const Call& call) {
 }
 
 // What stays where nothing is timed stands first.
-std::vector<std::string> NamesInOrder(const ConvolutionBackendList& order, bool library,
+std::vector<std::string> NamesInOrder(const ConvolutionBackendList& order,
+                                      const std::vector<std::string>& library,
                                       const Schedules& schedules) {
   std::vector<std::string> names;
   for (const ConvolutionBackend backend : order) {
     if (backend == ConvolutionBackend::kRetrograd) {
       for (const auto& schedule : schedules) names.push_back(schedule->Describe());
-    } else if (library) {
-      names.push_back(std::string(kCudnnName));
+    } else {
+      names.insert(names.end(), library.begin(), library.end());
     }
   }
   return names;
 }
 
-// The schedules in their order, and the library where it is named.
-std::vector<LoadedCalls::Made> Named(const std::vector<std::string>& names, LoadedCall* library,
+std::vector<std::string> NamesOf(const std::vector<LibraryWay>& ways) {
+  std::vector<std::string> names;
+  for (const LibraryWay& way : ways) names.push_back(way.name);
+  return names;
+}
+
+// Those of the library's that a choice has.
+std::vector<std::string> LibraryNamesOf(const Choice& choice) {
+  std::vector<std::string> names;
+  for (const TimedCandidate& candidate : choice.candidates) {
+    if (candidate.name == kCudnnName || candidate.name == kCudnnCastName) {
+      names.push_back(candidate.name);
+    }
+  }
+  return names;
+}
+
+// The schedules in their order, and the library's calls where they are named.
+std::vector<LoadedCalls::Made> Named(const std::vector<std::string>& names,
+                                     const std::vector<LibraryWay>& library,
                                      const Schedules& schedules) {
   std::vector<LoadedCalls::Made> made;
   size_t next = 0;
   for (const std::string& name : names) {
-    made.push_back({name, name == kCudnnName ? library : schedules[next++].get()});
+    const auto way = std::find_if(library.begin(), library.end(),
+                                  [&](const LibraryWay& w) { return w.name == name; });
+    made.push_back({name, way != library.end() ? way->call.get() : schedules[next++].get()});
   }
   return made;
 }
@@ -117,13 +155,14 @@ Maker MakerOf(const Choice& choice, const std::vector<std::string>& names) {
   return maker;
 }
 
-// Of all schedules together.
-std::string SchedulesDigest(const Call& call, Device& device) {
+// Of all schedules together, and of what casts a library's result.
+std::string SchedulesDigest(const Call& call, const CallFacts& facts, Device& device) {
   const auto made =
       GenerateConvolution(ConvolutionOf(call), device.dialect(),
                           ConvolutionLimits(device.dialect(), device.Describe()), kMostSchedules);
-  return KernelsDigest(device.dialect(),
-                       DistinctKernels(made.value_or(std::vector<ConvolutionKernels>{})));
+  std::vector<Kernel> kernels = DistinctKernels(made.value_or(std::vector<ConvolutionKernels>{}));
+  if (NarrowOf(call)) kernels.push_back(WideningKernel(call, facts, device.dialect()));
+  return KernelsDigest(device.dialect(), kernels);
 }
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaConvolutionLoader::Library(const Call& call,
@@ -147,26 +186,21 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
   const ChoiceKey key = tuner.Key(
       "convolution 2",
       absl::StrCat(version, version.empty() ? "" : ", ", device_.Compiler(), ", kernels ",
-                   SchedulesDigest(call, device_)),
+                   SchedulesDigest(call, facts, device_)),
       absl::StrCat(Print(order), " ", CudnnConvolutionRequest(call, facts, options_.cudnn).key));
   const auto names_of = [&](const Choice& choice) {
-    return NamesInOrder(order, choice.candidates.size() > schedules.size(), schedules);
+    return NamesInOrder(order, LibraryNamesOf(choice), schedules);
   };
   const std::optional<Choice> known =
       tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names_of(choice)); });
   if (known && known->timed()) return MakerOf(*known, names_of(*known));
-  std::unique_ptr<LoadedCall> library;
+  std::vector<LibraryWay> library;
   if (!version.empty()) {
-    absl::StatusOr<std::shared_ptr<CudnnPlans>> plans = Library(call, facts);
-    if (plans.ok()) {
-      library = std::make_unique<CudaConvolutionCall>(device_, *std::move(plans));
-    } else if (!Refused(plans.status())) {
-      return plans.status();
-    }
+    RG_ASSIGN_OR_RETURN(library, LibraryWays(call, facts));
   }
-  const std::vector<std::string> names = NamesInOrder(order, library != nullptr, schedules);
+  const std::vector<std::string> names = NamesInOrder(order, NamesOf(library), schedules);
   if (known) return MakerOf(*known, names);  // untimed: the default, as when it was met first
-  LoadedCalls implementations(Named(names, library.get(), schedules));
+  LoadedCalls implementations(Named(names, library, schedules));
   RG_ASSIGN_OR_RETURN(const Choice choice,
                       tuner.ChooseFastest(key, MemoryOf(call), implementations));
   return MakerOf(choice, names);
@@ -176,6 +210,28 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibrary(
     const Call& call, const CallFacts& facts, std::string beside) {
   RG_ASSIGN_OR_RETURN(std::shared_ptr<CudnnPlans> plans, Library(call, facts));
   return std::make_unique<CudaConvolutionCall>(device_, std::move(plans), std::move(beside));
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadLibraryAndCast(
+    const Call& call, const CallFacts& facts) {
+  const std::optional<Call> narrow = NarrowOf(call);
+  if (!narrow) return absl::UnimplementedError("the result has the operands' dtype, or gaps");
+  CallFacts of_narrow = facts;
+  of_narrow.result_alignment.assign(1, kScratchAlignment);
+  RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> made, LoadLibrary(*narrow, of_narrow, ""));
+  return LoadWidened(device_, call, facts, std::move(made));
+}
+
+absl::StatusOr<std::vector<LibraryWay>> CudaConvolutionLoader::LibraryWays(const Call& call,
+                                                                           const CallFacts& facts) {
+  std::vector<LibraryWay> ways;
+  const auto add = [&](absl::string_view name, absl::StatusOr<std::unique_ptr<LoadedCall>> made) {
+    if (made.ok()) ways.push_back({std::string(name), *std::move(made)});
+    return made.ok() || Refused(made.status()) ? absl::OkStatus() : made.status();
+  };
+  RG_RETURN_IF_ERROR(add(kCudnnName, LoadLibrary(call, facts, "")));
+  RG_RETURN_IF_ERROR(add(kCudnnCastName, LoadLibraryAndCast(call, facts)));
+  return ways;
 }
 
 absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
@@ -196,6 +252,11 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::LoadOurs(
     if (EndsLoading(like.status())) return like.status();
     break;  // what does not compile here may still be the library's
   }
+  if (maker.name == kCudnnCastName) {
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> made, LoadLibraryAndCast(call, facts));
+    return std::make_unique<CudaConvolutionCall>(device_, std::move(made), maker.us, maker.others,
+                                                 absl::OkStatus());
+  }
   return LoadLibrary(call, facts, maker.others);
 }
 
@@ -210,6 +271,9 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> CudaConvolutionLoader::Load(const Ca
     if (schedules.ok()) return LoadOurs(*std::move(schedules), timed, call, facts);
   }
   absl::StatusOr<std::unique_ptr<LoadedCall>> library = LoadLibrary(call, facts, "");
+  if (!library.ok() && Refused(library.status()) && NarrowOf(call)) {
+    library = LoadLibraryAndCast(call, facts);
+  }
   if (library.ok() || !Refused(library.status()) || fallback_ == nullptr) return library;
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> loaded, fallback_->Load(call, facts));
   return std::make_unique<CudaConvolutionCall>(device_, std::move(loaded), 0, "", library.status());
