@@ -13,6 +13,7 @@ namespace {
 constexpr int kMostThreads = 1024;
 constexpr int kMostRowsAtOnce = 8;
 constexpr int64_t kBytesAtOnce = 128;
+constexpr int64_t kSectorBytes = 32;  // that memory moves at once
 
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
   if (folds.sets.size() != 1 || folds.across(folds.sets[0])) return std::nullopt;
@@ -60,6 +61,32 @@ int64_t LoadedBytesOfElement(const CandidateList& list) {
   return bytes;
 }
 
+// Of the types that are loaded from every row, the narrowest; 0: nothing is.
+int64_t NarrowestBytesOfElement(const CandidateList& list) {
+  int64_t bytes = 0;
+  for (const Instr& i : list.ir().instrs) {
+    if (i.kind != InstrKind::kLoad || (i.axes & list.shape().row_axes) == 0) continue;
+    const int64_t size = SizeBytes(list.ir().buffers[i.buffer].dtype);
+    bytes = bytes == 0 ? size : std::min(bytes, size);
+  }
+  return bytes;
+}
+
+// The same with fewer columns a thread, as long as a block's piece of a row fills sectors and all
+// rows of a thread are under way at once: so the columns are spread over more SMs, and each thread
+// has less to do behind its loads.
+void AddNarrower(CandidateList& list, int64_t row_bytes, const Schedule& whole) {
+  const int64_t lanes = whole.threads / whole.rows_per_block;
+  const int64_t bytes = NarrowestBytesOfElement(list);
+  for (int width = whole.vector_width / 2; width >= 1; width /= 2) {
+    if (lanes * width * bytes < kSectorBytes) break;
+    const Schedule s = WithRowsAtOnce(list, row_bytes,
+                                      Column(list, whole.threads, whole.rows_per_block, width, 1));
+    if (s.blocks > list.limits().sms) break;
+    if (CeilDiv(list.shape().rows, s.rows_per_block) <= s.rows_per_thread) list.Add(s);
+  }
+}
+
 void AddCandidates(CandidateList& list) {
   const RowsAndColumns& shape = list.shape();
   const int widest = list.widest();
@@ -80,7 +107,10 @@ void AddCandidates(CandidateList& list) {
     if (whole.blocks > kMaxBlocks) continue;
     if (threads > kThreads && whole.blocks > sms) continue;
     list.Add(WithRowsAtOnce(list, row_bytes, whole));
-    if (threads > kThreads) continue;
+    if (threads > kThreads) {
+      AddNarrower(list, row_bytes, whole);
+      continue;
+    }
     for (int waves : {1, 2, 4, 8}) {
       if (!list.limits().split) continue;
       const int64_t split =
