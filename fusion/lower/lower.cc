@@ -8,6 +8,7 @@
 #include "fusion/lower/private/private_slices.h"
 #include "fusion/lower/rematerialize.h"
 #include "fusion/lower/sort_indices.h"
+#include "fusion/lower/thin_matmuls.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
 #include "graph/passes/expand.h"
@@ -27,6 +28,10 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));
+  // Before pads: what is no matmul reads its operands as they are.
+  if (options.thin_matmuls && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, ExpandThinMatMuls(g, *options.device));
+  }
   // Pads before what makes their operands: rows that are padded are then computed so.
   if (options.pad_operands && options.device != nullptr) {
     RG_ASSIGN_OR_RETURN(g, PadOperands(g, *options.device));

@@ -16,13 +16,14 @@ struct LowerOptions {
   bool gathered_sums = true;     // sums at indices that are known gather their terms
   bool cast_pairs = true;        // a narrowing that is widened back is dropped
   bool first_writer = true;      // the first contribution to a sum stores
+  bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products
   bool pad_operands = true;      // matmuls read operands padded where their prices say so
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
   bool accumulate_order = true;  // each contribution is added where it is made
   bool rematerialize = true;     // what costs no more to make than to read is made at each depth
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device = nullptr;  // prices padded operands; none: nothing is padded
+  const DeviceSpec* device = nullptr;  // prices padded operands and thin matmuls; none: both stay as they are
 };
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});

@@ -184,6 +184,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
   return {.gathered_sums = Enabled(options, "gathered_sums"),
           .cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
+          .thin_matmuls = Enabled(options, "thin_matmuls"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),

@@ -36,6 +36,7 @@ inline constexpr Feature kFeatures[] = {
     {"matmul_epilogues", "matmuls that make more of their product before storing it"},
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"concats_in_place", "concats without a copy: their parts are stored side by side"},
+    {"thin_matmuls", "matmuls of few rows, columns or terms as sums of products"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},

@@ -197,7 +197,7 @@ TEST_CASE(
     const BackwardGraph graph = RandomGraph(
         seed,
         {.dtypes = RandomGraphOptions::kFp32, .min_ops = 10, .max_ops = 24, .indexed = false});
-    PlanOptions options{.disable = {"recompute"}};
+    PlanOptions options{.disable = {"recompute", "thin_matmuls"}};
     const Planned best = PlanWith(graph, Eager(), options);
     chosen += Epilogues(best.plan);
     if (best.plan.summary.gap_ps != 0) continue;

@@ -77,6 +77,7 @@ TEST_CASE("a run in phases gives the same bits, though all that it needs no long
     INFO("seed " << seed);
     const std::vector<Values> inputs = RandomInputs(*graph, seed);
     RunSetup setup;
+    if (seed % 4 < 2) setup.plan.disable.insert("thin_matmuls");
     setup.compile.schedule.streams = seed % 3 == 0 ? 3 : 1;
     setup.program.order_seed = seed;
     const auto whole = RunOnHost(*graph, inputs, setup);

@@ -52,7 +52,7 @@ void CheckRun(const BackwardGraph& graph, const RunSetup& setup, double toleranc
 
 TEST_CASE("models give the reference's gradients on one stream and on many, in any legal order") {
   const std::string model =
-      GENERATE(as<std::string>{}, "mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=fp32",
+      GENERATE(as<std::string>{}, "mlp:layers=2,tokens=24,in=16,hidden=20,out=12,dtype=fp32",
                "norm_stack:layers=2,rows=40,columns=24,dtype=fp32",
                "transformer:layers=1,d=16,tokens=24,heads=2,dtype=fp32");
   const int streams = GENERATE(1, 4);
@@ -74,7 +74,7 @@ TEST_CASE("the checking build finds nothing to report in a model's kernels") {
   setup.host.compile.check = true;
   setup.compile.schedule.streams = 3;
   setup.program.order_seed = 3;
-  CheckRun(SmallModel("mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=fp32"), setup, 2e-5);
+  CheckRun(SmallModel("mlp:layers=2,tokens=24,in=16,hidden=20,out=12,dtype=fp32"), setup, 2e-5);
 }
 
 TEST_CASE("outputs may be absent, repeated, an input, a view, of any strides") {
@@ -128,7 +128,7 @@ struct Loaded {
 };
 
 TEST_CASE("a run allocates nothing") {
-  for (const char* model : {"mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=bf16",
+  for (const char* model : {"mlp:layers=2,tokens=24,in=16,hidden=20,out=12,dtype=bf16",
                             "transformer:layers=1,d=16,tokens=24,heads=2,dtype=bf16"}) {
     INFO(model);
     Loaded loaded(SmallModel(model), {.schedule = {.streams = 2}});

@@ -124,7 +124,7 @@ class DeviceTensors {
 };
 
 struct FakeRunOptions {
-  std::string model = "mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=fp32";
+  std::string model = "mlp:layers=2,tokens=24,in=16,hidden=20,out=12,dtype=fp32";
   int streams = 1;
   bool record = true;
   bool early = false;  // launches start early, however large

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kMlp[] = "mlp:layers=2,tokens=24,in=8,hidden=20,out=12,dtype=fp32";
+constexpr char kMlp[] = "mlp:layers=2,tokens=24,in=16,hidden=20,out=12,dtype=fp32";
 constexpr char kTransformer[] =
     "transformer:layers=1,d=16,tokens=24,seq=12,heads=4,kv_heads=2,dtype=fp32";
 
