@@ -35,6 +35,9 @@ PARTS = {
         "fusion/lower/gather_sums.cc", "fusion/lower/gather_sums.h",
         "fusion/lower/index_lines.cc", "fusion/lower/index_lines.h",
         "fusion/lower/known_index.cc", "fusion/lower/known_index.h"),
+    "thin matmuls": _feature(
+        "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
+        "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),
     "padded operands": _feature(
         "pad_operands", "a matmul reads odd operands as they are",
         "fusion/lower/pad_operands.cc", "fusion/lower/pad_operands.h"),

@@ -341,7 +341,7 @@ def gradients(rows):
     found = []
     for row in rows:
         for call in row.get("calls", {}).get("ours", []):
-            lines = [call["by"], *call.get("beside", [])]
+            lines = [call.get("by", ""), *call.get("beside", [])]
             us = {True: [], False: []}
             for line in lines:
                 if at := re.search(r": ([\d.]+) us", line):

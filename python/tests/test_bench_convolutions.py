@@ -20,19 +20,19 @@ LIBRARY = pathlib.Path(
 )
 SHAPES = """# tiny ones
 model,count,n,c,h,w,k,r,s,stride,pad,dil,groups,needs_dx
-one,3,2,8,5,5,6,1,1,1x1,0x0,1x1,1,1
+one,3,2,16,5,5,12,1,1,1x1,0x0,1x1,1,1
 one,1,2,3,9,8,4,3,3,2x2,1x1,1x1,1,0
 two,2,2,6,7,7,6,5,3,1x1,2x1,1x2,6,1
-two,1,2,8,5,5,6,1,1,1x1,0x0,1x1,1,1
+two,1,2,16,5,5,12,1,1,1x1,0x0,1x1,1,1
 two,4,2,8,1,1,6,1,1,1x1,0x0,1x1,1,1
 """
 
 
 def test_the_shapes_of_the_models_are_read_once_each():
     shapes = convolutions.read_shapes(convolutions.SHAPES)
-    assert len(shapes) == 126
-    assert sum(count for models in shapes.values() for count in models.values()) == 241
-    assert len({shape.name() for shape in shapes}) == 126
+    assert len(shapes) == 128
+    assert sum(count for models in shapes.values() for count in models.values()) == 243
+    assert len({shape.name() for shape in shapes}) == 128
     first = next(iter(shapes))
     assert first.y == (2, 2048, 7, 7)
     assert first.is_pointwise
@@ -70,7 +70,7 @@ def test_all_forms_of_ours_give_the_gradients_and_a_second_call_measures_nothing
     assert forms == [True, False, False, True]
     ops = [{call["op"] for call in row["calls"]["ours"]} for row in result["rows"]]
     assert ops[1] == {"convolution_weight_gradient"}
-    assert ops[3] == {"matmul"}
+    assert ops[3] == set()  # of one pixel: a kernel adds products up
     other = {call["op"] for call in result["rows"][0]["calls"]["ours_other_form"]}
     assert (ops[0] == {"matmul"}) == (layout == "nhwc")
     assert (other == {"matmul"}) == (layout == "nchw")
@@ -130,3 +130,21 @@ def test_no_row_is_begun_that_may_not_be_done_in_time():
     assert go_on(result) == 0
     assert [row["shape"] for row in result["rows"]] == [shape.name() for shape in shapes]
     assert saved == [1, 2, 3, 4, 5]
+
+
+def test_the_table_says_how_often_ours_make_a_gradient_and_what_they_win():
+    ours = {
+        "op": "convolution_input_gradient", "by": "kernels of ours, a tile: 2.0 us",
+        "beside": ["kernels of ours, another: 2.1 us", "cudnn: 4.0 us"],
+    }  # fmt: skip
+    others = {
+        "op": "convolution_weight_gradient", "by": "cuDNN, plan 2 of 9:  eng1: 3.0 us, workspace 0",
+        "beside": ["kernels of ours, a tile: 6.0 us"],
+    }  # fmt: skip
+    alone = {"op": "convolution_weight_gradient", "by": "cuDNN, plan 1 of 1:  eng1: 3.0 us", "beside": []}
+    row = {"calls": {"ours": [ours, others, alone, {"op": "matmul", "by": "the library"}]}}
+    rows = [row, {"shape": "refused", "failed": "no memory"}]
+    assert convolutions.gradients(rows) == [(True, 0.5), (False, 2.0)]
+    assert "gradients by kernels of ours: 1 of 2" in convolutions.gradients_summary(rows)
+    assert "geometric mean 0.500, worst 0.500" in convolutions.gradients_summary(rows)
+    assert convolutions.gradients_summary(rows[1:]) == "gradients by kernels of ours: none"
