@@ -31,7 +31,7 @@ inline constexpr Feature kFeatures[] = {
      "sums at indices known beforehand as gathers; without it their terms are sorted"},
     {"first_writer", "the first contribution to a sum stores; without it a zero fill and an add"},
     {"cast_pairs", "dropping a narrowing that is widened back"},
-    {"cast_absorption", "fp32 results of matmuls that absorb a cast"},
+    {"cast_absorption", "fp32 results of library calls that absorb a cast"},
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
     {"matmul_epilogues", "matmuls that make more of their product before storing it"},
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
