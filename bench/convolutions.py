@@ -359,8 +359,8 @@ def gradients_summary(rows):
     if not ratios_of_ours:
         return "gradients by kernels of ours: none"
     return (
-        f"gradients by kernels of ours: {len(ratios_of_ours)} of {len(raced)}, there ours / cuDNN's "
-        f"fastest plan: geometric mean {geometric_mean(ratios_of_ours):.3f}, worst "
+        f"gradients by kernels of ours: {len(ratios_of_ours)} of {len(raced)}, there ours / "
+        f"cuDNN's fastest plan: geometric mean {geometric_mean(ratios_of_ours):.3f}, worst "
         f"{max(ratios_of_ours):.3f}"
     )
 

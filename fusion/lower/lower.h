@@ -23,7 +23,7 @@ struct LowerOptions {
   bool rematerialize = true;     // what costs no more to make than to read is made at each depth
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device = nullptr;  // prices padded operands and thin matmuls; none: both stay as they are
+  const DeviceSpec* device = nullptr;  // prices padded operands and thin matmuls; none: neither is
 };
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});

@@ -141,7 +141,9 @@ def test_the_table_says_how_often_ours_make_a_gradient_and_what_they_win():
         "op": "convolution_weight_gradient", "by": "cuDNN, plan 2 of 9:  eng1: 3.0 us, workspace 0",
         "beside": ["kernels of ours, a tile: 6.0 us"],
     }  # fmt: skip
-    alone = {"op": "convolution_weight_gradient", "by": "cuDNN, plan 1 of 1:  eng1: 3.0 us", "beside": []}
+    alone = {
+        "op": "convolution_weight_gradient", "by": "cuDNN, plan 1 of 1:  eng1: 3.0 us", "beside": [],
+    }  # fmt: skip
     row = {"calls": {"ours": [ours, others, alone, {"op": "matmul", "by": "the library"}]}}
     rows = [row, {"shape": "refused", "failed": "no memory"}]
     assert convolutions.gradients(rows) == [(True, 0.5), (False, 2.0)]

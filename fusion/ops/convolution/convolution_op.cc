@@ -136,10 +136,11 @@ constexpr CallOp Row(Op op, int (*result_like)(int), bool widens) {
 
 }  // namespace
 
-const CallOp kConvolutionCalls = Row(Op::convolution, [](int) { return 0; }, false);
-const CallOp kConvolutionInputGradientCalls =
-    Row(Op::convolution_input_gradient, [](int) { return 0; }, true);
-const CallOp kConvolutionWeightGradientCalls =
-    Row(Op::convolution_weight_gradient, [](int) { return 1; }, true);
+const CallOp kConvolutionCalls = Row(
+    Op::convolution, [](int) { return 0; }, false);
+const CallOp kConvolutionInputGradientCalls = Row(
+    Op::convolution_input_gradient, [](int) { return 0; }, true);
+const CallOp kConvolutionWeightGradientCalls = Row(
+    Op::convolution_weight_gradient, [](int) { return 1; }, true);
 
 }  // namespace retrograd
