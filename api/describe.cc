@@ -70,17 +70,6 @@ Json GroupCounts(const FusionPlan& plan) {
 
 }  // namespace
 
-void StageSeconds::Lap(std::string stage) {
-  const Clock::time_point now = Clock::now();
-  all_.emplace_back(std::move(stage), std::chrono::duration<double>(now - begin_).count());
-  begin_ = now;
-}
-
-void StageSeconds::LapOnce(const std::string& stage) {
-  const auto is_it = [&](const auto& lap) { return lap.first == stage; };
-  if (std::none_of(all_.begin(), all_.end(), is_it)) Lap(stage);
-}
-
 absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable,
                                      const StageSeconds& seconds) {
   const CompiledPlan& compiled = executable.compiled();
@@ -99,6 +88,7 @@ absl::StatusOr<std::string> Describe(const Executable& executable, bool runnable
     outputs.push_back(output.value ? Room(graph.type(*output.value), output.strides) : Json());
   }
   for (const auto& [stage, took] : seconds.all()) laps[stage] = took;
+  for (const auto& [stage, took] : executable.seconds().all()) laps[stage] = took;
   laps["load_library_calls"] = 1e-9 * static_cast<double>(executable.load_calls_ns());
   for (const auto& [op, ns] : executable.load_op_ns()) {
     laps[absl::StrCat("load_", Name(op))] = 1e-9 * static_cast<double>(ns);

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<rg_device>> MakeHandle(const rg_device_options& o
       Tune(options.tuned == nullptr ? "" : options.tuned, options.tuning_budget_s, choices));
   choices.host.shared_kernels = std::make_shared<SharedKernels<HostModule>>();
   choices.cuda.shared_kernels = choices.hip.shared_kernels =
-      std::make_shared<SharedKernels<CompiledObject>>();
+      std::make_shared<SharedKernels<SharedCode>>();
   RG_ASSIGN_OR_RETURN(made->memory, MakeDevice(made->name, choices));
   RG_RETURN_IF_ERROR(made->memory->UseStream(nullptr));
   made->model = made->memory->Describe().model;

@@ -33,7 +33,7 @@ struct rg_executable {
   std::vector<uint32_t> accumulated;  // by the latter: the output
   std::vector<rg_block> blocks;       // as rg_executable_phases tells them
   std::mutex runs;                    // which take turns
-  retrograd::StageSeconds seconds;
+  retrograd::StageSeconds seconds;    // "device", "options", "plan", "load"
 
   ~rg_executable() {
     executable.reset();
@@ -156,6 +156,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const
   made->seconds.Lap("device");
   RG_ASSIGN_OR_RETURN(OpenedGraph opened, OpenFor(graph, options.spec, options.max_memory_bytes,
                                                   settings, made->device.get()));
+  made->seconds.Lap("options");
   watcher.Log(opened.spec_note);
 
   ExecutableOptions how;
@@ -170,9 +171,12 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const
   how.streams = options.streams;
   how.most_phases = std::max<int32_t>(options.max_phases, 1);
   how.cancelled = watcher.cancelled();
+  bool planned = false;
   how.progress = [&](ExecutableStage stage, const DeviceSpec& spec) {
     // The first plan is a lap of its own; those that are made for spills count as loading.
-    if (stage == ExecutableStage::kCompile) made->seconds.LapOnce("plan");
+    if (stage == ExecutableStage::kCompile && !std::exchange(planned, true)) {
+      made->seconds.Lap("plan");
+    }
     watcher.Begin(stage, spec);
   };
   made->allocator = device.allocator;

@@ -11,9 +11,14 @@ For each size in turn: `new_s`, the seconds of the first backward of this size, 
 behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
 of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
 library calls that were timed for it, by a plan that was searched for it. Sizes are lengths of token
-lists, or numbers of images. The first size's `new_s` holds what is compiled for all of them. `made`, of ours: the seconds in which the
-library planned and loaded the programs of this size, and of the loading, library calls and kernels;
-`own_made`: the same of `own_ms`'s program.
+lists, or numbers of images. The first size's `new_s` holds what is compiled for all of them.
+
+Of ours, too. `made`: the seconds in which the library made the programs of this size, by stage:
+`plan` holds `plan_pattern`, `load` those that begin so; `own_made`: the same of `own_ms`'s program.
+`host_ms`: the host's milliseconds of the first backward of this size (`call`), which hold those of
+the size's graph (`bind`), of its program (`program`) and of the run (`run`), which is recorded.
+`seen_us`: the same in microseconds each time that the size comes again behind others; `again_us`:
+right behind itself.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
 """
@@ -36,7 +41,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
 import torch  # noqa: E402
-from retrograd.backend import backend, compiled, messages, programs  # noqa: E402
+from retrograd import native  # noqa: E402
+from retrograd.backend import (  # noqa: E402
+    backend, compiled, dynamic, messages, programs, translation,
+)  # fmt: skip
 from one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
@@ -85,6 +93,38 @@ class Side:
         return begin.elapsed_time(end)
 
 
+class HostClock:
+    """Host seconds that ours spends in its parts, from its first use on."""
+
+    PARTS = (
+        ("call", dynamic.DynamicBackward, "__call__"),
+        ("bind", translation.Translation, "bind"),
+        ("program", programs, "program_of"),
+        ("run", native.Executable, "run_at"),
+    )
+
+    def __init__(self):
+        self._seconds = collections.Counter()
+        for part, owner, name in self.PARTS:
+            setattr(owner, name, self._timed(part, getattr(owner, name)))
+
+    def _timed(self, part, function):
+        def timed(*args, **kwargs):
+            start = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._seconds[part] += time.perf_counter() - start
+
+        return timed
+
+    def take(self, unit):
+        """What was spent since the last time, in parts of a second of so many to the second."""
+        taken = {part: round(unit * took, 2) for part, took in self._seconds.items()}
+        self._seconds.clear()
+        return taken
+
+
 @dataclasses.dataclass
 class WithOwnKernels:
     """Has the runs of ours done by programs that are planned and made for their sizes alone."""
@@ -125,12 +165,16 @@ def _sized(inputs, size, of_images):
 
 
 def _stages(known):
-    """Seconds of each stage of making the programs that are not among the known."""
-    seconds = collections.Counter()
+    """Seconds of each stage of making the programs that are not among the known, and what else they
+    tell of it."""
+    seconds, told = collections.Counter(), collections.Counter()
     for program in programs.alive():
         if program not in known:
-            seconds.update(program.executable.describe()["seconds"])
-    return {stage: round(took, 3) for stage, took in seconds.items()}
+            said = program.executable.describe()
+            seconds.update(said["seconds"])
+            told.update({n: said[n] for n in ("plans", "spilling_kernels")})
+            told["recording_ms"] += said.get("recording_us", 0) / 1e3
+    return {stage: round(took, 5) for stage, took in (seconds + told).items()}
 
 
 def _sizes(name, count):
@@ -139,6 +183,20 @@ def _sizes(name, count):
         return MODELS[name]
     between = range(min(MODELS[name]), max(MODELS[name]) + 1)
     return random.Random(count).sample(between, min(count, len(between)))
+
+
+def _time_seen(side, sizes, rows, clock, autocast):
+    """Adds the host's times of backwards of sizes that were seen before."""
+    told = {size: {"seen_us": [], "again_us": []} for size in sizes}
+    for _ in range(ROUNDS):
+        for size, inputs in sizes.items():
+            for where in ("seen_us", "again_us"):
+                loss = side.loss(*inputs, autocast)
+                clock.take(1e6)
+                side.backward(loss)
+                told[size][where].append(clock.take(1e6))
+    for size, times in told.items():
+        rows[size]["ours"] |= times
 
 
 def measure(name, device, count, only_new, disable, alone):
@@ -151,6 +209,7 @@ def measure(name, device, count, only_new, disable, alone):
     of_images = name.startswith(("vit", "mixer"))
     names = ("ours",) if alone else ("ours", "inductor")
     sides = [Side(side, module, device, disable) for side in names]
+    clock = HostClock()
     sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
     rows = {size: {side: {} for side in ("ours", "inductor")} for size in sizes}
     for size, inputs in sizes.items():
@@ -161,6 +220,7 @@ def measure(name, device, count, only_new, disable, alone):
             if device == "cuda":
                 torch.cuda.synchronize()
             known = set(programs.alive())
+            clock.take(1e3)
             start = time.monotonic()
             try:
                 side.backward(loss)
@@ -169,8 +229,9 @@ def measure(name, device, count, only_new, disable, alone):
                 continue
             rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
             if side.name == "ours":
-                rows[size]["ours"]["made"] = _stages(known)
+                rows[size]["ours"] |= {"host_ms": clock.take(1e3), "made": _stages(known)}
         print(size, rows[size], file=sys.stderr, flush=True)
+    _time_seen(sides[0], sizes, rows, clock, autocast)
     own = WithOwnKernels()
     for size, inputs in () if only_new else sizes.items():
         times = {"ours": [], "inductor": [], "own": []}

@@ -166,9 +166,14 @@ class Padding {
     if (SizeBytes(left.dtype) != 2 || g_.type(id).elements() == 0) return false;
     const int64_t unit = Unit(left.dtype);
     const Lengths is = {g_.type(id).shape[0], g_.type(id).shape[1], left.shape[1]};
+    const std::array<int64_t, 3> lengths = {is.m, is.n, is.k};
+    int odd = 0;  // bit i: lengths[i] is none of the unit's multiples
+    for (int bit = 0; bit < 3; ++bit) odd |= (lengths[bit] % unit != 0 ? 1 : 0) << bit;
+    if (odd == 0) return false;
     const Way plain = Priced(id, is, is);
     std::optional<Way> best;
     for (int which = 1; which < 8; ++which) {
+      if ((which & ~odd) != 0) continue;  // another one is the same
       const auto length = [&](int bit, int64_t n) {
         return (which >> bit & 1) != 0 ? RoundedUp(n, unit) : n;
       };

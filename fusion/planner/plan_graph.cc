@@ -170,7 +170,9 @@ class Planner {
     if (known != solved_.by_signature.end() && !Explains()) {
       place.solved = known->second;
     } else {
-      if (pairs.empty()) place.solved = Kept(region);
+      if (pairs.empty()) {
+        RG_ASSIGN_OR_RETURN(place.solved, Kept(region));
+      }
       if (place.solved != nullptr) {
         place.first_decision = plan_.decisions.size();
         solved_.kept.insert(signature);
@@ -209,12 +211,22 @@ class Planner {
     return {OpsAt(region, part.positions), OpsAt(region, part.unstored), OpsAt(region, part.kept)};
   }
 
+  // The region with a partition of the pattern, else of the second one; null where neither has one.
+  absl::StatusOr<std::shared_ptr<const RegionResult>> Kept(const Region& region) {
+    if (options_.pattern == nullptr || !Enabled(options_, "kept_partitions")) return nullptr;
+    const std::string structure = RegionStructure(g_, context_.consumers, region);
+    const std::shared_ptr<const RegionResult> kept = KeptOf(*options_.pattern, structure, region);
+    if (kept != nullptr || options_.second_pattern == nullptr) return kept;
+    RG_ASSIGN_OR_RETURN(const auto second, options_.second_pattern());
+    return second == nullptr ? nullptr : KeptOf(*second, structure, region);
+  }
+
   // The region with the cheapest partition that the pattern has for its structure, priced here;
   // null where the pattern has none that is possible here and does not cost too much.
-  std::shared_ptr<const RegionResult> Kept(const Region& region) {
-    if (options_.pattern == nullptr || !Enabled(options_, "kept_partitions")) return nullptr;
-    const auto at = options_.pattern->regions.find(RegionStructure(g_, context_.consumers, region));
-    if (at == options_.pattern->regions.end()) return nullptr;
+  std::shared_ptr<const RegionResult> KeptOf(const PlanPattern& pattern,
+                                             const std::string& structure, const Region& region) {
+    const auto at = pattern.regions.find(structure);
+    if (at == pattern.regions.end()) return nullptr;
     const int64_t least_ps = LeastPs(region);
     std::shared_ptr<RegionResult> best;
     for (const PlanPattern::Region& candidate : at->second) {

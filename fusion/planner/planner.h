@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_FUSION_PLANNER_PLANNER_H_
 #define RETROGRAD_FUSION_PLANNER_PLANNER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -76,6 +77,9 @@ struct PlanOptions {
   // What a plan of the graph at another size has decided (plan_pattern.h), of the same device and
   // options; null: nothing.
   std::shared_ptr<const PlanPattern> pattern;
+  // Asked for a second one where the pattern says nothing of a region, or costs too much. Gives
+  // null where there is none; may be null itself.
+  std::function<absl::StatusOr<std::shared_ptr<const PlanPattern>>()> second_pattern;
 };
 
 struct Planned {

@@ -27,6 +27,23 @@ std::string Names(const absl::flat_hash_set<std::string>& set) {
   return absl::StrJoin(names, ",");
 }
 
+// The options that decide what a pattern is, and the device.
+std::string How(const PlanOptions& options, const std::string& spec_text) {
+  return absl::StrCat(Names(options.disable), "\n", Names(options.tighten), "\n",
+                      static_cast<int>(options.merging), " ", options.search.max_atoms, "\n",
+                      spec_text);
+}
+
+// Those that a pattern is planned under.
+PlanOptions Plain(const PlanOptions& options) {
+  PlanOptions plain = options;
+  plain.feedback = {};
+  plain.pattern = nullptr;
+  plain.second_pattern = nullptr;
+  plain.decisions = false;
+  return plain;
+}
+
 std::string Print(absl::Span<const SizeBinding> sizes) {
   return absl::StrJoin(sizes, ",", [](std::string* out, const SizeBinding& size) {
     absl::StrAppend(out, size.name, "=", size.value);
@@ -55,13 +72,8 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> SizedPatterns::For(
     absl::Span<const SizeBinding> sizes, const DeviceSpec& device, const std::string& spec_text,
     const PlanOptions& options) {
   if (!PlansByPattern(options)) return nullptr;
-  const std::string how = absl::StrCat(Names(options.disable), "\n", Names(options.tighten), "\n",
-                                       static_cast<int>(options.merging), " ",
-                                       options.search.max_atoms, "\n", spec_text);
-  PlanOptions plain = options;
-  plain.feedback = {};
-  plain.pattern = nullptr;
-  plain.decisions = false;
+  const std::string how = How(options, spec_text);
+  const PlanOptions plain = Plain(options);
   const std::scoped_lock lock(mutex_);
   RG_ASSIGN_OR_RETURN(std::shared_ptr<const PlanPattern> pattern,
                       At(RepresentativeOf(symbols_, sizes), device, how, plain));
@@ -69,6 +81,16 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> SizedPatterns::For(
   std::vector<SizeBinding> hints;
   for (const SizeSymbol& symbol : symbols_) hints.push_back({symbol.name, symbol.hint});
   return At(hints, device, how, plain);
+}
+
+absl::StatusOr<std::shared_ptr<const PlanPattern>> SizedPatterns::Second(
+    absl::Span<const SizeBinding> sizes, const DeviceSpec& device, const std::string& spec_text,
+    const PlanOptions& options) {
+  if (!PlansByPattern(options)) return nullptr;
+  const std::vector<SizeBinding> second = SecondRepresentativeOf(symbols_, sizes);
+  if (Print(second) == Print(RepresentativeOf(symbols_, sizes))) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  return At(second, device, How(options, spec_text), Plain(options));
 }
 
 }  // namespace retrograd

@@ -37,6 +37,13 @@ class SizedPatterns {
                                                          const std::string& spec_text,
                                                          const PlanOptions& options);
 
+  // For PlanOptions::second_pattern: of SecondRepresentativeOf. Null where For's is, where that is
+  // For's representative, and where the graph was not made for it.
+  absl::StatusOr<std::shared_ptr<const PlanPattern>> Second(absl::Span<const SizeBinding> sizes,
+                                                            const DeviceSpec& device,
+                                                            const std::string& spec_text,
+                                                            const PlanOptions& options);
+
  private:
   // Null where the graph was not made for the sizes.
   absl::StatusOr<std::shared_ptr<const PlanPattern>> At(absl::Span<const SizeBinding> sizes,

@@ -16,6 +16,13 @@ namespace retrograd {
 std::vector<SizeBinding> RepresentativeOf(absl::Span<const SizeSymbol> symbols,
                                           absl::Span<const SizeBinding> sizes);
 
+// Sizes in the middle of those that the representative stands for on the same side as the size:
+// 960 for 903 to 1023, 704 for 641 to 767. A representative may be a size of its own kind, such as
+// the most that the symbol may be; this one is more like the others. Where a size is its
+// representative, so is this.
+std::vector<SizeBinding> SecondRepresentativeOf(absl::Span<const SizeSymbol> symbols,
+                                                absl::Span<const SizeBinding> sizes);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_GRAPH_SYMBOLS_REPRESENTATIVE_H_

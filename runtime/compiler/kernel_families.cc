@@ -4,6 +4,10 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "codegen/lift_numbers.h"
 #include "codegen/print/kernel_text.h"
 #include "runtime/compiler/module_cache.h"
@@ -24,6 +28,17 @@ std::shared_ptr<const Kernel> Named(const Kernel& kernel) {
   auto named = std::make_shared<Kernel>(kernel);
   NameKernel(named.get());
   return named;
+}
+
+// What tells the kernel's text from others. Most names are a digest of it (NameKernel).
+std::string TextKey(const Kernel& kernel) {
+  constexpr size_t kDigits = 16;
+  absl::string_view digits = kernel.name;
+  if (absl::ConsumePrefix(&digits, "rg_") && digits.size() == kDigits &&
+      absl::c_all_of(digits, absl::ascii_isxdigit)) {
+    return kernel.name;
+  }
+  return Digest(PrintKernel(kernel));
 }
 
 // Whether arguments in place of some numbers make these of the others.
@@ -109,13 +124,13 @@ LiftedKernel KernelFamilies::Lift(int64_t program, const Kernel& kernel) {
   // A kernel without a table has no room for numbers.
   if (kernel.direct) return {Named(kernel), {}};
   const std::lock_guard<std::mutex> lock(mutex_);
-  const std::string digest = Digest(PrintKernel(kernel));
-  const auto known = known_.find(digest);
+  const std::string key = TextKey(kernel);
+  const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   Literals literals = NumbersOf(kernel);
   Member& member = MemberFor(program, kernel, literals);
   member.program = program;
-  return known_[digest] = {member.kernel, WordsOf(member.kernel->lifted, literals)};
+  return known_[key] = {member.kernel, WordsOf(member.kernel->lifted, literals)};
 }
 
 }  // namespace retrograd

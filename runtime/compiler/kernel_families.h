@@ -52,7 +52,7 @@ class KernelFamilies {
   std::mutex mutex_;  // of all that follows
   int64_t programs_ = 0;
   absl::flat_hash_map<std::string, std::vector<Member>> members_;  // by digest of the skeleton
-  absl::flat_hash_map<std::string, LiftedKernel> known_;           // by digest of the kernel's text
+  absl::flat_hash_map<std::string, LiftedKernel> known_;           // by what TextKey gives
 };
 
 }  // namespace retrograd

@@ -12,6 +12,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/shared_kernels.h"
 #include "runtime/gpu/gpu_module.h"
+#include "runtime/gpu/loaded_module.h"
 #include "runtime/tuning/tuning.h"
 
 namespace retrograd {
@@ -26,7 +27,7 @@ struct HipDeviceOptions {
   int64_t cache_bytes = int64_t{512} << 20;
   bool time_calls = true;          // try implementations for each library call and keep the fastest
   std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
-  std::shared_ptr<SharedKernels<CompiledObject>> shared_kernels;  // as GpuDeviceOptions has it
+  std::shared_ptr<SharedKernels<SharedCode>> shared_kernels;  // as GpuDeviceOptions has it
 };
 
 // Unavailable, saying why, where there is no driver or no such device.

@@ -95,9 +95,15 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   known.Update(plan.feedback);
   plan.feedback = std::move(known);
   RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
+  StageSeconds& seconds = made.seconds_;
+  seconds.Start();
   if (options.patterns != nullptr) {
     RG_ASSIGN_OR_RETURN(plan.pattern,
                         options.patterns->For(options.sizes, spec, made.spec_.text, plan));
+    plan.second_pattern = [patterns = options.patterns, sizes = options.sizes, spec,
+                           text = made.spec_.text,
+                           options = plan] { return patterns->Second(sizes, spec, text, options); };
+    seconds.Lap("plan_pattern");
   }
   made.plan_options_ = plan;
   RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
@@ -105,11 +111,14 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   std::string loaded;  // the text of the program that is
   while (true) {
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kCompile));
-    RG_ASSIGN_OR_RETURN(made.compiled_, Compile(made.planned_.graph, made.planned_.plan, compile));
+    RG_ASSIGN_OR_RETURN(made.compiled_,
+                        Compile(made.planned_.graph, made.planned_.plan, compile, &seconds));
+    seconds.Start();
     made.feedback_ = plan.feedback;
     RG_ASSIGN_OR_RETURN(std::string text, ProgramText(made.compiled_));
     if (text == loaded) return made;  // the same work at other prices
     loaded = std::move(text);
+    seconds.Lap("load_text");
     std::vector<KernelResources> resources;
     if (options.runnable) {
       RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
@@ -121,6 +130,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     } else {
       RG_ASSIGN_OR_RETURN(resources, CompileAlone(made.compiled_, device));
     }
+    seconds.Lap("load_program");
     if (!reports) return made;
     made.spilling_ = Spilling(resources);
     if (!learns || made.plans_ == kMostPlans) return made;
@@ -131,6 +141,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     remembered.Write(plan.feedback);
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
     RG_ASSIGN_OR_RETURN(Planned again, PlanFusion(graph, spec, plan));
+    seconds.Lap("plan_again");
     if (again.plan == made.planned_.plan) return made;  // there is nothing better
     made.planned_ = std::move(again);
     ++made.plans_;

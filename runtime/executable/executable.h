@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "fusion/planner/planner.h"
 #include "fusion/planner/sized_patterns.h"
+#include "graph/base/stage_seconds.h"
 #include "runtime/device/device.h"
 #include "runtime/executable/choose_spec.h"
 #include "runtime/program/compile.h"
@@ -40,7 +41,8 @@ struct ExecutableOptions {
   bool in_place = true;                        // off: only sums are added to where they lie
   int most_phases = 1;                         // that a run may be cut into, for its peak of memory
   bool early_launches = true;                  // off: no kernel starts before the last has finished
-  // Off: each run sorts the indices that it is given, whether they are those of the last run or not.
+  // Off: each run sorts the indices that it is given, whether they are those of the last run or
+  // not.
   bool keep_sorted_indices = true;
   // Off: the first plan is kept, and nothing that is remembered of the graph is read.
   bool plan_again = true;
@@ -101,6 +103,9 @@ class Executable {
   // What the plan was made with: the caller's report, and what the device said of earlier plans; of
   // other processes' as well with measured_calls.
   const DeviceReport& feedback() const { return feedback_; }
+  // Parts of Make: "plan_pattern", what it took to find the pattern; Compile's stages; "load_text";
+  // "load_program", which holds what follows; and "plan_again".
+  const StageSeconds& seconds() const { return seconds_; }
   // Host time of loading, of all plans; see ProgramStats.
   int64_t load_calls_ns() const { return load_calls_ns_; }
   const std::map<Op, int64_t>& load_op_ns() const { return load_op_ns_; }
@@ -118,6 +123,7 @@ class Executable {
   int plans_ = 1;
   int64_t kept_regions_ = 0;
   int64_t spilling_ = 0;
+  StageSeconds seconds_;
   int64_t load_calls_ns_ = 0, load_kernels_ns_ = 0;
   std::map<Op, int64_t> load_op_ns_;
 };

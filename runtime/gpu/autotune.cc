@@ -209,11 +209,14 @@ std::optional<Choice> Tuner::Given(const ChoiceKey& key) {
 }
 
 std::optional<Choice> Tuner::Cached(const ChoiceKey& key) const {
-  if (!options_.time || options_.cache == nullptr) return std::nullopt;
+  if (!options_.time) return std::nullopt;
+  if (std::optional<Choice> known = tuning_->Known(key)) return known;
+  if (options_.cache == nullptr) return std::nullopt;
   const std::optional<std::string> entry = options_.cache->Read(EntryOf(key));
   if (!entry) return std::nullopt;
   absl::StatusOr<Choices> choices = ParseChoices(*entry, "the cache");
   if (!choices.ok() || choices->count(key) == 0) return std::nullopt;
+  tuning_->Know(key, choices->at(key));
   return std::move(choices->at(key));
 }
 
@@ -251,6 +254,7 @@ absl::StatusOr<Choice> Tuner::ChooseFastest(const ChoiceKey& key, const CallMemo
   }
   RG_RETURN_IF_ERROR(choice.status());
   measured_ = true;
+  tuning_->Know(key, *choice);
   if (options_.cache != nullptr) {
     const std::string entry = PrintChoices({{key, *choice}}, /*state=*/true);
     options_.cache->Write(EntryOf(key), entry).IgnoreError();

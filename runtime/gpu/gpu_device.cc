@@ -70,15 +70,28 @@ absl::Status GpuDevice::Start() {
   RG_ASSIGN_OR_RETURN(context_, driver_.Open(device));
   RG_WITH_CONTEXT();
   RG_RETURN_IF_ERROR(Reserve(1, 0));
-  RG_ASSIGN_OR_RETURN(
-      const CompiledObject object,
-      CompileCached(dialect(), kGpuSupportKernels, facts_.arch, options_.compile.rtc, Cache()));
   support_ = std::make_unique<GpuKernels>(driver_, context());
-  RG_RETURN_IF_ERROR(support_->AddModule(object.code));
+  RG_RETURN_IF_ERROR(LoadSupport());
   RG_ASSIGN_OR_RETURN(set_table_, support_->Find("rg_set_table"));
   RG_ASSIGN_OR_RETURN(copy_strided_, support_->Find("rg_copy_strided"));
   RG_ASSIGN_OR_RETURN(spin_, support_->Find("rg_spin"));
   RG_ASSIGN_OR_RETURN(fill_, support_->Find("rg_fill"));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDevice::LoadSupport() {
+  const std::string key = SharedKey(facts_.arch, "support");
+  std::shared_ptr<SharedCode> code;
+  if (options_.shared_kernels) code = options_.shared_kernels->Find(key);
+  if (code == nullptr) {
+    RG_ASSIGN_OR_RETURN(
+        CompiledObject object,
+        CompileCached(dialect(), kGpuSupportKernels, facts_.arch, options_.compile.rtc, Cache()));
+    code = std::make_shared<SharedCode>(std::move(object));
+    if (options_.shared_kernels) options_.shared_kernels->Add(key, code);
+  }
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedModule> module, code->In(driver_, context()));
+  support_->AddModule(std::move(module));
   return absl::OkStatus();
 }
 
@@ -178,30 +191,33 @@ std::vector<Kernel> GpuDevice::Missing(absl::Span<const Kernel> kernels,
 }
 
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(const LiftedLaunches& lifted) {
-  SharedKernels<CompiledObject>& shared = *options_.shared_kernels;
+  SharedKernels<SharedCode>& shared = *options_.shared_kernels;
   const std::string arch = ArchFor(lifted.kernels);
   const std::vector<Kernel> missing = Missing(lifted.kernels, arch);
   RG_ASSIGN_OR_RETURN(std::vector<CompiledObject> objects, compiler_->Compile(missing, arch));
   const std::vector<std::vector<Kernel>> parts = Parts(missing, Jobs(options_.compile));
   RG_CHECK(parts.size() == objects.size());
-  std::map<std::string, std::shared_ptr<CompiledObject>> made;
+  std::map<std::string, std::shared_ptr<SharedCode>> made;
   for (size_t p = 0; p < parts.size(); ++p) {
-    const auto object = std::make_shared<CompiledObject>(std::move(objects[p]));
+    const auto code = std::make_shared<SharedCode>(std::move(objects[p]));
     for (const Kernel& kernel : parts[p]) {
-      made[kernel.name] = object;
+      made[kernel.name] = code;
       // One without a table is of one size.
-      if (!kernel.direct) shared.Add(SharedKey(arch, kernel.name), object);
+      if (!kernel.direct) shared.Add(SharedKey(arch, kernel.name), code);
     }
   }
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
-  std::set<std::shared_ptr<CompiledObject>> there;
+  std::set<std::shared_ptr<SharedCode>> there;
   for (const auto& [name, lifted_name] : lifted.names) {
     const auto own = made.find(lifted_name);
-    const std::shared_ptr<CompiledObject> object =
+    const std::shared_ptr<SharedCode> code =
         own != made.end() ? own->second : shared.Find(SharedKey(arch, lifted_name));
-    RG_CHECK(object != nullptr);
-    if (there.insert(object).second) RG_RETURN_IF_ERROR(loaded->AddModule(object->code));
-    for (KernelResources resources : object->kernels) {
+    RG_CHECK(code != nullptr);
+    if (there.insert(code).second) {
+      RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedModule> module, code->In(driver_, context()));
+      loaded->AddModule(std::move(module));
+    }
+    for (KernelResources resources : code->object().kernels) {
       if (resources.name != lifted_name) continue;
       resources.name = name;
       loaded->AddResources({resources});

@@ -34,7 +34,7 @@ struct GpuDeviceOptions {
   std::shared_ptr<Tuning> tuning;  // shared with other devices; null: of its own
   // Shared with other devices, each of which loads a program that differs from the others' in sizes
   // alone; null: kernels hold their sizes as literals.
-  std::shared_ptr<SharedKernels<CompiledObject>> shared_kernels;
+  std::shared_ptr<SharedKernels<SharedCode>> shared_kernels;
 };
 
 class GpuDevice : public Device {
@@ -119,6 +119,7 @@ class GpuDevice : public Device {
   void SetLoader(Op op, std::shared_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
 
  private:
+  absl::Status LoadSupport();
   std::string ArchFor(absl::Span<const Kernel> kernels) const;
   // Of the kernels those that no program has compiled.
   std::vector<Kernel> Missing(absl::Span<const Kernel> kernels, absl::string_view arch) const;

@@ -23,36 +23,37 @@ GpuKernels::~GpuKernels() {
   const CurrentContext current(driver_, context_);
   if (!current.status().ok()) return;
   driver_.Synchronize();  // a kernel may still run
-  for (GpuModule module : modules_) driver_.ModuleUnload(module);
+  modules_.clear();
   if (table_ != nullptr) driver_.MemFree(table_);
 }
 
 absl::Status GpuKernels::AddModule(const std::string& code) {
-  GpuModule module = nullptr;
-  RG_GPU(driver_, ModuleLoadData, &module, code.data());
-  modules_.push_back(module);
-  const std::string start("\0rg_", 4);
-  for (size_t at = code.find(start); at != std::string::npos; at = code.find(start, at + 1)) {
-    homes_.try_emplace(code.data() + at + 1, module);  // strings end with a zero, as the file does
-  }
+  RG_ASSIGN_OR_RETURN(std::shared_ptr<LoadedModule> module,
+                      LoadedModule::Load(driver_, context_, code));
+  AddModule(std::move(module));
   return absl::OkStatus();
 }
 
-absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
+absl::StatusOr<GpuKernels::Found> GpuKernels::FindWithModule(const std::string& kernel) const {
   int result = kGpuNotFound;
-  // A question that a module answers with an error is shown as one by the tools that watch calls.
-  if (const auto home = homes_.find(kernel); home != homes_.end()) {
-    GpuFunction function = nullptr;
-    result = driver_.ModuleGetFunction(&function, home->second, kernel.c_str());
-    if (result == kGpuSuccess) return function;
-  }
-  for (GpuModule module : modules_) {
-    GpuFunction function = nullptr;
-    result = driver_.ModuleGetFunction(&function, module, kernel.c_str());
-    if (result == kGpuSuccess) return function;
+  // A question that a module answers with an error is shown as one by the tools that watch calls:
+  // those that have the name are asked first.
+  for (const bool named : {true, false}) {
+    for (const std::shared_ptr<LoadedModule>& module : modules_) {
+      if (module->Names(kernel) != named) continue;
+      Found found{.module = module.get()};
+      result = module->Find(kernel, &found.function);
+      if (result == kGpuSuccess) return found;
+      if (result != kGpuNotFound) break;
+    }
     if (result != kGpuNotFound) break;
   }
   return driver_.StatusOf(result, absl::StrCat(driver_.ModuleGetFunction.name, " of ", kernel));
+}
+
+absl::StatusOr<GpuFunction> GpuKernels::Find(const std::string& kernel) const {
+  RG_ASSIGN_OR_RETURN(const Found found, FindWithModule(kernel));
+  return found.function;
 }
 
 absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
@@ -67,10 +68,11 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
                       .threads = static_cast<unsigned>(launch.threads),
                       .direct = launch.direct};
     wants_table |= !launch.direct;
-    RG_ASSIGN_OR_RETURN(prepared.function, Find(launch.kernel));
+    RG_ASSIGN_OR_RETURN(const Found found, FindWithModule(launch.kernel));
+    prepared.function = found.function;
     if (launch.staged_bytes > 0) {
       prepared.staged_bytes = static_cast<unsigned>(launch.staged_bytes);
-      RG_RETURN_IF_ERROR(driver_.AllowStaged(prepared.function, launch.staged_bytes));
+      RG_RETURN_IF_ERROR(found.module->AllowStaged(prepared.function, launch.staged_bytes));
     }
     for (const LaunchArg& arg : launch.args) {
       prepared.slots.push_back(static_cast<int32_t>(arg.slot));

@@ -4,15 +4,16 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/device/device.h"
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_support_kernels.h"
+#include "runtime/gpu/loaded_module.h"
 
 namespace retrograd {
 
@@ -25,6 +26,7 @@ class GpuKernels : public LoadedKernels {
   ~GpuKernels() override;
 
   absl::Status AddModule(const std::string& code);
+  void AddModule(std::shared_ptr<LoadedModule> module) { modules_.push_back(std::move(module)); }
   void AddResources(absl::Span<const KernelResources> resources) {
     resources_.insert(resources_.end(), resources.begin(), resources.end());
   }
@@ -49,13 +51,17 @@ class GpuKernels : public LoadedKernels {
     bool direct = false;
   };
 
+  struct Found {
+    GpuFunction function = nullptr;
+    LoadedModule* module = nullptr;
+  };
+  absl::StatusOr<Found> FindWithModule(const std::string& kernel) const;
   absl::Status Write(GpuStream stream, GpuFunction set_table, TableEntries* entries);
 
   const GpuDriver& driver_;
   GpuContext context_;
-  std::vector<GpuModule> modules_;
+  std::vector<std::shared_ptr<LoadedModule>> modules_;
   std::vector<KernelResources> resources_;
-  absl::flat_hash_map<std::string, GpuModule> homes_;  // by a name in a module's table of strings
   std::vector<Prepared> launches_;
   void* table_ = nullptr;     // null where no launch reads one
   std::vector<void*> known_;  // what the table holds once the stream has come so far

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
+#include "codegen/emit_once.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
 #include "runtime/program/early_launches.h"
@@ -44,7 +45,8 @@ absl::Status CheckClusters(const FusionPlan& plan, const CompileOptions& options
 }  // namespace
 
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
-                                     const CompileOptions& options) {
+                                     const CompileOptions& options, StageSeconds* seconds) {
+  StageSeconds stages;
   RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
   RG_RETURN_IF_ERROR(CheckClusters(plan, options));
   CompiledPlan compiled{.graph = graph,
@@ -53,24 +55,33 @@ absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPla
                         .most_kept_bytes = options.most_kept_bytes};
 
   // Kernels first: they depend on the plan alone.
+  EmitOnce emitter(options.dialect);
   for (const Group& group : compiled.plan.groups) {
-    compiled.kernels.push_back(EmitGroup(group, options.dialect));
+    compiled.kernels.push_back(emitter.Emit(group));
     GroupKernels& kernels = compiled.kernels.back();
     if (kernels.launches.empty()) continue;
     const auto launches = static_cast<int64_t>(kernels.launches.size());
     if (MayStartEarly(group, launches, options.early)) StartEarly(&kernels);
   }
 
+  stages.Lap("load_emit");
+
   // Then order, because who may run beside whom decides who may share bytes.
   RG_ASSIGN_OR_RETURN(compiled.schedule, ScheduleStreams(graph, compiled.plan, options.schedule));
+
+  stages.Lap("load_streams");
 
   // Then bytes.
   RG_ASSIGN_OR_RETURN(compiled.memory,
                       PlanMemory(graph, compiled.plan, compiled.schedule, options.memory));
 
+  stages.Lap("load_memory");
+
   // A mistake in either would be wrong gradients and no message, and checking takes milliseconds.
   RG_RETURN_IF_ERROR(compiled.schedule.Verify(graph, compiled.plan));
   RG_RETURN_IF_ERROR(compiled.memory.Verify(graph, compiled.plan, compiled.schedule));
+  stages.Lap("load_verify");
+  if (seconds != nullptr) seconds->Add(stages);
   return compiled;
 }
 

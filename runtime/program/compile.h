@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "codegen/print/kernel.h"
+#include "graph/base/stage_seconds.h"
 #include "runtime/memory/memory_plan.h"
 #include "runtime/schedule/stream_schedule.h"
 
@@ -41,9 +42,11 @@ struct CompiledPlan {
   int64_t most_kept_bytes = 0;
 };
 
-// The graph is the one that the plan was made for (the planner's lowered graph).
+// The graph is the one that the plan was made for (the planner's lowered graph). `seconds`, if
+// there is one, is added what the steps took.
 absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
-                                     const CompileOptions& options);
+                                     const CompileOptions& options,
+                                     StageSeconds* seconds = nullptr);
 
 }  // namespace retrograd
 

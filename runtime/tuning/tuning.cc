@@ -12,6 +12,19 @@ void Tuning::Spend(double seconds) {
   spent_s_ += seconds;
 }
 
+std::optional<Choice> Tuning::Known(const ChoiceKey& key) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = known_.find(key);
+  if (known == known_.end()) return std::nullopt;
+  return known->second;
+}
+
+void Tuning::Know(const ChoiceKey& key, const Choice& choice) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Choice& known = known_[key] = choice;
+  known.uses.clear();
+}
+
 bool Tuning::First(const std::string& note) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return told_.insert(note).second;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -32,6 +33,11 @@ class Tuning {
   double LeftSeconds() const;  // of the budget
   void Spend(double seconds);
 
+  // What devices have timed, or read from their caches, so that others of them need not; without
+  // the calls that they made it for.
+  std::optional<Choice> Known(const ChoiceKey& key) const;
+  void Know(const ChoiceKey& key, const Choice& choice);
+
   // Whether nobody has asked so before: what is said to people is said once.
   bool First(const std::string& note);
 
@@ -40,6 +46,7 @@ class Tuning {
   mutable std::mutex mutex_;  // of what follows
   double spent_s_ = 0;
   std::set<std::string> told_;
+  Choices known_;
 };
 
 }  // namespace retrograd

@@ -61,7 +61,11 @@ struct SizedGraph {
     return *std::move(planned);
   }
 
-  Planned PlanByPattern(const Sizes& sizes) { return Plan(sizes, {.pattern = PatternAt(sizes)}); }
+  Planned PlanByPattern(const Sizes& sizes) {
+    PlanOptions options{.pattern = PatternAt(sizes)};
+    options.second_pattern = [this, sizes] { return patterns.Second(sizes, spec, "h200", {}); };
+    return Plan(sizes, std::move(options));
+  }
 
   const DeviceSpec spec = H200();
   const BackwardGraph graph;
@@ -209,6 +213,53 @@ TEST_CASE("a representative is near its size, its own, and one that the symbol m
   }
   CHECK(RepresentativeOf({{.name = "s", .max = 4096}}, {{"s", 1000}})[0].value == 1024);
   CHECK(RepresentativeOf({{.name = "s", .max = 1000}}, {{"s", 1000}})[0].value == 1000);
+}
+
+TEST_CASE("a second representative lies among the sizes that the first one stands for") {
+  for (int64_t size = 2; size <= 5000; ++size) {
+    const SizeSymbol symbol{.name = "s", .max = 1 << 20};
+    const auto first = [&](int64_t s) { return RepresentativeOf({symbol}, {{"s", s}})[0].value; };
+    const int64_t made = SecondRepresentativeOf({symbol}, {{"s", size}})[0].value;
+    INFO(size << " -> " << first(size) << ", " << made);
+    REQUIRE(first(made) == first(size));
+    if (size == first(size)) REQUIRE(made == size);
+    // On the size's side.
+    REQUIRE((made - first(size)) * (size - first(size)) >= 0);
+    if (size > 16) REQUIRE((made == first(size)) == (size == first(size)));
+  }
+  CHECK(SecondRepresentativeOf({{.name = "s", .max = 1000}}, {{"s", 1000}})[0].value == 1000);
+  CHECK(SecondRepresentativeOf({{.name = "s", .max = 4096}}, {{"s", 1000}})[0].value == 960);
+}
+
+TEST_CASE("where a representative is a size of its own kind, the second one decides") {
+  // At 1024 tokens the gradient of GPT-2's positions has no zeros behind it.
+  SizedGraph graph(Graph("gpt2"));
+  for (const int64_t length : {905, 960, 1000, 1018}) {
+    const Sizes sizes = {{"batch", 4}, {"length", length}};
+    const auto second = graph.patterns.Second(sizes, graph.spec, "h200", {});
+    REQUIRE(second.ok());
+    REQUIRE(*second != nullptr);
+    PlanOptions options{.pattern = graph.PatternAt(sizes)};
+    const Planned one = graph.Plan(sizes, options);
+    options.second_pattern = [&] { return second; };
+    const Planned both = graph.Plan(sizes, options);
+    CHECK(one.kept_regions < one.plan.summary.distinct_regions);
+    CHECK(both.kept_regions == both.plan.summary.distinct_regions);
+    CHECK(both.plan.Verify(both.graph).ok());
+    const Planned searched = graph.Plan(sizes);
+    CHECK(static_cast<double>(both.plan.summary.price_ps) <=
+          1.03 * static_cast<double>(searched.plan.summary.price_ps));
+  }
+}
+
+TEST_CASE("what a second pattern cannot be made for ends the plan with its reason") {
+  SizedGraph graph(Graph("gpt2"));
+  const Sizes sizes = {{"batch", 4}, {"length", 1000}};
+  PlanOptions options{.decisions = false, .pattern = graph.PatternAt(sizes)};
+  options.second_pattern = []() -> absl::StatusOr<std::shared_ptr<const PlanPattern>> {
+    return absl::CancelledError("no more");
+  };
+  CHECK(absl::IsCancelled(PlanFusion(graph.At(sizes), graph.spec, options).status()));
 }
 
 // y = x * x of [n, 8], which must not have 64 rows, at 12.

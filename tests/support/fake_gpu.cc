@@ -91,6 +91,8 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& fake) {
     options.compile.rtc.library = fake.rtc;
     options.cache = !fake.cache_dir.empty();
     options.cache_dir = fake.cache_dir;
+    options.tuning = fake.tuning;
+    options.shared_kernels = fake.shared_kernels;
     return MakeHipDevice(options);
   }
   CudaDeviceOptions options{.ordinal = fake.ordinal,
@@ -100,6 +102,8 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& fake) {
   options.compile.rtc.library = fake.rtc;
   options.cache = !fake.cache_dir.empty();
   options.cache_dir = fake.cache_dir;
+  options.tuning = fake.tuning;
+  options.shared_kernels = fake.shared_kernels;
   options.attention.cudnn_library = "/no/libcudnn.so.9";  // a real one would take the fake streams
   options.convolution.allow_cudnn = false;
   return MakeCudaDevice(options);

@@ -16,9 +16,12 @@
 #include "graph/reference/reference.h"
 #include "models/models.h"
 #include "runtime/device/device.h"
+#include "runtime/device/shared_kernels.h"
 #include "runtime/gpu/gpu_driver.h"
+#include "runtime/gpu/loaded_module.h"
 #include "runtime/program/compile.h"
 #include "runtime/program/program.h"
+#include "runtime/tuning/tuning.h"
 #include "tests/catch.h"
 #include "tests/fake_gpu/control.h"
 
@@ -89,6 +92,9 @@ struct FakeOptions {
   int ordinal = 0;
   std::string driver, blas, rtc;
   std::string cache_dir;  // empty: no cache
+  // Shared with other devices; null: of its own, and none.
+  std::shared_ptr<Tuning> tuning;
+  std::shared_ptr<SharedKernels<SharedCode>> shared_kernels;
 };
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const FakeOptions& options);
 

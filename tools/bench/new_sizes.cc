@@ -55,6 +55,8 @@ absl::StatusOr<nlohmann::ordered_json> BenchNewSizes(const std::string& graph,
     sizes.back().value = size;
     PlanOptions options{.decisions = false};
     RG_ASSIGN_OR_RETURN(options.pattern, patterns.For(sizes, spec, device, options));
+    RG_ASSIGN_OR_RETURN(const auto second, patterns.Second(sizes, spec, device, options));
+    options.second_pattern = [second] { return second; };
     RG_ASSIGN_OR_RETURN(const BackwardGraph bound,
                         Timed(bind_ms, [&] { return BindGraph(open, sizes); }));
     RG_ASSIGN_OR_RETURN(const Planned searched, Timed(search_ms, [&] {

@@ -52,6 +52,11 @@ absl::Status CudnnChoice::LoadHandle(int sm) {
   return absl::OkStatus();
 }
 
+ChoiceKey CudnnChoice::KeyOf(const CudnnPlace& place, const CudnnRequest& request) const {
+  return place.device.tuner().Key(absl::StrCat("cudnn plan of ", kind_), handle_->version(),
+                                  request.key);
+}
+
 absl::StatusOr<std::string> CudnnChoice::Version(int sm) {
   RG_RETURN_IF_ERROR(LoadHandle(sm));
   return absl::StrCat(handle_->version());
@@ -63,8 +68,7 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace
   if (known == known_.end()) RG_RETURN_IF_ERROR(LoadHandle(place.sm));
   const CudnnContext context{place.device.driver(), place.device.context()};
   Tuner& tuner = place.device.tuner();
-  const ChoiceKey key =
-      tuner.Key(absl::StrCat("cudnn plan of ", kind_), handle_->version(), request.key);
+  const ChoiceKey key = KeyOf(place, request);
   if (known != known_.end()) {
     tuner.Uses(key);
     return known->second;
@@ -93,13 +97,22 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::ChooseLike(const CudnnP
                                                                     const CudnnRequest& request,
                                                                     const CudnnRequest& timed) {
   if (request.key == timed.key) return Choose(place, request);
-  // Asked each time: the tuner learns whom the choice serves.
-  const absl::StatusOr<std::shared_ptr<CudnnPlans>> like = Choose(place, timed);
-  if (!like.ok()) return Choose(place, request);
+  RG_RETURN_IF_ERROR(LoadHandle(place.sm));
+  // Asked each time: the tuner learns whom the choice serves. Where it is known, that plan itself
+  // is not wanted.
+  std::string name;
+  const std::optional<Choice> choice = place.device.tuner().Recall(KeyOf(place, timed));
+  if (choice && choice->timed()) {
+    name = choice->name();
+  } else {
+    const absl::StatusOr<std::shared_ptr<CudnnPlans>> like = Choose(place, timed);
+    if (!like.ok()) return Choose(place, request);
+    name = (*like)->plans()[(*like)->chosen()].name;
+  }
   if (const auto known = known_.find(request.key); known != known_.end()) return known->second;
   const CudnnContext context{place.device.driver(), place.device.context()};
   absl::StatusOr<std::shared_ptr<CudnnPlans>> made =
-      CudnnPlans::Prepare(request, context, *handle_, (*like)->plans()[(*like)->chosen()].name);
+      CudnnPlans::Prepare(request, context, *handle_, name);
   if (!made.ok()) return Choose(place, request);
   return known_[request.key] = *std::move(made);
 }

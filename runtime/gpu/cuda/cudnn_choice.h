@@ -47,6 +47,8 @@ class CudnnChoice {
 
  private:
   absl::Status LoadHandle(int sm);
+  // Once there is a handle.
+  ChoiceKey KeyOf(const CudnnPlace& place, const CudnnRequest& request) const;
 
   const std::string kind_;
   const CudnnChoiceOptions options_;

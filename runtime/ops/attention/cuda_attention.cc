@@ -92,14 +92,6 @@ AttentionKernels TiledKernels(const AttentionCall& call, const AttentionFacts& f
                             ChooseAttentionTiles(call, static_cast<int>(sms)));
 }
 
-std::string TiledDigest(const AttentionCall& call, const AttentionFacts& facts, int64_t sms) {
-  std::vector<Kernel> kernels;
-  for (const auto& launch : TiledKernels(call, facts, sms).launches) {
-    kernels.push_back(launch.kernel);
-  }
-  return KernelsDigest(Dialect::kCuda, kernels);
-}
-
 // cuDNN's fastest plan and our kernels for tensor cores.
 class CudnnOrTiled : public LoadedCalls {
  public:
@@ -173,16 +165,36 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudaAttention::Library(const Place& 
                            CudnnAttentionRequest(timed, facts, options_.cudnn));
 }
 
+absl::StatusOr<const FallbackAttention*> CudaAttention::TiledLaunches(const Place& place,
+                                                                      const AttentionCall& call,
+                                                                      const AttentionFacts& facts) {
+  std::string key = CudnnAttentionRequest(call, facts, options_.cudnn).key;
+  if (const auto known = tiled_.find(key); known != tiled_.end()) return &known->second;
+  RG_ASSIGN_OR_RETURN(FallbackAttention made,
+                      AttentionLaunches(call, facts.operand_dtypes,
+                                        TiledKernels(call, facts, place.device.facts().sms)));
+  return &(tiled_[std::move(key)] = std::move(made));
+}
+
+const std::string& CudaAttention::TiledDigest(const Place& place, const AttentionCall& call,
+                                              const AttentionFacts& facts, const std::string& key) {
+  std::string& digest = digests_[key];
+  if (!digest.empty()) return digest;
+  std::vector<Kernel> kernels;
+  for (const auto& launch : TiledKernels(call, facts, place.device.facts().sms).launches) {
+    kernels.push_back(launch.kernel);
+  }
+  return digest = KernelsDigest(Dialect::kCuda, kernels);
+}
+
 absl::StatusOr<std::unique_ptr<CudaAttentionCall>> CudaAttention::LoadTiled(
     const Place& place, const AttentionCall& call, const AttentionFacts& facts,
     const Maker& maker) {
-  RG_ASSIGN_OR_RETURN(const FallbackAttention made,
-                      AttentionLaunches(call, facts.operand_dtypes,
-                                        TiledKernels(call, facts, place.device.facts().sms)));
+  RG_ASSIGN_OR_RETURN(const FallbackAttention* const made, TiledLaunches(place, call, facts));
   auto loaded =
-      std::make_unique<CudaAttentionCall>(place.device, facts, made.scratch_bytes, maker.tiled_us);
-  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made.kernels, made.launches));
-  loaded->launches_ = made.launches.size();
+      std::make_unique<CudaAttentionCall>(place.device, facts, made->scratch_bytes, maker.tiled_us);
+  RG_ASSIGN_OR_RETURN(loaded->kernels_, place.device.Load(made->kernels, made->launches));
+  loaded->launches_ = made->launches.size();
   loaded->tiled_ = true;
   loaded->tiled_us_ = maker.tiled_us;
   loaded->library_us_ = maker.library_us;
@@ -233,10 +245,11 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::ChooseByTime(const Place& pl
   std::vector<std::string> names = {std::string(kTiledName), std::string(kCudnnName)};
   if (!tiled_first) std::swap(names[0], names[1]);
   Tuner& tuner = place.device.tuner();
+  const std::string shape = CudnnAttentionRequest(call, facts, options_.cudnn).key;
   const ChoiceKey key = tuner.Key("attention 2",
                                   absl::StrCat(version, ", ", place.device.Compiler(), ", kernels ",
-                                               TiledDigest(call, facts, place.device.facts().sms)),
-                                  CudnnAttentionRequest(call, facts, options_.cudnn).key);
+                                               TiledDigest(place, call, facts, shape)),
+                                  shape);
   if (const std::optional<Choice> known =
           tuner.Recall(key, [&](const Choice& choice) { return choice.HasNames(names); })) {
     return maker_of(*known);

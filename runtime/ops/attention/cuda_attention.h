@@ -3,6 +3,7 @@
 #ifndef RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
 #define RETROGRAD_RUNTIME_OPS_ATTENTION_CUDA_ATTENTION_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/ops/attention/attention_facts.h"
 #include "runtime/ops/attention/cudnn_attention.h"
+#include "runtime/ops/attention/fallback_attention.h"
 
 namespace retrograd {
 
@@ -92,8 +94,17 @@ class CudaAttention {
                                                  std::shared_ptr<CudnnPlans> plans,
                                                  const Maker& maker);
 
+  // Of our kernels for tensor cores. Found by the call's key, since layers repeat their calls.
+  absl::StatusOr<const FallbackAttention*> TiledLaunches(const Place& place,
+                                                         const AttentionCall& call,
+                                                         const AttentionFacts& facts);
+  const std::string& TiledDigest(const Place& place, const AttentionCall& call,
+                                 const AttentionFacts& facts, const std::string& key);
+
   const CudaAttentionOptions options_;
   CudnnChoice cudnn_;
+  std::map<std::string, FallbackAttention> tiled_;
+  std::map<std::string, std::string> digests_;
 };
 
 // Who loads attention on the cuda device of this compute capability (90 for 9.0).

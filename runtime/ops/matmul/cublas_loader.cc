@@ -23,25 +23,40 @@ class CublasLoader : public GpuMatMulLoader {
  protected:
   absl::StatusOr<std::unique_ptr<LibraryMatMul>> Make(const MatMulCall& call,
                                                       const MatMulFacts& facts) override;
+  absl::StatusOr<std::unique_ptr<LibraryMatMul>> MakeWithoutAlgorithms(
+      const MatMulCall& call, const MatMulFacts& facts) override;
   std::string LibraryVersion() const override {
     return absl::StrCat("cublaslt ", library_->GetVersion());
   }
 
  private:
+  absl::Status Open();
+
   const std::string path_;
   const CublasLibrary* library_ = nullptr;  // both when the first matmul is loaded
   cublasLtHandle_t handle_ = nullptr;
 };
 
-absl::StatusOr<std::unique_ptr<LibraryMatMul>> CublasLoader::Make(const MatMulCall& call,
-                                                                  const MatMulFacts& facts) {
+absl::Status CublasLoader::Open() {
   if (library_ == nullptr) {
     RG_ASSIGN_OR_RETURN(library_, LoadCublas(path_));
   }
   if (handle_ == nullptr) {
     RG_RETURN_IF_ERROR(CublasStatus(*library_, library_->Create(&handle_), "cublasLtCreate"));
   }
-  return CublasMatMul::Make(*library_, handle_, call, facts);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LibraryMatMul>> CublasLoader::Make(const MatMulCall& call,
+                                                                  const MatMulFacts& facts) {
+  RG_RETURN_IF_ERROR(Open());
+  return CublasMatMul::Make(*library_, handle_, call, facts, /*ask=*/true);
+}
+
+absl::StatusOr<std::unique_ptr<LibraryMatMul>> CublasLoader::MakeWithoutAlgorithms(
+    const MatMulCall& call, const MatMulFacts& facts) {
+  RG_RETURN_IF_ERROR(Open());
+  return CublasMatMul::Make(*library_, handle_, call, facts, /*ask=*/false);
 }
 
 }  // namespace

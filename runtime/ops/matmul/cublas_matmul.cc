@@ -232,10 +232,11 @@ CublasMatMul::~CublasMatMul() = default;
 absl::StatusOr<std::unique_ptr<CublasMatMul>> CublasMatMul::Make(const CublasLibrary& library,
                                                                  cublasLtHandle_t handle,
                                                                  const MatMulCall& call,
-                                                                 const MatMulFacts& facts) {
+                                                                 const MatMulFacts& facts,
+                                                                 bool ask) {
   auto state = std::make_unique<State>(library, handle);
   RG_RETURN_IF_ERROR(state->MakeDescriptors(call, facts));
-  RG_RETURN_IF_ERROR(state->AskForCandidates(call, facts));
+  if (ask) RG_RETURN_IF_ERROR(state->AskForCandidates(call, facts));
   return std::unique_ptr<CublasMatMul>(new CublasMatMul(std::move(state)));
 }
 
@@ -245,6 +246,28 @@ int64_t CublasMatMul::most_workspace_bytes() const { return kMostWorkspaceBytes;
 
 absl::Status CublasMatMul::Choose(int algorithm) {
   return state_->Take(state_->candidates[algorithm]);
+}
+
+// The algorithm's bytes, which the library lets its callers keep, and those of its workspace's
+// size.
+std::string CublasMatMul::ChosenState() const {
+  const State::Choice& choice = state_->choice;
+  std::string bytes(sizeof choice.algorithm + sizeof choice.workspace_bytes, '\0');
+  std::memcpy(bytes.data(), &choice.algorithm, sizeof choice.algorithm);
+  std::memcpy(bytes.data() + sizeof choice.algorithm, &choice.workspace_bytes,
+              sizeof choice.workspace_bytes);
+  return bytes;
+}
+
+absl::Status CublasMatMul::ChooseByState(absl::string_view state) {
+  State::Choice choice;
+  if (state.size() != sizeof choice.algorithm + sizeof choice.workspace_bytes) {
+    return absl::InvalidArgumentError("cuBLASLt: these are no algorithm's bytes");
+  }
+  std::memcpy(&choice.algorithm, state.data(), sizeof choice.algorithm);
+  std::memcpy(&choice.workspace_bytes, state.data() + sizeof choice.algorithm,
+              sizeof choice.workspace_bytes);
+  return state_->Take(choice);
 }
 
 std::string CublasMatMul::Name(int algorithm) const {

@@ -50,11 +50,12 @@ absl::Status CublasStatus(const CublasLibrary& library, cublasStatus_t result,
 // A matmul as the library was told of it, with the algorithm that it runs by.
 class CublasMatMul : public LibraryMatMul {
  public:
-  // Unimplemented, naming the shape, where the library has no algorithm for the call.
+  // Unimplemented, naming the shape, where the library has no algorithm for the call. ask: else the
+  // library is not asked, and there is none until ChooseByState.
   static absl::StatusOr<std::unique_ptr<CublasMatMul>> Make(const CublasLibrary& library,
                                                             cublasLtHandle_t handle,
                                                             const MatMulCall& call,
-                                                            const MatMulFacts& facts);
+                                                            const MatMulFacts& facts, bool ask);
   ~CublasMatMul() override;
   CublasMatMul(const CublasMatMul&) = delete;
   CublasMatMul& operator=(const CublasMatMul&) = delete;
@@ -64,6 +65,8 @@ class CublasMatMul : public LibraryMatMul {
   // "algorithm 66 tile 20 stages 36 cluster 4": the numbers of its configuration that are not 0.
   std::string Name(int algorithm) const override;
   absl::Status Choose(int algorithm) override;
+  std::string ChosenState() const override;  // of this version of the library
+  absl::Status ChooseByState(absl::string_view state) override;
   int64_t workspace_bytes() const override;
   absl::Status Run(GpuStream stream, const MatMulPointers& pointers, const int64_t offsets[3],
                    void* workspace) const override;

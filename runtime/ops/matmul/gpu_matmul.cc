@@ -71,6 +71,7 @@ class GpuMatMul : public LoadedCall {
 class Algorithms : public Implementations {
  public:
   Algorithms(GpuDevice& device, LibraryMatMul& matmul) : device_(device), matmul_(matmul) {}
+  std::string State() const override { return matmul_.ChosenState(); }
   int count() const override { return matmul_.algorithms(); }
   int64_t most_workspace_bytes() const override { return matmul_.most_workspace_bytes(); }
   absl::Status Choose(int algorithm) override { return matmul_.Choose(algorithm); }
@@ -84,6 +85,21 @@ class Algorithms : public Implementations {
   GpuDevice& device_;
   LibraryMatMul& matmul_;
 };
+
+bool IsEmpty(const MatMulCall& call) {
+  return call.m == 0 || call.n == 0 || absl::c_linear_search(call.batch, 0);
+}
+
+// Whether each operand of the call is aligned at least as that of the other one is.
+bool AlignedAs(const MatMulCall& other, const MatMulCall& call, const MatMulFacts& facts) {
+  const int64_t alignments[] = {facts.a_alignment, facts.b_alignment, facts.d_alignment};
+  for (int i = 0; i < 3; ++i) {
+    if (OperandAlignment(call, i, alignments[i]) < OperandAlignment(other, i, alignments[i])) {
+      return false;
+    }
+  }
+  return true;
+}
 
 CallMemory MemoryOf(const MatMulCall& call) {
   const auto bytes = [&](int operand, DType dtype) {
@@ -120,9 +136,23 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::Prepare(const MatMulC
   return known_[key] = Prepared{std::move(made), std::move(choice)};
 }
 
+absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareByState(
+    const MatMulCall& timed, const MatMulCall& call, const MatMulFacts& facts) {
+  if (!AlignedAs(timed, call, facts)) return Prepared{};
+  RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, MakeWithoutAlgorithms(call, facts));
+  if (made == nullptr) return Prepared{};
+  std::optional<Choice> choice = device_.tuner().Recall(
+      KeyOf(MatMulKey(timed, facts)),
+      [](const Choice& known) { return known.timed() && !known.state.empty(); });
+  if (!choice || !choice->timed() || !made->ChooseByState(choice->state).ok()) return Prepared{};
+  return Prepared{std::move(made), *std::move(choice), Describe(timed)};
+}
+
 absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareLike(const MatMulCall& timed,
                                                                        const MatMulCall& call,
                                                                        const MatMulFacts& facts) {
+  RG_ASSIGN_OR_RETURN(Prepared known, PrepareByState(timed, call, facts));
+  if (known.matmul != nullptr) return known;
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, Make(call, facts));
   const absl::StatusOr<Prepared> like = Prepare(timed, facts);
   Prepared prepared;
@@ -144,9 +174,7 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareLike(const Mat
 absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& call,
                                                                   const CallFacts& facts) {
   const MatMulCall matmul = MatMulOf(call);
-  RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(matmul, device_.dialect()));
-  if (kernel.blocks == 0)
-    return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{}, "");
+  if (IsEmpty(matmul)) return std::make_unique<GpuMatMul>(device_, matmul, nullptr, Choice{}, "");
   absl::StatusOr<Prepared> library = matmul.k == 0 ? absl::UnimplementedError("an empty sum")
                                                    : Prepare(matmul, MatMulFactsOf(facts));
   if (library.ok()) {
@@ -154,6 +182,7 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuMatMulLoader::Load(const Call& ca
                                        library->timed);
   }
   if (!absl::IsUnimplemented(library.status())) return library.status();
+  RG_ASSIGN_OR_RETURN(const Kernel kernel, FallbackMatMul(matmul, device_.dialect()));
   const std::vector<LaunchArg> args = {{.slot = 0}, {.slot = 1}, {.slot = 2, .written = true}};
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernels> loaded,
                       device_.Load({kernel}, {{kernel.name, kernel.blocks, kernel.threads, args}}));

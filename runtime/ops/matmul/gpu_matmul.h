@@ -24,6 +24,12 @@ class LibraryMatMul {
   virtual std::string Name(int algorithm) const = 0;
   // An error where the library does not take this one here and now.
   virtual absl::Status Choose(int algorithm) = 0;
+  // What brings the chosen one back for this call or another, without asking the library which it
+  // has; empty: nothing does.
+  virtual std::string ChosenState() const { return ""; }
+  virtual absl::Status ChooseByState(absl::string_view) {
+    return absl::UnimplementedError("the library's algorithms have no state");
+  }
 
   // Of the chosen one.
   virtual int64_t workspace_bytes() const = 0;
@@ -43,6 +49,12 @@ class GpuMatMulLoader : public CallLoader {
   // In the device's context.
   virtual absl::StatusOr<std::unique_ptr<LibraryMatMul>> Make(const MatMulCall& call,
                                                               const MatMulFacts& facts) = 0;
+  // The same without asking the library for algorithms: there are none until ChooseByState. Null
+  // where algorithms have no state.
+  virtual absl::StatusOr<std::unique_ptr<LibraryMatMul>> MakeWithoutAlgorithms(const MatMulCall&,
+                                                                               const MatMulFacts&) {
+    return nullptr;
+  }
   // "cublaslt 130000". Asked after Make.
   virtual std::string LibraryVersion() const = 0;
   GpuDevice& device() const { return device_; }
@@ -56,6 +68,10 @@ class GpuMatMulLoader : public CallLoader {
     std::string timed;  // the call that the choice was timed for, if it is another
   };
   absl::StatusOr<Prepared> Prepare(const MatMulCall& call, const MatMulFacts& facts);
+  // By the state of the algorithm that is known to be the fastest for another call; no matmul where
+  // that is not known, or not to be had for this call.
+  absl::StatusOr<Prepared> PrepareByState(const MatMulCall& timed, const MatMulCall& call,
+                                          const MatMulFacts& facts);
   // By the algorithm that is the fastest for another call, or the library's favourite.
   absl::StatusOr<Prepared> PrepareLike(const MatMulCall& timed, const MatMulCall& call,
                                        const MatMulFacts& facts);

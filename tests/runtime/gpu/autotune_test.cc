@@ -254,6 +254,32 @@ TEST_CASE("choices are remembered by their key, in any process, and only where t
   CHECK_FALSE(Tuned({.cache = &*kept.cache, .time = false}).tuner.Recall(later.Key()).has_value());
 }
 
+TEST_CASE("what one device has timed or found serves others of the same tuning, without a cache") {
+  const auto tuning = std::make_shared<Tuning>();
+  Tuned first({.tuning = tuning});
+  Scripted implementations(first.clock, {30, 10});
+  first.tuner.Begin("its call");
+  REQUIRE(first.tuner.ChooseFastest(first.Key(), kMemory, implementations).ok());
+  first.tuner.End();
+
+  Tuned later({.tuning = tuning});
+  const auto known = later.tuner.Recall(later.Key());
+  REQUIRE(known.has_value());
+  CHECK(known->name() == "1");
+  CHECK(known->state == implementations.State());
+  CHECK(known->uses.empty());  // who it was chosen for is the other device's matter
+  CHECK_FALSE(later.tuner.Recall(later.Key("another call")).has_value());
+  CHECK_FALSE(Tuned({.time = false, .tuning = tuning}).tuner.Recall(later.Key()).has_value());
+
+  // An entry of the cache is read once for all of them.
+  const Cache kept;
+  Tuned writer({.cache = &*kept.cache});
+  Scripted others(writer.clock, {5, 7});
+  REQUIRE(writer.tuner.ChooseFastest(writer.Key("kept"), kMemory, others).ok());
+  REQUIRE(Tuned({.cache = &*kept.cache, .tuning = tuning}).tuner.Recall(writer.Key("kept")));
+  CHECK(later.tuner.Recall(writer.Key("kept"))->name() == "0");
+}
+
 TEST_CASE("each part of a key makes another choice, and so do other candidates") {
   const Cache kept;
   Tuned first({.cache = &*kept.cache});
