@@ -167,6 +167,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const
   if (!given.sizes.empty()) {
     how.patterns = given.patterns;
     how.sizes = given.sizes;
+    how.program.record_new_addresses = false;
   }
   how.streams = options.streams;
   how.most_phases = std::max<int32_t>(options.max_phases, 1);

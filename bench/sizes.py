@@ -140,7 +140,7 @@ class WithOwnKernels:
                 recipe = backward.recipe
                 settings = dataclasses.replace(recipe.settings, sizes_vary=False)
                 made[id(backward)] = compiled.CompiledBackward(
-                    dataclasses.replace(recipe, settings=settings, bound=None)
+                    dataclasses.replace(recipe, settings=settings, graph=bytes(recipe.graph))
                 )
             return call(made[id(backward)], inputs)
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "fusion/device/parse_once.h"
 #include "fusion/device/spec_models.h"
 #include "graph/base/status.h"
 #include "runtime/device/device.h"
@@ -67,14 +68,24 @@ struct Candidate {
   }
 };
 
+absl::StatusOr<DeviceSpec> SpecIn(absl::string_view text, absl::string_view where) {
+  static auto& parsed = *new ParseOnce<DeviceSpec>;
+  return parsed.Get(text, [&] { return ParseDeviceSpec(text, where); });
+}
+
+absl::StatusOr<std::vector<std::string>> ModelsIn(absl::string_view text, absl::string_view where) {
+  static auto& parsed = *new ParseOnce<std::vector<std::string>>;
+  return parsed.Get(text, [&] { return ParseSpecModels(text, where); });
+}
+
 // The specs of the vendor's devices that came with the library.
 absl::StatusOr<std::vector<Candidate>> CandidatesOf(absl::string_view vendor) {
   std::vector<Candidate> candidates;
   for (const std::string& name : DeviceSpecNames()) {
     RG_ASSIGN_OR_RETURN(const std::string text, ReadDeviceSpec(name));
     Candidate candidate{.name = name};
-    RG_ASSIGN_OR_RETURN(candidate.spec, ParseDeviceSpec(text, name));
-    RG_ASSIGN_OR_RETURN(candidate.models, ParseSpecModels(text, name));
+    RG_ASSIGN_OR_RETURN(candidate.spec, SpecIn(text, name));
+    RG_ASSIGN_OR_RETURN(candidate.models, ModelsIn(text, name));
     if (candidate.spec.vendor == vendor) candidates.push_back(std::move(candidate));
   }
   if (!candidates.empty()) return candidates;
@@ -106,7 +117,7 @@ absl::StatusOr<ChosenSpec> NamedSpec(absl::string_view name_or_path,
       absl::StrAppend(&where, " with --set ", n.name, "=", PrintNumber(n.value));
     }
   }
-  RG_ASSIGN_OR_RETURN(chosen.spec, ParseDeviceSpec(chosen.text, where));
+  RG_ASSIGN_OR_RETURN(chosen.spec, SpecIn(chosen.text, where));
   return chosen;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/hash/hash.h"
+
 namespace retrograd {
 
 Recording* RecordingCache::Find(absl::Span<const void* const> addresses) {
@@ -15,6 +17,14 @@ Recording* RecordingCache::Find(absl::Span<const void* const> addresses) {
     return entry.recording.get();
   }
   return nullptr;
+}
+
+bool RecordingCache::CameBefore(absl::Span<const void* const> addresses) {
+  const size_t hash = absl::HashOf(addresses) | 1;
+  if (std::find(seen_.begin(), seen_.end(), hash) != seen_.end()) return true;
+  seen_[next_seen_] = hash;
+  next_seen_ = (next_seen_ + 1) % kMostSeen;
+  return false;
 }
 
 std::unique_ptr<Recording> RecordingCache::MakeRoom() {

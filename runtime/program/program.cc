@@ -334,6 +334,9 @@ absl::Status Program::State::Replay(uint32_t number, absl::Span<void* const> out
     phase.known_recording = phase.recordings.Find(library_addresses);
   }
   if (phase.known_recording == nullptr) {
+    if (!options.record_new_addresses && !phase.recordings.CameBefore(library_addresses)) {
+      return IssueAll(number, outputs);
+    }
     const absl::StatusOr<Recording*> recorded = RecordAll(number, outputs);
     if (!recorded.ok()) {
       // The work may go all the same; if not, the reason is the better message.

@@ -28,6 +28,10 @@ struct ProgramOptions {
   uint64_t order_seed = 0;
   // On a device that records: the first run with some addresses is recorded, later ones replay it.
   bool record = true;
+  // Where it records: off: a run with addresses that are new to library calls is issued, and
+  // recorded when they come again. For programs of which many addresses come once: to record one
+  // run takes longer than to issue it, and the device waits meanwhile.
+  bool record_new_addresses = true;
   // The caller gives each run its workspace; else the program allocates one when it is loaded.
   bool caller_workspace = false;
   // Told before each library call is loaded, which takes long where implementations are timed:
@@ -92,12 +96,12 @@ class Program {
   // inputs[i] is the first element of the graph's i-th input node, with that input's strides;
   // outputs[i] receives its i-th output with the strides that it asks for (absent: ignored).
   // Addresses are checked: not null, and aligned as the graph promises. Allocates nothing and does
-  // not wait for the device; a set of addresses that is new to the library calls is recorded first,
-  // which does allocate. On `stream`, a stream as the device's vendor has them (null: the
-  // vendor's default stream), or on one of the device's. Runs share the arena, so one on another
-  // stream than the last must be ordered after it by the caller.
-  // workspace: of workspace_bytes(), a multiple of kArenaAlignment, with caller_workspace; another
-  // address than the last run's is as dear as new addresses of inputs.
+  // not wait for the device; a set of addresses that is new to the library calls is recorded first
+  // (ProgramOptions), which does allocate. On `stream`, a stream as the device's vendor has them
+  // (null: the vendor's default stream), or on one of the device's. Runs share the arena, so one on
+  // another stream than the last must be ordered after it by the caller. workspace: of
+  // workspace_bytes(), a multiple of kArenaAlignment, with caller_workspace; another address than
+  // the last run's is as dear as new addresses of inputs.
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream = std::nullopt, void* workspace = nullptr);
 

@@ -37,7 +37,7 @@ def pays(compiled, inputs):
     settings = recipe.settings.of_executables()
     before, after = (
         native.Plan(native.Graph.deserialize(graph), settings=settings).predicted_ns
-        for graph in (recipe.graph, with_zeros(recipe.graph, inputs))
+        for graph in (bytes(recipe.graph), with_zeros(bytes(recipe.graph), inputs))
     )
     messages.log.info(
         "%s: %d tangents are absent; without them it is predicted to take %.3f of the time",
@@ -52,7 +52,7 @@ def without(compiled, inputs):
     gone = set(inputs)
     made = dataclasses.replace(
         recipe,
-        graph=with_zeros(recipe.graph, inputs),
+        graph=with_zeros(bytes(recipe.graph), inputs),
         dtypes=[dtype for i, dtype in enumerate(recipe.dtypes) if i not in gone],
         what=f"{recipe.what}, {len(inputs)} tangents absent",
     )

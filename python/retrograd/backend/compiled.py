@@ -25,13 +25,12 @@ _EMPTY = {"cpu": guards._empty_strided_cpu, "cuda": guards._empty_strided_cuda}
 class Recipe:
     """All that a CompiledBackward is made of, in this process or another."""
 
-    graph: bytes  # of a schema.Graph
+    graph: object  # the bytes of a schema.Graph, or a programs.BoundGraph, which has them
     constants: list  # tensors that the graph holds itself, behind autograd's inputs
     dtypes: list  # of autograd's inputs
     device: torch.device
     settings: object  # settings.Settings
     what: str  # for people
-    bound: object = None  # the native.Graph of the bytes, where it was bound from one with symbols
 
 
 class CompiledBackward(saved.Saved):
@@ -49,9 +48,8 @@ class CompiledBackward(saved.Saved):
         recipe = self.recipe
         self.device, self.what = recipe.device, recipe.what
         self.program = program = programs.program_of(
-            recipe.graph, self.device, recipe.settings, self.what, recipe.bound
+            recipe.graph, self.device, recipe.settings, self.what
         )
-        self.recipe = dataclasses.replace(recipe, bound=None)  # the bytes suffice from here on
         self.constants = [t.to(self.device).contiguous() for t in recipe.constants]
         self.dtypes = recipe.dtypes
         own = len(program.inputs) - len(self.constants)
@@ -67,7 +65,7 @@ class CompiledBackward(saved.Saved):
         self.save(programs.key_of(recipe.graph, recipe.device, recipe.settings))
 
     def __getstate__(self):
-        return {"recipe": dataclasses.replace(self.recipe, bound=None)}
+        return {"recipe": dataclasses.replace(self.recipe, graph=bytes(self.recipe.graph))}
 
     def __setstate__(self, state):
         self.recipe, self._boxed_call, self.forward_graphs = state["recipe"], True, None

@@ -14,6 +14,18 @@ _devices = {}  # (name, cache_dir, tuned, tuning_budget_s) -> native.Device
 _programs = weakref.WeakValueDictionary()  # key -> Program
 
 
+class BoundGraph:
+    """A graph of numbers that was bound from one with symbols. Its bytes are made when they are asked for:
+    bytes(graph)."""
+
+    def __init__(self, bound, identity):
+        """bound: the native.Graph. identity: bytes that tell it from all other graphs."""
+        self.bound, self.identity = bound, identity
+
+    def __bytes__(self):
+        return self.bound.serialize()
+
+
 class Program:
     """A compiled graph. Runs take turns: they share what the executable keeps between runs."""
 
@@ -47,15 +59,15 @@ def _device(name, settings):
 
 
 def key_of(graph, device, settings):
-    """A text that differs between graphs, devices, settings and libraries. graph: bytes."""
+    """A text that differs between graphs, devices, settings and libraries. graph: bytes, or a BoundGraph."""
     text = f"{device_name(device)} {settings.tag()} {native.load().version().decode()} "
-    return hashlib.sha256(text.encode() + graph).hexdigest()
+    told = graph.identity if isinstance(graph, BoundGraph) else graph
+    return hashlib.sha256(text.encode() + told).hexdigest()
 
 
-def program_of(graph, device, settings, what, bound=None):
-    """The Program of the graph's bytes. `what`: the graph, for people. `bound`: the native.Graph of the
-    bytes, which knows from which graph with symbols it was bound: its plan takes over what that of a
-    representative size has decided. native.Failure if it cannot be made."""
+def program_of(graph, device, settings, what):
+    """The Program of the graph: of its bytes, or of a BoundGraph, whose plan takes over what that of a
+    representative size has decided. `what`: the graph, for people. native.Failure if it cannot be made."""
     key = key_of(graph, device, settings)
     with _lock:  # what one thread makes, the next one finds
         found = _programs.get(key)
@@ -63,7 +75,7 @@ def program_of(graph, device, settings, what, bound=None):
             return found
         with messages.progress(f"{what}: loading") as stage:
             executable = native.Executable(
-                bound or native.Graph.deserialize(graph),
+                graph.bound if isinstance(graph, BoundGraph) else native.Graph.deserialize(graph),
                 _device(device_name(device), settings),
                 spec=settings.spec or None,
                 streams=settings.streams,

@@ -1,11 +1,12 @@
 """One translation of a backward whose sizes are symbols, for all sizes that it was made for."""
 
 import dataclasses
+import hashlib
 
 import torch
 
 from retrograd import native
-from retrograd.backend import messages
+from retrograd.backend import messages, programs
 from retrograd.backend.compiled import same_strides
 
 
@@ -16,6 +17,7 @@ class Translation:
         """recipe: its graph has symbols. sources: torch_symbols.Sources of all of them."""
         self._recipe, self._sources = recipe, sources
         self._graph = native.Graph.deserialize(recipe.graph)
+        self._digest = hashlib.sha256(recipe.graph).digest()
 
     def bind(self, values):
         """The Recipe for the sizes of the values, integers and tensors, or None: the graph would be another
@@ -38,4 +40,5 @@ class Translation:
                     expected.name, tuple(tensor.stride()), expected.strides,
                 )  # fmt: skip
                 return None
-        return dataclasses.replace(self._recipe, graph=bound.serialize(), bound=bound)
+        identity = self._digest + repr(sorted(sizes.items())).encode()
+        return dataclasses.replace(self._recipe, graph=programs.BoundGraph(bound, identity))

@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import functools
 import os
 
 from retrograd.native import structs
@@ -123,12 +124,12 @@ class Graph(Handle):
     def __str__(self):
         return self.library.text("graph_print", self.handle)
 
-    @property
+    @functools.cached_property
     def inputs(self):
         """A Tensor for each, in the order in which runs take addresses."""
         return self._all(self.library.graph_num_inputs, self.library.graph_input)
 
-    @property
+    @functools.cached_property
     def outputs(self):
         """A Tensor for each, in the order in which runs take addresses."""
         return self._all(self.library.graph_num_outputs, self.library.graph_output)
