@@ -12,6 +12,11 @@ namespace retrograd {
 // `alignment` (1, 2, 4 or 8). Extents below 64 are their own.
 int64_t ExtentOfClass(int64_t extent, int64_t alignment);
 
+// The largest of its class, of eight in each octave, and as aligned: for work that is done in waves
+// of tiles. What is the fastest for some extent may need a wave more for one that is a little
+// larger, so that a class is known by no smaller one. Extents below 64 are their own.
+int64_t LargestOfClass(int64_t extent, int64_t alignment);
+
 // Of an extent that says how often the same work is done, such as a batch: the nearest of two in
 // each octave, 1, 2, 3, 4, 6, 8, 12, ..
 int64_t CountOfClass(int64_t count);

@@ -40,6 +40,49 @@ TEST_CASE("classes are four to an octave and alignment") {
   }
 }
 
+TEST_CASE(
+    "the largest extent of a class is its own class's, near, no smaller, and aligned like all") {
+  for (int64_t alignment : {1, 2, 4, 8}) {
+    for (int64_t extent = 0; extent <= 70'000; ++extent) {
+      const int64_t of_class = LargestOfClass(extent, alignment);
+      INFO(extent << " -> " << of_class << ", alignment " << alignment);
+      REQUIRE(of_class >= extent);
+      REQUIRE(LargestOfClass(of_class, alignment) == of_class);
+      REQUIRE(std::gcd(of_class, alignment) == std::gcd(extent, alignment));
+      REQUIRE(8 * (of_class - extent) <= extent + 8);
+    }
+  }
+}
+
+// Rows of tiles that a product of m rows has on so many multiprocessors, one after the other.
+int64_t Waves(int64_t m, int64_t n, int64_t tile_m, int64_t tile_n, int64_t sms) {
+  const auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  return ceil(ceil(m, tile_m) * ceil(n, tile_n), sms);
+}
+
+TEST_CASE("what a matmul of a class's extents takes is no less than what one of its class takes") {
+  for (int64_t m = 64; m <= 9000; m += 7) {
+    const int64_t of_class = LargestOfClass(m, 1);
+    for (int64_t tile : {64, 128, 192, 256}) {
+      REQUIRE(Waves(m, 768, tile, 128, 132) <= Waves(of_class, 768, tile, 128, 132));
+    }
+  }
+}
+
+TEST_CASE("classes by their largest are at most eight to an octave and alignment") {
+  for (int64_t octave : {64, 1024, 32768}) {
+    for (int64_t alignment : {1, 2, 4, 8}) {
+      std::set<int64_t> classes;
+      for (int64_t extent = octave + 1; extent <= 2 * octave; ++extent) {
+        const int64_t of_class = LargestOfClass(extent, alignment);
+        if (of_class <= 2 * octave) classes.insert(of_class);
+      }
+      CHECK(classes.size() >= 8);
+      CHECK(classes.size() <= 8 * std::bit_width(static_cast<uint64_t>(alignment)));
+    }
+  }
+}
+
 TEST_CASE("counts have two classes to an octave") {
   std::set<int64_t> classes;
   for (int64_t count = 0; count <= 1024; ++count) {

@@ -44,7 +44,7 @@ MatMulCall RepresentativeOf(const MatMulCall& call) {
   MatMulCall made = call;
   const ContiguousAxes contiguous = ContiguousAxesOf(call);
   const auto of_class = [](int64_t extent, bool aligns) {
-    return ExtentOfClass(extent, aligns ? kMostAlignment : 1);
+    return LargestOfClass(extent, aligns ? kMostAlignment : 1);
   };
   made.m = of_class(call.m, contiguous.m);
   made.n = of_class(call.n, contiguous.n);

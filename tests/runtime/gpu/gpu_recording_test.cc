@@ -34,6 +34,44 @@ TEST_CASE(
   CHECK(gpu.stats().replays == 15);
 }
 
+TEST_CASE("where new addresses are not recorded, those that come again are") {
+  RG_ON_EACH_GPU(gpu, .streams = 2);
+  const LoadedProgram loaded =
+      Load(FakeOptions(gpu.vendor), gpu.compiled, {.record_new_addresses = false});
+  REQUIRE(loaded.status.ok());
+  const ProgramStats& stats = loaded.program->stats();
+  std::vector<std::unique_ptr<DeviceTensors>> sets;
+  for (int i = 0; i < 12; ++i) sets.push_back(gpu.NewTensors(loaded));
+  const auto run = [&](int i) {
+    gpu.driver.reset();
+    CHECK(gpu.Run(*sets[i], loaded) < kFp32Error);
+  };
+  run(0);
+  CHECK(stats.recordings == 0);
+  CHECK(gpu.driver.calls("GraphLaunch") == 0);
+  CHECK(gpu.driver.calls("StreamBeginCapture") == 0);
+  run(0);  // the second time
+  CHECK(stats.recordings == 1);
+  run(0);
+  CHECK(stats.recordings == 1);
+  CHECK(gpu.driver.calls("LaunchKernel") == 0);
+  // Others in between: their first time issues, their second records.
+  for (int i = 1; i < 4; ++i) run(i);
+  CHECK(stats.recordings == 1);
+  run(0);
+  CHECK(gpu.driver.calls("GraphLaunch") == 1);
+  for (int i = 1; i < 4; ++i) run(i);
+  CHECK(stats.recordings == 4);
+  // What came longer ago than eight others is new.
+  for (int i = 4; i < 12; ++i) run(i);
+  CHECK(stats.recordings == 4);
+  run(4);
+  CHECK(stats.recordings == 5);
+  for (int i = 5; i < 12; ++i) run(i);
+  CHECK(stats.recordings == 12);
+  CHECK(stats.failed_recordings == 0);
+}
+
 TEST_CASE("a run with the last one's addresses asks whether the caller records, and launches") {
   RG_ON_EACH_GPU(gpu, .streams = 2);
   const auto tensors = gpu.NewTensors();
