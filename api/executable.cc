@@ -22,7 +22,7 @@
 // Also holds what runs need, so that they allocate nothing.
 struct rg_executable {
   std::unique_ptr<retrograd::Device> device;  // outlives the program
-  retrograd::PlannedGraph planned;            // as it is explained
+  retrograd::PlannedGraph planned;            // as it is explained, but for the plan
   std::optional<retrograd::Executable> executable;
   bool runnable = true;
   bool caller_workspace = false;
@@ -195,7 +195,6 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const
   }
   made->inputs.resize(InputNodes(graph).size());
   made->planned = {{std::move(opened)}};
-  made->planned.planned = {made->executable->graph(), made->executable->plan()};
   if (made->device->choices() != nullptr) made->planned.choices = *made->device->choices();
   made->seconds.Lap("load");
   const PlanSummary& summary = made->executable->compiled().plan.summary;
@@ -210,6 +209,7 @@ absl::StatusOr<std::unique_ptr<rg_executable>> Make(const rg_graph& given, const
 // The plan with the decisions that shaped it, which planning for a run leaves out.
 absl::StatusOr<PlannedGraph> WithDecisions(const rg_executable& executable) {
   PlannedGraph planned = executable.planned;
+  planned.planned = {executable.executable->graph(), executable.executable->plan()};
   RG_ASSIGN_OR_RETURN(Planned explained, executable.executable->Explained(planned.original));
   planned.planned.plan.decisions = std::move(explained.plan.decisions);
   return planned;

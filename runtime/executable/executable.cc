@@ -108,17 +108,17 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
   made.plan_options_ = plan;
   RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
   made.kept_regions_ = made.planned_.kept_regions;
-  std::string loaded;  // the text of the program that is
+  std::string loaded;  // the text of the program that is, where a plan was made again
   while (true) {
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kCompile));
     RG_ASSIGN_OR_RETURN(made.compiled_,
                         Compile(made.planned_.graph, made.planned_.plan, compile, &seconds));
     seconds.Start();
     made.feedback_ = plan.feedback;
-    RG_ASSIGN_OR_RETURN(std::string text, ProgramText(made.compiled_));
-    if (text == loaded) return made;  // the same work at other prices
-    loaded = std::move(text);
-    seconds.Lap("load_text");
+    if (made.plans_ > 1) {
+      RG_ASSIGN_OR_RETURN(const std::string text, ProgramText(made.compiled_));
+      if (text == loaded) return made;  // the same work at other prices
+    }
     std::vector<KernelResources> resources;
     if (options.runnable) {
       RG_ASSIGN_OR_RETURN(made.program_, Program::Load(made.compiled_, &device, options.program));
@@ -143,6 +143,7 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     RG_ASSIGN_OR_RETURN(Planned again, PlanFusion(graph, spec, plan));
     seconds.Lap("plan_again");
     if (again.plan == made.planned_.plan) return made;  // there is nothing better
+    RG_ASSIGN_OR_RETURN(loaded, ProgramText(made.compiled_));
     made.planned_ = std::move(again);
     ++made.plans_;
   }

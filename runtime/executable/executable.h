@@ -103,7 +103,7 @@ class Executable {
   // What the plan was made with: the caller's report, and what the device said of earlier plans; of
   // other processes' as well with measured_calls.
   const DeviceReport& feedback() const { return feedback_; }
-  // Parts of Make: "plan_pattern", what it took to find the pattern; Compile's stages; "load_text";
+  // Parts of Make: "plan_pattern", what it took to find the pattern; Compile's stages;
   // "load_program", which holds what follows; and "plan_again".
   const StageSeconds& seconds() const { return seconds_; }
   // Host time of loading, of all plans; see ProgramStats.

@@ -32,12 +32,14 @@ class Translation:
                 return None
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
         for tensor, expected in zip(tensors, bound.inputs):  # constants of the graph lie behind
-            if tuple(tensor.shape) != expected.shape or not same_strides(
-                expected.shape, tensor.stride(), expected.strides
+            strides = tensor.stride()
+            if tensor.shape != expected.shape or not (
+                strides == expected.strides
+                or same_strides(expected.shape, strides, expected.strides)
             ):
                 messages.log.info(
                     "%s at %s: %s has the strides %s, not %s", self._recipe.what, sizes,
-                    expected.name, tuple(tensor.stride()), expected.strides,
+                    expected.name, strides, expected.strides,
                 )  # fmt: skip
                 return None
         identity = self._digest + repr(sorted(sizes.items())).encode()
