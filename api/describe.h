@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "graph/base/stage_seconds.h"
 #include "runtime/executable/executable.h"
+#include "runtime/program/stage_seconds.h"
 
 namespace retrograd {
 

@@ -44,13 +44,14 @@ def _cells(row):
     ours = [size["ours"] for size in row["sizes"]]
     theirs = [size["inductor"] for size in row["sizes"]]
     fails = "inductor" in row["errors"]
+    alone = "new_s" not in theirs[1]  # ours was measured alone
     cells = [
         row["model"], _listed([size["size"] for size in row["sizes"]]), _new(ours),
-        "fails" if fails else _new(theirs), "-", "-",
+        "fails" if fails else "-" if alone else _new(theirs), "-", "-",
     ]  # fmt: skip
     if "ms" in ours[0]:  # else new sizes were measured alone
         mine = [side["ms"] for side in ours]
-        if not fails:
+        if not fails and not alone:
             mean, all_of_them = _ratios(mine, [side["ms"] for side in theirs])
             cells[4] = f"{mean:.2f} ({_span(all_of_them, '{:.2f}')})"
         mean, all_of_them = _ratios(mine, [side["own_ms"] for side in ours])

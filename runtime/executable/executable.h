@@ -16,11 +16,11 @@
 #include "absl/types/span.h"
 #include "fusion/planner/planner.h"
 #include "fusion/planner/sized_patterns.h"
-#include "graph/base/stage_seconds.h"
 #include "runtime/device/device.h"
 #include "runtime/executable/choose_spec.h"
 #include "runtime/program/compile.h"
 #include "runtime/program/program.h"
+#include "runtime/program/stage_seconds.h"
 
 namespace retrograd {
 

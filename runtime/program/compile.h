@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "codegen/print/kernel.h"
-#include "graph/base/stage_seconds.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/program/stage_seconds.h"
 #include "runtime/schedule/stream_schedule.h"
 
 namespace retrograd {

@@ -1,6 +1,6 @@
 // StageSeconds: how long each stage of making something took.
-#ifndef RETROGRAD_GRAPH_BASE_STAGE_SECONDS_H_
-#define RETROGRAD_GRAPH_BASE_STAGE_SECONDS_H_
+#ifndef RETROGRAD_RUNTIME_PROGRAM_STAGE_SECONDS_H_
+#define RETROGRAD_RUNTIME_PROGRAM_STAGE_SECONDS_H_
 
 #include <chrono>
 #include <string>
@@ -29,4 +29,4 @@ class StageSeconds {
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_GRAPH_BASE_STAGE_SECONDS_H_
+#endif  // RETROGRAD_RUNTIME_PROGRAM_STAGE_SECONDS_H_

@@ -1,4 +1,4 @@
-#include "graph/base/stage_seconds.h"
+#include "runtime/program/stage_seconds.h"
 
 #include <algorithm>
 
