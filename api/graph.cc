@@ -30,12 +30,15 @@ rg_tensor TensorOf(const TensorType& type, const std::vector<int64_t>& strides) 
 
 rg_graph* NewGraph(BackwardGraph graph) {
   std::vector<NodeId> inputs = InputNodes(graph);
-  std::vector<SizeSymbol> symbols = SymbolsOf(graph).value_or(std::vector<SizeSymbol>());
   auto made = std::make_unique<rg_graph>();
-  if (!symbols.empty()) made->patterns = std::make_shared<SizedPatterns>(graph, symbols);
+  absl::StatusOr<GraphBinder> binder = GraphBinder::Of(graph);
+  if (binder.ok() && !binder->symbols().empty()) {
+    made->symbols = binder->symbols();
+    made->patterns = std::make_shared<SizedPatterns>(graph, made->symbols);
+    made->binder = *std::move(binder);
+  }
   made->graph = std::move(graph);
   made->inputs = std::move(inputs);
-  made->symbols = std::move(symbols);
   return made.release();
 }
 
@@ -176,7 +179,9 @@ rg_code rg_graph_bind(const rg_graph* graph, const rg_binding* bindings, size_t 
       RG_RETURN_IF_ERROR(NotNull(bindings[i].name, absl::StrCat("bindings[", i, "].name")));
       sizes.push_back({bindings[i].name, bindings[i].value});
     }
-    RG_ASSIGN_OR_RETURN(retrograd::BackwardGraph made, retrograd::BindGraph(graph->graph, sizes));
+    RG_ASSIGN_OR_RETURN(
+        retrograd::BackwardGraph made,
+        graph->binder ? graph->binder->Bind(sizes) : retrograd::BindGraph(graph->graph, sizes));
     rg_graph* numbers = retrograd::NewGraph(std::move(made));
     numbers->patterns = graph->patterns;
     numbers->sizes = std::move(sizes);

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "fusion/planner/sized_patterns.h"
 #include "graph/base/cancelled.h"
 #include "graph/ir/backward_graph.h"
+#include "graph/proto/bind_graph.h"
 #include "graph/symbols/size_table.h"
 #include "include/retrograd/retrograd.h"
 #include "runtime/device/device.h"
@@ -20,6 +22,7 @@ struct rg_graph {
   retrograd::BackwardGraph graph;
   std::vector<retrograd::NodeId> inputs;
   std::vector<retrograd::SizeSymbol> symbols;
+  std::optional<retrograd::GraphBinder> binder;  // of a graph with symbols
   // Of a graph with symbols, and of those that are bound from it, each with its sizes.
   std::shared_ptr<retrograd::SizedPatterns> patterns;
   std::vector<retrograd::SizeBinding> sizes;

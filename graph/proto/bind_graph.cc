@@ -56,11 +56,20 @@ std::string HintsOf(const BackwardGraph& graph) {
 
 absl::StatusOr<BackwardGraph> BindGraph(const BackwardGraph& graph,
                                         absl::Span<const SizeBinding> bindings) {
-  RG_ASSIGN_OR_RETURN(const SizeTable table, TableOf(graph));
-  RG_ASSIGN_OR_RETURN(const std::vector<int64_t> symbols, SymbolValues(table, bindings));
-  RG_ASSIGN_OR_RETURN(const std::vector<int64_t> values, EvaluateSizes(table, symbols));
-  RG_RETURN_IF_ERROR(CheckFacts(table, values));
-  absl::StatusOr<BackwardGraph> bound = Substitute(graph, table, values);
+  RG_ASSIGN_OR_RETURN(const GraphBinder binder, GraphBinder::Of(graph));
+  return binder.Bind(bindings);
+}
+
+absl::StatusOr<GraphBinder> GraphBinder::Of(BackwardGraph graph) {
+  RG_ASSIGN_OR_RETURN(SizeTable table, TableOf(graph));
+  return GraphBinder(std::move(graph), std::move(table));
+}
+
+absl::StatusOr<BackwardGraph> GraphBinder::Bind(absl::Span<const SizeBinding> bindings) const {
+  RG_ASSIGN_OR_RETURN(const std::vector<int64_t> symbols, SymbolValues(table_, bindings));
+  RG_ASSIGN_OR_RETURN(const std::vector<int64_t> values, EvaluateSizes(table_, symbols));
+  RG_RETURN_IF_ERROR(CheckFacts(table_, values));
+  absl::StatusOr<BackwardGraph> bound = Substitute(graph_, table_, values);
   if (!bound.ok()) return At(absl::StrCat("at ", Print(bindings)), bound.status());
   return bound;
 }

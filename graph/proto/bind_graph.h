@@ -7,6 +7,7 @@
 #define RETROGRAD_GRAPH_PROTO_BIND_GRAPH_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,26 @@ std::string HintsOf(const BackwardGraph& graph);
 // FailedPrecondition for values at which the graph would have other nodes, says which and why.
 absl::StatusOr<BackwardGraph> BindGraph(const BackwardGraph& graph,
                                         absl::Span<const SizeBinding> bindings);
+
+// A graph that is bound again and again: what it says of sizes is read once. May be used by several
+// threads at once.
+class GraphBinder {
+ public:
+  // InvalidArgument where what the graph says of sizes cannot be read.
+  static absl::StatusOr<GraphBinder> Of(BackwardGraph graph);
+
+  // None if the graph has numbers alone.
+  const std::vector<SizeSymbol>& symbols() const { return table_.symbols; }
+  // As BindGraph.
+  absl::StatusOr<BackwardGraph> Bind(absl::Span<const SizeBinding> bindings) const;
+
+ private:
+  GraphBinder(BackwardGraph graph, SizeTable table)
+      : graph_(std::move(graph)), table_(std::move(table)) {}
+
+  BackwardGraph graph_;
+  SizeTable table_;
+};
 
 }  // namespace retrograd
 

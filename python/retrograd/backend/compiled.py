@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+import operator
 import weakref
 
 import torch
@@ -55,6 +56,7 @@ class CompiledBackward(saved.Saved):
         own = len(program.inputs) - len(self.constants)
         self.strides = [t.strides for t in program.inputs[:own]]
         self.make = _EMPTY[self.device.type]
+        self.is_here = operator.attrgetter(f"is_{self.device.type}")
         self.rooms = [
             (t.shape, t.strides, _DTYPES[t.dtype]) if t.present else None for t in program.outputs
         ]
@@ -84,7 +86,7 @@ class CompiledBackward(saved.Saved):
         if (
             [t.stride() for t in given] != self.strides
             or [t.dtype for t in given] != self.dtypes
-            or any(t.device.type != self.device.type for t in given)
+            or not all(map(self.is_here, given))
         ):
             given = self._as_expected(given)
         given += self.constants
