@@ -15,8 +15,7 @@ _programs = weakref.WeakValueDictionary()  # key -> Program
 
 
 class BoundGraph:
-    """A graph of numbers that was bound from one with symbols. Its bytes are made when they are asked for:
-    bytes(graph)."""
+    """A graph of numbers that was bound from one with symbols. bytes(graph) writes it."""
 
     def __init__(self, bound, identity):
         """bound: the native.Graph. identity: bytes that tell it from all other graphs."""
@@ -59,15 +58,21 @@ def _device(name, settings):
 
 
 def key_of(graph, device, settings):
-    """A text that differs between graphs, devices, settings and libraries. graph: bytes, or a BoundGraph."""
+    """A text that differs between graphs, devices, settings and libraries.
+
+    graph: bytes, or a BoundGraph.
+    """
     text = f"{device_name(device)} {settings.tag()} {native.load().version().decode()} "
     told = graph.identity if isinstance(graph, BoundGraph) else graph
     return hashlib.sha256(text.encode() + told).hexdigest()
 
 
 def program_of(graph, device, settings, what):
-    """The Program of the graph: of its bytes, or of a BoundGraph, whose plan takes over what that of a
-    representative size has decided. `what`: the graph, for people. native.Failure if it cannot be made."""
+    """The Program of the graph. native.Failure if it cannot be made.
+
+    graph: bytes, or a BoundGraph, whose plan takes over what that of a representative size has
+    decided. what: the graph, for people.
+    """
     key = key_of(graph, device, settings)
     with _lock:  # what one thread makes, the next one finds
         found = _programs.get(key)
