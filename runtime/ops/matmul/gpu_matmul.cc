@@ -141,10 +141,9 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareByState(
   if (!AlignedAs(timed, call, facts)) return Prepared{};
   RG_ASSIGN_OR_RETURN(std::unique_ptr<LibraryMatMul> made, MakeWithoutAlgorithms(call, facts));
   if (made == nullptr) return Prepared{};
-  std::optional<Choice> choice = device_.tuner().Recall(
-      KeyOf(MatMulKey(timed, facts)),
-      [](const Choice& known) { return known.timed() && !known.state.empty(); });
-  if (!choice || !choice->timed() || !made->ChooseByState(choice->state).ok()) return Prepared{};
+  std::optional<Choice> choice = device_.tuner().Recall(KeyOf(MatMulKey(timed, facts)));
+  const bool known = choice && choice->timed() && !choice->state.empty();
+  if (!known || !made->ChooseByState(choice->state).ok()) return Prepared{};
   return Prepared{std::move(made), *std::move(choice), Describe(timed)};
 }
 

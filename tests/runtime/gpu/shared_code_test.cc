@@ -2,6 +2,7 @@
 // and timed, the others take over. On drivers that the test suite brings along.
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/catch.h"
 #include "tests/support/fake_gpu.h"
@@ -76,6 +77,49 @@ TEST_CASE("a matmul of a known size class is made without asking the library for
   CHECK(load(1009) == std::pair(0, 0));
   CHECK(load(970) == std::pair(0, 0));
   CHECK(load(700).first > 0);  // another class
+}
+
+TEST_CASE("choices that were given come before the state of one that was timed") {
+  const Vendor& vendor = RG_EACH_VENDOR();
+  if (!vendor.cuda()) return;
+  const auto work = WorkDirectory::MakeIn("/tmp");
+  REQUIRE(work.ok());
+  FakeOptions options = Shared(vendor);
+  options.cache_dir = work->path() + "/cache";
+  const FakeRun gpu(vendor, {.model = Model(1000)}), other(vendor, {.model = Model(1009)});
+  TuningOptions given;
+  {
+    const LoadedProgram timed = gpu.LoadOn(options);
+    REQUIRE(timed.status.ok());
+    given.given = *timed.device->choices();
+  }
+  for (auto& [key, choice] : given.given) {
+    choice.state.clear();
+    choice.chosen = 2 - choice.chosen / 2;  // another one than was the fastest, or the last
+    REQUIRE(choice.candidates.size() == 3);
+  }
+  options.tuning = std::make_shared<Tuning>(given);
+  options.shared_kernels = std::make_shared<SharedKernels<SharedCode>>();
+  const LoadedProgram loaded = other.LoadOn(options);
+  INFO(loaded.status);
+  REQUIRE(loaded.status.ok());
+  for (const auto& [key, choice] : *loaded.device->choices()) {
+    const auto wanted = given.given.find(key);
+    REQUIRE(wanted != given.given.end());
+    CHECK(choice.chosen == wanted->second.chosen);
+  }
+  int products = 0;
+  for (const CallInUse& used : loaded.program->CallsInUse()) {
+    if (used.call->op != Op::matmul) continue;
+    ++products;
+    const std::string first = used.implementation.substr(0, used.implementation.find('\n'));
+    bool as_given = false;
+    for (const auto& [key, choice] : given.given) {
+      as_given = as_given || absl::StrContains(first, absl::StrCat(choice.name(), ": "));
+    }
+    CHECK(as_given);
+  }
+  CHECK(products > 0);
 }
 
 }  // namespace
