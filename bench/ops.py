@@ -14,6 +14,10 @@ All sides run in turns. A sample is of as many runs, one behind the other, as fi
 while the GPU spins; where the host cannot issue so many in time there are fewer. So inputs that L2
 holds may be found there, on every side. `hidden`: whether the host was never waited for.
 
+Each run of ours gets the indices of the one before, so that lists of sorted indices are kept.
+`--new-indices` turns by turns gives it them and the same ones moved on by a place, by bound
+addresses alone; `--no-kept-indices` has lists sorted in each run.
+
 `floor_bytes`: what the backward must move: those inputs of the captured graph that it reads, and
 its gradients, each once and whole. A table of which few rows are read counts whole, too.
 `floor_tb_s`: these bytes over the time of ours. `saved_bytes` of a side: what its backward is
@@ -28,6 +32,7 @@ Needs torch, a GPU, and the library that `make build` leaves in build/release/bi
 import argparse
 import contextlib
 import gc
+import itertools
 import json
 import math
 import os
@@ -210,6 +215,8 @@ class Op:
         tensors += [t.to(device) for t in constants.values()]
         where = "host" if self.options.device == "cpu" else "cuda"
         known = {"spec": self.options.spec} if self.options.spec else {}
+        if self.options.no_kept_indices:
+            known["keep_sorted_indices"] = False
         backward = self.stack.enter_context(
             ours.Backward(self.options.library, path, where, deterministic=True,
                           cache_dir=f"{folder}/cache", **known)
@@ -237,6 +244,8 @@ class Op:
         result["predicted_ms"] = said["predicted_us"] / 1e3
         result["launches"] = said["kernels"]
         self.backward, self.works["ours"] = backward, backward.run
+        if self.options.new_indices:
+            self.works["ours"] = _with_new_indices(backward)
         return result
 
     def their_side(self, side):
@@ -264,6 +273,27 @@ class Op:
         if not seen:
             return {}
         return {"backwards": len(seen), "saved_bytes": sum(s["bytes"] for s in seen)}
+
+
+def _with_new_indices(backward):
+    """Runs of a bound backward by turns on its inputs and on others, in which integers have moved on
+    by a place."""
+
+    def moved(tensor):
+        if tensor.dtype.is_floating_point or tensor.dtype == torch.bool:
+            return tensor
+        return tensor.flatten().roll(1).view_as(tensor)
+
+    import torch
+
+    both = itertools.cycle([[moved(t) for t in backward.inputs], backward.inputs])
+    gradients = backward.gradients
+
+    def run():
+        backward.bind(next(both), gradients)
+        backward.run()
+
+    return run
 
 
 def _text(shape, dtype):
@@ -327,6 +357,7 @@ def measure(name, options):
     import torch
 
     row = {"op": name, "commit": options.commit, "sides": options.sides}
+    row |= {"new_indices": options.new_indices, "kept_indices": not options.no_kept_indices}
     begin = time.monotonic()
     op = Op(name, options, row)
     try:
@@ -440,6 +471,10 @@ def parsed(arguments):
                         help="in which a side of an op must be prepared")  # fmt: skip
     parser.add_argument("--repeat", type=int, default=REPEAT, help="samples of each side")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
+    parser.add_argument("--new-indices", action="store_true",
+                        help="no two runs of ours, one behind the other, have the same integers")  # fmt: skip
+    parser.add_argument("--no-kept-indices", action="store_true",
+                        help="ours sorts indices in each run")  # fmt: skip
     parser.add_argument("--library", help="libretrograd.so, if it is somewhere else")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda",
                         help="cpu tries the script; the times mean nothing")  # fmt: skip

@@ -1,10 +1,13 @@
 // Kernels that share a launch: each is emitted as if it were alone and becomes a member, whose
 // block and argument numbers count from its own first ones. Equal ones (the same kernel in several
 // layers) are one member. The launch sends each range of blocks to its member. A block is in one of
-// them alone, so their shared arrays lie in the same bytes.
+// them alone, so their shared arrays lie in the same bytes. Kernels of several launches share each of
+// them.
 #include "codegen/emit_merged.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
@@ -30,21 +33,13 @@ std::vector<Run> Runs(const std::vector<Kernel>& kernels) {
   return runs;
 }
 
-}  // namespace
-
-GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
-  std::vector<Kernel> kernels;
-  for (const KernelLaunch::Member& member : launch.members) {
-    GroupKernels alone = EmitGroup(member.kernel, dialect);
-    RG_CHECK(alone.launches.size() ==
-             1);  // what follows a main launch would need all of its blocks
-    kernels.push_back(std::move(alone.launches[0]));
-    RG_CHECK(kernels.back().threads == kernels[0].threads);
-  }
+// One launch of the kernels, which have the numbers `from` among the members of their group.
+Kernel Merged(const std::vector<Kernel>& kernels, const std::vector<uint32_t>& from) {
   Kernel merged{.blocks = 0, .threads = kernels[0].threads};
-  for (uint32_t m = 0; m < kernels.size(); ++m) {
-    for (KernelArg arg : kernels[m].args) {
-      arg.member = m;
+  for (size_t k = 0; k < kernels.size(); ++k) {
+    RG_CHECK(kernels[k].threads == kernels[0].threads);
+    for (KernelArg arg : kernels[k].args) {
+      arg.member = from[k];
       merged.args.push_back(arg);
     }
   }
@@ -69,7 +64,30 @@ GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
   }
   merged.function.comment = absl::StrCat("// ", kernels.size(), " kernels in one launch\n");
   NameKernel(&merged);
-  return {.launches = {std::move(merged)}};
+  return merged;
+}
+
+}  // namespace
+
+GroupKernels EmitMerged(const KernelLaunch& launch, Dialect dialect) {
+  std::vector<GroupKernels> alone;
+  size_t launches = 0;
+  for (const KernelLaunch::Member& member : launch.members) {
+    alone.push_back(EmitGroup(member.kernel, dialect));
+    launches = std::max(launches, alone.back().launches.size());
+  }
+  GroupKernels merged;
+  for (size_t l = 0; l < launches; ++l) {
+    std::vector<Kernel> kernels;
+    std::vector<uint32_t> from;
+    for (uint32_t m = 0; m < alone.size(); ++m) {
+      if (l >= alone[m].launches.size()) continue;
+      kernels.push_back(std::move(alone[m].launches[l]));
+      from.push_back(m);
+    }
+    merged.launches.push_back(Merged(kernels, from));
+  }
+  return merged;
 }
 
 }  // namespace retrograd

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/horizontal/launch_price.h"
+#include "fusion/plan/member_workspaces.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "graph/base/status.h"
 
@@ -33,12 +34,12 @@ using Kind = std::pair<Template, int>;  // threads of a block
 
 std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
   const KernelBody* kernel = KernelOf(group);
-  if (kernel == nullptr || group.workspace_bytes > 0 ||
+  if (kernel == nullptr || kernel->schedule.split > 1 ||
       !TemplateOf(kernel->schedule).shares_launches || kernel->schedule.cluster > 1 ||
       kernel->spill_bytes > 0) {
     return std::nullopt;
   }
-  const Schedule& s = kernel->schedule;
+  const Schedule s = WorkingLaunch(*kernel);
   // Of larger blocks an SM holds fewer than four, and one that waits leaves it idle.
   const bool few = s.blocks < device.sms && 4 * s.threads <= device.max_threads_per_sm;
   const bool small = few || group.read_bytes + group.written_bytes <= device.small_kernel_bytes;
@@ -274,6 +275,7 @@ class Sharing {
       std::sort(list.begin(), list.end());
       list.erase(std::unique(list.begin(), list.end()), list.end());
     };
+    merged.workspace_bytes = MemberWorkspacesOf(body).bytes;
     once(merged.nodes);
     once(merged.recomputed);
     once(merged.inputs);
@@ -285,13 +287,22 @@ class Sharing {
     decision.reason = absl::StrCat(body.members.size(), " independent ", Name(kinds_[go[0]]->first),
                                    " kernels in one launch: ", Us(price.ps), " instead of ",
                                    Us(decision.apart_ps), " in ", body.members.size(), " launches");
-    result_.saved += static_cast<int64_t>(body.members.size()) - 1;
+    result_.saved += LaunchesSaved(members);
     result_.won_ps += decision.apart_ps - price.ps;
     result_.decisions.push_back(std::move(decision));
     merged.price_ps = price.ps;
     merged.terms = std::move(price.terms);
     merged.body = std::move(body);
     return merged;
+  }
+
+  static int64_t LaunchesSaved(absl::Span<const LaunchMember* const> members) {
+    int64_t all = 0, most = 0;
+    for (const LaunchMember* member : members) {
+      all += member->launches;
+      most = std::max(most, member->launches);
+    }
+    return all - most;
   }
 
   // An output may take over an input's bytes only if no other member reads the input, which it may

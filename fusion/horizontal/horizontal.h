@@ -3,8 +3,9 @@
 //
 // Stands after the search, because partners come from anywhere in the graph, and before groups are
 // ordered. What share a launch afterwards: kernels of one template and as many threads a block,
-// with neither a finalize launch nor a scatter's sort, none of which fills the chip. No path leads
-// from one to another, and the groups still have a valid order.
+// without the finalize launch of a split, none of which fills the chip. Those of several launches
+// share each of them: the first ones are one launch, and so are the second ones. No path leads from
+// one to another, and the groups still have a valid order.
 #ifndef RETROGRAD_FUSION_HORIZONTAL_HORIZONTAL_H_
 #define RETROGRAD_FUSION_HORIZONTAL_HORIZONTAL_H_
 

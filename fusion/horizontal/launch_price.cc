@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/kernel_template.h"
 
 namespace retrograd {
 namespace {
@@ -47,17 +48,24 @@ int64_t Bandwidth(const Grid& grid, const DeviceSpec& d) {
 
 }  // namespace
 
+Schedule WorkingLaunch(const KernelBody& kernel) {
+  const KernelTemplate& t = TemplateOf(kernel.schedule);
+  return t.working_launch == nullptr ? kernel.schedule
+                                     : t.working_launch(kernel.ir, kernel.schedule);
+}
+
 LaunchMember::LaunchMember(const Group& group, const DeviceSpec& device) {
   const KernelBody& kernel = *KernelOf(group);
   const KernelProfile profile = ProfileKernel(kernel.ir, Classify(kernel.ir));
-  schedule = kernel.schedule;
+  schedule = WorkingLaunch(kernel);
+  launches = LaunchesOf(kernel.ir, kernel.schedule);
   footprint = PredictFootprint(kernel.ir, profile, schedule, device);
   ops = static_cast<int64_t>(group.nodes.size() + group.recomputed.size());
   operands = static_cast<int64_t>(kernel.ir.buffers.size());
   stores = static_cast<int64_t>(kernel.ir.stores.size());
   reductions = profile.row_sums + profile.column_sums;
   price_ps = group.price_ps;
-  body_ps = std::max<int64_t>(price_ps - device.launch_graph_ps, 0);
+  body_ps = std::max<int64_t>(price_ps - Product({launches, device.launch_graph_ps}), 0);
   memory_ps = TermPs(group, "hbm");
   cache_ps = TermPs(group, "cache");
   compute_ps = TermPs(group, "compute");
@@ -77,18 +85,20 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
     joint.blocks_per_sm = std::min(joint.blocks_per_sm, grid.blocks_per_sm);
   }
   const int64_t bandwidth = Bandwidth(joint, d);
-  int64_t memory = 0, cache = 0, compute = 0, longest = 0;
+  int64_t memory = 0, cache = 0, compute = 0, longest = 0, launches = 1;
   for (const LaunchMember* member : members) {
     memory += MulDiv(member->memory_ps, Bandwidth(GridOf(*member), d), bandwidth);
     cache += member->cache_ps;
     compute += member->compute_ps;
     longest = std::max(longest, member->body_ps);
+    launches = std::max(launches, member->launches);
   }
   const int64_t at_once = d.sms * joint.blocks_per_sm;
   const int64_t waves = joint.blocks <= at_once ? 1 : CeilDiv(joint.blocks, at_once);
   int64_t together = std::max({memory, cache, compute});
   if (waves > 1) together = MulDiv(together, waves * at_once, joint.blocks);
-  price.ps = Saturated(d.launch_graph_ps + std::max(together, longest));
+  const int64_t launch = Product({launches, d.launch_graph_ps});
+  price.ps = Saturated(launch + std::max(together, longest));
   if (!explain) return price;
   bool bound = false;  // of equal ones the first binds
   const auto term = [&](absl::string_view name, int64_t ps, bool may_bind, std::string formula) {
@@ -99,7 +109,9 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
   };
   const bool alone = longest >= together;
   const int64_t largest = std::max({memory, cache, compute});
-  term("launch", d.launch_graph_ps, false, absl::StrCat("one for ", members.size(), " kernels"));
+  term("launch", launch, false,
+       absl::StrCat(launches == 1 ? "one" : absl::StrCat(launches), " for ", members.size(),
+                    " kernels"));
   term("hbm", memory, !alone && memory == largest,
        absl::StrFormat("%d kernels at %.2f TB/s (%d blocks, %d an SM)", members.size(),
                        static_cast<double>(bandwidth) / 1e12, joint.blocks, joint.blocks_per_sm));
@@ -107,7 +119,8 @@ SharedLaunchPrice PriceSharedLaunch(absl::Span<const LaunchMember* const> member
   term("compute", compute, !alone && compute == largest, "sum of the kernels'");
   term("wave", alone ? 0 : together - largest, false,
        absl::StrCat(joint.blocks, " blocks in waves of ", at_once));
-  term("longest", longest, alone, "the longest kernel alone, without its launch");
+  term("longest", longest, alone,
+       absl::StrCat("the longest kernel alone, without its launch", launches == 1 ? "" : "es"));
   return price;
 }
 

@@ -371,9 +371,11 @@ class Planner {
       const std::vector<const KernelBody*> kernels = KernelsOf(group);
       if (AliasOf(group) != nullptr) continue;  // nothing is launched
       // A library's call, kernels that share one launch, or a kernel of its own.
-      s.kernels += kernels.size() != 1 ? (group.workspace_bytes > 0 ? 2 : 1)
-                                       : LaunchesOf(kernels[0]->ir, kernels[0]->schedule.kind,
-                                                    group.workspace_bytes);
+      int64_t launches = kernels.empty() && group.workspace_bytes > 0 ? 2 : 1;
+      for (const KernelBody* kernel : kernels) {
+        launches = std::max(launches, LaunchesOf(kernel->ir, kernel->schedule));
+      }
+      s.kernels += launches;
     }
     for (const Place& place : places_) {
       const RegionResult& solved = *place.solved;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "fusion/plan/member_workspaces.h"
 #include "fusion/plan/plan.h"
 #include "fusion/plan/split_epilogues.h"
 #include "fusion/verify/call_check.h"
@@ -162,7 +163,7 @@ class Checker {
         return Broken("P1: the kernels of group ", i, " do not make up its ops");
       for (const KernelLaunch::Member& a : merged->members) {
         if (a.kernel.schedule.threads != merged->members[0].kernel.schedule.threads ||
-            a.kernel.schedule.split > 1 || a.kernel.ir.scatter) {
+            a.kernel.schedule.split > 1) {
           return Broken("P2: the kernel of %", Index(a.nodes[0]),
                         " cannot share the launch of group ", i);
         }
@@ -342,6 +343,10 @@ class Checker {
     std::vector<ValueId> read, written;
     std::vector<NodeId> recomputed;
     size_t pairs = 0;
+    if (const int64_t needed = MemberWorkspacesOf(merged).bytes; group.workspace_bytes < needed) {
+      return Broken("P7: its workspace has ", group.workspace_bytes, " of the ", needed,
+                    " bytes that its kernels write");
+    }
     for (const KernelLaunch::Member& member : merged.members) {
       const Group alone = GroupOf(group, member);
       RG_RETURN_IF_ERROR(CheckBody(alone));

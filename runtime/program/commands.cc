@@ -10,6 +10,7 @@
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/ops/sort_indices/index_sort.h"
 #include "fusion/plan/group_dag.h"
+#include "fusion/plan/member_workspaces.h"
 #include "graph/base/status.h"
 #include "runtime/program/early_launches.h"
 
@@ -56,7 +57,9 @@ class Builder {
   explicit Builder(const CompiledPlan& compiled) : c_(compiled) {
     workspace_.assign(c_.plan.groups.size(), nullptr);
     for (const Workspace& w : c_.memory.workspaces) workspace_[Index(w.group)] = &w;
-    list_.slots = static_cast<uint32_t>(c_.memory.placements.size() + c_.memory.workspaces.size());
+    ShareWorkspaces();
+    list_.slots = static_cast<uint32_t>(c_.memory.placements.size() + c_.memory.workspaces.size() +
+                                        list_.parts.size());
     list_.alignment.assign(list_.slots, 1);
   }
 
@@ -186,7 +189,7 @@ class Builder {
       for (const KernelArg& arg : kernel.args) {
         RG_ASSIGN_OR_RETURN(LaunchArg bound,
                             arg.kind == KernelArg::kWorkspace
-                                ? WorkspaceArg(step.group)
+                                ? WorkspaceArg(step.group, arg.member)
                                 : ValueArg(arg.value, bodies[arg.member]->ir, product));
         const bool known = std::find(touched.begin(), touched.end(), bound.slot) != touched.end();
         if (known && bound.contents == Contents::kFresh) bound.contents = Contents::kWritten;
@@ -217,16 +220,39 @@ class Builder {
             .pitch = by_rows ? operand.row_stride : operand.col_stride};
   }
 
-  absl::StatusOr<LaunchArg> WorkspaceArg(GroupId group) const {
+  // The parts of workspaces that kernels of one launch share.
+  void ShareWorkspaces() {
+    first_part_.assign(c_.plan.groups.size(), 0);
+    for (size_t number = 0; number < c_.memory.workspaces.size(); ++number) {
+      const GroupId group = c_.memory.workspaces[number].group;
+      const KernelLaunch* shared = SharedLaunchOf(c_.plan.groups[Index(group)]);
+      if (shared == nullptr) continue;
+      first_part_[Index(group)] = list_.parts.size();
+      for (const MemberWorkspaces::Part& part : MemberWorkspacesOf(*shared).parts) {
+        list_.parts.push_back({number, part.offset, part.bytes});
+      }
+    }
+  }
+
+  // member: of the kernels that share the group's launch.
+  absl::StatusOr<LaunchArg> WorkspaceArg(GroupId group, uint32_t member) const {
     const Workspace* w = workspace_[Index(group)];
     if (w == nullptr) {
       return absl::InternalError(absl::StrFormat(
           "a kernel of group %d wants a workspace, but the plan gives the group none",
           Index(group)));
     }
+    const size_t placements = c_.memory.placements.size();
     const size_t number = w - c_.memory.workspaces.data();
-    return LaunchArg{.slot = static_cast<uint32_t>(c_.memory.placements.size() + number),
-                     .bytes = w->bytes,
+    size_t slot = placements + number;
+    int64_t bytes = w->bytes;
+    if (SharedLaunchOf(c_.plan.groups[Index(group)]) != nullptr) {
+      const size_t part = first_part_[Index(group)] + member;
+      slot = placements + c_.memory.workspaces.size() + part;
+      bytes = list_.parts[part].bytes;
+    }
+    return LaunchArg{.slot = static_cast<uint32_t>(slot),
+                     .bytes = bytes,
                      .alignment = 16,
                      .written = true,
                      .contents = Contents::kFresh};
@@ -307,6 +333,7 @@ class Builder {
 
   const CompiledPlan& c_;
   std::vector<const Workspace*> workspace_;  // by group
+  std::vector<size_t> first_part_;           // by group: of those whose kernels share a launch
   CommandList list_;
   GroupId group_ = kNoGroup;  // whose commands are being added
   int64_t kept_bytes_ = 0;    // of the calls so far

@@ -13,7 +13,7 @@
 namespace retrograd {
 
 // Slots of the pointer table: one per placement of the memory plan, in its order, then one per
-// workspace.
+// workspace, then one per part of a workspace that kernels of one launch share.
 struct CallCommand {
   const Call* call = nullptr;
   CallFacts facts;
@@ -39,11 +39,17 @@ struct Command {
   bool early = false;  // of kLaunch: by LaunchEarly; of kCall: it may (early_launches.h)
 };
 
+struct WorkspacePart {
+  size_t workspace = 0;  // of the memory plan
+  int64_t offset = 0, bytes = 0;
+};
+
 struct CommandList {
   std::vector<Command> commands;
   std::vector<Launch> launches;
   std::vector<CallCommand> calls;
   std::vector<CopyCommand> copies;
+  std::vector<WorkspacePart> parts;
   uint32_t slots = 0;
   int events = 0;
   std::vector<size_t> phase_begins;  // by phase: its first command

@@ -36,8 +36,8 @@ bool MayWait(const CommandList& list, const Command& command) {
 }
 
 bool IsScatter(const Group& group) {
-  const KernelBody* body = KernelOf(group);
-  return body != nullptr && body->ir.scatter.has_value();
+  const std::vector<const KernelBody*> kernels = KernelsOf(group);
+  return !kernels.empty() && kernels[0]->ir.scatter.has_value();  // then all of them are
 }
 
 int64_t BytesOf(const Launch& launch) {

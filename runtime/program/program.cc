@@ -192,6 +192,9 @@ void Program::State::MakeBlocks() {
     ++slot;
   }
   for (const Workspace& w : memory.workspaces) put(slot++, w.offset);
+  for (const WorkspacePart& part : list.parts) {
+    put(slot++, memory.workspaces[part.workspace].offset + part.offset);
+  }
   for (uint32_t p = 0; p < phases.size(); ++p) {
     const int64_t bytes = phases[p].scratch_stride * compiled.schedule.streams;
     if (bytes == 0) continue;

@@ -91,6 +91,10 @@ absl::StatusOr<std::string> ProgramText(const CompiledPlan& compiled) {
   for (const Workspace& w : compiled.memory.workspaces) {
     absl::StrAppend(&out, "slot workspace ", w.offset, " bytes ", w.bytes, "\n");
   }
+  for (const WorkspacePart& part : list.parts) {
+    absl::StrAppend(&out, "slot part of workspace ", part.workspace, " at ", part.offset, " bytes ",
+                    part.bytes, "\n");
+  }
   return out;
 }
 

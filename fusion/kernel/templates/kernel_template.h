@@ -69,7 +69,7 @@ struct KernelTemplate {
   bool splits_rows = false;      // Schedule::split counts pieces of a row, not pieces of a column
   bool transposes = false;       // loads along another axis than the stores' are coalesced, too
   bool narrows = false;          // each schedule exists with narrower vectors and more blocks
-  bool shares_launches = false;  // its main launch may be a range of blocks of another's
+  bool shares_launches = false;  // its launches may be ranges of blocks of others
   bool in_place = false;         // an output may reuse the bytes of an input
   bool holds = false;            // blocks of a cluster share columns: each loads its rows of them
                                  // before it works on any, and evaluates them again in each stage

@@ -159,6 +159,7 @@ constinit const KernelTemplate kScatterAddTemplate = {
     .name = "scatter_add",
     .recognise = Recognise,
     .candidates = AddCandidates,
+    .shares_launches = true,
     .launch_kind = KindOf,
     .main_launch = Main,
     .points_of_thread = Points,
