@@ -24,12 +24,15 @@ typedef long long int64_t;
 
 // At the head of a kernel: the next one may start, too, if it was launched so, and this one goes on when
 // the kernels before it have finished and what they wrote can be seen. Both do nothing where the launch
-// does not ask for it.
+// does not ask for it. RG_EARLY_WAIT holds the next one back until all blocks of this one have ended:
+// if they work for long, those of the next one would take room on some multiprocessors meanwhile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define RG_EARLY_WAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
 #define RG_EARLY_START()                                     \
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); \
-  asm volatile("griddepcontrol.wait;" ::: "memory")
+  RG_EARLY_WAIT()
 #else
+#define RG_EARLY_WAIT()
 #define RG_EARLY_START()
 #endif
 
@@ -218,7 +221,9 @@ typedef long long rg_int64;
 
 #define RG_GRID_CONSTANT
 
-#define RG_EARLY_START()  // a kernel starts when the one before it has finished
+// A kernel starts when the one before it has finished.
+#define RG_EARLY_WAIT()
+#define RG_EARLY_START()
 
 __device__ __forceinline__ void* rg_device_pointer(void* p) { return p; }
 

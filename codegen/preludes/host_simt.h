@@ -484,6 +484,7 @@ inline T rg_number(uint64_t bits) {
   }
 
 // Kernels run one after the other here.
+#define RG_EARLY_WAIT()
 #define RG_EARLY_START()
 
 // A kernel whose threads never wait for each other: a plain loop over them.

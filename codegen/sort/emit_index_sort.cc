@@ -105,6 +105,11 @@ class Writer {
     launch_.kernel.starts_early = true;
     out_.Line("RG_EARLY_START();");
   }
+  // A launch that ends at once if no index has changed, and else takes long.
+  void MayStartEarly() {
+    launch_.kernel.starts_early = true;
+    out_.Line("RG_EARLY_WAIT();");
+  }
 
   void Stands(absl::string_view line, absl::string_view text) { steps_.push_back({line, text}); }
   // What is done at RG_KEEP of a kept list; nothing of others.
@@ -292,7 +297,8 @@ SortLaunch CountLaunch(const IndexSort& s, int pass, Dialect dialect) {
   Pass(s, pass, &count);
   count.Keeps(pass == 0 ? kKeepTilesText : kSkipUnchangedText);
   if (s.kept && pass == 0) count.Shared("changed", s.threads / 32);
-  if (s.kept && pass > 0) count.StartsEarly();
+  if (s.kept && pass > 0) count.MayStartEarly();
+  count.Stands("RG_LEARN", s.kept && pass == 0 ? kLearnText : "");
   count.Text(kCountText);
   return count.End(s.blocks, s.threads);
 }
@@ -309,7 +315,7 @@ SortLaunch PlaceLaunch(const IndexSort& s, int pass, Dialect dialect) {
   }
   Pass(s, pass, &place);
   place.Keeps(last ? kTellUnchangedText : kSkipUnchangedText);
-  if (s.kept) place.StartsEarly();
+  if (s.kept) place.MayStartEarly();
   place.Counters();
   for (absl::string_view name : {"bases", "firsts", "shifts"}) place.Shared(name, s.digits());
   for (absl::string_view name : {"held", "held_orders"}) place.Shared(name, s.part());
@@ -346,7 +352,7 @@ std::vector<SortLaunch> Digits(const IndexSort& s, Dialect dialect) {
   starts.Keeps(kForgetAndSkipText);
   if (s.kept) {
     starts.Constants({{"kForgetThreads", kStartsThreads}});
-    starts.StartsEarly();
+    starts.MayStartEarly();
   }
   starts.Text(kStartsText);
   launches.push_back(starts.End(CeilDiv(s.sorted.pairs(), kStartsThreads), kStartsThreads));

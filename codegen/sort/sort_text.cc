@@ -136,7 +136,7 @@ RG_UNROLL
   }
 )";
 
-// The same of the tiles of a block of digits.
+// The same of the tiles of a block of digits. A warp that has found another index looks for no more.
 const absl::string_view kKeepTilesText = R"(
   bool differs = false;
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -150,13 +150,17 @@ RG_UNROLL
 RG_READ
 RG_UNROLL
     for (int i = 0; i < kItems; ++i) {
-      if (from + i * 32 < kIndices && known[i] != keys[i] + 1) {
-        differs = true;
-        rg_store(w, kKnown + from + i * 32, keys[i] + 1);
-      }
+      differs = differs || (from + i * 32 < kIndices && known[i] != keys[i] + 1);
     }
+    if (RG_BALLOT(differs) != 0) break;
   }
 RG_COMPARE
+)";
+const absl::string_view kLearnText = R"(
+RG_UNROLL
+    for (int i = 0; i < kItems; ++i) {
+      if (digits[i] >= 0) rg_store(w, kKnown + from + i * 32, keys[i] + 1);
+    }
 )";
 
 // The launches behind it: `unchanged`, whether no block has found other indices. Each warp reads
@@ -556,6 +560,7 @@ RG_KEEP
     [[maybe_unused]] int order[kItems], ranks[kItems];
 RG_READ
 RG_DIGITS_OF
+RG_LEARN
     RG_BARRIER();
 RG_MATCH
     RG_BARRIER();

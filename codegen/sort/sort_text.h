@@ -11,9 +11,9 @@ namespace retrograd {
 // Steps: RG_MATCH, RG_COLUMN, RG_SCAN and RG_COUNTERS.
 extern const absl::string_view kMatchText, kColumnText, kScanText, kCountersText;
 // Of kept lists: what makes RG_COMPARE, RG_UNCHANGED and RG_FORGET, what stands at
-// RG_DECLARE_KNOWN, RG_LOAD_KNOWN and RG_DIFFERS, and at RG_KEEP of each launch.
+// RG_DECLARE_KNOWN, RG_LOAD_KNOWN, RG_DIFFERS and RG_LEARN, and at RG_KEEP of each launch.
 extern const absl::string_view kCompareText, kUnchangedText, kForgetText, kDeclareKnownText,
-    kLoadKnownText, kDiffersText, kKeepPartText, kKeepTilesText, kSkipUnchangedText,
+    kLoadKnownText, kDiffersText, kLearnText, kKeepPartText, kKeepTilesText, kSkipUnchangedText,
     kSkipUnchangedBucketText, kTellUnchangedText, kForgetAndSkipText;
 // One launch: what begins it. It ends with kRowsText and kPutText.
 extern const absl::string_view kWholeListText;

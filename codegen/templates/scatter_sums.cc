@@ -119,14 +119,17 @@ class Sums {
     PrintChunk();
     DeclareColumns();
     DeclareShared();
-    out_.Line("int pairs[", 2 * shared_.of_thread(), "];");
-    Unrolled("m", shared_.of_thread());
-    out_.Line("rg_load_vec<2>(", s_.words, ", ",
-              s_.Pair(absl::StrCat("rg_min(first + ", OfBlock(), ", ", LastPosition(), ")")),
-              ", pairs + 2 * m);");
-    out_.Close();
-    PrintRange();
-    PrintShared();
+    if (shared_.rounds() > 1) {
+      out_.Open("for (int m0 = 0; m0 < ", shared_.of_thread(), "; m0 += ", shared_.at_once(), ")");
+      PrintPairs();
+      PrintShared();
+      out_.Close();
+      PrintRange();
+    } else {
+      PrintPairs();
+      PrintRange();
+      PrintShared();
+    }
     launch_.Barrier();
     const std::string exists = absl::StrCat("n < ", Sized(s_.slice_threads()));
     if (results_.folds()) {
@@ -226,7 +229,10 @@ class Sums {
 
   // --- what a block shares -----------------------------------------------------------------------
 
-  static std::string OfBlock() { return absl::StrCat("m * ", kScatterThreads, " + RG_THREAD"); }
+  std::string OfBlock() const {
+    return absl::StrCat(shared_.rounds() > 1 ? "(m0 + m)" : "m", " * ", kScatterThreads,
+                        " + RG_THREAD");
+  }
   static std::string SharedName(int instr) { return absl::StrCat("shared", instr); }
   static std::string OwnName(int instr) { return absl::StrCat("own", instr); }
   DType SharedType(size_t v) const {
@@ -250,14 +256,23 @@ class Sums {
     }
   }
 
-  // Values of all positions of the thread first, then what it stores: no load passes a store.
+  void PrintPairs() {
+    out_.Line("int pairs[", 2 * shared_.at_once(), "];");
+    Unrolled("m", shared_.at_once());
+    out_.Line("rg_load_vec<2>(", s_.words, ", ",
+              s_.Pair(absl::StrCat("rg_min(first + ", OfBlock(), ", ", LastPosition(), ")")),
+              ", pairs + 2 * m);");
+    out_.Close();
+  }
+
+  // Values of all positions of a round first, then what it stores: no load passes a store.
   void PrintShared() {
     for (int i : shared_.values) {
-      out_.Line(ComputeName(TypeOf(i)), " ", OwnName(i), "[", shared_.of_thread(), "];");
+      out_.Line(ComputeName(TypeOf(i)), " ", OwnName(i), "[", shared_.at_once(), "];");
       printer_.SetHome(i, {.lane = absl::StrCat(OwnName(i), "[m]")});
     }
     if (!shared_.values.empty()) PrintOwnValues();
-    Unrolled("m", shared_.of_thread());
+    Unrolled("m", shared_.at_once());
     out_.Line("shared_keys[", OfBlock(), "] = pairs[2 * m];");
     if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
     for (size_t v = 0; v < shared_.values.size(); ++v) {
@@ -267,7 +282,7 @@ class Sums {
   }
 
   void PrintOwnValues() {
-    Unrolled("m", shared_.of_thread());
+    Unrolled("m", shared_.at_once());
     PrintPoint(shared_.values, "pairs[2 * m + 1]");
     out_.Close();
   }

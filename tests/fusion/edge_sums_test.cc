@@ -60,6 +60,18 @@ void Misplace(std::vector<Values>& inputs, int64_t nodes, std::mt19937& random) 
   }
 }
 
+// Sums at indices that go through lists of their own and share launches.
+int SharedSums(const FusionPlan& plan) {
+  int sums = 0;
+  for (const Group& group : plan.groups) {
+    const KernelLaunch* launch = SharedLaunchOf(group);
+    if (launch == nullptr || !launch->members[0].kernel.ir.scatter) continue;
+    CHECK(group.workspace_bytes > 0);
+    sums += static_cast<int>(launch->members.size());
+  }
+  return sums;
+}
+
 bool StoresPositions(const FusionPlan& plan) {
   for (const Group& group : plan.groups) {
     const KernelBody* body = KernelOf(group);
@@ -69,7 +81,7 @@ bool StoresPositions(const FusionPlan& plan) {
 }
 
 TEST_CASE("sums at edges give the same gradients in any plan, and share kernels in some") {
-  int sharing = 0;
+  int sharing = 0, together = 0;
   for (uint32_t seed = 1; seed <= 10; ++seed) {
     std::mt19937 random(seed);
     const auto draw = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
@@ -94,10 +106,40 @@ TEST_CASE("sums at edges give the same gradients in any plan, and share kernels 
       auto run = RunOnHost(*graph, inputs, way.setup);
       REQUIRE(run.status().ToString() == "OK");
       sharing += StoresPositions(run->planned.plan);
+      together += SharedSums(run->planned.plan);
       CHECK(CompareWithReference(*graph, inputs, run->outputs, 1e-10).ToString() == "OK");
     }
   }
   CHECK(sharing > 10);
+  CHECK(together > 20);
+}
+
+TEST_CASE("sums of both ends of edges are one launch, and their parts are added up by another") {
+  auto graph = ParseGraph(Attention({5'000, 30'000, 4, 16}, "f32", /*gathers_rows=*/true));
+  REQUIRE(graph.status().ToString() == "OK");
+  const DeviceSpec h100 = *LoadDeviceSpec("h100");
+  auto together = PlanFusion(*graph, h100, {});
+  REQUIRE(together.status().ToString() == "OK");
+  CHECK(together->plan.Verify(together->graph).ToString() == "OK");
+  CHECK(SharedSums(together->plan) == 2);
+  auto apart = PlanFusion(*graph, h100, {.disable = {"horizontal"}});
+  REQUIRE(apart.status().ToString() == "OK");
+  CHECK(SharedSums(apart->plan) == 0);
+  CHECK(together->plan.summary.kernels == apart->plan.summary.kernels - 2);
+  CHECK(together->plan.summary.launches_saved == 2);
+  CHECK(together->plan.summary.price_ps + together->plan.summary.shared_launch_ps ==
+        apart->plan.summary.price_ps);
+}
+
+TEST_CASE("P7: sums that share a launch have a workspace for the parts of all of them") {
+  auto graph = ParseGraph(Attention({5'000, 30'000, 4, 16}, "f32", /*gathers_rows=*/true));
+  auto planned = PlanFusion(*graph, *LoadDeviceSpec("h100"), {});
+  REQUIRE(planned.status().ToString() == "OK");
+  for (Group& group : planned->plan.groups) {
+    if (SharedLaunchOf(group) != nullptr) --group.workspace_bytes;
+  }
+  const absl::Status status = planned->plan.Verify(planned->graph);
+  CHECK_THAT(status.ToString(), Catch::Contains("P7") && Catch::Contains("its kernels write"));
 }
 
 // Of 16-bit rows the second reading costs less than what waits in the shared kernel.

@@ -256,6 +256,20 @@ TEST_CASE("blocks share what all columns of a position read, whatever the width 
   }
 }
 
+// Of narrow rows a block goes through more positions than its threads load at once.
+TEST_CASE("blocks share many positions of narrow rows, some at a time") {
+  for (const Shape& s : {Shape{1, 9000, 16, 12}, Shape{1, 5000, 16, 9}, Shape{2, 4900, 16, 7}}) {
+    INFO(s.rows << " x " << s.inner);
+    const KernelIr ir = Gathered(s, 50);
+    REQUIRE(CanSharePositions(ir, 4));
+    CHECK(SharedPositionsOf(ir, 4).rounds() > 1);
+    CHECK(Schedules(ir) == 3);
+    CheckGathered(s, Drawn(s, 31));
+    CheckGathered(s, OfLengths(s, {63, 64, 65, 3, 9}, 32));
+    CheckGathered(s, std::vector<double>(s.rows, -1));
+  }
+}
+
 // A thread's vector of 8 columns is one access of 16-bit rows and two of their sums.
 TEST_CASE("rows of 16-bit floats are summed eight columns at a time") {
   const DType type = GENERATE(DType::kBf16, DType::kFp16);

@@ -131,11 +131,13 @@ Schedule SummingLaunch(const KernelIr& ir, const Schedule& s) {
 
 // Loads of a thread that wait for others, one after the other: of each batch the positions, then
 // what all their columns read, then the columns. A block that shares its positions waits for the
-// first two once. Fewer positions a batch are waited for as much less.
+// first two once for as many as its threads load at once. Fewer positions a batch are waited for as
+// much less.
 int64_t ChainedLoads(const KernelIr& ir, const Schedule& s) {
   const int64_t batches = ScatterWorkspaceOf(ir).chunk / PositionsAtOnce(false);
-  if (s.staged > 0) return 2 + batches;
-  return batches * (SharedPositionsOf(ir, s.vector_width).values.empty() ? 2 : 3);
+  const SharedPositions shared = SharedPositionsOf(ir, s.vector_width);
+  if (s.staged > 0) return 2 * shared.rounds() + batches;
+  return batches * (shared.values.empty() ? 2 : 3);
 }
 
 Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm, const DeviceSpec& d) {

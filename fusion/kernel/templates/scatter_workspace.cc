@@ -39,8 +39,7 @@ constexpr int64_t kFewParts = 32, kMostFewParts = 1024;
 
 // --- what blocks share
 
-constexpr int64_t kMostSharedBytes = int64_t{24} << 10;  // eight such blocks fit on an SM
-constexpr int64_t kMostOfThread = 4;                     // positions that a thread loads at once
+constexpr int64_t kMostSharedBytes = int64_t{40} << 10;  // of the 48 that each block may have
 constexpr int64_t kLeastReaders = 4;                     // threads that read a position
 constexpr int64_t kLeastBlocks = 4;                      // of a slice: few threads of the last idle
 
@@ -205,7 +204,9 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const int64_t threads = std::max<int64_t>(ChunkThreadsOf(ir, vector_width).count(), 1);
   // The last segments go on in one chunk more.
   const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk;
-  shared.of_block = CeilDiv(reached, kScatterThreads) * kScatterThreads;
+  const int64_t at_once =
+      kScatterThreads * std::min(CeilDiv(reached, kScatterThreads), kMostSharedAtOnce);
+  shared.of_block = CeilDiv(reached, at_once) * at_once;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -231,7 +232,9 @@ bool CanSharePositions(const KernelIr& ir, int vector_width) {
     return false;
   const SharedPositions shared = SharedPositionsOf(ir, vector_width);
   const bool more = shared.places || !shared.values.empty() || !shared.keys.empty();
-  return more && shared.of_thread() <= kMostOfThread && shared.bytes <= kMostSharedBytes;
+  // Each round is waited for by all of the block.
+  const bool soon = shared.rounds() <= w.inner / vector_width;
+  return more && soon && shared.bytes <= kMostSharedBytes;
 }
 
 }  // namespace retrograd

@@ -6,6 +6,7 @@
 #ifndef RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 #define RETROGRAD_FUSION_KERNEL_TEMPLATES_SCATTER_WORKSPACE_H_
 
+#include <algorithm>
 #include <vector>
 
 #include "fusion/kernel/ir/kernel_ir.h"
@@ -20,6 +21,8 @@ inline constexpr int kScatterThreads = 256;  // of a block
 constexpr int PositionsAtOnce(bool folds) { return folds ? 4 : 8; }
 // Threads that add up a long segment of many parts, each every so manieth of them.
 inline constexpr int kCombineLanes = 32;
+// Shared positions that a thread loads at once.
+inline constexpr int64_t kMostSharedAtOnce = 4;
 // Vectors of the table that a thread looks after where it writes zeros.
 inline constexpr int64_t kScatterZeros = 8;
 
@@ -83,10 +86,13 @@ struct SharedPositions {
   std::vector<int64_t> rows;
   std::vector<int> keys;  // of these those that are not loaded (KeyLoads), which take no memory
   bool places = false;    // columns are read by where the index stood, too
-  int64_t of_block = 0;   // positions, a multiple of the block's threads
+  int64_t of_block = 0;   // positions, a multiple of those that its threads load at once
   int64_t bytes = 0;      // of shared memory
 
   int64_t of_thread() const { return of_block / kScatterThreads; }
+  // Positions that a thread loads at once, and how often.
+  int64_t at_once() const { return std::min(of_thread(), kMostSharedAtOnce); }
+  int64_t rounds() const { return of_thread() / at_once(); }
 };
 SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width);
 
