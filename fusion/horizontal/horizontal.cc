@@ -40,8 +40,10 @@ std::optional<Kind> KindOf(const Group& group, const DeviceSpec& device) {
     return std::nullopt;
   }
   const Schedule s = WorkingLaunch(*kernel);
-  // Of larger blocks an SM holds fewer than four, and one that waits leaves it idle.
-  const bool few = s.blocks < device.sms && 4 * s.threads <= device.max_threads_per_sm;
+  // Of larger blocks an SM holds fewer than four, and one that waits leaves it idle. The second
+  // launch of any waits for the first ones of all: a long one would hold back the others.
+  const bool few = s.blocks < device.sms && 4 * s.threads <= device.max_threads_per_sm &&
+                   LaunchesOf(kernel->ir, kernel->schedule) == 1;
   const bool small = few || group.read_bytes + group.written_bytes <= device.small_kernel_bytes;
   if (s.blocks < 1 || !small) return std::nullopt;
   return Kind{s.kind, s.threads};
