@@ -14,17 +14,17 @@ All sides run in turns. A sample is of as many runs, one behind the other, as fi
 while the GPU spins; where the host cannot issue so many in time there are fewer. So inputs that L2
 holds may be found there, on every side. `hidden`: whether the host was never waited for.
 
-Each run of ours gets the indices of the one before, so that lists of sorted indices are kept.
-`--new-indices` turns by turns gives it them and the same ones moved on by a place, by bound
-addresses alone; `--no-kept-indices` has lists sorted in each run.
+Each run of ours gets the integers of the one before, so that lists of sorted indices are kept.
+With `--new-indices` it gets these and the same ones moved on by a place, by turns, each bound at an
+address of its own. `--no-kept-indices` has lists sorted in each run.
 
 `floor_bytes`: what the backward must move: those inputs of the captured graph that it reads, and
 its gradients, each once and whole. A table of which few rows are read counts whole, too.
 `floor_tb_s`: these bytes over the time of ours. `saved_bytes` of a side: what its backward is
 given.
 
-The file is written after every op. An op that it holds for this commit and these sides is passed
-over without --again, whatever became of it.
+The file is written after every op. An op that it holds for this commit, these sides and such
+indices is passed over without --again, whatever became of it.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
@@ -276,15 +276,14 @@ class Op:
 
 
 def _with_new_indices(backward):
-    """Runs of a bound backward by turns on its inputs and on others, in which integers have moved on
-    by a place."""
+    """Runs of a bound backward on other inputs, whose integers have moved on by a place, and on its
+    own, by turns."""
+    import torch
 
     def moved(tensor):
         if tensor.dtype.is_floating_point or tensor.dtype == torch.bool:
             return tensor
         return tensor.flatten().roll(1).view_as(tensor)
-
-    import torch
 
     both = itertools.cycle([[moved(t) for t in backward.inputs], backward.inputs])
     gradients = backward.gradients
@@ -357,7 +356,7 @@ def measure(name, options):
     import torch
 
     row = {"op": name, "commit": options.commit, "sides": options.sides}
-    row |= {"new_indices": options.new_indices, "kept_indices": not options.no_kept_indices}
+    row["indices"] = indices_of(options)
     begin = time.monotonic()
     op = Op(name, options, row)
     try:
@@ -429,14 +428,24 @@ def rows_of(path):
         return {}
 
 
+def indices_of(options):
+    """What integers runs of ours get, and whether sorted lists of them are kept: "same, kept"."""
+    kept = "sorted in each run" if options.no_kept_indices else "kept"
+    return f"{'new' if options.new_indices else 'same'}, {kept}"
+
+
+def _key_of(row):
+    return row.get("commit"), row.get("sides"), row.get("indices", "same, kept")
+
+
 def run(names, options, one=measure):
     """Measures what the file does not hold yet; returns the ops that time was too short for."""
     rows, longest = rows_of(options.out), 0.0
     options.until = time.monotonic() + options.budget
-    key = (options.commit, options.sides)
+    key = (options.commit, options.sides, indices_of(options))
     for at, name in enumerate(names):
         known = rows.get(name, {})
-        if not options.again and (known.get("commit"), known.get("sides")) == key:
+        if not options.again and _key_of(known) == key:
             continue
         begin = time.monotonic()
         if options.until - begin <= longest / 2:
@@ -472,7 +481,7 @@ def parsed(arguments):
     parser.add_argument("--repeat", type=int, default=REPEAT, help="samples of each side")
     parser.add_argument("--again", action="store_true", help="measure what has been measured, too")
     parser.add_argument("--new-indices", action="store_true",
-                        help="no two runs of ours, one behind the other, have the same integers")  # fmt: skip
+                        help="no run of ours has the integers of the one before")  # fmt: skip
     parser.add_argument("--no-kept-indices", action="store_true",
                         help="ours sorts indices in each run")  # fmt: skip
     parser.add_argument("--library", help="libretrograd.so, if it is somewhere else")

@@ -1,8 +1,8 @@
 // Kernels that share a launch: each is emitted as if it were alone and becomes a member, whose
 // block and argument numbers count from its own first ones. Equal ones (the same kernel in several
 // layers) are one member. The launch sends each range of blocks to its member. A block is in one of
-// them alone, so their shared arrays lie in the same bytes. Kernels of several launches share each of
-// them.
+// them alone, so their shared arrays lie in the same bytes. Kernels of several launches share each
+// of them.
 #include "codegen/emit_merged.h"
 
 #include <algorithm>

@@ -136,7 +136,8 @@ RG_UNROLL
   }
 )";
 
-// The same of the tiles of a block of digits. A warp that has found another index looks for no more.
+// The same of the tiles of a block of digits. A warp that has found another index looks for no
+// more.
 const absl::string_view kKeepTilesText = R"(
   bool differs = false;
   for (int tile = 0; tile < kTiles; ++tile) {

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/horizontal/launch_price.h"
-#include "fusion/plan/member_workspaces.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/plan/member_workspaces.h"
 #include "graph/base/status.h"
 
 namespace retrograd {

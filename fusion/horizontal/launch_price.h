@@ -23,7 +23,7 @@ namespace retrograd {
 struct LaunchMember {
   explicit LaunchMember(const Group& group, const DeviceSpec& device);
 
-  KernelIr code;  // without the values: equal for kernels that are the same function
+  KernelIr code;      // without the values: equal for kernels that are the same function
   Schedule schedule;  // of the launch that does the work
   int64_t launches = 1;
   Footprint footprint;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "fusion/kernel/templates/schedule.h"
-
 namespace retrograd {
 
 KernelLaunch LaunchOf(KernelBody kernel) {
@@ -61,7 +59,7 @@ Group GroupOf(const Group& merged, const KernelLaunch::Member& member) {
     const bool stores = std::binary_search(group.outputs.begin(), group.outputs.end(), pair.output);
     if (stores) group.in_place.push_back(pair);
   }
-  group.workspace_bytes = WorkspaceBytes(member.kernel.ir, member.kernel.schedule);
+  group.workspace_bytes = merged.workspace_bytes;
   group.body = LaunchOf(member.kernel);
   group.terms = member.terms;
   group.price_ps = member.price_ps;

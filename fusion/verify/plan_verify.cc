@@ -338,15 +338,27 @@ class Checker {
     return CheckInPlace(group, kernel);
   }
 
+  // Each kernel has a part of the workspace that is large enough for it. The kernels are what they
+  // should be.
+  absl::Status CheckParts(const Group& group, const KernelLaunch& merged) const {
+    const MemberWorkspaces workspaces = MemberWorkspacesOf(merged);
+    if (group.workspace_bytes < workspaces.bytes) {
+      return Broken("P7: its workspace has ", group.workspace_bytes, " of the ", workspaces.bytes,
+                    " bytes that its kernels write");
+    }
+    for (size_t m = 0; m < merged.members.size(); ++m) {
+      Group alone = GroupOf(group, merged.members[m]);
+      alone.workspace_bytes = workspaces.parts[m].bytes;
+      RG_RETURN_IF_ERROR(CheckSchedule(alone, merged.members[m].kernel));
+    }
+    return absl::OkStatus();
+  }
+
   // Each kernel of a shared launch, and that the group lists what they read and write together.
   absl::Status CheckMembers(const Group& group, const KernelLaunch& merged) const {
     std::vector<ValueId> read, written;
     std::vector<NodeId> recomputed;
     size_t pairs = 0;
-    if (const int64_t needed = MemberWorkspacesOf(merged).bytes; group.workspace_bytes < needed) {
-      return Broken("P7: its workspace has ", group.workspace_bytes, " of the ", needed,
-                    " bytes that its kernels write");
-    }
     for (const KernelLaunch::Member& member : merged.members) {
       const Group alone = GroupOf(group, member);
       RG_RETURN_IF_ERROR(CheckBody(alone));
@@ -355,6 +367,7 @@ class Checker {
       recomputed.insert(recomputed.end(), alone.recomputed.begin(), alone.recomputed.end());
       pairs += alone.in_place.size();
     }
+    if (group.workspace_bytes > 0) RG_RETURN_IF_ERROR(CheckParts(group, merged));
     std::sort(recomputed.begin(), recomputed.end());
     recomputed.erase(std::unique(recomputed.begin(), recomputed.end()), recomputed.end());
     std::erase_if(recomputed, [&](NodeId id) {  // owned by another of the kernels

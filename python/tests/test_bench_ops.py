@@ -73,6 +73,7 @@ def test_the_captured_gradients_are_autograds(name):
 
 def options(path, **more):
     known = {"out": path, "commit": "abc", "sides": ["ours"], "budget": 60, "again": False}
+    known |= {"new_indices": False, "no_kept_indices": False}
     return argparse.Namespace(**known | more)
 
 
@@ -95,6 +96,8 @@ def test_what_the_file_holds_for_this_commit_and_these_sides_is_passed_over(tmp_
     ops.run(["second"], options(path, sides=["ours", "eager"]), one)
     ops.run(["second"], options(path, sides=["ours", "eager"], again=True), one)
     assert started[2:] == ["first", "second", "second"]
+    ops.run(["first"], options(path, commit="abd", new_indices=True), one)
+    assert started[5:] == ["first"]
     assert [r["op"] for r in json.loads(path.read_text())["ops"]] == ["first", "second"]
 
 
@@ -155,6 +158,48 @@ def test_sides_are_measured_beside_each_other(tmp_path):
     assert measured["ours"]["errors"]["worst"] < 1e-2
     assert measured["ours"]["steps"]["first"][0]["measured_us"] > 0
     assert "softmax_4096x12672_tiny: ours" in done.stdout
+
+
+@needs_library
+@pytest.mark.parametrize("switches", [["--new-indices"], ["--new-indices", "--no-kept-indices"]])
+def test_runs_get_other_indices_by_turns_and_are_still_right(switches, tmp_path):
+    path = tmp_path / "ops.json"
+    done = subprocess.run(
+        [sys.executable, conftest.ROOT / "bench/ops.py", "message_passing_fp32_tiny",
+         "--device", "cpu", "--sides", "ours", "--repeat", "2", *switches,
+         "--commit", "abc", "--library", LIBRARY, "--out", path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    (measured,) = json.loads(path.read_text())["ops"]
+    kept = "sorted in each run" if "--no-kept-indices" in switches else "kept"
+    assert measured["indices"] == f"new, {kept}"
+    assert measured["ours"]["errors"]["worst"] < 1e-5
+
+
+def test_new_indices_are_the_given_ones_moved_on_by_turns():
+    captured = op_models.capture("message_passing_fp32" + op_models.TINY, "cpu")
+    tensors = [i.recorded for i in captured.inputs]
+
+    class Bound:
+        inputs, gradients, runs = tensors, (), []
+
+        def bind(self, inputs, gradients):
+            self.bound = inputs
+
+        def run(self):
+            self.runs.append(self.bound)
+
+    run = ops._with_new_indices(Bound())
+    run()
+    run()
+    moved, same = Bound.runs
+    assert same is tensors
+    for tensor, other in zip(tensors, moved):
+        if tensor.dtype == torch.int64:
+            assert torch.equal(other.flatten(), tensor.flatten().roll(1))
+        else:
+            assert other is tensor
 
 
 def test_an_op_that_it_does_not_know_is_refused_by_name():

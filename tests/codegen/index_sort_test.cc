@@ -406,6 +406,21 @@ TEST_CASE("launches behind the first of a sort by buckets may start early") {
   }
 }
 
+// Where an index has changed, they work for long: the next one's blocks take no room meanwhile.
+TEST_CASE("launches behind the first of a kept sort by digits may start early, one at a time") {
+  IndexSort sort = Chosen({600'000, 100'000});
+  REQUIRE(sort.way == SortWay::kDigits);
+  sort.kept = true;
+  const std::vector<SortLaunch> made = EmitIndexSort(sort, Dialect::kCuda);
+  REQUIRE(made.size() == 5);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const std::string& text = made[i].kernel.function.statements;
+    CHECK(made[i].kernel.starts_early == (i > 0));
+    CHECK((text.find("RG_EARLY_WAIT();") != std::string::npos) == (i > 0));
+    CHECK(text.find("RG_EARLY_START();") == std::string::npos);
+  }
+}
+
 void CheckCompiles(Dialect dialect, absl::string_view arch) {
   for (const Sizes& s : {Sizes{600, 65}, Sizes{35'003, 3000}, Sizes{4096, 30'720},
                          Sizes{524'288, 100'000}, Sizes{600'000, 50}}) {
