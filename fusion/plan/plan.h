@@ -43,8 +43,8 @@ struct Term {
   friend bool operator==(const Term&, const Term&) = default;
 };
 
-// One launch of one kernel, or of several that do not depend on each other: each runs in a range of
-// blocks of its own, in this order.
+// One kernel, or several that do not depend on each other and share a launch: each runs in a range
+// of blocks of its own, in this order. Those of several launches share each of them.
 struct KernelLaunch {
   struct Member {
     KernelBody kernel;
@@ -55,7 +55,8 @@ struct KernelLaunch {
     std::vector<Term> terms;         // of that price
     friend bool operator==(const Member&, const Member&) = default;
   };
-  // Members that share a launch have the same template, the same threads and no finalize launch.
+  // Members that share a launch have the same template and the same threads, and none has a split
+  // whose parts a finalize launch adds up.
   std::vector<Member> members;
   bool shared() const { return members.size() > 1; }
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
@@ -120,7 +121,7 @@ const Call* FusedCallOf(const Group& group);
 std::vector<const KernelBody*> KernelsOf(const Group& group);
 
 // What the member of a shared launch would be as a group of its own, with the buffers that it
-// reuses beside the others.
+// reuses beside the others, and the workspace of all.
 Group GroupOf(const Group& merged, const KernelLaunch::Member& member);
 
 // The two groups that do what a call with an epilogue does, with the result in memory between them.
