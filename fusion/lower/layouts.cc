@@ -130,29 +130,6 @@ void LibraryUsers(const BackwardGraph& g, ValueId v, std::vector<std::pair<Value
   }
 }
 
-// Whether the strides nest the dims in one order, gaps or not.
-bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
-  absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t span = 1;  // at least, of what the dims before go through
-  for (auto [stride, extent] : dims) {
-    if (stride < span) return false;
-    span = stride * std::max<int64_t>(extent, 1);
-  }
-  return true;
-}
-
-// The dense layout of the shape in the order of these strides, those of a slice for one; none where
-// they repeat or turn round elements.
-std::optional<Layout> DenseLike(const Shape& shape, std::vector<int64_t> strides) {
-  if (IsDensePermutation(shape, strides)) return Layout{std::move(strides)};
-  if (!AreOrdered(shape, strides)) return std::nullopt;
-  return DenseInOrderOf(strides, shape);
-}
-
 // How an operand lies, if that is a memory order for a result of this shape.
 std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> layouts,
                               ValueId operand, const Shape& shape) {
@@ -161,11 +138,13 @@ std::optional<Layout> OrderOf(const BackwardGraph& g, absl::Span<const Layout> l
   }
   if (g.pattern(operand.node) != Pattern::kView) {
     const Layout& layout = layouts[g.value_index(operand)];
-    if (layout.strides.size() != shape.size()) return std::nullopt;
-    return DenseLike(shape, layout.strides);
+    const bool dense =
+        layout.strides.size() == shape.size() && IsDensePermutation(shape, layout.strides);
+    return dense ? std::optional(layout) : std::nullopt;
   }
   auto view = AsStrided(g, layouts, operand);
-  return view ? DenseLike(shape, std::move(view->strides)) : std::nullopt;
+  if (!view || !IsDensePermutation(shape, view->strides)) return std::nullopt;
+  return Layout{std::move(view->strides)};
 }
 
 // The axes along which a call wants the value to lie, as each operand that it is.
@@ -202,6 +181,34 @@ std::optional<Layout> LikeAllOperands(const BackwardGraph& g, absl::Span<const L
     common = std::move(order);
   }
   return common;
+}
+
+// Whether the strides nest the dims in one order, gaps or not.
+bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
+  absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t span = 1;  // at least, of what the dims before go through
+  for (auto [stride, extent] : dims) {
+    if (stride < span) return false;
+    span = stride * std::max<int64_t>(extent, 1);
+  }
+  return true;
+}
+
+// The dense layout in the order of the first operand that is a slice, which has gaps: a sum of
+// slices goes on to be added to others.
+std::optional<Layout> LikeSlice(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                                ValueId v) {
+  const Shape& shape = g.type(v).shape;
+  for (ValueId operand : g.operands(v.node)) {
+    if (g.type(operand).shape != shape || IsConstant(g, BehindViews(g, operand).node)) continue;
+    const auto view = AsStrided(g, layouts, operand);
+    if (view && AreOrdered(shape, view->strides)) return DenseInOrderOf(view->strides, shape);
+  }
+  return std::nullopt;
 }
 
 // A dense layout with gaps after each run of the innermost dim, so that all runs begin aligned;
@@ -285,6 +292,9 @@ class Assigner {
     }
     if (g_.pattern(id) == Pattern::kPointwise || g_.pattern(id) == Pattern::kAccumulate) {
       if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
+    }
+    if (g_.pattern(id) == Pattern::kAccumulate) {
+      if (auto layout = LikeSlice(g_, layouts_, v)) return *layout;
     }
     return natural();
   }

@@ -204,27 +204,32 @@ TEST_CASE("what a convolution reads has no gaps after its rows, unlike what a ma
   CHECK(calls[0]->operands[1].strides == ChannelsLast(x));
 }
 
-TEST_CASE("what is made of a slice lies in the order of the slice") {
+TEST_CASE("a sum of slices lies in their order, without the gaps") {
   const Shape whole = {2, 6, 7, 5}, part = {2, 4, 7, 5};
   GraphBuilder b("g");
+  const auto sum = [&](ValueId x, ValueId y) {
+    return b.Add(Op::accumulate, {x, y}, {{"shape", part}, {"starts", Shape(8, 0)}});
+  };
   const auto slice = [&](ValueId x) {
     return b.Add(
         Op::slice, {x},
         {{"axis", int64_t{1}}, {"start", int64_t{1}}, {"step", int64_t{1}}, {"stop", int64_t{5}}});
   };
-  const ValueId last = Input(b, "last", whole, ChannelsLast(whole));
-  const ValueId rows = Input(b, "rows", whole);
+  const ValueId last = slice(Input(b, "last", whole, ChannelsLast(whole)));
+  const ValueId rows = slice(Input(b, "rows", whole));
   const ValueId repeated = b.Expand(Input(b, "one", {1, 4, 1, 1}), part);
-  const ValueId of_last = b.Add(Op::exp, {slice(last)});
-  const ValueId of_rows = b.Add(Op::exp, {slice(rows)});
-  const ValueId of_repeated = b.Add(Op::exp, {repeated});
-  for (const ValueId v : {of_last, of_rows, of_repeated}) b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  const ValueId of_last = sum(last, rows), of_rows = sum(rows, last);
+  const ValueId of_repeated = sum(repeated, repeated), of_one = b.Add(Op::exp, {last});
+  for (const ValueId v : {of_last, of_rows, of_repeated, of_one}) {
+    b.Output(b.Sum(v, {0, 1, 2, 3}), "sum");
+  }
   const auto graph = b.Build();
   REQUIRE(graph.status().ToString() == "OK");
   const std::vector<Layout> layouts = AssignLayouts(*graph);
   CHECK(layouts[graph->value_index(of_last)].strides == ChannelsLast(part));
   CHECK(layouts[graph->value_index(of_rows)].strides == DenseStrides(part));
   CHECK(layouts[graph->value_index(of_repeated)].strides == DenseStrides(part));
+  CHECK(layouts[graph->value_index(of_one)].strides == DenseStrides(part));
 }
 
 // dw of bf16, channels last, before anything is done with it.
