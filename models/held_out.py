@@ -1,6 +1,7 @@
-"""Models that nothing here was made for, as zoo.MODELS has them: other kinds of networks of the `timm`
-and `transformers` packages, at sizes that a user trains. They show what holds beyond the models that
-plans and prices were looked at with. None of them takes part in choosing a rule or fitting a number.
+"""Models that nothing here was made for, as zoo.MODELS has them: other kinds of networks of the
+`timm` and `transformers` packages, at sizes that a user trains. They show what holds beyond the
+models that plans and prices were looked at with. None of them takes part in choosing a rule or
+fitting a number.
 """
 
 import torch
@@ -15,7 +16,10 @@ def speech_encoder(batch, frames, width=512, layers=6):
         def __init__(self):
             super().__init__()
             self.convolutions = nn.Sequential(
-                nn.Conv1d(80, width, 3, 2, 1), nn.GELU(), nn.Conv1d(width, width, 3, 2, 1), nn.GELU()
+                nn.Conv1d(80, width, 3, 2, 1),
+                nn.GELU(),
+                nn.Conv1d(width, width, 3, 2, 1),
+                nn.GELU(),
             )
             block = nn.TransformerEncoderLayer(
                 width, 8, 4 * width, dropout=0.0, batch_first=True, norm_first=True
@@ -29,7 +33,8 @@ def speech_encoder(batch, frames, width=512, layers=6):
 
     def make(device):
         classes = torch.randint(0, 1000, (batch, frames // 4), device=device)
-        return Speech().to(device).train(), (torch.randn(batch, 80, frames, device=device), classes), {}
+        sound = torch.randn(batch, 80, frames, device=device)
+        return Speech().to(device).train(), (sound, classes), {}
 
     return make
 
@@ -59,7 +64,7 @@ def image_models(image_model):
 
 
 def language_models(language_model):
-    """By zoo.language_model, which makes one of transformers' classes, sizes, a length and a batch."""
+    """By zoo.language_model, which makes one of transformers' classes and sizes."""
     narrow = dict(num_hidden_layers=6, hidden_size=768, num_attention_heads=12)
     return {
         "t5_b8": language_model(
