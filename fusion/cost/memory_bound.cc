@@ -10,12 +10,13 @@
 namespace retrograd {
 namespace {
 
-// Whether an op that is computed whole reads every element of its operand.
+// Whether an op that is computed whole reads every element of its operand, as prices count it: they
+// have what a thread waits for sorted positions, and not these positions' bytes.
 bool ReadsWhole(const BackwardGraph& g, NodeId id, size_t operand) {
   switch (g.pattern(id)) {
     case Pattern::kJoin: return g.op(id) != Op::slice_scatter || operand == 1;
     case Pattern::kGather: return operand == 1;
-    case Pattern::kScatter: return operand > 0;
+    case Pattern::kScatter: return operand > 1;
     default: return true;
   }
 }

@@ -33,7 +33,7 @@ struct MovedBytes {
 // A read counts if the op's result is needed whole, whatever the plan (it is stored for the host or
 // a library call, or ops that are needed whole read it whole, perhaps slice by slice), and as much
 // of it as the views in between let through. Slices that lie apart are pieces of their own.
-// Gathered rows and the base under a slice_scatter do not count.
+// Gathered rows, sorted positions and the base under a slice_scatter do not count.
 class Traffic {
  public:
   Traffic(const BackwardGraph& graph, absl::Span<const Layout> layouts, const Consumers& consumers);
