@@ -161,7 +161,8 @@ class HostDevice : public Device {
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override {
-    if (call.op == Op::sort_indices) return LoadGeneratedSort(*this, call, IndexSortOf(call, facts));
+    if (call.op == Op::sort_indices)
+      return LoadGeneratedSort(*this, call, IndexSortOf(call, facts));
     if (call.op == Op::scatter_lines) return LoadGeneratedScatterLines(*this, call, facts);
     if (call.op == Op::segment_amax) return LoadGeneratedSegmentAmax(*this, call, facts);
     if (call.op == Op::grouped_matmul) return LoadGeneratedGroupedMatMul(*this, call, facts);
