@@ -26,7 +26,6 @@ BackwardGraph Summed(const BackwardGraph& g) {
   return *std::move(summed);
 }
 
-// Sums that something reads.
 int Sums(const BackwardGraph& g) {
   int count = 0;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.op(NodeId{i}) == Op::add;
