@@ -100,6 +100,7 @@ def language_models(language_model):
         "distilbert_b16": language_model(
             "DistilBertForMaskedLM", "DistilBertConfig", {}, 250, batch=16
         ),
+        # With weights of fp32 transformers' experts wait for the device, in every backend.
         "olmoe_b4": language_model(
             "OlmoeForCausalLM",
             "OlmoeConfig",
@@ -108,6 +109,7 @@ def language_models(language_model):
                  pad_token_id=0, eos_token_id=1),
             1024,
             batch=4,
+            dtype=torch.bfloat16,
         ),
     }  # fmt: skip
 

@@ -132,14 +132,15 @@ def golf(batch, **sizes):
     return make
 
 
-def language_model(model_class, config_class, sizes, length, batch=1):
-    """A model of the transformers package on random tokens that are their own labels."""
+def language_model(model_class, config_class, sizes, length, batch=1, dtype=torch.float32):
+    """A model of the transformers package on random tokens that are their own labels; dtype: of its
+    parameters."""
 
     def make(device):
         import transformers
 
         config = getattr(transformers, config_class)(**sizes)
-        model = getattr(transformers, model_class)(config).to(device).train()
+        model = getattr(transformers, model_class)(config).to(device, dtype).train()
         if model_class == "GPT2LMHeadModel":
             model.loss_type = "ForCausalLM"  # unset, it logs a warning, which breaks the graph
         ids = torch.randint(0, config.vocab_size, (batch, length), device=device)
