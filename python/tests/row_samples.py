@@ -169,16 +169,27 @@ def formulas():
     signs = torch.tensor([0.0, -0.0, 1.5, -2.0, INF, -INF])
     pair = ((wide, wide.flip(0)), {}), ((torch.tensor([INF, 3e200]), torch.tensor([-1.0, 4e200])), {})
     everywhere = [((wide,), {}), ((wide.bfloat16()[:8],), {}), ((ints(4),), {})]
+    lengths = [((4, 3, 2), (4, 1, 1), 0, F64), ((4, 6), (4, 1), 0, torch.float32), ((3, 5), (1, 5), 1, F64)]
     return {
         **{f"aten.{n}.default": everywhere for n in "exp2 sinh cosh tan asinh expm1".split()},
         **{f"aten.{n}.default": [((above,), {})] for n in ("log2", "log10", "acosh")},
         "aten.atanh.default": [((unit,), {})],
         "aten.hypot.default": [*pair],
+        "aten.erfinv.default": [((unit,), {}), ((torch.tensor([0.999, -1.0, 1.0, 2.0]),), {})],
+        "aten.digamma.default": [((wide,), {}), ((torch.tensor([1e-3, 1.46, 80.0]),), {})],
+        "aten.polygamma.default": [((0, wide), {}), ((1, wide[:9].abs().float()), {})],
         "aten.glu.default": [((f(3, 6, dtype=d), a), {}) for d, a in ((F64, -1), (BF16, 1))],
         **{
             f"aten.{n}shrink_backward.default": [((wide + 1, wide, 0.3), {}), ((f(3), f(3), 0), {})]
             for n in ("soft", "hard")
         },
+        "aten._weight_norm_interface.default": [
+            ((f(*v, dtype=d), f(*g, dtype=d), a), {}) for v, g, a, d in lengths
+        ],
+        "aten._weight_norm_interface_backward.default": [
+            ((f(*v, dtype=d), f(*v, dtype=d), f(*g, dtype=d), positive(*g, dtype=n), a), {})
+            for (v, g, a, d), n in zip(lengths, (F64, torch.float32, F64))
+        ],
         "aten.copysign.Tensor": [((f(6), signs), {}), ((ints(6), signs), {})],
         "aten.copysign.Scalar": [((f(6), -2.0), {}), ((f(6), 3.0), {})],
         "aten.signbit.default": [((signs,), {}), ((ints(4) - 2,), {})],
@@ -226,7 +237,8 @@ def pairs():
         "aten._embedding_bag_backward.default": [
             ((dy, index, offsets, bags, sizes, winners, 6, q, m, False, w, p), {})
             for m, (q, w, p) in bag
-        ],
+        ]
+        + [((dy, index, offsets, bags[:0], sizes, winners, 6, False, 0, False, None, -1), {})],
         "aten._embedding_bag_dense_backward.default": [
             ((dy, index, bags, sizes, winners, 6, q, m, w, p), {}) for m, (q, w, p) in bag
         ],

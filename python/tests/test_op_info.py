@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 SAMPLES = {torch.float64: 6, torch.int64: 3, torch.bool: 2}  # of an op
 # The schema holds attention's log-sum-exp in fp32: 2^-24 of scores of up to 200.
 SAVED_IN_FP32 = 2e-5
+SHORT_SERIES = 2e-6  # PyTorch's trigamma in fp64 is 5e-10 off; that of fp32 as it rounds
 _checked = set()
 
 # Forms of arguments that are refused, and a part of the reason given.
@@ -37,6 +38,7 @@ REFUSED = {
     "aten.grid_sampler_2d_backward.default": "bicubic sampling",
     "aten.index.Tensor": "shape depends on the data",
     "aten.index_put.default": "shape depends on the data",
+    "aten.polygamma.default": "derivatives of digamma behind the first",
     "aten.pow.Tensor_Tensor": "an integer to the power",
 }
 
@@ -52,8 +54,8 @@ WITHOUT_ROW = {
         "_conj.default",
     ),
     "functions that the schema lacks": (
-        "polygamma.default", "digamma.default", "i0.default", "special_i0e.default",
-        "special_i1.default", "special_i1e.default", "erfinv.default", "logcumsumexp.default",
+        "i0.default", "special_i0e.default", "special_i1.default", "special_i1e.default",
+        "logcumsumexp.default",
     ),
     "scattered products": ("scatter_reduce.two", "index_reduce.default"),
     "recursions along a sequence": ("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor"),
@@ -83,6 +85,7 @@ def _check(call):
         return
     try:
         tolerance = SAVED_IN_FP32 if "scaled_dot_product" in call.name else None
+        tolerance = SHORT_SERIES if "polygamma" in call.name else tolerance
         single_op.check(call.name, call.args, call.kwargs, call.results, tolerance)
     except errors.ExportError as refusal:
         reason = "schema does not have" if _foreign(call) else REFUSED.get(call.name)

@@ -6,6 +6,7 @@ from retrograd.rows import (  # noqa: F401
     convolution,
     distance,
     fp8,
+    gamma,
     grid,
     grouped,
     index,
@@ -18,4 +19,5 @@ from retrograd.rows import (  # noqa: F401
     scatter,
     strided,
     view,
+    weight_norm,
 )  # fmt: skip

@@ -80,6 +80,8 @@ def embedding_bag_backward(
 ):  # fmt: skip
     if sparse:
         raise call.error("a sparse gradient has no counterpart; pass sparse=False")
+    if bags.shape != indices.shape:
+        bags = _bags(call, indices, offsets)
     return embedding_bag_dense_backward(
         call, dy, indices, bags, sizes, winners, rows, by_frequency, mode, weights, padding
     )
@@ -108,6 +110,15 @@ def embedding_bag_dense_backward(
         padded = b.reshape(compare(call, "eq", indices, padding), line)
         share = b.pointwise("where", padded, b.full(0, dy.dtype), share)
     return b.index_add(table, indices, share, 0)
+
+
+def _bags(call, indices, offsets):
+    """The bag of each index, which PyTorch's CPU leaves out where a sum needs none: as many bags as
+    begin at it or before it, less one."""
+    b, (count,) = call.b, indices.shape
+    place = b.iota(torch.int64, (count, 1), 0)
+    begun = compare(call, "ge", place, b.reshape(b.cast(offsets, torch.int64), (1, *offsets.shape)))
+    return b.pointwise("sub", b.reduce("sum", b.cast(begun, torch.int64), [1]), b.full(1, torch.int64))
 
 
 def _to_winners(call, table, dy, winners, sizes):

@@ -1,6 +1,7 @@
 """Rows of the table for functions that other pointwise ops make up, computed in the compute type and
 rounded once."""
 
+import functools
 import math
 
 import torch
@@ -32,17 +33,19 @@ def formula(*names):
     """Registers function(f, *operands) for these ops: the operands promoted to a floating type."""
 
     def register(function):
-        def translate(call, *operands):
-            dtype = common_dtype(*operands)
-            dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
-            compute = dtypes.compute_dtype(dtype)
-            operands = [convert(call.b, o, compute) for o in operands]
-            return call.b.cast(function(_Formula(call.b, compute), *operands), dtype)
-
-        row(*names)(translate)
+        row(*names)(functools.partial(applied, function))
         return function
 
     return register
+
+
+def applied(function, call, *operands):
+    """What function(f, *operands) makes of the operands, for a row that knows more of them."""
+    dtype = common_dtype(*operands)
+    dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+    compute = dtypes.compute_dtype(dtype)
+    operands = [convert(call.b, o, compute) for o in operands]
+    return call.b.cast(function(_Formula(call.b, compute), *operands), dtype)
 
 
 @formula("aten.log10.default")
@@ -105,6 +108,34 @@ def hypot(f, x, y):
     ratio = f.div(small, large)
     size = f.mul(large, f.sqrt(f.fma(ratio, ratio, 1)))
     return f.where(f.eq(large, small), f.mul(large, math.sqrt(2)), size)
+
+
+# Of the inverse error function, the highest power first: M. Giles, "Approximating the erfinv function"
+# (GPU Computing Gems, Jade Edition, 2011), to 3e-7.
+_ERFINV_MIDDLE = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+                  -0.00125372503, -0.00417768164, 0.246640727, 1.50140941)  # fmt: skip
+_ERFINV_TAILS = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                 -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
+
+
+@formula("aten.erfinv.default")
+def erfinv(f, x):
+    """A polynomial of log(1 - x^2); in fp64 two of Newton's steps behind it."""
+    w = f.neg(f.log(f.mul(f.sub(1, x), f.add(1, x))))
+    middle = _polynomial(f, f.sub(w, 2.5), _ERFINV_MIDDLE)
+    tails = _polynomial(f, f.sub(f.sqrt(f.maximum(w, 5)), 3), _ERFINV_TAILS)
+    y = f.mul(f.where(f.lt(w, 5), middle, tails), x)
+    for _ in range(2 if f.dtype == torch.float64 else 0):
+        slope = f.mul(2 / math.sqrt(math.pi), f.exp(f.neg(f.mul(y, y))))
+        y = f.sub(y, f.div(f.sub(f.erf(y), x), slope))
+    return f.where(f.eq(f.abs(x), 1), f.mul(x, math.inf), y)
+
+
+def _polynomial(f, x, coefficients):
+    total = coefficients[0]
+    for c in coefficients[1:]:
+        total = f.fma(x, total, c)
+    return total
 
 
 @row("aten.glu.default")
