@@ -100,6 +100,10 @@ def language_models(language_model):
         "distilbert_b16": language_model(
             "DistilBertForMaskedLM", "DistilBertConfig", {}, 250, batch=16
         ),
+        "fnet_b8": language_model(
+            "FNetForMaskedLM", "FNetConfig",
+            dict(num_hidden_layers=6, hidden_size=768, intermediate_size=3072), 512, batch=8
+        ),
         # With weights of fp32 transformers' experts wait for the device, in every backend.
         "olmoe_b4": language_model(
             "OlmoeForCausalLM",

@@ -77,7 +77,8 @@ class Call:
         where = f" in module {module}" if module else ""
         return ExportError(
             f"cannot export {node.target} (node {node.name}, from {self.original_aten} at "
-            f"{line}{where}): {reason}"
+            f"{line}{where}): {reason}",
+            node.name,
         )
 
     def unused_result(self, index, what):
@@ -106,6 +107,16 @@ def translate(captured, name, matmul_gradients=GRADIENTS):
     from symbols. ExportError for an op without a row.
     """
     return _Translation(captured, name, matmul_gradients).run()
+
+
+@contextlib.contextmanager
+def _about(node):
+    """An ExportError of the block is about the node, if it is about no other."""
+    try:
+        yield
+    except ExportError as refusal:
+        refusal.node = refusal.node or node.name
+        raise
 
 
 class _Translation:
@@ -148,9 +159,10 @@ class _Translation:
             donated=placeholder.donated,
         )
         dtype = _SAME_BITS.get(placeholder.dtype, placeholder.dtype)
-        self.values[placeholder.node] = self.b.input(
-            dtype, placeholder.shape, info, placeholder.strides
-        )
+        with _about(placeholder.node):
+            self.values[placeholder.node] = self.b.input(
+                dtype, placeholder.shape, info, placeholder.strides
+            )
 
     def _constant(self, node):
         """A tensor that the model made from Python numbers: a `full`, or an input of its own."""
@@ -181,7 +193,7 @@ class _Translation:
         args = torch.fx.map_arg(args, self.values.__getitem__)
         kwargs = torch.fx.map_arg(kwargs, self.values.__getitem__)
         try:
-            with self._assuming_for(call):
+            with _about(node), self._assuming_for(call):
                 result = function(call, *args, **kwargs)
                 self.values[node] = self._checked(call, node, result)
         except ExportError:

@@ -480,7 +480,7 @@ def test_a_model_is_explained_before_one_switches():
 
 def test_what_would_fall_back_is_explained_by_its_reason(tmp_path):
     explanation = retrograd.explain(_Refused(), (torch.randn(4, 3),), loss_fn=torch.sum)
-    assert "runs through Inductor: cannot export aten" in str(explanation)
+    assert "or through Inductor: cannot export aten" in str(explanation)
     assert "cannot export" in explanation._repr_html_()
     with pytest.raises(ValueError, match="no backward of this model is planned"):
         explanation.save(tmp_path / "page.html")

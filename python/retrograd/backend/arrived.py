@@ -26,11 +26,12 @@ def input_names(module):
     return names
 
 
-def arrived_backward(module, example_inputs, names, owned=False, sizes=None):
+def arrived_backward(module, example_inputs, names, owned=False, sizes=None, donated=None):
     """(CapturedBackward, torch.device) of a backward graph, which stays as it is unless it is owned.
 
     example_inputs: fake tensors in the strides that runs will have. names: of the forward's inputs.
-    sizes: the SizeTable of what the graph's nodes know of symbols.
+    sizes: the SizeTable of what the graph's nodes know of symbols. donated: the numbers of the inputs
+    that nobody has but the backward; None: as AOTAutograd says.
     ExportError, saying why, for what has no counterpart.
     """
     device = _device_of(example_inputs)
@@ -38,9 +39,9 @@ def arrived_backward(module, example_inputs, names, owned=False, sizes=None):
     for node, example in zip(placeholders, example_inputs, strict=True):
         _check_input(node, example, device)
     (returned,) = [n for n in module.graph.nodes if n.op == "output"]
-    ours = _propagated(module, example_inputs, owned)
+    ours = propagated(module, example_inputs, owned)
     (results,) = [n for n in ours.graph.nodes if n.op == "output"]
-    donated = _donated()
+    donated = _donated() if donated is None else donated
     inputs = [
         _input(node, example, names, i in donated)
         for i, (node, example) in enumerate(
@@ -103,7 +104,7 @@ def _check_input(node, example, device):
         )
 
 
-def _propagated(module, example_inputs, owned):
+def propagated(module, example_inputs, owned):
     """The graph, or a copy, whose nodes have the strides that follow from the inputs' own."""
     ours = module if owned else torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     view_to_reshape(ours)

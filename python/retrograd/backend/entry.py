@@ -8,11 +8,12 @@ import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from retrograd import native, translate
-from retrograd.backend import dynamic, messages
+from retrograd.backend import divided, dynamic, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
 from retrograd.backend.node import DirectGradients
 from retrograd.backend.settings import Settings
+from retrograd.errors import ExportError
 from retrograd.sizes.specialize import has_symbols, hinted
 
 
@@ -61,20 +62,40 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     dynamic sizes. forward_graphs: as CompiledBackward has it. ExportError or native.Failure if there
     can be none."""
     if not has_symbols(example_inputs):
-        compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
-        _keep_for_other_runs()
-        compiled.save_for_others()
-        return compiled
+        return _compile_numbers(module, example_inputs, names, settings, forward_graphs)
     settings = dataclasses.replace(settings, sizes_vary=True)
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
         example_inputs,
-        lambda static, fakes, sizes: translated(static, fakes, names, settings, True, sizes),
+        lambda static, fakes, sizes: translated(
+            static, fakes, names, settings, owned=True, sizes=sizes
+        ),
         lambda recipe: CompiledBackward(recipe, forward_graphs),
         settings.max_plans,
     )
     compiled.prepare(hinted(example_inputs))  # refuses what no sizes would make possible
     _keep_for_other_runs()
+    return compiled
+
+
+def _compile_numbers(module, example_inputs, names, settings, forward_graphs):
+    """What compile_backward makes of a graph without symbols."""
+    try:
+        compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
+    except ExportError as refusal:
+        if refusal.node is None or settings.require_full or not settings.divided:
+            raise
+        parts = divided.DividedBackward(
+            module, example_inputs, refusal,
+            lambda piece, fakes: CompiledBackward(
+                translated(piece, fakes, names, settings, owned=True, donated=()), forward_graphs
+            ),
+        )  # fmt: skip
+        _keep_for_other_runs()
+        messages.once.warn(parts.told(refusal))
+        return _boxed(parts)
+    _keep_for_other_runs()
+    compiled.save_for_others()
     return compiled
 
 
@@ -89,10 +110,9 @@ def compile_static(module, example_inputs, names, settings, forward_graphs=None)
     return compiled
 
 
-def translated(module, example_inputs, names, settings, owned=False, sizes=None):
-    """The Recipe of a graph. owned, sizes: as arrived_backward has them; with sizes its graph has
-    symbols."""
-    captured, device = arrived_backward(module, example_inputs, names, owned, sizes)
+def translated(module, example_inputs, names, settings, **how):
+    """The Recipe of a graph. how: as arrived_backward has it; with sizes its graph has symbols."""
+    captured, device = arrived_backward(module, example_inputs, names, **how)
     graph, constants = translate.translate(
         captured, "backward", settings.matmul_gradients()
     )
@@ -115,7 +135,7 @@ def _keep_for_other_runs():
 
 
 def _boxed(compiled):
-    """A function around Inductor's result, which is not saved under our tag."""
+    """A function around what is not saved under our tag: Inductor's result, or a DividedBackward."""
 
     def run(inputs):
         return compiled(inputs)

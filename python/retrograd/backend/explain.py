@@ -11,12 +11,14 @@ from retrograd.translate import translate
 
 @dataclasses.dataclass
 class Refusal:
-    """A backward that would run through Inductor."""
+    """A backward that would not run whole: PyTorch would run an op of it, or Inductor all of it."""
 
     reason: str
+    has_op: bool  # that the reason is about
 
     def __str__(self):
-        return f"runs through Inductor: {self.reason}"
+        how = "runs in pieces around an op, or " if self.has_op else "runs "
+        return f"{how}through Inductor: {self.reason}"
 
     def page(self):
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -75,4 +77,4 @@ def _planned(captured, name, spec):
         message = graph.SerializeToString(deterministic=True)
         return native.Plan(native.Graph.deserialize(message), spec=spec)
     except (ExportError, native.Failure) as error:
-        return Refusal(str(error))
+        return Refusal(str(error), getattr(error, "node", None) is not None)

@@ -32,7 +32,7 @@ _set_up()
 
 
 class BackwardFallsBack(UserWarning):
-    """A backward graph runs through Inductor."""
+    """A backward graph runs through Inductor, or some of its ops through PyTorch."""
 
 
 class _Once:

@@ -24,7 +24,8 @@ class Settings:
     """What a user may choose in torch.compile(options={...}); the mode may stand there, too."""
 
     mode: str = "default"  # of MODES: Inductor's, for the forward
-    require_full: bool = False  # an error in place of Inductor's backward
+    require_full: bool = False  # an error in place of Inductor's backward, whole or for some ops
+    divided: bool = True  # PyTorch runs ops without a row; else Inductor the backward that has one
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     direct_forward: bool = True  # the forward, too, runs without PyTorch's function around it
     deterministic: bool = True  # the same bits in every run
