@@ -30,34 +30,16 @@ class DividedBackward:
         fakes = dict(zip(self._takes, example_inputs, strict=True))
         (returned,) = [n for n in whole.graph.nodes if n.op == "output"]
         self._gives = [getattr(r, "name", None) for r in returned.args[0]]
-        foreign = pieces.foreign_ops(whole.graph) | _called(whole.graph, refusal.node)
-        while True:
-            _check(foreign, refusal)
-            parts = pieces.cut(whole, foreign)
-            if all(piece.is_foreign for piece in parts):
-                raise refusal
-            try:
-                runs = [
-                    piece.module if piece.is_foreign
-                    else compile_piece(
-                        piece.module, [fakes.get(n.name, n.meta["val"]) for n in piece.inputs]
-                    )
-                    for piece in parts
-                ]  # fmt: skip
-                break
-            except ExportError as another:
-                more = _called(whole.graph, another.node) - foreign
-                if not more:
-                    raise
-                foreign |= more
+        parts, runs, refused = _compiled(whole, fakes, refusal, compile_piece)
         self._steps = _steps(parts, runs, set(self._gives))
-        self._ops = sorted({str(n.target) for n in pieces.foreign_ops(whole.graph)})
+        self._ops = sorted({str(n.target) for n in refused})
         self.compiled = [run for piece, run in zip(parts, runs) if not piece.is_foreign]
 
     def told(self, refusal):
         """What a user is told of it."""
-        ours = "one compiled piece" if len(self.compiled) == 1 else f"{len(self.compiled)} compiled pieces"
-        return f"this backward runs as {ours}, and PyTorch runs the ops between: {refusal}"
+        count = len(self.compiled)
+        ours = "one compiled piece" if count == 1 else f"{count} compiled pieces"
+        return f"this backward runs as {ours}, and PyTorch runs {', '.join(self._ops)}: {refusal}"
 
     def __call__(self, inputs):
         values = dict(zip(self._takes, inputs, strict=True))
@@ -83,14 +65,34 @@ def _run_ops(module, given):
     return module(*given)
 
 
+def _compiled(whole, fakes, refusal, compile_piece):
+    """(pieces, what runs each, the nodes that are refused), refusals of single ops being found in
+    turn."""
+    refused = pieces.foreign_ops(whole.graph) | _called(whole.graph, refusal.node)
+    while True:
+        foreign = set(refused)
+        parts = pieces.cut(whole, foreign)
+        if all(piece.is_foreign for piece in parts) or not all(map(pieces.runs_alone, foreign)):
+            raise refusal
+        try:
+            runs = [
+                piece.module
+                if piece.is_foreign
+                else compile_piece(
+                    piece.module, [fakes.get(n.name, n.meta["val"]) for n in piece.inputs]
+                )
+                for piece in parts
+            ]
+            return parts, runs, refused
+        except ExportError as another:
+            more = _called(whole.graph, another.node) - refused
+            if not more:
+                raise
+            refused |= more
+
+
 def _called(graph, name):
     return {n for n in graph.nodes if n.name == name and n.op == "call_function"}
-
-
-def _check(foreign, refusal):
-    """Raises the refusal if PyTorch cannot run one of the ops alone."""
-    if not all(map(pieces.runs_alone, foreign)):
-        raise refusal
 
 
 def _steps(parts, runs, results):

@@ -10,8 +10,8 @@ from retrograd import aten_table
 
 # Of ops: a run of a compiled piece takes the host as long as PyTorch takes to issue about so many.
 _FEWEST = 8
-# Whose ops mean what a compiler has given them, or draw from generators that it has moved.
-_COMPILERS = ("prims", "inductor_prims", "rngprims")
+# Ops that mean what a compiler has given them, or draw from generators that it has moved.
+_COMPILERS = ("prims::inductor_", "rngprims::")
 
 
 @dataclasses.dataclass
@@ -40,7 +40,7 @@ def runs_alone(node):
     op = node.target
     return (
         isinstance(op, torch._ops.OpOverload)
-        and op.namespace not in _COMPILERS
+        and not op._schema.name.startswith(_COMPILERS)
         and torch.Tag.nondeterministic_seeded not in op.tags
     )
 
