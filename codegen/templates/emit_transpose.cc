@@ -1,9 +1,11 @@
-// Loads that run along another axis than the stores: a block takes a square tile over both axes,
-// reads it along the loads' axis into shared memory, and evaluates its points along the stores'.
-// Of a wide tile it evaluates the points along the loads' axis, and the results pass through shared
-// memory, by accesses of several elements on either side.
+// Accesses along two axes: a block takes a square tile over both, reads what runs along the slow
+// one into shared memory, evaluates its points along the fast one, and stores what runs along the
+// slow one from shared memory. Of a wide tile it evaluates the points along the loads' axis, and
+// the results pass through shared memory, by accesses of several elements on either side.
 #include <numeric>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
@@ -160,82 +162,141 @@ class WideWriter {
   std::vector<int> roots_, needed_, stores_;
 };
 
+// Tiles of 32 x 32: what is read along the slow axis comes in by one, and what is stored along it
+// goes out by one.
+class SquareWriter {
+ public:
+  SquareWriter(const KernelBody& body, Dialect dialect)
+      : ir_(body.ir),
+        slow_(*TransposedAxis(body.ir)),
+        fast_(FastestAxis(body.ir)),
+        launch_(body, dialect, body.schedule.threads, body.schedule.blocks),
+        printer_(&launch_, 1),
+        out_(launch_.out),
+        loads_(TransposedLoads(body.ir, slow_)),
+        late_(TransposedStores(body.ir, slow_)) {}
+
+  Kernel Write() {
+    launch_.UseWideIndexAbove(launch_.blocks() + ir_.extents[slow_] + ir_.extents[fast_] +
+                              2 * kTile);
+    index_ = launch_.index_type();
+    std::vector<int> stores(ir_.stores.size());
+    std::iota(stores.begin(), stores.end(), 0);
+    for (const Store& s : ir_.stores) roots_.push_back(s.instr);
+    out_.SetDepth(1);
+    DeclarePlaces(stores);
+    for (int i : loads_) DeclareTile(LoadTile(i), i);
+    for (int s : late_) DeclareTile(StoreTile(s), ir_.stores[s].instr);
+    if (!loads_.empty()) {
+      Load();
+      launch_.Barrier();
+    }
+    std::erase_if(stores, [&](int s) { return absl::c_linear_search(late_, s); });
+    Evaluate(stores);
+    if (late_.empty()) return launch_.Finish("");
+    launch_.Barrier();
+    StoreLate();
+    return launch_.Finish("");
+  }
+
+ private:
+  // One element more a line than needed: a column of the tile then lies in different banks.
+  static constexpr int kPitch = kTile + 1;
+
+  static std::string LoadTile(int instr) { return absl::StrCat("tile", instr); }
+  static std::string StoreTile(int store) { return absl::StrCat("stored", store); }
+  static std::string At(absl::string_view tile, absl::string_view line, absl::string_view place) {
+    return absl::StrCat(tile, "[", line, " * ", kPitch, " + ", place, "]");
+  }
+
+  void DeclareTile(const std::string& name, int instr) {
+    launch_.Shared(ComputeType(ir_.instrs[instr].dtype), name, kTile * kPitch);
+  }
+
+  void DeclarePlaces(const std::vector<int>& stores) {
+    const int64_t slow_tiles = CeilDiv(ir_.extents[slow_], kTile);
+    const int64_t fast_tiles = CeilDiv(ir_.extents[fast_], kTile);
+    const AxisMask tile_axes = AxisMask{1} << slow_ | AxisMask{1} << fast_;
+    const AxisMask outer = ir_.all_axes() & ~tile_axes;
+    RG_CHECK(launch_.threads() % kTile == 0 &&
+             launch_.blocks() == ir_.Points(outer) * slow_tiles * fast_tiles);
+    out_.Line("const int lane = RG_THREAD % ", kTile, ", first = RG_THREAD / ", kTile, ";");
+    out_.Line("const ", index_, " fast0 = static_cast<", index_, ">(RG_BLOCK % ", Sized(fast_tiles),
+              ") * ", kTile, ";");
+    out_.Line("const ", index_, " slow0 = static_cast<", index_, ">(RG_BLOCK / ", Sized(fast_tiles),
+              " % ", Sized(slow_tiles), ") * ", kTile, ";");
+    const AxisMask used = printer_.UsedAxes(printer_.Needed(roots_), stores, ir_.all_axes());
+    if ((used & outer) == 0) return;
+    out_.Line("const ", index_, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");
+    printer_.DeclareAxes(outer, used, "o");
+  }
+
+  // A walk of the block over the tile, at places that are there.
+  void OpenWalk(absl::string_view slow, absl::string_view fast) {
+    out_.Open("for (int n = first; n < ", kTile, "; n += ", launch_.threads() / kTile, ")");
+    out_.Line("const ", index_, " a", slow_, " = slow0 + ", slow, ";");
+    out_.Line("const ", index_, " a", fast_, " = fast0 + ", fast, ";");
+    out_.Open("if (a", slow_, " < ", Sized(ir_.extents[slow_]), " && a", fast_, " < ",
+              Sized(ir_.extents[fast_]), ")");
+  }
+
+  void CloseWalk() {
+    out_.Close();
+    out_.Close();
+  }
+
+  void Load() {
+    OpenWalk("lane", "n");
+    for (int i : loads_) printer_.SetHome(i, {.lane = At(LoadTile(i), "n", "lane"), .base = ""});
+    printer_.Print({.instrs = loads_, .reductions = {}, .stores = {}});
+    CloseWalk();
+    for (int i : loads_) {
+      printer_.SetHome(i, {.lane = At(LoadTile(i), "lane", "n"), .base = ""});
+      printer_.SetKnown(i, true);
+    }
+  }
+
+  void Evaluate(const std::vector<int>& stores) {
+    OpenWalk("n", "lane");
+    printer_.Print({.instrs = printer_.Needed(roots_),
+                    .reductions = {},
+                    .stores = stores,
+                    .level = ir_.all_axes()});
+    for (int s : late_) {
+      out_.Line(At(StoreTile(s), "n", "lane"), " = ", printer_.Ref(ir_.stores[s].instr), ";");
+    }
+    CloseWalk();
+  }
+
+  void StoreLate() {
+    OpenWalk("lane", "n");
+    for (int s : late_) {
+      printer_.SetHome(ir_.stores[s].instr, {.lane = At(StoreTile(s), "lane", "n"), .base = ""});
+      printer_.Print({.instrs = {}, .reductions = {}, .stores = {s}, .level = ir_.all_axes()});
+    }
+    CloseWalk();
+  }
+
+  const KernelIr& ir_;
+  const int slow_, fast_;
+  LaunchText launch_;
+  PointPrinter printer_;
+  SourceWriter& out_;
+  absl::string_view index_;
+  const std::vector<int> loads_, late_;  // by tiles: loads, and stores behind all others
+  std::vector<int> roots_;
+};
+
 }  // namespace
 
 GroupKernels EmitTranspose(const KernelBody& body, Dialect dialect) {
-  if (body.schedule.vector_width > 1) {
-    const std::optional<WideTiles> tiles = WideTilesOf(body.ir);
-    RG_CHECK(tiles.has_value() && tiles->width == body.schedule.vector_width);
-    return {.launches = {WideWriter(body, *tiles, dialect).Write()}};
+  if (body.schedule.vector_width == 1) {
+    RG_CHECK(TransposedAxis(body.ir).has_value());
+    return {.launches = {SquareWriter(body, dialect).Write()}};
   }
-  const KernelIr& ir = body.ir;
-  const int fast = FastestAxis(ir);
-  const std::optional<int> found = TransposedAxis(ir);
-  RG_CHECK(found.has_value() && body.schedule.threads % kTile == 0);
-  const int slow = *found;
-  const int64_t slow_tiles = (ir.extents[slow] + kTile - 1) / kTile;
-  const int64_t fast_tiles = (ir.extents[fast] + kTile - 1) / kTile;
-  const AxisMask tile_axes = AxisMask{1} << slow | AxisMask{1} << fast;
-  const AxisMask outer = ir.all_axes() & ~tile_axes;
-  RG_CHECK(body.schedule.blocks == ir.Points(outer) * slow_tiles * fast_tiles);
-
-  LaunchText launch(body, dialect, body.schedule.threads, body.schedule.blocks);
-  launch.UseWideIndexAbove(body.schedule.blocks + ir.extents[slow] + ir.extents[fast] + 2 * kTile);
-  PointPrinter printer(&launch, 1);
-  SourceWriter& out = launch.out;
-  const absl::string_view index = launch.index_type();
-  const std::vector<int> loads = TransposedLoads(ir, slow);
-  const int step = body.schedule.threads / kTile;
-  std::vector<int> roots, stores(ir.stores.size());
-  std::iota(stores.begin(), stores.end(), 0);
-  for (const Store& s : ir.stores) roots.push_back(s.instr);
-
-  out.SetDepth(1);
-  out.Line("const int lane = RG_THREAD % ", kTile, ", first = RG_THREAD / ", kTile, ";");
-  out.Line("const ", index, " fast0 = static_cast<", index, ">(RG_BLOCK % ", Sized(fast_tiles),
-           ") * ", kTile, ";");
-  out.Line("const ", index, " slow0 = static_cast<", index, ">(RG_BLOCK / ", Sized(fast_tiles),
-           " % ", Sized(slow_tiles), ") * ", kTile, ";");
-  const AxisMask used = printer.UsedAxes(printer.Needed(roots), stores, ir.all_axes());
-  if ((used & outer) != 0) {
-    out.Line("const ", index, " o = RG_BLOCK / ", Sized(fast_tiles * slow_tiles), ";");
-    printer.DeclareAxes(outer, used, "o");
-  }
-  // One element more a line than needed: a column of the tile then lies in different banks.
-  for (int i : loads) {
-    launch.Shared(ComputeType(ir.instrs[i].dtype), absl::StrCat("tile", i), kTile * (kTile + 1));
-  }
-  auto in_tile = [&](absl::string_view s, absl::string_view f) {
-    out.Line("const ", index, " a", slow, " = slow0 + ", s, ";");
-    out.Line("const ", index, " a", fast, " = fast0 + ", f, ";");
-    out.Open("if (a", slow, " < ", Sized(ir.extents[slow]), " && a", fast, " < ",
-             Sized(ir.extents[fast]), ")");
-  };
-
-  out.Open("for (int n = first; n < ", kTile, "; n += ", step, ")");
-  in_tile("lane", "n");
-  for (int i : loads) {
-    printer.SetHome(i,
-                    {.lane = absl::StrCat("tile", i, "[n * ", kTile + 1, " + lane]"), .base = ""});
-  }
-  printer.Print({.instrs = loads, .reductions = {}, .stores = {}});
-  out.Close();
-  out.Close();
-  launch.Barrier();
-  for (int i : loads) {
-    printer.SetHome(i,
-                    {.lane = absl::StrCat("tile", i, "[lane * ", kTile + 1, " + n]"), .base = ""});
-    printer.SetKnown(i, true);
-  }
-  out.Open("for (int n = first; n < ", kTile, "; n += ", step, ")");
-  in_tile("n", "lane");
-  printer.Print({.instrs = printer.Needed(roots),
-                 .reductions = {},
-                 .stores = stores,
-                 .level = ir.all_axes()});
-  out.Close();
-  out.Close();
-  return {.launches = {launch.Finish("")}};
+  const std::optional<WideTiles> tiles = WideTilesOf(body.ir);
+  RG_CHECK(tiles.has_value() && tiles->width == body.schedule.vector_width);
+  return {.launches = {WideWriter(body, *tiles, dialect).Write()}};
 }
 
 }  // namespace retrograd

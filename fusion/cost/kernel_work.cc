@@ -83,6 +83,7 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
       points_(ir.Points(ir.all_axes())),
       row_(FastestAxis(ir) < 0 ? 1 : ir.extents[FastestAxis(ir)]),
       column_axis_(TemplateOf(profile.shape.kind).holds ? ColumnAxis(ir, shape_.column_axes) : -1),
+      tile_axis_(TemplateOf(profile.shape.kind).transposes ? TransposedAxis(ir).value_or(-1) : -1),
       address_terms_(1 + static_cast<int64_t>(ir.extents.size())) {
   for (int n = 0; n < kWidths; ++n) vectors_[n] = VectorsOf(ir, 1 << n);
   CountLoads(ir, profile);
@@ -194,7 +195,8 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
                 .piece_bytes = copy.piece_bytes,
                 .fresh = !store && buffer.fresh,
                 .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
-                .by_tile = tile_width > 1};
+                .by_tile = tile_width > 1,
+                .transposed = tile_axis_ >= 0 && RunsAlong(offset, tile_axis_, FastestAxis(ir))};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
@@ -209,7 +211,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
         known.forms == access.forms && known.waste == access.waste &&
         known.copied_ppm == access.copied_ppm && known.piece_bytes == access.piece_bytes &&
         known.fresh == access.fresh && known.in_rows == access.in_rows &&
-        known.by_tile == access.by_tile) {
+        known.by_tile == access.by_tile && known.transposed == access.transposed) {
       known.bytes += access.bytes;
       return;
     }
@@ -242,7 +244,8 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   if (StagesPoints(s) && a.copied_ppm > 0) {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
-  return over(TemplateOf(s).transposes ? a.bytes : MulDiv(a.bytes, a.waste, 1), WidthOf(a, s));
+  const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
+  return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste, 1), WidthOf(a, s));
 }
 
 KernelTraffic KernelWork::Traffic(const Schedule& s) const {

@@ -50,7 +50,8 @@ class KernelWork {
     // Of columns held on chip: neighbours lie side by side in pieces of rows, or in tiles of
     // results.
     bool in_rows = false, by_tile = false;
-    int64_t bytes = 0;  // distinct
+    bool transposed = false;  // of a kernel with transposing tiles: by one of them
+    int64_t bytes = 0;        // distinct
   };
   // A read of fewer places than points: blocks fetch their own copies.
   struct Broadcast {
@@ -105,6 +106,7 @@ class KernelWork {
   int64_t points_ = 0;         // of all axes
   int64_t row_ = 1;            // positions of the fastest axis
   int column_axis_ = -1;       // of a kernel whose columns may be held
+  int tile_axis_ = -1;         // of a kernel with transposing tiles: that of the other accesses
   int64_t address_terms_ = 0;  // of a load
   int64_t read_ = 0, written_ = 0;
   int64_t whole_ = 0;                     // bytes of accesses of which width plays no part

@@ -10,10 +10,25 @@ namespace {
 // Shorter axes fill too little of a tile to be worth one.
 constexpr int64_t kMinExtent = kTransposeTile / 2;
 
-bool RunsAlong(const Instr& load, int axis, int fastest) {
-  return load.kind == InstrKind::kLoad && load.indirect.empty() &&
-         LaneStride(load.offset, {axis, 2}) == 1 && LaneStride(load.offset, {fastest, 2}) != 0 &&
-         LaneStride(load.offset, {fastest, 2}) != 1;
+// The axis nearest to the fastest one, of those long enough, along which some accesses run.
+std::optional<int> AxisOf(const KernelIr& ir,
+                          std::vector<int> (*accesses)(const KernelIr&, int axis)) {
+  for (int a = FastestAxis(ir) - 1; a >= 0; --a) {
+    if (ir.extents[a] >= kMinExtent && !accesses(ir, a).empty()) return a;
+  }
+  return std::nullopt;
+}
+
+bool StoresAlong(const KernelIr& ir, int axis) {
+  return std::any_of(ir.stores.begin(), ir.stores.end(), [&](const Store& s) {
+    return LaneStride(s.offset, {axis, 2}) == 1;
+  });
+}
+
+bool LoadsAlong(const KernelIr& ir, int axis) {
+  return std::any_of(ir.instrs.begin(), ir.instrs.end(), [&](const Instr& i) {
+    return i.kind == InstrKind::kLoad && LaneStride(i.offset, {axis, 2}) == 1;
+  });
 }
 
 // Every load is of the same places along the axis, or of neighbours, the transposed ones by whole
@@ -58,7 +73,7 @@ int WideStoreWidth(const KernelIr& ir, const Store& store) {
 }
 
 std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
-  const std::optional<int> axis = TransposedAxis(ir);
+  const std::optional<int> axis = TransposedLoadAxis(ir);
   if (!axis.has_value() || !StoresWide(ir)) return std::nullopt;
   for (const int width : {8, 4}) {
     const WideTiles tiles = {.axis = *axis, .width = width};
@@ -67,27 +82,51 @@ std::optional<WideTiles> WideTilesOf(const KernelIr& ir) {
   return std::nullopt;
 }
 
+bool RunsAlong(const IndexExpr& offset, int axis, int fastest) {
+  const std::optional<int64_t> across = LaneStride(offset, {fastest, 2});
+  return LaneStride(offset, {axis, 2}) == 1 && across != 0 && across != 1;
+}
+
 std::vector<int> TransposedLoads(const KernelIr& ir, int axis) {
   std::vector<int> loads;
   const int fastest = FastestAxis(ir);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
-    if (RunsAlong(ir.instrs[i], axis, fastest)) loads.push_back(static_cast<int>(i));
+    const Instr& instr = ir.instrs[i];
+    if (instr.kind == InstrKind::kLoad && instr.indirect.empty() &&
+        RunsAlong(instr.offset, axis, fastest)) {
+      loads.push_back(static_cast<int>(i));
+    }
   }
   return loads;
 }
 
-std::optional<int> TransposedAxis(const KernelIr& ir) {
+std::vector<int> TransposedStores(const KernelIr& ir, int axis) {
+  std::vector<int> stores;
   const int fastest = FastestAxis(ir);
-  if (fastest < 0 || ir.extents[fastest] < kMinExtent) return std::nullopt;
-  bool stored_along = false;
-  for (const Store& s : ir.stores) {
-    stored_along = stored_along || LaneStride(s.offset, {fastest, 2}) == 1;
+  for (size_t s = 0; s < ir.stores.size(); ++s) {
+    const Store& store = ir.stores[s];
+    const AxisMask axes = ir.instrs[store.instr].axes;
+    if ((axes >> axis & axes >> fastest & 1) != 0 && RunsAlong(store.offset, axis, fastest)) {
+      stores.push_back(static_cast<int>(s));
+    }
   }
-  if (!stored_along) return std::nullopt;
-  for (int a = fastest - 1; a >= 0; --a) {
-    if (ir.extents[a] >= kMinExtent && !TransposedLoads(ir, a).empty()) return a;
+  return stores;
+}
+
+std::optional<int> TransposedLoadAxis(const KernelIr& ir) {
+  const int fastest = FastestAxis(ir);
+  if (fastest < 0 || ir.extents[fastest] < kMinExtent || !StoresAlong(ir, fastest)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  return AxisOf(ir, TransposedLoads);
+}
+
+std::optional<int> TransposedAxis(const KernelIr& ir) {
+  const std::optional<int> of_loads = TransposedLoadAxis(ir);
+  const int fastest = FastestAxis(ir);
+  if (of_loads.has_value() || fastest < 0 || ir.extents[fastest] < kMinExtent) return of_loads;
+  if (!StoresAlong(ir, fastest) && !LoadsAlong(ir, fastest)) return std::nullopt;
+  return AxisOf(ir, TransposedStores);
 }
 
 }  // namespace retrograd

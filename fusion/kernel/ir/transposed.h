@@ -1,4 +1,4 @@
-// Loads that run along another axis than the stores do.
+// Accesses that run along another axis than a store does.
 #ifndef RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
 #define RETROGRAD_FUSION_KERNEL_IR_TRANSPOSED_H_
 
@@ -11,10 +11,16 @@ namespace retrograd {
 
 // The axis other than the fastest along which some loads are consecutive while a store is
 // consecutive along the fastest one; nullopt if no load is, or either axis is shorter than a tile.
+std::optional<int> TransposedLoadAxis(const KernelIr& ir);
+// The same, or if there is none the axis along which some stores are consecutive while another
+// access is consecutive along the fastest one.
 std::optional<int> TransposedAxis(const KernelIr& ir);
 
-// The loads of that order, which a transposing kernel passes through shared memory.
+// The loads and the stores of that order, which a transposing kernel passes through shared memory.
 std::vector<int> TransposedLoads(const KernelIr& ir, int axis);
+std::vector<int> TransposedStores(const KernelIr& ir, int axis);
+// Whether an access runs along the axis, and not along the fastest one.
+bool RunsAlong(const IndexExpr& offset, int axis, int fastest);
 
 // Edge of the square tile, in elements.
 inline constexpr int kTransposeTile = 32;

@@ -1,6 +1,6 @@
-// No reduction, and loads that run along another axis than the stores: a tile goes through shared
-// memory so that both sides coalesce. Schedule::vector_width: 1 with square tiles, else elements
-// along the loads' axis in wide ones.
+// No reduction, and loads or stores that run along another axis than another access: a tile of each
+// goes through shared memory so that both sides coalesce. Schedule::vector_width: 1 with square
+// tiles, else elements along the loads' axis in wide ones.
 #include "fusion/kernel/ir/transposed.h"
 
 #include <algorithm>
@@ -28,8 +28,11 @@ int64_t WideTilesBytes(const KernelIr& ir, const WideTiles& tiles) {
 // One element more a line than needed: a column of the tile then lies in different banks.
 int64_t TilesBytes(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t) {
   if (s.vector_width > 1) return WideTilesBytes(ir, *WideTilesOf(ir));
+  const int axis = *TransposedAxis(ir);
+  std::vector<int> values = TransposedLoads(ir, axis);
+  for (int store : TransposedStores(ir, axis)) values.push_back(ir.stores[store].instr);
   int64_t bytes = 0;
-  for (int i : TransposedLoads(ir, *TransposedAxis(ir))) {
+  for (int i : values) {
     bytes += SharedArrayBytes(kTransposeTile * (kTransposeTile + 1),
                               SizeBytes(ComputeType(ir.instrs[i].dtype)));
   }

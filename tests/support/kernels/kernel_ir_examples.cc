@@ -184,6 +184,27 @@ KernelIr Transposed(DType t) {
   return b.Build();
 }
 
+// A gradient in two layouts, of which the second is stored along the other axis, as is a sum.
+KernelIr StoredBothWays(DType t) {
+  KernelIrBuilder b({2, 50, 40});
+  const int x = b.In(t, 4000), dy = b.In(t, 4000), bias = b.In(t, 40);
+  const int y = b.Out(t, 4000), z = b.Out(t, 4000);
+  const IndexExpr along = A(0) * 2000 + A(1) * 40 + A(2), across = A(0) * 2000 + A(2) * 50 + A(1);
+  const int v = b.Do(Op::add, {b.Load(x, along), b.Load(bias, A(2))});
+  b.Store(v, y, along);
+  b.Store(b.Do(Op::mul, {v, b.Load(dy, across)}), z, across);
+  return b.Build();
+}
+
+// Nothing is read along the axis that everything is stored along.
+KernelIr StoredAcross(DType t) {
+  KernelIrBuilder b({3, 33, 47});
+  const int x = b.In(t, 3 * 33 * 47), y = b.Out(t, 3 * 33 * 47);
+  const int v = b.Do(Op::mul, {b.Load(x, A(0) * (33 * 47) + A(1) * 47 + A(2)), b.Constant(0.5, t)});
+  b.Store(v, y, A(0) * (33 * 47) + A(2) * 33 + A(1));
+  return b.Build();
+}
+
 // The same in wide tiles, whose edges are cut: a quantiser's result, and what it is made of.
 KernelIr TransposedWide(DType t) {
   KernelIrBuilder b({3, 72, 176});
@@ -291,6 +312,8 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"quantised columns, odd", Template::kHeldColumns, QuantisedColumns(t, t, 3, 52, 20)},
       {"softmax of no columns", Template::kHeldColumns, ColumnSoftmax(t, 0, 9, 24)},
       {"transposed", Template::kTranspose, Transposed(t)},
+      {"stored both ways", Template::kTranspose, StoredBothWays(t)},
+      {"stored across", Template::kTranspose, StoredAcross(t)},
       {"transposed in wide tiles", Template::kTranspose, TransposedWide(t)},
       {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},
       {"scattered, short table", Template::kScatterAdd, Scattered(t, 3, 150, 5, 6)},

@@ -33,7 +33,7 @@ bool CanBeHeld(const KernelIr& ir, int instr, const Vectors& vectors) {
 int ColumnAxis(const KernelIr& ir, AxisMask folded) {
   const int fastest = FastestAxis(ir);
   if (fastest < 0 || (folded >> fastest & 1) == 0) return fastest;
-  const std::optional<int> axis = TransposedAxis(ir);
+  const std::optional<int> axis = TransposedLoadAxis(ir);
   return axis.has_value() && (folded >> *axis & 1) == 0 ? *axis : -1;
 }
 
