@@ -130,11 +130,10 @@ def choices_of(text):
 def call_of(product):
     """What the text of its call begins with, and the strides of its operands."""
     _, dtype, batch, m, n, k, form = product
-    name = {"f32": "fp32", "f16": "fp16"}.get(dtype, dtype)
     of_batch = f", batch {batch}" if batch > 1 else ""
     a = f"1 {m}" if form[0] == "t" else f"{k} 1"
     b = f"1 {k}" if form[1] == "t" else f"{n} 1"
-    return f"matmul {m}x{n}x{k}{of_batch}, {name} to {name}", a, b
+    return f"matmul {m}x{n}x{k}{of_batch}, {dtype} to {dtype}", a, b
 
 
 def is_call_of(product, call):
@@ -171,7 +170,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         graph, tuned = pathlib.Path(scratch, "matmuls.rgt"), pathlib.Path(scratch, "tuned.textproto")
         graph.write_text(graph_of(found))
-        command = [options.retrograd, "tune", str(graph), "-o", str(tuned), "--budget", str(options.budget)]
+        command = [*options.retrograd.split(), "tune", str(graph), "-o", str(tuned), "--budget", str(options.budget)]
         for name in KEPT_AS_THEY_ARE:
             command += ["--disable", name]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

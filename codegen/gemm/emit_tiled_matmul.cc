@@ -32,7 +32,7 @@ class Writer {
     w_.Uses(PreludePart::kTensorCores);
     w_.Uses(PreludePart::kParts);
     w_.Staged(c_.in_dtype, "tiles", Product({a_.elements() + b_.elements(), tile_.stages}));
-    w_.Staged(TileSumDType(c_), "results", Product({tile_.rows, TileSumsPitch(tile_, c_)}));
+    w_.Staged(TileImageDType(c_), "image", TileImageElements(tile_, c_));
     w_.out().Line("typedef ", ComputeName(TileSumDType(c_)), " sum_t;");
     w_.out().Line("typedef ", StorageName(c_.in_dtype), " element_t;");
     Extents();
@@ -43,8 +43,11 @@ class Writer {
     Matrices();
     w_.Text(kTiledPlaces);
     w_.Text(kTiledOperands);
+    w_.Text(kTiledImage);
     w_.Text(kTiledProduct);
     w_.Text(kTiledStore);
+    w_.Text(VectorD() == 1 ? kTiledElement : c_.accumulate ? kTiledAddedPack : kTiledPack);
+    w_.Text(kTiledStores);
     return w_.End(BlocksOf(tile_, c_), threads_);
   }
 
@@ -78,7 +81,7 @@ class Writer {
                   {"kV", Pack(c_.in_dtype)},
                   {"kStageA", a_.elements()},
                   {"kStage", a_.elements() + b_.elements()},
-                  {"kPitchD", TileSumsPitch(tile_, c_)}});
+                  {"kPitchD", TileImagePitch(tile_, c_)}});
   }
 
   void Copies(absl::string_view of, const TilePart& part, bool shifted) {
@@ -94,18 +97,30 @@ class Writer {
   }
 
   void Stores() {
-    const int64_t pack = Pack(c_.out_dtype);
-    const bool odd = !LinesAreAligned(c_.d, c_.n, c_.out_dtype, kPackBytes);
-    // Where the first element lies is known of an aligned tensor alone.
-    const int64_t vector = known_.d % kPackBytes == 0 ? pack : 1;
-    const int64_t lines = DownD() ? tile_.columns : tile_.rows;
-    const int64_t length = DownD() ? tile_.rows : tile_.columns;
+    const int64_t vector = VectorD();
+    const bool odd = vector > 1 && !LinesAreAligned(c_.d, c_.n, c_.out_dtype, kPackBytes);
+    const bool flat = odd && LinesFollowEachOther();
+    const int64_t tile_lines = DownD() ? tile_.columns : tile_.rows;
+    const int64_t tile_length = DownD() ? tile_.rows : tile_.columns;
+    const int64_t length = flat ? (DownD() ? c_.m : c_.n) : tile_length;
+    const int64_t lines = flat ? 1 : tile_lines;
+    const int64_t stored = flat ? Product({tile_lines, length}) : length;
     w_.Constants({{"kVD", vector},
-                  {"kOddD", odd && vector > 1 ? 1 : 0},
+                  {"kOddD", odd ? 1 : 0},
+                  {"kFlatD", flat ? 1 : 0},
                   {"kDownD", DownD() ? 1 : 0},
                   {"kLinesD", lines},
                   {"kLengthD", length},
-                  {"kPacksD", CeilDiv(length, vector) + (odd && vector > 1 ? 1 : 0)}});
+                  {"kPacksD", CeilDiv(stored, vector) + (odd ? 1 : 0)}});
+  }
+
+  // Elements that are stored at once. Where the first one lies is known of an aligned tensor alone.
+  int64_t VectorD() const { return known_.d % kPackBytes == 0 ? Pack(c_.out_dtype) : 1; }
+
+  // Whether the lines that a tile stores are whole, without a gap between them.
+  bool LinesFollowEachOther() const {
+    return DownD() ? c_.d.col_stride == c_.m && tile_.rows >= c_.m
+                   : c_.d.row_stride == c_.n && tile_.columns >= c_.n;
   }
 
   // The block's matrices begin at a0, b0 and d0.
@@ -131,7 +146,7 @@ class Writer {
     if (stride != 0) absl::StrAppend(sum, " + ", index, " * ", Text(stride));
   }
   static int64_t Pack(DType dtype) { return kPackBytes / SizeBytes(dtype); }
-  bool DownD() const { return !RunsAlongRows(c_.d, c_.n); }
+  bool DownD() const { return TileIsStoredDown(c_); }
 
   LaunchWriter w_;
   const MatMulCall& c_;

@@ -95,46 +95,72 @@ const char kTiledProduct[] = R"(
     for (int n = 0; n < kTileColumns; ++n) {
       RG_UNROLL
       for (int i = 0; i < rg_tile<sum_t>::elements; ++i) {
-        results[(warp_row + 16 * m + rg_tile_row(lane, i)) * kPitchD + warp_column + 16 * n +
-                rg_tile_column(lane, i)] = sums[m][n].at[i];
+        const int row = warp_row + 16 * m + rg_tile_row(lane, i);
+        const int column = warp_column + 16 * n + rg_tile_column(lane, i);
+        if (kFlatD && (row >= rows || column >= columns)) continue;
+        rg_store(image, image_at(kDownD ? column : row, kDownD ? row : column), sums[m][n].at[i]);
       }
     }
   }
   RG_BARRIER();
 )";
 
-// Lines of neighbours, cut where addresses are multiples of kVD elements: what of a line is before
-// the first such place or behind the last goes element by element.
-const char kTiledStore[] = R"(
-  const int lines = kDownD ? columns : rows, length = kDownD ? rows : columns;
+// Lines of the image begin at packs of 16 bytes of shared memory as far from them as the lines of
+// the result do in memory. A flat image is one line.
+const char kTiledImage[] = R"(
   const int64_t line0 = d0 + row0 * kDRow + column0 * kDColumn;
-  const auto sum_at = [&](int line, int at) {
-    return sum_t(results[kDownD ? at * kPitchD + line : line * kPitchD + at]);
+  const int phase0 = kOddD ? static_cast<int>(line0 & (kVD - 1)) : 0;
+  constexpr int phase_step = kOddD && !kFlatD ? static_cast<int>(kLineD & (kVD - 1)) : 0;
+  const auto phase_of = [&](int line) { return kOddD ? (phase0 + line * phase_step) & (kVD - 1) : 0; };
+  const auto image_at = [&](int line, int at) {
+    return kFlatD ? phase0 + line * kLengthD + at : line * kPitchD + phase_of(line) + at;
   };
+)";
+
+const char kTiledStore[] = R"(
+  const int rows_here = rows < kRows ? rows : kRows, columns_here = columns < kColumns ? columns : kColumns;
+  const int lines = kFlatD ? 1 : kDownD ? columns_here : rows_here;
+  const int length = kFlatD ? rows_here * columns_here : kDownD ? rows_here : columns_here;
+  const auto store = [&](int line, int at) {
+    const int64_t to = line0 + line * kLineD + at;
+    const sum_t sum = rg_load(image, image_at(line, at));
+    rg_store(d, to, kAdds ? sum_t(rg_load(d, to)) + sum : sum);
+  };
+)";
+
+const char kTiledPack[] = R"(
+  const auto store_pack = [&](int line, int first) {
+    rg_store_from<kVD, kVD>(d, line0 + line * kLineD + first, image, image_at(line, first));
+  };
+)";
+
+const char kTiledAddedPack[] = R"(
+  const auto store_pack = [&](int line, int first) {
+    const int64_t to = line0 + line * kLineD + first;
+    sum_t sums[kVD];
+    rg_load_vec<kVD>(d, to, sums);
+    RG_UNROLL
+    for (int v = 0; v < kVD; ++v) sums[v] += sum_t(rg_load(image, image_at(line, first + v)));
+    rg_store_vec<kVD>(d, to, sums);
+  };
+)";
+
+const char kTiledElement[] = R"(
+  const auto store_pack = [&](int line, int at) { store(line, at); };
+)";
+
+const char kTiledStores[] = R"(
   for (int i = RG_THREAD; i < kLinesD * kPacksD; i += kThreads) {
     const int line = i / kPacksD;
     if (line >= lines) break;
-    const int64_t begin = line0 + line * kLineD;
-    const int first = i % kPacksD * kVD - (kOddD ? static_cast<int>(begin & (kVD - 1)) : 0);
-    if (first >= 0 && first + kVD <= (length < kLengthD ? length : kLengthD)) {
-      sum_t out[kVD];
-      RG_UNROLL
-      for (int v = 0; v < kVD; ++v) out[v] = sum_at(line, first + v);
-      if (kAdds) {
-        sum_t was[kVD];
-        rg_load_vec<kVD>(d, begin + first, was);
-        RG_UNROLL
-        for (int v = 0; v < kVD; ++v) out[v] = was[v] + out[v];
-      }
-      rg_store_vec<kVD>(d, begin + first, out);
+    const int first = i % kPacksD * kVD - phase_of(line);
+    if (first >= 0 && first + kVD <= length) {
+      store_pack(line, first);
       continue;
     }
     RG_UNROLL
     for (int v = 0; v < kVD; ++v) {
-      const int at = first + v;
-      if (at < 0 || at >= length || at >= kLengthD) continue;
-      const sum_t out = sum_at(line, at);
-      rg_store(d, begin + at, kAdds ? sum_t(rg_load(d, begin + at)) + out : out);
+      if (first + v >= 0 && first + v < length) store(line, first + v);
     }
   }
 )";

@@ -12,11 +12,22 @@ extern const char kTiledPlaces[];
 // has them in shared memory behind the next barrier.
 extern const char kTiledOperands[];
 
-// Leaves the sums of the tile in the shared array `results`, lines kPitchD apart.
+// Defines image_at(line, at): where an element of a line of the result lies in the shared array
+// `image`, which is as the result lies in memory.
+extern const char kTiledImage[];
+
+// Leaves the sums of the tile in the image.
 extern const char kTiledProduct[];
 
-// Stores `results`, or adds them to what is there.
+// Stores the image, or adds it to what is there: lines cut where addresses are multiples of kVD
+// elements. What of a line is before the first such place or behind the last goes element by
+// element. Between the first and the last of them stands one way to store kVD elements: a copy of
+// them, their sums with what is there, or one element.
 extern const char kTiledStore[];
+extern const char kTiledPack[];
+extern const char kTiledAddedPack[];
+extern const char kTiledElement[];
+extern const char kTiledStores[];
 
 }  // namespace retrograd
 

@@ -40,6 +40,9 @@ TEST_CASE("tiles have a price where lines begin anywhere or matrices are small, 
   CHECK(PriceMatMulTiles(Batch(1, 4096, 1000, 767), device).ps < kHuge);
   CHECK(PriceMatMulTiles(Batch(1, 4096, 1024, 768), device).ps == kHuge);
   CHECK(PriceMatMulTiles(Batch(1, 64, 64, 64), device).ps == kHuge);
+  CHECK(PriceMatMulTiles(Batch(1, 4096, 1000, 766), device).ps == kHuge);  // 4 bytes
+  CHECK(PriceMatMulTiles(Batch(1, 64, 64, 20001), device).ps == kHuge);    // one tile
+  CHECK(PriceMatMulTiles(Batch(1, 4096, 1023, 768), device).ps < kHuge);   // of b and d
   CHECK(PriceMatMulTiles(Batch(64, 49, 49, 32, DType::kFp32), device).ps == kHuge);
   MatMulCall unknown = Batch(64, 49, 49, 32);
   unknown.a = unknown.b = {};

@@ -67,17 +67,21 @@ Divisors DivisorsOf(const MatrixOperand& o, int64_t rows, int64_t columns, int64
   return {begins, DivisorOf({run}, unit)};
 }
 
-// How much longer a matmul takes because the library cannot load whole vectors of its operands. Of
+// How much longer a matmul takes because the library cannot move whole vectors of its matrices. Of
 // other than 16-bit types nothing was measured.
 int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
-  const int64_t size = SizeBytes(call.in_dtype);
+  const int64_t size = SizeBytes(call.in_dtype), out_size = SizeBytes(call.out_dtype);
   if (size != 2) return kPpm;
   const int64_t unit = std::max<int64_t>(d.matmul_alignment_bytes / size, 1);
+  const int64_t out_unit = std::max<int64_t>(d.matmul_alignment_bytes / out_size, 1);
   const Divisors a = DivisorsOf(call.a, call.m, call.k, unit);
   const Divisors b = DivisorsOf(call.b, call.k, call.n, unit);
+  const Divisors result = DivisorsOf(call.d, call.m, call.n, out_unit);
+  // A sum's length counts where an operand lies along it.
   const int64_t sum_of_a = call.a.col_stride == 1 ? a.extent : unit;
   const int64_t sum_of_b = call.b.col_stride == 1 ? unit : b.extent;
-  const int64_t bytes = size * std::min({a.pitch, b.pitch, sum_of_a, sum_of_b});
+  const int64_t bytes =
+      std::min(size * std::min({a.pitch, b.pitch, sum_of_a, sum_of_b}), out_size * result.pitch);
   if (bytes < 4) return d.matmul_odd_pitch_ppm;
   if (bytes < 8) return d.matmul_pitch_4_ppm;
   if (bytes < d.matmul_alignment_bytes) return d.matmul_pitch_8_ppm;

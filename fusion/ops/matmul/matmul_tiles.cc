@@ -1,7 +1,7 @@
 #include "fusion/ops/matmul/matmul_tiles.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,12 +11,13 @@ namespace retrograd {
 namespace {
 
 constexpr int64_t kPackBytes = 16;      // that a thread moves at once
+constexpr int64_t kLibraryBytes = 4;    // that libraries still copy on their own
 constexpr int64_t kSide = 16;           // of what a warp multiplies at once
 constexpr int64_t kMostSide = 128;      // of a tile
 constexpr int64_t kWholeSumBytes = 256; // of a line of terms: shorter sums are one step
 constexpr int64_t kStepBytes = 128;     // of a line of the terms of a step
-constexpr int64_t kTilesOfFourWarps = 16;
-constexpr int64_t kMostTilesOfWarp = 8;
+constexpr int64_t kSquaresOfFourWarps = 16;
+constexpr int64_t kMostSquaresOfWarp = 8;
 constexpr int64_t kMost = int64_t{1} << 30;
 
 int64_t Whole(int64_t extent) { return CeilDiv(extent, kSide) * kSide; }
@@ -41,10 +42,11 @@ std::vector<int64_t> SidesOf(int64_t extent) {
   return sides;
 }
 
-// As many warps as a tile has work for; each of them as square a part as that allows.
-bool ShareAmongWarps(MatMulTile* tile) {
-  const int rows = tile->rows / static_cast<int>(kSide), columns = tile->columns / static_cast<int>(kSide);
-  const int most = rows * columns <= kTilesOfFourWarps ? 4 : 8;
+// The most warps up to `most` that divide the tile evenly, each of them as square a part as that
+// allows.
+void ShareAmong(int most, MatMulTile* tile) {
+  const int rows = tile->rows / static_cast<int>(kSide);
+  const int columns = tile->columns / static_cast<int>(kSide);
   int best = 0, best_border = 0;
   for (int down = 1; down <= rows; ++down) {
     for (int along = 1; along <= columns && down * along <= most; ++along) {
@@ -55,7 +57,15 @@ bool ShareAmongWarps(MatMulTile* tile) {
       tile->warp_rows = down, tile->warp_columns = along;
     }
   }
-  return rows * columns <= kMostTilesOfWarp * best;
+}
+
+// Four warps for a small tile, but where they divide it badly; eight for a large one. False: none
+// of them have room for their sums.
+bool ShareAmongWarps(MatMulTile* tile) {
+  const int64_t squares = Product({tile->rows / kSide, tile->columns / kSide});
+  if (squares <= kSquaresOfFourWarps) ShareAmong(4, tile);
+  if (squares > kSquaresOfFourWarps || (squares > 4 && tile->warps() < 3)) ShareAmong(8, tile);
+  return squares <= kMostSquaresOfWarp * tile->warps();
 }
 
 MatMulTile TileOf(int64_t rows, int64_t columns, const MatMulCall& call) {
@@ -161,22 +171,34 @@ TilePart TilePartOfB(const MatMulTile& tile, const MatMulCall& c) {
   return Part(RunsAlongRows(c.b, c.n), tile.columns, tile.depth, c.in_dtype);
 }
 
-bool LinesAreAligned(const MatrixOperand& m, int64_t columns, DType dtype, int64_t alignment) {
-  const int64_t pack = kPackBytes / SizeBytes(dtype);
-  const int64_t pitch = RunsAlongRows(m, columns) ? m.row_stride : m.col_stride;
-  const auto divides = [&](int64_t elements) { return elements % pack == 0; };
-  return alignment % kPackBytes == 0 && divides(pitch) && divides(m.offset) &&
-         std::all_of(m.batch_strides.begin(), m.batch_strides.end(), divides);
+int64_t LineAlignment(const MatrixOperand& m, int64_t columns, DType dtype, int64_t alignment) {
+  const int64_t size = SizeBytes(dtype);
+  int64_t bytes = std::gcd(std::gcd(kPackBytes, alignment), size * m.offset);
+  bytes = std::gcd(bytes, size * (RunsAlongRows(m, columns) ? m.row_stride : m.col_stride));
+  for (int64_t stride : m.batch_strides) bytes = std::gcd(bytes, size * stride);
+  return bytes;
 }
 
-int64_t TileSumsPitch(const MatMulTile& tile, const MatMulCall& c) {
-  return tile.columns + kPackBytes / SizeBytes(TileSumDType(c));
+bool LinesAreAligned(const MatrixOperand& m, int64_t columns, DType dtype, int64_t alignment) {
+  return LineAlignment(m, columns, dtype, alignment) == kPackBytes;
 }
+
+bool TileIsStoredDown(const MatMulCall& c) { return !RunsAlongRows(c.d, c.n); }
+
+int64_t TileImagePitch(const MatMulTile& tile, const MatMulCall& c) {
+  return (TileIsStoredDown(c) ? tile.rows : tile.columns) + kPackBytes / SizeBytes(c.out_dtype);
+}
+
+int64_t TileImageElements(const MatMulTile& tile, const MatMulCall& c) {
+  return Product({TileIsStoredDown(c) ? tile.columns : tile.rows, TileImagePitch(tile, c)});
+}
+
+DType TileImageDType(const MatMulCall& c) { return c.accumulate ? TileSumDType(c) : c.out_dtype; }
 
 int64_t TileSharedBytes(const MatMulTile& tile, const MatMulCall& c) {
   const int64_t stage = TilePartOfA(tile, c).elements() + TilePartOfB(tile, c).elements();
   return std::max(Product({stage, tile.stages, SizeBytes(c.in_dtype)}),
-                  Product({tile.rows, TileSumsPitch(tile, c), SizeBytes(TileSumDType(c))}));
+                  Product({TileImageElements(tile, c), SizeBytes(TileImageDType(c))}));
 }
 
 int64_t TileSteps(const MatMulTile& tile, const MatMulCall& call) {
@@ -187,10 +209,15 @@ DType TileSumDType(const MatMulCall& call) {
   return call.in_dtype == DType::kFp64 ? DType::kFp64 : DType::kFp32;
 }
 
-bool IsWorthTiles(const MatMulCall& call, const MatMulAlignments& known) {
-  const bool small = call.m <= kMostSide && call.n <= kMostSide && BatchOf(call) > 1;
-  return small || !LinesAreAligned(call.a, call.k, call.in_dtype, known.a) ||
-         !LinesAreAligned(call.b, call.n, call.in_dtype, known.b);
+bool IsWorthTiles(const MatMulCall& call, const MatMulAlignments& known, int64_t sms) {
+  const int64_t aligned = std::min({LineAlignment(call.a, call.k, call.in_dtype, known.a),
+                                    LineAlignment(call.b, call.n, call.in_dtype, known.b),
+                                    LineAlignment(call.d, call.n, call.out_dtype, known.d)});
+  if (BatchOf(call) > 1) {
+    return aligned < kPackBytes || (call.m <= kMostSide && call.n <= kMostSide);
+  }
+  const int64_t blocks = Product({CeilDiv(call.m, kMostSide), CeilDiv(call.n, kMostSide)});
+  return aligned < kLibraryBytes && 2 * blocks >= sms;
 }
 
 }  // namespace retrograd

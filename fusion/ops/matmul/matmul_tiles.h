@@ -59,13 +59,21 @@ struct TilePart {
 TilePart TilePartOfA(const MatMulTile& tile, const MatMulCall& call);
 TilePart TilePartOfB(const MatMulTile& tile, const MatMulCall& call);
 
-// Whether a matrix of so many columns has neighbours along its rows, else along its columns; and
-// whether the lines of neighbours of all matrices of a batch begin at multiples of 16 bytes.
+// Whether a matrix of so many columns has neighbours along its rows, else along its columns. Bytes
+// that divide the addresses at which the lines of neighbours of all matrices of a batch begin, at
+// most 16; and whether that is 16.
 bool RunsAlongRows(const MatrixOperand& matrix, int64_t columns);
+int64_t LineAlignment(const MatrixOperand& matrix, int64_t columns, DType dtype, int64_t alignment);
 bool LinesAreAligned(const MatrixOperand& matrix, int64_t columns, DType dtype, int64_t alignment);
 
-// Elements from one line of a tile's sums in shared memory to the next, and bytes of a block.
-int64_t TileSumsPitch(const MatMulTile& tile, const MatMulCall& call);
+// The tile of the result in shared memory, as it lies in the stored value: in lines of its columns,
+// else of its rows. Elements from one line to the next, with room for lines that begin anywhere; in
+// all; their dtype: that of sums which are added to what is there, else the result's. And bytes of a
+// block, whose operands make room for it.
+bool TileIsStoredDown(const MatMulCall& call);
+int64_t TileImagePitch(const MatMulTile& tile, const MatMulCall& call);
+int64_t TileImageElements(const MatMulTile& tile, const MatMulCall& call);
+DType TileImageDType(const MatMulCall& call);
 int64_t TileSharedBytes(const MatMulTile& tile, const MatMulCall& call);
 
 // In which products are added up: fp64 of fp64, else fp32.
@@ -74,9 +82,10 @@ DType TileSumDType(const MatMulCall& call);
 // Steps of a tile's sums.
 int64_t TileSteps(const MatMulTile& tile, const MatMulCall& call);
 
-// Whether a kernel of tiles may be faster than a library's: lines of an operand begin anywhere, or
-// tiles hold whole matrices of a batch.
-bool IsWorthTiles(const MatMulCall& call, const MatMulAlignments& known);
+// Whether a kernel of tiles may be faster than a library's, on a device of so many multiprocessors:
+// lines of a matrix of a batch begin anywhere, or tiles hold whole matrices of a batch; of a single
+// product, lines begin at no multiples of 4 bytes, and its tiles keep half of the device busy.
+bool IsWorthTiles(const MatMulCall& call, const MatMulAlignments& known, int64_t sms);
 
 }  // namespace retrograd
 

@@ -244,8 +244,8 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareLike(const Mat
 std::vector<MatMulTile> GpuMatMulLoader::TilesFor(const MatMulCall& call,
                                                   const MatMulFacts& facts) const {
   // Where sizes vary, kernels of one size would be compiled again and again.
-  if (device_.sizes_vary() || !IsWorthTiles(call, AlignmentsOf(call, facts))) return {};
-  return MatMulTilesOn(call, device_);
+  const bool worth = IsWorthTiles(call, AlignmentsOf(call, facts), device_.Describe().sms);
+  return worth && !device_.sizes_vary() ? MatMulTilesOn(call, device_) : std::vector<MatMulTile>{};
 }
 
 absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareWithTiles(

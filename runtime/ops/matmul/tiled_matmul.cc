@@ -15,7 +15,9 @@ namespace {
 constexpr int64_t kSharedBytes = 99 << 10;
 constexpr int64_t kSharedBytesOfHip = 64 << 10;
 
-constexpr size_t kMostTiles = 2;  // that are timed
+// That are timed: of 47 products on an H100 the second was faster for 6, by 6% at most where the
+// first has as many warps.
+constexpr size_t kMostTiles = 1;
 
 // The same matrices at the first elements of their stored values.
 MatMulCall WithoutOffsets(MatMulCall call) {
