@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Matmuls of odd sides, and batches of small matrices: a library's algorithms beside tiles of ours.
 
-    bench/matmul_tiles.py --out FILE [--retrograd build/release/bin/retrograd] [--budget 120] [--commit HASH]
+    bench/matmul_tiles.py --out FILE [--retrograd COMMAND] [--budget SECONDS] [--commit HASH]
 
-Each product is a matmul of its own in one graph, which `retrograd tune` loads: cuBLASLt's algorithms
-and our tiles take turns there, each in a row of runs with warm caches (docs/tuning.md). FILE holds
-for each product the times of the fastest of both, in microseconds, and what the bytes of its
-matrices take at least. Nothing is padded or merged, so that odd sides meet the library as they are;
+Each product is a matmul of its own in one graph, which `retrograd tune` loads: cuBLASLt's
+algorithms and our tiles take turns there, each in a row of runs with warm caches (docs/tuning.md).
+FILE holds for each product the times of the fastest of both, in microseconds, and the bytes of its
+matrices. Nothing is padded or merged, so that odd sides meet the library as they are;
 the padded products stand beside them. Needs a GPU and a build; no PyTorch.
 """
 
@@ -20,7 +20,14 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BYTES = {"bf16": 2, "f16": 2, "f32": 4}
-KEPT_AS_THEY_ARE = ("pad_operands", "merged_matmuls", "thin_matmuls", "matmul_epilogues", "padded_rows", "pitches")
+KEPT_AS_THEY_ARE = (
+    "pad_operands",
+    "merged_matmuls",
+    "thin_matmuls",
+    "matmul_epilogues",
+    "padded_rows",
+    "pitches",
+)
 FORMS = ("nn", "nt", "tn")  # which operand lies transposed
 
 
@@ -35,13 +42,20 @@ def _windows():
 def _batches():
     """Attention of images and texts of other lengths, channels against channels, squares."""
     for batch, length, width in (
-        (192, 250, 64), (64, 197, 64), (48, 577, 64), (1024, 17, 64), (2048, 100, 32), (3072, 33, 40),
-        (512, 128, 64), (2048, 64, 32), (96, 384, 64), (512, 81, 72),
+        (192, 250, 64), (64, 197, 64), (48, 577, 64), (1024, 17, 64), (2048, 100, 32),
+        (3072, 33, 40), (512, 128, 64), (2048, 64, 32), (96, 384, 64), (512, 81, 72),
     ):  # fmt: skip
         yield batch, length, length, width, "nt"
         yield batch, length, width, length, "nn"
         yield batch, length, width, length, "tn"
-    for sides in ((48, 196, 48), (48, 48, 196), (196, 48, 48), (16, 16, 16), (64, 64, 64), (127, 127, 127)):
+    for sides in (
+        (48, 196, 48),
+        (48, 48, 196),
+        (196, 48, 48),
+        (16, 16, 16),
+        (64, 64, 64),
+        (127, 127, 127),
+    ):
         yield 128, *sides, "nn"
         yield 4096, *(min(side, 64) for side in sides), "nn"
 
@@ -69,7 +83,12 @@ def _vocabularies():
 
 def _graphs():
     """Layers of graph networks: many nodes of odd numbers of features."""
-    for nodes, features, width in ((20000, 602, 64), (2708, 1433, 16), (16000, 601, 256), (2048, 4099, 512)):
+    for nodes, features, width in (
+        (20000, 602, 64),
+        (2708, 1433, 16),
+        (16000, 601, 256),
+        (2048, 4099, 512),
+    ):
         for of in (features, (features + 7) // 8 * 8):
             yield 1, nodes, width, of, "nn"
             yield 1, of, width, nodes, "tn"
@@ -155,12 +174,14 @@ def row_of(product, choices):
     for side, timed in (("library", library), ("ours", ours)):
         if timed:
             name, us = min(timed, key=lambda one: one[1])
-            row[side] = {"us": us, "name": name, "all": dict(timed)}
+            row[side] = {"us": us, "name": name}
     return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--retrograd", default=str(ROOT / "build/release/bin/retrograd"))
     parser.add_argument("--budget", type=float, default=0)
@@ -168,15 +189,32 @@ def main():
     options = parser.parse_args()
     found = products()
     with tempfile.TemporaryDirectory() as scratch:
-        graph, tuned = pathlib.Path(scratch, "matmuls.rgt"), pathlib.Path(scratch, "tuned.textproto")
+        graph, tuned = (
+            pathlib.Path(scratch, "matmuls.rgt"),
+            pathlib.Path(scratch, "tuned.textproto"),
+        )
         graph.write_text(graph_of(found))
-        command = [*options.retrograd.split(), "tune", str(graph), "-o", str(tuned), "--budget", str(options.budget)]
+        command = [
+            *options.retrograd.split(),
+            "tune",
+            str(graph),
+            "-o",
+            str(tuned),
+            "--budget",
+            str(options.budget),
+        ]
         for name in KEPT_AS_THEY_ARE:
             command += ["--disable", name]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         text = tuned.read_text()
     choices = choices_of(text)
-    machine = {field: value for field, value in FIELD.findall(text) if field in ("device", "library")}
+    machine = {
+        field: value for field, value in FIELD.findall(text) if field in ("device", "library")
+    }
+    driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    machine["driver"] = subprocess.run(
+        driver, check=True, capture_output=True, text=True
+    ).stdout.strip()
     result = {
         "command": " ".join(sys.argv),
         "commit": options.commit,
@@ -186,7 +224,16 @@ def main():
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     for row in result["products"]:
         times = [f"{side} {row[side]['us']:8.2f}" for side in ("library", "ours") if side in row]
-        print(row["family"], row["batch"], row["m"], row["n"], row["k"], row["form"], *times, row.get("found", ""))
+        print(
+            row["family"],
+            row["batch"],
+            row["m"],
+            row["n"],
+            row["k"],
+            row["form"],
+            *times,
+            row.get("found", ""),
+        )
 
 
 if __name__ == "__main__":

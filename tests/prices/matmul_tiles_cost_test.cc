@@ -59,9 +59,8 @@ TEST_CASE("a matmul's price is that of whoever takes less") {
 
 TEST_CASE("the terms of a price by tiles add up to it, and one binds") {
   const DeviceSpec device = With({});
-  for (const MatMulCall& call :
-       {Batch(6144, 49, 49, 32), Batch(4, 49, 49, 32), Batch(192, 250, 250, 64),
-        Batch(1, 4096, 1000, 767)}) {
+  for (const MatMulCall& call : {Batch(6144, 49, 49, 32), Batch(4, 49, 49, 32),
+                                 Batch(192, 250, 250, 64), Batch(1, 4096, 1000, 767)}) {
     const Price price = PriceMatMulTiles(call, device, /*explain=*/true);
     CHECK(price.ps == PriceMatMulTiles(call, device).ps);
     int64_t sum = 0;

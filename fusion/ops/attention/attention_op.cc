@@ -31,8 +31,8 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   for (const CallTensor& o : call.results) {
     price.written_bytes += Elements(o.shape) * SizeBytes(call.operands[0].dtype);
   }
-  // Five matrix products over the scores: S, dP, dV, dQ, dK, in whole tiles, a block for each tile of
-  // queries and as many rounds of blocks as the SMs need. Causal: half of the scores.
+  // Five matrix products over the scores: S, dP, dV, dQ, dK, in whole tiles, a block for each tile
+  // of queries and as many rounds of blocks as the SMs need. Causal: half of the scores.
   const std::vector<int64_t>& q = call.operands[1].shape;
   const std::vector<int64_t>& k = call.operands[2].shape;
   const int64_t blocks = Product({q[0], q[1], CeilDiv(q[2], kTile)});

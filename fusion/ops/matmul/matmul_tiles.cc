@@ -10,12 +10,12 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kPackBytes = 16;      // that a thread moves at once
-constexpr int64_t kLibraryBytes = 4;    // that libraries still copy on their own
-constexpr int64_t kSide = 16;           // of what a warp multiplies at once
-constexpr int64_t kMostSide = 128;      // of a tile
-constexpr int64_t kWholeSumBytes = 256; // of a line of terms: shorter sums are one step
-constexpr int64_t kStepBytes = 128;     // of a line of the terms of a step
+constexpr int64_t kPackBytes = 16;       // that a thread moves at once
+constexpr int64_t kLibraryBytes = 4;     // that libraries still copy on their own
+constexpr int64_t kSide = 16;            // of what a warp multiplies at once
+constexpr int64_t kMostSide = 128;       // of a tile
+constexpr int64_t kWholeSumBytes = 256;  // of a line of terms: shorter sums are one step
+constexpr int64_t kStepBytes = 128;      // of a line of the terms of a step
 constexpr int64_t kSquaresOfFourWarps = 16;
 constexpr int64_t kMostSquaresOfWarp = 8;
 constexpr int64_t kMost = int64_t{1} << 30;
@@ -143,7 +143,8 @@ std::vector<MatMulTile> MatMulTilesFor(const MatMulCall& call, const MatMulTileL
     for (int64_t columns : SidesOf(call.n)) {
       MatMulTile tile = TileOf(rows, columns, call);
       while (tile.depth > kSide && TileSharedBytes(tile, call) > limits.shared_bytes) {
-        tile.depth = std::max<int>(tile.depth / 2 / static_cast<int>(kSide), 1) * static_cast<int>(kSide);
+        tile.depth =
+            std::max<int>(tile.depth / 2 / static_cast<int>(kSide), 1) * static_cast<int>(kSide);
         tile.stages = call.k <= tile.depth ? 1 : 2;
       }
       if (!ShareAmongWarps(&tile) || TileSharedBytes(tile, call) > limits.shared_bytes) continue;

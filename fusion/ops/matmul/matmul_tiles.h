@@ -68,8 +68,8 @@ bool LinesAreAligned(const MatrixOperand& matrix, int64_t columns, DType dtype, 
 
 // The tile of the result in shared memory, as it lies in the stored value: in lines of its columns,
 // else of its rows. Elements from one line to the next, with room for lines that begin anywhere; in
-// all; their dtype: that of sums which are added to what is there, else the result's. And bytes of a
-// block, whose operands make room for it.
+// all; their dtype: that of sums which are added to what is there, else the result's. And bytes of
+// a block, whose operands make room for it.
 bool TileIsStoredDown(const MatMulCall& call);
 int64_t TileImagePitch(const MatMulTile& tile, const MatMulCall& call);
 int64_t TileImageElements(const MatMulTile& tile, const MatMulCall& call);

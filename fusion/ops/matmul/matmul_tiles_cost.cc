@@ -26,13 +26,12 @@ int64_t TilesAtOnce(const MatMulTile& tile, const MatMulCall& call, const Device
 
 int64_t ProductsPs(const MatMulTile& tile, const MatMulCall& call, const DeviceSpec& d) {
   const int64_t sm_rate = std::max<int64_t>(d.matmul_tiles_bf16_flops / d.sms, 1);
-  const int64_t flops =
-      Product({2, tile.rows, tile.columns, tile.depth, TileSteps(tile, call)});
+  const int64_t flops = Product({2, tile.rows, tile.columns, tile.depth, TileSteps(tile, call)});
   const int64_t ps = MulDiv(flops, kPsPerSecond, sm_rate);
-  const MatMulAlignments stored;
-  const bool aligned = LinesAreAligned(call.a, call.k, call.in_dtype, stored.a) &&
-                       LinesAreAligned(call.b, call.n, call.in_dtype, stored.b);
-  return aligned ? ps : MulDiv(ps, d.matmul_tiles_shift_ppm, kPpm);
+  int64_t shifted = 0;  // operands
+  if (!LinesAreAligned(call.a, call.k, call.in_dtype, MatMulAlignments{}.a)) ++shifted;
+  if (!LinesAreAligned(call.b, call.n, call.in_dtype, MatMulAlignments{}.b)) ++shifted;
+  return MulDiv(ps, kPpm + shifted * (d.matmul_tiles_shift_ppm - kPpm), kPpm);
 }
 
 }  // namespace
@@ -48,9 +47,8 @@ Price PriceMatMulTiles(const MatMulCall& call, const DeviceSpec& d, bool explain
   const MatMulTile& tile = tiles[0];
   const int64_t batch = Elements(call.batch);
   const int64_t results = Product({batch, call.m, call.n, SizeBytes(call.out_dtype)});
-  price.read_bytes =
-      Product({batch, call.m * call.k + call.k * call.n, SizeBytes(call.in_dtype)}) +
-      (call.accumulate ? results : 0);
+  price.read_bytes = Product({batch, call.m * call.k + call.k * call.n, SizeBytes(call.in_dtype)}) +
+                     (call.accumulate ? results : 0);
   price.written_bytes = results;
   const int64_t of_sm = CeilDiv(BlocksOf(tile, call), d.sms);
   const int64_t rounds = CeilDiv(of_sm, TilesAtOnce(tile, call, d));

@@ -4,8 +4,8 @@
 //   tiles = max(tiles of an SM * products of a tile / rate, rounds of tiles * steps * wait)
 //
 // A tile waits for its operands at each step, and for its sums and stores; the tiles that an SM
-// holds at once wait side by side, and multiply one after the other. Where lines of operands begin
-// at no multiples of 16 bytes, they are shifted on the way, at the products' expense.
+// holds at once wait side by side, and multiply one after the other. An operand whose lines begin
+// at no multiples of 16 bytes is shifted on the way, at the products' expense.
 #ifndef RETROGRAD_FUSION_OPS_MATMUL_MATMUL_TILES_COST_H_
 #define RETROGRAD_FUSION_OPS_MATMUL_MATMUL_TILES_COST_H_
 

@@ -44,10 +44,7 @@ class GpuMatMul : public LoadedCall {
         told_(Told(maker.tiles != nullptr ? "kernels of ours" : "the library", choice, timed)),
         offsets_{call.a.offset, call.b.offset, call.d.offset} {}
   GpuMatMul(GpuDevice& device, std::unique_ptr<LoadedKernels> kernel)
-      : LoadedCall(0),
-        device_(device),
-        told_("a kernel of ours"),
-        kernel_(std::move(kernel)) {}
+      : LoadedCall(0), device_(device), told_("a kernel of ours"), kernel_(std::move(kernel)) {}
 
   absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override {
     const MatMulPointers matrices = MatMulPointersOf(pointers);
@@ -255,11 +252,11 @@ absl::StatusOr<GpuMatMulLoader::Prepared> GpuMatMulLoader::PrepareWithTiles(
   for (const MatMulTile& tile : tiles) {
     kernels.push_back(TiledMatMulKernel(call, facts, tile, device_));
   }
-  const ChoiceKey key = device_.tuner().Key(
-      "matmul 2",
-      absl::StrCat(LibraryVersion(), ", ", device_.Compiler(), ", kernels ",
-                   KernelsDigest(device_.dialect(), kernels)),
-      MatMulKey(call, facts));
+  const ChoiceKey key =
+      device_.tuner().Key("matmul 2",
+                          absl::StrCat(LibraryVersion(), ", ", device_.Compiler(), ", kernels ",
+                                       KernelsDigest(device_.dialect(), kernels)),
+                          MatMulKey(call, facts));
   AlgorithmsAndTiles ways(device_, *library, call, facts, tiles);
   RG_ASSIGN_OR_RETURN(Choice choice, device_.tuner().Choose(key, MemoryOf(call), ways));
   MatMulMaker maker{.tiles = ways.tiles()};

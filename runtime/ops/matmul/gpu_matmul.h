@@ -1,5 +1,5 @@
-// Matmuls on a GPU: by the vendor's library, by tiles of ours where these may be the faster, and where
-// both refuse by a simple kernel of ours.
+// Matmuls on a GPU: by the vendor's library, by tiles of ours where these may be the faster, and
+// where both refuse by a simple kernel of ours.
 #ifndef RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 #define RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 

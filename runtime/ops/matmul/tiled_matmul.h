@@ -1,4 +1,5 @@
-// A matmul by a kernel of ours: tiles of any sizes and alignments (fusion/ops/matmul/matmul_tiles.h).
+// A matmul by a kernel of ours: tiles of any sizes and alignments
+// (fusion/ops/matmul/matmul_tiles.h).
 #ifndef RETROGRAD_RUNTIME_OPS_MATMUL_TILED_MATMUL_H_
 #define RETROGRAD_RUNTIME_OPS_MATMUL_TILED_MATMUL_H_
 

@@ -172,8 +172,7 @@ void Check(const Case& c, uint64_t seed) {
     ForElements(call.d, c.batch, c.m, c.n,
                 [&](int64_t matrix, int64_t row, int64_t column, int64_t at) {
                   INFO("matrix " << matrix << ", row " << row << ", column " << column);
-                  REQUIRE(LoadAs<double>(data, at) ==
-                          wanted[(matrix * c.m + row) * c.n + column]);
+                  REQUIRE(LoadAs<double>(data, at) == wanted[(matrix * c.m + row) * c.n + column]);
                   touched[at] = true;
                 });
     for (int64_t i = 0; i < span; ++i) {
