@@ -13,6 +13,7 @@
 #include "codegen/preludes/hopper_prelude.h"
 #include "codegen/preludes/host_prelude.h"
 #include "codegen/preludes/multiplier_prelude.h"
+#include "codegen/preludes/part_prelude.h"
 #include "codegen/preludes/tensor_core_prelude.h"
 #include "graph/base/status.h"
 
@@ -45,6 +46,7 @@ std::string Prelude(Dialect dialect, PreludeParts parts) {
   const std::string any =
       absl::StrCat(parts.Has(PreludePart::kDropout) ? DropoutPrelude() : "",
                    parts.Has(PreludePart::kTensorCores) ? TensorCorePrelude(dialect) : "",
+                   parts.Has(PreludePart::kParts) ? PartPrelude(dialect) : "",
                    dialect == Dialect::kCuda && UsesClusters(parts) ? ClusterPrelude() : "");
   const std::string hopper = HopperText(parts);
   RG_CHECK(hopper.empty() || dialect == Dialect::kCuda);

@@ -33,6 +33,7 @@ enum class PreludePart : uint8_t {
   kTensorCores,   // codegen/preludes/tensor_core_prelude.h, in any dialect
   kGroupedTiles,  // codegen/preludes/grouped_tiles_prelude.h, of multipliers
   kClusters,      // codegen/preludes/cluster_prelude.h
+  kParts,         // codegen/preludes/part_prelude.h, in any dialect, behind kTensorCores
 };
 
 class PreludeParts {

@@ -79,6 +79,9 @@ struct DeviceSpec {
   int64_t matmul_least_slice = 0, matmul_step_terms = 0, attention_fp32_ppm = 0;
   int64_t matmul_alignment_bytes = 0;
   int64_t matmul_odd_pitch_ppm = 0, matmul_odd_extent_ppm = 0;
+  int64_t matmul_pitch_4_ppm = 0, matmul_pitch_8_ppm = 0;
+  int64_t matmul_tiles_bf16_flops = 0, matmul_tiles_shift_ppm = 0;
+  int64_t matmul_tiles_wait_ps = 0;
 
   int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;
   int64_t overlap_blocks = 0, barrier_overlap_blocks = 0;

@@ -153,7 +153,8 @@ class Padding {
                           .in_dtype = g_.type(a.value).dtype,
                           .out_dtype = g_.type(id).dtype,
                           .a = Matrix(a, way.a),
-                          .b = Matrix(b, way.b)};
+                          .b = Matrix(b, way.b),
+                          .d = {.row_stride = lengths.n, .col_stride = 1}};
     way.ps = PriceMatMul(call, device_).ps + PadPs(way.a) + PadPs(way.b);
     if (lengths.m > is.m || lengths.n > is.n) way.ps += CopyPs(g_.type(id).size_bytes(), device_);
     return way;

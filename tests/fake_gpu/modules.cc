@@ -42,6 +42,16 @@ std::string InHostWords(absl::string_view text) {
                                     {"__longlong_as_double(", "__builtin_bit_cast(double, "}});
 }
 
+// Whether a source begins with the dialect's prelude, which is taken off it, with the parts of it
+// that the host has, too.
+bool ConsumePrelude(absl::string_view* text) {
+  PreludeParts tiles = PreludePart::kTensorCores, parts = tiles;
+  parts |= PreludePart::kParts;
+  return absl::ConsumePrefix(text, Prelude(kDialect, parts)) ||
+         absl::ConsumePrefix(text, Prelude(kDialect, tiles)) ||
+         absl::ConsumePrefix(text, Prelude(kDialect));
+}
+
 struct Function {
   std::string name;
   HostKernel kernel;     // no code: one of the device's own
@@ -240,7 +250,7 @@ int FAKE_NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void* program, int coun
   }
   absl::string_view text = c.source;
   std::string kernels(text);
-  if (absl::ConsumePrefix(&text, Prelude(kDialect))) {
+  if (ConsumePrelude(&text)) {
     kernels = InHostWords(text);
   } else if (text != kGpuSupportKernels) {
     c.log = "kernels(1): error: not the prelude of the dialect";

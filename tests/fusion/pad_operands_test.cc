@@ -21,7 +21,11 @@ DeviceSpec Device(std::vector<DeviceNumber> numbers = {}) {
 
 // On which even small products are worth a pad.
 DeviceSpec Slow() {
-  return Device({{"matmul_odd_pitch_factor", 100}, {"matmul_odd_extent_factor", 100}});
+  return Device({{"matmul_odd_pitch_factor", 100},
+                 {"matmul_pitch_4_factor", 100},
+                 {"matmul_pitch_8_factor", 100},
+                 {"matmul_odd_extent_factor", 100},
+                 {"matmul_tiles_wait_us", 1000}});
 }
 
 // The backward of a linear layer over a vocabulary: dx = dy·w, dw = dyᵀ·x, dy = tanh(logits).

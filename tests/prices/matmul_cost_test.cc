@@ -79,12 +79,28 @@ TEST_CASE("matmuls of lengths that vectors do not divide take as much longer as 
   CHECK_THAT(ratio(inputs(30522, 30528), inputs(30528, 30528)), near(827.0 / 248));
 }
 
+TEST_CASE("rows of the result that begin anywhere cost a matmul as much as operands' rows do") {
+  const DeviceSpec device = With("h100", {});
+  // x wᵀ: both operands lie along the sum.
+  const auto product = [](int64_t columns) {
+    MatMulCall call = Product(8192, columns, 4096);
+    call.b = {.row_stride = 1, .col_stride = 4096};
+    return call;
+  };
+  const int64_t even = PriceLibraryMatMul(product(1024), device).ps;
+  CHECK(PriceLibraryMatMul(product(1020), device).ps > 2 * even);
+  CHECK(PriceLibraryMatMul(product(1023), device).ps > 4 * even);
+  MatMulCall wide = product(1020);
+  wide.out_dtype = DType::kFp32;  // whose rows begin at multiples of 16 bytes
+  CHECK(PriceLibraryMatMul(wide, device).ps < 2 * even);
+}
+
 TEST_CASE("what is aligned, of another type or of unknown layout costs no more") {
   const DeviceSpec device = With("h200", {});
   const DeviceSpec dear =
       With("h200", {{"matmul_odd_pitch_factor", 50}, {"matmul_odd_extent_factor", 50}});
   MatMulCall unknown = Product(1001, 999, 4097);
-  unknown.a = unknown.b = {};
+  unknown.a = unknown.b = unknown.d = {};
   for (const MatMulCall& call :
        {Product(1024, 768, 4096), Product(1001, 999, 4097, DType::kFp32), unknown}) {
     CHECK(PriceMatMul(call, device).ps == PriceMatMul(call, dear).ps);

@@ -535,6 +535,18 @@ TEST_CASE("every number that says how long something takes is in some price") {
       if (IsFp8(dtype)) all.back().matmul.out_dtype = DType::kBf16;
     }
   }
+  // Whose rows begin at multiples of 4 and of 8 bytes; by tiles, whose first or products bind.
+  for (const int64_t off : {2, 4}) {
+    all.push_back({.matmul = Product(1000 + off, 1000 + off, 1000 + off, DType::kBf16)});
+  }
+  for (const int64_t batch : {4, 4000}) {
+    MatMulCall small = Product(127, 127, 127, DType::kBf16);
+    small.batch = {batch};
+    for (MatrixOperand* operand : {&small.a, &small.b, &small.d}) {
+      operand->batch_strides = {127 * 127};
+    }
+    all.push_back({.matmul = small});
+  }
   for (Priced& priced : all) priced.ps = priced.On(base);
   const auto numbers = DeviceNumbers(*ReadDeviceSpec("h200"), "h200");
   REQUIRE(numbers.ok());

@@ -1,5 +1,6 @@
 // The same list for every device: what device.h promises, on the host always and on others where
 // one is present.
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -236,6 +237,37 @@ TEST_CASE("a matmul takes batches, broadcast operands, extents of 1 and 0, and a
   CheckMatMul(device.get(), call, 8, 8, 1);
   call.m = 0;
   CheckMatMul(device.get(), call, 8, 8, 1);
+}
+
+// Whoever makes them: on a GPU tiles of ours stand beside the library's algorithms.
+TEST_CASE("batches of small matrices are multiplied, and on a GPU tiles are among the choices") {
+  auto device = TestDevice();
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{17, 17, 9}, {17, 9, 17}, {16, 16, 16}}) {
+    for (const bool adds : {false, true}) {
+      const MatMulCall call{.m = m,
+                            .n = n,
+                            .k = k,
+                            .batch = {3},
+                            .in_dtype = DType::kBf16,
+                            .out_dtype = DType::kBf16,
+                            .a = {.row_stride = k, .col_stride = 1, .batch_strides = {m * k}},
+                            .b = {.row_stride = 1, .col_stride = k, .batch_strides = {k * n}},
+                            .d = {.row_stride = n, .col_stride = 1, .batch_strides = {m * n}},
+                            .accumulate = adds};
+      INFO(m << "x" << n << "x" << k << ", adds " << adds);
+      CheckMatMul(device.get(), call, 3 * m * k, 3 * k * n, 3 * m * n);
+    }
+  }
+  if (device->choices() == nullptr) return;
+  int raced = 0;
+  for (const auto& [key, choice] : *device->choices()) {
+    REQUIRE(choice.candidates.size() > 1);
+    CHECK(key.kind == "matmul 2");
+    CHECK_THAT(choice.candidates.back().name, ContainsSubstring("kernels of ours"));
+    CHECK(choice.candidates.back().us > 0);
+    ++raced;
+  }
+  CHECK(raced == 6);
 }
 
 TEST_CASE("a matmul of integers or beyond BLAS's range is refused before it runs") {

@@ -9,7 +9,8 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kTile = 128;  // queries that a block makes
+constexpr int64_t kTile = 128;    // queries or keys that a block works on
+constexpr int64_t kLaunches = 3;  // row sums, the products, and dQ's last sum or cast
 
 // Heads lie as they like, their elements side by side.
 bool HasUnitStride(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
@@ -30,10 +31,13 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
   for (const CallTensor& o : call.results) {
     price.written_bytes += Elements(o.shape) * SizeBytes(call.operands[0].dtype);
   }
-  // Five matrix products over the scores: S, dP, dV, dQ, dK. Causal: half of the scores.
+  // Five matrix products over the scores: S, dP, dV, dQ, dK, in whole tiles, a block for each tile
+  // of queries and as many rounds of blocks as the SMs need. Causal: half of the scores.
   const std::vector<int64_t>& q = call.operands[1].shape;
   const std::vector<int64_t>& k = call.operands[2].shape;
-  int64_t flops = Product({10, q[0], q[1], q[2], k[2], q[3]});
+  const int64_t blocks = Product({q[0], q[1], CeilDiv(q[2], kTile)});
+  const int64_t in_rounds = Product({CeilDiv(blocks, d.sms), d.sms});
+  int64_t flops = Product({10, in_rounds, kTile, CeilDiv(k[2], kTile), kTile, q[3]});
   if (causal) flops /= 2;
   const auto wide = [&](int64_t matmul) { return Share(matmul, d.attention_fp32_ppm); };
   const int64_t rate = dtype == DType::kFp32   ? wide(d.matmul_fp32_flops)
@@ -41,10 +45,11 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
                                                : d.attention_flops;
   const int64_t compute = MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
-  price.ps = Saturated(d.launch_graph_ps + d.library_call_ps + std::max(compute, hbm));
+  const int64_t launches = Product({kLaunches, d.launch_graph_ps}) + d.library_call_ps;
+  price.ps = Saturated(launches + std::max(compute, hbm));
   if (explain) {
     price.terms = {
-        {"launch", d.launch_graph_ps + d.library_call_ps, false, "one library call"},
+        {"launch", launches, false, absl::StrCat("one library call, ", kLaunches, " launches")},
         {"flops", compute, compute >= hbm,
          absl::StrFormat("%d flops / %.0f TFLOP/s", flops, static_cast<double>(rate) / 1e12)},
         {"hbm", hbm, hbm > compute,

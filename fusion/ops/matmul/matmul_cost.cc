@@ -1,10 +1,13 @@
 #include "fusion/ops/matmul/matmul_cost.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/matmul/matmul_tiles_cost.h"
 
 namespace retrograd {
 namespace {
@@ -39,35 +42,50 @@ struct Cut {
   int64_t total_ps = kHuge;
 };
 
-// What of an operand is no multiple of the alignment.
-struct Odd {
-  bool pitch = false;  // where its rows begin
-  bool extent = false;
+// What is known to divide the lengths of an operand's lines, and where they begin: elements, of
+// powers of two up to the alignment.
+struct Divisors {
+  int64_t pitch = 0;  // of where its lines begin; 0: they all begin at one place
+  int64_t extent = 0;
 };
 
-// Of a matrix whose layout the call does not say, nothing is known to be odd.
-Odd OddOf(const MatrixOperand& o, int64_t rows, int64_t columns, int64_t unit) {
-  if (o.row_stride == 0 && o.col_stride == 0) return {};
-  const bool by_rows = o.col_stride == 1;
-  const int64_t run = by_rows ? columns : rows, runs = by_rows ? rows : columns;
-  if (run == 1) return {};
-  const int64_t pitch = by_rows ? o.row_stride : o.col_stride;
-  const bool batches = std::any_of(o.batch_strides.begin(), o.batch_strides.end(),
-                                   [&](int64_t stride) { return stride % unit != 0; });
-  return {.pitch = (runs > 1 && pitch % unit != 0) || o.offset % unit != 0 || batches,
-          .extent = run % unit != 0};
+int64_t DivisorOf(std::initializer_list<int64_t> lengths, int64_t most) {
+  int64_t divisor = most;
+  for (int64_t length : lengths) divisor = std::gcd(divisor, length);
+  return divisor;
 }
 
-// How much longer a matmul takes because the library cannot load whole vectors of its operands. Of
+// Of a matrix whose layout the call does not say, nothing is known to be odd.
+Divisors DivisorsOf(const MatrixOperand& o, int64_t rows, int64_t columns, int64_t unit) {
+  if (o.row_stride == 0 && o.col_stride == 0) return {unit, unit};
+  const bool by_rows = o.col_stride == 1;
+  const int64_t run = by_rows ? columns : rows, runs = by_rows ? rows : columns;
+  if (run == 1) return {unit, unit};
+  const int64_t pitch = by_rows ? o.row_stride : o.col_stride;
+  int64_t begins = DivisorOf({o.offset, runs > 1 ? pitch : 0}, unit);
+  for (int64_t stride : o.batch_strides) begins = DivisorOf({begins, stride}, unit);
+  return {begins, DivisorOf({run}, unit)};
+}
+
+// How much longer a matmul takes because the library cannot move whole vectors of its matrices. Of
 // other than 16-bit types nothing was measured.
 int64_t MisalignedPpm(const MatMulCall& call, const DeviceSpec& d) {
-  const int64_t size = SizeBytes(call.in_dtype);
+  const int64_t size = SizeBytes(call.in_dtype), out_size = SizeBytes(call.out_dtype);
   if (size != 2) return kPpm;
   const int64_t unit = std::max<int64_t>(d.matmul_alignment_bytes / size, 1);
-  const Odd a = OddOf(call.a, call.m, call.k, unit), b = OddOf(call.b, call.k, call.n, unit);
-  const bool odd_sum = (a.extent && call.a.col_stride == 1) || (b.extent && call.b.col_stride != 1);
-  if (a.pitch || b.pitch || odd_sum) return d.matmul_odd_pitch_ppm;
-  return a.extent || b.extent ? d.matmul_odd_extent_ppm : kPpm;
+  const int64_t out_unit = std::max<int64_t>(d.matmul_alignment_bytes / out_size, 1);
+  const Divisors a = DivisorsOf(call.a, call.m, call.k, unit);
+  const Divisors b = DivisorsOf(call.b, call.k, call.n, unit);
+  const Divisors result = DivisorsOf(call.d, call.m, call.n, out_unit);
+  // A sum's length counts where an operand lies along it.
+  const int64_t sum_of_a = call.a.col_stride == 1 ? a.extent : unit;
+  const int64_t sum_of_b = call.b.col_stride == 1 ? unit : b.extent;
+  const int64_t bytes =
+      std::min(size * std::min({a.pitch, b.pitch, sum_of_a, sum_of_b}), out_size * result.pitch);
+  if (bytes < 4) return d.matmul_odd_pitch_ppm;
+  if (bytes < 8) return d.matmul_pitch_4_ppm;
+  if (bytes < d.matmul_alignment_bytes) return d.matmul_pitch_8_ppm;
+  return std::min(a.extent, b.extent) < unit ? d.matmul_odd_extent_ppm : kPpm;
 }
 
 // What all ways to run a call share.
@@ -132,6 +150,12 @@ std::string Misaligned(const MatMulCall& call, const DeviceSpec& d) {
 }  // namespace
 
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
+  Price library = PriceLibraryMatMul(call, d, explain);
+  Price tiles = PriceMatMulTiles(call, d, explain);
+  return tiles.ps < library.ps ? tiles : library;
+}
+
+Price PriceLibraryMatMul(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   Price price;
   const CallNumbers w = NumbersOf(call, d);
   const int64_t batch = w.batch;

@@ -18,8 +18,12 @@
 
 namespace retrograd {
 
-// `explain` fills the terms; the figures are the same without.
+// By the library, or by tiles of ours (matmul_tiles_cost.h) where these take less. `explain` fills
+// the terms; the figures are the same without.
 Price PriceMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
+
+// By the library.
+Price PriceLibraryMatMul(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
 
 // The same of a kernel that has one way to run it: a block for each tile of so many rows and
 // columns, which makes its whole sum.

@@ -1,14 +1,17 @@
-// Matmuls on a GPU: by the vendor's library or, where it refuses, by a simple kernel of ours.
+// Matmuls on a GPU: by the vendor's library, by tiles of ours where these may be the faster, and
+// where both refuse by a simple kernel of ours.
 #ifndef RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 #define RETROGRAD_RUNTIME_OPS_MATMUL_GPU_MATMUL_H_
 
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/ops/matmul/matmul_facts.h"
+#include "runtime/ops/matmul/tiled_matmul.h"
 
 namespace retrograd {
 
@@ -38,8 +41,15 @@ class LibraryMatMul {
                            const int64_t offsets[3], void* workspace) const = 0;
 };
 
+// Who makes a matmul: one of them, or none where there is nothing to do.
+struct MatMulMaker {
+  std::shared_ptr<const LibraryMatMul> library;
+  std::shared_ptr<const TiledMatMul> tiles;
+};
+
 class GpuMatMulLoader : public CallLoader {
  public:
+  std::vector<Kernel> KernelsOf(const Call& call, const CallFacts& facts) override;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
 
@@ -63,8 +73,9 @@ class GpuMatMulLoader : public CallLoader {
 
  private:
   struct Prepared {
-    std::shared_ptr<const LibraryMatMul> matmul;
+    MatMulMaker maker;
     Choice choice;
+    ChoiceKey key;      // of the choice
     std::string timed;  // the call that the choice was timed for, if it is another
   };
   absl::StatusOr<Prepared> Prepare(const MatMulCall& call, const MatMulFacts& facts);
@@ -75,6 +86,15 @@ class GpuMatMulLoader : public CallLoader {
   // By the algorithm that is the fastest for another call, or the library's favourite.
   absl::StatusOr<Prepared> PrepareLike(const MatMulCall& timed, const MatMulCall& call,
                                        const MatMulFacts& facts);
+  // The library's algorithms beside tiles of ours.
+  absl::StatusOr<Prepared> PrepareWithTiles(const MatMulCall& call, const MatMulFacts& facts,
+                                            std::unique_ptr<LibraryMatMul> library,
+                                            const std::vector<MatMulTile>& tiles);
+  // By tiles, or the simple kernel, for what the library refuses.
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadOurs(const MatMulCall& call,
+                                                       const MatMulFacts& facts);
+  // Tiles of ours that are timed beside the library's algorithms.
+  std::vector<MatMulTile> TilesFor(const MatMulCall& call, const MatMulFacts& facts) const;
   ChoiceKey KeyOf(const std::string& matmul_key) const;
 
   GpuDevice& device_;

@@ -27,6 +27,14 @@ inline bool ThreadsMeetIn(absl::string_view text) {
                      [&](absl::string_view use) { return absl::StrContains(text, use); });
 }
 
+// The parts of the prelude that the text is written with, of those that the host has.
+inline PreludeParts PartsOf(absl::string_view text) {
+  PreludeParts parts;
+  if (absl::StrContains(text, "rg_multiply_tiles<")) parts |= PreludePart::kTensorCores;
+  if (absl::StrContains(text, "rg_fetch_part(")) parts |= PreludePart::kParts;
+  return parts;
+}
+
 // A head's name and numbers; RG_WARP threads are `warp`.
 inline Kernel KernelOfHead(absl::string_view head, int warp) {
   const bool direct = absl::ConsumePrefix(&head, "RG_KERNEL_DIRECT(");
@@ -56,6 +64,7 @@ inline std::vector<Kernel> KernelsFromText(absl::string_view text, int warp = 32
       Kernel& kernel = kernels.back();
       kernel.threads_meet =
           ThreadsMeetIn(kernel.function.comment) || ThreadsMeetIn(kernel.function.statements);
+      kernel.parts = PartsOf(kernel.function.statements);
     } else if (!inside && (absl::StartsWith(line, "RG_KERNEL(") ||
                            absl::StartsWith(line, "RG_KERNEL_DIRECT(") ||
                            absl::StartsWith(line, "RG_KERNEL_CLUSTER("))) {
