@@ -4,7 +4,6 @@
 #include "fusion/lower/indexed/gather_sums.h"
 #include "fusion/lower/indexed/sort_indices.h"
 #include "fusion/lower/legalize.h"
-#include "fusion/lower/one_group.h"
 #include "fusion/lower/pad_operands.h"
 #include "fusion/lower/padded_rows.h"
 #include "fusion/lower/private/private_gathers.h"
@@ -30,8 +29,6 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.gathered_sums) {
     RG_ASSIGN_OR_RETURN(g, GatherKnownSums(g));
   }
-  // Before the algebra, which drops reductions over the only group.
-  RG_ASSIGN_OR_RETURN(g, UngroupSingles(g));
   // Then the algebra, so that equal pieces of different composites are one.
   const SimplifyOptions simplify{.cast_pairs = options.cast_pairs};
   RG_ASSIGN_OR_RETURN(g, Simplify(g, simplify));

@@ -166,16 +166,6 @@ TEST_CASE("kernels that hold tiles compile for sm_90 without spills, and for gfx
     INFO(object.status());
     REQUIRE(object.ok());
     for (const KernelResources& r : object->kernels) CHECK(r.spill_bytes == 0);
-    const auto d = LoadDeviceSpec("h100");
-    for (const KernelIr& ir : irs) {
-      for (const Schedule& s : TileSchedules(ir)) {
-        const GroupKernels g = EmitGroup({.ir = ir, .schedule = s}, Dialect::kCuda);
-        const auto o = CompileKernels(Dialect::kCuda, DistinctKernels({g}), "sm_90");
-        const KernelProfile p = ProfileKernel(ir, Classify(ir));
-        const Footprint f = PredictFootprint(ir, p, s, *d);
-        fprintf(stderr, "REG %s predicted %d blocks %d actual %d\n", s.Print().c_str(), f.registers, (int)f.blocks_per_sm, (int)o->kernels[0].registers);
-      }
-    }
     INFO(object->log);
     CHECK_FALSE(absl::StrContains(object->log, "warning"));
   }

@@ -1,11 +1,12 @@
 """Rows of the table for the quantisers of torchao's FP8 training of mixtures of experts.
 
 Each line of x, or each line of a group of it, has one scale: the FP8 type's largest number over the
-line's largest magnitude, in fp32: one division there rounds to what torchao's division in fp64
-does. Rounded down to a power of two it is exact, where torchao's 2^floor(log2 s) is one power too
-high for some s just below one; of bf16 both are the same. Results are clamped to the type's numbers
-before they are cast. Where torchao says nothing we do: a NaN makes its line NaN, an empty group has
-the scale of zeros, and rows behind the last group are multiplied by 0.
+line's largest magnitude. As torchao does, the quotient is made in fp64 and rounded to fp32. That
+which is then rounded down to a power of two is made in fp32, and the power is exact, where torchao's
+2^floor(log2 s) is one power too high for some s just below one; of bf16 both are the same. Results
+are clamped to the type's numbers before they are cast. Where torchao says nothing we do: a NaN makes
+its line NaN, an empty group has the scale of zeros, and rows behind the last group are multiplied by
+0.
 """
 
 import math
@@ -33,8 +34,17 @@ def scale_of(call, largest, dtype, power_of_two):
     """Of each line, from its largest magnitude."""
     b = call.b
     largest = b.pointwise("maximum", b.cast(largest, F32), b.full(_LEAST, F32))
+    if not power_of_two:
+        return exact_quotient(call, torch.finfo(dtype).max, largest)
     scale = b.pointwise("div", b.full(torch.finfo(dtype).max, F32), largest)
-    return b.pointwise("floor_pow2", scale) if power_of_two else scale
+    return b.pointwise("floor_pow2", scale)
+
+
+def exact_quotient(call, number, x):
+    """number / x of fp32 x, rounded once: GPUs' divisions in fp32 may be off by a unit or two, and
+    of a quotient in fp64 the second rounding changes nothing."""
+    b, f64 = call.b, torch.float64
+    return b.cast(b.pointwise("div", b.full(number, f64), b.cast(x, f64)), F32)
 
 
 def quantised(call, x, scale, dtype):

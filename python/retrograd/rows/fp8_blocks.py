@@ -1,7 +1,7 @@
 """Rows of the table for the quantisers of torchao's blockwise FP8 training.
 
 A block has one scale: of 1 x 128 elements, of 128 x 1 or of 128 x 128. The scale is the FP8 type's
-largest number over the block's largest magnitude, in fp32, results are clamped to the type's
+largest number over the block's largest magnitude, rounded to fp32, results are clamped to the type's
 numbers before they are cast, and what is handed on is 1 / scale. A block that the matrix ends in
 has the elements that there are. A NaN makes its block NaN, an infinity the block's finite numbers 0.
 """
@@ -9,7 +9,7 @@ has the elements that there are. A NaN makes its block NaN, an infinity the bloc
 import torch
 
 from retrograd.aten_table import row
-from retrograd.rows.fp8 import check, quantised, scale_of
+from retrograd.rows.fp8 import check, exact_quotient, quantised, scale_of
 
 E4M3 = torch.float8_e4m3fn
 
@@ -32,7 +32,7 @@ def _whole(call, x, high, wide, dtype):
         largest = b.reduce("amax", largest, folded, keep=True)
     scale = scale_of(call, largest, dtype, False)
     y = b.reshape(quantised(call, blocks, scale, dtype), x.shape)
-    return y, b.reshape(b.pointwise("reciprocal", scale), (*lead, across, along))
+    return y, b.reshape(exact_quotient(call, 1.0, scale), (*lead, across, along))
 
 
 def _cut(call, x, axis, size):

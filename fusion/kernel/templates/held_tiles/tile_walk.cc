@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/folds.h"
 #include "fusion/kernel/templates/schedule.h"
@@ -39,7 +40,7 @@ TilePart PartOfReduction(const KernelIr& ir, int reduction, const TileAxes& tile
 // Threads that exchange what they fold by shuffles, whatever the warp.
 inline constexpr int kThreadsOfTileTeam = 32;
 // Neighbouring rows that a thread evaluates in straight-line code.
-inline constexpr int kRowsOfTileThread = 4;
+inline constexpr int kRowsOfTileThread = WideTiles::kRows;
 
 struct TileWalk {
   TileAxes axes;
