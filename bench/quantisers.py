@@ -10,13 +10,14 @@ times the smallest's, with a scale of each row or column of each group; groups o
 columns there. `line`: a scale of each whole row. All of bf16, to e4m3, scales rounded to powers of
 two.
 
-`block_rows` and `block_columns`: blocks of 1 x 128, and of 128 x 1 stored as the transpose; `blocks`:
-both of one matrix, two ops of torchao's. `squares`: blocks of 128 x 128, stored as the transpose.
+`block_rows` and `block_columns`: blocks of 1 x 128, and of 128 x 1 stored as the transpose;
+`blocks`: both of one matrix, two ops of torchao's. `squares`: blocks of 128 x 128, stored as the
+transpose.
 
-Ours is the graph of the exporter's rows of the very ops, torchao's the ops called as they are, behind
-the tuning that they do in their first call. Both run in turns, behind a spin that hides the host, and see
-what the run before has left in the caches. `floor_bytes`: the matrix once, the FP8 values and the
-scales. `bits`: whether both give the same bytes and scales.
+Ours is the graph of the exporter's rows of the very ops, torchao's the ops called as they are,
+behind the tuning that they do in their first call. Both run in turns, behind a spin that hides the
+host, and see what the run before has left in the caches. `floor_bytes`: the matrix once, the FP8
+values and the scales. `bits`: whether both give the same bytes and scales.
 
 Needs torch, torchao, a GPU, and the library that `make build` leaves in build/release/bin.
 """
@@ -158,7 +159,8 @@ def measure(name, options, folder):
         figures = ops.in_turns(sides, options.repeat)
         said = backward.describe()
         row = {
-            "quantiser": name, "op": " ".join(op.name() for op in called), "commit": options.commit, "bits": same,
+            "quantiser": name, "op": " ".join(op.name() for op in called),
+            "commit": options.commit, "bits": same,
             "machine": one_model.machine(options.device), "gpu_ms": figures,
             "floor_bytes": _bytes(args[0]) + sum(_bytes(t) for t in theirs),
             "predicted_ms": said["predicted_us"] / 1e3, "plans": said["plans"],

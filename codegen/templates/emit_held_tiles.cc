@@ -90,8 +90,9 @@ class TileWriter {
     out_.Line("[[maybe_unused]] const int lane = ",
               side > 1 ? absl::StrCat("part % ", side, " * ", walk_.lanes_of_part(), " + ") : "",
               "side", Times(walk_.width()), ";");
-    out_.Line("[[maybe_unused]] const int row0 = ", side > 1 ? absl::StrCat("part / ", side) : "part", " * ",
-              walk_.rows_of_part(), " + group * ", kRows, ";");
+    out_.Line(
+        "[[maybe_unused]] const int row0 = ", side > 1 ? absl::StrCat("part / ", side) : "part",
+        " * ", walk_.rows_of_part(), " + group * ", kRows, ";");
     if (!lanes_fill_) out_.Line("const bool inside = lane < ", Sized(walk_.lanes), ";");
   }
 
@@ -102,7 +103,8 @@ class TileWriter {
     launch_.OpenUnrolled("q", kRows);
     out_.Line("[[maybe_unused]] const int row = row0 + q;");
     std::vector<std::string> conditions;
-    if (!rows_fill_ || !teams_fill_) conditions.push_back(absl::StrCat("row < ", Sized(walk_.rows)));
+    if (!rows_fill_ || !teams_fill_)
+      conditions.push_back(absl::StrCat("row < ", Sized(walk_.rows)));
     if (!lanes_fill_) conditions.push_back("inside");
     guarded_ = !conditions.empty();
     if (guarded_) out_.Open("if (", absl::StrJoin(conditions, " && "), ")");
@@ -129,12 +131,12 @@ class TileWriter {
       const std::string at = absl::StrCat(turn, Times(packs));
       out_.Line("rg_pack<", StorageName(ir_.buffers[ir_.instrs[i].buffer].dtype), ", ", width,
                 "> held", i, "[", walk_.turns * kRows * packs, "];");
-      printer_.SetHome(
-          i, {.lane = absl::StrCat("rg_lane(held", i, "[", at,
-                                   packs > 1 ? absl::StrCat(" + j / ", width) : "", "], ",
-                                   packs > 1 ? absl::StrCat("j % ", width) : "j", ")"),
-              .base = "",
-              .pack = absl::StrCat("held", i, " + ", at)});
+      printer_.SetHome(i,
+                       {.lane = absl::StrCat("rg_lane(held", i, "[", at,
+                                             packs > 1 ? absl::StrCat(" + j / ", width) : "", "], ",
+                                             packs > 1 ? absl::StrCat("j % ", width) : "j", ")"),
+                        .base = "",
+                        .pack = absl::StrCat("held", i, " + ", at)});
     }
     OpenTurns();
     OpenRow(printer_.UsedAxes(held, {}, 0));
@@ -173,9 +175,10 @@ class TileWriter {
       launch_.Shared(AccumulatorType(ir_.instrs[r].dtype), absl::StrCat("total", r),
                      walk_.Count(part));
       const bool lanes = part == TilePart::kLane && walk_.width() > 1;
-      printer_.SetAccumulator(r, absl::StrCat("acc", r, part == TilePart::kRow ? "[q]"
-                                                        : lanes                ? "[j]"
-                                                                               : "[0]"));
+      printer_.SetAccumulator(r, absl::StrCat("acc", r,
+                                              part == TilePart::kRow ? "[q]"
+                                              : lanes                ? "[j]"
+                                                                     : "[0]"));
     }
     const std::vector<int> instrs = printer_.Needed(roots);
     OpenTurns();
@@ -379,7 +382,9 @@ class TileWriter {
   std::string OfElement(absl::string_view name, int i) const {
     const bool lanes = printer_.InLanes(i);
     return At(name, i, PartOfInstr(i),
-              PartOfInstr(i) == TilePart::kRow ? "row" : lanes ? "lane + j" : "lane");
+              PartOfInstr(i) == TilePart::kRow ? "row"
+              : lanes                          ? "lane + j"
+                                               : "lane");
   }
 
   void UseTotal(int r) { UseFinishedReductions({r}, {OfElement("total", r)}, &printer_); }
@@ -445,8 +450,8 @@ class TileWriter {
     const Store& store = ir_.stores[s];
     const int width = AcrossStoreWidth(ir_, walk_.axes, walk_.vectors, store);
     const int64_t in_lane = walk_.rows / width, places = walk_.lanes * in_lane;
-    out_.Open("for (int place = RG_THREAD; place < ", Sized(places), "; place += ",
-              schedule_.threads, ")");
+    out_.Open("for (int place = RG_THREAD; place < ", Sized(places),
+              "; place += ", schedule_.threads, ")");
     out_.Line("const int lane = place / ", in_lane, ", row = place % ", in_lane, " * ", width, ";");
     DeclareAxis(walk_.axes.along, "lane", store.offset.axes());
     DeclareAxis(walk_.axes.across, "row", store.offset.axes());

@@ -403,7 +403,8 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
   }
   if (TemplateOf(s).tiles) {
     const int64_t turns = points_ / (kRowsOfTileThread * s.vector_width);
-    const int64_t shuffles = tile_shuffles_[std::bit_width(static_cast<unsigned>(s.vector_width)) - 1];
+    const int64_t shuffles =
+        tile_shuffles_[std::bit_width(static_cast<unsigned>(s.vector_width)) - 1];
     total += PsOf(MulDiv(turns, 2 * shuffles, 1),  // each with what it folds
                   device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }

@@ -1,6 +1,7 @@
 """Every row of the table, on its own: the translated op computes what PyTorch's op does.
 
-SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, fp8_samples.py and fp8_block_samples.py; a row without one fails test_every_row_has_a_sample.
+SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, fp8_samples.py and
+fp8_block_samples.py; a row without one fails test_every_row_has_a_sample.
 """
 
 import fp8_block_samples

@@ -151,9 +151,9 @@ TEST_CASE("tiles that no block holds, and a tile that is all there is, have no s
 
 TEST_CASE("kernels that hold tiles compile for sm_90 without spills, and for gfx90a") {
   const BlocksOfMatrix m = {.down = 128, .right = 56, .high = 128, .wide = 128};
-  const std::vector<KernelIr> irs = {QuantisedBothWays(kBf16, kF8, m),
-                                     QuantisedBothWays(kF32, kBf16, {64, 56, 64, 64}),
-                                     QuantisedSquares(kBf16, kF8, m), CentredTwice(kF32, 8, 64, 96)};
+  const std::vector<KernelIr> irs = {
+      QuantisedBothWays(kBf16, kF8, m), QuantisedBothWays(kF32, kBf16, {64, 56, 64, 64}),
+      QuantisedSquares(kBf16, kF8, m), CentredTwice(kF32, 8, 64, 96)};
   std::vector<GroupKernels> cuda, hip;
   for (const KernelIr& ir : irs) {
     for (const Schedule& s : TileSchedules(ir)) {
@@ -181,16 +181,16 @@ BackwardGraph BothWays(int64_t rows, int64_t columns) {
   const std::string flat = absl::StrCat("[", rows, ",", columns, "]");
   const std::string wide = absl::StrCat("[", rows, ",", columns / 128, ",128]");
   const std::string high = absl::StrCat("[", rows / 128, ",128,", columns, "]");
-  auto graph = ParseGraph(absl::StrCat(
-      "%0 = input name=\"x\" kind=saved alignment=16  bf16", flat, R"(
+  auto graph =
+      ParseGraph(absl::StrCat("%0 = input name=\"x\" kind=saved alignment=16  bf16", flat, R"(
 %1 = input name="dy" kind=tangent alignment=16  bf16[]
 %2 = expand %1 shape=)",
-      flat, R"(
+                              flat, R"(
 %3 = mul %2 %0
 %4 = full dtype=f32 shape=[] value=448.0
 %5 = full dtype=f32 shape=[] value=1e-12
 %6 = reshape %3 shape=)",
-      wide, R"(
+                              wide, R"(
 %7 = abs %6
 %8 = amax %7 axes=[2] keep=1
 %9 = cast %8 dtype=f32
@@ -200,7 +200,7 @@ BackwardGraph BothWays(int64_t rows, int64_t columns) {
 %13 = mul %12 %11
 %14 = cast %13 dtype=f8e4m3
 %15 = reshape %3 shape=)",
-      high, R"(
+                              high, R"(
 %16 = abs %15
 %17 = amax %16 axes=[1] keep=1
 %18 = cast %17 dtype=f32
@@ -210,7 +210,7 @@ BackwardGraph BothWays(int64_t rows, int64_t columns) {
 %22 = mul %21 %20
 %23 = cast %22 dtype=f8e4m3
 %24 = reshape %23 shape=)",
-      flat, R"(
+                              flat, R"(
 %25 = permute %24 perm=[1,0]
 output %14 name="by_rows"
 output %11 name="scales_of_rows"

@@ -1,12 +1,12 @@
 """Rows of the table for the quantisers of torchao's FP8 training of mixtures of experts.
 
-Each line of x, or each line of a group of it, has one scale: the FP8 type's largest number over the
-line's largest magnitude. As torchao does, the quotient is made in fp64 and rounded to fp32. That
-which is then rounded down to a power of two is made in fp32, and the power is exact, where torchao's
-2^floor(log2 s) is one power too high for some s just below one; of bf16 both are the same. Results
-are clamped to the type's numbers before they are cast. Where torchao says nothing we do: a NaN makes
-its line NaN, an empty group has the scale of zeros, and rows behind the last group are multiplied by
-0.
+Each line of x, or each line of a group of it, has one scale: the FP8 type's largest number over
+the line's largest magnitude. As torchao does, the quotient is made in fp64 and rounded to fp32.
+That which is then rounded down to a power of two is made in fp32, and the power is exact, where
+torchao's 2^floor(log2 s) is one power too high for some s just below one; of bf16 both are the
+same. Results are clamped to the type's numbers before they are cast. Where torchao says nothing we
+do: a NaN makes its line NaN, an empty group has the scale of zeros, and rows behind the last group
+are multiplied by 0.
 """
 
 import math

@@ -1,9 +1,10 @@
 """Rows of the table for the quantisers of torchao's blockwise FP8 training.
 
 A block has one scale: of 1 x 128 elements, of 128 x 1 or of 128 x 128. The scale is the FP8 type's
-largest number over the block's largest magnitude, rounded to fp32, results are clamped to the type's
-numbers before they are cast, and what is handed on is 1 / scale. A block that the matrix ends in
-has the elements that there are. A NaN makes its block NaN, an infinity the block's finite numbers 0.
+largest number over the block's largest magnitude, rounded to fp32, results are clamped to the
+type's numbers before they are cast, and what is handed on is 1 / scale. A block that the matrix
+ends in has the elements that there are. A NaN makes its block NaN, an infinity the block's finite
+numbers 0.
 """
 
 import torch

@@ -301,7 +301,6 @@ std::vector<KernelExample> KernelExamples(DType t) {
        QuantisedSquares(t, DType::kFp8E4M3, {.down = 2, .right = 2, .high = 128, .wide = 64})},
       {"centred twice", Template::kHeldTiles, CentredTwice(t, 3, 40, 72)},
       {"centred twice, odd", Template::kHeldTiles, CentredTwice(t, 2, 9, 13)},
-      {"centred twice, no tiles", Template::kHeldTiles, CentredTwice(t, 0, 9, 16)},
       {"transposed", Template::kTranspose, Transposed(t)},
       {"transposed in wide tiles", Template::kTranspose, TransposedWide(t)},
       {"scattered", Template::kScatterAdd, Scattered(t, 1, 1000, 12, 30)},

@@ -15,8 +15,8 @@ struct BlocksOfMatrix {
 // y = x * scale, within +-448, where the scale is of a reduction's largest magnitude.
 inline int ScaledBy(KernelIrBuilder& b, int v, int largest, DType to, int* scale) {
   const DType f32 = DType::kFp32;
-  *scale = b.Do(Op::div, {b.Constant(448, f32),
-                          b.Do(Op::maximum, {largest, b.Constant(1e-6, f32)})});
+  *scale =
+      b.Do(Op::div, {b.Constant(448, f32), b.Do(Op::maximum, {largest, b.Constant(1e-6, f32)})});
   const int low = b.Do(Op::maximum, {b.Do(Op::mul, {v, *scale}), b.Constant(-448, f32)});
   return b.Cast(b.Do(Op::minimum, {low, b.Constant(448, f32)}), to);
 }
@@ -29,7 +29,8 @@ inline IndexExpr ByColumns(const BlocksOfMatrix& m) {
   return A(2) * (m.wide * m.down * m.high) + A(3) * (m.down * m.high) + A(0) * m.high + A(1);
 }
 
-// Rows of blocks scaled by their largest magnitudes, and columns of blocks, stored as the transpose.
+// Rows of blocks scaled by their largest magnitudes, and columns of blocks, stored as the
+// transpose.
 inline KernelIr QuantisedBothWays(DType t, DType to, BlocksOfMatrix m) {
   KernelIrBuilder b({m.down, m.high, m.right, m.wide});
   const DType f32 = DType::kFp32;

@@ -44,13 +44,13 @@ inline constexpr int kRowsOfTileThread = WideTiles::kRows;
 
 struct TileWalk {
   TileAxes axes;
-  Vectors vectors;      // elements of a thread in each row, side by side
-  int64_t lanes = 0;    // positions along
-  int64_t rows = 0;     // positions across
+  Vectors vectors;       // elements of a thread in each row, side by side
+  int64_t lanes = 0;     // positions along
+  int64_t rows = 0;      // positions across
   int vectors_side = 1;  // threads of a team side by side; the others have other rows
   int64_t blocks_along = 0, blocks_across = 0;  // teams' parts of a tile, in each direction
-  int teams = 1;        // of a block
-  int64_t turns = 1;    // parts that a team goes through
+  int teams = 1;                                // of a block
+  int64_t turns = 1;                            // parts that a team goes through
 
   int width() const { return vectors.width; }
   int groups() const { return kThreadsOfTileTeam / vectors_side; }  // of rows, of a team
@@ -79,8 +79,8 @@ std::optional<std::vector<int>> HeldLoadsOfTile(const KernelIr& ir, const TileAx
 std::vector<std::vector<int>> SharedTileValues(const KernelIr& ir, const TileAxes& axes,
                                                const Stages& stages);
 
-// Whether a store's elements lie side by side along the rows' axis, so that its results pass through
-// a tile in shared memory and are stored by accesses of so many elements. 0: they do not.
+// Whether a store's elements lie side by side along the rows' axis, so that its results pass
+// through a tile in shared memory and are stored by accesses of so many elements. 0: they do not.
 int AcrossStoreWidth(const KernelIr& ir, const TileAxes& axes, const Vectors& vectors,
                      const Store& store);
 // Elements of such a tile from one lane to the next: threads meet other banks.
