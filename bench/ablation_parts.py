@@ -177,6 +177,10 @@ PARTS = {
         _TEMPLATES + "held_columns/held_columns.cc", _TEMPLATES + "held_columns/column_slabs.cc",
         _TEMPLATES + "held_columns/column_slabs.h", "codegen/templates/emit_held_columns.cc",
         "codegen/preludes/cluster_prelude.cc", "codegen/preludes/cluster_prelude.h"),
+    "tiles on chip": _feature(
+        "held_tiles", "folds of two axes, each by itself, are kernels of their own",
+        _TEMPLATES + "held_tiles/held_tiles.cc", _TEMPLATES + "held_tiles/tile_walk.cc",
+        _TEMPLATES + "held_tiles/tile_walk.h", "codegen/templates/emit_held_tiles.cc"),
     "unified branches": _feature(
         "unified_branches", "both parts of a join are computed at every point",
         "fusion/kernel/build/unify_branches.cc", "fusion/kernel/build/unify_branches.h"),

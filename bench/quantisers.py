@@ -10,10 +10,14 @@ times the smallest's, with a scale of each row or column of each group; groups o
 columns there. `line`: a scale of each whole row. All of bf16, to e4m3, scales rounded to powers of
 two.
 
-Ours is the graph of the exporter's row of the very op, torchao's the op called as it is, behind the
-tuning that it does in its first call. Both run in turns, behind a spin that hides the host, and see
-what the run before has left in the caches. `floor_bytes`: the matrix once, the FP8 values and the
-scales. `bits`: whether both give the same bytes and scales.
+`block_rows` and `block_columns`: blocks of 1 x 128, and of 128 x 1 stored as the transpose;
+`blocks`: both of one matrix, two ops of torchao's. `squares`: blocks of 128 x 128, stored as the
+transpose.
+
+Ours is the graph of the exporter's rows of the very ops, torchao's the ops called as they are,
+behind the tuning that they do in their first call. Both run in turns, behind a spin that hides the
+host, and see what the run before has left in the caches. `floor_bytes`: the matrix once, the FP8
+values and the scales. `bits`: whether both give the same bytes and scales.
 
 Needs torch, torchao, a GPU, and the library that `make build` leaves in build/release/bin.
 """
@@ -35,6 +39,11 @@ EXPERTS = "triton_fp8_rowwise_transpose_rhs"
 COLUMNS = "triton_fp8_per_group_colwise_scales"
 ROWS = "triton_fp8_per_group_rowwise_scales"
 LINE = "triton_fp8_rowwise_2d_scale_and_cast"
+BLOCK_ROWS = "triton_fp8_blockwise_act_quant_lhs"
+BLOCK_COLUMNS = "triton_fp8_blockwise_act_quant_transposed_lhs"
+SQUARES = "triton_fp8_blockwise_weight_quant_rhs"
+BLOCK = 128  # elements of a side
+BY_BLOCKS = (BLOCK_ROWS, BLOCK_COLUMNS, SQUARES)
 
 
 def _experts(experts, rows, columns):
@@ -45,7 +54,14 @@ def _of_groups(op, rows, columns, groups):
     return op, (rows, columns), groups
 
 
-# name: (the op, the matrix as it lies in memory, groups or None)
+def _by_blocks(name, *ops):
+    """At two sizes; several ops are given by their names with spaces between."""
+    return {
+        f"{name}_{m}x{n}": (" ".join(ops), (m, n), None) for m, n in ((16384, 7168), (4096, 2048))
+    }
+
+
+# name: (the ops, the matrix as it lies in memory, groups or None)
 QUANTISERS = {
     **{f"experts_{e}x{n}x{k}": _experts(e, n, k)
        for e, n, k in ((1, 8192, 5120), (1, 5120, 8192), (16, 8192, 5120), (16, 5120, 8192),
@@ -55,28 +71,35 @@ QUANTISERS = {
     **{f"rows_{n}x16640_{g}": _of_groups(ROWS, n, 16640, g)
        for n in (8192, 5120) for g in (1, 16, 64)},
     "line_16640x8192": (LINE, (16640, 8192), None),
+    **_by_blocks("block_rows", BLOCK_ROWS),
+    **_by_blocks("block_columns", BLOCK_COLUMNS),
+    **_by_blocks("blocks", BLOCK_ROWS, BLOCK_COLUMNS),
+    **_by_blocks("squares", SQUARES),
 }  # fmt: skip
 
 
 def given(name, device):
-    """(the op, its arguments)."""
+    """(the ops, the arguments of each)."""
     import fp8_models
     import torch
 
-    op, shape, groups = QUANTISERS[name]
+    names, shape, groups = QUANTISERS[name]
+    names = names.split()
     torch.manual_seed(0)
     x = torch.randn(shape, dtype=torch.bfloat16, device=device)
-    if op == EXPERTS:
-        x = x.mT
-    args = (x,)
-    if groups is not None:
-        places = shape[1] if op == ROWS else shape[0]
-        args += (fp8_models.ends_of(places, groups).to(device),)
-    return getattr(torch.ops.torchao, op).default, (*args, torch.float8_e4m3fn, True)
+    if names[0] in BY_BLOCKS:
+        args = (x, BLOCK, torch.float8_e4m3fn)
+    else:
+        args = (x.mT if names[0] == EXPERTS else x,)
+        if groups is not None:
+            places = shape[1] if names[0] == ROWS else shape[0]
+            args += (fp8_models.ends_of(places, groups).to(device),)
+        args += (torch.float8_e4m3fn, True)
+    return [getattr(torch.ops.torchao, n).default for n in names], args
 
 
-def captured(op, args, results):
-    """The op as a captured backward of one node, its inputs recorded."""
+def captured(ops, args, results):
+    """The ops as a captured backward of a node each, their inputs recorded. results: of each."""
     import torch
     from retrograd import capture, schema
 
@@ -94,17 +117,16 @@ def captured(op, args, results):
         )  # fmt: skip
         return node
 
-    node = graph.call_function(op, tuple(node_of(a) if torch.is_tensor(a) else a for a in args))
-    node.meta["val"], outputs = results, []
-    for i, result in enumerate(results):
-        output = graph.call_function(operator.getitem, (node, i))
-        output.meta["val"] = result
-        dense = result.is_contiguous()
-        outputs.append(
-            capture.CapturedOutput(
-                output, f"output_{i}", result.dtype, () if dense else result.stride(), result
-            )
-        )
+    nodes, outputs = [node_of(a) if torch.is_tensor(a) else a for a in args], []
+    for op, of_op in zip(ops, results, strict=True):
+        node = graph.call_function(op, tuple(nodes))
+        node.meta["val"] = of_op
+        for i, result in enumerate(of_op):
+            output = graph.call_function(operator.getitem, (node, i))
+            output.meta["val"] = result
+            strides = () if result.is_contiguous() else result.stride()
+            name = f"output_{len(outputs)}"
+            outputs.append(capture.CapturedOutput(output, name, result.dtype, strides, result))
     return capture.CapturedBackward(graph, inputs, outputs, schema.Graph().numerics)
 
 
@@ -116,9 +138,10 @@ def measure(name, options, folder):
     import watch
     from retrograd.translate import translate
 
-    op, args = given(name, options.device)
-    theirs = op(*args)
-    one = captured(op, args, theirs)
+    called, args = given(name, options.device)
+    results = [op(*args) for op in called]
+    theirs = [r for of_op in results for r in of_op]
+    one = captured(called, args, results)
     graph, constants = translate(one, name)
     path = pathlib.Path(folder, f"{name}.bwd.pb")
     path.write_bytes(graph.SerializeToString(deterministic=True))
@@ -130,12 +153,14 @@ def measure(name, options, folder):
         backward.bind(tensors, ours.room_for(one.outputs, options.device))
         backward.run()
         watch.synchronize()
-        last = int(args[1][-1]) if len(args) > 3 else None
+        last = int(args[1][-1]) if len(args) > 3 else None  # where groups end
         same = all(_same(g, t, last) for g, t in zip(backward.gradients, theirs))
-        figures = ops.in_turns({"ours": backward.run, "torchao": lambda: op(*args)}, options.repeat)
+        sides = {"ours": backward.run, "torchao": lambda: [op(*args) for op in called]}
+        figures = ops.in_turns(sides, options.repeat)
         said = backward.describe()
         row = {
-            "quantiser": name, "op": op.name(), "commit": options.commit, "bits": same,
+            "quantiser": name, "op": " ".join(op.name() for op in called),
+            "commit": options.commit, "bits": same,
             "machine": one_model.machine(options.device), "gpu_ms": figures,
             "floor_bytes": _bytes(args[0]) + sum(_bytes(t) for t in theirs),
             "predicted_ms": said["predicted_us"] / 1e3, "plans": said["plans"],
@@ -213,6 +238,7 @@ def main():
     if why:
         sys.exit(f"bench/quantisers.py: {why}; it measures on a machine with an NVIDIA GPU")
     try:
+        from torchao.prototype.blockwise_fp8_training import kernels as blockwise  # noqa: F401
         from torchao.prototype.moe_training import kernels  # noqa: F401
     except ImportError as error:
         sys.exit(f"bench/quantisers.py: {error.name} is not installed")

@@ -8,6 +8,7 @@
 #include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_grid.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
+#include "fusion/kernel/templates/held_tiles/tile_walk.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
@@ -83,13 +84,23 @@ KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const D
       points_(ir.Points(ir.all_axes())),
       row_(FastestAxis(ir) < 0 ? 1 : ir.extents[FastestAxis(ir)]),
       column_axis_(TemplateOf(profile.shape.kind).holds ? ColumnAxis(ir, shape_.column_axes) : -1),
-      tile_axis_(TemplateOf(profile.shape.kind).transposes ? TransposedAxis(ir).value_or(-1) : -1),
+      transposed_axis_(TemplateOf(profile.shape.kind).transposes ? TransposedAxis(ir).value_or(-1)
+                                                                 : -1),
       address_terms_(1 + static_cast<int64_t>(ir.extents.size())) {
   for (int n = 0; n < kWidths; ++n) vectors_[n] = VectorsOf(ir, 1 << n);
+  if (TemplateOf(profile.shape.kind).tiles) ReadTiles(ir);
   CountLoads(ir, profile);
   CountStores(ir);
   CountEvaluations(ir, profile);
   CountPartials(ir, profile);
+}
+
+void KernelWork::ReadTiles(const KernelIr& ir) {
+  const TileAxes tile = *TileAxesOf(ir, ReadFolds(ir));
+  column_axis_ = tile.along;
+  across_axis_ = tile.across;
+  tile_axes_ = tile.mask();
+  for (int n = 0; n < kWidths; ++n) tile_shuffles_[n] = ShufflesOfTile(ir, tile, 1 << n);
 }
 
 // What a copy of a part of a row fetches: the sectors that it reaches into at both ends, but never
@@ -163,6 +174,14 @@ int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask axes, int64_t siz
   return Product({ir.Points(axes & ir.scatter->row_axes), fetched - piece});
 }
 
+// Elements of one access to a tile of results, where results pass through one.
+int KernelWork::TileWidthOfStore(const KernelIr& ir, const Store& store) const {
+  if (column_axis_ < 0) return 1;
+  if (across_axis_ < 0) return WideStoreWidth(ir, store);
+  const auto size = static_cast<int>(SizeBytes(ir.buffers[store.buffer].dtype));
+  return StoreWidth(ir, store, {.axis = across_axis_, .width = kMaxAccessBytes / size});
+}
+
 void KernelWork::CountStores(const KernelIr& ir) {
   for (const Store& store : ir.stores) {
     const Buffer& buffer = ir.buffers[store.buffer];
@@ -170,7 +189,7 @@ void KernelWork::CountStores(const KernelIr& ir) {
     std::array<LoadForm, kWidths> forms;
     for (int n = 1; n < kWidths; ++n) forms[n].width = StoreWidth(ir, store, vectors_[n]);
     CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {},
-                column_axis_ >= 0 ? WideStoreWidth(ir, store) : 1);
+                TileWidthOfStore(ir, store));
   }
   if (!ir.scatter) return;
   const Buffer& table = ir.buffers[ir.scatter->buffer];
@@ -188,15 +207,16 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   const int64_t size = SizeBytes(dtype);
   const int last = static_cast<int>(ir.extents.size()) - 1;
   const int64_t step = last < 0 ? 0 : std::abs(offset.axis_coef(last));
-  Access access{.element_bytes = size,
-                .vectors = last >= 0 && InVectors(offset, last),
-                .forms = forms,
-                .copied_ppm = copy.ppm,
-                .piece_bytes = copy.piece_bytes,
-                .fresh = !store && buffer.fresh,
-                .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
-                .by_tile = tile_width > 1,
-                .transposed = tile_axis_ >= 0 && RunsAlong(offset, tile_axis_, FastestAxis(ir))};
+  Access access{
+      .element_bytes = size,
+      .vectors = last >= 0 && InVectors(offset, last),
+      .forms = forms,
+      .copied_ppm = copy.ppm,
+      .piece_bytes = copy.piece_bytes,
+      .fresh = !store && buffer.fresh,
+      .in_rows = column_axis_ >= 0 && LaneStride(offset, {column_axis_, 2}) == 1,
+      .by_tile = tile_width > 1,
+      .transposed = transposed_axis_ >= 0 && RunsAlong(offset, transposed_axis_, FastestAxis(ir))};
   if (step > 1) {
     access.waste = std::min(step, std::max<int64_t>(device_.sector_bytes / size, 1));
   }
@@ -227,6 +247,10 @@ const LoadForm& KernelWork::FormUnder(const Access& access, const Schedule& s) c
 
 int64_t KernelWork::WidthOf(const Access& a, const Schedule& s) const {
   if (HoldsRows(s)) return a.in_rows || a.by_tile ? kMaxAccessBytes : a.element_bytes;
+  if (TemplateOf(s).tiles && s.vector_width > 1 && (a.in_rows || a.by_tile)) {
+    return a.by_tile ? kMaxAccessBytes
+                     : std::min<int64_t>(a.element_bytes * s.vector_width, kMaxAccessBytes);
+  }
   // Wide tiles have whole accesses on both sides.
   if (TemplateOf(s).transposes && s.vector_width > 1) return kMaxAccessBytes;
   return a.element_bytes * (a.vectors ? FormUnder(a, s).width : 1);
@@ -241,6 +265,7 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
     return MulDiv(a.bytes, kPpm, RowPiecePpm(piece, device_));
   }
   if (HoldsRows(s) && a.by_tile) return a.bytes;
+  if (TemplateOf(s).tiles && (a.in_rows || a.by_tile)) return over(a.bytes, WidthOf(a, s));
   if (StagesPoints(s) && a.copied_ppm > 0) {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
@@ -307,6 +332,8 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
       if (axes != 0 && here.once != points_) here.repeat = Repeat::kPerVector;
     } else if (p.stages.finalize[i] || axes == 0) {
       here.once = ir.Points(axes);
+    } else if (tile_axes_ != 0 && columns && (tile_axes_ & ~axes) != 0) {
+      here.once = ir.Points(axes);
     } else if (rows && columns) {
       here.once = shape_.rows * shape_.columns;
     } else {
@@ -354,7 +381,7 @@ int64_t KernelWork::Shifts(const Schedule& s) const {
 
 int64_t KernelWork::EndsPpm(const Schedule& s) const {
   const int64_t width = s.vector_width;
-  if (width <= 1 || row_ % width == 0 || HoldsRows(s)) return kPpm;
+  if (width <= 1 || row_ % width == 0 || HoldsRows(s) || TemplateOf(s).tiles) return kPpm;
   const int64_t vectors = row_ / width * width, ends = row_ % width + width;
   // In a pass they stand beside vectors in a warp, which takes the time of both; the threads of a
   // row take one more turn.
@@ -371,13 +398,20 @@ int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
 
 int64_t KernelWork::ComputePs(const Schedule& s) const {
   int64_t total = 0;
-  if (ThreadsOfRow(s) > 1) {
+  if (ThreadsOfRow(s) > 1 && !TemplateOf(s).tiles) {
     const int64_t sums = static_cast<int64_t>(row_partials_.size() - column_partials_.size());
     const int64_t in_warp = HoldsRows(s) ? 0 : device_.warp_sum_steps;
     const int64_t steps =
         in_warp + (HoldsRows(s) || ThreadsOfRow(s) > device_.warp ? device_.block_sum_steps : 0);
     const int64_t times = MulDiv(shape_.rows * ThreadsOfRow(s), sums * steps, 1);
     total += PsOf(times, device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
+  }
+  if (TemplateOf(s).tiles) {
+    const int64_t turns = points_ / (kRowsOfTileThread * s.vector_width);
+    const int64_t shuffles =
+        tile_shuffles_[std::bit_width(static_cast<unsigned>(s.vector_width)) - 1];
+    total += PsOf(MulDiv(turns, 2 * shuffles, 1),  // each with what it folds
+                  device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {
     total += MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm);

@@ -78,8 +78,10 @@ class KernelWork {
   };
 
   std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
+  void ReadTiles(const KernelIr& ir);
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
   void CountStores(const KernelIr& ir);
+  int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
   int64_t FetchedBeside(const KernelIr& ir, AxisMask axes, int64_t size) const;
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
@@ -103,11 +105,14 @@ class KernelWork {
 
   const DeviceSpec& device_;
   RowsAndColumns shape_;
-  int64_t points_ = 0;         // of all axes
-  int64_t row_ = 1;            // positions of the fastest axis
-  int column_axis_ = -1;       // of a kernel whose columns may be held
-  int tile_axis_ = -1;         // of a kernel with transposing tiles: that of the other accesses
-  int64_t address_terms_ = 0;  // of a load
+  int64_t points_ = 0;        // of all axes
+  int64_t row_ = 1;           // positions of the fastest axis
+  int column_axis_ = -1;      // along which loads run, of a kernel whose columns or tiles are held
+  int across_axis_ = -1;      // the other axis of tiles
+  int transposed_axis_ = -1;  // of a kernel with transposing tiles: that of the other accesses
+  AxisMask tile_axes_ = 0;
+  std::array<int64_t, kWidths> tile_shuffles_ = {};  // of a thread in a turn, by the width
+  int64_t address_terms_ = 0;                        // of a load
   int64_t read_ = 0, written_ = 0;
   int64_t whole_ = 0;                     // bytes of accesses of which width plays no part
   int64_t reread_ = 0;                    // bytes from caches under any schedule

@@ -70,10 +70,14 @@ std::vector<Group::InPlace> InPlacePairs(const KernelIr& ir, const Classificatio
 
 // Why a feature that is switched off leaves the kernel without a schedule; empty: it does not. What
 // row reductions can do as well has theirs.
-std::string SwitchedOff(const KernelIr& ir, const Classification& shape, bool hold_columns) {
+std::string SwitchedOff(const KernelIr& ir, const Classification& shape,
+                        const PricerOptions& options) {
+  if (TemplateOf(shape.kind).tiles && !options.hold_tiles && ReadFolds(ir).sets.size() > 1) {
+    return "its reductions fold two axes of tiles, and held_tiles is disabled";
+  }
   const int fastest = FastestAxis(ir);
   const bool by_rows = fastest >= 0 && (shape.shape.column_axes >> fastest & 1) != 0;
-  if (hold_columns || !TemplateOf(shape.kind).holds || by_rows) return "";
+  if (options.hold_columns || !TemplateOf(shape.kind).holds || by_rows) return "";
   return "the results of its column reductions spread over their rows, and held_columns is "
          "disabled";
 }
@@ -126,6 +130,7 @@ ScheduleLimits GroupPricer::schedule_limits() const {
   limits.rows_at_once = options_.rows_at_once;
   limits.transpose_tiles = options_.transpose_tiles;
   limits.hold_columns = options_.hold_columns;
+  limits.hold_tiles = options_.hold_tiles;
   return limits;
 }
 
@@ -165,7 +170,7 @@ GroupPricer::Evaluated GroupPricer::EvaluateNew(const GroupOps& group,
   best.work = work;
   const Classification shape = Classify(*kernel.ir);
   if (!shape.feasible) return refuse("template", shape.reason);
-  if (std::string off = SwitchedOff(*kernel.ir, shape, options_.hold_columns); !off.empty()) {
+  if (std::string off = SwitchedOff(*kernel.ir, shape, options_); !off.empty()) {
     return refuse("template", std::move(off));
   }
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
@@ -220,8 +225,7 @@ bool GroupPricer::FitsNew(const GroupOps& group, absl::Span<const ValueId> store
   const KernelOutcome kernel = Build(group, stores);
   if (!kernel.ir) return false;
   const Classification shape = Classify(*kernel.ir);
-  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_.hold_columns).empty())
-    return false;
+  if (!shape.feasible || !SwitchedOff(*kernel.ir, shape, options_).empty()) return false;
   const KernelProfile profile = ProfileKernel(*kernel.ir, shape);
   if (!limits_.CheckKernel(*kernel.ir, profile).ok()) return false;
   const std::vector<Schedule> schedules =

@@ -17,11 +17,12 @@ absl::Status Broken(const Args&... args) {
 absl::Status CheckWidth(const ScheduleReading& r) {
   const int width = r.schedule.vector_width;
   if (width < 1 || width > 16 || (width & (width - 1)) != 0) return r.Misfit("has no vector width");
-  if (width == 1 || CheckOf(r.schedule.kind).holds_columns) return absl::OkStatus();
+  const TemplateCheck& check = CheckOf(r.schedule.kind);
+  if (width == 1 || check.holds_columns || check.has_tiles) return absl::OkStatus();
   const int64_t row = r.folds.fastest < 0 ? 0 : r.ir.extents[r.folds.fastest];
   if (row > 0 && row % width == 0) return absl::OkStatus();
   const bool whole_rows = r.folds.across == 0 || r.folds.across == AxisMask{1} << r.folds.fastest;
-  if (!CheckOf(r.schedule.kind).rows_with_ends || row < width || !whole_rows) {
+  if (!check.rows_with_ends || row < width || !whole_rows) {
     return r.Misfit("has vectors that reach beyond the fastest axis");
   }
   return absl::OkStatus();

@@ -262,6 +262,34 @@ absl::Status CheckHeldColumns(const ScheduleReading& r) {
   return absl::OkStatus();
 }
 
+// Blocks that have each a tile of two axes, which together are all that is folded.
+absl::Status CheckHeldTiles(const ScheduleReading& r) {
+  const Schedule& s = r.schedule;
+  AxisMask tile = 0;
+  for (AxisMask set : r.folds.folds) tile |= set;
+  if (std::popcount(tile) != 2) return r.Misfit("has tiles of other axes than two");
+  for (size_t i = 0; i < r.ir.instrs.size(); ++i) {
+    if (r.folds.folded[i] == 0) continue;
+    if ((tile & ~r.ir.instrs[r.ir.instrs[i].operands[0]].axes) != 0) {
+      return r.Misfit("folds what a tile does not have at each of its elements");
+    }
+  }
+  if (s.split != 1 || s.rows_per_block != 1 || s.rows_per_thread != 1 ||
+      s.threads_per_row != s.threads || s.threads % 32 != 0) {
+    return r.Misfit("is no walk of tiles");
+  }
+  bool divides = false;
+  for (size_t a = 0; a < r.ir.extents.size(); ++a) {
+    divides |= (tile >> a & 1) != 0 && r.ir.extents[a] % s.vector_width == 0;
+  }
+  if (!divides) return r.Misfit("has vectors that reach beyond the tiles");
+  const int64_t tiles = r.ir.Points(Without(r.ir, tile));
+  if (s.blocks != std::max<int64_t>(tiles, 1)) {
+    return r.Misfit(absl::StrCat("does not cover ", tiles, " tiles"));
+  }
+  return absl::OkStatus();
+}
+
 constexpr TemplateCheck kChecks[] = {
     {.id = Template::kPointwise,
      .fits = CheckPasses,
@@ -286,6 +314,7 @@ constexpr TemplateCheck kChecks[] = {
      .in_place = false},
     {.id = Template::kScan, .fits = CheckScan, .scans = true, .in_place = false},
     {.id = Template::kHeldColumns, .fits = CheckHeldColumns, .holds_columns = true},
+    {.id = Template::kHeldTiles, .fits = CheckHeldTiles, .has_tiles = true, .in_place = false},
 };
 
 constexpr bool InOrder() {

@@ -18,6 +18,7 @@ struct TemplateCheck {
   bool rows_with_ends = false;  // vectors need not fill the fastest axis
   bool shares_rows = false;     // clusters may have rows between their blocks
   bool holds_columns = false;   // clusters may hold rows in shared memory, and read them in stages
+  bool has_tiles = false;       // vectors lie along an axis of tiles
   bool scatters = false;
   bool scans = false;
   // The point that writes an element is the only one that reads it where it stood before.

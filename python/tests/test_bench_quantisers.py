@@ -9,7 +9,8 @@ import pytest
 
 sys.path.insert(0, str(conftest.ROOT / "bench"))
 
-import fp8_samples  # noqa: E402, F401  (stands in for torchao's kernels)
+import fp8_block_samples  # noqa: E402, F401  (stands in for torchao's kernels)
+import fp8_samples  # noqa: E402, F401  (the same)
 import quantisers  # noqa: E402
 
 SMALL = {
@@ -17,6 +18,9 @@ SMALL = {
     "columns": (quantisers.COLUMNS, (64, 48), 3),
     "rows": (quantisers.ROWS, (48, 64), 3),
     "line": (quantisers.LINE, (48, 64), None),
+    "block_columns": (quantisers.BLOCK_COLUMNS, (256, 128), None),
+    "blocks": (f"{quantisers.BLOCK_ROWS} {quantisers.BLOCK_COLUMNS}", (128, 256), None),
+    "squares": (quantisers.SQUARES, (256, 128), None),
 }
 
 

@@ -1,6 +1,7 @@
 """torchao's quantisers, exported and run on the host device: the bits of their definitions."""
 
 import command
+import fp8_block_samples
 import fp8_samples
 import pytest
 import retrograd
@@ -113,6 +114,20 @@ def test_quantisers_to_fnuz_forms(dtype):
     check(GROUPS, draw(40, 24), ends, dtype, True)
 
 
+BLOCKS = "triton_fp8_blockwise"
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("name", fp8_block_samples.STAND_INS)
+def test_blocks(name):
+    """Whole ones, and those that a matrix ends in, along either axis and along both."""
+    lead = (2,) if "grouped" in name else ()
+    for shape in ((128, 256), (40, 64), (130, 128), (128, 200), (37, 131)):
+        check(f"{BLOCKS}_{name}", draw(*lead, *shape))
+    check(f"{BLOCKS}_{name}", draw(*lead, 64, 96, dtype=F32), 32, E5M2)
+    check(f"{BLOCKS}_{name}", draw(*lead, 9, 12).mT, 4, torch.float8_e4m3fnuz)
+
+
 @command.needs_retrograd
 def test_powers_of_two_are_rounded_down_exactly():
     """Scales just below a power of two, of which a logarithm in fp32 is that of the power."""
@@ -168,6 +183,8 @@ def test_what_has_no_counterpart_is_refused():
     refused("float8_e8m0fnu", GROUPS, x, ends, torch.float8_e8m0fnu)
     refused("cast it to float32", GROUPS, x.double(), ends)
     refused("rank 3", "triton_fp8_rowwise_2d_scale_and_cast", draw(2, 8, 8))
+    refused("blocks of 0", f"{BLOCKS}_act_quant_lhs", x, 0)
+    refused("rank 2", f"{BLOCKS}_weight_quant_grouped_rhs", x)
 
 
 def test_stand_ins_have_the_strides_of_torchao():

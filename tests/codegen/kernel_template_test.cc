@@ -43,7 +43,7 @@ TEST_CASE("each template stands at its number and has a name of its own") {
   }
 }
 
-TEST_CASE("a template's candidates are its own, plain passes, or row reductions of held columns") {
+TEST_CASE("a template's candidates are its own, plain passes, or row reductions of what is held") {
   std::set<Template> seen;
   const std::vector<KernelExample> examples = KernelExamples(DType::kBf16);
   for (const Case& c : Cases(examples)) {
@@ -51,8 +51,9 @@ TEST_CASE("a template's candidates are its own, plain passes, or row reductions 
     const bool own = c.schedule.kind == c.example.kind;
     const bool passes =
         TemplateOf(c.example.kind).walk == Walk::kPoints && c.schedule.kind == Template::kPointwise;
-    const bool rows =
-        c.example.kind == Template::kHeldColumns && c.schedule.kind == Template::kRowReduction;
+    const bool holds =
+        c.example.kind == Template::kHeldColumns || c.example.kind == Template::kHeldTiles;
+    const bool rows = holds && c.schedule.kind == Template::kRowReduction;
     CHECK((own || passes || rows));
     seen.insert(c.schedule.kind);
   }

@@ -142,7 +142,7 @@ TEST_CASE("a removed barrier, a bound off by one and an uninitialised read are c
   expect(Template::kPointwise, PlantedFault::kOffByOneBound);
   expect(Template::kScatterAdd, PlantedFault::kOffByOneBound);
   for (Template kind : {Template::kRowReduction, Template::kColumnReduction, Template::kRowColumn,
-                        Template::kTranspose, Template::kHeldColumns}) {
+                        Template::kTranspose, Template::kHeldColumns, Template::kHeldTiles}) {
     for (PlantedFault fault : kFaults) {
       if (fault != PlantedFault::kRemovedMeeting) expect(kind, fault);
     }

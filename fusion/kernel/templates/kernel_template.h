@@ -71,6 +71,8 @@ struct KernelTemplate {
   bool narrows = false;          // each schedule exists with narrower vectors and more blocks
   bool shares_launches = false;  // its launches may be ranges of blocks of others
   bool in_place = false;         // an output may reuse the bytes of an input
+  bool tiles = false;            // a block has all positions of two folded axes, and what varies
+                                 // over one of them is evaluated once for each of its positions
   bool holds = false;            // blocks of a cluster share columns: each loads its rows of them
                                  // before it works on any, and evaluates them again in each stage
 

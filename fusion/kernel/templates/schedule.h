@@ -35,7 +35,7 @@ struct Schedule {
   int threads = 256;        // of a block
   int vector_width = 1;     // elements that a thread handles side by side along the fastest axis
   int threads_per_row = 0;  // kRowReduction, kRowColumn, kScan: threads of a block that share a row
-                            // (a power of two)
+                            // (a power of two); kHeldTiles: all of a block, which share a tile
   int rows_per_block = 1;   // rows in separate threads of a block = threads / threads_per_row;
                             // kColumnReduction, kHeldColumns: thread rows of a block that share
                             // the columns
@@ -107,6 +107,7 @@ struct ScheduleLimits {
   bool rows_at_once = true;
   bool transpose_tiles = true;
   bool hold_columns = true;
+  bool hold_tiles = true;
 };
 ScheduleLimits ScheduleLimitsOf(const DeviceSpec& device);
 

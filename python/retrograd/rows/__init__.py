@@ -6,6 +6,7 @@ from retrograd.rows import (  # noqa: F401
     convolution,
     distance,
     fp8,
+    fp8_blocks,
     gamma,
     grid,
     grouped,

@@ -1,11 +1,12 @@
 """Rows of the table for the quantisers of torchao's FP8 training of mixtures of experts.
 
-Each line of x, or each line of a group of it, has one scale: the FP8 type's largest number over the
-line's largest magnitude, in fp32: one division there rounds to what torchao's division in fp64
-does. Rounded down to a power of two it is exact, where torchao's 2^floor(log2 s) is one power too
-high for some s just below one; of bf16 both are the same. Results are clamped to the type's numbers
-before they are cast. Where torchao says nothing we do: a NaN makes its line NaN, an empty group has
-the scale of zeros, and rows behind the last group are multiplied by 0.
+Each line of x, or each line of a group of it, has one scale: the FP8 type's largest number over
+the line's largest magnitude. As torchao does, the quotient is made in fp64 and rounded to fp32.
+That which is then rounded down to a power of two is made in fp32, and the power is exact, where
+torchao's 2^floor(log2 s) is one power too high for some s just below one; of bf16 both are the
+same. Results are clamped to the type's numbers before they are cast. Where torchao says nothing we
+do: a NaN makes its line NaN, an empty group has the scale of zeros, and rows behind the last group
+are multiplied by 0.
 """
 
 import math
@@ -20,7 +21,7 @@ _LEAST = 1e-12  # what a counts as at least
 F32 = torch.float32
 
 
-def _check(call, x, rank, dtype):
+def check(call, x, rank, dtype):
     if x.rank != rank:
         raise call.error(f"an operand of rank {x.rank} has no counterpart; it takes {rank} axes")
     if x.dtype not in (torch.bfloat16, torch.float16, F32):
@@ -29,15 +30,24 @@ def _check(call, x, rank, dtype):
         raise call.error(f"quantising to {dtype} has no counterpart")
 
 
-def _scale(call, largest, dtype, power_of_two):
+def scale_of(call, largest, dtype, power_of_two):
     """Of each line, from its largest magnitude."""
     b = call.b
     largest = b.pointwise("maximum", b.cast(largest, F32), b.full(_LEAST, F32))
+    if not power_of_two:
+        return exact_quotient(call, torch.finfo(dtype).max, largest)
     scale = b.pointwise("div", b.full(torch.finfo(dtype).max, F32), largest)
-    return b.pointwise("floor_pow2", scale) if power_of_two else scale
+    return b.pointwise("floor_pow2", scale)
 
 
-def _quantised(call, x, scale, dtype):
+def exact_quotient(call, number, x):
+    """number / x of fp32 x, rounded once: GPUs' divisions in fp32 may be off by a unit or two, and
+    of a quotient in fp64 the second rounding changes nothing."""
+    b, f64 = call.b, torch.float64
+    return b.cast(b.pointwise("div", b.full(number, f64), b.cast(x, f64)), F32)
+
+
+def quantised(call, x, scale, dtype):
     b, most = call.b, torch.finfo(dtype).max
     y = b.pointwise("mul", b.cast(x, F32), scale)
     y = b.pointwise("minimum", b.pointwise("maximum", y, b.full(-most, F32)), b.full(most, F32))
@@ -47,14 +57,14 @@ def _quantised(call, x, scale, dtype):
 def _of_lines(call, x, axis, dtype, power_of_two):
     """x in FP8, and the scale of each of its lines along the axis, which has extent 1 there."""
     largest = call.b.reduce("amax", call.b.pointwise("abs", x), [axis], keep=True)
-    scale = _scale(call, largest, dtype, power_of_two)
-    return _quantised(call, x, scale, dtype), scale
+    scale = scale_of(call, largest, dtype, power_of_two)
+    return quantised(call, x, scale, dtype), scale
 
 
 @row("torchao.triton_fp8_rowwise_2d_scale_and_cast.default")
 def rows(call, x, output_dtype=torch.float8_e4m3fn, round_scales_to_power_of_2=False):
     """[M, K] -> [M, K], [M, 1]."""
-    _check(call, x, 2, output_dtype)
+    check(call, x, 2, output_dtype)
     return _of_lines(call, x, 1, output_dtype, round_scales_to_power_of_2)
 
 
@@ -63,7 +73,7 @@ def columns_of_experts(
     call, x, output_dtype=torch.float8_e4m3fn, round_scales_to_power_of_2=False
 ):
     """[E, K, N] -> [E, K, N], [E, 1, N]."""
-    _check(call, x, 3, output_dtype)
+    check(call, x, 3, output_dtype)
     return _of_lines(call, x, 1, output_dtype, round_scales_to_power_of_2)
 
 
@@ -75,7 +85,7 @@ def transposed_experts(
     call, x, output_dtype=torch.float8_e4m3fn, round_scales_to_power_of_2=False
 ):
     """[E, K, N] -> [E, N, K], [E, K]."""
-    _check(call, x, 3, output_dtype)
+    check(call, x, 3, output_dtype)
     y, scale = _of_lines(call, x, 2, output_dtype, round_scales_to_power_of_2)
     return call.b.permute(y, [0, 2, 1]), call.b.reshape(scale, scale.shape[:2])
 
@@ -90,11 +100,11 @@ def _group_of(call, places, ends):
 
 def _of_groups(call, x, ends, axis, dtype, power_of_two):
     """x [.., S, ..] in FP8, and the scales [.., G, ..] of each group's lines along the axis."""
-    _check(call, x, 2, dtype)
+    check(call, x, 2, dtype)
     b, ends = call.b, call.b.cast(ends, torch.int32)
-    scale = _scale(call, b.segment_amax(x, ends, axis, magnitude=True), dtype, power_of_two)
+    scale = scale_of(call, b.segment_amax(x, ends, axis, magnitude=True), dtype, power_of_two)
     of_place = b.index_select(scale, _group_of(call, x.shape[axis], ends), axis)
-    return _quantised(call, x, of_place, dtype), scale
+    return quantised(call, x, of_place, dtype), scale
 
 
 def _flat(b, x):

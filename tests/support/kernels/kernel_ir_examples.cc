@@ -5,6 +5,7 @@
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/odd_rows.h"
 #include "tests/support/kernels/rows_of_points.h"
+#include "tests/support/kernels/tiles_to_hold.h"
 
 namespace retrograd {
 namespace {
@@ -311,6 +312,16 @@ std::vector<KernelExample> KernelExamples(DType t) {
        QuantisedColumns(t, DType::kFp8E4M3, 2, 1040, 24)},
       {"quantised columns, odd", Template::kHeldColumns, QuantisedColumns(t, t, 3, 52, 20)},
       {"softmax of no columns", Template::kHeldColumns, ColumnSoftmax(t, 0, 9, 24)},
+      {"quantised both ways", Template::kHeldTiles,
+       QuantisedBothWays(t, DType::kFp8E4M3, {.down = 2, .right = 3, .high = 64, .wide = 128})},
+      {"quantised both ways, odd", Template::kHeldTiles,
+       QuantisedBothWays(t, DType::kFp8E4M3, {.down = 3, .right = 2, .high = 37, .wide = 21})},
+      {"quantised both ways, ragged", Template::kHeldTiles,
+       QuantisedBothWays(t, t, {.down = 1, .right = 2, .high = 20, .wide = 40})},
+      {"quantised squares", Template::kHeldTiles,
+       QuantisedSquares(t, DType::kFp8E4M3, {.down = 2, .right = 2, .high = 128, .wide = 64})},
+      {"centred twice", Template::kHeldTiles, CentredTwice(t, 3, 40, 72)},
+      {"centred twice, odd", Template::kHeldTiles, CentredTwice(t, 2, 9, 13)},
       {"transposed", Template::kTranspose, Transposed(t)},
       {"stored both ways", Template::kTranspose, StoredBothWays(t)},
       {"stored across", Template::kTranspose, StoredAcross(t)},

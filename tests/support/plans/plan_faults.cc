@@ -388,9 +388,10 @@ class Planter {
     auto [group, body] = AnyKernel();
     if (body == nullptr) return false;
     Schedule& s = body->schedule;
-    const bool rows = s.kind == Template::kRowReduction || s.kind == Template::kRowColumn;
+    const bool tiles = s.kind == Template::kHeldTiles;
+    const bool rows = s.kind == Template::kRowReduction || s.kind == Template::kRowColumn || tiles;
     const bool exact = s.kind == Template::kColumnReduction || s.kind == Template::kTranspose ||
-                       s.kind == Template::kHeldColumns ||
+                       s.kind == Template::kHeldColumns || tiles ||
                        (s.kind == Template::kRowReduction && s.split > 1);
     switch (fault) {
       case PlanFault::kTemplateWrong: {
@@ -401,6 +402,7 @@ class Planter {
           return t == Template::kPointwise || t == Template::kTranspose;
         };
         if (plain(s.kind) && plain(kind)) return false;
+        if (tiles && kind == Template::kRowReduction) return false;  // of one fold both are walks
         s.kind = kind;
         return true;
       }
@@ -423,7 +425,7 @@ class Planter {
         int64_t fastest = 1;
         for (int64_t e : body->ir.extents) fastest = e > 1 ? e : fastest;
         const int width = 1 << Int(1, 3);
-        if (fastest % width == 0 || s.kind == Template::kHeldColumns) return false;
+        if (fastest % width == 0 || s.kind == Template::kHeldColumns || tiles) return false;
         // These walk rows with ends; any longer row fits any width.
         const bool ends = s.kind == Template::kPointwise || s.kind == Template::kRowReduction;
         if (ends && fastest >= width) return false;
