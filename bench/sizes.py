@@ -20,8 +20,9 @@ Of ours, too. `made`: the seconds in which the library made the programs of this
 the size's graph (`bind`), of its program (`program`) and of the run (`run`). `seen_us`: the host's
 microseconds of `loss.backward()` each time that the size comes again behind others, on an idle GPU
 (`backward`), and of the node's parts, as docs/pytorch.md has them, where it ran without Python;
-`again_us`: right behind itself. `programs`: of these, at the end, how many runs there were by which
-way.
+`again_us`: right behind itself. `equal_bits`: whether gradients were then those of the first
+backward of this size, from the same seed. `programs`: how many runs there were by which way, and
+why recordings were not moved.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
 """
@@ -206,6 +207,20 @@ def _sizes(name, count):
     return random.Random(count).sample(between, min(count, len(between)))
 
 
+def _seeded_loss(side, size, inputs, autocast):
+    """The same each time."""
+    torch.manual_seed(size)
+    return side.loss(*inputs, autocast)
+
+
+def _digest(module):
+    """Of the gradients' bits, for each parameter."""
+    as_integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    sums = [g.view(as_integers[g.element_size()]).sum(dtype=torch.int64) for g in gradients]
+    return [int(s) for s in sums]
+
+
 def _host_us(side, inputs, autocast):
     """The host's microseconds of one backward of a size that was seen before, by parts."""
     loss = side.loss(*inputs, autocast)
@@ -223,8 +238,9 @@ def _host_us(side, inputs, autocast):
     return parts
 
 
-def _time_seen(side, sizes, rows, autocast):
-    """Adds the host's times of backwards of sizes that were seen before."""
+def _time_seen(side, sizes, rows, digests, autocast):
+    """Adds the host's times of backwards of sizes that were seen before. digests: of their first
+    gradients."""
     told = {size: {"seen_us": [], "again_us": []} for size in sizes}
     for _ in range(SEEN_ROUNDS):
         for size, inputs in sizes.items():
@@ -232,16 +248,20 @@ def _time_seen(side, sizes, rows, autocast):
                 told[size][where].append(_host_us(side, inputs, autocast))
     for size, times in told.items():
         rows[size]["ours"] |= times
+    for size, inputs in sizes.items():
+        side.backward(_seeded_loss(side, size, inputs, autocast))
+        rows[size]["ours"]["equal_bits"] = _digest(side.module) == digests[size]
 
 
 def _ran():
     """How the programs of this process have run."""
-    counts = collections.Counter()
+    counts, reasons = collections.Counter(), set()
     for program in programs.alive():
         said = program.executable.describe()
         counts.update({n: said.get(n, 0) for n in RUNS})
         counts["recording_ms"] += said.get("recording_us", 0) / 1e3
-    return {name: round(count, 1) for name, count in counts.items()}
+        reasons |= {said["unmovable"]} if said.get("unmovable") else set()
+    return {name: round(count, 1) for name, count in counts.items()} | {"why": sorted(reasons)}
 
 
 def measure(name, device, count, only_new, disable, alone):
@@ -258,11 +278,12 @@ def measure(name, device, count, only_new, disable, alone):
     clock = HostClock()
     sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
     rows = {size: {side: {} for side in ("ours", "inductor")} for size in sizes}
+    digests = {}
     for size, inputs in sizes.items():
         for side in sides:
             if side.error:
                 continue
-            loss = side.loss(*inputs, autocast)
+            loss = _seeded_loss(side, size, inputs, autocast)
             if device == "cuda":
                 torch.cuda.synchronize()
             known = set(programs.alive())
@@ -276,8 +297,9 @@ def measure(name, device, count, only_new, disable, alone):
             rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
             if side.name == "ours":
                 rows[size]["ours"] |= {"host_ms": clock.take(1e3), "made": _stages(known)}
+                digests[size] = _digest(side.module)
         print(size, rows[size], file=sys.stderr, flush=True)
-    _time_seen(sides[0], sizes, rows, autocast)
+    _time_seen(sides[0], sizes, rows, digests, autocast)
     ran = _ran()
     own = WithOwnKernels()
     for size, inputs in () if only_new else sizes.items():

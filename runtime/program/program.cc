@@ -369,6 +369,7 @@ absl::StatusOr<Recording*> Program::State::RecordingFor(uint32_t number,
     absl::StatusOr<Recording*> moved = MovedRecording(number, outputs);
     if (moved.ok()) return moved;
     phase.movable.GiveUp();
+    stats.unmovable = std::string(moved.status().message());
   }
   if (!options.record_new_addresses && !came) return nullptr;
   return RecordAll(number, outputs);

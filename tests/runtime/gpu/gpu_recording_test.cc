@@ -161,6 +161,7 @@ TEST_CASE("a recording that cannot move is given up, and runs go on as without i
     }
     gpu.driver.fail_nothing();
     for (int i = 0; i < 3; ++i) CHECK(gpu.Run(*gpu.NewTensors(loaded), loaded) < kFp32Error);
+    CHECK(!loaded.program->stats().unmovable.empty());
   }
 }
 
