@@ -19,7 +19,7 @@ Of ours, too. `made`: the seconds in which the library made the programs of this
 `host_ms`: the host's milliseconds of the first backward of this size (`call`), which hold those of
 the size's graph (`bind`), of its program (`program`) and of the run (`run`). `seen_us`: the host's
 microseconds of `loss.backward()` each time that the size comes again behind others, on an idle GPU
-(`backward`), and of the node's parts, as docs/pytorch.md has them, where it ran without Python;
+(`backward`), and of its parts, as bench/node.py has them, where it ran without Python;
 `again_us`: right behind itself. `equal_bits`: whether gradients were then those of the first
 backward of this size, from the same seed. `programs`: how many runs there were by which way, and
 why recordings were not moved.
@@ -229,19 +229,26 @@ def _host_us(side, inputs, autocast):
     if side.device == "cuda":
         torch.cuda.synchronize()
     before, count = (module.host_ns(), module.counts()[0]) if module else ({}, 0)
-    start = time.perf_counter()
+    start = time.monotonic_ns()
     loss.backward()
-    parts = {"backward": round(1e6 * (time.perf_counter() - start), 1)}
+    end = time.monotonic_ns()
+    parts = {"backward": end - start}
     if module and module.counts()[0] == count + 1:
+        ran, done = module.last_run_ns()
         after = module.host_ns()
-        parts |= {part: round((after[part] - before[part]) / 1e3, 1) for part in after}
-    return parts
+        parts |= {"in": ran - start} | {part: after[part] - before[part] for part in after}
+        parts |= {"out": end - done}
+    return {part: round(ns / 1e3, 1) for part, ns in parts.items()}
 
 
 def _time_seen(side, sizes, rows, digests, autocast):
     """Adds the host's times of backwards of sizes that were seen before. digests: of their first
     gradients."""
     told = {size: {"seen_us": [], "again_us": []} for size in sizes}
+    # The first size's first backward may have read zeros that later ones leave out.
+    first, inputs = next(iter(sizes.items()))
+    side.backward(_seeded_loss(side, first, inputs, autocast))
+    digests[first] = _digest(side.module)
     for _ in range(SEEN_ROUNDS):
         for size, inputs in sizes.items():
             for where in ("seen_us", "again_us"):

@@ -389,6 +389,34 @@ def test_a_tangent_that_nobody_computes_may_have_a_program_without_it(monkeypatc
     check(ours, eager)
 
 
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_new_size_has_one_program_where_nobody_computes_a_tangent(monkeypatch, pays):
+    asked, lengths = [], (7, 9, 30) if pays else (17, 19, 33)  # equal backwards share programs
+    monkeypatch.setattr(absent, "pays", lambda compiled, inputs: asked.append(inputs) or pays)
+    model = Logits()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    ours(torch.randn(6, 8))[0].backward()
+    taken = set()
+    for n in lengths:
+        before = set(programs.alive())
+        ours(torch.randn(n, 8))[0].backward()
+        (made,) = set(programs.alive()) - before
+        taken.add(len(made.inputs))
+    total(ours(torch.randn(lengths[0] + 1, 8))).backward()  # with the tangent
+    (made,) = set(programs.alive()) - before - {made}
+    assert taken == {len(made.inputs) - int(pays)}
+    assert len(asked) == 1
+    ours.zero_grad()
+    with runs(5, 20):
+        for n, use in (*((n, False) for n in (6, *lengths)), (lengths[0] + 1, True)):
+            x = torch.randn(n, 8)
+            for m in (ours, eager):
+                loss, logits = m(x)
+                (total((loss, logits)) if use else loss).backward()
+    check(ours, eager)
+
+
 def test_a_program_without_a_tangent_pays_where_it_is_large():
     class Recipe:
         settings = Settings()

@@ -5,6 +5,8 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -38,6 +40,9 @@ CUresult Neighbour(CUgraphNode node, int step, CUgraphNode* neighbour, size_t* c
 }
 
 using KindAndWords = std::pair<std::string, size_t>;
+
+// Whether the kernel was launched with its parameters in one buffer.
+bool IsPacked(const Work& work) { return work.kind == "matmul"; }
 
 // What stands for the function of a captured kernel: its kind, and how many words it takes.
 CUfunction CapturedFunction(const Work& work) {
@@ -161,11 +166,21 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS
   FAKE_ENTER_NODE();
   Work& work = edited->work[PlaceOf(node)];
   static void* at[1];
+  static size_t bytes;
+  static void* extra[5];
   at[0] = work.words.data();
+  bytes = work.words.size() * sizeof(uint64_t);
   *parameters = {};
   parameters->func = CapturedFunction(work);
   parameters->gridDimX = parameters->gridDimY = parameters->gridDimZ = 1;
-  parameters->kernelParams = at;
+  if (!IsPacked(work)) {
+    parameters->kernelParams = at;
+    return CUDA_SUCCESS;
+  }
+  void* const packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, at[0], CU_LAUNCH_PARAM_BUFFER_SIZE,
+                          &bytes, CU_LAUNCH_PARAM_END};
+  std::copy(std::begin(packed), std::end(packed), extra);
+  parameters->extra = extra;
   return CUDA_SUCCESS;
 }
 CUresult cuFuncGetParamInfo(CUfunction function, size_t number, size_t* offset, size_t* bytes) {
@@ -186,8 +201,15 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
   for (Work& work : reinterpret_cast<Graph*>(exec)->work) {
     if (work.node != reinterpret_cast<uintptr_t>(node)) continue;
     if (parameters->func != CapturedFunction(work)) return CUDA_ERROR_INVALID_VALUE;
-    const auto* const words = static_cast<const uint64_t*>(parameters->kernelParams[0]);
-    work.words.assign(words, words + work.words.size());
+    const size_t bytes = work.words.size() * sizeof(uint64_t);
+    void* const* const extra = parameters->extra;
+    if (IsPacked(work) != (extra != nullptr) ||
+        IsPacked(work) == (parameters->kernelParams != nullptr) ||
+        (extra != nullptr && *static_cast<const size_t*>(extra[3]) != bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(work.words.data(), extra != nullptr ? extra[1] : parameters->kernelParams[0],
+                bytes);
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;

@@ -103,6 +103,23 @@ static_assert(kGpuNonBlockingStream == CU_STREAM_NON_BLOCKING &&
 static_assert(kGpuCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
               kGpuNoCapture == CU_STREAM_CAPTURE_STATUS_NONE);
 
+size_t WholeWords(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// Takes the parameters of a kernel that was launched with all of them in one buffer, as libraries'
+// are; their bytes, 0 where there is none.
+size_t TakePacked(void* const* extra, GraphKernel& kernel) {
+  const char* buffer = nullptr;
+  size_t bytes = 0;
+  for (; extra != nullptr && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const char*>(extra[1]);
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(extra[1]);
+  }
+  if (buffer == nullptr) return 0;
+  kernel.parameters.assign(buffer, bytes);
+  kernel.parameters.resize(WholeWords(bytes));
+  return bytes;
+}
+
 class CudaDriver : public GpuDriver {
  public:
   const char* Fill(void* library);
@@ -333,21 +350,23 @@ absl::StatusOr<GraphKernel> CudaDriver::KernelOf(CUgraphNode node) const {
   CUDA_KERNEL_NODE_PARAMS params = {};
   RG_GPU(*this, GraphKernelNodeGetParams, node, &params);
   GraphKernel kernel{.node = node, .launch = {}, .parameters = {}, .begins = {}};
-  for (size_t i = 0;; ++i) {
+  const size_t packed = params.kernelParams == nullptr ? TakePacked(params.extra, kernel) : 0;
+  for (size_t i = 0; packed == 0; ++i) {
     size_t offset = 0, bytes = 0;
     const int result = params.func != nullptr ? FuncGetParamInfo(params.func, i, &offset, &bytes)
                                               : KernelGetParamInfo(params.kern, i, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) break;  // behind the last
     RG_RETURN_IF_ERROR(StatusOf(result, FuncGetParamInfo.name));
     if (params.kernelParams == nullptr) {
-      return absl::UnimplementedError("a recorded kernel's parameters are in one buffer");
+      return absl::UnimplementedError("the driver does not tell a recorded kernel's parameters");
     }
     kernel.begins.push_back(kernel.parameters.size());
     kernel.parameters.append(static_cast<const char*>(params.kernelParams[i]), bytes);
-    kernel.parameters.resize((kernel.parameters.size() + 7) / 8 * 8);
+    kernel.parameters.resize(WholeWords(kernel.parameters.size()));
   }
-  params.kernelParams = nullptr;
+  params.kernelParams = params.extra = nullptr;
   kernel.launch.assign(reinterpret_cast<const char*>(&params), sizeof params);
+  kernel.launch.append(reinterpret_cast<const char*>(&packed), sizeof packed);
   return kernel;
 }
 
@@ -361,8 +380,13 @@ absl::Status CudaDriver::SetParameters(GpuGraphExec exec, const GraphKernel& ker
     parameters[i] = const_cast<char*>(kernel.parameters.data() + kernel.begins[i]);
   }
   CUDA_KERNEL_NODE_PARAMS params;
+  size_t packed = 0;
   std::memcpy(&params, kernel.launch.data(), sizeof params);
-  params.kernelParams = parameters;
+  std::memcpy(&packed, kernel.launch.data() + sizeof params, sizeof packed);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<char*>(kernel.parameters.data()),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &packed, CU_LAUNCH_PARAM_END};
+  if (packed == 0) params.kernelParams = parameters;
+  if (packed > 0) params.extra = extra;
   RG_GPU(*this, GraphExecKernelNodeSetParams, reinterpret_cast<CUgraphExec>(exec),
          static_cast<CUgraphNode>(kernel.node), &params);
   return absl::OkStatus();

@@ -25,7 +25,7 @@ namespace retrograd {
 // What the calls of one compiled function share: the plans known so far, and who finds them.
 class Binding {
  public:
-  // learner: a Python object with begin(), called before a backward takes PyTorch's path, and
+  // learner: a Python object with begin(missing), called before a backward takes PyTorch's path, and
   // end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or None.
   // used: for each tangent, whether its result is differentiable.
   // most: plans that are kept; the one that was not used for longest gives way.
@@ -268,7 +268,12 @@ class DirectNode : public Node {
     const py::gil_scoped_acquire gil;
     if (!learns) return state_->ByPython(getptr(), std::move(tangents));
     const Tensors given = tangents;
-    binding_->learner().attr("begin")();
+    const std::vector<bool> used = Used();
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (used[i] && !given[i].defined()) missing.push_back(i);
+    }
+    binding_->learner().attr("begin")(missing);
     variable_list gradients;
     try {
       gradients = state_->ByPython(getptr(), std::move(tangents));
@@ -276,7 +281,6 @@ class DirectNode : public Node {
       binding_->learner().attr("stop")();
       throw;
     }
-    const std::vector<bool> used = Used();
     const py::object plan = binding_->learner().attr("end")(saved, given, used, gradients);
     binding_->Learned({state_->sizes(), saved, given, used},
                       plan.is_none() ? nullptr : plan.cast<std::shared_ptr<DirectPlan>>());
