@@ -53,6 +53,8 @@ Json DescribeProgram(const CompiledPlan& compiled, const Program& program) {
           {"peak_bytes", PeakWithScratch(compiled, program.scratch_bytes()) + program.kept_bytes()},
           {"calls", CallsJson(program.CallsInUse())},
           {"runs", stats.runs},
+          {"moves", stats.moves},
+          {"unmovable", stats.unmovable},
           {"recordings", stats.recordings},
           {"failed_recordings", stats.failed_recordings},
           {"recording_us", static_cast<double>(stats.recording_ns) / 1e3}};

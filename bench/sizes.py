@@ -10,21 +10,26 @@
 For each size in turn: `new_s`, the seconds of the first backward of this size, with compiling, and
 behind all sizes, the sides in turns, `ms`: of a backward of a size that was seen before, the median
 of events around it. `own_ms`, of ours: the same with kernels that hold this size as literals, and
-library calls that were timed for it, by a plan that was searched for it. Sizes are lengths of token
-lists, or numbers of images. The first size's `new_s` holds what is compiled for all of them.
+library calls that were timed for it, by a plan that was searched for it; Python runs these, and
+`by_python_ms` is `ms` run so, too. Sizes are lengths of token lists, or numbers of images. The
+first size's `new_s` holds what is compiled for all of them.
 
 Of ours, too. `made`: the seconds in which the library made the programs of this size, by stage:
 `plan` holds `plan_pattern`, `load` those that begin so; `own_made`: the same of `own_ms`'s program.
 `host_ms`: the host's milliseconds of the first backward of this size (`call`), which hold those of
-the size's graph (`bind`), of its program (`program`) and of the run (`run`), which is recorded.
-`seen_us`: the same in microseconds each time that the size comes again behind others; `again_us`:
-right behind itself.
+the size's graph (`bind`), of its program (`program`) and of the run (`run`). `seen_us`: the host's
+microseconds of `loss.backward()` each time that the size comes again behind others, on an idle GPU
+(`backward`), and of its parts, as bench/node.py has them, where it ran without Python;
+`again_us`: right behind itself. `equal_bits`: whether gradients were then those of the first
+backward of this size, from the same seed. `programs`: how many runs there were by which way, and
+why recordings were not moved.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
 """
 
 import argparse
 import collections
+import contextlib
 import copy
 import dataclasses
 import json
@@ -45,6 +50,7 @@ from retrograd import native  # noqa: E402
 from retrograd.backend import (  # noqa: E402
     backend, compiled, dynamic, messages, programs, translation,
 )  # fmt: skip
+from retrograd.backend.node import extension  # noqa: E402
 from one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
@@ -59,6 +65,8 @@ MODELS = {
 DEFAULT = ("gpt2", "bert_base", "llama_small", "vit_small_b8")
 REPEAT = 15
 ROUNDS = 3
+SEEN_ROUNDS = 6
+RUNS = ("runs", "replays", "moves", "recordings", "failed_recordings")
 INSIDE = "--inside"  # the process that measures a model
 
 
@@ -68,7 +76,7 @@ class Side:
     def __init__(self, name, module, device, disable):
         self.name, self.module, self.device = name, copy.deepcopy(module), device
         self.error = ""  # why it measures no more
-        options = {"require_full": True, "direct_gradients": False, "disable": list(disable)}
+        options = {"require_full": True, "disable": list(disable)}
         ours = {"backend": backend, "options": options}
         self.run = torch.compile(self.module, dynamic=True, **(ours if name == "ours" else {}))
 
@@ -150,6 +158,20 @@ class WithOwnKernels:
         compiled.CompiledBackward.__call__ = self.call
 
 
+@contextlib.contextmanager
+def _by_python():
+    """Backwards of ours are run by Python."""
+    module = extension.loaded()
+    if module is None:
+        yield
+        return
+    module.watch(True)
+    try:
+        yield
+    finally:
+        module.watch(False)
+
+
 def _sized(inputs, size, of_images):
     """The inputs with so many tokens, or images."""
 
@@ -185,18 +207,68 @@ def _sizes(name, count):
     return random.Random(count).sample(between, min(count, len(between)))
 
 
-def _time_seen(side, sizes, rows, clock, autocast):
-    """Adds the host's times of backwards of sizes that were seen before."""
+def _seeded_loss(side, size, inputs, autocast):
+    """The same each time."""
+    torch.manual_seed(size)
+    return side.loss(*inputs, autocast)
+
+
+def _digest(module):
+    """Of the gradients' bits, for each parameter."""
+    as_integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    sums = [g.view(as_integers[g.element_size()]).sum(dtype=torch.int64) for g in gradients]
+    return [int(s) for s in sums]
+
+
+def _host_us(side, inputs, autocast):
+    """The host's microseconds of one backward of a size that was seen before, by parts."""
+    loss = side.loss(*inputs, autocast)
+    side.module.zero_grad()
+    module = extension.loaded()
+    if side.device == "cuda":
+        torch.cuda.synchronize()
+    before, count = (module.host_ns(), module.counts()[0]) if module else ({}, 0)
+    start = time.monotonic_ns()
+    loss.backward()
+    end = time.monotonic_ns()
+    parts = {"backward": end - start}
+    if module and module.counts()[0] == count + 1:
+        ran, done = module.last_run_ns()
+        after = module.host_ns()
+        parts |= {"in": ran - start} | {part: after[part] - before[part] for part in after}
+        parts |= {"out": end - done}
+    return {part: round(ns / 1e3, 1) for part, ns in parts.items()}
+
+
+def _time_seen(side, sizes, rows, digests, autocast):
+    """Adds the host's times of backwards of sizes that were seen before. digests: of their first
+    gradients."""
     told = {size: {"seen_us": [], "again_us": []} for size in sizes}
-    for _ in range(ROUNDS):
+    # The first size's first backward may have read zeros that later ones leave out.
+    first, inputs = next(iter(sizes.items()))
+    side.backward(_seeded_loss(side, first, inputs, autocast))
+    digests[first] = _digest(side.module)
+    for _ in range(SEEN_ROUNDS):
         for size, inputs in sizes.items():
             for where in ("seen_us", "again_us"):
-                loss = side.loss(*inputs, autocast)
-                clock.take(1e6)
-                side.backward(loss)
-                told[size][where].append(clock.take(1e6))
+                told[size][where].append(_host_us(side, inputs, autocast))
     for size, times in told.items():
         rows[size]["ours"] |= times
+    for size, inputs in sizes.items():
+        side.backward(_seeded_loss(side, size, inputs, autocast))
+        rows[size]["ours"]["equal_bits"] = _digest(side.module) == digests[size]
+
+
+def _ran():
+    """How the programs of this process have run."""
+    counts, reasons = collections.Counter(), set()
+    for program in programs.alive():
+        said = program.executable.describe()
+        counts.update({n: said.get(n, 0) for n in RUNS})
+        counts["recording_ms"] += said.get("recording_us", 0) / 1e3
+        reasons |= {said["unmovable"]} if said.get("unmovable") else set()
+    return {name: round(count, 1) for name, count in counts.items()} | {"why": sorted(reasons)}
 
 
 def measure(name, device, count, only_new, disable, alone):
@@ -204,6 +276,7 @@ def measure(name, device, count, only_new, disable, alone):
     import zoo
 
     warnings.simplefilter("error", messages.BackwardFallsBack)
+    extension.loaded(wait=True)  # it is compiled in the background
     module, args, kwargs = zoo.make(name, device)
     autocast = zoo.autocasts(name, device)
     of_images = name.startswith(("vit", "mixer"))
@@ -212,11 +285,12 @@ def measure(name, device, count, only_new, disable, alone):
     clock = HostClock()
     sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
     rows = {size: {side: {} for side in ("ours", "inductor")} for size in sizes}
+    digests = {}
     for size, inputs in sizes.items():
         for side in sides:
             if side.error:
                 continue
-            loss = side.loss(*inputs, autocast)
+            loss = _seeded_loss(side, size, inputs, autocast)
             if device == "cuda":
                 torch.cuda.synchronize()
             known = set(programs.alive())
@@ -230,16 +304,21 @@ def measure(name, device, count, only_new, disable, alone):
             rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
             if side.name == "ours":
                 rows[size]["ours"] |= {"host_ms": clock.take(1e3), "made": _stages(known)}
+                digests[size] = _digest(side.module)
         print(size, rows[size], file=sys.stderr, flush=True)
-    _time_seen(sides[0], sizes, rows, clock, autocast)
+    _time_seen(sides[0], sizes, rows, digests, autocast)
+    ran = _ran()
     own = WithOwnKernels()
     for size, inputs in () if only_new else sizes.items():
-        times = {"ours": [], "inductor": [], "own": []}
+        times = {"ours": [], "inductor": [], "own": [], "by_python": []}
         for _ in range(ROUNDS):
             for side in sides:
                 for _ in range(0 if side.error else REPEAT):
                     times[side.name].append(side.backward(side.loss(*inputs, autocast)))
-            with own:
+            with _by_python():
+                for _ in range(REPEAT):
+                    times["by_python"].append(sides[0].backward(sides[0].loss(*inputs, autocast)))
+            with _by_python(), own:
                 known = set(programs.alive())
                 sides[0].backward(sides[0].loss(*inputs, autocast))
                 if made := _stages(known):
@@ -247,13 +326,15 @@ def measure(name, device, count, only_new, disable, alone):
                 for _ in range(REPEAT):
                     times["own"].append(sides[0].backward(sides[0].loss(*inputs, autocast)))
         median = {side: round(statistics.median(ms), 4) for side, ms in times.items() if ms}
-        rows[size]["ours"] |= {"ms": median["ours"], "own_ms": median["own"]}
+        rows[size]["ours"] |= {
+            "ms": median["ours"], "own_ms": median["own"], "by_python_ms": median["by_python"]
+        }  # fmt: skip
         if "inductor" in median:
             rows[size]["inductor"]["ms"] = median["inductor"]
         print(size, rows[size], file=sys.stderr, flush=True)
     errors = {side.name: side.error for side in sides if side.error}
     sized = [{"size": size, **row} for size, row in rows.items()]
-    row = {"model": name, "random": count, "sizes": sized, "errors": errors}
+    row = {"model": name, "random": count, "sizes": sized, "programs": ran, "errors": errors}
     return row | ({"disable": list(disable)} if disable else {})
 
 

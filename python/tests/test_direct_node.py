@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import weakref
 
 import conftest
@@ -22,7 +23,7 @@ import retrograd
 import torch
 from backend_training import node_tests
 from retrograd import native
-from retrograd.backend import absent, backend, compiled, programs
+from retrograd.backend import absent, backend, compiled, messages, programs
 from retrograd.backend.node import extension
 from retrograd.backend.settings import Settings
 from torch import nn
@@ -388,6 +389,34 @@ def test_a_tangent_that_nobody_computes_may_have_a_program_without_it(monkeypatc
     check(ours, eager)
 
 
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_new_size_has_one_program_where_nobody_computes_a_tangent(monkeypatch, pays):
+    asked, lengths = [], (7, 9, 30) if pays else (17, 19, 33)  # equal backwards share programs
+    monkeypatch.setattr(absent, "pays", lambda compiled, inputs: asked.append(inputs) or pays)
+    model = Logits()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL, dynamic=True)
+    ours(torch.randn(6, 8))[0].backward()
+    taken = set()
+    for n in lengths:
+        before = set(programs.alive())
+        ours(torch.randn(n, 8))[0].backward()
+        (made,) = set(programs.alive()) - before
+        taken.add(len(made.inputs))
+    total(ours(torch.randn(lengths[0] + 1, 8))).backward()  # with the tangent
+    (made,) = set(programs.alive()) - before - {made}
+    assert taken == {len(made.inputs) - int(pays)}
+    assert len(asked) == 1
+    ours.zero_grad()
+    with runs(5, 20):
+        for n, use in (*((n, False) for n in (6, *lengths)), (lengths[0] + 1, True)):
+            x = torch.randn(n, 8)
+            for m in (ours, eager):
+                loss, logits = m(x)
+                (total((loss, logits)) if use else loss).backward()
+    check(ours, eager)
+
+
 def test_a_program_without_a_tangent_pays_where_it_is_large():
     class Recipe:
         settings = Settings()
@@ -566,6 +595,56 @@ def test_each_set_of_dynamic_sizes_has_a_plan():
             ours(x).square().mean().backward()
             eager(x).square().mean().backward()
     check(ours, eager)
+
+
+def test_integers_that_no_shape_shows_have_plans_of_their_own():
+    def scaled(x, w, n):
+        return ((x @ w) * n).sin().square().mean()
+
+    ours = torch.compile(scaled, backend=backend, options=FULL, dynamic=True)
+    x, w = torch.randn(6, 8), torch.randn(8, 8, requires_grad=True)
+
+    def gradient(function, n):
+        w.grad = None
+        function(x, w, n).backward()
+        return w.grad.clone()
+
+    numbers = (3, 4, 5, 7)
+    for n in numbers:
+        gradient(ours, n)
+    with runs(2 * len(numbers), 2 * len(numbers)):
+        for n in (*numbers, *reversed(numbers)):
+            torch.testing.assert_close(gradient(ours, n), gradient(scaled, n))
+
+
+def test_plans_that_were_not_used_for_longest_give_way():
+    options, before = {**FULL, "max_plans": 3}, set(programs.alive())
+    ours, eager = trained(network(), (6, 8), options=options)
+
+    def step(n):
+        x = torch.randn(n, 8)
+        for m in (ours, eager):
+            m.zero_grad()
+            total(m(x)).backward()
+        check(ours, eager)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", messages.BackwardFallsBack)
+        for n in (6, 7, 8, 9):  # of which the second makes the graph a dynamic one
+            step(n)
+        step(7)
+        with runs(3, 3 * PARAMETERS):
+            for n in (8, 9, 7):
+                step(n)
+        with runs(0, 0):
+            step(10)
+        with runs(2, 2 * PARAMETERS):
+            step(9), step(7)
+        with runs(0, 0):
+            step(8)
+    gc.collect()
+    # Of the static graph, of the node's plans, and those that the compiled backward keeps.
+    assert len(set(programs.alive()) - before) <= 1 + 3 + 3
 
 
 def test_the_option_leaves_it_out():

@@ -249,6 +249,30 @@ class Device {
     return absl::UnimplementedError("no recordings");
   }
   virtual absl::Status Replay(Recording&) { return absl::UnimplementedError("no recordings"); }
+
+  // A recording can be moved to other addresses where the device has seen how its parameters follow
+  // from them: in recordings of the same work with all addresses moved, which are only looked at.
+  //
+  // Ends a recording that will be moved: Unimplemented, saying why, where there can be none.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> EndMovableRecording() {
+    return absl::UnimplementedError("no recordings that move");
+  }
+  // Ends a recording of the work of `of`, each of whose addresses lies so many bytes behind the one
+  // of `of`: all distances differ. The first says what follows from which address; further ones
+  // find it confirmed. Before these, one at the same addresses, without distances, says what is the
+  // same in no two recordings. FailedPrecondition where a parameter follows in another way.
+  virtual absl::Status EndComparison(Recording& /*of*/, absl::Span<const int64_t> /*moved*/) {
+    return absl::UnimplementedError("no recordings that move");
+  }
+  // Replays of the recording, from the next one on, work at addresses so many bytes behind those
+  // that it was made with. Before the first Move, and after an error, it must not be replayed.
+  virtual absl::Status Move(Recording&, absl::Span<const int64_t> /*moved*/) {
+    return absl::UnimplementedError("no recordings that move");
+  }
+  // Launches of these kernels take the addresses of `table`, where they are parameters, in the
+  // recording that begins next, until Assume is told the table of the last Bind again.
+  virtual void Assume(LoadedKernels&, absl::Span<void* const> /*table*/) {}
+
   // Whether the caller is recording on stream 0: then work must be issued, not replayed.
   virtual absl::StatusOr<bool> CallerRecords() { return false; }
 

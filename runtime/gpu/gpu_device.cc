@@ -360,17 +360,49 @@ absl::Status GpuDevice::BeginRecording() {
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndRecording(std::unique_ptr<Recording> old) {
-  recording_ = false;
   RG_WITH_CONTEXT();
-  GpuGraph graph = nullptr;
-  RG_GPU(driver_, StreamEndCapture, streams_[0], &graph);
+  RG_ASSIGN_OR_RETURN(const GpuGraph graph, EndCapture());
   std::unique_ptr<GpuRecording> recording(static_cast<GpuRecording*>(old.release()));
   if (recording == nullptr) recording = std::make_unique<GpuRecording>(driver_, context());
-  absl::Status status = driver_.FillByKernel(graph, fill_);
-  if (status.ok()) status = recording->Become(graph);
+  const absl::Status status = recording->Become(graph);
   driver_.GraphDestroy(graph);
   RG_RETURN_IF_ERROR(status);
   return recording;
+}
+
+absl::StatusOr<GpuGraph> GpuDevice::EndCapture() {
+  recording_ = false;
+  GpuGraph graph = nullptr;
+  RG_GPU(driver_, StreamEndCapture, streams_[0], &graph);
+  const absl::Status status = driver_.FillByKernel(graph, fill_);
+  if (status.ok()) return graph;
+  driver_.GraphDestroy(graph);
+  return status;
+}
+
+absl::StatusOr<std::unique_ptr<Recording>> GpuDevice::EndMovableRecording() {
+  RG_WITH_CONTEXT();
+  RG_ASSIGN_OR_RETURN(const GpuGraph graph, EndCapture());
+  auto recording = std::make_unique<GpuRecording>(driver_, context());
+  RG_RETURN_IF_ERROR(recording->BecomeMovable(graph));
+  return recording;
+}
+
+absl::Status GpuDevice::EndComparison(Recording& of, absl::Span<const int64_t> moved) {
+  RG_WITH_CONTEXT();
+  RG_ASSIGN_OR_RETURN(const GpuGraph graph, EndCapture());
+  const absl::Status status = static_cast<GpuRecording&>(of).Compare(graph, moved);
+  driver_.GraphDestroy(graph);
+  return status;
+}
+
+absl::Status GpuDevice::Move(Recording& recording, absl::Span<const int64_t> moved) {
+  RG_WITH_CONTEXT();
+  return static_cast<GpuRecording&>(recording).Move(moved);
+}
+
+void GpuDevice::Assume(LoadedKernels& kernels, absl::Span<void* const> table) {
+  static_cast<GpuKernels&>(kernels).Assume(table);
 }
 
 absl::Status GpuDevice::Replay(Recording& recording) {

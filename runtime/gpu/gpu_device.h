@@ -77,6 +77,10 @@ class GpuDevice : public Device {
   absl::Status BeginRecording() override;
   absl::StatusOr<std::unique_ptr<Recording>> EndRecording(std::unique_ptr<Recording> old) override;
   absl::Status Replay(Recording& recording) override;
+  absl::StatusOr<std::unique_ptr<Recording>> EndMovableRecording() override;
+  absl::Status EndComparison(Recording& of, absl::Span<const int64_t> moved) override;
+  absl::Status Move(Recording& recording, absl::Span<const int64_t> moved) override;
+  void Assume(LoadedKernels& kernels, absl::Span<void* const> table) override;
   absl::StatusOr<bool> CallerRecords() override;
   absl::StatusOr<TimeSamples> Time(absl::FunctionRef<absl::Status()> work, int repetitions,
                                    bool cold) override;
@@ -120,6 +124,8 @@ class GpuDevice : public Device {
 
  private:
   absl::Status LoadSupport();
+  // Ends a capture, with what is done to each captured graph.
+  absl::StatusOr<GpuGraph> EndCapture();
   std::string ArchFor(absl::Span<const Kernel> kernels) const;
   // Of the kernels those that no program has compiled.
   std::vector<Kernel> Missing(absl::Span<const Kernel> kernels, absl::string_view arch) const;

@@ -53,6 +53,14 @@ absl::Status GpuDriver::LaunchEarly(GpuFunction, unsigned, unsigned, unsigned, G
   return absl::UnimplementedError("the driver launches no kernel early");
 }
 
+absl::StatusOr<std::vector<GraphKernel>> GpuDriver::KernelsOf(GpuGraph) const {
+  return absl::UnimplementedError("the driver does not tell the parameters of a graph's kernels");
+}
+
+absl::Status GpuDriver::SetParameters(GpuGraphExec, const GraphKernel&) const {
+  return absl::UnimplementedError("the driver does not set the parameters of a graph's kernels");
+}
+
 bool FindSymbol(void* library, const char* symbol, void** function) {
   *function = dlsym(library, symbol);
   return *function != nullptr;

@@ -105,6 +105,14 @@ struct GpuFacts {
   bool early_launches = false;  // whether driver and device have GpuDriver::LaunchEarly
 };
 
+// A kernel in a captured graph.
+struct GraphKernel {
+  void* node = nullptr;        // of the graph
+  std::string launch;          // bytes that are equal where function, grid and blocks are
+  std::string parameters;      // the bytes of all, each from a multiple of 8 on
+  std::vector<size_t> begins;  // by parameter: its first byte there
+};
+
 class GpuDriver {
  public:
   virtual ~GpuDriver() = default;
@@ -144,6 +152,12 @@ class GpuDriver {
   virtual absl::Status LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
                                    unsigned shared_bytes, GpuStream stream,
                                    void** parameters) const;
+  // The kernels of a captured graph, in an order that is the same for graphs of the same work.
+  // Unimplemented where the driver does not tell their parameters, or other nodes have addresses.
+  virtual absl::StatusOr<std::vector<GraphKernel>> KernelsOf(GpuGraph graph) const;
+  // Launches of the executable, from the next one on, give the kernel these parameters. kernel: of
+  // the graph that the executable was made of.
+  virtual absl::Status SetParameters(GpuGraphExec exec, const GraphKernel& kernel) const;
   // False where the executable cannot become what the graph says.
   virtual bool Update(GpuGraphExec exec, GpuGraph graph) const = 0;
 

@@ -116,8 +116,8 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
   int capture = kGpuNoCapture;
   RG_GPU(driver_, StreamIsCapturing, stream, &capture);
   const bool all = !certain_ || capture != kGpuNoCapture;
-  certain_ = false;  // until the last entry is on its way
-  TableEntries entries;
+  certain_ = false;           // until the last entry is on its way
+  TableEntries entries = {};  // what is not used is no chance either: recordings are compared
   for (size_t i = 0; i < known_.size(); ++i) {
     if (!all && known_[i] == table[i]) continue;
     known_[i] = table[i];
@@ -128,6 +128,10 @@ absl::Status GpuKernels::Bind(GpuStream stream, GpuFunction set_table,
   if (entries.count > 0) RG_RETURN_IF_ERROR(Write(stream, set_table, &entries));
   certain_ = capture == kGpuNoCapture;
   return absl::OkStatus();
+}
+
+void GpuKernels::Assume(absl::Span<void* const> table) {
+  std::copy_n(table.begin(), std::min(table.size(), known_.size()), known_.begin());
 }
 
 absl::Status GpuKernels::Run(GpuStream stream, size_t launch, bool early) {
@@ -178,7 +182,26 @@ absl::Status GpuRecording::Become(GpuGraph graph) {
   return absl::OkStatus();
 }
 
+absl::Status GpuRecording::BecomeMovable(GpuGraph graph) {
+  graph_ = graph;
+  RG_ASSIGN_OR_RETURN(std::vector<GraphKernel> kernels, driver_.KernelsOf(graph));
+  relocations_.emplace(std::move(kernels));
+  return absl::OkStatus();
+}
+
+absl::Status GpuRecording::Compare(GpuGraph other, absl::Span<const int64_t> moved) {
+  RG_ASSIGN_OR_RETURN(const std::vector<GraphKernel> kernels, driver_.KernelsOf(other));
+  return moved.empty() ? relocations_->Repeat(kernels) : relocations_->Compare(kernels, moved);
+}
+
+absl::Status GpuRecording::Move(absl::Span<const int64_t> moved) {
+  if (exec_ == nullptr) RG_GPU(driver_, GraphInstantiate, &exec_, graph_, 0);
+  return relocations_->Move(
+      moved, [this](const GraphKernel& kernel) { return driver_.SetParameters(exec_, kernel); });
+}
+
 void GpuRecording::Destroy() {
+  if (graph_ != nullptr) driver_.GraphDestroy(std::exchange(graph_, nullptr));
   if (exec_ == nullptr) return;
   driver_.Synchronize();  // it may still run
   driver_.GraphExecDestroy(exec_);

@@ -3,6 +3,7 @@
 #define RETROGRAD_RUNTIME_GPU_GPU_KERNELS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "runtime/gpu/gpu_driver.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 #include "runtime/gpu/loaded_module.h"
+#include "runtime/gpu/relocations.h"
 
 namespace retrograd {
 
@@ -38,6 +40,10 @@ class GpuKernels : public LoadedKernels {
   // Writes the entries that changed, by the kernel of that purpose. In a capture all are written
   // and none counts as known afterwards, since nobody knows when the capture is replayed.
   absl::Status Bind(GpuStream stream, GpuFunction set_table, absl::Span<void* const> table);
+
+  // Launches of a recording that are given addresses as parameters take them from here; what stands
+  // in the table is as it was. Until it is told the table of the last Bind again.
+  void Assume(absl::Span<void* const> table);
 
   // early: as GpuDriver::LaunchEarly.
   absl::Status Run(GpuStream stream, size_t launch, bool early = false);
@@ -78,6 +84,13 @@ class GpuRecording : public Recording {
   // Makes the executable what the graph says: an update where that is possible, else a new one.
   absl::Status Become(GpuGraph graph);
 
+  // What Compare and Move are for: it keeps the graph, of which Move makes the executable.
+  absl::Status BecomeMovable(GpuGraph graph);
+  // Relocations::Compare with another graph of the same work; Repeat, without distances.
+  absl::Status Compare(GpuGraph other, absl::Span<const int64_t> moved);
+  // Relocations::Move of the executable.
+  absl::Status Move(absl::Span<const int64_t> moved);
+
   GpuGraphExec exec() const { return exec_; }
 
  private:
@@ -86,6 +99,8 @@ class GpuRecording : public Recording {
   const GpuDriver& driver_;
   GpuContext context_;
   GpuGraphExec exec_ = nullptr;
+  GpuGraph graph_ = nullptr;  // that exec_ was made of, where it is movable
+  std::optional<Relocations> relocations_;
 };
 
 }  // namespace retrograd

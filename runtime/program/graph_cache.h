@@ -25,6 +25,8 @@ class RecordingCache {
   // nothing.
   bool CameBefore(absl::Span<const void* const> addresses);
 
+  bool full() const { return entries_.size() == kMostRecordings; }
+
   // Makes room for one more: the recording that gives way, or null while there is room.
   std::unique_ptr<Recording> MakeRoom();
 

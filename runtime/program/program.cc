@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -12,6 +13,7 @@
 #include "runtime/program/caller_addresses.h"
 #include "runtime/program/commands.h"
 #include "runtime/program/graph_cache.h"
+#include "runtime/program/movable_recording.h"
 
 namespace retrograd {
 
@@ -27,6 +29,9 @@ struct Slice {
 
 struct Phase {
   RecordingCache recordings;
+  // One that is moved to addresses that have no recording of their own; null: there is none (yet).
+  MovableRecording movable;
+  bool ran = false;  // before
   // Of the addresses in the table; null: there is none, or it was not looked for.
   Recording* known_recording = nullptr;
   std::vector<uint32_t> library_slots;  // that its library calls read and write, outside the arena
@@ -98,6 +103,11 @@ struct Program::State {
                         absl::Span<void* const> outputs);
   absl::Status Replay(uint32_t phase, absl::Span<void* const> outputs);
   absl::StatusOr<Recording*> RecordAll(uint32_t phase, absl::Span<void* const> outputs);
+  // A recording for library_addresses; null: the work is to be issued.
+  absl::StatusOr<Recording*> RecordingFor(uint32_t phase, absl::Span<void* const> outputs);
+  absl::StatusOr<Recording*> MovedRecording(uint32_t phase, absl::Span<void* const> outputs);
+  absl::Status IssueMoved(uint32_t phase, absl::Span<void* const> outputs,
+                          absl::Span<const int64_t> moved);
   absl::Status Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
                    std::optional<void*> stream, void* workspace);
   absl::Status RunPhases(absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
@@ -337,20 +347,96 @@ absl::Status Program::State::Replay(uint32_t number, absl::Span<void* const> out
     phase.known_recording = phase.recordings.Find(library_addresses);
   }
   if (phase.known_recording == nullptr) {
-    if (!options.record_new_addresses && !phase.recordings.CameBefore(library_addresses)) {
-      return IssueAll(number, outputs);
-    }
-    const absl::StatusOr<Recording*> recorded = RecordAll(number, outputs);
-    if (!recorded.ok()) {
-      // The work may go all the same; if not, the reason is the better message.
-      ++stats.failed_recordings;
-      return IssueAll(number, outputs);
-    }
-    phase.known_recording = *recorded;
+    const absl::StatusOr<Recording*> recording = RecordingFor(number, outputs);
+    // The work may go all the same; if not, the reason is the better message.
+    if (!recording.ok()) ++stats.failed_recordings;
+    if (!recording.ok() || *recording == nullptr) return IssueAll(number, outputs);
+    phase.known_recording = *recording;
   }
   RG_RETURN_IF_ERROR(device->Replay(*phase.known_recording));
   ++stats.replays;
   return absl::OkStatus();
+}
+
+absl::StatusOr<Recording*> Program::State::RecordingFor(uint32_t number,
+                                                        absl::Span<void* const> outputs) {
+  Phase& phase = phases[number];
+  const bool first = !std::exchange(phase.ran, true);
+  const bool came = !options.record_new_addresses && phase.recordings.CameBefore(library_addresses);
+  const bool records = options.record_new_addresses ? !phase.recordings.full() : came;
+  const bool moves = phase.movable.ready() || !(first || records);
+  if (moves && phase.movable.possible()) {
+    absl::StatusOr<Recording*> moved = MovedRecording(number, outputs);
+    if (moved.ok()) return moved;
+    phase.movable.GiveUp();
+    stats.unmovable = std::string(moved.status().message());
+  }
+  if (!options.record_new_addresses && !came) return nullptr;
+  return RecordAll(number, outputs);
+}
+
+// The work of a phase at addresses that nobody owns, for a recording that is only looked at.
+absl::Status Program::State::IssueMoved(uint32_t number, absl::Span<void* const> outputs,
+                                        absl::Span<const int64_t> moved) {
+  const auto behind = [](const void* address, int64_t distance) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) +
+                                   static_cast<uintptr_t>(distance));
+  };
+  const auto distance_of = [&](size_t i) { return moved.empty() ? 0 : moved[i]; };
+  const std::vector<void*> real_table = table, real_blocks = block_addresses;
+  std::vector<void*> moved_outputs(outputs.begin(), outputs.end());
+  size_t next = 0;
+  for (uint32_t slot : phases[number].library_slots) {
+    table[slot] = behind(table[slot], distance_of(next++));
+  }
+  for (uint32_t output : phases[number].copied) {
+    moved_outputs[output] = behind(moved_outputs[output], distance_of(next++));
+  }
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    if (number < blocks[b].first || blocks[b].last < number) continue;
+    block_addresses[b] = behind(block_addresses[b], distance_of(next++));
+    for (const Slice& slice : slices[b]) {
+      table[slice.slot] = behind(block_addresses[b], slice.offset);
+    }
+  }
+  device->Assume(*kernels, table);
+  absl::Status status = device->BeginRecording();
+  const bool began = status.ok();
+  if (began) status = IssueAll(number, moved_outputs);
+  if (began) {
+    const absl::Status compared = device->EndComparison(*phases[number].movable.recording(), moved);
+    if (status.ok()) status = compared;
+  }
+  table = real_table;
+  block_addresses = real_blocks;
+  device->Assume(*kernels, table);
+  return status;
+}
+
+absl::StatusOr<Recording*> Program::State::MovedRecording(uint32_t number,
+                                                          absl::Span<void* const> outputs) {
+  MovableRecording& movable = phases[number].movable;
+  if (!movable.ready()) {
+    const auto start = Clock::now();
+    RG_RETURN_IF_ERROR(device->BeginRecording());
+    const absl::Status issued = IssueAll(number, outputs);
+    absl::StatusOr<std::unique_ptr<Recording>> recording = device->EndMovableRecording();
+    RG_RETURN_IF_ERROR(issued);
+    RG_RETURN_IF_ERROR(recording.status());
+    movable.Take(*std::move(recording), library_addresses);
+    for (int look = 0; look < MovableRecording::kLooks; ++look) {
+      RG_RETURN_IF_ERROR(IssueMoved(number, outputs, movable.Distances(look)));
+    }
+    RG_RETURN_IF_ERROR(movable.MoveTo(library_addresses, device).status());
+    stats.last_recording_ns = (Clock::now() - start) / std::chrono::nanoseconds(1);
+    stats.recording_ns += stats.last_recording_ns;
+    ++stats.recordings;
+    return movable.recording();
+  }
+  RG_ASSIGN_OR_RETURN(const bool moved, movable.MoveTo(library_addresses, device));
+  if (!moved) return nullptr;
+  ++stats.moves;
+  return movable.recording();
 }
 
 absl::StatusOr<Recording*> Program::State::RecordAll(uint32_t number,

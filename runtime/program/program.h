@@ -43,6 +43,8 @@ struct ProgramOptions {
 struct ProgramStats {
   int64_t runs = 0;
   int64_t replays = 0;            // of them by one call
+  int64_t moves = 0;              // of these behind moving a recording to other addresses
+  std::string unmovable;          // why none moves; empty: it does, or was not to
   int64_t recordings = 0;         // one for each new set of addresses of library calls' operands
   int64_t failed_recordings = 0;  // where the work was issued piece by piece instead
   int64_t recording_ns = 0;       // host time of all recordings

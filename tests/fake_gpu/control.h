@@ -14,7 +14,8 @@ int fake_gpu_calls(const char* entry);
 // Entry points that were called since the last reset: the name of number i, null past the end.
 const char* fake_gpu_called(int i);
 
-// What the driver shows: "devices", "major", "minor", "gfx" (0x90a), "sms", "memory_mib".
+// What the driver shows: "devices", "major", "minor", "gfx" (0x90a), "sms", "memory_mib". And
+// "hides_addresses" (0): 1: the library's kernels are given no address as it is.
 void fake_gpu_set(const char* property, int value);
 
 // Bytes of device memory that are allocated.

@@ -5,6 +5,10 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "tests/fake_gpu/state.h"
 
@@ -35,6 +39,18 @@ CUresult Neighbour(CUgraphNode node, int step, CUgraphNode* neighbour, size_t* c
   return CUDA_SUCCESS;
 }
 
+using KindAndWords = std::pair<std::string, size_t>;
+
+// Whether the kernel was launched with its parameters in one buffer.
+bool IsPacked(const Work& work) { return work.kind == "matmul"; }
+
+// What stands for the function of a captured kernel: its kind, and how many words it takes.
+CUfunction CapturedFunction(const Work& work) {
+  static std::set<KindAndWords>& known = *new std::set<KindAndWords>;
+  return reinterpret_cast<CUfunction>(
+      const_cast<KindAndWords*>(&*known.emplace(work.kind, work.words.size()).first));
+}
+
 }  // namespace
 }  // namespace retrograd::fake
 
@@ -52,16 +68,23 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
   edited = reinterpret_cast<Graph*>(graph);
   *count = edited->work.size();
   for (size_t i = 0; nodes != nullptr && i < *count; ++i) {
-    edited->work[i].node = ++last_node;
-    nodes[i] = reinterpret_cast<CUgraphNode>(last_node);
+    uintptr_t& node = edited->work[i].node;
+    if (node == 0) node = ++last_node;
+    nodes[i] = reinterpret_cast<CUgraphNode>(node);
   }
   return CUDA_SUCCESS;
 }
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
   FAKE_ENTER_NODE();
-  const bool fill =
-      node == in_front ? in_front_fills : edited->work[PlaceOf(node)].fill.has_value();
-  *type = fill ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_KERNEL;
+  *type = CU_GRAPH_NODE_TYPE_KERNEL;
+  if (node == in_front) {
+    if (in_front_fills) *type = CU_GRAPH_NODE_TYPE_MEMSET;
+    return CUDA_SUCCESS;
+  }
+  const Work& work = edited->work[PlaceOf(node)];
+  if (work.fill) *type = CU_GRAPH_NODE_TYPE_MEMSET;
+  if (work.kind == "copy") *type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  if (work.kind == "event") *type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
   return CUDA_SUCCESS;
 }
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* parameters) {
@@ -91,9 +114,11 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph, const CUgraphNode* 
   if (NameOf(reinterpret_cast<GpuFunction>(parameters->func)) != "rg_fill") {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto fill = *static_cast<const MemoryFill*>(parameters->kernelParams[0]);
-  Work work{
-      .kind = "rg_fill", .run = [fill] { return RunFill(fill); }, .fill = {}, .node = ++last_node};
+  Work work{.kind = "rg_fill",
+            .run = [](const Words& w) { return RunFill(FromWords<MemoryFill>(w)); },
+            .words = WordsOf(*static_cast<const MemoryFill*>(parameters->kernelParams[0])),
+            .fill = {},
+            .node = ++last_node};
   const size_t place = count == 0 ? 0 : PlaceOf(before[0]) + 1;
   edited->work.insert(edited->work.begin() + static_cast<ptrdiff_t>(place), std::move(work));
   *node = reinterpret_cast<CUgraphNode>(last_node);
@@ -136,6 +161,58 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                         config->blockDimX, config->blockDimY, config->blockDimZ,
                         config->sharedMemBytes, config->hStream, parameters, extra);
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* parameters) {
+  FAKE_ENTER_NODE();
+  Work& work = edited->work[PlaceOf(node)];
+  static void* at[1];
+  static size_t bytes;
+  static void* extra[5];
+  at[0] = work.words.data();
+  bytes = work.words.size() * sizeof(uint64_t);
+  *parameters = {};
+  parameters->func = CapturedFunction(work);
+  parameters->gridDimX = parameters->gridDimY = parameters->gridDimZ = 1;
+  if (!IsPacked(work)) {
+    parameters->kernelParams = at;
+    return CUDA_SUCCESS;
+  }
+  void* const packed[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, at[0], CU_LAUNCH_PARAM_BUFFER_SIZE,
+                          &bytes, CU_LAUNCH_PARAM_END};
+  std::copy(std::begin(packed), std::end(packed), extra);
+  parameters->extra = extra;
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetParamInfo(CUfunction function, size_t number, size_t* offset, size_t* bytes) {
+  FAKE_ENTER_NODE();
+  const auto& [kind, words] = *reinterpret_cast<const KindAndWords*>(function);
+  if (number > 0 || words == 0) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  *bytes = words * sizeof(uint64_t);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetParamInfo(CUkernel, size_t, size_t*, size_t*) {
+  FAKE_ENTER_NODE();
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS* parameters) {
+  FAKE_ENTER_NODE();
+  for (Work& work : reinterpret_cast<Graph*>(exec)->work) {
+    if (work.node != reinterpret_cast<uintptr_t>(node)) continue;
+    if (parameters->func != CapturedFunction(work)) return CUDA_ERROR_INVALID_VALUE;
+    const size_t bytes = work.words.size() * sizeof(uint64_t);
+    void* const* const extra = parameters->extra;
+    if (IsPacked(work) != (extra != nullptr) ||
+        IsPacked(work) == (parameters->kernelParams != nullptr) ||
+        (extra != nullptr && *static_cast<const size_t*>(extra[3]) != bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(work.words.data(), extra != nullptr ? extra[1] : parameters->kernelParams[0],
+                bytes);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuGraphDestroyNode(CUgraphNode node) {
   FAKE_ENTER_NODE();

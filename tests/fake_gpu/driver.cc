@@ -54,12 +54,16 @@ bool RefusedByCapture() {
   return !Global().captures.empty();
 }
 
-int Issue(GpuStream stream, std::string kind, std::function<int()> run) {
+int Issue(GpuStream stream, std::string kind, Words words, std::function<int(const Words&)> run) {
   Stream& s = Of(stream);
   ++s.clock[&s];
-  if (s.capture == nullptr) return run();
-  s.capture->work.push_back({std::move(kind), std::move(run), {}, 0, &s});
+  if (s.capture == nullptr) return run(words);
+  s.capture->work.push_back({std::move(kind), std::move(run), std::move(words), {}, 0, &s});
   return kSuccess;
+}
+
+int Issue(GpuStream stream, std::string kind, std::function<int()> run) {
+  return Issue(stream, std::move(kind), {}, [run = std::move(run)](const Words&) { return run(); });
 }
 
 Work* LastCaptured(GpuStream stream) {
@@ -98,8 +102,9 @@ int Property(const std::string& name) {
   const auto& set = Global().properties;
   const auto found = set.find(name);
   if (found != set.end()) return found->second;
-  const std::map<std::string, int> defaults = {{"devices", 1}, {"major", 9}, {"minor", 0},
-                                               {"gfx", 0x90a}, {"sms", 104}, {"memory_mib", 8192}};
+  const std::map<std::string, int> defaults = {
+      {"devices", 1}, {"major", 9},         {"minor", 0},          {"gfx", 0x90a},
+      {"sms", 104},   {"memory_mib", 8192}, {"hides_addresses", 0}};
   return defaults.at(name);
 }
 
@@ -365,7 +370,7 @@ int FAKE_NAME(cuGraphLaunch, hipGraphLaunch)(GpuGraphExec exec, GpuStream stream
   }
   return Issue(stream, "graph", [work] {
     for (const Work& w : work) {
-      if (const int result = w.run(); result != kSuccess) return result;
+      if (const int result = w.run(w.words); result != kSuccess) return result;
     }
     return kSuccess;
   });

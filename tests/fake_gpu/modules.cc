@@ -90,16 +90,16 @@ int CopyElements(const StridedCopy& c) {
 int LaunchOwn(const std::string& name, void** parameters, GpuStream stream) {
   if (name == "rg_set_table") {
     auto* const table = *static_cast<uint64_t**>(parameters[0]);
-    const auto entries = *static_cast<const TableEntries*>(parameters[1]);
-    return Issue(stream, name, [table, entries] { return SetTable(table, entries); });
+    return Issue(stream, name, WordsOf(*static_cast<const TableEntries*>(parameters[1])),
+                 [table](const Words& w) { return SetTable(table, FromWords<TableEntries>(w)); });
   }
   if (name == "rg_copy_strided") {
-    const auto copy = *static_cast<const StridedCopy*>(parameters[0]);
-    return Issue(stream, name, [copy] { return CopyElements(copy); });
+    return Issue(stream, name, WordsOf(*static_cast<const StridedCopy*>(parameters[0])),
+                 [](const Words& w) { return CopyElements(FromWords<StridedCopy>(w)); });
   }
   if (name == "rg_fill") {
-    const auto fill = *static_cast<const MemoryFill*>(parameters[0]);
-    return Issue(stream, name, [fill] { return RunFill(fill); });
+    return Issue(stream, name, WordsOf(*static_cast<const MemoryFill*>(parameters[0])),
+                 [](const Words& w) { return RunFill(FromWords<MemoryFill>(w)); });
   }
   return Issue(stream, name, [] { return kSuccess; });  // rg_spin
 }
@@ -119,10 +119,13 @@ int LaunchGenerated(const Function& function, int64_t blocks, int threads, void*
                     GpuStream stream) {
   const HostKernel& kernel = function.kernel;
   if (function.direct) {
-    auto* const given = static_cast<void**>(parameters[0]);
-    const std::vector<void*> addresses(given, given + kernel.code->arguments);
-    return Issue(stream, kernel.name,
-                 [=] { return RunGenerated(kernel, blocks, threads, addresses); });
+    auto* const given = static_cast<uint64_t*>(parameters[0]);
+    return Issue(stream, kernel.name, Words(given, given + kernel.code->arguments),
+                 [=](const Words& words) {
+                   std::vector<void*> addresses;
+                   for (uint64_t word : words) addresses.push_back(reinterpret_cast<void*>(word));
+                   return RunGenerated(kernel, blocks, threads, addresses);
+                 });
   }
   auto* const table = *static_cast<void***>(parameters[0]);
   const auto* const slots = static_cast<const int32_t*>(parameters[1]);

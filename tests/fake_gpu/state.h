@@ -4,12 +4,15 @@
 #ifndef RETROGRAD_TESTS_FAKE_GPU_STATE_H_
 #define RETROGRAD_TESTS_FAKE_GPU_STATE_H_
 
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/gpu/gpu_driver.h"
@@ -38,10 +41,28 @@ inline constexpr int kCaptureIsolation = 905;
 inline constexpr int kCapturedEvent = 907;
 inline constexpr int kUpdateFailure = 910;
 
+// The bytes of a kernel's one parameter.
+using Words = std::vector<uint64_t>;
+
+template <typename T>
+Words WordsOf(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  Words words((sizeof value + 7) / 8);
+  std::memcpy(words.data(), &value, sizeof value);
+  return words;
+}
+template <typename T>
+T FromWords(const Words& words) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), words.data(), sizeof value);
+  return value;
+}
+
 // A piece of work. Of two graphs of equal kinds one can be updated to the other.
 struct Work {
   std::string kind;
-  std::function<int()> run;
+  std::function<int(const Words&)> run;
+  Words words;                     // that it is run with
   std::optional<MemoryFill> fill;  // of a fill that was captured as one
   uintptr_t node = 0;              // its handle, once a graph's nodes were asked for
   const void* stream = nullptr;    // that it was captured on
@@ -90,7 +111,9 @@ void AllowStagedBytes(GpuFunction function, int bytes);
 // Whether this thread captures, where some calls are not allowed: then its captures are void.
 bool RefusedByCapture();
 
-// Does the work, or adds it to the stream's capture.
+// Does the work, or adds it to the stream's capture. With words: what a kernel is given, and may be
+// given otherwise in a graph.
+int Issue(GpuStream stream, std::string kind, Words words, std::function<int(const Words&)> run);
 int Issue(GpuStream stream, std::string kind, std::function<int()> run);
 
 // The last work that was captured on the stream; null where it captures none.

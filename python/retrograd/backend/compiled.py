@@ -33,6 +33,7 @@ class Recipe:
     device: torch.device
     settings: object  # settings.Settings
     what: str  # for people
+    absent: tuple = ()  # numbers of autograd's inputs that are zeros, and are not given
 
 
 class CompiledBackward(saved.Saved):

@@ -8,13 +8,14 @@ import contextlib
 import gc
 import threading
 import time
+import weakref
 
 import torch
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import native, origins
-from retrograd.backend import messages
+from retrograd.backend import absent, messages, watching
 from retrograd.backend.translation import Translation
 from retrograd.errors import ExportError
 from retrograd.sizes.specialize import specialized
@@ -59,14 +60,16 @@ class DynamicBackward(OutputCode):
         origins.find_once(module.graph)
         self._made = collections.OrderedDict()
         self._kept = []
+        self._absent = {}  # by tangents that nobody computes: inputs that need not be given
         self._takes_symbols = True
         self._lock = threading.Lock()
         self._boxed_call = True  # in the instance: torch._dynamo.disable copies its __dict__
         self.translations = 0
 
-    def prepare(self, values):
-        """Makes the CompiledBackward for the sizes of the values, if there is none."""
-        key = sizes_of(values)
+    def prepare(self, values, absent=()):
+        """Makes the CompiledBackward for the sizes of the values, if there is none. absent: numbers of
+        tensors among them that are zeros; it need not be given those that its recipe has as absent."""
+        key = sizes_of(values), absent
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -74,7 +77,7 @@ class DynamicBackward(OutputCode):
             start = time.monotonic()
             # Without the symbols' mode, which is the current one while AOTAutograd compiles.
             with torch._guards.tracing(None), unset_fake_temporarily():
-                recipe = self._recipe_of(values)
+                recipe = self._recipe_of(values, absent)
                 found = time.monotonic()
                 compiled = self._made[key] = self._compile(recipe)
             messages.log.info(
@@ -89,15 +92,33 @@ class DynamicBackward(OutputCode):
                 )
             return compiled
 
-    def _recipe_of(self, values):
+    def _recipe_of(self, values, absent):
         for translation in self._kept:
-            recipe = translation.bind(values)
+            recipe = self._bound(translation, values, absent) or translation.bind(values)
             if recipe is not None:
                 return recipe
         with _garbage_kept():
             self.translations += 1
             recipe = self._with_symbols(values) if self._takes_symbols else None
             return recipe or self._translate(*specialized(self._module, values), None)
+
+    @staticmethod
+    def _bound(translation, values, absent):
+        """The Recipe without the absent inputs; None where there is none."""
+        if not absent:
+            return None
+        try:
+            return translation.without(absent).bind(values)
+        except native.Failure as error:
+            messages.log.info("zeros are read as any tensor: %s", error)
+            return None
+
+    def absent_inputs(self, missing, compiled, unread):
+        """Which inputs need not be given where nobody computes the tangents `missing`: those of `unread`, or none
+        if that does not pay. Decided once, by the CompiledBackward of the first sizes."""
+        if missing not in self._absent:
+            self._absent[missing] = unread if absent.pays(compiled, unread) else ()
+        return self._absent[missing]
 
     def _with_symbols(self, values):
         """The Recipe of a new Translation; None where there can be none."""
@@ -120,8 +141,11 @@ class DynamicBackward(OutputCode):
     def __call__(self, inputs):
         values = list(inputs)
         inputs.clear()
-        compiled = self.prepare(values)
-        return compiled([v for v in values if isinstance(v, torch.Tensor)])
+        missing = getattr(watching.of_thread, "missing", ())
+        compiled = self.prepare(values, self._absent.get(missing, ()))
+        compiled.of_sizes = weakref.ref(self)
+        tensors = [v for v in values if isinstance(v, torch.Tensor)]
+        return compiled([t for i, t in enumerate(tensors) if i not in compiled.recipe.absent])
 
     def post_compile(self, example_inputs, constants, graph_kwargs):
         pass

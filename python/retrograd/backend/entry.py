@@ -51,7 +51,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
         )  # fmt: skip
     if not settings.direct_gradients:
         return compiled
-    return DirectGradients(compiled, settings.direct_forward)
+    return DirectGradients(compiled, settings.direct_forward, settings.max_plans)
 
 
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it

@@ -6,7 +6,7 @@ import hashlib
 import torch
 
 from retrograd import native
-from retrograd.backend import messages, programs
+from retrograd.backend import absent, messages, programs
 from retrograd.backend.compiled import same_strides
 
 
@@ -18,6 +18,23 @@ class Translation:
         self._recipe, self._sources = recipe, sources
         self._graph = native.Graph.deserialize(recipe.graph)
         self._digest = hashlib.sha256(recipe.graph).digest()
+        self._without = {}  # by inputs
+
+    def without(self, inputs):
+        """The Translation in which these inputs, numbers of tensors, are zeros that nobody gives; it is bound to
+        the same values, and its recipes have them as `absent`. native.Failure if there can be none."""
+        if inputs not in self._without:
+            recipe = self._recipe
+            given = [i for i in range(len(recipe.dtypes)) if i not in inputs]
+            made = dataclasses.replace(
+                recipe,
+                graph=absent.with_zeros(recipe.graph, inputs),
+                dtypes=[recipe.dtypes[i] for i in given],
+                what=f"{recipe.what}, {len(inputs)} tangents absent",
+                absent=inputs,
+            )
+            self._without[inputs] = Translation(made, self._sources)
+        return self._without[inputs]
 
     def bind(self, values):
         """The Recipe for the sizes of the values, integers and tensors, or None: the graph would be another
@@ -31,6 +48,7 @@ class Translation:
                 messages.log.info("%s at %s: %s", self._recipe.what, sizes, failure)
                 return None
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
+        tensors = [t for i, t in enumerate(tensors) if i not in self._recipe.absent]
         for tensor, expected in zip(tensors, bound.inputs):  # constants of the graph lie behind
             strides = tensor.stride()
             if tensor.shape != expected.shape or not (

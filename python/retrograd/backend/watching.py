@@ -7,6 +7,7 @@ import threading
 watcher = None
 
 # `runs`: a list that collects (CompiledBackward, its tensors, its results) on one thread, or None.
+# `missing`: the tangents, by number, that nobody computed for the run that is looked at there.
 of_thread = threading.local()
 
 

@@ -5,8 +5,10 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +56,16 @@ constexpr size_t kMostFillBlocks = 1024;
   X(StreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, CUstream, CUstreamCaptureStatus*,   \
     cuuint64_t*, CUgraph*, const CUgraphNode**, const CUgraphEdgeData**, size_t*)
 
+// What tells and sets the parameters of a captured graph's kernels; drivers before CUDA 12.4 lack
+// some of them.
+#define RG_CUDA_PARAMETER_ENTRY_POINTS(X)                                                      \
+  X(GraphKernelNodeGetParams, cuGraphKernelNodeGetParams_v2, CUgraphNode,                      \
+    CUDA_KERNEL_NODE_PARAMS*)                                                                  \
+  X(GraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2, CUgraphExec, CUgraphNode, \
+    const CUDA_KERNEL_NODE_PARAMS*)                                                            \
+  X(FuncGetParamInfo, cuFuncGetParamInfo, CUfunction, size_t, size_t*, size_t*)                \
+  X(KernelGetParamInfo, cuKernelGetParamInfo, CUkernel, size_t, size_t*, size_t*)
+
 constexpr int kFirstEarlyMajor = 9;  // of the compute capability
 
 // Whether arguments of these types are passed alike: both pointers or both integers, of one size.
@@ -83,12 +95,30 @@ RG_GPU_ENTRY_POINTS(RG_CUDA_CHECK)
 RG_CUDA_ENTRY_POINTS(RG_CUDA_CHECK)
 RG_CUDA_GRAPH_ENTRY_POINTS(RG_CUDA_CHECK)
 RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_CHECK)
+RG_CUDA_PARAMETER_ENTRY_POINTS(RG_CUDA_CHECK)
 #undef RG_CUDA_CHECK
 static_assert(kGpuOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kGpuNotFound == CUDA_ERROR_NOT_FOUND);
 static_assert(kGpuNonBlockingStream == CU_STREAM_NON_BLOCKING &&
               kGpuTimedEvent == CU_EVENT_DEFAULT && kGpuUntimedEvent == CU_EVENT_DISABLE_TIMING);
 static_assert(kGpuCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
               kGpuNoCapture == CU_STREAM_CAPTURE_STATUS_NONE);
+
+size_t WholeWords(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+// Takes the parameters of a kernel that was launched with all of them in one buffer, as libraries'
+// are; their bytes, 0 where there is none.
+size_t TakePacked(void* const* extra, GraphKernel& kernel) {
+  const char* buffer = nullptr;
+  size_t bytes = 0;
+  for (; extra != nullptr && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const char*>(extra[1]);
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const size_t*>(extra[1]);
+  }
+  if (buffer == nullptr) return 0;
+  kernel.parameters.assign(buffer, bytes);
+  kernel.parameters.resize(WholeWords(bytes));
+  return bytes;
+}
 
 class CudaDriver : public GpuDriver {
  public:
@@ -112,6 +142,8 @@ class CudaDriver : public GpuDriver {
   absl::Status LaunchEarly(GpuFunction function, unsigned blocks, unsigned threads,
                            unsigned shared_bytes, GpuStream stream,
                            void** parameters) const override;
+  absl::StatusOr<std::vector<GraphKernel>> KernelsOf(GpuGraph graph) const override;
+  absl::Status SetParameters(GpuGraphExec exec, const GraphKernel& kernel) const override;
   bool Update(GpuGraphExec exec, GpuGraph graph) const override;
 
  protected:
@@ -122,12 +154,17 @@ class CudaDriver : public GpuDriver {
   bool StandsBehindKernel(CUstream stream) const;
   absl::Status FillByKernel(CUgraph graph, CUgraphNode node, GpuFunction fill) const;
 
+  absl::StatusOr<std::vector<CUgraphNode>> NodesOf(CUgraph graph) const;
+  absl::StatusOr<GraphKernel> KernelOf(CUgraphNode node) const;
+
   bool edits_graphs_ = true;
   bool launches_early_ = true;
+  bool tells_parameters_ = true;
 #define RG_CUDA_FIELD(field, cuda, ...) GpuEntry<int(__VA_ARGS__)> field;
   RG_CUDA_ENTRY_POINTS(RG_CUDA_FIELD)
   RG_CUDA_GRAPH_ENTRY_POINTS(RG_CUDA_FIELD)
   RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_FIELD)
+  RG_CUDA_PARAMETER_ENTRY_POINTS(RG_CUDA_FIELD)
 #undef RG_CUDA_FIELD
 };
 
@@ -146,6 +183,9 @@ const char* CudaDriver::Fill(void* library) {
   missing = nullptr;
   RG_CUDA_EARLY_ENTRY_POINTS(RG_CUDA_FIND)
   launches_early_ = edits_graphs_ && missing == nullptr;
+  missing = nullptr;
+  RG_CUDA_PARAMETER_ENTRY_POINTS(RG_CUDA_FIND)
+  tells_parameters_ = edits_graphs_ && missing == nullptr;
 #undef RG_CUDA_FIND
   return needed;
 }
@@ -234,10 +274,7 @@ absl::StatusOr<bool> CudaDriver::IsOf(const GpuContext& context, GpuStream strea
 absl::Status CudaDriver::FillByKernel(GpuGraph captured, GpuFunction fill) const {
   if (!edits_graphs_) return absl::OkStatus();
   const CUgraph graph = reinterpret_cast<CUgraph>(captured);
-  size_t count = 0;
-  RG_GPU(*this, GraphGetNodes, graph, nullptr, &count);
-  std::vector<CUgraphNode> nodes(count);
-  RG_GPU(*this, GraphGetNodes, graph, nodes.data(), &count);
+  RG_ASSIGN_OR_RETURN(const std::vector<CUgraphNode> nodes, NodesOf(graph));
   for (CUgraphNode node : nodes) {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     RG_GPU(*this, GraphNodeGetType, node, &type);
@@ -280,6 +317,78 @@ absl::Status CudaDriver::FillByKernel(CUgraph graph, CUgraphNode node, GpuFuncti
     RG_GPU(*this, GraphAddDependencies, graph, from.data(), dependents.data(), nullptr, after);
   }
   RG_GPU(*this, GraphDestroyNode, node);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<CUgraphNode>> CudaDriver::NodesOf(CUgraph graph) const {
+  size_t count = 0;
+  RG_GPU(*this, GraphGetNodes, graph, nullptr, &count);
+  std::vector<CUgraphNode> nodes(count);
+  if (count > 0) RG_GPU(*this, GraphGetNodes, graph, nodes.data(), &count);
+  return nodes;
+}
+
+absl::StatusOr<std::vector<GraphKernel>> CudaDriver::KernelsOf(GpuGraph captured) const {
+  if (!tells_parameters_) return GpuDriver::KernelsOf(captured);
+  RG_ASSIGN_OR_RETURN(const std::vector<CUgraphNode> nodes,
+                      NodesOf(reinterpret_cast<CUgraph>(captured)));
+  std::vector<GraphKernel> kernels;
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    RG_GPU(*this, GraphNodeGetType, node, &type);
+    if (type == CU_GRAPH_NODE_TYPE_EMPTY) continue;
+    if (type != CU_GRAPH_NODE_TYPE_KERNEL) {
+      return absl::UnimplementedError("a recording holds a copy, a fill or an event");
+    }
+    RG_ASSIGN_OR_RETURN(GraphKernel kernel, KernelOf(node));
+    kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+absl::StatusOr<GraphKernel> CudaDriver::KernelOf(CUgraphNode node) const {
+  CUDA_KERNEL_NODE_PARAMS params = {};
+  RG_GPU(*this, GraphKernelNodeGetParams, node, &params);
+  GraphKernel kernel{.node = node, .launch = {}, .parameters = {}, .begins = {}};
+  const size_t packed = params.kernelParams == nullptr ? TakePacked(params.extra, kernel) : 0;
+  for (size_t i = 0; packed == 0; ++i) {
+    size_t offset = 0, bytes = 0;
+    const int result = params.func != nullptr ? FuncGetParamInfo(params.func, i, &offset, &bytes)
+                                              : KernelGetParamInfo(params.kern, i, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // behind the last
+    RG_RETURN_IF_ERROR(StatusOf(result, FuncGetParamInfo.name));
+    if (params.kernelParams == nullptr) {
+      return absl::UnimplementedError("the driver does not tell a recorded kernel's parameters");
+    }
+    kernel.begins.push_back(kernel.parameters.size());
+    kernel.parameters.append(static_cast<const char*>(params.kernelParams[i]), bytes);
+    kernel.parameters.resize(WholeWords(kernel.parameters.size()));
+  }
+  params.kernelParams = params.extra = nullptr;
+  kernel.launch.assign(reinterpret_cast<const char*>(&params), sizeof params);
+  kernel.launch.append(reinterpret_cast<const char*>(&packed), sizeof packed);
+  return kernel;
+}
+
+absl::Status CudaDriver::SetParameters(GpuGraphExec exec, const GraphKernel& kernel) const {
+  constexpr size_t kMost = 128;
+  void* parameters[kMost];
+  if (kernel.begins.size() > kMost) {
+    return absl::UnimplementedError("a recorded kernel has more than 128 parameters");
+  }
+  for (size_t i = 0; i < kernel.begins.size(); ++i) {
+    parameters[i] = const_cast<char*>(kernel.parameters.data() + kernel.begins[i]);
+  }
+  CUDA_KERNEL_NODE_PARAMS params;
+  size_t packed = 0;
+  std::memcpy(&params, kernel.launch.data(), sizeof params);
+  std::memcpy(&packed, kernel.launch.data() + sizeof params, sizeof packed);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<char*>(kernel.parameters.data()),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &packed, CU_LAUNCH_PARAM_END};
+  if (packed == 0) params.kernelParams = parameters;
+  if (packed > 0) params.extra = extra;
+  RG_GPU(*this, GraphExecKernelNodeSetParams, reinterpret_cast<CUgraphExec>(exec),
+         static_cast<CUgraphNode>(kernel.node), &params);
   return absl::OkStatus();
 }
 

@@ -21,12 +21,13 @@ from retrograd.backend.node.learning import Learner
 class DirectGradients:
     """Calls a compiled function of flat arguments, and gives its results a DirectNode."""
 
-    def __init__(self, function, direct_forward):
+    def __init__(self, function, direct_forward, most):
+        """most: plans that are kept, of a function with dynamic sizes."""
         self._function = function
         self._binding = None
         self._forward = None  # a ForwardPlan
         self._forward_learner = None
-        self._direct_forward = direct_forward
+        self._direct_forward, self._most = direct_forward, most
         self._autograd_function = None  # that made the results of an earlier call
         self._reasons = set()
         extension.start()
@@ -61,7 +62,7 @@ class DirectGradients:
 
     def _attach(self, module, results):
         if self._binding is None:
-            self._binding = module.Binding(Learner(module))
+            self._binding = module.Binding(Learner(module), self._most)
         if not self._binding.hopeful:
             return
         if torch._dynamo.config.compiled_autograd:

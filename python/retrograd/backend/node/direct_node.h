@@ -17,6 +17,7 @@
 #include "direct_plan.h"
 #include "host_times.h"
 #include "leaves.h"
+#include "plan_cache.h"
 #include "saved_state.h"
 
 namespace retrograd {
@@ -24,37 +25,35 @@ namespace retrograd {
 // What the calls of one compiled function share: the plans known so far, and who finds them.
 class Binding {
  public:
-  // learner: a Python object with begin(), called before a backward takes PyTorch's path, and
+  // learner: a Python object with begin(missing), called before a backward takes PyTorch's path, and
   // end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or None.
   // used: for each tangent, whether its result is differentiable.
-  explicit Binding(py::object learner) : learner_(Shared(std::move(learner))) {}
+  // most: plans that are kept; the one that was not used for longest gives way.
+  Binding(py::object learner, size_t most) : plans_(most), learner_(Shared(std::move(learner))) {}
 
-  std::shared_ptr<const DirectPlan> Find(const Tensors& saved, const Tensors& tangents,
-                                         const std::vector<bool>& used) const {
+  std::shared_ptr<const DirectPlan> Find(const RunInputs& run) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& plan : plans_) {
-      if (AbsentAre(*plan, tangents, used) && Fits(*plan, saved, tangents)) return plan;
-    }
-    return nullptr;
+    return plans_.Find(run);
   }
 
   // Whether another look at PyTorch's path may find a plan.
   bool learns() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return failures_ < kMostFailures && plans_.size() < kMostPlans;
+    return failures_ < kMostFailures;
   }
   // Whether there are plans, or may be some.
   bool hopeful() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return failures_ < kMostFailures || !plans_.empty();
+    return failures_ < kMostFailures || plans_.size() > 0;
   }
 
-  void Learned(std::shared_ptr<const DirectPlan> plan) {
+  // plan: null where the run showed none.
+  void Learned(const RunInputs& run, std::shared_ptr<DirectPlan> plan) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (plan == nullptr) {
       ++failures_;
     } else {
-      plans_.push_back(std::move(plan));
+      plans_.Add(run, std::move(plan));
     }
   }
 
@@ -66,9 +65,8 @@ class Binding {
 
  private:
   static constexpr int kMostFailures = 3;
-  static constexpr size_t kMostPlans = 64;
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<const DirectPlan>> plans_;
+  PlanCache plans_;
   int failures_ = 0;
   std::shared_ptr<PyObject> learner_;
 };
@@ -117,7 +115,8 @@ class DirectNode : public Node {
     Laps laps;
     AskForParameters(next_edges());
     Tensors saved = state_->Unpack(getptr());
-    const std::shared_ptr<const DirectPlan> plan = binding_->Find(saved, tangents, Used());
+    const std::shared_ptr<const DirectPlan> plan =
+        binding_->Find({state_->sizes(), saved, tangents, Used()});
     if (plan == nullptr || plan->result_of_edge.size() != next_edges().size()) {
       return ByPython(std::move(tangents), binding_->learns(), saved);
     }
@@ -269,7 +268,12 @@ class DirectNode : public Node {
     const py::gil_scoped_acquire gil;
     if (!learns) return state_->ByPython(getptr(), std::move(tangents));
     const Tensors given = tangents;
-    binding_->learner().attr("begin")();
+    const std::vector<bool> used = Used();
+    std::vector<size_t> missing;
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (used[i] && !given[i].defined()) missing.push_back(i);
+    }
+    binding_->learner().attr("begin")(missing);
     variable_list gradients;
     try {
       gradients = state_->ByPython(getptr(), std::move(tangents));
@@ -277,8 +281,9 @@ class DirectNode : public Node {
       binding_->learner().attr("stop")();
       throw;
     }
-    const py::object plan = binding_->learner().attr("end")(saved, given, Used(), gradients);
-    binding_->Learned(plan.is_none() ? nullptr : plan.cast<std::shared_ptr<DirectPlan>>());
+    const py::object plan = binding_->learner().attr("end")(saved, given, used, gradients);
+    binding_->Learned({state_->sizes(), saved, given, used},
+                      plan.is_none() ? nullptr : plan.cast<std::shared_ptr<DirectPlan>>());
     return gradients;
   }
 

@@ -62,7 +62,8 @@ struct Block {
 struct DirectPlan {
   explicit DirectPlan(at::Device on) : device(on), memory(on) {}
 
-  std::string what;  // for people
+  std::string what;            // for people
+  std::vector<int64_t> sizes;  // of a dynamic graph, that it was made for
   int32_t (*run)(void* executable, const rg_run* run) = nullptr;
   int32_t (*last_error)(rg_error* error) = nullptr;
   void* executable = nullptr;

@@ -16,12 +16,13 @@ class Learner:
     def __init__(self, extension):
         self._extension = extension
 
-    def begin(self):
-        watching.of_thread.runs = []
+    def begin(self, missing):
+        """missing: the tangents of differentiable results, by number, that nobody computed."""
+        watching.of_thread.runs, watching.of_thread.missing = [], tuple(missing)
 
     def stop(self):
         """The run failed."""
-        watching.of_thread.runs = None
+        watching.of_thread.runs, watching.of_thread.missing = None, ()
 
     def end(self, saved, tangents, used, gradients):
         """The DirectPlan of the run since begin, or None.
@@ -30,6 +31,7 @@ class Learner:
         tangents belong to differentiable results. gradients: of the edges, None where there is none.
         """
         runs, watching.of_thread.runs = watching.of_thread.runs, None
+        watching.of_thread.missing = ()
         if len(runs) != 1:
             return None  # Inductor's
         compiled, given, results = runs[0]
@@ -39,7 +41,7 @@ class Learner:
             return None
         missing = [n for n, use in enumerate(used) if use and tangents[n] is None]
         unread = [i for i, (of_saved, n) in enumerate(sources) if not of_saved and n in missing]
-        if unread and absent.pays(compiled, unread):
+        if unread and _pays(compiled, tuple(missing), tuple(unread)):
             compiled = absent.without(compiled, unread)
             sources = [source for i, source in enumerate(sources) if i not in unread]
         return self._plan(compiled, sources, edges, missing)
@@ -78,6 +80,14 @@ class Learner:
             before=compiled.forward_ender(),
             keep=program,
         )
+
+
+def _pays(compiled, missing, unread):
+    """Whether a program of its own, which is not given these inputs, pays."""
+    of_sizes = getattr(compiled, "of_sizes", lambda: None)()  # the DynamicBackward
+    if of_sizes is None:
+        return absent.pays(compiled, unread)
+    return bool(of_sizes.absent_inputs(missing, compiled, unread))
 
 
 def _indexed(device):

@@ -25,6 +25,16 @@ Compiled CompiledOf(const py::handle& result) {
   return {meta->grad_fn_, std::move(context)};
 }
 
+// The sizes that the compiled function saved; nothing where one is no integer.
+std::optional<std::vector<int64_t>> SizesOf(const py::object& context) {
+  std::vector<int64_t> sizes;
+  for (const py::handle size : py::getattr(context, kSavedSizes, py::tuple())) {
+    if (!PyLong_CheckExact(size.ptr())) return std::nullopt;
+    sizes.push_back(size.cast<int64_t>());
+  }
+  return sizes;
+}
+
 // The results of the compiled function by their numbers there; undefined where one is missing.
 Tensors ResultsOf(const Node& node, const Tensors& given) {
   Tensors results(node.num_inputs());
@@ -70,12 +80,16 @@ std::string Attach(const std::shared_ptr<Binding>& binding, const py::sequence& 
   std::string reason = Unsuited(*compiled.node, tensors, results);
   if (!reason.empty()) return reason;
 
+  std::optional<std::vector<int64_t>> sizes = SizesOf(compiled.context);
+  if (!sizes) return "a size that was saved is no integer";
+
   auto beside = compiled.context.attr(kSavedBeside).cast<Tensors>();
   compiled.context.attr(kSavedBeside) = py::list();
   std::shared_ptr<DirectNode> ours(
       new DirectNode(
           compiled.node->sequence_nr(), edge_list(compiled.node->next_edges()),
-          std::make_unique<FunctionState>(compiled.node, compiled.context.ptr(), std::move(beside)),
+          std::make_unique<FunctionState>(compiled.node, compiled.context.ptr(), std::move(beside),
+                                          *std::move(sizes)),
           binding),
       torch::autograd::deleteNode);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -174,7 +188,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            py::arg("constants"), py::arg("results"), py::arg("result_of_edge"), py::arg("before"),
            py::arg("keep"));
   py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
-      .def(py::init<py::object>(), py::arg("learner"))
+      .def(py::init<py::object, size_t>(), py::arg("learner"), py::arg("most"))
       .def_property_readonly("hopeful", &Binding::hopeful)
       .def_property_readonly("plans", &Binding::plans);
   py::class_<ForwardPlan, std::shared_ptr<ForwardPlan>>(module, "ForwardPlan")

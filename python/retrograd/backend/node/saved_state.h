@@ -22,6 +22,8 @@ using torch::autograd::variable_list;
 
 // The attribute of a compiled function's context that holds the tensors saved beside autograd's.
 inline constexpr const char* kSavedBeside = "_tensors_no_vc_check";
+// And the one that holds the sizes saved, where the graph is dynamic.
+inline constexpr const char* kSavedSizes = "symints";
 
 // A Python object that C++ threads own; null for None.
 inline std::shared_ptr<PyObject> Shared(py::object object) {
@@ -48,6 +50,9 @@ class SavedState {
     saved.insert(saved.end(), beside_.begin(), beside_.end());
     return saved;
   }
+
+  // The integers that were saved: sizes of a dynamic graph.
+  virtual const std::vector<int64_t>& sizes() const = 0;
 
   // Lets go of one of them, by its number there. Needs Python's lock, as what follows does.
   void LetGo(size_t number) {
@@ -85,8 +90,14 @@ class SavedState {
 class FunctionState : public SavedState {
  public:
   // context: the node's Python object, which it owns.
-  FunctionState(std::shared_ptr<Node> function, PyObject* context, Tensors beside)
-      : SavedState(std::move(beside)), function_(std::move(function)), context_(context) {}
+  FunctionState(std::shared_ptr<Node> function, PyObject* context, Tensors beside,
+                std::vector<int64_t> sizes)
+      : SavedState(std::move(beside)),
+        function_(std::move(function)),
+        context_(context),
+        sizes_(std::move(sizes)) {}
+
+  const std::vector<int64_t>& sizes() const override { return sizes_; }
 
   void Release() override {
     function_->release_variables();
@@ -112,6 +123,7 @@ class FunctionState : public SavedState {
 
   std::shared_ptr<Node> function_;
   PyObject* context_;
+  std::vector<int64_t> sizes_;
   bool released_ = false;
 };
 
@@ -145,6 +157,10 @@ class OwnState : public SavedState {
   }
 
   long references() const override { return 1; }
+  const std::vector<int64_t>& sizes() const override {
+    static const std::vector<int64_t> none;  // such forwards save none
+    return none;
+  }
 
  private:
   std::vector<SavedVariable>& Checked() override { return checked_; }
