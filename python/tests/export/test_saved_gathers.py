@@ -1,16 +1,11 @@
 """Rows that a forward gathers and saves: what the backward gathers again, and what it reads."""
 
-import sys
 
-import conftest
+import op_models
 import pytest
 import torch
 from retrograd import rows as _rows  # noqa: F401  (makes the table)
 from retrograd import saved_gathers
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import op_models  # noqa: E402
 
 aten = torch.ops.aten
 NODES, EDGES, WIDTH = 9, 40, 6

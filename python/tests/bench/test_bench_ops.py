@@ -7,15 +7,12 @@ import sys
 import time
 
 import conftest
+import float64
+import op_models
+import ops
+import ours
 import pytest
 import torch
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import float64  # noqa: E402
-import op_models  # noqa: E402
-import ops  # noqa: E402
-import ours  # noqa: E402
 
 LIBRARY = conftest.BIN / ours.NAME
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")

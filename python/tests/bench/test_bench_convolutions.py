@@ -8,12 +8,9 @@ import subprocess
 import sys
 
 import conftest
+import convolutions
+import ours
 import pytest
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import convolutions  # noqa: E402
-import ours  # noqa: E402
 
 LIBRARY = pathlib.Path(
     os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"), ours.NAME

@@ -8,29 +8,26 @@ import re
 import subprocess
 import sys
 
+import ablation_models
+import ablation_parts
+import ablation_table
 import conftest
+import curves
+import float64
+import gemm_tiles
+import largest
+import ops_table
+import ours
 import pytest
+import pytorch
+import readme_table
+import run
+import table_page
 import torch
+import training_table
+import watch
+from retrograd.export import captured_backwards
 from torch import nn
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import ablation_models  # noqa: E402
-import ablation_parts  # noqa: E402
-import ablation_table  # noqa: E402
-import curves  # noqa: E402
-import float64  # noqa: E402
-import gemm_tiles  # noqa: E402
-import largest  # noqa: E402
-import ops_table  # noqa: E402
-import ours  # noqa: E402
-import pytorch  # noqa: E402
-import readme_table  # noqa: E402
-import run  # noqa: E402
-import table_page  # noqa: E402
-import training_table  # noqa: E402
-import watch  # noqa: E402
-from retrograd.export import captured_backwards  # noqa: E402
 
 KEY = {"format": 1, "commit": "abc", "repeat": 3, "modes": []}
 RUN = conftest.ROOT / "bench" / "run.py"

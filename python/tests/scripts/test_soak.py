@@ -5,12 +5,8 @@ import pathlib
 import sys
 import types
 
-import conftest
 import pytest
-
-sys.path.insert(0, str(conftest.ROOT / "scripts"))
-
-import soak  # noqa: E402
+import soak
 
 real_output_of = soak.output_of
 

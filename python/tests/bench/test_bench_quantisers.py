@@ -1,16 +1,11 @@
 """bench/quantisers.py at small sizes on the host: its rows, and equal bits on both sides."""
 
 import json
-import sys
 
 import command
-import conftest
+import fp8_samples  # noqa: F401  (stands in for torchao's kernels)
 import pytest
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import fp8_samples  # noqa: E402, F401  (stands in for torchao's kernels)
-import quantisers  # noqa: E402
+import quantisers
 
 SMALL = {
     "experts": (quantisers.EXPERTS, (2, 64, 48), None),

@@ -2,9 +2,9 @@
 
 import os
 import pathlib
-import sys
 
 import conftest
+import ours
 import pytest
 import single_op
 import torch
@@ -14,10 +14,6 @@ from retrograd.translate import translate
 from test_rows import attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
-
-sys.path.insert(0, str(conftest.ROOT / "bench"))
-
-import ours  # noqa: E402
 
 LIBRARY = pathlib.Path(
     os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"), ours.NAME

@@ -7,11 +7,8 @@ import subprocess
 import sys
 
 import conftest
+import mutants
 import pytest
-
-sys.path.insert(0, str(conftest.ROOT / "scripts"))
-
-import mutants  # noqa: E402
 
 FOLDERS = {"graph", "fusion", "codegen", "runtime", "tools", "models", "python"}
 
