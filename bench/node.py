@@ -59,7 +59,7 @@ def make_step(name, device, side):
 
 def rows_of(step, module, runs):
     """For each of so many backwards, microseconds by part."""
-    import watch
+    from measure import watch
 
     rows = []
     for _ in range(runs):

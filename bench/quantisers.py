@@ -60,8 +60,8 @@ QUANTISERS = {
 
 def given(name, device):
     """(the op, its arguments)."""
-    import fp8_models
     import torch
+    from workloads import fp8_models
 
     op, shape, groups = QUANTISERS[name]
     torch.manual_seed(0)
@@ -110,10 +110,8 @@ def captured(op, args, results):
 
 def measure(name, options, folder):
     """The row of one quantiser."""
-    import one_model
     import ops
-    import ours
-    import watch
+    from measure import one_model, ours, watch
     from retrograd.translate import translate
 
     op, args = given(name, options.device)
@@ -216,7 +214,7 @@ def main():
         from torchao.prototype.moe_training import kernels  # noqa: F401
     except ImportError as error:
         sys.exit(f"bench/quantisers.py: {error.name} is not installed")
-    import ours
+    from measure import ours
 
     options.library = ours.find_library(options.library)
     if options.out is None:

@@ -45,7 +45,7 @@ from retrograd import native  # noqa: E402
 from retrograd.backend import (  # noqa: E402
     backend, compiled, dynamic, messages, programs, translation,
 )  # fmt: skip
-from one_model import machine  # noqa: E402
+from measure.one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
 MODELS = {

@@ -118,7 +118,7 @@ def _references(name, device):
 
 def _errors(step, references):
     """Of the step's gradients against float64's: the median and the worst of all parameters'."""
-    import float64
+    from measure import float64
 
     if not references:
         return None
@@ -151,7 +151,7 @@ def _settle(step, side):
 
 def measure_side(name, device, side, repeat, references, cache=None, most_kernels=10):
     import torch
-    import watch
+    from measure import watch
     from retrograd.backend import messages
 
     torch._dynamo.reset()
@@ -229,7 +229,7 @@ def _library_run_us(step):
 def _by_events(prepare, work, repeat):
     """Milliseconds between events around the work, with the host as it is; wall time on a CPU."""
     import torch
-    import watch
+    from measure import watch
 
     if not torch.cuda.is_available():
         return watch.wall_ms(prepare, work, repeat)
@@ -298,8 +298,8 @@ class Kept:
 
 
 def measure_model(options):
-    import one_model
     import torch
+    from measure import one_model
 
     torch.set_float32_matmul_precision("high")
     row = {"model": options.one, "machine": one_model.machine(options.device),
@@ -367,7 +367,7 @@ def main():
                         help=argparse.SUPPRESS)  # fmt: skip
     options = parser.parse_args()
     import run
-    import training_table
+    from tables import training_table
 
     why = run.missing(options.device)
     if why:

@@ -8,26 +8,18 @@ import re
 import subprocess
 import sys
 
-import ablation_models
-import ablation_parts
-import ablation_table
 import conftest
 import curves
-import float64
 import gemm_tiles
 import largest
-import ops_table
-import ours
 import pytest
-import pytorch
-import readme_table
 import run
-import table_page
 import torch
-import training_table
-import watch
+from measure import ablation_parts, float64, ours, pytorch, watch
 from retrograd.export import captured_backwards
+from tables import ablation_table, ops_table, readme_table, table_page, training_table
 from torch import nn
+from workloads import ablation_models
 
 KEY = {"format": 1, "commit": "abc", "repeat": 3, "modes": []}
 RUN = conftest.ROOT / "bench" / "run.py"

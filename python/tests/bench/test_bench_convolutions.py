@@ -9,8 +9,8 @@ import sys
 
 import conftest
 import convolutions
-import ours
 import pytest
+from measure import ours
 
 LIBRARY = pathlib.Path(
     os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"), ours.NAME

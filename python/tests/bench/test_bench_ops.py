@@ -7,12 +7,11 @@ import sys
 import time
 
 import conftest
-import float64
-import op_models
 import ops
-import ours
 import pytest
 import torch
+from measure import float64, ours
+from workloads import op_models
 
 LIBRARY = conftest.BIN / ours.NAME
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")

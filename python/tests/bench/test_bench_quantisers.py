@@ -17,7 +17,7 @@ SMALL = {
 
 @command.needs_retrograd
 def test_each_kind_gives_the_bits_of_its_definition(tmp_path, monkeypatch):
-    import ours
+    from measure import ours
 
     monkeypatch.setattr(quantisers, "QUANTISERS", SMALL)
     out = tmp_path / "rows.json"

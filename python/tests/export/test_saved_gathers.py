@@ -1,11 +1,11 @@
 """Rows that a forward gathers and saves: what the backward gathers again, and what it reads."""
 
 
-import op_models
 import pytest
 import torch
 from retrograd import rows as _rows  # noqa: F401  (makes the table)
 from retrograd import saved_gathers
+from workloads import op_models
 
 aten = torch.ops.aten
 NODES, EDGES, WIDTH = 9, 40, 6

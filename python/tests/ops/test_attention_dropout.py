@@ -4,10 +4,10 @@ import os
 import pathlib
 
 import conftest
-import ours
 import pytest
 import single_op
 import torch
+from measure import ours
 from retrograd import bundle
 from retrograd.export import captured_backwards
 from retrograd.translate import translate

@@ -6,9 +6,9 @@ import sys
 import tempfile
 
 import torch
-import watch
+from measure import watch
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 from retrograd import native  # noqa: E402

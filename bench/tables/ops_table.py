@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Writes the table of single ops in docs/benchmarks.md, from bench/results/ops_<GPU>.json.
 
-  bench/ops_table.py            rewrites the page
-  bench/ops_table.py --check    exit status 1 if it would change
+  bench/tables/ops_table.py            rewrites the page
+  bench/tables/ops_table.py --check    exit status 1 if it would change
 """
 
 import json
+import pathlib
 import statistics
+import sys
 
-import table_page
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tables import table_page  # noqa: E402
 
 HEADS = ("op", "ours, us", "Inductor, us", "ratio", "floor, TB/s", "predicted, us")
 
@@ -43,4 +47,4 @@ def table(path):
 
 
 if __name__ == "__main__":
-    table_page.main("bench/ops_table.py", __doc__, "ops_*.json", table)
+    table_page.main("bench/tables/ops_table.py", __doc__, "ops_*.json", table)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of README.md that show measurements, from the files of bench/results.
 
-  bench/readme_table.py            rewrites README.md
-  bench/readme_table.py --check    exit status 1 if it would change
+  bench/tables/readme_table.py            rewrites README.md
+  bench/tables/readme_table.py --check    exit status 1 if it would change
 
 A table stands between two comments, <!-- NAME --> and <!-- /NAME -->, with the name of its folder,
 which bench/run.py filled.
@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODES = {
     "eager": "eager",
     "inductor": "Inductor",
@@ -174,7 +174,8 @@ def main():
     old = readme.read_text()
     new = rewritten(old)
     if options.check and new != old:
-        sys.exit("README.md is not what bench/readme_table.py makes of bench/results: run it")
+        sys.exit("README.md is not what bench/tables/readme_table.py makes of bench/results: "
+                 "run it")
     if new != old:
         readme.write_text(new)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the table of docs/benchmarks.md that says what each optional part is worth.
 
-  bench/ablation_table.py            rewrites docs/benchmarks.md
-  bench/ablation_table.py --count    before that, counts the code of each part in this checkout
-  bench/ablation_table.py --check    exit status 1 if it would change
+  bench/tables/ablation_table.py            rewrites docs/benchmarks.md
+  bench/tables/ablation_table.py --count    before that, counts the code of each part here
+  bench/tables/ablation_table.py --check    exit status 1 if it would change
 
 The table stands between <!-- NAME --> and <!-- /NAME -->, NAME being bench/results/NAME.json, which
 bench/ablate.py wrote.
@@ -16,10 +16,10 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
-import ablation_parts  # noqa: E402
+from measure import ablation_parts  # noqa: E402
 
 PAGE = ROOT / "docs/benchmarks.md"
 
@@ -156,7 +156,8 @@ def main():
     after = rewritten(before)
     if options.check:
         sys.exit(
-            after != before and f"{PAGE}: a table is not that of its file: bench/ablation_table.py"
+            after != before
+            and f"{PAGE}: a table is not that of its file: bench/tables/ablation_table.py"
         )
     PAGE.write_text(after)
 

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Writes the table of training steps in docs/benchmarks.md, from the files of bench/results.
 
-  bench/training_table.py            rewrites docs/benchmarks.md
-  bench/training_table.py --check    exit status 1 if it would change
+  bench/tables/training_table.py            rewrites docs/benchmarks.md
+  bench/tables/training_table.py --check    exit status 1 if it would change
 
 A table stands between <!-- training_NAME --> and <!-- /training_NAME -->, with the name of its folder,
 which bench/training.py filled.
 """
 
 import json
+import pathlib
 import statistics
+import sys
 
-import table_page
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tables import table_page  # noqa: E402
 
 HEADS = [
     "model", "`loss.backward()` ms", "ratio", "GPU time", "host us", "ratio", "whole step ms", "ratio",
@@ -115,4 +119,4 @@ def table(folder):
 
 
 if __name__ == "__main__":
-    table_page.main("bench/training_table.py", __doc__, "training_*", table)
+    table_page.main("bench/tables/training_table.py", __doc__, "training_*", table)

@@ -9,10 +9,10 @@ harmonics and where a name says so. Parameters and arguments are made on the dev
 
 import math
 
-import fp8_models
 import torch
 from torch import nn
 from torch.nn import functional as F
+from workloads import fp8_models
 
 BF16, FP32 = torch.bfloat16, torch.float32
 

@@ -18,18 +18,15 @@ import subprocess
 import tempfile
 import time
 
-import float64
-import ours
-import pytorch
 import torch
-import watch
 import zoo
+from measure import float64, ours, pytorch, watch
 from retrograd import bundle, dtypes, schema
 from retrograd.errors import ExportError
 from retrograd.export import captured_backwards
 from retrograd.translate import translate
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOST_RUNS = 30
 
 

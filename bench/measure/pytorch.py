@@ -4,8 +4,8 @@ import functools
 import time
 
 import torch
-import watch
 import zoo
+from measure import watch
 
 # Options of Inductor by mode; None: not compiled at all.
 MODES = {

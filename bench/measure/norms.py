@@ -1,7 +1,6 @@
 """Backwards of single norms, ours alone, beside the bytes that they must move."""
 
-import ours
-import watch
+from measure import ours, watch
 
 # name: (graph, rows, columns)
 NORMS = {

@@ -1,4 +1,4 @@
-"""FP8 models of bench/op_models.py: products of groups of scaled matrices, and linear layers of
+"""FP8 models that bench/ops.py measures: products of groups of scaled matrices, and linear layers of
 experts as torchao trains them. PyTorch and torchao have kernels of them for GPUs alone; the layers
 need torchao (pip install torchao).
 """

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Writes the table of what the parts of small backwards are worth, in docs/benchmarks.md.
 
-  bench/parts_table.py            rewrites docs/benchmarks.md
-  bench/parts_table.py --check    exit status 1 if it would change
+  bench/tables/parts_table.py            rewrites docs/benchmarks.md
+  bench/tables/parts_table.py --check    exit status 1 if it would change
 
 A table stands between <!-- parts_NAME --> and <!-- /parts_NAME -->, with the name of its folder, which
 bench/training.py filled: for each model the side "retrograd" and those of PARTS.
 """
 
 import json
+import pathlib
+import sys
 
-import table_page
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tables import table_page  # noqa: E402
 
 # Sides of bench/training.py by what they leave out.
 PARTS = {
@@ -55,4 +59,4 @@ def table(folder):
 
 
 if __name__ == "__main__":
-    table_page.main("bench/parts_table.py", __doc__, "parts_*", table)
+    table_page.main("bench/tables/parts_table.py", __doc__, "parts_*", table)

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Writes the tables of changing sizes in docs/benchmarks.md, from bench/results/sizes_<GPU>.json.
 
-  bench/sizes_table.py            rewrites the page
-  bench/sizes_table.py --check    exit status 1 if it would change
+  bench/tables/sizes_table.py            rewrites the page
+  bench/tables/sizes_table.py --check    exit status 1 if it would change
 """
 
 import json
+import pathlib
 import statistics
+import sys
 
-import table_page
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from tables import table_page  # noqa: E402
 
 HEADS = (
     "model", "sizes", "new size, s", "Inductor, s", "seen size, ratio to Inductor", "to own kernels",
@@ -75,4 +79,4 @@ def table(path):
 
 
 if __name__ == "__main__":
-    table_page.main("bench/sizes_table.py", __doc__, "sizes_*.json", table)
+    table_page.main("bench/tables/sizes_table.py", __doc__, "sizes_*.json", table)
