@@ -14,8 +14,8 @@
 #include "graph/text/text.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/fuzz_input.h"
-#include "tests/support/graphs/graph_mutation.h"
-#include "tests/support/graphs/message_mutation.h"
+#include "tests/support/graphs/mutation/graph_mutation.h"
+#include "tests/support/graphs/mutation/message_mutation.h"
 
 namespace retrograd {
 namespace {

@@ -2,8 +2,8 @@
 // attribute or edge, a node more or less, a range of nodes twice, stages of a transform. What an
 // edit makes illegal further down is mended: a cast is put in, or the node is left out and its
 // users read what it read.
-#ifndef RETROGRAD_TESTS_SUPPORT_GRAPHS_GRAPH_MUTATION_H_
-#define RETROGRAD_TESTS_SUPPORT_GRAPHS_GRAPH_MUTATION_H_
+#ifndef RETROGRAD_TESTS_SUPPORT_GRAPHS_MUTATION_GRAPH_MUTATION_H_
+#define RETROGRAD_TESTS_SUPPORT_GRAPHS_MUTATION_GRAPH_MUTATION_H_
 
 #include <random>
 
@@ -19,4 +19,4 @@ BackwardGraph SmallestGraph();
 
 }  // namespace retrograd
 
-#endif  // RETROGRAD_TESTS_SUPPORT_GRAPHS_GRAPH_MUTATION_H_
+#endif  // RETROGRAD_TESTS_SUPPORT_GRAPHS_MUTATION_GRAPH_MUTATION_H_

@@ -1,4 +1,4 @@
-#include "tests/support/graphs/message_mutation.h"
+#include "tests/support/graphs/mutation/message_mutation.h"
 
 #include <cmath>
 #include <limits>
