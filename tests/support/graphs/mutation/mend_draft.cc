@@ -1,6 +1,7 @@
 #include "tests/support/graphs/mutation/mend_draft.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "graph/base/status.h"
@@ -73,11 +74,22 @@ class Mender {
       types = Infer(node, cast);
       if (types.ok()) operands = std::move(cast);
     }
+    if (types.ok() && node.op == Op::segment_add && !IsSorted(node, operands)) {
+      return {operands[0]};
+    }
     if (!types.ok()) return operands.empty() ? Results{} : Results{operands[0]};
     const ValueId first = builder_.Add(node.op, operands, node.attrs);
+    if (node.op == Op::sort_indices) sorted_rows_[first.node] = node.attrs.Int("rows");
     Results results;
     for (uint32_t r = 0; r < types->size(); ++r) results.push_back({first.node, r});
     return results;
+  }
+
+  // Whether a segment_add's indices are those of a sort_indices into as many rows as its base has.
+  bool IsSorted(const DraftNode& node, const Results& operands) const {
+    const auto sorted = sorted_rows_.find(operands[1].node);
+    return sorted != sorted_rows_.end() &&
+           sorted->second == builder_.type(operands[0]).shape[node.attrs.Int("axis")];
   }
 
   void AddOutput(const GraphOutput& o) {
@@ -91,7 +103,8 @@ class Mender {
 
   const Draft& draft_;
   GraphBuilder builder_;
-  std::vector<Results> values_;  // by draft node
+  std::vector<Results> values_;            // by draft node
+  std::map<NodeId, int64_t> sorted_rows_;  // of each sort_indices
 };
 
 }  // namespace
