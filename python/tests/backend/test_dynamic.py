@@ -1,13 +1,11 @@
 """Backwards of graphs with dynamic sizes, through torch.compile, against eager and the traced graph."""
 
 import copy
-import warnings
 
 import pytest
 import torch
-from backend_training import check, interpreted_forwards, network, runs_of_ours
+from backend_training import backend_tests, check, network, runs_of_ours
 from retrograd.backend import backend, dynamic, messages
-from retrograd.backend.node import extension
 from retrograd.sizes.specialize import specialized
 from torch import nn
 from torch.nn import functional as F
@@ -17,13 +15,8 @@ FULL = {"require_full": True}
 
 @pytest.fixture(autouse=True)
 def fresh():
-    assert extension.loaded(wait=True) is not None
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with interpreted_forwards(), warnings.catch_warnings():
-        warnings.simplefilter("error", messages.BackwardFallsBack)
+    with backend_tests():
         yield
-    torch._dynamo.reset()
 
 
 def test_lengths_that_change_need_no_recompilation(monkeypatch):

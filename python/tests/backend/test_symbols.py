@@ -3,15 +3,13 @@ again."""
 
 import copy
 import random
-import warnings
 
 import pytest
 import sized_models
 import torch
-from backend_training import check, interpreted_forwards
+from backend_training import backend_tests, check
 from retrograd import native, schema
-from retrograd.backend import backend, dynamic, messages
-from retrograd.backend.node import extension
+from retrograd.backend import backend, dynamic
 from retrograd.sizes.specialize import specialized
 from torch.nn import attention
 
@@ -20,15 +18,10 @@ FULL = {"require_full": True}
 
 @pytest.fixture(autouse=True)
 def fresh():
-    assert extension.loaded(wait=True) is not None
-    torch._dynamo.reset()
-    torch.manual_seed(0)
     # The CPU's flash attention saves its sums with the precision of fp32.
     exact = attention.sdpa_kernel(attention.SDPBackend.MATH)
-    with interpreted_forwards(), exact, warnings.catch_warnings():
-        warnings.simplefilter("error", messages.BackwardFallsBack)
+    with backend_tests(), exact:
         yield
-    torch._dynamo.reset()
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from retrograd.backend import backend, compiled, entry, messages
 from retrograd.backend.node import extension
 from torch import nn
 
+FULL = {"require_full": True}  # options under which nothing may fall back
+
 
 @contextlib.contextmanager
 def interpreted_forwards(around=contextlib.nullcontext):
@@ -29,6 +31,19 @@ def interpreted_forwards(around=contextlib.nullcontext):
     uncached = torch._functorch.config.patch(enable_autograd_cache=False)
     with uncached, mock.patch.object(entry, "compile_fx_inner", interpreted):
         yield
+
+
+@contextlib.contextmanager
+def backend_tests(forwards=interpreted_forwards):
+    """What each test of the backend runs in: a backward that falls back is an error. forwards(): the
+    context in which forwards are compiled."""
+    assert extension.loaded(wait=True) is not None
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with forwards(), warnings.catch_warnings():
+        warnings.simplefilter("error", messages.BackwardFallsBack)
+        yield
+    torch._dynamo.reset()
 
 
 @contextlib.contextmanager
@@ -93,6 +108,13 @@ def network(width=8):
     return nn.Sequential(
         nn.Linear(width, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)
     )  # fmt: skip
+
+
+def pair(model=None, options=FULL):
+    """(compiled, eager): the same model twice."""
+    model = model if model is not None else network()
+    eager = copy.deepcopy(model)
+    return torch.compile(model, backend=backend, options=options), eager
 
 
 def check(ours, eager, tolerance=2e-5):
