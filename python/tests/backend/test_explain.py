@@ -1,6 +1,5 @@
 """A model is explained before it trains, and a step of it is profiled."""
 
-
 import pytest
 import retrograd
 import torch

@@ -2,7 +2,6 @@
 of tensors, tensors that were written. Against eager, on the CPU.
 """
 
-
 import pytest
 import torch
 from backend_training import FULL, backend_tests, check, pair

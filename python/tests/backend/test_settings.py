@@ -1,6 +1,5 @@
 """Options of the backend: which are refused, and what the others reach."""
 
-
 import pytest
 import torch
 from backend_training import FULL, backend_tests, check, network, pair

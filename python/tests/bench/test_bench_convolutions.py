@@ -2,19 +2,14 @@
 
 import argparse
 import json
-import os
-import pathlib
 import subprocess
 import sys
 
 import conftest
 import convolutions
 import pytest
-from measure import ours
+from built_library import LIBRARY, needs_library
 
-LIBRARY = pathlib.Path(
-    os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"), ours.NAME
-)
 SHAPES = """# tiny ones
 model,count,n,c,h,w,k,r,s,stride,pad,dil,groups,needs_dx
 one,3,2,16,5,5,12,1,1,1x1,0x0,1x1,1,1
@@ -35,7 +30,7 @@ def test_the_shapes_of_the_models_are_read_once_each():
     assert first.is_pointwise
 
 
-@pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
+@needs_library
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 def test_all_forms_of_ours_give_the_gradients_and_a_second_call_measures_nothing_again(
     tmp_path, layout

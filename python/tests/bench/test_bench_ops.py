@@ -6,36 +6,24 @@ import subprocess
 import sys
 import time
 
+import captured_errors
 import conftest
 import ops
 import pytest
 import torch
+from built_library import LIBRARY, needs_library
 from measure import float64, ours
 from workloads import op_models
-
-LIBRARY = conftest.BIN / ours.NAME
-needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 
 # Ops whose backward is refused, and a part of the reason given.
 REFUSED = {}
 
 
 def errors_of_ours_and_pytorch(name, folder):
-    from retrograd import bundle
-    from retrograd.translate import translate
-
     captured = op_models.capture(name + op_models.TINY, "cpu")
-    graph, constants = translate(captured, name)
     path = folder / f"{name}.bwd.pb"
-    bundle.write_atomically(path, graph.SerializeToString())
-    with ours.Backward(LIBRARY, path, "host", spec="h200") as backward:
-        gradients = ours.room_for(captured.outputs, torch.device("cpu"))
-        backward.bind([*(i.recorded for i in captured.inputs), *constants.values()], gradients)
-        backward.run()
-        references = float64.gradients(captured)
-        theirs = [o.recorded for o in captured.outputs]
-        coarse = any(i.recorded.dtype == torch.bfloat16 for i in captured.inputs)
-        return (*(float64.errors(g, references) for g in (gradients, theirs)), coarse)
+    found = captured_errors.of_ours_and_pytorch(captured, LIBRARY, path)
+    return *found, captured_errors.tolerance(captured)
 
 
 @needs_library
@@ -49,9 +37,9 @@ def test_an_op_is_captured_and_its_gradients_are_right(name, tmp_path):
         with pytest.raises((ours.Refused, ExportError), match=REFUSED[name]):
             errors_of_ours_and_pytorch(name, tmp_path)
         return
-    found, theirs, coarse = errors_of_ours_and_pytorch(name, tmp_path)
+    found, theirs, tolerance = errors_of_ours_and_pytorch(name, tmp_path)
     assert found
-    assert all(e <= max(2e-2 if coarse else 1e-5, 4 * t) for e, t in zip(found, theirs))
+    assert all(e <= max(tolerance, 4 * t) for e, t in zip(found, theirs))
 
 
 @pytest.mark.parametrize("name", ["rms_norm_2048x8192", "rope", "gat", "linear_cross_entropy"])

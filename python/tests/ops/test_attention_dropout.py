@@ -1,12 +1,10 @@
 """Attention that drops out: the backward draws the forward's mask again from its seed and offset."""
 
-import os
-import pathlib
 
-import conftest
 import pytest
 import single_op
 import torch
+from built_library import LIBRARY, needs_library
 from measure import ours
 from retrograd import bundle
 from retrograd.export import captured_backwards
@@ -15,14 +13,10 @@ from test_rows import attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-LIBRARY = pathlib.Path(
-    os.environ.get("RETROGRAD_BIN_DIR", conftest.ROOT / "build/release/bin"), ours.NAME
-)
 on_a_gpu = pytest.mark.skipif(
     not (torch.cuda.is_available() and LIBRARY.exists()),
     reason=f"needs a GPU that PyTorch sees, and {LIBRARY}",
 )
-built = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is not built")
 
 
 def written(graph, path):
@@ -53,13 +47,13 @@ def variant_of(graph):
     return attribute
 
 
-@built
+@needs_library
 @pytest.mark.parametrize("variant", ["cudnn", "flash", "efficient"])
 def test_known_random_numbers_are_drawn_by_the_host_too(tmp_path, variant):
     ours.Backward(LIBRARY, written(saved_by(variant), tmp_path / "known.bwd.pb"), "host").close()
 
 
-@built
+@needs_library
 def test_unknown_random_numbers_are_refused_with_what_to_do(tmp_path):
     path = written(saved_by("math"), tmp_path / "math.bwd.pb")
     with pytest.raises(ours.Refused, match='"math".*torch.nn.attention.sdpa_kernel'):
