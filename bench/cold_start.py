@@ -60,7 +60,7 @@ def first_step(name, side, device):
         compiled.CompiledBackward.open = clock.timed(compiled.CompiledBackward.open)
     import training
 
-    step = training.Step(name, device, side)
+    step = training.step_of(name, device, side)
     if side == "inductor":
         import torch
 

@@ -56,48 +56,25 @@ SIDES = {
 HOST_RUNS = 30
 
 
-class Step:
-    """A training step without its optimizer."""
+def step_of(name, device, side):
+    """A step of a model as one of SIDES runs it."""
+    import torch
+    import zoo
+    from measure.step import Step
+    from retrograd.backend import backend
 
-    def __init__(self, name, device, side):
-        import torch
-        import zoo
-        from retrograd.backend import backend
-
-        self.model, self.args, self.kwargs = zoo.make(name, device)
-        self.autocasts, self.device = zoo.autocasts(name, device), device
-        self.call, self.graphs = self.model, False
-        if SIDES[side] is not None:
-            which, options = SIDES[side]
-            self.graphs = side.endswith("reduce_overhead")
-            self.call = torch.compile(
-                self.model,
-                backend=backend if which == "retrograd" else "inductor",
-                options=options or None,
-                dynamic=False,
-            )
-        self.loss = None
-
-    def forward(self):
-        import torch
-
-        self.clear()
-        if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocasts):
-            result = self.call(*self.args, **self.kwargs)
-        self.loss = getattr(result, "loss", result)
-
-    def backward(self):
-        self.loss.backward()
-
-    def whole(self):
-        self.forward()
-        self.backward()
-
-    def clear(self):
-        self.loss = None
-        self.model.zero_grad(set_to_none=True)
+    model, args, kwargs = zoo.make(name, device)
+    call, graphs = model, False
+    if SIDES[side] is not None:
+        which, options = SIDES[side]
+        graphs = side.endswith("reduce_overhead")
+        call = torch.compile(
+            model,
+            backend=backend if which == "retrograd" else "inductor",
+            options=options or None,
+            dynamic=False,
+        )
+    return Step(model, args, kwargs, zoo.autocasts(name, device), call, graphs)
 
 
 def _references(name, device):
@@ -156,7 +133,7 @@ def measure_side(name, device, side, repeat, references, cache=None, most_kernel
 
     torch._dynamo.reset()
     torch.manual_seed(0)
-    step = Step(name, device, side)
+    step = step_of(name, device, side)
     with _inductor_cache(cache), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", messages.BackwardFallsBack)
         seconds = []

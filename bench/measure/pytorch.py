@@ -6,6 +6,7 @@ import time
 import torch
 import zoo
 from measure import watch
+from measure.step import Step
 
 # Options of Inductor by mode; None: not compiled at all.
 MODES = {
@@ -22,7 +23,7 @@ def measure(name, device, mode, repeat, from_before):
     torch._dynamo.reset()
     model, args, kwargs = zoo.make(name, device)
     seen = []
-    step = _Step(model, args, kwargs, zoo.autocasts(name, device), MODES[mode], seen)
+    step = _step(model, args, kwargs, zoo.autocasts(name, device), MODES[mode], seen)
     begin = time.perf_counter()
     step.forward()
     step.backward()
@@ -47,33 +48,13 @@ def measure(name, device, mode, repeat, from_before):
     return result
 
 
-class _Step:
-    """A training step without its optimizer."""
-
-    def __init__(self, model, args, kwargs, autocasts, options, seen):
-        self.model, self.args, self.kwargs = model, args, kwargs
-        self.autocasts = autocasts
-        self.device = next(model.parameters()).device.type
-        self.graphs = bool(options and options.get("triton.cudagraphs"))
-        self.call = model
-        if options is not None:
-            self.call = torch.compile(model, backend=functools.partial(inductor, options, seen))
-        self.loss = None
-
-    def forward(self):
-        self.clear()
-        if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocasts):
-            result = self.call(*self.args, **self.kwargs)
-        self.loss = getattr(result, "loss", result)
-
-    def backward(self):
-        self.loss.backward()
-
-    def clear(self):
-        self.loss = None
-        self.model.zero_grad(set_to_none=True)
+def _step(model, args, kwargs, autocasts, options, seen):
+    """A step of the model as it is, or with Inductor's options."""
+    call = model
+    if options is not None:
+        call = torch.compile(model, backend=functools.partial(inductor, options, seen))
+    graphs = bool(options and options.get("triton.cudagraphs"))
+    return Step(model, args, kwargs, autocasts, call, graphs)
 
 
 def inductor(options, seen, module, example_inputs):
