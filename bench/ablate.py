@@ -6,14 +6,15 @@
   bench/ablate.py gpt2 softmax --parts "staged rows,pitches" --out FILE
 
 1. Each model has a process of its own; all of them begin at once. The models of
-   bench/ablation_models.py are captured. Every backward is planned whole and without each part
-   (bench/ablation_parts.py), and its kernels are compiled into the cache. Nothing is timed.
+   bench/workloads/ablation_models.py are captured. Every backward is planned whole and without each
+   part (bench/measure/ablation_parts.py), and its kernels are compiled into the cache. Nothing is
+   timed.
 2. One process after the other measures: what does something else without a part runs in turns with
    the whole, on the same random inputs, while the host is hidden. A part without which the program
    is the same, by the digest of its text, has the ratio 1 and is not run.
 
 Where time is short, what is predicted to differ most comes first. The forward is in none of the
-times. docs/benchmarks.md shows the table that bench/ablation_table.py makes of the file.
+times. docs/benchmarks.md shows the table that bench/tables/ablation_table.py makes of the file.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
@@ -32,7 +33,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
-from ablation_parts import PARTS  # noqa: E402
+from measure.ablation_parts import PARTS  # noqa: E402
 from run import commit, environment, missing, slug_of_device, write_row  # noqa: E402
 
 FORMAT = 2  # of the file
@@ -45,7 +46,7 @@ LONGEST_STEP = 45  # seconds: opening a program and measuring it; what a model m
 
 
 def default_models():
-    import ablation_models
+    from workloads import ablation_models
 
     return [*REGISTRY, *ablation_models.MODELS]
 
@@ -59,7 +60,7 @@ class Model:
         self.programs = {}  # part: what describe() says without it
 
     def open(self, part_options, **more):
-        import ours
+        from measure import ours
 
         known = {"cache_dir": str(self.options.cache), **more}
         known |= {"spec": self.options.spec} if self.options.spec else {}
@@ -73,8 +74,8 @@ class Model:
 
     def capture(self):
         """The name or file of the graph."""
-        import ablation_models
         import torch
+        from workloads import ablation_models
 
         if not ablation_models.knows(self.name):
             return self.name
@@ -91,7 +92,7 @@ class Model:
         return path
 
     def prepare(self):
-        import ours
+        from measure import ours
 
         self.graph = self.capture()
         self.whole = self.describe({})
@@ -130,8 +131,7 @@ class Model:
 
     def measure(self, until):
         """Until a time of time.monotonic; parts that are not reached are marked so."""
-        import ours
-        import watch
+        from measure import ours, watch
 
         device = "cpu" if self.options.device == "host" else "cuda"
         known = {}  # by the digest of a program whose text says all
@@ -161,7 +161,7 @@ class Model:
                 self.say(name, figures)
 
     def measure_one(self, name, whole, inputs, outputs):
-        import watch
+        from measure import watch
 
         with self.open(PARTS[name].options) as without:
             without.bind(inputs, outputs)
@@ -271,7 +271,7 @@ class Process:
 
 
 def all_models(options):
-    import one_model
+    from measure import one_model
 
     begin = time.monotonic()
     names = options.names or default_models()
@@ -328,8 +328,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="MODEL",
-                        help="of the registry or of bench/ablation_models.py; default: all of "
-                        "those, and six of the registry")  # fmt: skip
+                        help="of the registry or of bench/workloads/ablation_models.py; default: "
+                        "all of those, and six of the registry")  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE",
                         help="default: bench/results/ablation_ and the GPU's name")  # fmt: skip
     parser.add_argument("--parts", default=",".join(PARTS), help="default: all")
@@ -357,7 +357,7 @@ def main():
     why = missing("cpu" if options.device == "host" else "cuda")
     if why:
         sys.exit(f"bench/ablate.py: {why}; it measures on a machine with an NVIDIA GPU")
-    import ours
+    from measure import ours
 
     options.library = ours.find_library(options.library)
     if options.one:

@@ -46,7 +46,7 @@ class Stopwatch:
 
 def first_step(name, side, device):
     """Times the first step of this process."""
-    import watch
+    from measure import watch
     from retrograd.backend import compiled, entry, programs
     from torch._inductor import compile_fx
 
@@ -60,7 +60,7 @@ def first_step(name, side, device):
         compiled.CompiledBackward.open = clock.timed(compiled.CompiledBackward.open)
     import training
 
-    step = training.Step(name, device, side)
+    step = training.step_of(name, device, side)
     if side == "inductor":
         import torch
 
@@ -141,8 +141,8 @@ def main():
     if options.one:
         print(json.dumps(first_step(options.one, options.side, options.device)))
         return
-    import one_model
     import run
+    from measure import one_model
 
     cores = sorted(os.sched_getaffinity(0))
     share = min(options.cores, len(cores))

@@ -36,7 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
 import run  # noqa: E402
-from convolution_graphs import exported, read_shapes, text_of  # noqa: E402
+from workloads.convolution_graphs import exported, read_shapes, text_of  # noqa: E402
 
 SHAPES = ROOT / "bench/data/convolutions.csv"
 FORMAT = 1           # of the files; others are measured again
@@ -202,7 +202,7 @@ class Opener:
 
     def open(self, side, graph):
         """graph: the bytes of a message, or text."""
-        import ours
+        from measure import ours
 
         path = self.folder / ("graph.bwd.pb" if isinstance(graph, bytes) else "graph.rgt")
         path.write_bytes(graph if isinstance(graph, bytes) else graph.encode())
@@ -455,9 +455,9 @@ def load_or_begin(path, key, options, machine):
 
 
 def measure_here(options):
-    import one_model
     import torch
-    from ours import Refused
+    from measure import one_model
+    from measure.ours import Refused
 
     options.tf32 = options.dtype == "fp32" and not options.no_tf32
     key = {
@@ -543,7 +543,7 @@ def main():
     if not options.here:  # with the libraries of NVIDIA's where Python packages brought them
         command = [sys.executable, __file__, "--here", *options.arguments]
         return subprocess.run(command, env=run.environment(), check=False).returncode
-    import ours
+    from measure import ours
 
     try:
         options.library = ours.find_library(options.library)

@@ -224,8 +224,8 @@ def main():
     options = parser.parse_args()
     if options.plot:
         return plot(options.plot)
-    import one_model
     import run
+    from measure import one_model
 
     unknown = [name for name in options.names if name not in MODELS]
     if unknown:

@@ -43,23 +43,23 @@ def small(count, device):
 
 
 def make_step(name, device, side):
-    """A training.Step of the model."""
+    """A step of the model, as bench/training.py has it."""
     import training
     import zoo
 
     if not name.startswith("small:"):
-        return training.Step(name, device, side)
+        return training.step_of(name, device, side)
     count, make, autocasts = int(name.split(":")[1]), zoo.make, zoo.autocasts
     zoo.make, zoo.autocasts = lambda *_: small(count, device), lambda *_: False
     try:
-        return training.Step(name, device, side)
+        return training.step_of(name, device, side)
     finally:
         zoo.make, zoo.autocasts = make, autocasts
 
 
 def rows_of(step, module, runs):
     """For each of so many backwards, microseconds by part."""
-    import watch
+    from measure import watch
 
     rows = []
     for _ in range(runs):

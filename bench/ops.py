@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Backwards of single ops and of small graph networks: ours beside PyTorch's, on one GPU.
 
-  bench/ops.py                              every op of bench/op_models.py and fp8_models.py
+  bench/ops.py                              every op of bench/workloads/{op,fp8}_models.py
   bench/ops.py softmax_4096x12672 gat       two of them
   bench/ops.py --budget 600 --out FILE      as many as 600 seconds are enough for
 
@@ -86,7 +86,7 @@ class Sampled:
     """A side's work, and how it is sampled: so many runs behind so long a spin."""
 
     def __init__(self, work):
-        import watch
+        from measure import watch
 
         self.work, self.runs, self.hiding_ms, self.hidden = work, 1, 1, True
         self.samples = []
@@ -132,7 +132,7 @@ class Sampled:
         return begin.elapsed_time(end) / self.runs, (issued - issuing) * 1e3 / self.runs
 
     def figures(self):
-        import watch
+        from measure import watch
 
         return watch.summary(self.samples) | {"runs_each": self.runs, "hidden": self.hidden}
 
@@ -154,8 +154,8 @@ class Op:
         self.works, self.stack = {}, contextlib.ExitStack()
 
     def measure(self):
-        import op_models
         import torch
+        from workloads import op_models
 
         captured = op_models.capture(self.name, self.options.device)
         self.row["tensors"] = [_text(i.shape, i.dtype) for i in captured.inputs]
@@ -179,7 +179,7 @@ class Op:
 
     def attempt(self, prepare):
         """What a side says of itself, or why it cannot run."""
-        import ours
+        from measure import ours
         from retrograd.errors import ExportError
 
         begin = time.monotonic()
@@ -197,12 +197,8 @@ class Op:
             return {"failed": f"{type(error).__name__}: {error}"[:2000]}
 
     def our_side(self, captured):
-        import float64
-        import one_model
-        import ours
-        import pytorch
         import torch
-        import watch
+        from measure import float64, one_model, ours, pytorch, watch
         from retrograd import bundle
         from retrograd.translate import translate
 
@@ -249,9 +245,9 @@ class Op:
         return result
 
     def their_side(self, side):
-        import op_models
-        import pytorch
         import torch
+        from measure import pytorch
+        from workloads import op_models
 
         torch._dynamo.reset()
         model, args = op_models.make(self.name, self.options.device)
@@ -312,8 +308,7 @@ def floor_bytes(captured):
 
 def _unequal(backward):
     """How many gradients have other bits in one of three further runs."""
-    import one_model
-    import watch
+    from measure import one_model, watch
 
     first = [None if g is None else g.clone() for g in backward.gradients]
     unequal = set()
@@ -327,7 +322,7 @@ def _unequal(backward):
 
 def _kernels(work):
     """What one run of a side launches, as the framework's profiler sees it."""
-    import watch
+    from measure import watch
 
     return watch.kernels(lambda: None, work, most=4)
 
@@ -342,7 +337,7 @@ def _steps(backward):
 
 def _raise_if_lost(error):
     """A GPU that a kernel has faulted on runs nothing more in this process."""
-    import watch
+    from measure import watch
 
     try:
         watch.synchronize()
@@ -352,8 +347,8 @@ def _raise_if_lost(error):
 
 def measure(name, options):
     """The row of one op; OutOfTime if the run's time is over before."""
-    import one_model
     import torch
+    from measure import one_model
 
     row = {"op": name, "commit": options.commit, "sides": options.sides}
     row["indices"] = indices_of(options)
@@ -462,13 +457,13 @@ def run(names, options, one=measure):
 
 
 def parsed(arguments):
-    import op_models
+    from workloads import op_models
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help=f"of bench/op_models.py, or one with {op_models.TINY} behind it for "
+                        help=f"of bench/workloads/op_models.py, or with {op_models.TINY} behind it for "
                         "the small sizes; default: all")  # fmt: skip
     parser.add_argument("--sides", default=DEFAULT_SIDES, help=f"of {', '.join(SIDES)}; default: "
                         f"{DEFAULT_SIDES}")  # fmt: skip
@@ -506,8 +501,8 @@ def main():
     why = missing(options.device)
     if why:
         sys.exit(f"bench/ops.py: {why}; it measures on a machine with an NVIDIA GPU")
-    import ours
     import torch._functorch.config
+    from measure import ours
 
     torch._functorch.config.donated_buffer = False
     try:

@@ -80,8 +80,8 @@ QUANTISERS = {
 
 def given(name, device):
     """(the ops, the arguments of each)."""
-    import fp8_models
     import torch
+    from workloads import fp8_models
 
     names, shape, groups = QUANTISERS[name]
     names = names.split()
@@ -132,10 +132,8 @@ def captured(ops, args, results):
 
 def measure(name, options, folder):
     """The row of one quantiser."""
-    import one_model
     import ops
-    import ours
-    import watch
+    from measure import one_model, ours, watch
     from retrograd.translate import translate
 
     called, args = given(name, options.device)
@@ -242,7 +240,7 @@ def main():
         from torchao.prototype.moe_training import kernels  # noqa: F401
     except ImportError as error:
         sys.exit(f"bench/quantisers.py: {error.name} is not installed")
-    import ours
+    from measure import ours
 
     options.library = ours.find_library(options.library)
     if options.out is None:

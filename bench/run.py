@@ -9,7 +9,8 @@
 Each model has a process and a file of its own, DIR/NAME.json: a run that was stopped goes on with
 the models that have none yet, and a model that fails stops no other. Both sides keep the GPU busy
 while the host issues the work, so that only the GPU's time counts; ratios are within a process. What
-is measured and how: docs/benchmarks.md. bench/readme_table.py makes README's table of the files.
+is measured and how: docs/benchmarks.md. bench/tables/readme_table.py makes README's table of the
+files.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
 """
@@ -104,7 +105,7 @@ def start_process(options, key):
 
 
 def measure_one(options, key):
-    import one_model
+    from measure import one_model
 
     begin = time.monotonic()
 
@@ -112,7 +113,7 @@ def measure_one(options, key):
         print(f"  {time.monotonic() - begin:6.1f} s  {text}", flush=True)
 
     if options.one == NORMS:
-        import norms
+        from measure import norms
 
         row = {"model": NORMS, "machine": one_model.machine(options.device), "status": "measured"}
         row["norms"] = norms.measure(options.library, say)
@@ -205,9 +206,8 @@ def main():
     why = missing(options.device)
     if why:
         sys.exit(f"bench/run.py: {why}; it measures with PyTorch 2.11 on an NVIDIA GPU")
-    import ours
-    import pytorch
     import zoo
+    from measure import ours, pytorch
 
     if options.one:
         return measure_one(options, json.loads(options.key))

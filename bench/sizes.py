@@ -46,12 +46,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python", "models")]
 
 import torch  # noqa: E402
+from measure.one_model import machine  # noqa: E402
 from retrograd import native  # noqa: E402
 from retrograd.backend import (  # noqa: E402
     backend, compiled, dynamic, messages, programs, translation,
 )  # fmt: skip
 from retrograd.backend.node import extension  # noqa: E402
-from one_model import machine  # noqa: E402
 from run import commit, environment, slug_of_device, write_row  # noqa: E402
 
 MODELS = {

@@ -21,8 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / p) for p in ("bench", "python")]
 
-import ours  # noqa: E402
-import watch  # noqa: E402
+from measure import ours, watch  # noqa: E402
 
 SAMPLE_MS = 4  # of one sample at least
 WAYS = {"one": 1, "two": 2, "three": 3, "chosen": 0}

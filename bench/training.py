@@ -56,48 +56,25 @@ SIDES = {
 HOST_RUNS = 30
 
 
-class Step:
-    """A training step without its optimizer."""
+def step_of(name, device, side):
+    """A step of a model as one of SIDES runs it."""
+    import torch
+    import zoo
+    from measure.step import Step
+    from retrograd.backend import backend
 
-    def __init__(self, name, device, side):
-        import torch
-        import zoo
-        from retrograd.backend import backend
-
-        self.model, self.args, self.kwargs = zoo.make(name, device)
-        self.autocasts, self.device = zoo.autocasts(name, device), device
-        self.call, self.graphs = self.model, False
-        if SIDES[side] is not None:
-            which, options = SIDES[side]
-            self.graphs = side.endswith("reduce_overhead")
-            self.call = torch.compile(
-                self.model,
-                backend=backend if which == "retrograd" else "inductor",
-                options=options or None,
-                dynamic=False,
-            )
-        self.loss = None
-
-    def forward(self):
-        import torch
-
-        self.clear()
-        if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocasts):
-            result = self.call(*self.args, **self.kwargs)
-        self.loss = getattr(result, "loss", result)
-
-    def backward(self):
-        self.loss.backward()
-
-    def whole(self):
-        self.forward()
-        self.backward()
-
-    def clear(self):
-        self.loss = None
-        self.model.zero_grad(set_to_none=True)
+    model, args, kwargs = zoo.make(name, device)
+    call, graphs = model, False
+    if SIDES[side] is not None:
+        which, options = SIDES[side]
+        graphs = side.endswith("reduce_overhead")
+        call = torch.compile(
+            model,
+            backend=backend if which == "retrograd" else "inductor",
+            options=options or None,
+            dynamic=False,
+        )
+    return Step(model, args, kwargs, zoo.autocasts(name, device), call, graphs)
 
 
 def _references(name, device):
@@ -118,7 +95,7 @@ def _references(name, device):
 
 def _errors(step, references):
     """Of the step's gradients against float64's: the median and the worst of all parameters'."""
-    import float64
+    from measure import float64
 
     if not references:
         return None
@@ -151,12 +128,12 @@ def _settle(step, side):
 
 def measure_side(name, device, side, repeat, references, cache=None, most_kernels=10):
     import torch
-    import watch
+    from measure import watch
     from retrograd.backend import messages
 
     torch._dynamo.reset()
     torch.manual_seed(0)
-    step = Step(name, device, side)
+    step = step_of(name, device, side)
     with _inductor_cache(cache), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", messages.BackwardFallsBack)
         seconds = []
@@ -229,7 +206,7 @@ def _library_run_us(step):
 def _by_events(prepare, work, repeat):
     """Milliseconds between events around the work, with the host as it is; wall time on a CPU."""
     import torch
-    import watch
+    from measure import watch
 
     if not torch.cuda.is_available():
         return watch.wall_ms(prepare, work, repeat)
@@ -298,8 +275,8 @@ class Kept:
 
 
 def measure_model(options):
-    import one_model
     import torch
+    from measure import one_model
 
     torch.set_float32_matmul_precision("high")
     row = {"model": options.one, "machine": one_model.machine(options.device),
@@ -367,7 +344,7 @@ def main():
                         help=argparse.SUPPRESS)  # fmt: skip
     options = parser.parse_args()
     import run
-    import training_table
+    from tables import training_table
 
     why = run.missing(options.device)
     if why:

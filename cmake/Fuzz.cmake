@@ -4,8 +4,9 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "RETROGRAD_FUZZ needs clang, whose libFuzzer it uses; this is "
                       "${CMAKE_CXX_COMPILER_ID}. Configure with the preset fuzz.")
 endif()
+file(GLOB mutation_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/graphs/mutation/*.cc)
 add_executable(graph_fuzzer tests/fuzz/graph_fuzzer.cc tests/support/graphs/fuzz_input.cc
-               tests/support/graphs/graph_mutation.cc tests/support/graphs/message_mutation.cc)
+               ${mutation_sources})
 target_link_libraries(graph_fuzzer PRIVATE retrograd_fusion retrograd_graph_proto)
 target_link_options(graph_fuzzer PRIVATE -fsanitize=fuzzer)
 

@@ -21,5 +21,5 @@ scripts/build.sh release retrograd_shared retrograd
 script=${1:-run}
 [ $# -eq 0 ] || shift
 "$python" "bench/$script.py" "$@"
-"$python" bench/readme_table.py
-"$python" bench/ablation_table.py --count
+"$python" bench/tables/readme_table.py
+"$python" bench/tables/ablation_table.py --count

@@ -3,7 +3,7 @@
 # build, races between threads in another.
 set -eu
 cd "$(dirname "$0")/.."
-tests="c_api_test accumulating_runs_test layers_test"
+tests="c_api_test c_api_run_test c_api_lifetime_test accumulating_runs_test layers_test"
 export OPENBLAS_NUM_THREADS=1
 
 scripts/build.sh asan $tests

@@ -23,12 +23,12 @@ echo "== Paths that pages and comments name"
 scripts/check_docs.sh || failed="$failed docs"
 
 echo "== README's tables"
-python3 bench/readme_table.py --check || failed="$failed readme"
-python3 bench/ablation_table.py --check || failed="$failed benchmarks"
-python3 bench/training_table.py --check || failed="$failed training"
-python3 bench/ops_table.py --check || failed="$failed ops"
-python3 bench/sizes_table.py --check || failed="$failed sizes"
-python3 bench/parts_table.py --check || failed="$failed parts"
+python3 bench/tables/readme_table.py --check || failed="$failed readme"
+python3 bench/tables/ablation_table.py --check || failed="$failed benchmarks"
+python3 bench/tables/training_table.py --check || failed="$failed training"
+python3 bench/tables/ops_table.py --check || failed="$failed ops"
+python3 bench/tables/sizes_table.py --check || failed="$failed sizes"
+python3 bench/tables/parts_table.py --check || failed="$failed parts"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2

@@ -2,9 +2,9 @@
 # Data moves in one direction. The folders stand below in its order: a file includes its own folder
 # and those before it, and nothing behind it; models/ knows graph/ alone, verify/ the plan and the
 # kernel IR alone, so that it shares no code with what it judges. Fails with file:line for every
-# #include against that order, for a folder that has no place in it, for folders of more files than a
-# reader takes in, for driver headers outside the files of that driver, for heavy headers (Boost,
-# protobuf) inside ours, and for clocks in the stages that must be deterministic. Text inside raw
+# #include against that order, for a folder that has no place in it, for folders of more files (C++ or
+# Python) than a reader takes in, for driver headers outside the files of that driver, for heavy headers
+# (Boost, protobuf) inside ours, and for clocks in the stages that must be deterministic. Text inside raw
 # string literals is a kernel's and is skipped.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ order="
   fusion/ops/sort_indices
   fusion/lower/indexed fusion/lower/private fusion/lower fusion/calls fusion/pricing fusion/search
   fusion/gemm_merge fusion/horizontal fusion/explain fusion/planner fusion/whatif
-  codegen/print codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
+  codegen/print codegen/preludes/gpu codegen/preludes codegen/templates codegen/attention codegen/tile_products codegen/convolution
   codegen/gemm codegen/grouped_matmul codegen/scatter_lines codegen/segment_amax codegen/sort codegen
   runtime/compiler runtime/tuning runtime/device runtime/host/sanitizer runtime/host
   runtime/gpu runtime/gpu/hip runtime/gpu/cuda runtime/ops/matmul runtime/ops/attention
@@ -35,7 +35,9 @@ order="
 files=$(find graph models fusion codegen runtime tools include api tests \
   \( -name '*.cc' -o -name '*.h' -o -name '*.def' \) | LC_ALL=C sort)
 
-awk -v order="$order" -v most_files=26 '
+python=$(find bench models python scripts -name '*.py' | LC_ALL=C sort)
+
+awk -v order="$order" -v python="$python" -v most_files=26 '
 function folder(file) { sub(/\/[^\/]*$/, "", file); return file }
 function refuse(why) {
   printf "%s:%d: %s (%s)\n", FILENAME, FNR, why, $0
@@ -53,7 +55,15 @@ function why_not(from, to) {
   if (rank[to] > rank[from]) return from " stands before " to
   return ""
 }
-BEGIN { n = split(order, names, /[ \n]+/); for (i = 1; i <= n; i++) if (names[i] != "") rank[names[i]] = i }
+BEGIN {
+  n = split(order, names, /[ \n]+/)
+  for (i = 1; i <= n; i++) if (names[i] != "") rank[names[i]] = i
+  n = split(python, names, "\n")
+  for (i = 1; i <= n; i++) if (++modules[folder(names[i])] == most_files + 1) {
+    printf "%s: more than %d Python files in %s\n", names[i], most_files, folder(names[i])
+    bad++
+  }
+}
 FNR == 1 {
   raw = ""
   mine = folder(FILENAME)

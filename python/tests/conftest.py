@@ -13,7 +13,9 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("RETROGRAD_BIN_DIR", ROOT / "build/release/bin")).absolute()
 os.environ.setdefault("RETROGRAD_LIBRARY", str(BIN / "libretrograd.so"))
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "models"), str(ROOT / "python" / "tests")]
+# The package, models by name, this file, what several tests use, and the modules that tests are about.
+PATHS = ["python", "models", "python/tests", "python/tests/support", "bench", "scripts"]
+sys.path[:0] = [str(ROOT / path) for path in PATHS]
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 // The nodes that each layer of layers.hpp adds, as graphs in tests/api/layers/. The Python layers
-// must add the same ones, and PyTorch gives their values (python/tests/test_native.py).
+// must add the same ones, and PyTorch gives their values (python/tests/package/test_native.py).
 // RETROGRAD_REWRITE_GOLDEN=1 writes the files; review the diff.
 #include "include/retrograd/layers.hpp"
 

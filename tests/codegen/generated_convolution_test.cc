@@ -1,16 +1,17 @@
 // Convolutions' gradients by generated kernels, on the host with every access checked, against the
 // reference evaluator; and whether the GPU compilers take them.
 #include "runtime/ops/convolution/generated_convolution.h"
+#include "absl/strings/str_cat.h"
 
 #include <cmath>
 
 #include "absl/strings/str_join.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
 #include "fusion/ops/convolution/packed_layout.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "tests/catch.h"
 #include "tests/support/drawn_convolutions.h"
+#include "tests/support/kernels/gpu_compilers.h"
 #include "tests/support/reporting_device.h"
 
 namespace retrograd {
@@ -105,35 +106,25 @@ TEST_CASE("a schedule is found by its name, and the first one where the call has
   }
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckGradients(const GpuTarget& target) {
   uint64_t seed = 0;
   for (const Op op : kGradients) {
     for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
       Draw draw(++seed);
       const ConvolutionCall call = ConvolutionOf(DrawnDepthwise(draw, op, dtype));
-      const auto made = GenerateConvolution(call, dialect, {.sms = 132}, kSchedules);
+      const auto made = GenerateConvolution(call, target.dialect, {.sms = 132}, kSchedules);
       REQUIRE(made.ok());
       for (const ConvolutionKernels& schedule : *made) {
         for (const ConvolutionKernels::Launch& launch : schedule.launches) {
-          const auto object = CompileKernels(dialect, {launch.kernel}, arch);
-          INFO(Name(op) << " " << Name(dtype) << ", " << schedule.schedule << ": "
-                        << object.status());
-          CHECK(object.ok());
+          CheckCompiles(target, {launch.kernel},
+                        absl::StrCat(Name(op), " ", Name(dtype), ", ", schedule.schedule));
         }
       }
     }
   }
 }
 
-TEST_CASE("generated gradients compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("generated gradients compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("generated gradients compile", CheckGradients);
 
 TEST_CASE("each launch of a gradient waits for what is in front, so that it may start early") {
   uint64_t seed = 0;

@@ -1,17 +1,18 @@
 // Convolutions' gradients as implicit GEMMs, on the host with every access checked, against the
 // reference evaluator; and whether the GPU compilers take them.
+#include "absl/strings/str_cat.h"
 #include "codegen/convolution/emit_implicit_gemm.h"
 
 #include <cmath>
 
 #include "fusion/ops/convolution/packed_layout.h"
 #include "graph/base/rounding.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "tests/catch.h"
 #include "tests/support/drawn_convolutions.h"
+#include "tests/support/kernels/gpu_compilers.h"
 
 namespace retrograd {
 namespace {
@@ -149,33 +150,23 @@ TEST_CASE("an implicit GEMM's gradients are the reference's, with every access c
   }
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckGradients(const GpuTarget& target) {
   uint64_t seed = 0;
   for (const Op op : kGradients) {
     for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
       Draw draw(++seed);
       const Call call = DrawnGradient(draw, op, dtype);
-      for (const ConvolutionKernels& schedule : SomeSchedules(draw, call, dialect, 2)) {
+      for (const ConvolutionKernels& schedule : SomeSchedules(draw, call, target.dialect, 2)) {
         for (const ConvolutionKernels::Launch& launch : schedule.launches) {
-          const auto object = CompileKernels(dialect, {launch.kernel}, arch);
-          INFO(Name(op) << " " << Name(dtype) << ", " << schedule.schedule << ": "
-                        << object.status());
-          CHECK(object.ok());
+          CheckCompiles(target, {launch.kernel},
+                        absl::StrCat(Name(op), " ", Name(dtype), ", ", schedule.schedule));
         }
       }
     }
   }
 }
 
-TEST_CASE("implicit GEMMs compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("implicit GEMMs compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("implicit GEMMs compile", CheckGradients);
 
 TEST_CASE("a tile's schedules fit what a block may have") {
   for (uint64_t seed = 1; seed <= 200; ++seed) {

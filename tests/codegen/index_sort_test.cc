@@ -10,10 +10,10 @@
 #include "codegen/translation_unit.h"
 #include "graph/ir/backward_graph.h"
 #include "runtime/compiler/kernel_families.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/ops/sort_indices/generated_sort.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/gpu_compilers.h"
 #include "tests/support/kernels/sorted_list.h"
 
 namespace retrograd {
@@ -421,7 +421,7 @@ TEST_CASE("launches behind the first of a kept sort by digits may start early, o
   }
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckSorts(const GpuTarget& target) {
   for (const Sizes& s : {Sizes{600, 65}, Sizes{35'003, 3000}, Sizes{4096, 30'720},
                          Sizes{524'288, 100'000}, Sizes{600'000, 50}}) {
     for (DType dtype : {DType::kInt32, DType::kInt64}) {
@@ -431,29 +431,20 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
           if (kept && KeptBytes(sort) == 0) continue;
           IndexSort made = sort;
           made.kept = kept;
-          for (const SortLaunch& launch : EmitIndexSort(made, dialect, dtype == DType::kInt32)) {
+          for (const SortLaunch& launch :
+               EmitIndexSort(made, target.dialect, dtype == DType::kInt32)) {
             INFO(Describe(sort));
             CHECK(launch.kernel.shared_bytes <= 48 << 10);
             kernels.push_back(launch.kernel);
           }
         }
-        const auto object = CompileKernels(dialect, kernels, arch);
-        INFO(object.status());
-        CHECK(object.ok());
+        CheckCompiles(target, kernels, std::string(Describe(sort)));
       }
     }
   }
 }
 
-TEST_CASE("sorts compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("sorts compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("sorts compile", CheckSorts);
 
 }  // namespace
 }  // namespace retrograd

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "fusion/planner/planner.h"
 #include "graph/reference/reference.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/plans/run_plan.h"
@@ -15,13 +15,6 @@ namespace retrograd {
 namespace {
 
 constexpr uint64_t kSeed = 23;
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 struct Kernels {
   int all = 0, scans = 0;

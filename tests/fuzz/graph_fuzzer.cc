@@ -11,8 +11,8 @@
 #include "graph/proto/proto.h"
 #include "graph/text/text.h"
 #include "tests/support/graphs/fuzz_input.h"
-#include "tests/support/graphs/graph_mutation.h"
-#include "tests/support/graphs/message_mutation.h"
+#include "tests/support/graphs/mutation/graph_mutation.h"
+#include "tests/support/graphs/mutation/message_mutation.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

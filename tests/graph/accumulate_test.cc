@@ -7,16 +7,11 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto g = ParseGraph(text);
-  REQUIRE(g.status().ToString() == "OK");
-  return *g;
-}
 
 std::string Collected(absl::string_view text) {
   auto g = CollectAccumulates(Parse(text));

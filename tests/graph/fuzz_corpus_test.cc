@@ -14,8 +14,8 @@
 #include "graph/text/text.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/fuzz_input.h"
-#include "tests/support/graphs/graph_mutation.h"
-#include "tests/support/graphs/message_mutation.h"
+#include "tests/support/graphs/mutation/graph_mutation.h"
+#include "tests/support/graphs/mutation/message_mutation.h"
 
 namespace retrograd {
 namespace {
@@ -58,6 +58,16 @@ TEST_CASE("edited graphs stay legal, differ, and keep every promise when they ar
   }
   CHECK(changed > 1000);
   CHECK(ops.size() > kNumOps / 2);
+}
+
+TEST_CASE("edits of edited graphs give legal graphs, whatever the seed") {
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    BackwardGraph graph = SmallestGraph();
+    for (int edit = 0; edit < 14; ++edit) graph = MutateGraph(graph, rng);
+    CHECK(graph.Verify().ToString() == "OK");
+  }
 }
 
 TEST_CASE("edited messages are mostly refused, and never by anything but a code") {

@@ -3,18 +3,11 @@
 
 #include "graph/passes/simplify.h"
 #include "graph/reference/reference.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 BackwardGraph Moved(const BackwardGraph& graph) {
   auto moved = ScaleBehindGathers(graph);
@@ -33,12 +26,6 @@ Op Gathered(const BackwardGraph& graph) {
   return Op::full;
 }
 
-Values Output(const BackwardGraph& graph, const std::vector<Values>& inputs) {
-  auto values = Evaluate(graph, inputs);
-  REQUIRE(values.status().ToString() == "OK");
-  return (*values)[graph.value_index(*graph.outputs()[0].value)];
-}
-
 TEST_CASE("rows are scaled behind their gather, by one op after the other") {
   const BackwardGraph graph = Parse(R"(
 %x = input f32[3,2]
@@ -55,8 +42,8 @@ output %rows
   const BackwardGraph moved = Moved(graph);
   CHECK(Gathered(moved) == Op::input);
   const std::vector<Values> inputs = {{1, 2, 3, 4, 5, 6}, {2, -1, 0, -3, 1}, {3}};
-  CHECK(Output(moved, inputs) == Values{-7.5, -9, -7.5, -9, -1.5, -3, -1.5, -3, -4.5, -6});
-  CHECK(Output(graph, inputs) == Output(moved, inputs));
+  CHECK(FirstOutput(moved, inputs) == Values{-7.5, -9, -7.5, -9, -1.5, -3, -1.5, -3, -4.5, -6});
+  CHECK(FirstOutput(graph, inputs) == FirstOutput(moved, inputs));
 }
 
 TEST_CASE("what others read, what is an output and what is no number stays in front") {

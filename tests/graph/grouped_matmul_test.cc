@@ -7,6 +7,7 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
@@ -26,13 +27,6 @@ constexpr char kSums[] = R"(graph "sums"
 %g = grouped_matmul %x %d %e dtype=f64
 output %g
 )";
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 std::string Refusal(absl::string_view a, absl::string_view b, absl::string_view ends,
                     absl::string_view attrs = "") {

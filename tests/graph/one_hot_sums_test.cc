@@ -5,18 +5,11 @@
 #include "absl/strings/str_replace.h"
 #include "graph/passes/simplify.h"
 #include "graph/reference/reference.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 BackwardGraph Taken(const BackwardGraph& graph) {
   auto taken = TakeOneHotSums(graph);
@@ -25,19 +18,6 @@ BackwardGraph Taken(const BackwardGraph& graph) {
   REQUIRE(simple.status().ToString() == "OK");
   REQUIRE(simple->Verify().ToString() == "OK");
   return *std::move(simple);
-}
-
-bool HasSum(const BackwardGraph& graph) {
-  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    if (graph.op(NodeId{i}) == Op::sum) return true;
-  }
-  return false;
-}
-
-Values Output(const BackwardGraph& graph, const std::vector<Values>& inputs) {
-  auto values = Evaluate(graph, inputs);
-  REQUIRE(values.status().ToString() == "OK");
-  return (*values)[graph.value_index(*graph.outputs()[0].value)];
 }
 
 // Rows of cross entropy's gradient, as PyTorch writes it.
@@ -59,13 +39,13 @@ output %s
 TEST_CASE("the sum of a one-hot row is its term, or zero where the index lies outside") {
   const BackwardGraph graph = Parse(kRows);
   const BackwardGraph taken = Taken(graph);
-  CHECK_FALSE(HasSum(taken));
+  CHECK_FALSE(HasOp(taken, Op::sum));
   for (uint32_t i = 0; i < taken.num_nodes(); ++i) {
     CHECK(taken.type(NodeId{i}).shape != Shape{4, 6});
   }
   const std::vector<Values> inputs = {{5, 0, -100, 6}, {2, 3, 4, 5}};
-  CHECK(Output(taken, inputs) == Values{-2, -3, 0, 0});
-  CHECK(Output(graph, inputs) == Output(taken, inputs));
+  CHECK(FirstOutput(taken, inputs) == Values{-2, -3, 0, 0});
+  CHECK(FirstOutput(graph, inputs) == FirstOutput(taken, inputs));
 }
 
 TEST_CASE("casts, quotients, negations and other ranks on the way change nothing") {
@@ -85,10 +65,10 @@ TEST_CASE("casts, quotients, negations and other ranks on the way change nothing
 output %s
 )");
   const BackwardGraph taken = Taken(graph);
-  CHECK_FALSE(HasSum(taken));
+  CHECK_FALSE(HasOp(taken, Op::sum));
   const std::vector<Values> inputs = {{0, 4, 5, 1, -1, 2}, {2, 4}};
   CHECK(taken.type(*taken.outputs()[0].value) == graph.type(*graph.outputs()[0].value));
-  CHECK(Output(graph, inputs) == Output(taken, inputs));
+  CHECK(FirstOutput(graph, inputs) == FirstOutput(taken, inputs));
 }
 
 TEST_CASE("what may have several terms, or terms elsewhere, stays a sum") {
@@ -108,7 +88,7 @@ TEST_CASE("what may have several terms, or terms elsewhere, stays a sum") {
     INFO(from << " -> " << to);
     const std::string text = absl::StrReplaceAll(kRows, {{from, to}});
     REQUIRE(text != kRows);
-    CHECK(HasSum(Taken(Parse(text))));
+    CHECK(HasOp(Taken(Parse(text)), Op::sum));
   }
 }
 

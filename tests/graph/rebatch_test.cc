@@ -2,19 +2,12 @@
 #include "graph/passes/rebatch.h"
 
 #include "graph/passes/expand.h"
-#include "graph/text/text.h"
 #include "models/models.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(const char* text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 std::string Refusal(const char* text, int64_t numerator, int64_t denominator) {
   const auto scaled = RescaleRows(Parse(text), numerator, denominator);

@@ -11,18 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "graph/base/rounding.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto g = ParseGraph(text);
-  REQUIRE(g.status().ToString() == "OK");
-  return *g;
-}
 
 // The first output of the graph.
 Values Run(const BackwardGraph& g, const std::vector<Values>& inputs,

@@ -8,16 +8,10 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 BackwardGraph Scan(absl::string_view type, absl::string_view attrs) {
   return Parse(

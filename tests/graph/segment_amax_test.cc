@@ -8,19 +8,13 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 std::string TextOf(absl::string_view x, absl::string_view ends, absl::string_view attrs) {
   return absl::StrCat("graph \"g\"\n%x = input ", x, "\n%e = input ", ends,

@@ -6,16 +6,11 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto g = ParseGraph(text);
-  REQUIRE(g.status().ToString() == "OK");
-  return *g;
-}
 
 std::string Simplified(absl::string_view text, const SimplifyOptions& options = {}) {
   auto g = Simplify(Parse(text), options);

@@ -1,6 +1,6 @@
 // Attention backward with dropout: what its operands are, that it is planned like any other, what
 // the host makes of it, and who refuses it. That the mask is the one a forward has drawn:
-// dropout_mask_test, and on a GPU python/tests/test_attention_dropout.py.
+// dropout_mask_test, and on a GPU python/tests/ops/test_attention_dropout.py.
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/convolution/host_convolution.h"
 #include "runtime/ops/convolution/widened_call.h"
 #include "tests/catch.h"
 #include "tests/support/drawn_convolutions.h"
+#include "tests/support/kernels/gpu_compilers.h"
 
 namespace retrograd {
 namespace {
@@ -53,30 +53,20 @@ TEST_CASE("the kernel that needs no library gives the same, with every access ch
   }
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckFallback(const GpuTarget& target) {
   for (Op op : kConvolutionOps) {
     Draw draw(7);
     Call call = DrawnCall(draw, op);
     for (std::vector<CallTensor>* list : {&call.operands, &call.results}) {
       for (CallTensor& t : *list) t.dtype = DType::kBf16;
     }
-    const auto kernel = FallbackConvolution(ConvolutionOf(call), dialect);
+    const auto kernel = FallbackConvolution(ConvolutionOf(call), target.dialect);
     REQUIRE(kernel.ok());
-    const auto object = CompileKernels(dialect, {*kernel}, arch);
-    INFO(Name(op) << ": " << object.status());
-    CHECK(object.ok());
+    CheckCompiles(target, {*kernel}, std::string(Name(op)));
   }
 }
 
-TEST_CASE("the kernel that needs no library compiles for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("the kernel that needs no library compiles for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("the kernel that needs no library compiles", CheckFallback);
 
 TEST_CASE("integers are refused before anything runs") {
   Draw draw(3);
@@ -154,23 +144,13 @@ TEST_CASE("there is nothing to widen where a result has the operands' dtype, or 
   CHECK_FALSE(NarrowOf(call).has_value());
 }
 
-void CheckCastCompiles(Dialect dialect, absl::string_view arch) {
+void CheckCast(const GpuTarget& target) {
   const Kernel kernel =
-      WideningKernel(WideCall({64, 64, 3, 3}, 0), {.result_alignment = {16}}, dialect);
-  const auto object = CompileKernels(dialect, {kernel}, arch);
-  INFO(object.status());
-  CHECK(object.ok());
+      WideningKernel(WideCall({64, 64, 3, 3}, 0), {.result_alignment = {16}}, target.dialect);
+  CheckCompiles(target, {kernel}, "the cast");
 }
 
-TEST_CASE("the cast behind a call compiles for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCastCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("the cast behind a call compiles for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCastCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("the cast behind a call compiles", CheckCast);
 
 }  // namespace
 }  // namespace retrograd

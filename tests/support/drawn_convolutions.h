@@ -11,6 +11,7 @@
 #include "graph/reference/reference.h"
 #include "runtime/device/device.h"
 #include "tests/catch.h"
+#include "tests/support/call_memory.h"
 
 namespace retrograd {
 
@@ -79,20 +80,6 @@ inline Call DrawnCall(Draw& draw, Op op) {
     call.results = {Drawn(draw, y)};
   }
   return call;
-}
-
-// Calls fn(element, address), row-major.
-template <typename Fn>
-void ForElements(const CallTensor& t, Fn fn) {
-  const int64_t elements = Elements(t.shape);
-  for (int64_t i = 0; i < elements; ++i) {
-    int64_t rest = i, at = t.offset;
-    for (size_t d = t.shape.size(); d-- > 0;) {
-      at += rest % t.shape[d] * t.strides[d];
-      rest /= t.shape[d];
-    }
-    fn(i, at);
-  }
 }
 
 inline std::vector<double> Run(LoadedCall& loaded, const Call& call,

@@ -5,15 +5,17 @@
 #include <limits>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
 #include "graph/base/rounding.h"
-#include "graph/reference/library_reference.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "tests/catch.h"
+#include "tests/support/call_memory.h"
+#include "tests/support/call_reference.h"
+#include "tests/support/kernels/gpu_compilers.h"
 
 namespace retrograd {
 namespace {
@@ -70,19 +72,6 @@ Call CallOf(const Case& c) {
   return call;
 }
 
-// Calls fn(element, address) for every element of the tensor, row-major.
-template <typename Fn>
-void ForElements(const CallTensor& t, Fn fn) {
-  for (int64_t e = 0; e < Elements(t.shape); ++e) {
-    int64_t rest = e, at = t.offset;
-    for (size_t dim = t.shape.size(); dim-- > 0;) {
-      at += rest % t.shape[dim] * t.strides[dim];
-      rest /= t.shape[dim];
-    }
-    fn(e, at);
-  }
-}
-
 // What a result is added to, by its element.
 double Previous(int64_t element) { return static_cast<double>(element % 5) - 2; }
 
@@ -120,21 +109,7 @@ Operands Drawn(const Case& c, uint64_t seed) {
 }
 
 std::vector<double> Reference(const Call& call, const Operands& values) {
-  std::vector<TensorType> types;
-  std::vector<DenseTensor> operands;
-  for (const CallTensor& t : call.operands) types.push_back({t.dtype, t.shape});
-  for (size_t i = 0; i < types.size(); ++i) operands.push_back({&types[i], values[i].data()});
-  const std::vector<TensorType> results = {{call.results[0].dtype, call.results[0].shape}};
-  std::vector<double> wanted(Elements(call.results[0].shape));
-  double* const out[] = {wanted.data()};
-  const Attrs none;
-  REQUIRE(EvaluateLibrary({.op = Op::grouped_matmul,
-                           .attrs = none,
-                           .operands = operands,
-                           .exact = operands,
-                           .results = results},
-                          out)
-              .ok());
+  std::vector<double> wanted = EvaluateCall(call, values);
   for (size_t e = 0; call.previous && e < wanted.size(); ++e) {
     wanted[e] += Previous(static_cast<int64_t>(e));
   }
@@ -142,23 +117,9 @@ std::vector<double> Reference(const Call& call, const Operands& values) {
   return wanted;
 }
 
-// Room for the tensor at an address of 16 bytes' multiples, or beside one by an element.
-class Memory {
- public:
-  Memory(const CallTensor& t, int64_t alignment) : bytes_(SpanOf(t) * SizeBytes(t.dtype) + 48) {
-    const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
-    data_ = bytes_.data() + (16 - at % 16) % 16 + (alignment % 16 == 0 ? 0 : alignment);
-  }
-  void* data() { return data_; }
-
- private:
-  std::vector<char> bytes_;
-  char* data_;
-};
-
 std::vector<double> Run(LoadedCall& loaded, const Call& call, const Case& c,
                         const Operands& values) {
-  std::vector<Memory> memory;
+  std::vector<CallMemory> memory;
   std::vector<const void*> operands;
   for (size_t o = 0; o < call.operands.size(); ++o) {
     const CallTensor& t = call.operands[o];
@@ -176,7 +137,7 @@ std::vector<double> Run(LoadedCall& loaded, const Call& call, const Case& c,
     }
   }
   const CallTensor& d = call.results[0];
-  Memory result(d, c.alignment);
+  CallMemory result(d, c.alignment);
   std::vector<double> dense(Elements(d.shape));
   WithFloatType(d.dtype, [&](auto* type) {
     auto* const data = static_cast<decltype(type)>(result.data());
@@ -380,8 +341,8 @@ TEST_CASE("what the kernels do not take is refused by name") {
   CHECK_THAT(refusal(call), ContainsSubstring("extents of less than 2^30"));
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
-  const GroupedLimits limits = GroupedMatMulLimits(dialect, {.sms = 100});
+void CheckGroups(const GpuTarget& target) {
+  const GroupedLimits limits = GroupedMatMulLimits(target.dialect, {.sms = 100});
   constexpr int64_t kExtents[] = {4096, 33, 96};
   size_t next = 0;
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
@@ -396,25 +357,16 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
       const GroupedTile tile = GroupedTileFor(call, limits);
       const LaunchWriter::Launch made =
           EmitGroupedMatMul(call, tile, GroupedVectorsFor(call, {.a = 16, .b = 16, .d = 16}),
-                            dialect, dialect == Dialect::kHip ? 64 : 32);
+                            target.dialect, target.warp);
       CHECK(made.kernel.staged_bytes <= limits.shared_bytes);
-      const auto object = CompileKernels(dialect, {made.kernel}, arch);
-      INFO((sums ? "sums" : "rows") << " in groups, " << extent << " " << Name(dtype) << ", "
-                                    << tile.Print() << ": " << object.status());
-      CHECK(object.ok());
+      CheckCompiles(target, {made.kernel},
+                    absl::StrCat(sums ? "sums" : "rows", " in groups, ", extent, " ", Name(dtype),
+                                 ", ", tile.Print()));
     }
   }
 }
 
-TEST_CASE("groups' kernels compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("groups' kernels compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("groups' kernels compile", CheckGroups);
 
 }  // namespace
 }  // namespace retrograd

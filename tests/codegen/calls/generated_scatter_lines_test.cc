@@ -7,12 +7,12 @@
 #include "absl/strings/str_join.h"
 #include "codegen/scatter_lines/emit_scatter_lines.h"
 #include "graph/base/rounding.h"
-#include "graph/reference/library_reference.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "runtime/ops/scatter_lines/generated_scatter_lines.h"
 #include "tests/catch.h"
+#include "tests/support/call_reference.h"
+#include "tests/support/kernels/gpu_compilers.h"
 
 namespace retrograd {
 namespace {
@@ -75,18 +75,7 @@ std::vector<double> Reference(const Case& c, const Call& call, std::vector<doubl
     if (at < -c.extent || at >= c.extent) src[i] = 0;
   }
   for (double& at : index) at = at < -c.extent || at >= c.extent ? 0 : at;
-  const TensorType types[] = {{c.index_dtype, c.index}, {c.dtype, c.src}};
-  const std::vector<DenseTensor> operands = {{&types[0], index.data()}, {&types[1], src.data()}};
-  const std::vector<TensorType> results = {{c.dtype, call.results[0].shape}};
-  std::vector<double> wanted(results[0].elements());
-  double* const out[] = {wanted.data()};
-  REQUIRE(EvaluateLibrary({.op = Op::scatter_lines,
-                           .attrs = call.attributes,
-                           .operands = operands,
-                           .exact = operands,
-                           .results = results},
-                          out)
-              .ok());
+  std::vector<double> wanted = EvaluateCall(call, {index, src});
   RoundTo(c.dtype, absl::MakeSpan(wanted));
   return wanted;
 }
@@ -184,7 +173,7 @@ TEST_CASE("a launch of more than it can count is refused") {
              ContainsSubstring("larger than one launch takes"));
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckSums(const GpuTarget& target) {
   const Case cases[] = {{.index = {384, 384}, .src = {96, 384, 384}, .extent = 1024},
                         {.index = {64, 8}, .src = {64, 8}, .extent = 50257, .dtype = DType::kFp32},
                         {.index = {64, 8}, .src = {64, 8}, .extent = 3, .dtype = DType::kFp16},
@@ -192,23 +181,13 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
                         {.index = {8}, .src = {64, 8}, .extent = 1, .index_dtype = DType::kInt32}};
   for (const Case& c : cases) {
     std::vector<Kernel> kernels;
-    kernels.push_back(EmitScatterLines(ScatterLinesOf(CallOf(c)), dialect).kernel);
+    kernels.push_back(EmitScatterLines(ScatterLinesOf(CallOf(c)), target.dialect).kernel);
     CHECK(kernels[0].shared_bytes <= 48 << 10);
-    const auto object = CompileKernels(dialect, kernels, arch);
-    INFO(c.Print() << object.status());
-    CHECK(object.ok());
+    CheckCompiles(target, kernels, c.Print());
   }
 }
 
-TEST_CASE("sums of lines compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("sums of lines compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("sums of lines compile", CheckSums);
 
 }  // namespace
 }  // namespace retrograd

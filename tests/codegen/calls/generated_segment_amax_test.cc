@@ -9,12 +9,13 @@
 #include "absl/strings/str_join.h"
 #include "codegen/segment_amax/emit_segment_amax.h"
 #include "graph/base/rounding.h"
-#include "graph/reference/library_reference.h"
-#include "runtime/compiler/rtc.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
 #include "runtime/ops/segment_amax/generated_segment_amax.h"
 #include "tests/catch.h"
+#include "tests/support/call_memory.h"
+#include "tests/support/call_reference.h"
+#include "tests/support/kernels/gpu_compilers.h"
 
 namespace retrograd {
 namespace {
@@ -62,19 +63,6 @@ Call CallOf(const Case& c) {
       .attributes = {{"axis", c.axis}, {"magnitude", int64_t{c.magnitude}}}};
 }
 
-// Calls fn(element, address) for every element of the tensor, row-major.
-template <typename Fn>
-void ForElements(const CallTensor& t, Fn fn) {
-  for (int64_t e = 0; e < Elements(t.shape); ++e) {
-    int64_t rest = e, at = t.offset;
-    for (size_t dim = t.shape.size(); dim-- > 0;) {
-      at += rest % t.shape[dim] * t.strides[dim];
-      rest /= t.shape[dim];
-    }
-    fn(e, at);
-  }
-}
-
 std::vector<double> Drawn(const Case& c, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> x(Elements(c.shape));
@@ -87,36 +75,10 @@ std::vector<double> Drawn(const Case& c, uint64_t seed) {
 }
 
 std::vector<double> Reference(const Case& c, const Call& call, const std::vector<double>& x) {
-  const std::vector<double> ends(c.ends.begin(), c.ends.end());
-  const TensorType types[] = {{c.dtype, c.shape}, {DType::kInt32, call.operands[1].shape}};
-  const std::vector<DenseTensor> operands = {{&types[0], x.data()}, {&types[1], ends.data()}};
-  const std::vector<TensorType> results = {{c.dtype, call.results[0].shape}};
-  std::vector<double> wanted(Elements(call.results[0].shape));
-  double* const out[] = {wanted.data()};
-  REQUIRE(EvaluateLibrary({.op = Op::segment_amax,
-                           .attrs = call.attributes,
-                           .operands = operands,
-                           .exact = operands,
-                           .results = results},
-                          out)
-              .ok());
+  std::vector<double> wanted = EvaluateCall(call, {x, {c.ends.begin(), c.ends.end()}});
   RoundTo(c.dtype, absl::MakeSpan(wanted));
   return wanted;
 }
-
-// Room for the tensor at an address that `alignment` divides, and no more than it need.
-class Memory {
- public:
-  Memory(const CallTensor& t, int64_t alignment) : bytes_(SpanOf(t) * SizeBytes(t.dtype) + 48) {
-    const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
-    data_ = bytes_.data() + (16 - at % 16) % 16 + (alignment % 16 == 0 ? 0 : alignment);
-  }
-  void* data() { return data_; }
-
- private:
-  std::vector<char> bytes_;
-  char* data_;
-};
 
 bool Same(double a, double b) { return a == b || (a != a && b != b); }
 
@@ -135,8 +97,8 @@ void Check(const Case& c, uint64_t seed, const SegmentSchedule* schedule = nullp
   REQUIRE(loaded.status().ToString() == "OK");
   auto scratch = device->Allocate(std::max<int64_t>((*loaded)->scratch_bytes(), 16));
   REQUIRE(scratch.ok());
-  Memory in(call.operands[0], c.alignment), ends(call.operands[1], 16);
-  Memory result(call.results[0], 16);
+  CallMemory in(call.operands[0], c.alignment), ends(call.operands[1], 16);
+  CallMemory result(call.results[0], 16);
   std::copy(c.ends.begin(), c.ends.end(), static_cast<int32_t*>(ends.data()) + c.offset);
   const std::vector<double> wanted = Reference(c, call, x);
   WithFloatType(c.dtype, [&](auto* type) {
@@ -286,7 +248,7 @@ TEST_CASE("chunks are long enough for a thread's loads, and blocks many where pl
   CHECK(schedule(32, 4096, 4).launches() == 1);
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch) {
+void CheckComparisons(const GpuTarget& target) {
   const Case cases[] = {
       {.shape = {16640, 2048}, .ends = {100, 16640}, .magnitude = true},
       {.shape = {2048, 16640}, .axis = 1, .ends = {100, 16640}, .magnitude = true},
@@ -299,25 +261,15 @@ void CheckCompiles(Dialect dialect, absl::string_view arch) {
     const SegmentAmaxCall call = SegmentAmaxOf(CallOf(c));
     std::vector<Kernel> kernels;
     for (LaunchWriter::Launch& made :
-         EmitSegmentAmax(call, SegmentScheduleFor(call, 16), dialect)) {
+         EmitSegmentAmax(call, SegmentScheduleFor(call, 16), target.dialect)) {
       CHECK(made.kernel.shared_bytes <= 48 << 10);
       kernels.push_back(std::move(made.kernel));
     }
-    const auto object = CompileKernels(dialect, kernels, arch);
-    INFO(c.Print() << object.status());
-    CHECK(object.ok());
+    CheckCompiles(target, kernels, c.Print());
   }
 }
 
-TEST_CASE("comparisons of groups compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90");
-}
-
-TEST_CASE("comparisons of groups compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a");
-}
+RG_TEST_COMPILES("comparisons of groups compile", CheckComparisons);
 
 }  // namespace
 }  // namespace retrograd

@@ -7,37 +7,17 @@
 #include "fusion/lower/indexed/index_lines.h"
 #include "fusion/lower/indexed/known_index.h"
 #include "graph/reference/reference.h"
-#include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 
 namespace retrograd {
 namespace {
-
-BackwardGraph Parse(absl::string_view text) {
-  auto graph = ParseGraph(text);
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
 
 BackwardGraph Gathered(const BackwardGraph& graph) {
   auto gathered = GatherKnownSums(graph);
   REQUIRE(gathered.status().ToString() == "OK");
   REQUIRE(gathered->Verify().ToString() == "OK");
   return *std::move(gathered);
-}
-
-bool HasIndexAdd(const BackwardGraph& graph) {
-  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
-    if (graph.op(NodeId{i}) == Op::index_add) return true;
-  }
-  return false;
-}
-
-Values Output(const BackwardGraph& graph, const std::vector<Values>& inputs) {
-  auto values = Evaluate(graph, inputs);
-  REQUIRE(values.status().ToString() == "OK");
-  return (*values)[graph.value_index(*graph.outputs()[0].value)];
 }
 
 // index_add of x [2, places.., 3] into a table of `rows` rows of its axis 1, at an index that
@@ -68,7 +48,7 @@ void CheckSame(const BackwardGraph& graph, uint32_t seed) {
   for (const NodeId id : InputNodes(graph)) {
     inputs.push_back(Numbers(graph.type(id).elements(), random));
   }
-  CHECK(Output(graph, inputs) == Output(Gathered(graph), inputs));
+  CHECK(FirstOutput(graph, inputs) == FirstOutput(Gathered(graph), inputs));
 }
 
 TEST_CASE("an index of constants becomes views, at any slope, with places outside left out") {
@@ -77,7 +57,7 @@ TEST_CASE("an index of constants becomes views, at any slope, with places outsid
       INFO("start " << start << ", step " << step);
       const BackwardGraph graph = Parse(Sum(Iota("index", "7", 0, start, step), "7", 11));
       const BackwardGraph gathered = Gathered(graph);
-      CHECK_FALSE(HasIndexAdd(gathered));
+      CHECK_FALSE(HasOp(gathered, Op::index_add));
       std::mt19937 random(1);
       const Values x = Numbers(2 * 7 * 3, random), base = Numbers(2 * 11 * 3, random);
       Values expected = base;
@@ -87,7 +67,7 @@ TEST_CASE("an index of constants becomes views, at any slope, with places outsid
         if (row < 0 || row >= 11) continue;
         expected[(i / 21 * 11 + row) * 3 + i % 3] += x[i];
       }
-      CHECK(Output(gathered, {x, base}) == expected);
+      CHECK(FirstOutput(gathered, {x, base}) == expected);
     }
   }
 }
@@ -96,7 +76,7 @@ TEST_CASE("windows that overlap are as many lines as they are long") {
   const BackwardGraph graph = Parse(Sum(
       absl::StrCat(Iota("i", "4,1", 0, 0, 1), Iota("j", "1,9", 1, 0, 2), "%index = add %i %j\n"),
       "4,9", 24));
-  CHECK_FALSE(HasIndexAdd(Gathered(graph)));
+  CHECK_FALSE(HasOp(Gathered(graph), Op::index_add));
   CheckSame(graph, 2);
 }
 
@@ -114,14 +94,14 @@ TEST_CASE("an index of two axes of a table is one of each") {
 }
 
 TEST_CASE("many places for one row, and places without a pattern, stay sums") {
-  CHECK(HasIndexAdd(Gathered(Parse(Sum(Iota("index", "100", 0, 3, 0), "100", 7)))));
-  CHECK_FALSE(HasIndexAdd(Gathered(Parse(Sum(Iota("index", "5", 0, 3, 0), "5", 7)))));
+  CHECK(HasOp(Gathered(Parse(Sum(Iota("index", "100", 0, 3, 0), "100", 7))), Op::index_add));
+  CHECK_FALSE(HasOp(Gathered(Parse(Sum(Iota("index", "5", 0, 3, 0), "5", 7))), Op::index_add));
   CheckSame(Parse(Sum(Iota("index", "5", 0, 3, 0), "5", 7)), 3);
 }
 
 TEST_CASE("an index that an input decides, or that a compiler may round, is not known") {
   const std::string given = "%index = input name=\"index\" i64[7]\n";
-  CHECK(HasIndexAdd(Gathered(Parse(Sum(given, "7", 11)))));
+  CHECK(HasOp(Gathered(Parse(Sum(given, "7", 11))), Op::index_add));
   // The product is a little below 7 until it is rounded.
   const std::string rounded = R"(
 %i = iota axis=0 dtype=f32 shape=[7] start=0 step=10
@@ -132,7 +112,7 @@ TEST_CASE("an index that an input decides, or that a compiler may round, is not 
 %f = floor %s
 %index = cast %f dtype=i64
 )";
-  CHECK(HasIndexAdd(Gathered(Parse(Sum(rounded, "7", 11)))));
+  CHECK(HasOp(Gathered(Parse(Sum(rounded, "7", 11))), Op::index_add));
 }
 
 // The index of an interpolation along two axes: floor((i + 0.5) scale + shift), clamped.
@@ -167,7 +147,7 @@ TEST_CASE("random interpolations keep the bits of their sums") {
                      "%columns = full dtype=i64 shape=[] value=", columns,
                      "\n%t = mul %r %columns\n%index = add %t %c\n");
     const BackwardGraph graph = Parse(Sum(text, absl::StrCat(n, ",", m), rows * columns));
-    gathered += HasIndexAdd(Gathered(graph)) ? 0 : 1;
+    gathered += HasOp(Gathered(graph), Op::index_add) ? 0 : 1;
     CheckSame(graph, seed);
   }
   CHECK(gathered > 20);

@@ -8,6 +8,7 @@
 #include "graph/reference/reference.h"
 #include "graph/text/text.h"
 #include "tests/catch.h"
+#include "tests/support/graphs/parsed_graph.h"
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/plans/run_plan.h"
 
@@ -18,12 +19,6 @@ int Count(const BackwardGraph& g, Op op) {
   int count = 0;
   for (uint32_t i = 0; i < g.num_nodes(); ++i) count += g.op(NodeId{i}) == op;
   return count;
-}
-
-BackwardGraph Parse(absl::string_view text) {
-  auto g = ParseGraph(text);
-  REQUIRE(g.status().ToString() == "OK");
-  return *g;
 }
 
 BackwardGraph Sorted(const BackwardGraph& graph) {

@@ -8,6 +8,7 @@
 #include "fusion/kernel/templates/kernel_template.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/gpu_compilers.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 
 namespace retrograd {
@@ -71,34 +72,26 @@ TEST_CASE("what is added to is not streamed") {
   CHECK_FALSE(StoresOnce(made.ir, made.ir.stores[0]));
 }
 
-void CheckCompiles(Dialect dialect, absl::string_view arch, int warp) {
+void CheckStreamed(const GpuTarget& target) {
   std::vector<GroupKernels> all;
   for (const DType t : kAllDTypes) {
     if (!IsFloat(t)) continue;
     const KernelIr ir = WeightedRows(t, 40, 9).ir;
     const ScheduleLimits limits = {
-        .warp = warp, .sms = 3, .shared_bytes = 48 << 10, .staged_bytes = 48 << 10};
+        .warp = target.warp, .sms = 3, .shared_bytes = 48 << 10, .staged_bytes = 48 << 10};
     for (const Schedule& schedule : CandidateSchedules(ir, Classify(ir), limits)) {
-      all.push_back(EmitGroup({.ir = ir, .schedule = schedule}, dialect));
+      all.push_back(EmitGroup({.ir = ir, .schedule = schedule}, target.dialect));
     }
   }
   const std::vector<Kernel> kernels = DistinctKernels(all);
-  CHECK(absl::StrContains(TranslationUnit(kernels, dialect), "rg_load_vec_once<"));
-  const auto object = CompileKernels(dialect, kernels, arch);
+  CHECK(absl::StrContains(TranslationUnit(kernels, target.dialect), "rg_load_vec_once<"));
+  const auto object = CompileKernels(target.dialect, kernels, target.arch);
   INFO(object.status().ToString());
   REQUIRE(object.ok());
   CHECK(object->kernels.size() == kernels.size());
 }
 
-TEST_CASE("streamed accesses of every type compile for sm_90") {
-  RG_NEEDS_COMPILER(CudaCompilerAvailable());
-  CheckCompiles(Dialect::kCuda, "sm_90", 32);
-}
-
-TEST_CASE("streamed accesses of every type compile for gfx90a") {
-  RG_NEEDS_COMPILER(HipCompilerAvailable());
-  CheckCompiles(Dialect::kHip, "gfx90a", 64);
-}
+RG_TEST_COMPILES("streamed accesses of every type compile", CheckStreamed);
 
 }  // namespace
 }  // namespace retrograd

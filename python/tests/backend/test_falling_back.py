@@ -1,0 +1,70 @@
+"""What the backend does not compile: Inductor does, with a warning, or it is refused by name."""
+
+import copy
+
+import pytest
+import retrograd
+import torch
+from backend_training import FULL, backend_tests, check, pair
+from retrograd.backend import backend, messages
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    with backend_tests():
+        yield
+
+
+class _Refused(nn.Module):
+    """Its backward holds an op that no row has."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        return torch.linalg.matrix_exp(self.w) @ x
+
+
+def test_what_has_no_row_runs_through_inductor_with_one_warning():
+    model = _Refused()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend)
+    x = torch.randn(4, 3)
+    with pytest.warns(messages.BackwardFallsBack, match="runs through Inductor.*has no row") as told:
+        ours(x).sum().backward()
+    ours(x).sum().backward()  # in silence
+    assert len([w for w in told if w.category is messages.BackwardFallsBack]) == 1
+    for _ in range(2):
+        eager(x).sum().backward()
+    check(ours, eager)
+
+
+def test_require_full_makes_it_an_error():
+    ours = torch.compile(_Refused(), backend=backend, options=FULL)
+    with pytest.raises(Exception, match="has no row"):
+        ours(torch.randn(4, 3)).sum().backward()
+
+
+def test_what_would_fall_back_is_explained_by_its_reason(tmp_path):
+    explanation = retrograd.explain(_Refused(), (torch.randn(4, 3),), loss_fn=torch.sum)
+    assert "or through Inductor: cannot export aten" in str(explanation)
+    assert "cannot export" in explanation._repr_html_()
+    with pytest.raises(ValueError, match="no backward of this model is planned"):
+        explanation.save(tmp_path / "page.html")
+
+
+def test_double_backward_says_that_it_is_not_supported():
+    ours, _ = pair()
+    x = torch.randn(6, 8, requires_grad=True)
+    (gradient,) = torch.autograd.grad(ours(x).square().mean(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        gradient.sum().backward()
+
+
+def test_complex_tensors_fall_back_by_name():
+    model = nn.Linear(4, 4, dtype=torch.complex64)
+    ours = torch.compile(model, backend=backend, options=FULL)
+    with pytest.raises(Exception, match="complex64"):
+        ours(torch.randn(2, 4, dtype=torch.complex64)).abs().sum().backward()
