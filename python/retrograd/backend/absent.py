@@ -36,8 +36,8 @@ def with_zeros(graph, inputs):
 
 
 def _move_sizes(message, owners):
-    """The sizes of these nodes, which are inputs, become those of constants: a constant has no strides,
-    and its shape is an attribute, too."""
+    """The sizes of these nodes, which are inputs, become those of constants: a constant has no
+    strides, and its shape is an attribute, too."""
     shape = ("dtype", "shape", "value").index("shape")  # of the attributes, in the order of names
     places = []
     for owner, those in itertools.groupby(message.sizes.places, key=_owner_of):

@@ -67,8 +67,9 @@ class DynamicBackward(OutputCode):
         self.translations = 0
 
     def prepare(self, values, absent=()):
-        """Makes the CompiledBackward for the sizes of the values, if there is none. absent: numbers of
-        tensors among them that are zeros; it need not be given those that its recipe has as absent."""
+        """Makes the CompiledBackward for the sizes of the values, if there is none. absent: numbers
+        of tensors among them that are zeros; it is not given those that its recipe has as absent.
+        """
         key = sizes_of(values), absent
         with self._lock:
             if key in self._made:
@@ -114,8 +115,8 @@ class DynamicBackward(OutputCode):
             return None
 
     def absent_inputs(self, missing, compiled, unread):
-        """Which inputs need not be given where nobody computes the tangents `missing`: those of `unread`, or none
-        if that does not pay. Decided once, by the CompiledBackward of the first sizes."""
+        """Which inputs need not be given where nobody computes the tangents `missing`: those of
+        `unread`, or none if that does not pay. Decided once, by a CompiledBackward of some sizes."""
         if missing not in self._absent:
             self._absent[missing] = unread if absent.pays(compiled, unread) else ()
         return self._absent[missing]

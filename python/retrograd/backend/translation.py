@@ -21,8 +21,9 @@ class Translation:
         self._without = {}  # by inputs
 
     def without(self, inputs):
-        """The Translation in which these inputs, numbers of tensors, are zeros that nobody gives; it is bound to
-        the same values, and its recipes have them as `absent`. native.Failure if there can be none."""
+        """The Translation in which these inputs, numbers of tensors, are zeros that nobody gives. It
+        is bound to the same values; its recipes have them as `absent`. native.Failure if there can
+        be none."""
         if inputs not in self._without:
             recipe = self._recipe
             given = [i for i in range(len(recipe.dtypes)) if i not in inputs]

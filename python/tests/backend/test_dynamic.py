@@ -112,9 +112,9 @@ def _arrivals(monkeypatch):
     """A list that grows with each run: the traced graph, and what it is given."""
     arrived, prepare = [], dynamic.DynamicBackward.prepare
 
-    def noted(self, values):
+    def noted(self, values, absent=()):
         arrived.append((self._module, list(values)))
-        return prepare(self, values)
+        return prepare(self, values, absent)
 
     monkeypatch.setattr(dynamic.DynamicBackward, "prepare", noted)
     return arrived

@@ -25,10 +25,10 @@ namespace retrograd {
 // What the calls of one compiled function share: the plans known so far, and who finds them.
 class Binding {
  public:
-  // learner: a Python object with begin(missing), called before a backward takes PyTorch's path, and
-  // end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or None.
-  // used: for each tangent, whether its result is differentiable.
-  // most: plans that are kept; the one that was not used for longest gives way.
+  // learner: a Python object with begin(missing), called before a backward takes PyTorch's path,
+  // and end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or
+  // None. used: for each tangent, whether its result is differentiable. most: plans that are kept;
+  // the one that was not used for longest gives way.
   Binding(py::object learner, size_t most) : plans_(most), learner_(Shared(std::move(learner))) {}
 
   std::shared_ptr<const DirectPlan> Find(const RunInputs& run) {

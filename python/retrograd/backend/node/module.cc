@@ -86,11 +86,10 @@ std::string Attach(const std::shared_ptr<Binding>& binding, const py::sequence& 
   auto beside = compiled.context.attr(kSavedBeside).cast<Tensors>();
   compiled.context.attr(kSavedBeside) = py::list();
   std::shared_ptr<DirectNode> ours(
-      new DirectNode(
-          compiled.node->sequence_nr(), edge_list(compiled.node->next_edges()),
-          std::make_unique<FunctionState>(compiled.node, compiled.context.ptr(), std::move(beside),
-                                          *std::move(sizes)),
-          binding),
+      new DirectNode(compiled.node->sequence_nr(), edge_list(compiled.node->next_edges()),
+                     std::make_unique<FunctionState>(compiled.node, compiled.context.ptr(),
+                                                     std::move(beside), *std::move(sizes)),
+                     binding),
       torch::autograd::deleteNode);
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].defined()) {
