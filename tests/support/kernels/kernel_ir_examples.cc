@@ -321,7 +321,7 @@ std::vector<KernelExample> KernelExamples(DType t) {
       {"quantised squares", Template::kHeldTiles,
        QuantisedSquares(t, DType::kFp8E4M3, {.down = 2, .right = 2, .high = 128, .wide = 64})},
       {"centred twice", Template::kHeldTiles, CentredTwice(t, 3, 40, 72)},
-      {"centred twice, odd", Template::kHeldTiles, CentredTwice(t, 2, 9, 13)},
+      {"centred twice, odd", Template::kHeldTiles, CentredTwice(t, 2, 12, 13)},
       {"transposed", Template::kTranspose, Transposed(t)},
       {"stored both ways", Template::kTranspose, StoredBothWays(t)},
       {"stored across", Template::kTranspose, StoredAcross(t)},

@@ -4,6 +4,7 @@
 // stored.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/held_tiles/tile_walk.h"
@@ -40,6 +41,13 @@ Schedule TileBy(const KernelIr& ir, const TileAxes& axes, int threads, int width
           .blocks = ir.Points(ir.all_axes() & ~axes.mask())};
 }
 
+// Teams go through parts of a tile, of which the threads outside of the tile are idle: at most half
+// of them, as no price counts them.
+bool FillsParts(const KernelIr& ir, const TileAxes& axes, const Schedule& s) {
+  const TileWalk walk = TileWalkOf(ir, axes, s);
+  return 2 * walk.lanes * walk.rows >= walk.padded_lanes() * walk.padded_rows();
+}
+
 int64_t SharedUnder(const KernelIr& ir, const TileAxes& axes, const Stages& stages,
                     const Schedule& s) {
   return SharedBytesOfTile(ir, TileWalkOf(ir, axes, s), stages);
@@ -58,7 +66,7 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   const Classification tiles =
       Recognised(ir, Template::kHeldTiles, ir.all_axes() & ~axes->mask(), axes->mask());
   const Schedule plain = TileBy(ir, *axes, kThreads, 1, false);
-  if (plain.blocks > kMaxBlocks) return std::nullopt;
+  if (plain.blocks > kMaxBlocks || !FillsParts(ir, *axes, plain)) return std::nullopt;
   if (SharedUnder(ir, *axes, AssignStages(ir, tiles), plain) > kMostShared) return std::nullopt;
   return tiles;
 }
@@ -73,7 +81,7 @@ void AddCandidates(CandidateList& list) {
   if (!limits.hold_tiles && ReadFolds(ir).sets.size() == 1) return;
   list.Add(TileBy(ir, axes, kThreads, 1, false));
   const int width = limits.vectorize ? WidestOfColumns(ir, axes.along) : 1;
-  if (width == 1) return;
+  if (width == 1 || !FillsParts(ir, axes, TileBy(ir, axes, kThreads, width, false))) return;
   const bool held = HeldLoadsOfTile(ir, axes, {.axis = axes.along, .width = width}).has_value();
   bool holds = false;
   for (int threads : kBlockThreads) {
@@ -112,6 +120,17 @@ int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
              : kPpm;
 }
 
+// Where nothing is held a thread loads the rows of each turn again in each stage, and waits for
+// them before it folds or stores any.
+Waits WaitsOf(const KernelIr& ir, const Schedule& s, int64_t blocks_per_sm, const DeviceSpec& d) {
+  if (s.persistent) return {};
+  const int64_t waves = CeilDiv(s.blocks, d.sms * std::max<int64_t>(blocks_per_sm, 1));
+  const int64_t turns = 2 * TileWalkOf(ir, AxesOf(ir), s).turns;
+  return {.ps = Product({waves, turns, d.row_batch_ps}),
+          .formula = absl::StrCat(waves, " blocks of an SM one after the other wait for ", turns,
+                                  " batches of rows")};
+}
+
 // As of rows that a block has to itself.
 LaunchKind Main(const Schedule& s) {
   return s.persistent ? LaunchKind::kRowReductionPersistent : LaunchKind::kRowReduction;
@@ -133,6 +152,7 @@ constinit const KernelTemplate kHeldTilesTemplate = {
     .barrier_rounds = Rounds,
     .held_ppm = Held,
     .meets_each_row = true,
+    .waits = WaitsOf,
 };
 
 }  // namespace retrograd
