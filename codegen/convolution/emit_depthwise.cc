@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kFinalizeThreads = 256, kFinalizeParts = 8;  // threads that add for one element
 
-// So few taps leave registers to load for several rows, or runs, at once (measured on an H200).
-constexpr int64_t kFewTaps = 3, kSomeTaps = 5;
+// So few taps leave registers to load for several rows at once (measured on an H200).
+constexpr int64_t kFewTaps = 3;
 
 // Input gradient. A block holds the filters of its channels in shared memory, tap by tap. A thread
 // makes kT pixels of a row, kStride2 apart, which all meet the same taps.
@@ -254,7 +254,7 @@ class Writer {
          {"kThreads", Threads(tile, c_)},
          {"kWidth", tile.vector * tile.channels},
          {"kSlabs", slabs},
-         {"kRunsTogether", c_.kernel[2] <= kSomeTaps ? 2 : 1},
+         {"kRunsTogether", RunsTogether(c_)},
          {"kTapRows", TapRows(c_)},
          {"kRunsOfRow", CeilDiv(c_.out[2], tile.pixels)},
          {"kAllRuns", OutputRuns(tile, c_)},

@@ -46,6 +46,9 @@ struct DepthwiseWeightTile {
 
 // Rows of taps: a filter's extents but for the last one.
 int64_t TapRows(const ConvolutionCall& call);
+// Runs of the weight's gradient that a thread loads before it works on the first: few taps leave
+// registers for two.
+int64_t RunsTogether(const ConvolutionCall& call);
 // Runs of pixels in y.
 int64_t OutputRuns(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
 int64_t Threads(const DepthwiseWeightTile& tile, const ConvolutionCall& call);
