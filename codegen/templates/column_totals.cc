@@ -1,6 +1,7 @@
 #include "codegen/templates/column_totals.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/print/sized_number.h"
@@ -9,10 +10,6 @@
 namespace retrograd {
 namespace {
 
-// Part of the order of addition, the same on all devices: thread rows that one thread adds up. With
-// more of them, all threads of the block share the work first.
-constexpr int kRowsInTurn = 8;
-
 // Where a thread row's sum of lane j lies among `rows` of them in shared memory. Rows of one lane
 // lie together, so that neighbouring threads meet different banks, however few lie side by side.
 std::string TileIndex(const ColumnTotals& totals, int64_t rows, absl::string_view row) {
@@ -20,71 +17,144 @@ std::string TileIndex(const ColumnTotals& totals, int64_t rows, absl::string_vie
   return totals.width == 1 ? lane : absl::StrCat("j * ", rows * totals.lanes, " + ", lane);
 }
 
-// Of each lane every n-th row becomes one, `kRowsInTurn` in turn, until so few are left; returns
-// how many.
-int FoldTile(const ColumnTotals& totals, const Instr& reduction, const std::string& tile,
-             LaunchText* launch, PointPrinter* printer) {
-  SourceWriter& out = launch->out;
-  int rows = totals.thread_rows;
-  while (rows > kRowsInTurn && rows % kRowsInTurn == 0) {
-    rows /= kRowsInTurn;
-    const int left = rows * totals.lanes;  // of one lane
-    const std::string busy = absl::StrCat("RG_THREAD < ", left * totals.width);
-    const std::string first = totals.width == 1
-                                  ? "RG_THREAD"
-                                  : absl::StrCat("RG_THREAD / ", left, " * ", left * kRowsInTurn,
-                                                 " + RG_THREAD % ", left);
-    const auto at = [&](absl::string_view more) {
-      return absl::StrCat(tile, "[", first, more, "]");
-    };
-    out.OpenScope();
-    out.Line(AccumulatorName(reduction.dtype), " part = ", printer->Identity(reduction), ";");
-    out.Open("if (", busy, ")");
-    out.Line("part = ", at(""), ";");
-    out.Pragma(SpellingOf(launch->dialect()).unroll);
-    out.Line("for (int i = 1; i < ", kRowsInTurn, "; ++i) part = ",
-             printer->Folded(reduction, "part", at(absl::StrCat(" + i * ", left))), ";");
+// Reductions of one type whose sums the thread rows of a block add up together.
+class ThreadRowsFold {
+ public:
+  ThreadRowsFold(const ColumnTotals& totals, std::vector<int> reductions, const ColumnFold& fold,
+                 std::string tile, LaunchText* launch, PointPrinter* printer)
+      : totals_(totals),
+        reductions_(std::move(reductions)),
+        fold_(fold),
+        tile_(std::move(tile)),
+        launch_(*launch),
+        printer_(*printer) {}
+
+  void Print() {
+    int64_t at = 0;  // of what the last step has made
+    Store();
+    launch_.Barrier();
+    for (size_t step = 1; step < fold_.rows.size(); ++step) {
+      const int64_t made = at + fold_.rows[step - 1] * totals_.lanes * totals_.width;
+      PrintStep(fold_.rows[step] * totals_.lanes, at, made);
+      launch_.Barrier();
+      at = made;
+    }
+    Finish(at);
+  }
+
+ private:
+  // Element `index` behind place `at` of the n-th sum.
+  std::string Element(size_t n, int64_t at, const std::string& index) const {
+    const int64_t first = static_cast<int64_t>(n) * fold_.elements + at;
+    return absl::StrCat(tile_, "[", first > 0 ? absl::StrCat(first, " + ") : "", index, "]");
+  }
+  std::string Accumulator(size_t n) const {
+    return ColumnAccumulator(reductions_[n], totals_.width, totals_.chunks);
+  }
+  const Instr& Reduction(size_t n) const { return launch_.ir().instrs[reductions_[n]]; }
+
+  void Store() {
+    const bool loop = launch_.OpenUnrolled("j", totals_.width);
+    for (size_t n = 0; n < reductions_.size(); ++n) {
+      launch_.out.Line(Element(n, 0, TileIndex(totals_, fold_.rows[0], "thread_row")), " = ",
+                       Accumulator(n), ";");
+    }
+    if (loop) launch_.out.Close();
+  }
+
+  // `left` elements of each lane are left, of kRowsInTurn times as many at `from`.
+  void PrintStep(int64_t left, int64_t from, int64_t to) {
+    SourceWriter& out = launch_.out;
+    const std::string more = absl::StrCat(" + i * ", left);
+    const auto part = [](size_t n) { return absl::StrCat("part", n); };
+    out.Open("if (RG_THREAD < ", left * totals_.width, ")");
+    out.Line("const int at = RG_THREAD",
+             totals_.width == 1
+                 ? ""
+                 : absl::StrCat(" / ", left, " * ", left * kRowsInTurn, " + RG_THREAD % ", left),
+             ";");
+    for (size_t n = 0; n < reductions_.size(); ++n) {
+      out.Line(AccumulatorName(Reduction(n).dtype), " ", part(n), " = ", Element(n, from, "at"),
+               ";");
+    }
+    out.Pragma(SpellingOf(launch_.dialect()).unroll);
+    out.Open("for (int i = 1; i < ", kRowsInTurn, "; ++i)");
+    for (size_t n = 0; n < reductions_.size(); ++n) {
+      out.Line(part(n), " = ",
+               printer_.Folded(Reduction(n), part(n), Element(n, from, absl::StrCat("at", more))),
+               ";");
+    }
     out.Close();
-    launch->Barrier();
-    out.Line("if (", busy, ") ", tile, "[RG_THREAD] = part;");
-    launch->Barrier();
+    for (size_t n = 0; n < reductions_.size(); ++n) {
+      out.Line(Element(n, to, "RG_THREAD"), " = ", part(n), ";");
+    }
     out.Close();
   }
-  return rows;
+
+  // The first thread row adds up what is left.
+  void Finish(int64_t at) {
+    SourceWriter& out = launch_.out;
+    const int64_t rows = fold_.rows.back();
+    out.Open("if (thread_row == 0)");
+    if (fold_.rows.size() > 1) {
+      const bool loop = launch_.OpenUnrolled("j", totals_.width);
+      for (size_t n = 0; n < reductions_.size(); ++n) {
+        out.Line(Accumulator(n), " = ", Element(n, at, TileIndex(totals_, rows, "0")), ";");
+      }
+      if (loop) out.Close();
+    }
+    if (rows <= kRowsInTurn) out.Pragma(SpellingOf(launch_.dialect()).unroll);
+    out.Open("for (int i = 1; i < ", rows, "; ++i)");
+    const bool loop = launch_.OpenUnrolled("j", totals_.width);
+    for (size_t n = 0; n < reductions_.size(); ++n) {
+      out.Line(Accumulator(n), " = ",
+               printer_.Folded(Reduction(n), Accumulator(n),
+                               Element(n, at, TileIndex(totals_, rows, "i"))),
+               ";");
+    }
+    if (loop) out.Close();
+    out.Close();
+    out.Close();
+  }
+
+  const ColumnTotals& totals_;
+  const std::vector<int> reductions_;
+  const ColumnFold& fold_;
+  const std::string tile_;
+  LaunchText& launch_;
+  PointPrinter& printer_;
+};
+
+// By type, in the order in which types come up.
+std::vector<std::pair<DType, std::vector<int>>> ReductionsByType(const ColumnTotals& totals,
+                                                                 const KernelIr& ir) {
+  std::vector<std::pair<DType, std::vector<int>>> types;
+  for (int r : totals.reductions) {
+    const DType type = AccumulatorType(ir.instrs[r].dtype);
+    auto same =
+        std::find_if(types.begin(), types.end(), [&](const auto& t) { return t.first == type; });
+    if (same == types.end()) same = types.insert(types.end(), {type, {}});
+    same->second.push_back(r);
+  }
+  return types;
 }
 
 void CombineThreadRows(const ColumnTotals& totals, LaunchText* launch, PointPrinter* printer) {
-  SourceWriter& out = launch->out;
-  bool first = totals.chunks == 1;
-  for (int r : totals.reductions) {
-    const Instr& reduction = launch->ir().instrs[r];
-    const DType type = AccumulatorType(reduction.dtype);
-    const std::string tile =
-        launch->Shared(type, absl::StrCat("tile_", StorageName(type)),
-                       int64_t{totals.lanes} * totals.thread_rows * totals.width);
-    const std::string acc = ColumnAccumulator(r, totals.width, totals.chunks);
-    if (!first) launch->Barrier();
-    first = false;
-    bool loop = launch->OpenUnrolled("j", totals.width);
-    out.Line(tile, "[", TileIndex(totals, totals.thread_rows, "thread_row"), "] = ", acc, ";");
-    if (loop) out.Close();
-    launch->Barrier();
-    const int rows = FoldTile(totals, reduction, tile, launch, printer);
-    out.Open("if (thread_row == 0)");
-    if (rows < totals.thread_rows) {
-      loop = launch->OpenUnrolled("j", totals.width);
-      out.Line(acc, " = ", tile, "[", TileIndex(totals, rows, "0"), "];");
-      if (loop) out.Close();
+  for (const auto& [type, reductions] : ReductionsByType(totals, launch->ir())) {
+    const auto all = static_cast<int64_t>(reductions.size());
+    const ColumnFold fold = ColumnFoldOf(totals.thread_rows, totals.lanes, totals.width, type,
+                                         totals.together ? all : 1);
+    const std::string tile = launch->Shared(type, absl::StrCat("tile_", StorageName(type)),
+                                            fold.elements * fold.together);
+    for (int64_t first = 0; first < all; first += fold.together) {
+      // Behind a step nobody reads what is stored into next. Without one the first thread row does.
+      const bool read = first > 0 || totals.chunks > 1;
+      if (read && fold.rows.size() == 1) launch->Barrier();
+      const auto begin = reductions.begin() + first;
+      ThreadRowsFold(totals, {begin, begin + std::min(fold.together, all - first)}, fold, tile,
+                     launch, printer)
+          .Print();
     }
-    out.Open("for (int i = 1; i < ", rows, "; ++i)");
-    loop = launch->OpenUnrolled("j", totals.width);
-    out.Line(
-        acc, " = ",
-        printer->Folded(reduction, acc, absl::StrCat(tile, "[", TileIndex(totals, rows, "i"), "]")),
-        ";");
-    if (loop) out.Close();
-    out.Close();
-    out.Close();
   }
 }
 
@@ -223,6 +293,7 @@ void FinishColumns(const ColumnTotals& totals, LaunchText* launch, PointPrinter*
 
 ColumnTotals ColumnWork(const KernelIr& ir, const Classification& shape, const Schedule& schedule) {
   ColumnTotals totals;
+  totals.together = FoldsTogether(schedule, 0);
   totals.column_axes = shape.shape.column_axes;
   totals.columns = shape.shape.columns;
   totals.width = schedule.vector_width;
@@ -316,6 +387,7 @@ void PrintColumnTotals(const ColumnTotals& totals, const Classification& shape, 
 Kernel ColumnFinalize(const ColumnTotals& main, const KernelBody& body, const Classification& shape,
                       Dialect dialect) {
   ColumnTotals totals = main;
+  totals.together = FoldsTogether(body.schedule, 1);
   totals.width = 1;
   totals.chunks = 1;
   // Several threads a column where there are many splits: each adds up every n-th of them.

@@ -6,11 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/translation_unit.h"
+#include "fusion/kernel/templates/column_walks.h"
 #include "runtime/host/host_module.h"
 #include "tests/catch.h"
+#include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/kernel_ir_examples.h"
 #include "tests/support/kernels/planted_faults.h"
 #include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/schedule_cases.h"
 
 namespace retrograd {
 namespace {
@@ -120,6 +123,79 @@ TEST_CASE("equal kernels share a name and different ones do not") {
     }
   }
   CHECK(sources.size() > 200);
+}
+
+// So many sums and largest elements down the rows, of fp32 and, every fourth one, of fp64.
+KernelIr ManyFolds(int count, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int x = b.In(DType::kBf16, rows * columns);
+  const int loaded = b.Load(x, A(0) * columns + A(1));
+  for (int n = 0; n < count; ++n) {
+    const DType type = n % 4 == 3 ? DType::kFp64 : DType::kFp32;
+    const int term = b.Do(Op::mul, {b.Cast(loaded, type), b.Constant(1 + 0.25 * n, type)});
+    const int folded = b.Reduce(n % 3 == 1 ? Op::amax : Op::sum, term, 1);
+    b.Store(folded, b.Out(type, columns), A(1));
+  }
+  return b.Build();
+}
+
+std::vector<Schedule> BlocksThatFold(const KernelIr& ir) {
+  std::vector<Schedule> schedules;
+  for (const Schedule& s : CandidateSchedules(ir, Classify(ir), kSmallDevice)) {
+    if (s.kind == Template::kColumnReduction && s.rows_per_block > 1) schedules.push_back(s);
+  }
+  return schedules;
+}
+
+int64_t Barriers(const Kernel& kernel) {
+  const std::string text = PrintKernel(kernel);
+  int64_t count = 0;
+  for (size_t at = 0; (at = text.find("RG_BARRIER();", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_CASE(
+    "reductions down columns that fit into shared memory take each step of the fold at once") {
+  size_t steps = 0;
+  int tried = 0;
+  for (const Schedule& s : BlocksThatFold(ManyFolds(2, 999, 40))) {
+    const GroupKernels one =
+        EmitGroup({.ir = ManyFolds(1, 999, 40), .schedule = s}, Dialect::kHost);
+    const GroupKernels two =
+        EmitGroup({.ir = ManyFolds(2, 999, 40), .schedule = s}, Dialect::kHost);
+    const ColumnFold fold = ColumnFoldOf(s.rows_per_block, s.threads / s.rows_per_block,
+                                         s.vector_width, DType::kFp32, 2);
+    INFO(s.Print() << "\n" << PrintKernel(two.launches[0]));
+    if (fold.together < 2) continue;
+    ++tried;
+    CHECK(Barriers(one.launches[0]) == static_cast<int64_t>(fold.rows.size()));
+    for (size_t l = 0; l < two.launches.size(); ++l) {
+      CHECK(Barriers(two.launches[l]) == Barriers(one.launches[l]));
+    }
+    steps = std::max(steps, fold.rows.size());
+  }
+  CHECK(steps == 3);
+  CHECK(tried > 10);
+}
+
+TEST_CASE(
+    "any number of reductions down columns, together or in turn, agree with the interpreter") {
+  std::vector<ScheduleCase> cases;
+  for (const int count : {1, 2, 3, 9}) {
+    const KernelIr ir = ManyFolds(count, 999, 40);
+    AddCases(absl::StrCat(count, " of them"), ir, BlocksThatFold(ir), cases);
+  }
+  int in_turn = 0;
+  for (const ScheduleCase& c : cases) {
+    const Schedule& s = c.body.schedule;
+    in_turn += ColumnFoldOf(s.rows_per_block, s.threads / s.rows_per_block, s.vector_width,
+                            DType::kFp32, 7)
+                   .together < 7;
+    CHECK(c.kernels.launches[0].shared_bytes <= 48 << 10);
+  }
+  CHECK(cases.size() > 20);
+  CHECK(in_turn > 0);
+  RunAll(cases, /*seed=*/23);
 }
 
 }  // namespace
