@@ -32,6 +32,7 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import itertools
 import json
 import pathlib
 import random
@@ -245,10 +246,11 @@ def _time_seen(side, sizes, rows, digests, autocast):
     """Adds the host's times of backwards of sizes that were seen before. digests: of their first
     gradients."""
     told = {size: {"seen_us": [], "again_us": []} for size in sizes}
-    # The first size's first backward may have read zeros that later ones leave out.
-    first, inputs = next(iter(sizes.items()))
-    side.backward(_seeded_loss(side, first, inputs, autocast))
-    digests[first] = _digest(side.module)
+    # The first backward of a graph, and the first of it with sizes that vary, may have read zeros that
+    # later ones leave out: other programs.
+    for size, inputs in itertools.islice(sizes.items(), 2):
+        side.backward(_seeded_loss(side, size, inputs, autocast))
+        digests[size] = _digest(side.module)
     for _ in range(SEEN_ROUNDS):
         for size, inputs in sizes.items():
             for where in ("seen_us", "again_us"):
