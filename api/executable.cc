@@ -32,7 +32,7 @@ struct rg_executable {
   std::vector<const void*> inputs;    // the caller's, then those that outputs are added to
   std::vector<uint32_t> accumulated;  // by the latter: the output
   std::vector<rg_block> blocks;       // as rg_executable_phases tells them
-  std::mutex runs;                    // which take turns
+  mutable std::mutex runs;            // which take turns, and what is told of them between
   retrograd::StageSeconds seconds;    // "device", "options", "plan", "load"
 
   ~rg_executable() {
@@ -353,6 +353,7 @@ rg_code rg_executable_describe(const rg_executable* executable, char** json) {
   return Guarded([&]() -> absl::Status {
     RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
     RG_RETURN_IF_ERROR(NotNull(json, "json"));
+    const std::scoped_lock turn(executable->runs);
     RG_ASSIGN_OR_RETURN(
         const std::string told,
         retrograd::Describe(*executable->executable, executable->runnable, executable->seconds));

@@ -367,9 +367,11 @@ absl::StatusOr<Recording*> Program::State::RecordingFor(uint32_t number,
   const bool moves = phase.movable.ready() || !(first || records);
   if (moves && phase.movable.possible()) {
     absl::StatusOr<Recording*> moved = MovedRecording(number, outputs);
-    if (moved.ok()) return moved;
-    phase.movable.GiveUp();
-    stats.unmovable = std::string(moved.status().message());
+    if (moved.ok() && *moved != nullptr) return moved;
+    if (!moved.ok()) {
+      phase.movable.GiveUp();
+      stats.unmovable = std::string(moved.status().message());
+    }
   }
   if (!options.record_new_addresses && !came) return nullptr;
   return RecordAll(number, outputs);

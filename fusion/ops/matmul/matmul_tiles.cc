@@ -18,7 +18,7 @@ constexpr int64_t kWholeSumBytes = 256;  // of a line of terms: shorter sums are
 constexpr int64_t kStepBytes = 128;      // of a line of the terms of a step
 constexpr int64_t kSquaresOfFourWarps = 16;
 constexpr int64_t kMostSquaresOfWarp = 8;
-constexpr int64_t kMost = int64_t{1} << 30;
+constexpr int64_t kMost = int64_t{1} << 27;
 
 int64_t Whole(int64_t extent) { return CeilDiv(extent, kSide) * kSide; }
 
@@ -131,7 +131,7 @@ absl::Status TiledMatMulRefusal(const MatMulCall& c) {
   for (int64_t extent : c.batch) blocks = Product({blocks, extent});
   blocks = Product({blocks, CeilDiv(c.m, kSide), CeilDiv(c.n, kSide)});
   if (std::max({c.m, c.n, c.k, blocks}) >= kMost) {
-    return refuse("our tiles take extents and blocks of less than 2^30");
+    return refuse("our tiles take extents and blocks of less than 2^27");
   }
   return absl::OkStatus();
 }

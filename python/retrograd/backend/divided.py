@@ -62,7 +62,9 @@ class DividedBackward:
 
 @torch.no_grad()
 def _run_ops(module, given):
-    return module(*given)
+    """In the dtypes of the graph, whatever autocast the caller of backward() is in."""
+    with torch._C._DisableAutocast():
+        return module(*given)
 
 
 def _compiled(whole, fakes, refusal, compile_piece):

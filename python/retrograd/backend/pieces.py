@@ -36,10 +36,12 @@ def foreign_ops(graph):
 
 
 def runs_alone(node):
-    """Whether PyTorch can run the node's op, and it gives the same whoever runs it."""
+    """Whether PyTorch can run the node's op, and it gives the same whoever runs it and when: an op that
+    writes what it is given has its place between others."""
     op = node.target
     return (
         isinstance(op, torch._ops.OpOverload)
+        and not op._schema.is_mutable
         and not op._schema.name.startswith(_COMPILERS)
         and torch.Tag.nondeterministic_seeded not in op.tags
     )
@@ -141,11 +143,12 @@ class _Stages:
         )  # fmt: skip
 
     def _readers(self, node):
-        """The calls that read the node, also through views, which run where they are read."""
+        """The calls that read the node, also through views, which run where they are read; a view that
+        is a result has a place of its own as well."""
         for user in node.users:
             if self._is_free(user):
                 yield from self._readers(user)
-            elif user.op != "output":
+            if user.op != "output" and (not self._is_free(user) or user in self.results):
                 yield user
 
 

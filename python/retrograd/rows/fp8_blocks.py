@@ -19,6 +19,8 @@ def _checked(call, x, rank, block, dtype):
     check(call, x, rank, dtype)
     if not isinstance(block, int) or block < 1:
         raise call.error(f"blocks of {block} elements have no counterpart; they have 1 or more")
+    if 0 in x.shape:
+        raise call.error("a matrix without elements has no blocks; skip it")
 
 
 def _whole(call, x, high, wide, dtype):

@@ -60,6 +60,7 @@ def _reflected(f, x):
 def _sine_and_cosine(f, x):
     """Of pi x, up to a common sign."""
     angle = f.mul(math.pi, f.sub(x, f.floor(f.add(x, 0.5))))
+    angle = f.where(f.eq(x, f.floor(x)), f.mul(x, 0), angle)
     return f.sin(angle), f.cos(angle)
 
 

@@ -119,6 +119,84 @@ def test_ops_that_draw_numbers_are_left_to_inductor():
     assert "runs through Inductor" in text
 
 
+class _Read(torch.autograd.Function):
+    """Its gradient is that of the buffer as it is when the backward comes here."""
+
+    @staticmethod
+    def forward(ctx, x, buffer):
+        ctx.buffer = buffer
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.buffer, None
+
+
+class _Write(torch.autograd.Function):
+    """Its backward adds to the buffer."""
+
+    @staticmethod
+    def forward(ctx, x, buffer):
+        ctx.buffer = buffer
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, dy):
+        ctx.buffer.add_(torch.fft.fft(dy).real)
+        return dy, None
+
+
+def _long(x):
+    for _ in range(4):
+        x = F.silu(x) * 0.5 + torch.sin(x)
+    return x
+
+
+def test_a_backward_that_writes_a_buffer_keeps_the_order_of_reads_and_writes():
+    buffer = torch.randn(8, 64)
+    before = buffer.clone()
+
+    def loss(a, b):
+        written = _Write.apply(b, buffer)
+        x = torch.fft.fft(_long(_Read.apply(_long(a), buffer))).real * 0.01
+        return torch.fft.fft(_long(x)).real.square().sum() + written.square().sum()
+
+    def run(function):
+        buffer.copy_(before)
+        inputs = [t.clone().requires_grad_() for t in (a, b)]
+        function(*inputs).backward()
+        return [t.grad for t in inputs] + [buffer.clone()]
+
+    a, b = torch.randn(8, 64), torch.randn(8, 64)
+    wanted = run(loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got = run(torch.compile(loss, backend=backend))
+    for x, y in zip(got, wanted, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+
+
+def test_pieces_compute_in_the_dtypes_of_the_graph_under_any_autocast():
+    def loss(a, b):
+        x = torch.fft.fft(_long(a)).real
+        x = torch.fft.fft(x @ b).real
+        return torch.fft.fft(x @ b).real.square().sum()
+
+    ours = torch.compile(loss, backend=backend)
+    found = []
+    for autocast in (False, True):
+        torch.manual_seed(1)
+        inputs = [torch.randn(8, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = ours(*inputs)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                result.backward()
+        found.append([t.grad for t in inputs])
+    for x, y in zip(*found, strict=True):
+        assert torch.equal(x, y)
+
+
 # --- pieces of random graphs -----------------------------------------------------------------------
 
 
@@ -159,7 +237,7 @@ def _run(parts, module, given):
     return [None if r is None else values[r] for r in returned.args[0]]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(120))
 def test_the_pieces_of_a_random_graph_make_its_results(seed):
     chooses = random.Random(seed)
     module, calls = _random_graph(chooses, chooses.randrange(1, 80))

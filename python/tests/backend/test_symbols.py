@@ -29,12 +29,12 @@ def backwards(monkeypatch):
     """The DynamicBackwards of the test; `given`: the values that came for each."""
     found, prepare = [], dynamic.DynamicBackward.prepare
 
-    def noted(self, values):
+    def noted(self, values, absent=()):
         if not any(self is other for other in found):
             self.given = []
             found.append(self)
         self.given.append(list(values))
-        return prepare(self, values)
+        return prepare(self, values, absent)
 
     monkeypatch.setattr(dynamic.DynamicBackward, "prepare", noted)
     return found

@@ -35,7 +35,11 @@ class Learner:
         if len(runs) != 1:
             return None  # Inductor's
         compiled, given, results = runs[0]
-        sources = _sources(given, saved, tangents, used)
+        given_tangents = [
+            use and not (compiled.recipe.absent and tangents[n] is None)
+            for n, use in enumerate(used)
+        ]
+        sources = _sources(given, saved, tangents, given_tangents)
         edges = _edges(results, gradients)
         if sources is None or edges is None:
             return None
@@ -104,7 +108,8 @@ def _is_plain(tensor):
 
 
 def _sources(given, saved, tangents, used):
-    """For each tensor of a run (whether the forward saved it, its number there), or None."""
+    """For each tensor of a run (whether the forward saved it, its number there), or None. used: which
+    tangents the run was given."""
     places = {}
     for from_forward, tensors in ((True, saved), (False, tangents)):
         for number, tensor in enumerate(tensors):
