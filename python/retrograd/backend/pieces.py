@@ -8,7 +8,7 @@ from torch.utils import _pytree as pytree
 
 from retrograd import aten_table
 
-# Of ops: a run of a compiled piece takes the host as long as PyTorch takes to issue about so many.
+# Of ops: an estimate of how many PyTorch issues in the host's time for a run of a compiled piece.
 _FEWEST = 8
 # Ops that mean what a compiler has given them, or draw from generators that it has moved.
 _COMPILERS = ("prims::inductor_", "rngprims::")
