@@ -259,11 +259,14 @@ BATCHES = {
 HELD_OUT = held_out.models(image_model, language_model)
 KEPT = {**TINY, **FULL_SIZE}
 MODELS = {**KEPT, **BENCHED, **IMAGES, **BATCHES, **HELD_OUT}
+# In their own dtype: IMAGES by what they measure, and Fourier transforms because CUDA has none of
+# bf16.
+WITHOUT_AUTOCAST = {*IMAGES, "fnet_b8"}
 
 
 def autocasts(name, device):
     """Whether the model runs under bf16 autocast there."""
-    return device == "cuda" and name not in IMAGES
+    return device == "cuda" and name not in WITHOUT_AUTOCAST
 
 
 def make(name, device):
