@@ -5,7 +5,7 @@
   bench/tables/readme_table.py --check    exit status 1 if it would change
 
 A table stands between two comments, <!-- NAME --> and <!-- /NAME -->, with the name of its folder,
-which bench/run.py filled.
+which bench/run.py filled; the one of training steps (summary_table.py) is called training.
 """
 
 import argparse
@@ -15,6 +15,10 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+from tables import summary_table  # noqa: E402
+
 MODES = {
     "eager": "eager",
     "inductor": "Inductor",
@@ -150,18 +154,20 @@ def _weight(row):
     return row["ours"]["deterministic"]["gpu_ms"]["median"] if "ours" in row else 0
 
 
-TABLES = ("backward_nvidia_h200",)
+BACKWARD = "backward_nvidia_h200"
+
+
+def _replaced(text, name, table):
+    pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        sys.exit(f"README.md has no <!-- {name} --> ... <!-- /{name} --> for the table")
+    return pattern.sub(lambda m: f"{m.group(1)}{table}\n{m.group(2)}", text)
 
 
 def rewritten(text):
-    for name in TABLES:
-        rows = rows_of(ROOT / "bench" / "results" / name)
-        pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if not pattern.search(text):
-            sys.exit(f"README.md has no <!-- {name} --> ... <!-- /{name} --> for the table")
-        table = backward_table(rows)
-        text = pattern.sub(lambda m: f"{m.group(1)}{table}\n{m.group(2)}", text)
-    return text
+    rows = rows_of(ROOT / "bench" / "results" / BACKWARD)
+    text = _replaced(text, BACKWARD, backward_table(rows))
+    return _replaced(text, "training", summary_table.table())
 
 
 def main():
