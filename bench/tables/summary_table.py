@@ -1,5 +1,5 @@
-"""The table in README.md of what training with backend="retrograd" takes beside PyTorch's best mode:
-a line for each folder of bench/results that bench/training.py filled."""
+"""The table in README.md of what training with backend="retrograd" takes beside PyTorch's best
+mode: a line for each folder of bench/results that bench/training.py filled."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ def _gpu(machine):
 
 
 def _cell(rows, key):
-    """"mean (worst)" of the rows that have the figure on both sides."""
+    """The mean and, in brackets, the worst of the rows that have the figure on both sides."""
     found = [ratio for row in rows if (ratio := row.ratio(key))]
     return f"{statistics.geometric_mean(found):.2f} ({max(found):.2f})" if found else "-"
 
@@ -38,7 +38,8 @@ def _cell(rows, key):
 def _line(name, what):
     files = [json.loads(path.read_text()) for path in sorted((RESULTS / name).glob("*.json"))]
     rows = [training_table.Row(file) for file in files]
-    cells = [what, _gpu(files[0]["machine"]), str(len(rows)), *(_cell(rows, key) for key in FIGURES)]
+    ratios = [_cell(rows, key) for key in FIGURES]
+    cells = [what, _gpu(files[0]["machine"]), str(len(rows)), *ratios]
     return f"| {' | '.join(cells)} |"
 
 
