@@ -1,7 +1,7 @@
 """Models that nothing here was made for, as zoo.MODELS has them: other kinds of networks of the
-`timm` and `transformers` packages, at sizes that a user trains. They show what holds beyond the
-models that plans and prices were looked at with. None of them takes part in choosing a rule or
-fitting a number.
+`timm`, `torchvision` and `transformers` packages, at sizes that a user trains. They show what holds
+beyond the models that plans and prices were looked at with. None of them takes part in choosing a
+rule or fitting a number.
 """
 
 import torch
@@ -39,6 +39,27 @@ def speech_encoder(batch, frames, width=512, layers=6):
     return make
 
 
+def video_network(batch, frames, side):
+    """A network of 3-D convolutions on clips, and their classes."""
+
+    class Video(nn.Module):
+        def __init__(self):
+            super().__init__()
+            import torchvision
+
+            self.network = torchvision.models.video.r3d_18(num_classes=400)
+
+        def forward(self, clips, classes):
+            return F.cross_entropy(self.network(clips).float(), classes)
+
+    def make(device):
+        clips = torch.randn(batch, 3, frames, side, side, device=device)
+        classes = torch.randint(0, 400, (batch,), device=device)
+        return Video().to(device).train(), (clips, classes), {}
+
+    return make
+
+
 def image_models(image_model):
     """By zoo.image_model, which makes one of a timm network and a batch."""
     channels_last = {
@@ -51,6 +72,9 @@ def image_models(image_model):
         "poolformer_b32": ("poolformer_s12", 32),
         "ghostnet_b4": ("ghostnet_100", 4),
         "res2net_b4": ("res2net50_26w_4s", 4),
+        "hrnet_b8": ("hrnet_w18", 8),
+        "coatnet_b16": ("coatnet_0_rw_224", 16),
+        "nfnet_b16": ("nfnet_l0", 16),
     }
     row_major = {
         "swin_b32": ("swin_tiny_patch4_window7_224", 32),
@@ -69,6 +93,14 @@ def language_models(language_model):
     return {
         "t5_b8": language_model(
             "T5ForConditionalGeneration", "T5Config", {"decoder_start_token_id": 0}, 512, batch=8
+        ),
+        "bart_b8": language_model(
+            "BartForConditionalGeneration",
+            "BartConfig",
+            dict(encoder_layers=6, decoder_layers=6, d_model=768, encoder_attention_heads=12,
+                 decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072),
+            300,
+            batch=8,
         ),
         "opt_b8": language_model(
             "OPTForCausalLM", "OPTConfig", {**narrow, "ffn_dim": 3072}, 1000, batch=8
@@ -124,4 +156,5 @@ def models(image_model, language_model):
         **image_models(image_model),
         **language_models(language_model),
         "speech_b16": speech_encoder(16, 1000),
+        "video_b4": video_network(4, 16, 112),
     }
