@@ -66,7 +66,10 @@ std::vector<int64_t> AlongChannels(int64_t channels, int64_t most) {
 }
 
 template <typename Tile>
-std::vector<Tile> Best(std::vector<std::pair<int64_t, Tile>> priced, size_t most) {
+using WithCycles = std::vector<std::pair<int64_t, Tile>>;
+
+template <typename Tile>
+std::vector<Tile> Best(WithCycles<Tile> priced, size_t most) {
   std::stable_sort(priced.begin(), priced.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Tile> tiles;
@@ -181,15 +184,16 @@ absl::Status DepthwiseRefusal(const ConvolutionCall& call) {
   return absl::OkStatus();
 }
 
-std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call, int64_t sms,
-                                                    size_t most) {
+namespace {
+
+WithCycles<DepthwiseInputTile> InputTiles(const ConvolutionCall& call, int64_t sms) {
   const int vector = VectorOf(call);
   const int64_t lanes = call.geometry.in_channels / vector;
   const int64_t rows = Product({call.geometry.batch, call.in[0], call.in[1]});
   const int64_t taps = CeilDiv(call.kernel[2], call.stride[2]);
   const int64_t tap_rows =
       Product({CeilDiv(call.kernel[0], call.stride[0]), CeilDiv(call.kernel[1], call.stride[1])});
-  std::vector<std::pair<int64_t, DepthwiseInputTile>> priced;
+  WithCycles<DepthwiseInputTile> priced;
   for (const int64_t channels : AlongChannels(lanes, 128)) {
     for (const int64_t pixels : {1, 2, 4, 7, 8}) {
       if (pixels > CeilDiv(call.in[2], call.stride[2]) && pixels > 1) continue;
@@ -215,15 +219,14 @@ std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call,
       }
     }
   }
-  return Best(std::move(priced), most);
+  return priced;
 }
 
-std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& call, int64_t sms,
-                                                      size_t most) {
+WithCycles<DepthwiseWeightTile> WeightTiles(const ConvolutionCall& call, int64_t sms) {
   const int vector = VectorOf(call);
   const int64_t lanes = call.geometry.out_channels / vector;
   const int64_t taps = call.kernel[2];
-  std::vector<std::pair<int64_t, DepthwiseWeightTile>> priced;
+  WithCycles<DepthwiseWeightTile> priced;
   const auto consider = [&](const DepthwiseWeightTile& tile) {
     const int64_t threads = Threads(tile, call), splits = Splits(tile, call);
     if (threads > kMostThreads) return;
@@ -256,7 +259,31 @@ std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& cal
       }
     }
   }
-  return Best(std::move(priced), most);
+  return priced;
+}
+
+template <typename Tile>
+int64_t Least(const WithCycles<Tile>& tiles) {
+  int64_t least = kHuge;
+  for (const auto& [cycles, tile] : tiles) least = std::min(least, cycles);
+  return least;
+}
+
+}  // namespace
+
+std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call, int64_t sms,
+                                                    size_t most) {
+  return Best(InputTiles(call, sms), most);
+}
+
+std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& call, int64_t sms,
+                                                      size_t most) {
+  return Best(WeightTiles(call, sms), most);
+}
+
+int64_t DepthwiseCycles(const ConvolutionCall& call, int64_t sms) {
+  return call.op == Op::convolution_input_gradient ? Least(InputTiles(call, sms))
+                                                   : Least(WeightTiles(call, sms));
 }
 
 }  // namespace retrograd

@@ -66,6 +66,9 @@ std::vector<DepthwiseInputTile> DepthwiseInputTiles(const ConvolutionCall& call,
 std::vector<DepthwiseWeightTile> DepthwiseWeightTiles(const ConvolutionCall& call, int64_t sms,
                                                       size_t most);
 
+// Cycles of an SM that the fastest of them is taken to need, without its launch.
+int64_t DepthwiseCycles(const ConvolutionCall& call, int64_t sms);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_OPS_CONVOLUTION_DEPTHWISE_TILES_H_

@@ -136,6 +136,30 @@ constexpr int64_t kLeastSteps = 2;  // of a split
 // The part of a tile's columns or rows that the result has.
 bool Wastes(int64_t tile, int64_t extent) { return tile > 32 && tile >= 2 * extent; }
 
+// All tiles that the call can have, with their cycles.
+std::vector<std::pair<int64_t, ImplicitGemmTile>> TilesWithCycles(
+    const ConvolutionCall& call, const ImplicitGemmLimits& limits) {
+  const Products made = ProductsOf(call);
+  const ImplicitGemmVectors vectors = ImplicitGemmVectorsOf(call);
+  int64_t rows = 0, depth = 0;
+  for (const auto& [r, d] : made.rows_depth) rows = std::max(rows, r), depth = std::max(depth, d);
+  std::vector<std::pair<int64_t, ImplicitGemmTile>> tiles;
+  for (ImplicitGemmTile tile : kForms) {
+    // As many bytes a line as of 16-bit types.
+    tile.depth =
+        static_cast<int>(std::max<int64_t>(128 / SizeBytes(call.y.dtype), 16 * tile.slices));
+    if (Wastes(tile.rows, rows) || Wastes(tile.columns, made.columns)) continue;
+    while (tile.stages > 2 && SharedBytes(tile, call) > limits.shared_bytes) --tile.stages;
+    if (SharedBytes(tile, call) > limits.shared_bytes) continue;
+    for (const int splits : kSplits) {
+      if (splits > 1 && CeilDiv(depth, tile.depth) < kLeastSteps * splits) break;
+      tile.splits = splits;
+      tiles.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
+    }
+  }
+  return tiles;
+}
+
 }  // namespace
 
 std::string ImplicitGemmTile::Print() const {
@@ -218,24 +242,7 @@ absl::Status ImplicitGemmRefusal(const ConvolutionCall& call) {
 
 std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
                                                 const ImplicitGemmLimits& limits, size_t most) {
-  const Products made = ProductsOf(call);
-  const ImplicitGemmVectors vectors = ImplicitGemmVectorsOf(call);
-  int64_t rows = 0, depth = 0;
-  for (const auto& [r, d] : made.rows_depth) rows = std::max(rows, r), depth = std::max(depth, d);
-  std::vector<std::pair<int64_t, ImplicitGemmTile>> priced;
-  for (ImplicitGemmTile tile : kForms) {
-    // As many bytes a line as of 16-bit types.
-    tile.depth =
-        static_cast<int>(std::max<int64_t>(128 / SizeBytes(call.y.dtype), 16 * tile.slices));
-    if (Wastes(tile.rows, rows) || Wastes(tile.columns, made.columns)) continue;
-    while (tile.stages > 2 && SharedBytes(tile, call) > limits.shared_bytes) --tile.stages;
-    if (SharedBytes(tile, call) > limits.shared_bytes) continue;
-    for (const int splits : kSplits) {
-      if (splits > 1 && CeilDiv(depth, tile.depth) < kLeastSteps * splits) break;
-      tile.splits = splits;
-      priced.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
-    }
-  }
+  std::vector<std::pair<int64_t, ImplicitGemmTile>> priced = TilesWithCycles(call, limits);
   std::stable_sort(priced.begin(), priced.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<ImplicitGemmTile> tiles;
@@ -244,6 +251,12 @@ std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
     tiles.push_back(tile);
   }
   return tiles;
+}
+
+int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits) {
+  int64_t least = kHuge;
+  for (const auto& [cycles, tile] : TilesWithCycles(call, limits)) least = std::min(least, cycles);
+  return least;
 }
 
 }  // namespace retrograd

@@ -64,6 +64,10 @@ struct ImplicitGemmLimits {
 std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
                                                 const ImplicitGemmLimits& limits, size_t most);
 
+// Cycles of an SM that the fastest of them is taken to need, without its launch; kHuge where none
+// fits. They are fitted to operands of 16 bits.
+int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_OPS_CONVOLUTION_IMPLICIT_GEMM_TILES_H_

@@ -1,0 +1,159 @@
+#include "fusion/ops/convolution/convolution_cost.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/convolution/depthwise_tiles.h"
+#include "fusion/ops/convolution/implicit_gemm_tiles.h"
+#include "fusion/ops/matmul/matmul_cost.h"
+
+namespace retrograd {
+namespace {
+
+// By how much the library's matmul and the cycles that order schedules of ours fall short, in ppm,
+// and what a depthwise gradient waits for: fitted by hand to 103 bf16 gradients of 73 convolutions,
+// channels last, on one H100, 2026-11-26 (bench/results/convolutions_bf16_nhwc_h100.json).
+constexpr int64_t kGatherPpm = 1400000;    // a library's blocks gather their operands
+constexpr int64_t kStridePpm = 1800000;    // still longer, of an input gradient with strides
+constexpr int64_t kCyclesPpm = 1350000;    // time of a kernel of ours / its schedule's cycles
+constexpr int64_t kNarrowPpm = 1900000;    // still longer where a thread moves less than 4 bytes
+constexpr int64_t kRowCycles = 400;        // until a depthwise gradient's row of taps has come
+constexpr int64_t kDepthwisePpm = 320000;  // of the rate of fp32
+
+int64_t Volume(const SpatialExtents& e) { return Product({e[0], e[1], e[2]}); }
+
+// What an implementation takes beside its launch.
+struct Way {
+  int64_t ps = kHuge;
+  std::string name;
+};
+
+bool HasStrides(const ConvolutionCall& c) { return Volume(c.stride) > 1; }
+
+// A thread moves less than 4 bytes of an operand at once.
+bool IsNarrow(const ConvolutionCall& c) {
+  const ImplicitGemmVectors v = ImplicitGemmVectorsOf(c);
+  return std::min(v.first, v.second) * SizeBytes(c.y.dtype) < 4;
+}
+
+// A library gathers the operands of its matmul from images. Where groups are thin it may multiply
+// element by element, without tensor cores.
+Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
+  const MatMulCall m = AsMatMul(c);
+  const int64_t launch = d.launch_graph_ps + d.library_call_ps;
+  int64_t ppm = kGatherPpm;
+  if (c.op == Op::convolution_input_gradient && HasStrides(c)) {
+    ppm = MulDiv(ppm, kStridePpm, kPpm);
+  }
+  // As of a matmul whose lines begin at multiples of 2 bytes.
+  if (c.op != Op::convolution && IsNarrow(c)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
+  const int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
+  const int64_t flops = Product({2, m.batch[0], m.m, m.n, m.k});
+  const int64_t rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops;
+  const int64_t direct =
+      c.geometry.groups == 1 ? kHuge : MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
+  Way way{.ps = d.library_call_ps + std::min(tiled, direct), .name = {}};
+  if (!explain) return way;
+  way.name = tiled <= direct ? absl::StrFormat("the library, as %d matmuls of %d x %d x %d",
+                                               m.batch[0], m.m, m.n, m.k)
+                             : absl::StrFormat("the library, %d flops / %.0f TFLOP/s", flops,
+                                               static_cast<double>(rate) / 1e12);
+  return way;
+}
+
+int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
+  return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
+}
+
+int64_t OursPs(int64_t cycles, const DeviceSpec& d) {
+  return MulDiv(PsOfCycles(cycles, d), kCyclesPpm, kPpm);
+}
+
+// Of a depthwise gradient of the input a thread waits once for each row of taps that its pixels
+// meet; what it multiplies and what is moved come on top.
+int64_t DepthwiseInputPs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& d) {
+  const int64_t rows =
+      Product({CeilDiv(c.kernel[0], c.stride[0]), CeilDiv(c.kernel[1], c.stride[1])});
+  const int64_t flops =
+      Product({2, c.geometry.batch, Volume(c.out), c.geometry.out_channels, Volume(c.kernel)});
+  const int64_t rate = MulDiv(d.matmul_fp32_flops, kDepthwisePpm, kPpm);
+  return PsOfCycles(Product({rows, kRowCycles}), d) + MulDiv(flops, kPsPerSecond, rate) + hbm_ps;
+}
+
+Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& d) {
+  if (DepthwiseRefusal(c).ok()) {
+    const bool input = c.op == Op::convolution_input_gradient;
+    return {input ? DepthwiseInputPs(c, hbm_ps, d) : OursPs(DepthwiseCycles(c, d.sms), d),
+            "a depthwise kernel of ours"};
+  }
+  // Wider operands are multiplied without tensor cores; how fast was not measured.
+  if (SizeBytes(c.y.dtype) != 2 || !ImplicitGemmRefusal(c).ok()) return {};
+  const ImplicitGemmLimits limits{
+      .sms = d.sms, .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block)};
+  const int64_t cycles = ImplicitGemmCycles(c, limits);
+  if (cycles == kHuge) return {};  // no tile fits
+  int64_t ps = OursPs(cycles, d);
+  if (IsNarrow(c)) ps = MulDiv(ps, kNarrowPpm, kPpm);
+  // What is stored after the last products overlaps with little.
+  const ConvolutionTensor& result = c.op == Op::convolution_input_gradient ? c.x : c.w;
+  const int64_t elements = Product(
+      {result.shape[0], result.shape[1], result.shape[2], result.shape[3], result.shape[4]});
+  ps += TransferPs(elements * SizeBytes(result.dtype), d.hbm_bytes_per_s);
+  return {ps, "an implicit GEMM of ours"};
+}
+
+}  // namespace
+
+// The matmul that makes the result, one for each group.
+MatMulCall AsMatMul(const ConvolutionCall& c) {
+  const int64_t pixels_out = Product({c.geometry.batch, Volume(c.out)});
+  const int64_t pixels_in = Product({c.geometry.batch, Volume(c.in)});
+  const int64_t taps = Volume(c.kernel);
+  MatMulCall m{.batch = {c.geometry.groups}};
+  if (c.op == Op::convolution_input_gradient) {
+    // A pixel meets one tap of each stride; those that meet most make the longest sums.
+    int64_t met = 1;
+    for (int dim = 0; dim < kSpatialDims; ++dim) {
+      met = Product({met, CeilDiv(c.kernel[dim], c.stride[dim])});
+    }
+    m.m = pixels_in, m.n = c.in_channels_of_group(), m.k = c.out_channels_of_group() * met;
+    m.in_dtype = c.y.dtype, m.out_dtype = c.x.dtype;
+  } else if (c.op == Op::convolution_weight_gradient) {
+    m.m = c.out_channels_of_group(), m.n = c.in_channels_of_group() * taps, m.k = pixels_out;
+    m.in_dtype = c.y.dtype, m.out_dtype = c.w.dtype;
+  } else {
+    m.m = pixels_out, m.n = c.out_channels_of_group(), m.k = c.in_channels_of_group() * taps;
+    m.in_dtype = c.x.dtype, m.out_dtype = c.y.dtype;
+  }
+  return m;
+}
+
+Price PriceConvolution(const Call& call, const DeviceSpec& d, bool explain) {
+  const ConvolutionCall c = ConvolutionOf(call);
+  Price price;
+  for (const CallTensor& t : call.operands) {
+    price.read_bytes += Elements(t.shape) * SizeBytes(t.dtype);
+  }
+  for (const CallTensor& t : call.results) {
+    price.written_bytes += Elements(t.shape) * SizeBytes(t.dtype);
+  }
+  const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
+  const Way ours = ByKernelsOfOurs(c, hbm, d);
+  // Of depthwise gradients libraries were never the faster ones.
+  const bool alone = DepthwiseRefusal(c).ok();
+  const Way library = alone ? Way{} : ByLibrary(c, d, explain);
+  const Way& way = ours.ps < library.ps ? ours : library;
+  price.ps = std::min(kHuge, d.launch_graph_ps + std::max(way.ps, hbm));
+  if (explain) {
+    price.terms = {
+        {"launch", d.launch_graph_ps, false, "one call"},
+        {"compute", way.ps, way.ps >= hbm, way.name},
+        {"hbm", hbm, hbm > way.ps,
+         absl::StrCat(price.read_bytes, " B read + ", price.written_bytes, " B written")}};
+  }
+  return price;
+}
+
+}  // namespace retrograd

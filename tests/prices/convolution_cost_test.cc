@@ -1,0 +1,165 @@
+// Prices of convolutions' gradients: which implementation a call is priced as, and by which
+// numbers.
+#include "fusion/ops/convolution/convolution_cost.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "fusion/device/device_numbers.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/convolution/packed_layout.h"
+#include "tests/catch.h"
+
+namespace retrograd {
+namespace {
+
+DeviceSpec With(std::vector<DeviceNumber> numbers) {
+  const auto changed = WithDeviceNumbers(*ReadDeviceSpec("h100"), "h100", numbers);
+  REQUIRE(changed.ok());
+  const auto spec = ParseDeviceSpec(*changed, "h100");
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+struct Sizes {
+  int64_t batch = 2, channels = 64, extent = 28, filters = 64, taps = 3, stride = 1, groups = 1;
+};
+
+constexpr Op kInput = Op::convolution_input_gradient, kWeight = Op::convolution_weight_gradient;
+
+// Of square images and filters, channels last, padded so that a stride of 1 keeps the extent.
+Call Gradient(Op op, const Sizes& s, DType dtype = DType::kBf16) {
+  const int64_t padding = (s.taps - 1) / 2;
+  const int64_t out = (s.extent + 2 * padding - s.taps) / s.stride + 1;
+  const Shape x = {s.batch, s.channels, s.extent, s.extent};
+  const Shape w = {s.filters, s.channels / s.groups, s.taps, s.taps};
+  const Shape y = {s.batch, s.filters, out, out};
+  Call call{.op = op};
+  call.attributes = {{"stride", Shape{s.stride, s.stride}},
+                     {"padding", Shape{padding, padding}},
+                     {"dilation", Shape{1, 1}},
+                     {"groups", s.groups}};
+  const bool input = op == kInput;
+  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
+  const auto tensor = [&](const Shape& shape) {
+    return CallTensor{.shape = shape, .strides = ChannelsLastStrides(shape), .dtype = dtype};
+  };
+  call.operands = {tensor(y), tensor(input ? w : x)};
+  call.results = {tensor(input ? x : w)};
+  return call;
+}
+
+Sizes Depthwise(int64_t batch = 2) {
+  return {.batch = batch, .channels = 96, .filters = 96, .groups = 96};
+}
+
+int64_t Ps(const Call& call, const DeviceSpec& device) {
+  return PriceConvolution(call, device, /*explain=*/false).ps;
+}
+
+// Of the term that names the implementation.
+std::string Way(const Call& call, const DeviceSpec& device) {
+  return PriceConvolution(call, device, /*explain=*/true).terms[1].formula;
+}
+
+TEST_CASE("a gradient's price is that of whoever takes less") {
+  const DeviceSpec slow_library = With({{"library_call_us", 1000}});
+  const DeviceSpec slow_clock = With({{"clock_hz", 1e7}});
+  for (const Op op : {kInput, kWeight}) {
+    const Call call = Gradient(op, {});
+    CHECK(Way(call, slow_library) == "an implicit GEMM of ours");
+    CHECK(Way(call, slow_clock).find("the library") == 0);
+    CHECK(Ps(call, With({})) == std::min(Ps(call, slow_library), Ps(call, slow_clock)));
+  }
+}
+
+TEST_CASE("fp32 and fp64 gradients that are not depthwise are priced as the library's") {
+  const DeviceSpec slow_library = With({{"library_call_us", 1000}});
+  for (const Op op : {kInput, kWeight}) {
+    for (const DType dtype : {DType::kFp32, DType::kFp64}) {
+      const Call call = Gradient(op, {}, dtype);
+      CHECK(Way(call, slow_library).find("the library") == 0);
+      CHECK(Ps(call, slow_library) > Ps(call, With({})));
+    }
+  }
+}
+
+TEST_CASE("depthwise gradients are priced as kernels of ours, by waits and what is multiplied") {
+  const DeviceSpec device = With({}), slow_library = With({{"library_call_us", 1000}});
+  for (const Op op : {kInput, kWeight}) {
+    const Call call = Gradient(op, Depthwise());
+    CHECK(Way(call, device) == "a depthwise kernel of ours");
+    CHECK(Ps(call, slow_library) == Ps(call, device));
+  }
+  for (const Op op : {kInput, kWeight}) {
+    const Call call = Gradient(op, Depthwise());
+    CHECK(Ps(call, With({{"clock_hz", 1e7}})) > Ps(call, device));
+  }
+  CHECK(Ps(Gradient(kInput, Depthwise()), With({{"matmul_fp32_flops", 1e12}})) >
+        Ps(Gradient(kInput, Depthwise()), device));
+}
+
+TEST_CASE("filters with more rows of taps take longer by a wait for each") {
+  const DeviceSpec device = With({{"matmul_fp32_flops", 1e18}, {"hbm_bytes_per_s", 1e15}});
+  const auto taps = [&](int64_t n) {
+    Sizes sizes = Depthwise();
+    sizes.taps = n;
+    return Ps(Gradient(kInput, sizes), device);
+  };
+  const int64_t row = (taps(5) - taps(3)) / 2;
+  CHECK(row > 0);
+  CHECK(std::abs(taps(7) - taps(5) - 2 * row) < row / 10);
+}
+
+TEST_CASE("channels that come one by one make gradients slower than pairs of them do") {
+  const DeviceSpec device = With({}), slow_library = With({{"library_call_us", 1000}}),
+                   slow_clock = With({{"clock_hz", 1e7}});
+  for (const DeviceSpec* spec : {&device, &slow_library, &slow_clock}) {
+    CHECK(Ps(Gradient(kWeight, {.channels = 3}), *spec) >
+          Ps(Gradient(kWeight, {.channels = 4}), *spec));
+  }
+  const DeviceSpec odd = With({{"clock_hz", 1e7}, {"matmul_odd_pitch_factor", 50}});
+  CHECK(Ps(Gradient(kWeight, {.channels = 3}), odd) >
+        Ps(Gradient(kWeight, {.channels = 3}), slow_clock));
+  CHECK(Ps(Gradient(kWeight, {.channels = 4}), odd) ==
+        Ps(Gradient(kWeight, {.channels = 4}), slow_clock));
+}
+
+TEST_CASE("a library's input gradient with strides takes longer than the same sums without") {
+  const DeviceSpec library = With({{"clock_hz", 1e7}});
+  const Sizes one = {.taps = 1}, two = {.taps = 1, .stride = 2};
+  CHECK(Ps(Gradient(kInput, two), library) > Ps(Gradient(kInput, one), library));
+  CHECK(Ps(Gradient(kWeight, two), library) <= Ps(Gradient(kWeight, one), library));
+}
+
+TEST_CASE("a gradient's terms add up to its price, one binds, and its bytes bound it") {
+  const DeviceSpec device = With({});
+  const std::vector<Sizes> list = {{},
+                                   {.batch = 64, .channels = 8, .extent = 112, .filters = 8},
+                                   {.channels = 3, .extent = 64, .taps = 7, .stride = 2},
+                                   {.channels = 48, .filters = 48, .groups = 2},
+                                   Depthwise(),
+                                   Depthwise(64)};
+  for (const Op op : {kInput, kWeight}) {
+    for (const Sizes& sizes : list) {
+      const Call call = Gradient(op, sizes);
+      const Price price = PriceConvolution(call, device, /*explain=*/true);
+      CHECK(price.ps == Ps(call, device));
+      int64_t sum = 0;
+      int binding = 0;
+      for (const Term& term : price.terms) {
+        if (term.name == "launch" || term.binds) sum += term.ps;
+        binding += term.binds ? 1 : 0;
+      }
+      CHECK(binding == 1);
+      CHECK(sum == price.ps);
+      const int64_t bytes = price.read_bytes + price.written_bytes;
+      CHECK(price.ps >= TransferPs(bytes, device.hbm_bytes_per_s) + device.launch_graph_ps);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
