@@ -4,7 +4,7 @@ import dataclasses
 
 import torch
 
-from retrograd.backend import pieces, watching
+from retrograd.backend import complex_parts, pieces, watching
 from retrograd.backend.arrived import propagated
 from retrograd.errors import ExportError
 
@@ -26,6 +26,7 @@ class DividedBackward:
         compile_piece: of (module, fake inputs) a CompiledBackward. ExportError where an op cannot run
         alone, or what is between is too little."""
         whole = propagated(module, example_inputs, owned=False)
+        whole = complex_parts.apart(whole) or whole
         self._takes = [n.name for n in whole.graph.nodes if n.op == "placeholder"]
         fakes = dict(zip(self._takes, example_inputs, strict=True))
         (returned,) = [n for n in whole.graph.nodes if n.op == "output"]

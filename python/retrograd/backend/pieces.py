@@ -80,6 +80,8 @@ class _Stages:
         for node in calls:
             if not self._is_free(node) or node in self.results:
                 self.nodes_at.setdefault(self.stage_of[node], []).append(node)
+        if 0 not in self.nodes_at and -1 in self.nodes_at:  # nothing of ours is between
+            self.nodes_at[1] = self.nodes_at.pop(-1) + self.nodes_at.get(1, [])
 
     def small(self):
         """The calls of pieces of ours that are few."""
@@ -113,7 +115,11 @@ class _Stages:
         return Piece(inner, sorted(inputs, key=self.place.__getitem__), outputs, stage % 2 == 1)
 
     def _first(self, node):
-        """The first stage at which all that the node reads is there."""
+        """The first stage at which all that the node reads is there; for PyTorch's views of what the
+        whole graph is given, one before all others."""
+        if node in self.foreign and getattr(node.target, "is_view", False):
+            if all(self.stage_of.get(n, -1) < 0 for n in node.all_input_nodes):
+                return -1
         stage = max((self.stage_of.get(n, 0) for n in node.all_input_nodes), default=0)
         if _is_part(node) or self._is_free(node):
             return stage

@@ -76,7 +76,7 @@ def test_gradients_around_ops_without_rows_are_those_of_eager(kind):
             ours(x).backward()
 
     (text,) = _told(step)
-    assert "compiled pieces, and PyTorch runs aten." in text
+    assert "compiled piece" in text and "PyTorch runs aten." in text
     for x in xs:
         again = x.detach().clone().requires_grad_()
         eager(again).backward()

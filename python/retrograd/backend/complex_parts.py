@@ -1,0 +1,160 @@
+"""A graph in which pairs of real tensors stand for complex ones: the table has rows for these."""
+
+import torch
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+
+# Linear ops that do to each part what they do to the whole.
+_ALIKE = {
+    aten.add.Tensor, aten.alias.default, aten.cat.default, aten.clone.default, aten.detach.default,
+    aten.expand.default, aten.mean.dim, aten.neg.default, aten.permute.default,
+    aten.reshape.default, aten.select.int, aten.select_backward.default, aten.slice.Tensor,
+    aten.slice_backward.default, aten.squeeze.dim, aten.squeeze.dims, aten.stack.default,
+    aten.sub.Tensor, aten.sum.dim_IntList, aten.t.default, aten.transpose.int,
+    aten.unsqueeze.default, aten._unsafe_view.default, aten.view.default,
+}  # fmt: skip
+_CONJUGATES = {aten._conj.default, aten._conj_physical.default, aten.conj_physical.default}
+_RESOLVES = {aten.resolve_conj.default, aten.resolve_neg.default}
+
+
+class _NoParts(Exception):
+    """An op has no form in parts."""
+
+
+def apart(module):
+    """A copy of a module in which complex values that the graph makes are pairs of real ones.
+
+    module: of static sizes, with `val` at each node. Complex inputs are viewed as real ones, and
+    complex results put together again, by ops that the table lacks. None where there is no complex
+    value, or an op has no form in parts.
+    """
+    if not any(_is_complex(n) for n in module.graph.nodes):
+        return None
+    writer = _Writer()
+    try:
+        for node in module.graph.nodes:
+            writer.write(node)
+    except _NoParts:
+        return None
+    return torch.fx.GraphModule(module, writer.graph)
+
+
+def _is_complex(node):
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+class _Writer:
+    def __init__(self):
+        self.graph = torch.fx.Graph()
+        self._copies = {}  # of nodes; a complex one's is there if it is an input
+        self._parts = {}  # of complex nodes: (real part, imaginary part)
+        self._origin = None  # the node that is written
+
+    def write(self, node):
+        self._origin = node
+        complex_ones = [n for n in (node, *node.all_input_nodes) if _is_complex(n)]
+        if node.op == "output":
+            self._write_output(node)
+        elif node.op in ("placeholder", "get_attr") or not complex_ones:
+            self._copies[node] = self.graph.node_copy(node, self._copies.__getitem__)
+        elif node.op == "call_function":
+            self._write_call(node)
+        else:
+            raise _NoParts
+
+    def _write_output(self, node):
+        results = [
+            self._whole(r) if r in self._parts else r and self._copies[r] for r in node.args[0]
+        ]
+        self.graph.output(tuple(results)).meta.update(node.meta)
+
+    def _write_call(self, node):
+        if node.target is aten.view_as_real.default:
+            self._copies[node] = self._stacked(node.args[0])
+        elif node.target is aten.view_as_complex.default:
+            self._parts[node] = self._unstacked(self._copies[node.args[0]])
+        elif node.target is aten.view.dtype and not _is_complex(node):
+            shape = list(node.meta["val"].shape)  # the parts in turn
+            self._copies[node] = self._call(
+                aten.reshape.default, self._stacked(node.args[0]), shape
+            )
+        elif node.target is aten.view.dtype and not _is_complex(node.args[0]):
+            shape = [*node.meta["val"].shape, 2]
+            pairs = self._call(aten.reshape.default, self._copies[node.args[0]], shape)
+            self._parts[node] = self._unstacked(pairs)
+        elif not _is_complex(node):
+            raise _NoParts
+        else:
+            self._parts[node] = self._made(node)
+
+    def _made(self, node):
+        """The parts of an op's result."""
+        if node.target is aten.complex.default:
+            return tuple(self._copies[n] for n in node.args)
+        if node.target in _RESOLVES:
+            return self._parts_of(node.args[0])
+        if node.target in _CONJUGATES:
+            real, imaginary = self._parts_of(node.args[0])
+            return real, self._call(aten.neg.default, imaginary)
+        if node.target is aten.mul.Tensor:
+            return self._product(*node.args)
+        if node.target is aten.div.Tensor and not _is_a_complex(node.args[1]):
+            by = self._real(node.args[1])
+            return tuple(self._call(aten.div.Tensor, p, by) for p in self._parts_of(node.args[0]))
+        if node.target in _ALIKE and all(_is_complex(n) for n in node.all_input_nodes):
+            return tuple(self._alike(node, i) for i in (0, 1))
+        raise _NoParts
+
+    def _alike(self, node, part):
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: self._parts_of(n)[part])
+        return self._call(node.target, *args, **kwargs)
+
+    def _product(self, a, b):
+        if not _is_a_complex(a):
+            a, b = b, a
+        real, imaginary = self._parts_of(a)
+        if not _is_a_complex(b):
+            by = self._real(b)
+            return tuple(self._call(aten.mul.Tensor, p, by) for p in (real, imaginary))
+        other_real, other_imaginary = self._parts_of(b)
+
+        def times(x, y):
+            return self._call(aten.mul.Tensor, x, y)
+
+        return (
+            self._call(aten.sub.Tensor, times(real, other_real), times(imaginary, other_imaginary)),
+            self._call(aten.add.Tensor, times(real, other_imaginary), times(imaginary, other_real)),
+        )
+
+    def _real(self, factor):
+        return self._copies[factor] if isinstance(factor, torch.fx.Node) else factor
+
+    def _parts_of(self, value):
+        if not isinstance(value, torch.fx.Node):
+            raise _NoParts  # a complex number
+        if value not in self._parts:
+            whole = self._call(aten.resolve_conj.default, self._copies[value])
+            self._parts[value] = self._unstacked(self._call(aten.view_as_real.default, whole))
+        return self._parts[value]
+
+    def _unstacked(self, pairs):
+        return tuple(self._call(aten.select.int, pairs, -1, i) for i in (0, 1))
+
+    def _stacked(self, value):
+        return self._call(aten.stack.default, list(self._parts_of(value)), -1)
+
+    def _whole(self, value):
+        return self._call(aten.view_as_complex.default, self._stacked(value))
+
+    def _call(self, op, *args, **kwargs):
+        node = self.graph.call_function(op, args, kwargs)
+        node.meta = dict(self._origin.meta)
+        known = pytree.tree_map_only(torch.fx.Node, lambda n: n.meta["val"], (args, kwargs))
+        node.meta["val"] = op(*known[0], **known[1])
+        return node
+
+
+def _is_a_complex(value):
+    return _is_complex(value) if isinstance(value, torch.fx.Node) else isinstance(value, complex)
