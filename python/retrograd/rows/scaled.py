@@ -119,7 +119,7 @@ def _takes_recipe_of_groups(
 
 def _other_recipe(call, recipe_a, recipe_b):
     return call.error(
-        f"scales by recipes {list(recipe_a)} and {list(recipe_b)} have no counterpart; there is one "
+        f"scales by recipes {list(recipe_a)}, {list(recipe_b)} have no counterpart; there is one "
         "of each matrix, or of each row and column, without a swizzle"
     )
 
