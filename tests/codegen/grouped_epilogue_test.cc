@@ -9,6 +9,7 @@
 #include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/plan/split_epilogues.h"
 #include "runtime/compiler/rtc.h"
+#include "runtime/program/commands.h"
 #include "tests/catch.h"
 #include "tests/support/plans/matmul_epilogues.h"
 #include "tests/support/plans/run_plan.h"
@@ -128,7 +129,27 @@ TEST_CASE("an epilogue follows rows in groups that nothing is added to, by its o
   }
 }
 
-TEST_CASE("a kernel of groups with an epilogue compiles without a spill, and is told of matrices") {
+TEST_CASE("the launch tells the copy engine of one matrix for each group, and reads the ends") {
+  const Case c{.rows = 256, .n = 136, .k = 72, .ends = {100, 200, 256}};
+  const Planned planned = PlanWith(Gated(c), Eager(), {});
+  auto compiled =
+      Compile(planned.graph, planned.plan, {.dialect = Dialect::kCuda, .epilogue_kernels = true});
+  REQUIRE(compiled.status().ToString() == "OK");
+  auto commands = BuildCommands(*compiled, 0);
+  REQUIRE(commands.status().ToString() == "OK");
+  REQUIRE(commands->launches.size() == 1);
+  const Launch& launch = commands->launches[0];
+  REQUIRE(launch.maps.size() == 2);
+  const OperandMap &a = launch.maps[0], &b = launch.maps[1];
+  CHECK((a.inner == 72 && a.outer == 256 && a.pitch == 72 && a.heads == 0));
+  CHECK((b.inner == 136 && b.outer == 72 && b.pitch == 136 && b.heads == 3));
+  CHECK(b.head_pitch == 72 * 136);
+  // Two operands, the ends, the saved halves and two results.
+  REQUIRE(launch.args.size() == 6);
+  CHECK((launch.args[2].bytes == 12 && launch.args[2].alignment == 4 && !launch.args[2].written));
+}
+
+TEST_CASE("a kernel of groups with an epilogue compiles without a spill") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
   for (const Case& c : {Case{.rows = 4096, .n = 768, .k = 2048, .ends = {1000, 4096}},
                         Case{.rows = 1000, .n = 72, .k = 64, .ends = {999}, .across = false}}) {
