@@ -102,6 +102,10 @@ PARTS = {
         "fusion/plan/split_epilogues.cc", "fusion/plan/split_epilogues.h",
         "fusion/ops/matmul/gemm_tile_legality.cc", "fusion/ops/matmul/gemm_tile_legality.h",
         "codegen/gemm/emit_fused_matmul.cc", "codegen/gemm/emit_fused_matmul.h"),
+    "grouped epilogues": _feature(
+        "grouped_epilogues", "products of rows in groups go through memory",
+        "fusion/ops/grouped_matmul/epilogue_product.cc",
+        "fusion/ops/grouped_matmul/epilogue_product.h"),
     # Regions and their search.
     "sources sunk to their reader": _feature(
         "sunk_sources", "values are made at the first depth that can, though read later",

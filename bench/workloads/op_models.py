@@ -454,7 +454,7 @@ def _of_graphs(name, maker, full, tiny):
 def _mixture(name, tokens, width, inner, experts, chosen):
     """A block of experts as a model has it, with parameters of bf16 and, under autocast, of fp32; and
     its two grouped matmuls. "mixtral" is of Mixtral's form at half its width, "deepseek"
-    DeepSeek-V2-Lite's, "qwen3" Qwen3-30B-A3B's."""
+    DeepSeek-V2-Lite's, "qwen3" Qwen3-30B-A3B's, "olmoe" OLMoE-1B-7B's."""
     full = dict(tokens=tokens, width=width, inner=inner, experts=experts, chosen=chosen)
     tiny = dict(tokens=24, width=16, inner=24, experts=4, chosen=2)
 
@@ -526,6 +526,7 @@ MODELS = {
     **_mixture("mixtral", 8192, 2048, 5632, 8, 2),
     **_mixture("deepseek", 4096, 2048, 1408, 64, 6),
     **_mixture("qwen3", 8192, 2048, 768, 128, 8),
+    **_mixture("olmoe", 8192, 2048, 1024, 64, 8),
     "quantise_rows": (quantise_rows, dict(rows=16640, columns=5120), dict(rows=9, columns=40)),
     "quantise_experts_16": (quantise_experts, dict(experts=16, rows=8192, columns=5120),
                             dict(experts=2, rows=48, columns=24)),

@@ -12,6 +12,8 @@
 #include "codegen/print/sized_number.h"
 #include "fusion/kernel/gemm/gemm_tile.h"
 #include "fusion/kernel/ir/vector_access.h"
+#include "fusion/ops/grouped_matmul/epilogue_product.h"
+#include "fusion/ops/grouped_matmul/grouped_multiplier.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
 
@@ -32,7 +34,9 @@ bool LiesAcross(const MatrixOperand& operand, bool first) {
 class FusedMatMulPrinter {
  public:
   FusedMatMulPrinter(const Call& call, Dialect dialect)
-      : call_(MatMulOf(call)),
+      : product_(*EpilogueProductOf(call)),
+        call_(product_.matmul),
+        groups_(product_.groups ? &*product_.groups : nullptr),
         tile_(call.epilogue->tile),
         tiled_(dialect == Dialect::kCuda),
         rows_(CeilDiv(call_.m, tile_.m)),
@@ -48,9 +52,12 @@ class FusedMatMulPrinter {
     launch_.UseWideIndexAbove(2 * call_.m * call_.n);
     launch_.Operand("rg_a", call_.in_dtype, call_.a.value);
     launch_.Operand("rg_b", call_.in_dtype, call_.b.value);
+    if (groups_ != nullptr) launch_.Operand("rg_ends", DType::kInt32, product_.ends);
     FindLoads();
     out_.SetDepth(1);
-    if (tiled_) {
+    if (tiled_ && groups_ != nullptr) {
+      OpenMultiplierOfGroups();
+    } else if (tiled_) {
       OpenMultiplier();
     } else {
       PrintPlainProduct();
@@ -65,7 +72,9 @@ class FusedMatMulPrinter {
  private:
   int64_t Blocks() const {
     if (!tiled_) return rows_ * cols_;
-    return ClustersOf(tile_, call_.m, call_.n) * tile_.cluster();
+    const int64_t clusters =
+        groups_ != nullptr ? ClustersOf(tile_, *groups_) : ClustersOf(tile_, call_.m, call_.n);
+    return clusters * tile_.cluster();
   }
 
   // What is loaded ahead, as it lies in memory; the product's packs are taken from the tile.
@@ -89,11 +98,37 @@ class FusedMatMulPrinter {
     while (batch_ > 1 && batch_ * bytes > kMostBatchBytes) batch_ /= 2;
   }
 
-  void OpenMultiplier() {
+  // Returns the bytes of shared memory.
+  int64_t StartMultiplier() {
     launch_.SetHead(KernelHead::kMultiplier, PreludePart::kMultiplier);
     launch_.SetCluster(tile_.cluster());
     const int64_t shared_bytes = SharedBytes(tile_);
     launch_.Staged(call_.in_dtype, "rg_memory", shared_bytes / SizeBytes(call_.in_dtype));
+    return shared_bytes;
+  }
+
+  // A tile has rows of one group; those behind the last group are zeros, and have an epilogue, too.
+  void OpenMultiplierOfGroups() {
+    const int64_t shared_bytes = StartMultiplier();
+    launch_.SetHead(KernelHead::kMultiplier, PreludePart::kGroupedTiles);
+    const absl::string_view type = StorageName(call_.in_dtype);
+    const std::string cluster = absl::StrCat(tile_.tall, ", ", tile_.wide);
+    const std::string sides = absl::StrCat(tile_.m, ", ", tile_.n);
+    out_.Line("static_assert(rg_multiply_shape<", tile_.stages, ", ", sides,
+              ">::shared_bytes == ", shared_bytes, ");");
+    out_.Line("rg_multiply_tiles<", type, ", ", type, ", 0, ", LiesAcross(call_.b, false), ", ",
+              cluster, ", ", tile_.stages, ", ", sides, ">(");
+    out_.Line("    &rg_map_a, &rg_map_b, rg_memory,");
+    out_.Line("    rg_tiles_of_groups<", cluster, ", ", sides, ", 0, 1>(rg_ends + ",
+              Sized(groups_->ends_offset), ", ", Sized(groups_->groups), ", ", Sized(call_.m), ", ",
+              Sized(call_.n), ", ", Sized(call_.k), "), rg_no_scales(),");
+    out_.Line("    [&](const ", type, "* rg_tile, const rg_product_tile& rg_at, const int t) {");
+    out_.SetDepth(4);
+    out_.Line("const int rg_row = rg_at.row, rg_col = rg_at.col;");
+  }
+
+  void OpenMultiplier() {
+    const int64_t shared_bytes = StartMultiplier();
     const absl::string_view type = StorageName(call_.in_dtype);
     // The prelude's tile unless it is another.
     const bool own = tile_.m != GemmTile().m || tile_.n != GemmTile().n;
@@ -122,9 +157,16 @@ class FusedMatMulPrinter {
     out_.Line("const int r = e / ", tile_.n, ", c = e % ", tile_.n, ";");
     out_.Line("float sum = 0;");
     out_.Open("if (rg_row + r < ", Sized(call_.m), " && rg_col + c < ", Sized(call_.n), ")");
-    out_.Line("for (int k = 0; k < ", Sized(call_.k), "; ++k) sum += rg_load(rg_a, ",
-              At(call_.a, "rg_row + r", "k"), ") * rg_load(rg_b, ", At(call_.b, "k", "rg_col + c"),
-              ");");
+    std::string right = At(call_.b, "k", "rg_col + c"), terms = absl::StrCat(Sized(call_.k));
+    if (groups_ != nullptr) {
+      PrintGroupOfRow();
+      absl::StrAppend(&right, " + int64_t(rg_group) * ", Sized(groups_->b.group_stride));
+      terms = absl::StrCat("rg_group < ", Sized(groups_->groups), " ? ", terms, " : 0");
+      out_.Line("const int rg_terms = ", terms, ";");
+      terms = "rg_terms";
+    }
+    out_.Line("for (int k = 0; k < ", terms, "; ++k) sum += rg_load(rg_a, ",
+              At(call_.a, "rg_row + r", "k"), ") * rg_load(rg_b, ", right, ");");
     out_.Close();
     out_.Line("rg_store(rg_tile, (r * ", packs_a_row_, " + (c / ", kProductPack, " ^ (r & 7))) * ",
               kProductPack, " + c % ", kProductPack, ", sum);");
@@ -132,11 +174,19 @@ class FusedMatMulPrinter {
     launch_.Barrier();
   }
 
+  // The group that has the row; the groups' number if none has it. An end below the one before it
+  // ends an empty group.
+  void PrintGroupOfRow() {
+    out_.Line("int rg_group = 0;");
+    out_.Line("while (rg_group < ", Sized(groups_->groups), " && rg_load(rg_ends, ",
+              Sized(groups_->ends_offset), " + rg_group) <= rg_row + r) ++rg_group;");
+  }
+
   // The pack's place in the tile, and the number of its first point; of a pack outside of the
   // product the first point's, so that loads stay inside.
   void PrintPlace() {
-    const bool whole =
-        call_.m % (tile_.m * tile_.tall) == 0 && call_.n % (tile_.n * tile_.wide) == 0;
+    const bool whole = groups_ == nullptr && call_.m % (tile_.m * tile_.tall) == 0 &&
+                       call_.n % (tile_.n * tile_.wide) == 0;
     out_.Line("const int r = (first + u) * ", kThreads / packs_a_row_, " + t / ", packs_a_row_,
               ", c = t % ", packs_a_row_, ";");
     const std::string number =
@@ -146,8 +196,10 @@ class FusedMatMulPrinter {
       out_.Line("const ", launch_.index_type(), " i = ", number, ";");
       return;
     }
-    out_.Line("const bool inside = rg_row + r < ", Sized(call_.m), " && rg_col + c * ",
-              kProductPack, " < ", Sized(call_.n), ";");
+    const std::string rows_end =
+        groups_ != nullptr && tiled_ ? "rg_at.rows_end" : absl::StrCat(Sized(call_.m));
+    out_.Line("const bool inside = rg_row + r < ", rows_end, " && rg_col + c * ", kProductPack,
+              " < ", Sized(call_.n), ";");
     out_.Line("const ", launch_.index_type(), " i = inside ? ", number, " : 0;");
     condition_ = "inside";
   }
@@ -198,7 +250,9 @@ class FusedMatMulPrinter {
     PrintPlace();
   }
 
-  const MatMulCall call_;
+  const EpilogueProduct product_;
+  const MatMulCall& call_;
+  const GroupedMatMulCall* const groups_;  // null: one product
   const GemmTile tile_;
   const bool tiled_;
   const int64_t rows_, cols_;  // tiles
@@ -215,7 +269,7 @@ class FusedMatMulPrinter {
 }  // namespace
 
 GroupKernels EmitFusedMatMul(const Call& call, Dialect dialect) {
-  RG_CHECK(call.epilogue && WhyNoTiles(MatMulOf(call)).empty());
+  RG_CHECK(call.epilogue && EpilogueProductOf(call));
   return FusedMatMulPrinter(call, dialect).Print();
 }
 

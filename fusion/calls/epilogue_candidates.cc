@@ -4,7 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/barrier_depths.h"
-#include "fusion/ops/matmul/gemm_tile_legality.h"
+#include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 
 namespace retrograd {
@@ -12,9 +12,9 @@ namespace {
 
 class Taker {
  public:
-  Taker(const BackwardGraph& g, const Consumers& consumers, const DeviceSpec& device,
+  Taker(const BackwardGraph& g, const Consumers& consumers, const DeviceSpec& device, bool groups,
         std::vector<Region>& regions)
-      : g_(g), consumers_(consumers), device_(device), regions_(regions) {
+      : g_(g), consumers_(consumers), device_(device), groups_(groups), regions_(regions) {
     region_of_.assign(g.num_nodes(), -1);
     for (size_t r = 0; r < regions.size(); ++r) {
       for (NodeId id : regions[r].ops) region_of_[Index(id)] = static_cast<int>(r);
@@ -24,13 +24,13 @@ class Taker {
   // Whether the call's matmul now belongs to a region.
   bool Take(const Group& call) {
     const Call* made = CallOf(call);
-    if (made == nullptr || made->op != Op::matmul || call.nodes.size() != 1 || made->previous) {
-      return false;
-    }
-    const MatMulCall matmul = MatMulOf(*made);
+    if (made == nullptr || call.nodes.size() != 1) return false;
+    const std::optional<EpilogueProduct> product = EpilogueProductOf(*made);
+    if (!product || (product->groups && !groups_)) return false;
     const NodeId id = call.nodes[0];
-    if (consumers_.is_output(id) || !TakenByAny(matmul)) return false;
-    if (SizeBytes(matmul.in_dtype) == 2 && !WhyNoTiles(g_, matmul).empty()) return false;
+    if (consumers_.is_output(id) || !TakenByAny(product->matmul)) return false;
+    const bool tiled = SizeBytes(product->matmul.in_dtype) == 2 || product->groups;
+    if (tiled && !WhyNoTiles(g_, *product).empty()) return false;
     const absl::Span<const NodeId> users = consumers_.of(id);
     if (users.empty() || region_of_[Index(users[0])] < 0) return false;
     // What is read by other kernels as well has to be stored: no use for an epilogue.
@@ -71,6 +71,7 @@ class Taker {
   const BackwardGraph& g_;
   const Consumers& consumers_;
   const DeviceSpec& device_;
+  const bool groups_;
   std::vector<Region>& regions_;
   std::vector<int> region_of_;
 };
@@ -87,11 +88,11 @@ std::vector<const Group*> EpilogueRoots::In(absl::Span<const NodeId> ops) const 
 }
 
 EpilogueRoots TakeEpilogueRoots(const BackwardGraph& graph, const Consumers& consumers,
-                                const DeviceSpec& device, std::vector<Group>& calls,
+                                const DeviceSpec& device, bool groups, std::vector<Group>& calls,
                                 std::vector<Region>& regions) {
   EpilogueRoots epilogue_roots;
   if (device.matmul_epilogues.empty()) return epilogue_roots;
-  Taker taker(graph, consumers, device, regions);
+  Taker taker(graph, consumers, device, groups, regions);
   std::vector<Group> left;
   for (Group& call : calls) {
     if (taker.Take(call)) {

@@ -31,12 +31,13 @@ class EpilogueRoots {
   absl::flat_hash_map<NodeId, Group> calls_;
 };
 
-// Removes from `calls` those for which the device has an epilogue kernel, and adds each matmul to
-// the region that first reads its result. A matmul stays in `calls` if its call does more than
-// multiply, if the host reads its result, or if no op of a region could be its epilogue. No matmul
-// is added to a region that would then have more than 64 ops: the exact search could not take it.
+// Removes from `calls` those for which the device has an epilogue kernel, grouped matmuls only with
+// `groups`, and adds each matmul to the region that first reads its result. A matmul stays in
+// `calls` if its call does more than multiply, if the host reads its result, or if no op of a
+// region could be its epilogue. No matmul is added to a region that would then have more than 64
+// ops: the exact search could not take it.
 EpilogueRoots TakeEpilogueRoots(const BackwardGraph& graph, const Consumers& consumers,
-                                const DeviceSpec& device, std::vector<Group>& calls,
+                                const DeviceSpec& device, bool groups, std::vector<Group>& calls,
                                 std::vector<Region>& regions);
 
 }  // namespace retrograd

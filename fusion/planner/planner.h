@@ -35,6 +35,7 @@ inline constexpr Feature kFeatures[] = {
     {"cast_absorption", "fp32 results of library calls that absorb a cast"},
     {"matmul_accumulate", "matmuls that add to what is there (beta = 1)"},
     {"matmul_epilogues", "matmuls that make more of their product before storing it"},
+    {"grouped_epilogues", "the same of grouped matmuls whose rows are in groups"},
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"concats_in_place", "concats without a copy: their parts are stored side by side"},
     {"scatter_lines", "sums at indices of each line without a sort"},

@@ -96,7 +96,8 @@ absl::StatusOr<std::unique_ptr<PlanningContext>> PlanningContext::Make(const Bac
   }
   context->regions = FindRegions(graph, context->consumers, taken, SinkOptionsOf(options, device));
   if (Enabled(options, "fusion") && Enabled(options, "matmul_epilogues")) {
-    context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device,
+    const bool groups = Enabled(options, "grouped_epilogues");
+    context->pricer.OfferEpilogueRoots(TakeEpilogueRoots(graph, context->consumers, device, groups,
                                                          context->library_calls, context->regions));
   }
   context->region_of.assign(graph.num_nodes(), -1);

@@ -7,6 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "fusion/kernel/gemm/gemm_candidates.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/grouped_matmul/epilogue_product.h"
+#include "fusion/ops/grouped_matmul/grouped_multiplier.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/ops/matmul/matmul_epilogue.h"
 #include "graph/base/status.h"
@@ -22,7 +24,7 @@ int64_t WithoutLaunch(int64_t ps, const DeviceSpec& device) {
 struct Fusion {
   const Group* call = nullptr;
   GroupOps rest;
-  MatMulCall product() const { return MatMulOf(*CallOf(*call)); }
+  EpilogueProduct product() const { return *EpilogueProductOf(*CallOf(*call)); }
 };
 
 Fusion Divide(const GroupPricer& pricer, const GroupOps& group) {
@@ -86,10 +88,21 @@ struct TiledProduct {
   // What it takes at least, since each tile makes its whole sum: a library has slices of sums, and
   // smaller tiles.
   int64_t whole_sums_ps = 0;
+  bool own = false;  // what was priced is this very kernel, without an epilogue
 };
 
+// Groups are multiplied by these kernels anyway.
+TiledProduct ProductOfGroups(const GroupedMatMulCall& call, int64_t call_ps,
+                             const DeviceSpec& device) {
+  const GemmTile tile =
+      MultiplierTileFor(call, {.sms = device.sms, .shared_bytes = device.staged_bytes_per_block});
+  return {.best = {.tile = tile}, .ps = call_ps, .own = true};
+}
+
 TiledProduct ProductOf(const MatMulEpilogue& row, const Fusion& fusion, const DeviceSpec& device) {
-  const MatMulCall call = fusion.product();
+  const EpilogueProduct made = fusion.product();
+  if (made.groups) return ProductOfGroups(*made.groups, fusion.call->price_ps, device);
+  const MatMulCall& call = made.matmul;
   TiledProduct product{.best = BestGemmTile(row, call.m, call.n, device)};
   product.ps = TimeBy(product.best, fusion.call->price_ps, device);
   product.operands_ps = TransferPs(fusion.call->read_bytes, device.hbm_bytes_per_s);
@@ -120,8 +133,9 @@ struct FusedPrice {
 };
 
 FusedPrice PriceOf(const MatMulEpilogue& row, const TiledProduct& product, const Pass& pass) {
-  const int64_t as_library =
-      Share(product.ps, row.product_ppm) + Share(product.operands_ps, row.operand_wait_ppm);
+  const int64_t as_library = product.own ? product.ps
+                                         : Share(product.ps, row.product_ppm) +
+                                               Share(product.operands_ps, row.operand_wait_ppm);
   const int64_t arithmetic_ps = Share(pass.arithmetic_ps, row.arithmetic_ppm);
   return {.multiplying_ps = std::max(as_library, product.whole_sums_ps),
           .taking_turns_ps = product.ps / 2 + Share(pass.ps + arithmetic_ps, row.pass_ppm)};
@@ -131,20 +145,23 @@ std::vector<Term> FusedTerms(const MatMulEpilogue& row, const TiledProduct& prod
                              const Pass& pass) {
   const FusedPrice price = PriceOf(row, product, pass);
   const bool waits = price.taking_turns_ps > price.multiplying_ps;
+  const std::string by_tiles =
+      absl::StrCat("by tiles of ", product.best.tile.m, "x", product.best.tile.n);
   return {
       {"product", price.multiplying_ps, !waits,
-       absl::StrFormat("%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
-                       "least %.1f us, by tiles of %dx%d%s",
-                       row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
-                       product.operands_ps / 1e6, product.whole_sums_ps / 1e6, product.best.tile.m,
-                       product.best.tile.n,
-                       product.best.time_ppm == kPpm
-                           ? ""
-                           : absl::StrFormat(": %.2f of the reference tile's time",
-                                             static_cast<double>(product.best.time_ppm) / 1e6))},
+       product.own ? absl::StrCat("as without an epilogue, ", by_tiles)
+                   : absl::StrFormat(
+                         "%.2f x %.1f us of the library + %.2f x %.1f us of its operands, at "
+                         "least %.1f us, %s%s",
+                         row.product_ppm / 1e6, product.ps / 1e6, row.operand_wait_ppm / 1e6,
+                         product.operands_ps / 1e6, product.whole_sums_ps / 1e6, by_tiles,
+                         product.best.time_ppm == kPpm
+                             ? ""
+                             : absl::StrFormat(": %.2f of the reference tile's time",
+                                               static_cast<double>(product.best.time_ppm) / 1e6))},
       {"turns", price.taking_turns_ps, waits,
        absl::StrFormat(
-           "half of the library's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
+           "half of the product's %.1f us + %.2f x (%.1f us of a pass + %g x %.1f us of its "
            "arithmetic)",
            product.ps / 1e6, row.pass_ppm / 1e6, pass.ps / 1e6, row.arithmetic_ppm / 1e6,
            pass.arithmetic_ps / 1e6)}};
@@ -168,7 +185,7 @@ GroupPrice PriceWithEpilogue(const GroupPricer& pricer, const GroupOps& group) {
   absl::StatusOr<Group> rest = pricer.Make(fusion.rest, price.schedule);
   if (!rest.ok()) return refuse(std::string(rest.status().message()));
   const KernelIr& ir = KernelOf(*rest)->ir;
-  const Chosen chosen = Implementation(pricer.device(), fusion.product(), ir);
+  const Chosen chosen = Implementation(pricer.device(), fusion.product().matmul, ir);
   if (chosen.row == nullptr) return refuse(chosen.reason);
   price.ps = PriceOf(*chosen.row, ProductOf(*chosen.row, fusion, pricer.device()),
                      PassOf(*rest, pricer.device()))
@@ -185,7 +202,8 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
   CallEpilogue epilogue{.kernel = std::move(*KernelOf(rest)),
                         .call_ps = fusion.call->price_ps,
                         .kernel_ps = rest.price_ps};
-  const Chosen chosen = Implementation(pricer.device(), fusion.product(), epilogue.kernel.ir);
+  const Chosen chosen =
+      Implementation(pricer.device(), fusion.product().matmul, epilogue.kernel.ir);
   if (chosen.row == nullptr) {
     return absl::InternalError(absl::StrCat("a priced epilogue cannot be made: ", chosen.reason));
   }
@@ -222,7 +240,9 @@ absl::StatusOr<Group> MakeWithEpilogue(const GroupPricer& pricer, const GroupOps
 }
 
 int64_t LeastProductPs(const Group& product, const DeviceSpec& device) {
-  const MatMulCall call = MatMulOf(*CallOf(product));
+  const EpilogueProduct made = *EpilogueProductOf(*CallOf(product));
+  if (made.groups) return product.price_ps;
+  const MatMulCall& call = made.matmul;
   int64_t least = product.price_ps;
   for (const MatMulEpilogue& row : device.matmul_epilogues) {
     const GemmCandidate best = BestGemmTile(row, call.m, call.n, device);

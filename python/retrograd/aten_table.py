@@ -12,15 +12,23 @@ from retrograd import dtypes, sizes
 from retrograd.builder import Ref
 
 TABLE = {}
+# By op: which of its calls the row has, by what fx holds of them; of an op without an entry all.
+TAKES = {}
 
 
-def row(*names):
-    """Registers the decorated function for these ops, named as fx prints their targets."""
+def row(*names, takes=None):
+    """Registers the decorated function for these ops, named as fx prints their targets.
+
+    takes: of a call's arguments, tensors among them as fx nodes, whether the row has such a call; a
+    backward with another one is divided, and PyTorch runs it.
+    """
 
     def register(function):
         for name in names:
             assert name not in TABLE, name
             TABLE[name] = function
+            if takes is not None:
+                TAKES[name] = takes
         return function
 
     return register
@@ -396,3 +404,10 @@ def addmm(call, x, a, b, beta=1, alpha=1):
 def lookup(name):
     """The row of an op, or None."""
     return TABLE.get(name)
+
+
+def has_row(node):
+    """Whether a row has the call that an fx node is."""
+    name = str(node.target)
+    takes = TAKES.get(name)
+    return name in TABLE and (takes is None or takes(*node.args, **node.kwargs))

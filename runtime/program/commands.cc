@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "fusion/lower/layouts.h"
-#include "fusion/ops/matmul/matmul_call.h"
+#include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/sort_indices/index_sort.h"
 #include "fusion/plan/group_dag.h"
 #include "fusion/plan/member_workspaces.h"
@@ -131,7 +130,7 @@ class Builder {
     }
     if (AliasOf(group) != nullptr) return absl::OkStatus();  // nothing runs
     if (const Call* fused = FusedCallOf(group)) {
-      const MatMulCall product = MatMulOf(*fused);
+      const EpilogueProduct product = *EpilogueProductOf(*fused);
       return AddLaunches(step, {&fused->epilogue->kernel}, &product);
     }
     return AddCall(step, *CallOf(group));
@@ -181,7 +180,7 @@ class Builder {
 
   // `product`: of a kernel that multiplies first.
   absl::Status AddLaunches(const Step& step, absl::Span<const KernelBody* const> bodies,
-                           const MatMulCall* product = nullptr) {
+                           const EpilogueProduct* product = nullptr) {
     std::vector<uint32_t> touched;  // slots that an earlier launch of the group may have written
     for (const Kernel& kernel : c_.kernels[Index(step.group)].launches) {
       Launch launch{kernel.name, kernel.blocks, kernel.threads, {}, kernel.staged_bytes};
@@ -199,9 +198,13 @@ class Builder {
       }
       if (product != nullptr) {  // its operands are the first arguments
         launch.cluster = kernel.cluster;
-        const auto& [m, n, k] = std::tie(product->m, product->n, product->k);
-        launch.maps = {MapOf(product->a, product->in_dtype, launch.args[0].slot, m, k),
-                       MapOf(product->b, product->in_dtype, launch.args[1].slot, k, n)};
+        const MatMulCall& c = product->matmul;
+        launch.maps = {MapOf(c.a, c.in_dtype, launch.args[0].slot, c.m, c.k),
+                       MapOf(c.b, c.in_dtype, launch.args[1].slot, c.k, c.n)};
+        if (product->groups) {
+          launch.maps[1].heads = product->groups->groups;
+          launch.maps[1].head_pitch = product->groups->b.group_stride;
+        }
       }
       Add(Command::kLaunch, step.stream, list_.launches.size());
       list_.launches.push_back(std::move(launch));
@@ -259,7 +262,7 @@ class Builder {
   }
 
   absl::StatusOr<LaunchArg> ValueArg(ValueId value, const KernelIr& ir,
-                                     const MatMulCall* product) const {
+                                     const EpilogueProduct* product) const {
     RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(value));
     LaunchArg arg{.slot = slot};
     const Buffer* found = nullptr;
@@ -270,13 +273,19 @@ class Builder {
       arg.bytes = std::max(arg.bytes, buffer.elements * SizeBytes(buffer.dtype));
       arg.alignment = std::max(arg.alignment, buffer.alignment);
     }
-    const bool multiplied =
-        product != nullptr && (product->a.value == value || product->b.value == value);
+    const bool multiplied = product != nullptr &&
+                            (product->matmul.a.value == value || product->matmul.b.value == value);
+    const bool ends = product != nullptr && product->groups && product->ends == value;
+    if (ends) {
+      arg.bytes = c_.memory.placements[slot].bytes;
+      arg.alignment = std::max(arg.alignment, SizeBytes(DType::kInt32));
+    }
     if (multiplied) {
       arg.bytes = c_.memory.placements[slot].bytes;
       arg.alignment = std::max(arg.alignment, kStoredAlignment);
     }
-    if ((found == nullptr && !multiplied) || arg.bytes > c_.memory.placements[slot].bytes) {
+    if ((found == nullptr && !multiplied && !ends) ||
+        arg.bytes > c_.memory.placements[slot].bytes) {
       return absl::InternalError(absl::StrFormat(
           "a kernel's argument %s is no buffer of its IR, or larger than what is stored",
           PrintValue(value)));

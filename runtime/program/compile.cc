@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
 #include "codegen/emit_once.h"
+#include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
 #include "runtime/program/early_launches.h"
@@ -18,8 +19,10 @@ absl::Status CheckEpilogues(const BackwardGraph& graph, const FusionPlan& plan,
   for (const Group& group : plan.groups) {
     const Call* fused = FusedCallOf(group);
     if (fused == nullptr) continue;
-    std::string why = options.epilogue_kernels ? WhyNoTiles(graph, MatMulOf(*fused))
-                                               : "the device does not take kernels that multiply";
+    const std::optional<EpilogueProduct> product = EpilogueProductOf(*fused);
+    std::string why = !options.epilogue_kernels ? "the device does not take kernels that multiply"
+                      : !product                ? "it is no product that one may follow"
+                                                : WhyNoTiles(graph, *product);
     if (why.empty()) why = WhyNotByTiles(fused->epilogue->kernel.ir, fused->results[0].value);
     if (why.empty()) continue;
     return absl::FailedPreconditionError(absl::StrCat(

@@ -30,7 +30,7 @@ def foreign_ops(graph):
     return {
         node
         for node in calls
-        if aten_table.lookup(str(node.target)) is None
+        if not aten_table.has_row(node)
         or any(_is_complex(n) for n in (node, *node.all_input_nodes))
     }
 

@@ -49,7 +49,15 @@ def scaled_grouped_mm(
     return call.b.grouped_matmul(a, b, offs, out_dtype or torch.bfloat16, scales)
 
 
-@row("aten._scaled_mm.default")
+def _one_or_lines(a, b, scale_a, scale_b, *_, **__):
+    """Whether there is one scale of each matrix, or of each row and column; else of blocks."""
+    matrices, scales = [[n.meta["val"] for n in pair] for pair in ((a, b), (scale_a, scale_b))]
+    lines = matrices[0].shape[0], matrices[1].shape[-1]
+    shapes = [tuple(s.shape) for s in scales]
+    return all(s.numel() == 1 for s in scales) or shapes == [(lines[0], 1), (1, lines[1])]
+
+
+@row("aten._scaled_mm.default", takes=_one_or_lines)
 def scaled_mm(
     call, a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None,
     use_fast_accum=False,
@@ -78,3 +86,65 @@ def scaled_mm(
         return out.grouped_matmul(a, matrices, ends, dtype, scales)
     product = out.grouped_matmul(a, matrices, ends, wide, scales)
     return out.cast(out.pointwise("add", product, out.cast(bias, wide)), dtype)
+
+
+# Of torch.nn.functional.ScalingType.
+_OF_MATRICES, _OF_LINES = [0], [1]
+
+
+def _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim):
+    """Whether scales are of matrices or of lines, unswizzled, and sums are along [1] and [0]."""
+    return (
+        list(recipe_a) == list(recipe_b)
+        and list(recipe_a) in (_OF_MATRICES, _OF_LINES)
+        and not any((*swizzle_a, *swizzle_b))
+        and [d % 2 for d in contraction_dim] in ([], [1, 0])
+    )
+
+
+def _takes_recipe(
+    a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias=None, out_dtype=None,
+    contraction_dim=(), use_fast_accum=False,
+):  # fmt: skip
+    return _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim)
+
+
+def _takes_recipe_of_groups(
+    a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, offs=None, bias=None,
+    out_dtype=None, contraction_dim=(), use_fast_accum=False,
+):  # fmt: skip
+    known = _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim)
+    return known and list(recipe_a) == _OF_LINES
+
+
+def _other_recipe(call, recipe_a, recipe_b):
+    return call.error(
+        f"scales by recipes {list(recipe_a)}, {list(recipe_b)} have no counterpart; there is one "
+        "of each matrix, or of each row and column, without a swizzle"
+    )
+
+
+@row("aten._scaled_mm_v2.default", takes=_takes_recipe)
+def scaled_mm_v2(
+    call, a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, bias=None,
+    out_dtype=None, contraction_dim=(), use_fast_accum=False,
+):  # fmt: skip
+    """[M, K] x [K, N] by ScalingType.TensorWise or RowWise of both matrices."""
+    if not _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim):
+        raise _other_recipe(call, recipe_a, recipe_b)
+    lines = list(recipe_a) == _OF_LINES
+    of_rows, of_columns = ((a.shape[0], 1), (1, b.shape[-1])) if lines else ((1,), (1,))
+    scales = call.b.reshape(scale_a[0], of_rows), call.b.reshape(scale_b[0], of_columns)
+    return scaled_mm(call, a, b, *scales, bias, None, out_dtype)
+
+
+@row("aten._scaled_grouped_mm_v2.default", takes=_takes_recipe_of_groups)
+def scaled_grouped_mm_v2(
+    call, a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b, offs=None, bias=None,
+    out_dtype=None, contraction_dim=(), use_fast_accum=False,
+):  # fmt: skip
+    """The products of scaled_grouped_mm by ScalingType.RowWise of both matrices."""
+    known = _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim)
+    if not known or list(recipe_a) != _OF_LINES:
+        raise _other_recipe(call, recipe_a, recipe_b)
+    return scaled_grouped_mm(call, a, b, scale_a[0], scale_b[0], offs, bias, None, out_dtype)

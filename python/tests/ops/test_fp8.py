@@ -8,8 +8,8 @@ import retrograd
 import single_op
 import torch
 from backend_training import interpreted_forwards
-from fp8_samples import scaled_grouped_mm
-from retrograd.backend import backend
+from fp8_samples import by_recipe, scaled_grouped_mm
+from retrograd.backend import backend, pieces
 from torch import nn
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -53,6 +53,8 @@ def test_scaled_products_of_groups(name, types):
         kwargs = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
         wanted = scaled_grouped_mm(*args)
         single_op.check("aten._scaled_grouped_mm.default", args, kwargs, wanted, tolerance=0)
+        args = by_recipe(*args[:4], 1, ends)
+        single_op.check("aten._scaled_grouped_mm_v2.default", args, kwargs, wanted, tolerance=0)
 
 
 @pytest.mark.parametrize("scales", [((), ()), ((1,), (1, 1)), ((24, 1), (1, 16))])
@@ -70,6 +72,8 @@ def test_scaled_products(types, scales, bias):
         wanted = wanted + kwargs["bias"].float()
     args = (a, b, scale_a, scale_b)
     single_op.check("aten._scaled_mm.default", args, kwargs, wanted.bfloat16(), tolerance=0)
+    args = by_recipe(*args, int(len(scales[0]) == 2), kwargs.pop("bias", None))
+    single_op.check("aten._scaled_mm_v2.default", args, kwargs, wanted.bfloat16(), tolerance=0)
 
 
 def _refused(name, args, match, **kwargs):
@@ -92,6 +96,31 @@ def test_what_has_no_counterpart_is_refused():
     )  # fmt: skip
     blocks = (a, b[0], _scales(24, 2), _scales(2, 16))
     _refused("aten._scaled_mm.default", blocks, "scales of shapes")
+    second, third = (f"aten._scaled_{name}_v2.default" for name in ("mm", "grouped_mm"))
+    _refused(second, by_recipe(*blocks, 4, None), "recipes")
+    _refused(second, by_recipe(*blocks, 3, None), "recipes")
+    turned = *by_recipe(a, b[0], _scales(24, 1), _scales(1, 16), 1, None), torch.bfloat16, [0, 1]
+    _refused(second, turned, "recipes")
+    _refused(third, by_recipe(a, b, *scales, 0, ends), "recipes")
+
+
+@pytest.mark.parametrize("recipe, shapes", [(4, ((24, 1), (16, 1))), (1, ((24, 1), (1, 16)))])
+def test_products_with_scales_of_blocks_are_pytorchs_to_run(recipe, shapes):
+    a, b = _fp8(24, 128), _fp8(16, 128).t()
+    graph = torch.fx.Graph()
+
+    def given(tensor):
+        node = graph.placeholder("x")
+        node.meta["val"] = tensor
+        return node
+
+    a, b, *scales = (given(x) for x in (a, b, *(_scales(*shape) for shape in shapes)))
+    second = single_op.resolve("aten._scaled_mm_v2.default")
+    product = graph.call_function(second, by_recipe(a, b, *scales, recipe, None))
+    first = graph.call_function(single_op.resolve("aten._scaled_mm.default"), (a, b, *scales))
+    for node in (product, first):
+        node.meta["val"] = torch.empty(24, 16)
+    assert pieces.foreign_ops(graph) == (set() if recipe == 1 else {product, first})
 
 
 def _quantised(x, axis):

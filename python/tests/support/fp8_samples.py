@@ -172,6 +172,11 @@ def scaled_grouped_mm(a, b, scale_a, scale_b, offs, *_, **__):
     return scaled_products(a, b, scale_a, scale_b, offs).bfloat16()
 
 
+def by_recipe(a, b, scale_a, scale_b, recipe, *more):
+    """Arguments of the second version of a scaled product: one recipe of both, no swizzle."""
+    return a, b, [scale_a], [recipe], [0], [scale_b], [recipe], [0], *more
+
+
 def _products():
     """Whole numbers and powers of two: exact."""
     ends = torch.tensor([5, 5, 17], dtype=torch.int32)
@@ -193,6 +198,14 @@ def _products():
             (args, {"out_dtype": BF16}, scaled_grouped_mm(*args), 0) for args in groups
         ],
         "aten._scaled_mm.default": [((a, b, of_rows, of_columns), {"out_dtype": BF16}, whole, 0)],
+        "aten._scaled_grouped_mm_v2.default": [
+            (by_recipe(a, b, of_a, of_b, 1, ends), {"out_dtype": BF16}, scaled_grouped_mm(*args), 0)
+            for args in groups
+            for a, b, of_a, of_b, ends in [args]
+        ],
+        "aten._scaled_mm_v2.default": [
+            (by_recipe(a, b, of_rows, of_columns, 1, None), {"out_dtype": BF16}, whole, 0)
+        ],
     }
 
 
