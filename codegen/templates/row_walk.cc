@@ -175,13 +175,27 @@ std::vector<int> RowWalk::LoadedFirst(const StageWork& work) const {
   return loads;
 }
 
+// The first of the stages that evaluate a costly value keeps it for the others.
+void RowWalk::KeepCostly(int stage, const std::vector<int>& instrs) {
+  for (int i : costly_) {
+    if (kept_stage_[i] >= 0 || std::find(instrs.begin(), instrs.end(), i) == instrs.end()) continue;
+    kept_stage_[i] = stage;
+    printer_.SetKnown(i, true);
+  }
+}
+
 // Persistent kernels load each element once: what several stages read stays in registers, and so do
-// elements that vary over columns only where a block walks several rows.
+// elements that vary over columns only where a block walks several rows. Costly values stay in
+// registers where they are few.
 void RowWalk::ChooseKept() {
   if (!schedule_.persistent) return;
+  const KernelProfile profile = ProfileKernel(ir_, shape_);
+  if (KeepsCostly(profile, schedule_)) costly_ = profile.costly;
   const bool many_rows =
       row_blocks_ * rows_at_once_ < shape_.shape.rows || schedule_.rows_per_thread > 1;
+  const int never = stages_.row_stages + 1;
   std::vector<int> uses(ir_.instrs.size(), 0), first(ir_.instrs.size(), -1);
+  std::vector<int> loaded_first(ir_.instrs.size(), never);
   for (int stage = 0; stage <= stages_.row_stages; ++stage) {
     const StageWork work = WorkOf(stage);
     for (const std::vector<int>* list : {&work.row_instrs, &work.point_instrs}) {
@@ -190,7 +204,10 @@ void RowWalk::ChooseKept() {
         if (uses[i]++ == 0) first[i] = stage;
       }
     }
+    for (int i : LoadedFirst(work)) loaded_first[i] = std::min(loaded_first[i], stage);
+    KeepCostly(stage, work.point_instrs);
   }
+  for (int i : costly_) printer_.SetKnown(i, false);
   for (size_t n = 0; n < uses.size(); ++n) {
     const int i = static_cast<int>(n);
     if (uses[i] == 0) continue;
@@ -202,10 +219,8 @@ void RowWalk::ChooseKept() {
         many_rows && !by_row && ByColumn(i) && ir_.instrs[i].indirect.empty() && !ends_.has_value();
     if (!preloaded_[i] && uses[i] > 1) kept_stage_[i] = first[i];
   }
-  for (int stage = 0; stage <= stages_.row_stages; ++stage) {
-    for (int i : LoadedFirst(WorkOf(stage))) {
-      if (kept_stage_[i] < 0) kept_stage_[i] = stage;
-    }
+  for (size_t i = 0; i < loaded_first.size(); ++i) {
+    if (loaded_first[i] < never && kept_stage_[i] < 0) kept_stage_[i] = loaded_first[i];
   }
 }
 

@@ -52,6 +52,7 @@ class RowWalk {
   std::string RowFrom(const std::string& first_row) const;
   bool ByColumn(int instr) const;  // varies over columns
   void ChooseKept();
+  void KeepCostly(int stage, const std::vector<int>& instrs);
   void ChooseAhead();
   void ChooseStaged();
   void DeclareStaged();
@@ -96,7 +97,8 @@ class RowWalk {
   int64_t rows_at_once_ = 1;  // of a block
   std::string first_row_;     // of the block, as text
   std::vector<int> column_reductions_, left_out_;
-  std::vector<int> kept_stage_;  // by instruction: stage that loads it for later ones, or -1
+  std::vector<int> kept_stage_;  // by instruction: stage that makes it for later ones, or -1
+  std::vector<int> costly_;      // computed values that are kept
   std::vector<bool> preloaded_;  // by instruction: loaded before the first row
   std::vector<int> staged_;      // loads that pass through shared memory, batches ahead
   std::vector<int> ahead_;       // other loads of the next rows while these are worked on

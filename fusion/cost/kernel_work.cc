@@ -56,6 +56,14 @@ int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {  // of pieces of so ma
   return bytes >= 64 ? d.row_piece_64_ppm : d.row_piece_32_ppm;
 }
 
+// Bytes of whole sectors for each byte of the piece that a block has of a row, where threads go
+// down columns.
+int64_t SectorsPpm(int64_t element_bytes, const Schedule& s, const DeviceSpec& d) {
+  const int64_t lanes = std::max(s.threads / std::max(s.rows_per_block, 1), 1);
+  const int64_t piece = Product({lanes, s.vector_width, element_bytes});
+  return std::max(MulDiv(d.sector_bytes, kPpm, std::max<int64_t>(piece, 1)), kPpm);
+}
+
 bool HoldsColumns(const Schedule& s) { return TemplateOf(s).keeps_columns && s.persistent; }
 
 // Integers of 64 bits are worked on in halves.
@@ -66,20 +74,25 @@ bool TakesWideIntegers(const KernelIr& ir, const Instr& instr) {
                      [&](int o) { return ir.instrs[o].dtype == DType::kInt64; });
 }
 
-// Stages that evaluate an inner instruction, if none keeps anything.
-int64_t StagesOf(const KernelProfile& p, size_t instr) {
-  if (!p.inner[instr]) return 1;
+// Of the instructions that each stage needs, how many stages evaluate one; at least one does.
+int64_t StagesAmong(const std::vector<std::vector<int>>& needed, size_t instr) {
   const int64_t stages =
-      std::count_if(p.needed.begin(), p.needed.end(), [&](const std::vector<int>& needed) {
-        return std::binary_search(needed.begin(), needed.end(), static_cast<int>(instr));
+      std::count_if(needed.begin(), needed.end(), [&](const std::vector<int>& of_stage) {
+        return std::binary_search(of_stage.begin(), of_stage.end(), static_cast<int>(instr));
       });
   return std::max<int64_t>(stages, 1);
+}
+
+// Stages that evaluate an inner instruction, if none keeps anything.
+int64_t StagesOf(const KernelProfile& p, size_t instr) {
+  return p.inner[instr] ? StagesAmong(p.needed, instr) : 1;
 }
 
 }  // namespace
 
 KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
     : device_(device),
+      profile_(profile),
       shape_(profile.shape.shape),
       points_(ir.Points(ir.all_axes())),
       row_(FastestAxis(ir) < 0 ? 1 : ir.extents[FastestAxis(ir)]),
@@ -269,6 +282,9 @@ int64_t KernelWork::WeightedBytes(const Access& a, const Schedule& s) const {
   if (StagesPoints(s) && a.copied_ppm > 0) {
     return over(MulDiv(a.bytes, a.copied_ppm, kPpm), a.piece_bytes);
   }
+  if (TemplateOf(s).walk == Walk::kColumns && a.vectors) {
+    return over(MulDiv(a.bytes, SectorsPpm(a.element_bytes, s, device_), kPpm), WidthOf(a, s));
+  }
   const bool by_tiles = TemplateOf(s).transposes && (a.transposed || s.vector_width > 1);
   return over(by_tiles ? a.bytes : MulDiv(a.bytes, a.waste, 1), WidthOf(a, s));
 }
@@ -308,8 +324,11 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
   const int64_t simple = device_.rate_milli[static_cast<int>(CostClass::kSimple)];
   if (ir.scatter && simple > 0) {
     const int64_t steps = kScatterSteps + FoldSteps(ir);
-    evaluations_.push_back(
-        {.repeat = Repeat::kPerVector, .rate_milli = simple, .once = steps, .looped = steps});
+    evaluations_.push_back({.repeat = Repeat::kPerVector,
+                            .rate_milli = simple,
+                            .once = steps,
+                            .looped = steps,
+                            .kept = steps});
   }
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
@@ -340,6 +359,7 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
       here.repeat = rows ? Repeat::kPerThread : Repeat::kPerColumn;
     }
     here.looped = here.once * StagesOf(p, i);
+    here.kept = here.once * (p.inner[i] ? StagesAmong(p.needed_beside_costly, i) : 1);
     auto known = std::find_if(evaluations_.begin(), evaluations_.end(), [&](const Evaluations& e) {
       return e.repeat == here.repeat && e.load == here.load && e.rate_milli == here.rate_milli;
     });
@@ -348,13 +368,16 @@ void KernelWork::CountEvaluations(const KernelIr& ir, const KernelProfile& p) {
     } else {
       known->once = Saturated(known->once + here.once);
       known->looped = Saturated(known->looped + here.looped);
+      known->kept = Saturated(known->kept + here.kept);
     }
   }
 }
 
 int64_t KernelWork::Times(const Evaluations& e, const Schedule& s) const {
-  // What is kept from stage to stage is what was loaded; the rest is evaluated again.
-  const int64_t values = s.persistent && !HoldsRows(s) && e.load ? e.once : e.looped;
+  // What is kept from stage to stage is what was loaded, and costly values where they are few; the
+  // rest is evaluated again.
+  int64_t values = KeepsCostly(profile_, s) ? e.kept : e.looped;
+  if (s.persistent && !HoldsRows(s) && e.load) values = e.once;
   int64_t each = 1;
   switch (e.repeat) {
     case Repeat::kFixed: break;

@@ -22,6 +22,7 @@ struct KernelTraffic {
   int64_t cached = 0;  // reads of what this backward wrote, found in the last-level cache
 };
 
+// What it is made of outlives it.
 class KernelWork {
  public:
   KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device);
@@ -75,6 +76,7 @@ class KernelWork {
     int64_t rate_milli = 0;  // thousandths of a result for a clock and SM
     int64_t once = 0;        // evaluations (kFixed) or values, if each is evaluated in one stage
     int64_t looped = 0;      // the same, if every stage evaluates again what it needs
+    int64_t kept = 0;        // the same, if costly values are kept from stage to stage
   };
 
   std::vector<RowCopy> CopiesOfRows(const KernelIr& ir, const KernelProfile& profile) const;
@@ -104,6 +106,7 @@ class KernelWork {
   int64_t PsOf(int64_t results, int64_t rate_milli) const;
 
   const DeviceSpec& device_;
+  const KernelProfile& profile_;
   RowsAndColumns shape_;
   int64_t points_ = 0;        // of all axes
   int64_t row_ = 1;           // positions of the fastest axis

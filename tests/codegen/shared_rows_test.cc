@@ -115,10 +115,11 @@ TEST_CASE("two runs of clusters that share rows give the same bits in any order 
 }
 
 TEST_CASE("no device is taken to share rows unless its spec says so") {
-  for (const char* name : {"h100", "h200", "mi250x", "mi300x"}) {
+  for (const auto& [name, blocks] : {std::pair("h100", 8), std::pair("h200", 1),
+                                     std::pair("mi250x", 1), std::pair("mi300x", 1)}) {
     const auto device = LoadDeviceSpec(name);
     REQUIRE(device.ok());
-    CHECK(ScheduleLimitsOf(*device).row_cluster_blocks == 1);
+    CHECK(ScheduleLimitsOf(*device).row_cluster_blocks == blocks);
   }
   const std::vector<DeviceNumber> numbers = {{"row_cluster_blocks", 4}};
   const auto text = WithDeviceNumbers(*ReadDeviceSpec("h200"), "h200", numbers);

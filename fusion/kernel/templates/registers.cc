@@ -1,6 +1,7 @@
 #include "fusion/kernel/templates/registers.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/kernel/ir/transposed.h"
@@ -24,8 +25,9 @@ bool IsInner(const KernelIr& ir, const Instr& instr, const Classification& shape
 }
 
 // Instructions that a stage must evaluate: the operands of its reductions, its stores and what
-// those need, back to loads, inside the inner domain.
-std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int stage) {
+// those need, back to loads and to what is `kept` of earlier stages, inside the inner domain.
+std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int stage,
+                               const std::vector<bool>& kept) {
   std::vector<bool> need(ir.instrs.size(), false);
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
@@ -42,7 +44,7 @@ std::vector<int> NeededInStage(const KernelIr& ir, const KernelProfile& p, int s
   }
   std::vector<int> out;
   for (size_t i = ir.instrs.size(); i-- > 0;) {
-    if (!need[i]) continue;
+    if (!need[i] || kept[i]) continue;
     out.push_back(static_cast<int>(i));
     if (ir.instrs[i].kind == InstrKind::kReduce) continue;
     for (int operand : ir.instrs[i].operands) {
@@ -216,6 +218,44 @@ void CountCarried(const KernelIr& ir, KernelProfile& p) {
   }
 }
 
+// A division or slower. One by a constant is a multiplication.
+bool IsCostly(const KernelIr& ir, const Instr& instr) {
+  if (instr.kind != InstrKind::kPointwise || Info(instr.op).cost < CostClass::kDivide) return false;
+  return instr.op != Op::div || ir.instrs[instr.operands[1]].kind != InstrKind::kConstant;
+}
+
+// What a stage evaluates of costly values is kept for the stages behind it, and the nearest to what
+// they compute: what only those are made of is not evaluated again.
+void FindCostly(const KernelIr& ir, KernelProfile& p) {
+  const bool any = std::any_of(p.needed.begin(), p.needed.end() - 1, [&](const auto& needed) {
+    return std::any_of(needed.begin(), needed.end(),
+                       [&](int i) { return IsCostly(ir, ir.instrs[i]); });
+  });
+  if (!any) return;  // the last stage keeps nothing
+  std::vector<bool> made(ir.instrs.size(), false), costly(ir.instrs.size(), false);
+  for (int stage = 0; stage <= p.stages.row_stages; ++stage) {
+    for (int i : NeededInStage(ir, p, stage, made)) {
+      for (int operand : ir.instrs[i].operands) costly[operand] = costly[operand] || made[operand];
+    }
+    for (int i : p.needed[stage]) made[i] = made[i] || IsCostly(ir, ir.instrs[i]);
+  }
+  std::vector<bool> kept(ir.instrs.size(), false), seen(ir.instrs.size(), false);
+  std::set<int> again;  // loads that several stages need
+  for (size_t i = 0; i < costly.size(); ++i) {
+    if (costly[i]) p.costly.push_back(static_cast<int>(i));
+  }
+  for (int stage = 0; stage <= p.stages.row_stages; ++stage) {
+    p.needed_beside_costly.push_back(NeededInStage(ir, p, stage, kept));
+    for (int i : p.needed_beside_costly.back()) {
+      kept[i] = costly[i];
+      if (ir.instrs[i].kind == InstrKind::kLoad && seen[i]) again.insert(i);
+      seen[i] = true;
+    }
+  }
+  for (int i : p.costly) p.costly_bytes += int64_t{4} * Words(ir.instrs[i].dtype);
+  for (int i : again) p.costly_bytes += SizeBytes(ir.instrs[i].dtype);
+}
+
 }  // namespace
 
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
@@ -228,8 +268,9 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   }
   int64_t& live = At(p.counts, RegisterCount::kLiveWords);
   p.needed.reserve(p.stages.row_stages + 1);
+  const std::vector<bool> none(ir.instrs.size(), false);
   for (int s = 0; s <= p.stages.row_stages; ++s) {
-    p.needed.push_back(NeededInStage(ir, p, s));
+    p.needed.push_back(NeededInStage(ir, p, s, none));
     live = std::max<int64_t>(live, LiveWords(ir, p.needed.back()));
   }
   At(p.counts, RegisterCount::kOne) = 1;
@@ -241,6 +282,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   CountAccesses(ir, p);
   ir.scatter ? CountKeptForSums(ir, p) : CountCarried(ir, p);
   CountLate(ir, p);
+  if (TemplateOf(shape.kind).walk == Walk::kRows) FindCostly(ir, p);
   if (shape.kind == Template::kPointwise) p.point_rows = PointRowsOf(ir);
   return p;
 }
@@ -248,6 +290,12 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
 namespace {
 
 constexpr int64_t kMostRegisters = 1 << 20;  // far above any cap
+constexpr int64_t kRegistersForAddresses = 16;
+
+// Of the costly values and loads beside them, in a thread.
+int64_t KeptWords(const KernelProfile& p, const Schedule& s) {
+  return CeilDiv(Product({p.costly_bytes, ElementsOfRow(p, s), s.rows_per_thread}), 4);
+}
 
 // Whether a thread's runs of columns are one straight line of code.
 bool Unrolled(const Schedule& s) { return s.persistent || TemplateOf(s).keeps_columns; }
@@ -286,13 +334,20 @@ int64_t KeptRegisters(const RegisterCounts& counts, const Schedule& s) {
          std::min(counts[static_cast<int>(RegisterCount::kCarriedHeld)], kMostRegisters);
 }
 
-// The registers that a thread is taken to want: as expected; with the margin where that is more
-// than the cap and the slack does not cover it.
-int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t cap,
+// What a thread has that keeps costly values: them, and what one element takes.
+int64_t RegistersForCostly(const KernelProfile& p, const Schedule& s,
+                           const RegisterCounts& counts) {
+  if (!KeepsCostly(p, s)) return 0;
+  return LeastRegisters(counts) + KeptWords(p, s) + kRegistersForAddresses;
+}
+
+// The registers that a thread is taken to want: as expected, `kept` at least; with the margin where
+// that is more than the cap and the slack does not cover it.
+int64_t WantedRegisters(const Schedule& s, const RegisterCounts& counts, int64_t kept, int64_t cap,
                         const DeviceSpec& device, Footprint& f) {
   const LaunchKind launch = MainLaunch(s);
   const RegisterModel& model = device.registers[static_cast<int>(launch)];
-  const int64_t expected = ExpectedRegisters(launch, counts, s, device);
+  const int64_t expected = std::max(ExpectedRegisters(launch, counts, s, device), kept);
   const int64_t guards = std::min(counts[static_cast<int>(RegisterCount::kGuards)], kMostRegisters);
   const bool in_shared = s.staged > 0 && !StagesPoints(s);
   const int64_t margin = in_shared ? model.staged_spill_margin_ppm : model.spill_margin_ppm;
@@ -312,7 +367,8 @@ void FillRegisters(const KernelProfile& p, const Schedule& s, const DeviceSpec& 
                    Footprint& f) {
   const int64_t cap = RegisterCap(s.threads, device);
   const RegisterCounts counts = CountForRegisters(p, s, MainLaunch(s));
-  const int64_t wanted = WantedRegisters(s, counts, cap, device, f);
+  const int64_t wanted =
+      WantedRegisters(s, counts, RegistersForCostly(p, s, counts), cap, device, f);
   f.registers_wanted = static_cast<int>(std::min(wanted, kMostRegisters));
   f.registers = static_cast<int>(std::min(wanted, cap));
   f.spill_bytes = 4 * std::max<int64_t>(wanted - cap, 0);
@@ -341,6 +397,13 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
 }
 
 }  // namespace
+
+bool KeepsCostly(const KernelProfile& p, const Schedule& s) {
+  const KernelTemplate& t = TemplateOf(s);
+  if (p.costly.empty() || !s.persistent || s.staged > 0) return false;
+  if (t.walk != Walk::kRows || t.holds || t.tiles) return false;
+  return KeptWords(p, s) <= kMostKeptWords;
+}
 
 LaunchKind MainLaunch(const Schedule& s) { return TemplateOf(s).main_launch(s); }
 

@@ -23,7 +23,13 @@ struct KernelProfile {
   int64_t late_loaded_bytes = 0;   // of them, what a stage that stores is the first to need
   int carried_loads = 0;           // inner loads that a later stage uses too
   int64_t carried_load_bytes = 0;  // an element, as they lie in memory
-  int column_sums = 0;             // column reductions
+  // Made in one row stage by a division or a slower instruction and used in a later one, in the
+  // order of the IR.
+  std::vector<int> costly;
+  // As `needed`, if a thread keeps the costly values; then what it keeps of an element.
+  std::vector<std::vector<int>> needed_beside_costly;
+  int64_t costly_bytes = 0;  // an element: the values, and the loads that later stages still need
+  int column_sums = 0;       // column reductions
   int row_sums = 0;
   int word_bytes = 4;  // of the widest value in registers
   // Bytes of what threads add up in: one for each reduction along rows; one for each type of those
@@ -36,6 +42,11 @@ struct KernelProfile {
   RegisterCounts counts = {};
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
+
+// Whether a thread keeps the costly values from stage to stage: where rows stay in registers, and
+// what it keeps of them is no more than kMostKeptWords.
+inline constexpr int64_t kMostKeptWords = 16;
+bool KeepsCostly(const KernelProfile& profile, const Schedule& schedule);
 
 // CandidateSchedules of a profile that is known.
 std::vector<Schedule> CandidateSchedules(const KernelIr& ir, const KernelProfile& profile,
