@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+
 namespace retrograd {
 namespace {
 
@@ -176,7 +178,8 @@ class Chooser {
   const Cuts& best() const { return best_; }
 
   bool Try(const Cuts& cuts) {
-    if (cuts.empty() || cuts.size() > most_) return false;
+    // What was tried is no better than the best is.
+    if (cuts.empty() || cuts.size() > most_ || !tried_.insert(cuts).second) return false;
     const double peak = static_cast<double>(peaks_.Of(cuts));
     const double price =
         worth_ * peak / static_cast<double>(whole_) + begin_ * static_cast<double>(cuts.size() - 1);
@@ -214,6 +217,7 @@ class Chooser {
     return more;
   }
 
+  absl::flat_hash_set<Cuts> tried_;
   Cuts best_ = {0};
   Peaks peaks_;
   size_t most_;
