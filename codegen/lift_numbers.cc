@@ -26,17 +26,8 @@ std::vector<size_t> FirstNumbers(absl::Span<const int> argument) {
   return first;
 }
 
-}  // namespace
-
-std::string SkeletonOf(const Kernel& kernel) {
-  std::vector<int> all(NumbersOf(kernel).size());
-  std::iota(all.begin(), all.end(), 0);
-  Kernel lifted = LiftNumbers(kernel, std::move(all));
-  lifted.name.clear();
-  return PrintKernel(lifted);
-}
-
-Kernel LiftNumbers(const Kernel& kernel, std::vector<int> argument) {
+// With the kernel's name.
+Kernel WithArguments(const Kernel& kernel, std::vector<int> argument) {
   RG_CHECK(kernel.lifted.empty());
   const std::vector<std::string> literals = NumbersOf(kernel);
   RG_CHECK(argument.size() == literals.size());
@@ -45,6 +36,21 @@ Kernel LiftNumbers(const Kernel& kernel, std::vector<int> argument) {
   for (size_t i : FirstNumbers(argument)) lifted.lifted.types.push_back(TypeOfLiteral(literals[i]));
   lifted.lifted.argument = std::move(argument);
   lifted.arguments += lifted.lifted.words();
+  return lifted;
+}
+
+}  // namespace
+
+std::string SkeletonOf(const Kernel& kernel) {
+  std::vector<int> all(NumbersOf(kernel).size());
+  std::iota(all.begin(), all.end(), 0);
+  Kernel lifted = WithArguments(kernel, std::move(all));
+  lifted.name.clear();
+  return PrintKernel(lifted);
+}
+
+Kernel LiftNumbers(const Kernel& kernel, std::vector<int> argument) {
+  Kernel lifted = WithArguments(kernel, std::move(argument));
   NameKernel(&lifted);
   return lifted;
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/scale.h"
@@ -106,6 +108,10 @@ class Padding {
   }
 
  private:
+  // Extents, dtypes and strides of a product.
+  using Product =
+      std::tuple<int64_t, int64_t, int64_t, DType, DType, int64_t, int64_t, int64_t, int64_t>;
+
   Stored Under(ValueId operand) const {
     if (!IsTranspose(g_, operand)) return {operand, false};
     return {g_.operands(operand.node)[0], true};
@@ -138,7 +144,23 @@ class Padding {
     return CopyPs(g_.type(pad.of).size_bytes(), device_);
   }
 
-  Way Priced(NodeId id, const Lengths& is, const Lengths& lengths) const {
+  // Layers have equal products. Of operands the strides alone decide.
+  int64_t ProductPs(const MatMulCall& c) {
+    const Product key = {c.m,
+                         c.n,
+                         c.k,
+                         c.in_dtype,
+                         c.out_dtype,
+                         c.a.row_stride,
+                         c.a.col_stride,
+                         c.b.row_stride,
+                         c.b.col_stride};
+    const auto [at, added] = product_ps_.try_emplace(key, 0);
+    if (added) at->second = PriceMatMul(c, device_).ps;
+    return at->second;
+  }
+
+  Way Priced(NodeId id, const Lengths& is, const Lengths& lengths) {
     const Stored a = Under(g_.operands(id)[0]), b = Under(g_.operands(id)[1]);
     const auto pad = [](const Stored& stored, int64_t rows, int64_t columns) {
       return stored.transposed ? Pad{stored.value, {columns, rows}}
@@ -155,7 +177,7 @@ class Padding {
                           .a = Matrix(a, way.a),
                           .b = Matrix(b, way.b),
                           .d = {.row_stride = lengths.n, .col_stride = 1}};
-    way.ps = PriceMatMul(call, device_).ps + PadPs(way.a) + PadPs(way.b);
+    way.ps = ProductPs(call) + PadPs(way.a) + PadPs(way.b);
     if (lengths.m > is.m || lengths.n > is.n) way.ps += CopyPs(g_.type(id).size_bytes(), device_);
     return way;
   }
@@ -225,7 +247,8 @@ class Padding {
   const BackwardGraph& g_;
   const DeviceSpec& device_;
   Rewriter rewriter_;
-  absl::flat_hash_set<Pad> pads_;         // that the graph has or will have
+  absl::flat_hash_set<Pad> pads_;  // that the graph has or will have
+  absl::flat_hash_map<Product, int64_t> product_ps_;
   std::vector<std::optional<Way>> ways_;  // by node; of matmuls that are padded
 };
 

@@ -237,7 +237,7 @@ class Planner {
     }
     if (best == nullptr) return nullptr;
     best->bound_ps = least_ps;
-    PriceUnfused(region, *best);
+    if (options_.decisions) PriceUnfused(region, *best);
     return best;
   }
 
@@ -401,6 +401,7 @@ class Planner {
       if (!solved.exact)
         s.gap_ps += place.times * std::max<int64_t>(solved.cost_ps - solved.bound_ps, 0);
     }
+    if (!solved_.kept.empty() && !options_.decisions) s.unfused_ps = s.unfused_bytes = 0;
     // It counts a launch for every region. Kernels far above the bound may win more by sharing
     // launches than all of it.
     s.bound_ps = std::max(s.bound_ps - s.shared_launch_ps, LeastWithSharing());

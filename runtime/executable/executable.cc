@@ -109,17 +109,18 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
     seconds.Lap("plan_pattern");
   }
   made.plan_options_ = plan;
-  RG_ASSIGN_OR_RETURN(made.planned_, PlanFusion(graph, spec, plan));
-  made.kept_regions_ = made.planned_.kept_regions;
+  RG_ASSIGN_OR_RETURN(Planned planned, PlanFusion(graph, spec, plan));
+  made.kept_regions_ = planned.kept_regions;
   std::string loaded;  // the text of the program that is, where a plan was made again
   while (true) {
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kCompile));
-    RG_ASSIGN_OR_RETURN(made.compiled_,
-                        Compile(made.planned_.graph, made.planned_.plan, compile, &seconds));
+    RG_ASSIGN_OR_RETURN(CompiledPlan compiled, Compile(std::move(planned.graph),
+                                                       std::move(planned.plan), compile, &seconds));
+    made.compiled_ = std::make_shared<const CompiledPlan>(std::move(compiled));
     seconds.Start();
     made.feedback_ = plan.feedback;
     if (made.plans_ > 1) {
-      RG_ASSIGN_OR_RETURN(const std::string text, ProgramText(made.compiled_));
+      RG_ASSIGN_OR_RETURN(const std::string text, ProgramText(*made.compiled_));
       if (text == loaded) return made;  // the same work at other prices
     }
     std::vector<KernelResources> resources;
@@ -131,23 +132,23 @@ absl::StatusOr<Executable> Executable::Make(const BackwardGraph& graph, Device& 
       const absl::Span<const KernelResources> told = made.program_->resources();
       resources.assign(told.begin(), told.end());
     } else {
-      RG_ASSIGN_OR_RETURN(resources, CompileAlone(made.compiled_, device));
+      RG_ASSIGN_OR_RETURN(resources, CompileAlone(*made.compiled_, device));
     }
     seconds.Lap("load_program");
     if (!reports) return made;
     made.spilling_ = Spilling(resources);
     if (!learns || made.plans_ == kMostPlans) return made;
     const DeviceReport report = NewsOf(
-        made.compiled_, resources, options.measured_calls ? made.program_.get() : nullptr, arch);
+        *made.compiled_, resources, options.measured_calls ? made.program_.get() : nullptr, arch);
     if (!IsNews(report, plan.feedback)) return made;
     plan.feedback.Update(report);
     remembered.Write(plan.feedback);
     RG_RETURN_IF_ERROR(begin(ExecutableStage::kPlan));
     RG_ASSIGN_OR_RETURN(Planned again, PlanFusion(graph, spec, plan));
     seconds.Lap("plan_again");
-    if (again.plan == made.planned_.plan) return made;  // there is nothing better
-    RG_ASSIGN_OR_RETURN(loaded, ProgramText(made.compiled_));
-    made.planned_ = std::move(again);
+    if (again.plan == made.compiled_->plan) return made;  // there is nothing better
+    RG_ASSIGN_OR_RETURN(loaded, ProgramText(*made.compiled_));
+    planned = std::move(again);
     ++made.plans_;
   }
 }

@@ -87,12 +87,12 @@ class Executable {
   absl::StatusOr<Planned> Explained(const BackwardGraph& graph) const;
 
   // Of the last plan, which is the one that runs. Ids of the plan are of its lowered graph.
-  const BackwardGraph& graph() const { return planned_.graph; }
-  const FusionPlan& plan() const { return planned_.plan; }
+  const BackwardGraph& graph() const { return compiled_->graph; }
+  const FusionPlan& plan() const { return compiled_->plan; }
   // Distinct regions of the first plan whose partition is that of a representative size.
   int64_t kept_regions() const { return kept_regions_; }
   // As compiled, where products that the device cannot make with an epilogue stand alone.
-  const CompiledPlan& compiled() const { return compiled_; }
+  const CompiledPlan& compiled() const { return *compiled_; }
   // Only of an executable that is runnable, as Run.
   Program& program() const { return *program_; }
 
@@ -117,8 +117,7 @@ class Executable {
   ChosenSpec spec_;
   PlanOptions plan_options_;  // of the last plan, but for the feedback
   DeviceReport feedback_;
-  Planned planned_;
-  CompiledPlan compiled_;
+  std::shared_ptr<const CompiledPlan> compiled_;  // the program's, too
   std::unique_ptr<Program> program_;
   int plans_ = 1;
   int64_t kept_regions_ = 0;

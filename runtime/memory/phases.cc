@@ -1,8 +1,10 @@
 #include "runtime/memory/phases.h"
 
 #include <algorithm>
-#include <map>
+#include <tuple>
 #include <utility>
+
+#include "absl/container/flat_hash_set.h"
 
 namespace retrograd {
 namespace {
@@ -11,38 +13,71 @@ constexpr int kTargets = 24;  // peaks that are tried between that of one phase 
 
 using Cuts = std::vector<uint32_t>;
 
-uint32_t PhaseOf(const Cuts& cuts, uint32_t step) {
-  return static_cast<uint32_t>(std::upper_bound(cuts.begin(), cuts.end(), step) - cuts.begin() - 1);
-}
-
-// The most bytes of these at any step.
-int64_t MostAlive(absl::Span<const Holding> holdings) {
-  std::vector<std::pair<uint32_t, int64_t>> changes;
-  for (const Holding& h : holdings) {
-    changes.emplace_back(h.first, h.bytes);
-    changes.emplace_back(h.last + 1, -h.bytes);
+// Tells what is held in the worst phase of many cuts of the same steps: what begins and ends is
+// sorted once.
+class Peaks {
+ public:
+  // A holding ends at the number of steps at the latest.
+  Peaks(uint32_t steps, absl::Span<const Holding> callers, absl::Span<const Holding> inside)
+      : callers_(callers), inside_(inside), phase_of_(steps + 1) {
+    for (uint32_t i = 0; i < inside.size(); ++i) {
+      changes_.push_back({inside[i].first, inside[i].bytes, i});
+      changes_.push_back({inside[i].last + 1, -inside[i].bytes, i});
+    }
+    // At one step what ends comes first.
+    std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
+      return std::tie(a.step, a.bytes) < std::tie(b.step, b.bytes);
+    });
+    block_of_.resize(inside.size());
   }
-  std::sort(changes.begin(), changes.end());  // at one step what ends comes first
-  int64_t alive = 0, most = 0;
-  for (const auto& [step, change] : changes) most = std::max(most, alive += change);
-  return most;
-}
 
-// Bytes held in the worst phase: by the caller, and by the blocks of the arena.
-int64_t PeakOf(const Cuts& cuts, absl::Span<const Holding> callers,
-               absl::Span<const Holding> inside) {
-  std::vector<int64_t> held(cuts.size(), 0);
-  const auto hold = [&](uint32_t first, uint32_t last, int64_t bytes) {
-    for (uint32_t phase = first; phase <= last; ++phase) held[phase] += bytes;
+  // Bytes held in the worst phase: by the caller, and by the blocks of the arena. A block is of all
+  // storages that live in the same phases, and has as many bytes as they at any step.
+  int64_t Of(const Cuts& cuts) {
+    const size_t phases = cuts.size();
+    for (size_t p = 0; p < phases; ++p) {
+      const auto begin = phase_of_.begin() + cuts[p];
+      std::fill(begin, phase_of_.end(), static_cast<uint32_t>(p));
+    }
+    held_.assign(phases, 0);
+    for (const Holding& h : callers_) Hold(phase_of_[h.first], phase_of_[h.last], h.bytes);
+    blocks_.assign(phases * phases, {});
+    for (size_t i = 0; i < inside_.size(); ++i) {
+      block_of_[i] = phase_of_[inside_[i].first] * phases + phase_of_[inside_[i].last];
+    }
+    for (const Change& change : changes_) {
+      Block& block = blocks_[block_of_[change.holding]];
+      block.most = std::max(block.most, block.alive += change.bytes);
+    }
+    for (size_t first = 0; first < phases; ++first) {
+      for (size_t last = first; last < phases; ++last) {
+        Hold(first, last, blocks_[first * phases + last].most);
+      }
+    }
+    return *std::max_element(held_.begin(), held_.end());
+  }
+
+ private:
+  struct Change {
+    uint32_t step = 0;
+    int64_t bytes = 0;
+    uint32_t holding = 0;
   };
-  for (const Holding& h : callers) hold(PhaseOf(cuts, h.first), PhaseOf(cuts, h.last), h.bytes);
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<Holding>> blocks;
-  for (const Holding& h : inside) {
-    blocks[{PhaseOf(cuts, h.first), PhaseOf(cuts, h.last)}].push_back(h);
+  struct Block {
+    int64_t alive = 0, most = 0;
+  };
+
+  void Hold(size_t first, size_t last, int64_t bytes) {
+    for (size_t phase = first; phase <= last; ++phase) held_[phase] += bytes;
   }
-  for (const auto& [phases, block] : blocks) hold(phases.first, phases.second, MostAlive(block));
-  return *std::max_element(held.begin(), held.end());
-}
+
+  absl::Span<const Holding> callers_, inside_;
+  std::vector<Change> changes_;     // of what is inside
+  std::vector<uint32_t> phase_of_;  // by step; what follows is scratch, too
+  std::vector<size_t> block_of_;    // by holding inside
+  std::vector<int64_t> held_;       // by phase
+  std::vector<Block> blocks_;       // by first and last phase
+};
 
 // The longest phases, one behind the other, none of which holds more than a target.
 class Cutter {
@@ -129,12 +164,10 @@ double WorthOf(int64_t peak, const PhaseOptions& options) {
 // Tries cuts and keeps the best: of the least sum of time lost and of what the peak is worth.
 class Chooser {
  public:
-  Chooser(absl::Span<const Holding> callers, absl::Span<const Holding> inside,
-          const PhaseOptions& options, int64_t makespan_ps)
-      : callers_(callers),
-        inside_(inside),
+  Chooser(Peaks peaks, const PhaseOptions& options, int64_t makespan_ps)
+      : peaks_(std::move(peaks)),
         most_(static_cast<size_t>(options.most)),
-        whole_(PeakOf(best_, callers, inside)),
+        whole_(peaks_.Of(best_)),
         worth_(WorthOf(whole_, options)),
         price_(worth_),
         begin_(static_cast<double>(options.begin_ps) /
@@ -145,8 +178,9 @@ class Chooser {
   const Cuts& best() const { return best_; }
 
   bool Try(const Cuts& cuts) {
-    if (cuts.empty() || cuts.size() > most_) return false;
-    const double peak = static_cast<double>(PeakOf(cuts, callers_, inside_));
+    // What was tried is no better than the best is.
+    if (cuts.empty() || cuts.size() > most_ || !tried_.insert(cuts).second) return false;
+    const double peak = static_cast<double>(peaks_.Of(cuts));
     const double price =
         worth_ * peak / static_cast<double>(whole_) + begin_ * static_cast<double>(cuts.size() - 1);
     if (price >= price_) return false;
@@ -183,9 +217,10 @@ class Chooser {
     return more;
   }
 
-  absl::Span<const Holding> callers_, inside_;
-  size_t most_;
+  absl::flat_hash_set<Cuts> tried_;
   Cuts best_ = {0};
+  Peaks peaks_;
+  size_t most_;
   int64_t whole_;
   double worth_, price_, begin_;
 };
@@ -228,7 +263,7 @@ std::vector<uint32_t> ChoosePhases(const StreamSchedule& schedule,
     h.first = std::min(h.first, steps - 1);
     h.last = std::min(h.last, steps - 1);
   }
-  Chooser chooser(held, inside, options, schedule.makespan_ps);
+  Chooser chooser(Peaks(steps, held, inside), options, schedule.makespan_ps);
   if (chooser.peak() == 0) return {0};
   Cutter cutter(steps, callers, inside);
   const int64_t least = cutter.Least(), most = chooser.peak();

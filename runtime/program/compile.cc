@@ -1,6 +1,7 @@
 #include "runtime/program/compile.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/emit.h"
@@ -47,15 +48,16 @@ absl::Status CheckClusters(const FusionPlan& plan, const CompileOptions& options
 
 }  // namespace
 
-absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
+absl::StatusOr<CompiledPlan> Compile(BackwardGraph given_graph, FusionPlan given_plan,
                                      const CompileOptions& options, StageSeconds* seconds) {
   StageSeconds stages;
-  RG_RETURN_IF_ERROR(CheckEpilogues(graph, plan, options));
-  RG_RETURN_IF_ERROR(CheckClusters(plan, options));
-  CompiledPlan compiled{.graph = graph,
-                        .plan = plan,
+  RG_RETURN_IF_ERROR(CheckEpilogues(given_graph, given_plan, options));
+  RG_RETURN_IF_ERROR(CheckClusters(given_plan, options));
+  CompiledPlan compiled{.graph = std::move(given_graph),
+                        .plan = std::move(given_plan),
                         .early = options.early,
                         .most_kept_bytes = options.most_kept_bytes};
+  const BackwardGraph& graph = compiled.graph;
 
   // Kernels first: they depend on the plan alone.
   EmitOnce emitter(options.dialect);

@@ -44,7 +44,7 @@ struct CompiledPlan {
 
 // The graph is the one that the plan was made for (the planner's lowered graph). `seconds`, if
 // there is one, is added what the steps took.
-absl::StatusOr<CompiledPlan> Compile(const BackwardGraph& graph, const FusionPlan& plan,
+absl::StatusOr<CompiledPlan> Compile(BackwardGraph graph, FusionPlan plan,
                                      const CompileOptions& options,
                                      StageSeconds* seconds = nullptr);
 

@@ -60,7 +60,11 @@ std::vector<ExpectedCall> Expected(const CommandList& list) {
 }  // namespace
 
 struct Program::State {
-  CompiledPlan compiled;
+  explicit State(std::shared_ptr<const CompiledPlan> plan)
+      : shared(std::move(plan)), compiled(*shared) {}
+
+  std::shared_ptr<const CompiledPlan> shared;
+  const CompiledPlan& compiled;
   Device* device = nullptr;
   CommandList list;
   ProgramOptions options;
@@ -146,8 +150,14 @@ absl::Span<const uint32_t> Program::output_phases() const {
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Load(const CompiledPlan& compiled, Device* device,
                                                        const ProgramOptions& options) {
-  auto state = std::make_unique<State>();
-  state->compiled = compiled;
+  return Load(std::make_shared<const CompiledPlan>(compiled), device, options);
+}
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Load(std::shared_ptr<const CompiledPlan> plan,
+                                                       Device* device,
+                                                       const ProgramOptions& options) {
+  auto state = std::make_unique<State>(std::move(plan));
+  const CompiledPlan& compiled = state->compiled;
   state->device = device;
   state->options = options;
   RG_ASSIGN_OR_RETURN(state->list, BuildCommands(state->compiled, options.order_seed));

@@ -88,7 +88,10 @@ struct StepTime {
 
 class Program {
  public:
-  // The device must outlive the program.
+  // The device must outlive the program, which holds the plan: `compiled` is copied.
+  static absl::StatusOr<std::unique_ptr<Program>> Load(std::shared_ptr<const CompiledPlan> plan,
+                                                       Device* device,
+                                                       const ProgramOptions& options = {});
   static absl::StatusOr<std::unique_ptr<Program>> Load(const CompiledPlan& compiled, Device* device,
                                                        const ProgramOptions& options = {});
   ~Program();

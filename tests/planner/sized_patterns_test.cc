@@ -138,6 +138,22 @@ TEST_CASE("a representative size is planned as its search plans it") {
   CHECK(by_pattern.plan.groups == graph.Plan(sizes).plan.groups);
 }
 
+TEST_CASE("a plan by the pattern is the same with decisions, which also tell what ops take apart") {
+  SizedGraph graph(Graph("gpt2"));
+  const Sizes sizes = {{"batch", 4}, {"length", 701}};
+  const Planned plain = graph.PlanByPattern(sizes);
+  PlanOptions options{.decisions = true, .pattern = graph.PatternAt(sizes)};
+  const auto explained = PlanFusion(graph.At(sizes), graph.spec, options);
+  INFO(explained.status());
+  REQUIRE(explained.ok());
+  CHECK(plain.kept_regions > 0);
+  CHECK(explained->plan.groups == plain.plan.groups);
+  CHECK(explained->plan.summary.unfused_ps > explained->plan.summary.price_ps);
+  CHECK(explained->plan.summary.unfused_bytes > explained->plan.summary.bytes);
+  CHECK(plain.plan.summary.unfused_ps == 0);
+  CHECK(plain.plan.summary.unfused_bytes == 0);
+}
+
 TEST_CASE("a size has the same plan whatever was planned before") {
   SizedGraph one(Graph("gpt2")), other(Graph("gpt2"));
   const std::vector<Sizes> order = {{{"batch", 4}, {"length", 700}},

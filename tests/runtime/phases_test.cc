@@ -1,7 +1,10 @@
 // Runs that are cut into phases: where, and that nothing is used when it is not there.
 #include "runtime/memory/phases.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <random>
 #include <set>
 
 #include "graph/passes/retype.h"
@@ -67,6 +70,74 @@ TEST_CASE("storages of one phase share bytes, others do not") {
   CHECK(ChoosePhases(Steps(4), inputs, inside, {.most = 4}) == std::vector<uint32_t>{0, 2});
   CHECK(ChoosePhases(Steps(1), inputs, {}, {.most = 4}) == std::vector<uint32_t>{0});
   CHECK(ChoosePhases(Steps(0), {}, {}, {.most = 4}) == std::vector<uint32_t>{0});
+}
+
+// Bytes held in the worst phase, step by step: of the arena what its blocks take, each as much as
+// its storages do at their worst step.
+int64_t PeakOf(const std::vector<uint32_t>& cuts, const std::vector<Holding>& callers,
+               const std::vector<Holding>& inside, uint32_t steps) {
+  const auto phase_of = [&](uint32_t step) {
+    size_t phase = 0;
+    while (phase + 1 < cuts.size() && cuts[phase + 1] <= std::min(step, steps - 1)) ++phase;
+    return phase;
+  };
+  int64_t peak = 0;
+  for (size_t phase = 0; phase < cuts.size(); ++phase) {
+    const auto lives = [&](const Holding& h) {
+      return phase_of(h.first) <= phase && phase <= phase_of(h.last);
+    };
+    int64_t held = 0;
+    for (const Holding& h : callers) held += lives(h) ? h.bytes : 0;
+    std::map<std::pair<size_t, size_t>, int64_t> blocks;
+    for (uint32_t step = 0; step < steps; ++step) {
+      std::map<std::pair<size_t, size_t>, int64_t> alive;
+      for (const Holding& h : inside) {
+        if (!lives(h) || step < h.first || h.last < step) continue;
+        int64_t& block = blocks[{phase_of(h.first), phase_of(h.last)}];
+        block = std::max(block, alive[{phase_of(h.first), phase_of(h.last)}] += h.bytes);
+      }
+    }
+    for (const auto& [phases, bytes] : blocks) held += bytes;
+    peak = std::max(peak, held);
+  }
+  return peak;
+}
+
+TEST_CASE("no cut of a random run is worth nothing") {
+  const uint32_t seed = Catch::rngSeed() + 1;
+  std::mt19937 rng(seed);
+  size_t cuts = 0;
+  for (int tried = 0; tried < 200; ++tried) {
+    const uint32_t steps = 2 + rng() % 30;
+    std::vector<Holding> callers, inside;
+    for (uint32_t i = rng() % 20; i-- > 0;) {
+      const uint32_t step = rng() % steps;
+      const int64_t bytes = rng() % 1000;
+      callers.push_back(rng() % 2 == 0 ? Holding{bytes, 0, step} : Holding{bytes, step, steps});
+    }
+    for (uint32_t i = rng() % 40; i-- > 0;) {
+      const uint32_t first = rng() % steps;
+      inside.push_back({static_cast<int64_t>(rng() % 1000), first,
+                        std::min(steps - 1, first + static_cast<uint32_t>(rng() % 6))});
+    }
+    const PhaseOptions options{.most = 8, .begin_ps = static_cast<int64_t>(rng() % 30'000)};
+    const std::vector<uint32_t> chosen =
+        ChoosePhases(Steps(static_cast<int>(steps)), callers, inside, options);
+    const auto whole = static_cast<double>(PeakOf({0}, callers, inside, steps));
+    const auto price = [&](const std::vector<uint32_t>& at) {
+      return static_cast<double>(PeakOf(at, callers, inside, steps)) / std::max(whole, 1.0) +
+             static_cast<double>(options.begin_ps) * 1e-6 * static_cast<double>(at.size() - 1);
+    };
+    INFO("seed " << seed << ", try " << tried);
+    for (size_t c = 1; c < chosen.size(); ++c) {
+      std::vector<uint32_t> fewer = chosen;
+      fewer.erase(fewer.begin() + static_cast<int64_t>(c));
+      CHECK(price(chosen) < price(fewer) + 1e-9);
+      ++cuts;
+    }
+    CHECK(price(chosen) <= price({0}) + 1e-9);
+  }
+  CHECK(cuts > 100);
 }
 
 TEST_CASE("a run in phases gives the same bits, though all that it needs no longer is gone") {

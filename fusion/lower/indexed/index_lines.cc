@@ -47,23 +47,32 @@ struct Row {
   std::vector<int64_t> values;
 };
 
+// In the order of `at`.
 std::vector<Row> RowsAlong(const IndexFactor& index, size_t axis) {
-  std::map<std::vector<int64_t>, Row> rows;
-  std::vector<int64_t> at(index.extents.size());
-  for (const int64_t value : index.values) {
-    std::vector<int64_t> key = at;
-    key[axis] = 0;
-    Row& row = rows[key];
-    row.at = key;
-    row.values.push_back(value);
+  const absl::Span<const int64_t> extents = index.extents;
+  const int64_t extent = extents[axis];
+  const int64_t outer = Product(extents.first(axis)), inner = Product(extents.subspan(axis + 1));
+  std::vector<Row> rows;
+  std::vector<int64_t> at(extents.size());
+  for (int64_t number = 0; extent > 0 && number < outer * inner; ++number) {
+    const int64_t begin = number / inner * extent * inner + number % inner;
+    Row& row = rows.emplace_back(Row{at, {}});
+    row.values.reserve(extent);
+    for (int64_t i = 0; i < extent; ++i) row.values.push_back(index.values[begin + i * inner]);
     for (size_t a = at.size(); a-- > 0;) {
-      if (++at[a] < index.extents[a]) break;
+      if (a == axis) continue;
+      if (++at[a] < extents[a]) break;
       at[a] = 0;
     }
   }
-  std::vector<Row> result;
-  for (auto& [key, row] : rows) result.push_back(std::move(row));
-  return result;
+  return rows;
+}
+
+// Each of them needs a line of its own.
+size_t RowsWithPlaces(const std::vector<Row>& rows) {
+  return std::count_if(rows.begin(), rows.end(), [](const Row& row) {
+    return std::any_of(row.values.begin(), row.values.end(), [](int64_t r) { return r >= 0; });
+  });
 }
 
 // A line and what it is sorted by: of two places that name one row, the first one's line has the
@@ -77,18 +86,20 @@ struct Keyed {
 // max_lines.
 void AppendLines(const Row& row, size_t axis, int64_t step, int64_t stride, size_t max_lines,
                  std::vector<Keyed>& lines) {
-  std::map<std::pair<int64_t, int64_t>, std::map<int64_t, int64_t>> by_line;  // turn → place
+  // By line, in the order of places: (turn, place). One place alone is a line's at a turn.
+  std::map<std::pair<int64_t, int64_t>, std::vector<std::pair<int64_t, int64_t>>> by_line;
   for (int64_t h = 0; h < static_cast<int64_t>(row.values.size()); ++h) {
     const int64_t r = row.values[h];
     if (r < 0) continue;
     const int64_t turn = r / stride;
-    by_line[{h - step * turn, r % stride}][turn] = h;
+    by_line[{h - step * turn, r % stride}].emplace_back(turn, h);
     if (by_line.size() + lines.size() > max_lines) {
       lines.resize(max_lines + 1);
       return;
     }
   }
-  for (const auto& [id, places] : by_line) {
+  for (auto& [id, places] : by_line) {
+    if (step < 0) std::reverse(places.begin(), places.end());  // turns ascend
     std::vector<int64_t> key = row.at;
     key[axis] = id.first;
     int64_t next = -1;
@@ -136,8 +147,11 @@ std::optional<std::vector<IndexLine>> LinesOf(const IndexFactor& index, int64_t 
   size_t limit = static_cast<size_t>(max_lines);
   for (size_t axis = 0; axis < index.extents.size(); ++axis) {
     const std::vector<Row> rows = RowsAlong(index, axis);
+    const size_t least = RowsWithPlaces(rows);
+    if (least > limit) continue;
     for (int64_t stride = 1; stride <= kMaxSlope; ++stride) {
       for (int64_t step = -kMaxSlope; step <= kMaxSlope; ++step) {
+        if (best.has_value() && best->size() <= least) break;
         if (step == 0 || std::gcd(step, stride) != 1) continue;
         std::vector<Keyed> lines = KeyedLines(rows, axis, step, stride, limit);
         if (lines.size() > limit || (best.has_value() && lines.size() >= best->size())) continue;

@@ -1,6 +1,7 @@
 // Sums at known indices: which become gathers, and that values do not change.
 #include "fusion/lower/indexed/gather_sums.h"
 
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -190,6 +191,84 @@ TEST_CASE("sums of 16-bit floats are rounded once") {
     ++adds;
   }
   CHECK(adds > 0);
+}
+
+// The places of the index that a line goes through, by their numbers in memory.
+std::vector<int64_t> PlacesOf(const IndexFactor& index, const IndexLine& line) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < line.count; ++i) {
+    std::vector<int64_t> at = line.at;
+    at[line.axis] = line.first + i * line.step;
+    int64_t place = 0;
+    for (size_t a = 0; a < at.size(); ++a) place = place * index.extents[a] + at[a];
+    CHECK(index.values[place] == line.row + i * line.stride);
+    places.push_back(place);
+  }
+  return places;
+}
+
+struct DrawnIndex {
+  IndexFactor index;
+  int64_t fewest = 0;  // lines at the most: the rows of the places along some axis
+};
+
+// Rows that go on by a slope of each axis, or random ones; some outside the table.
+DrawnIndex AnIndex(std::mt19937& random) {
+  const auto in = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % (high - low + 1));
+  };
+  DrawnIndex made{.index = {.rows = in(1, 40)}};
+  IndexFactor& index = made.index;
+  int64_t places = 1;
+  std::vector<int64_t> slopes;
+  for (int64_t rank = in(1, 3); rank > 0; --rank) {
+    places *= index.extents.emplace_back(in(1, 9));
+    slopes.push_back(in(-3, 3));
+  }
+  made.fewest = places;
+  const int64_t start = in(-5, 45);
+  const bool random_rows = in(0, 3) == 0;
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t row = start, rest = place;
+    for (size_t a = slopes.size(); a-- > 0;) {
+      row += slopes[a] * (rest % index.extents[a]);
+      rest /= index.extents[a];
+    }
+    if (random_rows) row = in(-2, 42);
+    index.values.push_back(row < 0 || row >= index.rows ? -1 : row);
+  }
+  for (size_t a = 0; a < slopes.size() && !random_rows; ++a) {
+    if (slopes[a] != 0) made.fewest = std::min(made.fewest, places / index.extents[a]);
+  }
+  return made;
+}
+
+TEST_CASE("lines go once through each place that names a row, in order, and are few") {
+  const uint32_t seed = Catch::rngSeed() + 1;
+  std::mt19937 random(seed);
+  for (int tried = 0; tried < 500; ++tried) {
+    const auto [index, fewest] = AnIndex(random);
+    INFO("seed " << seed << ", try " << tried);
+    const auto lines = LinesOf(index, 1000);
+    REQUIRE(lines.has_value());
+    std::vector<int> times(index.values.size(), 0);
+    std::map<int64_t, int64_t> last;  // by row: the last place that named it
+    for (const IndexLine& line : *lines) {
+      for (const int64_t place : PlacesOf(index, line)) {
+        ++times[place];
+        const auto [at, first] = last.try_emplace(index.values[place], place);
+        CHECK((first || at->second < place));
+        at->second = place;
+      }
+    }
+    for (size_t place = 0; place < times.size(); ++place) {
+      CHECK(times[place] == (index.values[place] >= 0 ? 1 : 0));
+    }
+    const auto found = static_cast<int64_t>(lines->size());
+    CHECK(found <= fewest);
+    CHECK(LinesOf(index, found)->size() == lines->size());
+    if (found > 0) CHECK_FALSE(LinesOf(index, found - 1).has_value());
+  }
 }
 
 }  // namespace
