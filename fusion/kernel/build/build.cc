@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -153,14 +155,25 @@ class Builder {
 
   // --- evaluation --------------------------------------------------------------------------------
 
-  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  // At a place of the caller's, which outlives this kernel's other places.
   int Evaluate(ValueId v, const AccessMap& at) {
     if (refusal_) return 0;
     std::optional<AccessMap> behind = SeeThroughViews(v, at);
-    const AccessMap& map = behind ? *behind : at;
+    if (behind) return EvaluateBehindViews(v, places_.emplace_back(*std::move(behind)));
+    return EvaluateBehindViews(v, at);
+  }
+  int Evaluate(ValueId v, AccessMap&& at) {
+    if (refusal_) return 0;
+    return Evaluate(v, std::as_const(places_.emplace_back(std::move(at))));
+  }
+
+  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  int EvaluateBehindViews(ValueId v, const AccessMap& map) {
     const std::vector<Known>& known = known_[v];
     for (const Known& k : known) {
-      if (k.coords == map.coords && k.guards == map.guards) return k.instr;
+      if (k.at == &map || (k.at->coords == map.coords && k.at->guards == map.guards)) {
+        return k.instr;
+      }
     }
     if (known.size() >= kMostPlaces && IsInside(v.node)) {
       Refuse(BuildLimit::kPlaces,
@@ -169,7 +182,7 @@ class Builder {
       return 0;
     }
     const int instr = EvaluateNew(v, map);
-    known_[v].push_back({map.coords, map.guards, instr});
+    known_[v].push_back({&map, instr});
     return instr;
   }
 
@@ -245,7 +258,7 @@ class Builder {
       return 0;
     }
     std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
-    const int instr = Evaluate(g_.operands(v.node)[0], inner);
+    const int instr = Evaluate(g_.operands(v.node)[0], std::move(inner));
     if (refusal_) return 0;
     if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
     return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
@@ -385,7 +398,7 @@ class Builder {
     for (size_t k = order.size(); k-- > 0;) {
       AccessMap part = ThroughJoin(g_, id, order[k], map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      const int instr = Evaluate(operands[order[k]], part);
+      const int instr = Evaluate(operands[order[k]], std::move(part));
       if (refusal_) return 0;
       result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
     }
@@ -410,7 +423,7 @@ class Builder {
     for (size_t i = 0; i < operands.size(); ++i) {
       AccessMap part = ThroughJoin(g_, id, static_cast<int>(i), map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      int term = Evaluate(operands[i], part);
+      int term = Evaluate(operands[i], std::move(part));
       if (refusal_) return 0;
       if (!own.empty() && !IsPlainLoad(term)) {
         term = Select(std::move(own), term, Constant(0, dtype, v), v);
@@ -443,7 +456,7 @@ class Builder {
       source.coords.push_back(IndexExpr::Axis(kLookupAxis));
       source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
     }
-    const int index_instr = Evaluate(operands[1], index);
+    const int index_instr = Evaluate(operands[1], std::move(index));
     if (refusal_) return 0;
     extents_[kLookupAxis] = extent;
     ValueId stored = operands[0];
@@ -492,8 +505,7 @@ class Builder {
   }
 
   struct Known {
-    std::vector<IndexExpr> coords;
-    std::vector<Guard> guards;
+    const AccessMap* at;
     int instr;
   };
 
@@ -501,6 +513,7 @@ class Builder {
   const BackwardGraph& g_;
   IterationSpace space_;
   std::vector<int64_t> extents_;  // the axes' and the lookup axis'
+  std::deque<AccessMap> places_;  // of values that are not read where an op's walk is
   absl::flat_hash_map<ValueId, std::vector<Known>> known_;
   KernelIr ir_;
   std::optional<BuildRefusal> refusal_;
