@@ -115,8 +115,9 @@ class Finder {
         VisitUsers(id);
       }
       // Reductions known only by their result fold whatever axes their result leaves over.
-      auto next = std::find_if(pending_.begin(), pending_.end(),
-                               [&](const auto& p) { return space_.walks.Find(p.first) == nullptr; });
+      auto next = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
+        return space_.walks.Find(p.first) == nullptr;
+      });
       if (next == pending_.end()) {
         if (!PlaceByEqualGather() && !PlaceBySharedRead()) return;
         continue;
@@ -282,9 +283,7 @@ class Finder {
     }
   }
 
-  void VisitUsers(NodeId id) {
-    VisitUsersOf({id, 0}, space_.walks.At(id).result);
-  }
+  void VisitUsers(NodeId id) { VisitUsersOf({id, 0}, space_.walks.At(id).result); }
 
   void VisitUsersOf(ValueId value, const AccessMap& map) {
     if (g_.pattern(value.node) == Pattern::kScatter) return;

@@ -133,8 +133,7 @@ PointsOfThread Points(const KernelProfile&, const Schedule& s) {
           .vectors = s.rows_per_thread};
 }
 
-int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s,
-                      int64_t launch) {
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
   return ColumnTileBytes(p, s, launch);
 }
 

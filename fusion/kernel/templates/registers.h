@@ -25,7 +25,7 @@ struct KernelProfile {
   int64_t carried_load_bytes = 0;  // an element, as they lie in memory
   int column_sums = 0;             // column reductions
   int row_sums = 0;
-  int word_bytes = 4;  // of the widest value in registers
+  int word_bytes = 4;                 // of the widest value in registers
   std::vector<int> row_accumulators;  // bytes of what threads add up in, for each along rows
   // What those down columns add up in: each type once, with how many of them have it.
   std::vector<std::pair<DType, int64_t>> column_accumulators;
