@@ -55,7 +55,9 @@ def _mean(rows, part):
 
 def _ms(row):
     measured = row["whole"].get("gpu_ms")
-    return f"{measured['median']:.2f}" if measured else f"{row['whole']['predicted_us'] / 1e3:.2f} predicted"
+    if measured:
+        return f"{measured['median']:.2f}"
+    return f"{row['whole']['predicted_us'] / 1e3:.2f} predicted"
 
 
 def _group(name):
@@ -73,7 +75,8 @@ def lines(result):
         f"| {' | '.join(heads)} |",
         "|" + "---|" * len(heads),
     ]
-    rows = sorted(result["models"], key=lambda row: (_group(row["model"]), row["sizes"] != "static"))
+    models = result["models"]
+    rows = sorted(models, key=lambda row: (_group(row["model"]), row["sizes"] != "static"))
     for row in rows:
         bound = row["model"].rpartition("@")[2].replace(",", ", ")
         cells = [_group(row["model"]), f"{row['sizes']}, {bound}", _ms(row)]

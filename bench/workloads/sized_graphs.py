@@ -2,7 +2,8 @@
 
 NAME is a file of tests/data/sizes, or the path of one; SIZES are SYMBOL=N with commas between. The
 static one is a graph of these numbers alone. The dynamic one is made as for a caller whose sizes
-vary: by the pattern of a representative size, with kernels and library calls that other sizes share.
+vary: by the pattern of a representative size, with kernels and library calls that other sizes
+share.
 """
 
 import dataclasses
