@@ -4,6 +4,9 @@
   bench/ablate.py                        make bench-ablate
   bench/ablate.py --budget 500           stops after so many seconds, with what was measured
   bench/ablate.py gpt2 softmax --parts "staged rows,pitches" --out FILE
+  bench/ablate.py static:gpt2@batch=4,length=1000 dynamic:gpt2@batch=4,length=1000
+                                         one size of a graph that leaves it open, both ways
+  bench/ablate.py --predict --spec h100 --device host   plans alone, without a GPU
 
 1. Each model has a process of its own; all of them begin at once. The models of
    bench/workloads/ablation_models.py are captured. Every backward is planned whole and without each
@@ -58,12 +61,14 @@ class Model:
         self.name, self.options = options.one, options
         self.row = {"model": self.name, "without": {}}
         self.programs = {}  # part: what describe() says without it
+        self.sized = {}  # options of a program for sizes that vary
 
     def open(self, part_options, **more):
         from measure import ours
 
         known = {"cache_dir": str(self.options.cache), **more}
         known |= {"spec": self.options.spec} if self.options.spec else {}
+        known |= self.sized
         return ours.Backward(
             self.options.library, self.graph, self.options.device, **known, **part_options
         )
@@ -74,11 +79,13 @@ class Model:
 
     def capture(self):
         """The name or file of the graph."""
-        import torch
-        from workloads import ablation_models
+        from workloads import ablation_models, sized_graphs
 
+        if sized_graphs.knows(self.name):
+            return self.capture_sized(sized_graphs.parse(self.name))
         if not ablation_models.knows(self.name):
             return self.name
+        import torch
         from retrograd import bundle
         from retrograd.translate import translate
 
@@ -89,6 +96,19 @@ class Model:
         if where == "cuda":  # of the model nothing but the graph is needed
             gc.collect()
             torch.cuda.empty_cache()
+        return path
+
+    def capture_sized(self, sized):
+        self.row["sizes"] = "dynamic" if sized.dynamic else "static"
+        if sized.dynamic:
+            self.sized = {"sizes": sized.sizes, "sizes_vary": True}
+            return sized.path
+        from retrograd import native
+
+        path = self.options.graphs / f"{self.name.replace('/', '_')}.bwd.pb"
+        library = native.load(self.options.library)
+        with native.Graph.load(sized.path, library) as graph, graph.bind(sized.sizes) as bound:
+            bound.save(path)
         return path
 
     def prepare(self):
@@ -214,7 +234,7 @@ def one(options):
     write_row(options.part, model.row)
     print("prepared", flush=True)
     line = sys.stdin.readline()
-    if not line.strip():
+    if not line.strip() or options.predict:
         return
     begin = time.monotonic()
     model.measure(begin + float(line))
@@ -226,7 +246,7 @@ class Process:
     """A model's process, seen from outside."""
 
     def __init__(self, name, options):
-        self.name, self.part = name, options.out.with_suffix(f".{name}")
+        self.name, self.part = name, options.out.with_suffix(f".{name.replace('/', '_')}")
         self.part.unlink(missing_ok=True)
         self.prepared, self.given_up = threading.Event(), threading.Event()
         self.child, self.options = None, options
@@ -241,7 +261,8 @@ class Process:
                  "--library", str(self.options.library), "--device", self.options.device,
                  "--spec", self.options.spec, "--cache", str(self.options.cache),
                  "--graphs", str(self.options.graphs), "--parts", ",".join(self.options.parts),
-                 "--repeat", str(self.options.repeat)],
+                 "--repeat", str(self.options.repeat),
+                 *(["--predict"] if self.options.predict else [])],
                 env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             for line in self.child.stdout:
@@ -346,6 +367,7 @@ def main():
     parser.add_argument("--device", choices=("cuda", "host"), default="cuda",
                         help="host tries the script; the times mean nothing")  # fmt: skip
     parser.add_argument("--spec", default="", help="default: the device's")
+    parser.add_argument("--predict", action="store_true", help="measure nothing")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--part", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -156,6 +156,10 @@ PARTS = {
     "persistent reductions": _feature(
         "persistent_reductions", "each stage of a row reads its inputs again",
         _TEMPLATES + "row_column.cc:AddPersistent"),
+    # What compilers lose first where sizes vary (bench/tables/three_parts_table.py).
+    "the three together": Part(
+        {"disable": ["vectorization", "split_reductions", "persistent_reductions"]},
+        "the three before are off at once"),
     "staged rows": _feature(
         "staged_rows", "a row is loaded when its turn has come",
         _TEMPLATES + "row_column.cc:Batches", _TEMPLATES + "row_column.cc:StagesInstead",

@@ -37,13 +37,14 @@ def _graph_file(library, graph, folder):
 class Backward:
     """A compiled backward on a device ("cuda", "host"), or on that of another backward, `beside`.
 
-    Options are `spec`, `streams` and `cache_dir`; all others are settings (docs/embedding.md).
-    Bind it to tensors before it runs. Refused if it cannot be made.
+    Options are `spec`, `streams`, `cache_dir` and `sizes`, numbers for the symbols of the graph; all
+    others are settings (docs/embedding.md). Bind it to tensors before it runs. Refused if it cannot be made.
     """
 
     def __init__(self, library, graph, device="host", beside=None, **options):
         self.on_gpu = device != "host"
         library, cache_dir = native.load(library), options.pop("cache_dir", None)
+        sizes = options.pop("sizes", None)
         how = {name: options.pop(name) for name in ("spec", "streams") if name in options}
         self._executable = None
         try:
@@ -52,6 +53,9 @@ class Backward:
             )
             with tempfile.TemporaryDirectory() as folder:
                 loaded = native.Graph.load(_graph_file(library.path, graph, folder), library)
+            if sizes:
+                with loaded:
+                    loaded = loaded.bind(sizes)
             with loaded:
                 self._executable = native.Executable(loaded, self._device, settings=options, **how)
         except native.Failure as failure:

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/axis_order.h"
 #include "fusion/kernel/build/iteration_space.h"
@@ -36,7 +37,6 @@ class Builder {
  public:
   Builder(const KernelRequest& request, IterationSpace space)
       : r_(request), g_(request.graph), space_(std::move(space)) {
-    for (NodeId id : r_.nodes) inside_.insert(id);
     ir_.extents = space_.extents;
     extents_ = space_.extents;
     extents_.resize(kMaxAxes + 1, 1);
@@ -59,25 +59,24 @@ class Builder {
   }
 
   void EmitStore(ValueId v) {
-    const Walk& walk = space_.walks.at(v.node);
-    const int instr = Evaluate(v, {.coords = walk.result, .guards = {}, .fill = 0});
+    const Walk& walk = space_.walks.At(v.node);
+    const int instr = Evaluate(v, walk.result);
     if (refusal_) return;
     const int buffer = BufferOf(v);
     ir_.buffers[buffer].written = true;
-    IndexExpr offset = Linearize(walk.result, StridesOf(v));
+    IndexExpr offset = Linearize(walk.result.coords, StridesOf(v));
     const int stored = Widened(instr, offset.axes());
     ir_.stores.push_back({.instr = stored, .buffer = buffer, .offset = std::move(offset)});
   }
 
   void EmitScatter(ValueId v) {
     const NodeId id = v.node;
-    const Walk& walk = space_.walks.at(id);
+    const Walk& walk = space_.walks.At(id);
     absl::Span<const ValueId> operands = g_.operands(id);
     const int axis = static_cast<int>(g_.node(id).attrs.Int("axis"));
     Scatter scatter;
-    AccessMap src{.coords = walk.operand, .guards = {}, .fill = 0};
-    scatter.row_axes = walk.operand[axis].axes();
-    scatter.src_instr = Evaluate(operands[2], src);
+    scatter.row_axes = walk.operand.coords[axis].axes();
+    scatter.src_instr = Evaluate(operands[2], walk.operand);
     if (refusal_) return;
     scatter.src_instr = Widened(scatter.src_instr, ir_.all_axes());
     scatter.sorted = BufferOf(operands[1]);
@@ -96,6 +95,8 @@ class Builder {
     while (g_.op(index.node) == Op::reshape) index = g_.operands(index.node)[0];
     for (Buffer& buffer : ir_.buffers) buffer.sorted_by_list |= buffer.value == index;
   }
+
+  bool IsInside(NodeId id) const { return space_.walks.Position(id) >= 0; }
 
   const std::vector<int64_t>& StridesOf(ValueId v) const {
     return r_.layouts[g_.value_index(v)].strides;
@@ -154,23 +155,34 @@ class Builder {
 
   // --- evaluation --------------------------------------------------------------------------------
 
-  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  // At a place of the caller's, which outlives this kernel's other places.
   int Evaluate(ValueId v, const AccessMap& at) {
     if (refusal_) return 0;
     std::optional<AccessMap> behind = SeeThroughViews(v, at);
-    const AccessMap& map = behind ? *behind : at;
+    if (behind) return EvaluateBehindViews(v, places_.emplace_back(*std::move(behind)));
+    return EvaluateBehindViews(v, at);
+  }
+  int Evaluate(ValueId v, AccessMap&& at) {
+    if (refusal_) return 0;
+    return Evaluate(v, std::as_const(places_.emplace_back(std::move(at))));
+  }
+
+  // The map's fill is its maker's concern: what lies outside the guards is never used.
+  int EvaluateBehindViews(ValueId v, const AccessMap& map) {
     const std::vector<Known>& known = known_[v];
     for (const Known& k : known) {
-      if (k.coords == map.coords && k.guards == map.guards) return k.instr;
+      if (k.at == &map || (k.at->coords == map.coords && k.at->guards == map.guards)) {
+        return k.instr;
+      }
     }
-    if (known.size() >= kMostPlaces && inside_.contains(v.node)) {
+    if (known.size() >= kMostPlaces && IsInside(v.node)) {
       Refuse(BuildLimit::kPlaces,
              absl::StrCat("%", Index(v.node), " (", Name(g_.op(v.node)), ") is read at more than ",
                           kMostPlaces, " places, at each of which it would be made"));
       return 0;
     }
     const int instr = EvaluateNew(v, map);
-    known_[v].push_back({map.coords, map.guards, instr});
+    known_[v].push_back({&map, instr});
     return instr;
   }
 
@@ -196,7 +208,7 @@ class Builder {
       default: break;
     }
     if (IsConstant(g_, id)) return EvaluateConstant(v, map);
-    if (!inside_.contains(id)) return Load(v, map);
+    if (!IsInside(id)) return Load(v, map);
     switch (g_.pattern(id)) {
       case Pattern::kPointwise: return EvaluatePointwise(v, map);
       case Pattern::kReduction: return EvaluateReduction(v, map);
@@ -246,7 +258,7 @@ class Builder {
       return 0;
     }
     std::vector<Guard> own(inner.guards.begin() + outer_guards, inner.guards.end());
-    const int instr = Evaluate(g_.operands(v.node)[0], inner);
+    const int instr = Evaluate(g_.operands(v.node)[0], std::move(inner));
     if (refusal_) return 0;
     if (!padded || (fill == 0 && IsPlainLoad(instr))) return instr;
     return Select(std::move(own), instr, Constant(fill, g_.type(v).dtype, v), v);
@@ -308,21 +320,21 @@ class Builder {
 
   int EvaluateReduction(ValueId v, const AccessMap& map) {
     const NodeId id = v.node;
-    const Walk& walk = space_.walks.at(id);
-    if (walk.result != map.coords) {
+    const Walk& walk = space_.walks.At(id);
+    if (walk.result.coords != map.coords) {
       Refuse(BuildLimit::kReductionAxes,
              absl::StrCat("%", Index(id), " (", Name(g_.op(id)),
                           ") is read at other places than those where its axes are folded"));
       return 0;
     }
-    int operand = Evaluate(g_.operands(id)[0], {.coords = walk.operand, .guards = {}, .fill = 0});
+    int operand = Evaluate(g_.operands(id)[0], walk.operand);
     AxisMask reduced = 0;
     absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
-    for (int64_t a : axes) reduced |= walk.operand[a].axes();
+    for (int64_t a : axes) reduced |= walk.operand.coords[a].axes();
     if (refusal_) return 0;
     // The accumulators stand at every point that the reduction keeps, whatever varies there.
     AxisMask walked = reduced;
-    for (const IndexExpr& e : walk.operand) walked |= e.axes();
+    for (const IndexExpr& e : walk.operand.coords) walked |= e.axes();
     operand = Widened(operand, walked);
     return Add({.kind = InstrKind::kReduce,
                 .op = g_.op(id),
@@ -346,7 +358,8 @@ class Builder {
 
   int EvaluateScan(ValueId v, const AccessMap& map) {
     const NodeId id = v.node;
-    const std::vector<IndexExpr>& coords = space_.walks.at(id).result;
+    const AccessMap& places = space_.walks.At(id).result;
+    const std::vector<IndexExpr>& coords = places.coords;
     const Node& node = g_.node(id);
     const int64_t axis = node.attrs.Int("axis");
     const AxisMask along = coords[axis].axes();
@@ -357,7 +370,7 @@ class Builder {
                           ") is read at other places than those that it runs along"));
       return 0;
     }
-    int operand = Evaluate(g_.operands(id)[0], {.coords = coords, .guards = {}, .fill = 0});
+    int operand = Evaluate(g_.operands(id)[0], places);
     if (refusal_ || along == 0) return operand;  // a single place holds its own sum
     AxisMask walked = 0;
     for (const IndexExpr& e : coords) walked |= e.axes();
@@ -385,7 +398,7 @@ class Builder {
     for (size_t k = order.size(); k-- > 0;) {
       AccessMap part = ThroughJoin(g_, id, order[k], map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      const int instr = Evaluate(operands[order[k]], part);
+      const int instr = Evaluate(operands[order[k]], std::move(part));
       if (refusal_) return 0;
       result = result < 0 || own.empty() ? instr : Joined(std::move(own), instr, result, v);
     }
@@ -410,7 +423,7 @@ class Builder {
     for (size_t i = 0; i < operands.size(); ++i) {
       AccessMap part = ThroughJoin(g_, id, static_cast<int>(i), map, extents_);
       std::vector<Guard> own(part.guards.begin() + map.guards.size(), part.guards.end());
-      int term = Evaluate(operands[i], part);
+      int term = Evaluate(operands[i], std::move(part));
       if (refusal_) return 0;
       if (!own.empty() && !IsPlainLoad(term)) {
         term = Select(std::move(own), term, Constant(0, dtype, v), v);
@@ -443,7 +456,7 @@ class Builder {
       source.coords.push_back(IndexExpr::Axis(kLookupAxis));
       source.coords.insert(source.coords.end(), map.coords.begin() + axis + rank, map.coords.end());
     }
-    const int index_instr = Evaluate(operands[1], index);
+    const int index_instr = Evaluate(operands[1], std::move(index));
     if (refusal_) return 0;
     extents_[kLookupAxis] = extent;
     ValueId stored = operands[0];
@@ -452,7 +465,7 @@ class Builder {
       source = ThroughView(g_, stored.node, source, extents_);
       stored = g_.operands(stored.node)[0];
     }
-    if (inside_.contains(stored.node) || IsConstant(g_, stored.node)) {
+    if (IsInside(stored.node) || IsConstant(g_, stored.node)) {
       Refuse(BuildLimit::kGatherSource,
              absl::StrCat("%", Index(id), " (", Name(g_.op(id)), ") reads %", Index(stored.node),
                           " at indices that only the data knows: it must be "
@@ -492,8 +505,7 @@ class Builder {
   }
 
   struct Known {
-    std::vector<IndexExpr> coords;
-    std::vector<Guard> guards;
+    const AccessMap* at;
     int instr;
   };
 
@@ -501,7 +513,7 @@ class Builder {
   const BackwardGraph& g_;
   IterationSpace space_;
   std::vector<int64_t> extents_;  // the axes' and the lookup axis'
-  absl::flat_hash_set<NodeId> inside_;
+  std::deque<AccessMap> places_;  // of values that are not read where an op's walk is
   absl::flat_hash_map<ValueId, std::vector<Known>> known_;
   KernelIr ir_;
   std::optional<BuildRefusal> refusal_;

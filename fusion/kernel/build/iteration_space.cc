@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
 
@@ -25,23 +25,24 @@ std::string Label(const BackwardGraph& g, NodeId id) {
 
 class Finder {
  public:
-  explicit Finder(const KernelRequest& request) : r_(request), g_(request.graph) {
-    for (NodeId id : r_.nodes) inside_.insert(id);
-  }
+  explicit Finder(const KernelRequest& request)
+      : r_(request), g_(request.graph), space_{.walks = Walks(request.nodes)} {}
 
   // Over the points of the op that has most. Where what is stored reads but parts of it, or some
   // of it several times, the points are those of an op that is stored or folds.
   IterationSpace Run() {
     const NodeId root = Root(/*walked=*/false);
-    IterationSpace space = RunFrom(root);
-    if (!space.refusal.has_value() || IsWalked(root)) return space;
-    space_ = {};
-    IterationSpace other = RunFrom(Root(/*walked=*/true));
-    return other.refusal.has_value() ? space : other;
+    RunFrom(root);
+    if (!space_.refusal.has_value() || IsWalked(root)) return std::move(space_);
+    IterationSpace space = std::exchange(space_, {.walks = Walks(r_.nodes)});
+    RunFrom(Root(/*walked=*/true));
+    return space_.refusal.has_value() ? std::move(space) : std::move(space_);
   }
 
  private:
-  IterationSpace RunFrom(NodeId root) {
+  using Cut = std::pair<int, int64_t>;  // an axis, and the divisor at which a view cuts it
+
+  void RunFrom(NodeId root) {
     // An axis of one place is written as that place, as views and broadcasts write it; but a
     // scatter is told which axes its rows are.
     const bool scatters = g_.pattern(root) == Pattern::kScatter;
@@ -56,24 +57,26 @@ class Finder {
       if (space_.extents.size() > kMaxAxes) {
         Refuse(BuildLimit::kSplitAxes,
                absl::StrCat("views cut the axes of the ops into more than ", kMaxAxes));
-        return space_;
+        return;
       }
-      space_.walks.clear();
+      space_.walks.Clear();
+      cuts_in_reads_.assign(r_.nodes.size(), std::nullopt);
       Spread(root, root_coords);
       // Cuts of reads only make addresses cheaper: a single op does with as many axes as there may
       // be.
       const bool in_reads = space_.extents.size() < kMaxAxes;
-      std::optional<std::pair<int, int64_t>> cut = FindCut(in_reads);
+      const std::optional<Cut> cut = FindCut(in_reads);
       if (!cut) break;
       SplitAxis(cut->first, cut->second, root_coords);
     }
     Check();
-    return space_;
   }
 
   void Refuse(BuildLimit limit, std::string reason) {
     if (!space_.refusal) space_.refusal = {limit, std::move(reason)};
   }
+
+  bool IsInside(NodeId id) const { return space_.walks.Position(id) >= 0; }
 
   bool IsStored(NodeId id) const {
     return std::any_of(r_.stores.begin(), r_.stores.end(), [&](ValueId v) { return v.node == id; });
@@ -112,8 +115,9 @@ class Finder {
         VisitUsers(id);
       }
       // Reductions known only by their result fold whatever axes their result leaves over.
-      auto next = std::find_if(pending_.begin(), pending_.end(),
-                               [&](const auto& p) { return !space_.walks.contains(p.first); });
+      auto next = std::find_if(pending_.begin(), pending_.end(), [&](const auto& p) {
+        return space_.walks.Find(p.first) == nullptr;
+      });
       if (next == pending_.end()) {
         if (!PlaceByEqualGather() && !PlaceBySharedRead()) return;
         continue;
@@ -125,31 +129,31 @@ class Finder {
   }
 
   // Places an op by the coordinates of its points.
-  void SetPoints(NodeId id, std::vector<IndexExpr> coords) {
-    if (space_.walks.contains(id)) return;
+  void SetPoints(NodeId id, const std::vector<IndexExpr>& coords) {
+    if (space_.walks.Find(id) != nullptr) return;
     Walk walk;
     if (g_.pattern(id) == Pattern::kReduction) {
-      walk.operand = std::move(coords);
+      walk.operand.coords = coords;
       absl::Span<const int64_t> axes = g_.node(id).attrs.Ints("axes");
       const bool keep = g_.node(id).attrs.Int("keep") != 0;
-      for (size_t i = 0; i < walk.operand.size(); ++i) {
+      for (size_t i = 0; i < coords.size(); ++i) {
         const bool folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
-        if (!folded) walk.result.push_back(walk.operand[i]);
-        if (folded && keep) walk.result.push_back(IndexExpr());
+        if (!folded) walk.result.coords.push_back(coords[i]);
+        if (folded && keep) walk.result.coords.push_back(IndexExpr());
       }
     } else if (g_.pattern(id) == Pattern::kScatter) {
-      walk.operand = std::move(coords);
+      walk.operand.coords = coords;
     } else {
-      walk.result = std::move(coords);
+      walk.result.coords = coords;
     }
-    space_.walks.emplace(id, std::move(walk));
+    space_.walks.Add(id, std::move(walk));
     queue_.push_back(id);
   }
 
   void SetResult(NodeId id, const AccessMap& map) {
     if (!map.guards.empty()) return;  // only a part of its points is visited from here
     if (g_.pattern(id) == Pattern::kReduction) {
-      if (!space_.walks.contains(id)) pending_.push_back({id, map.coords});
+      if (space_.walks.Find(id) == nullptr) pending_.push_back({id, map.coords});
       return;
     }
     if (g_.pattern(id) == Pattern::kScatter) return;
@@ -185,7 +189,7 @@ class Finder {
         coords[i] = result[out++];
       }
     }
-    SetPoints(id, std::move(coords));
+    SetPoints(id, coords);
   }
 
   // Places one gather that nothing placed leads to where another one stands that picks the same
@@ -193,11 +197,11 @@ class Finder {
   bool PlaceByEqualGather() {
     if (space_.walks.size() == r_.nodes.size()) return false;
     for (NodeId id : r_.nodes) {
-      if (g_.pattern(id) != Pattern::kGather || space_.walks.contains(id)) continue;
+      if (g_.pattern(id) != Pattern::kGather || space_.walks.Find(id) != nullptr) continue;
       for (NodeId other : r_.nodes) {
-        auto walk = space_.walks.find(other);
-        if (walk == space_.walks.end() || !GatherAlike(g_, id, other)) continue;
-        SetPoints(id, std::vector<IndexExpr>(walk->second.result));
+        const Walk* walk = space_.walks.Find(other);
+        if (walk == nullptr || !GatherAlike(g_, id, other)) continue;
+        SetPoints(id, walk->result.coords);
         return true;
       }
     }
@@ -209,13 +213,13 @@ class Finder {
   bool PlaceBySharedRead() {
     if (space_.walks.size() == r_.nodes.size()) return false;
     for (NodeId id : r_.nodes) {
-      auto walk = space_.walks.find(id);
-      if (walk == space_.walks.end()) continue;
+      const Walk* walk = space_.walks.Find(id);
+      if (walk == nullptr) continue;
       bool placed = false;
-      ForEachRead(id, Walk(walk->second), [&](ValueId read, const AccessMap& at) {
+      ForEachRead(id, *walk, [&](ValueId read, const AccessMap& at) {
         if (placed) return;
         BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
-          if (inside_.contains(value.node) || !map.guards.empty()) return;
+          if (IsInside(value.node) || !map.guards.empty()) return;
           if (IsConstant(g_, value.node)) return;
           const size_t before = queue_.size();
           VisitUsersOf(value, map);
@@ -240,11 +244,15 @@ class Finder {
     fn(value, map);
   }
 
-  // Places the ops that make what an op reads.
+  // Places the ops that make what an op reads. Views in front of stored values may cut an axis,
+  // too; not for a scan, whose axis stays whole.
   void VisitOperands(NodeId id) {
-    ForEachRead(id, Walk(space_.walks.at(id)), [&](ValueId read, const AccessMap& at) {
+    std::optional<Cut>& cut = cuts_in_reads_[space_.walks.Position(id)];
+    const bool cuts = g_.pattern(id) != Pattern::kScan;
+    ForEachRead(id, space_.walks.At(id), [&](ValueId read, const AccessMap& at) {
       BehindViews(read, at, [&](ValueId value, const AccessMap& map) {
-        if (inside_.contains(value.node)) SetResult(value.node, map);
+        if (cuts && !cut) cut = CutInAny(map.coords);
+        if (IsInside(value.node)) SetResult(value.node, map);
       });
     });
   }
@@ -254,7 +262,7 @@ class Finder {
   void ForEachRead(NodeId id, const Walk& walk, Fn fn) const {
     absl::Span<const ValueId> operands = g_.operands(id);
     const bool folds = g_.pattern(id) == Pattern::kReduction || g_.pattern(id) == Pattern::kScatter;
-    const AccessMap here{.coords = folds ? walk.operand : walk.result, .guards = {}, .fill = 0};
+    const AccessMap& here = folds ? walk.operand : walk.result;
     switch (g_.pattern(id)) {
       case Pattern::kReduction:
       case Pattern::kScan: fn(operands[0], here); break;
@@ -275,9 +283,7 @@ class Finder {
     }
   }
 
-  void VisitUsers(NodeId id) {
-    VisitUsersOf({id, 0}, {.coords = space_.walks.at(id).result, .guards = {}, .fill = 0});
-  }
+  void VisitUsers(NodeId id) { VisitUsersOf({id, 0}, space_.walks.At(id).result); }
 
   void VisitUsersOf(ValueId value, const AccessMap& map) {
     if (g_.pattern(value.node) == Pattern::kScatter) return;
@@ -290,7 +296,7 @@ class Finder {
         }
         continue;
       }
-      if (!inside_.contains(user) || space_.walks.contains(user)) continue;
+      if (!IsInside(user) || space_.walks.Find(user) != nullptr) continue;
       const Shape& mine = g_.type(value).shape;
       switch (g_.pattern(user)) {
         case Pattern::kReduction:
@@ -307,8 +313,7 @@ class Finder {
     }
   }
 
-  // An axis and the divisor at which a view cuts it.
-  std::optional<std::pair<int, int64_t>> CutIn(const IndexExpr& e) const {
+  std::optional<Cut> CutIn(const IndexExpr& e) const {
     for (const IndexTerm& t : e.terms()) {
       if (t.kind == IndexTerm::kAxis) continue;
       const IndexExpr& in = *t.inner;
@@ -324,32 +329,23 @@ class Finder {
     return std::nullopt;
   }
 
-  std::optional<std::pair<int, int64_t>> FindCut(bool in_reads) const {
-    for (NodeId id : r_.nodes) {
-      auto walk = space_.walks.find(id);
-      if (walk == space_.walks.end()) continue;
-      for (const auto* coords : {&walk->second.result, &walk->second.operand}) {
-        for (const IndexExpr& e : *coords) {
-          if (auto cut = CutIn(e)) return cut;
-        }
-      }
-      if (!in_reads) continue;
-      if (auto cut = CutInReads(id, walk->second)) return cut;
+  std::optional<Cut> CutInAny(absl::Span<const IndexExpr> coords) const {
+    for (const IndexExpr& e : coords) {
+      if (auto cut = CutIn(e)) return cut;
     }
     return std::nullopt;
   }
 
-  // Views in front of stored values may cut an axis too; not for a scan, whose axis stays whole.
-  std::optional<std::pair<int, int64_t>> CutInReads(NodeId id, const Walk& walk) const {
-    std::optional<std::pair<int, int64_t>> cut;
-    if (g_.pattern(id) == Pattern::kScan) return cut;
-    ForEachRead(id, walk, [&](ValueId read, const AccessMap& at) {
-      if (cut) return;
-      BehindViews(read, at, [&](ValueId, const AccessMap& map) {
-        for (size_t i = 0; i < map.coords.size() && !cut; ++i) cut = CutIn(map.coords[i]);
-      });
-    });
-    return cut;
+  // The first cut, in the order of the ops.
+  std::optional<Cut> FindCut(bool in_reads) const {
+    for (size_t i = 0; i < r_.nodes.size(); ++i) {
+      const Walk* walk = space_.walks.Find(r_.nodes[i]);
+      if (walk == nullptr) continue;
+      if (auto cut = CutInAny(walk->result.coords)) return cut;
+      if (auto cut = CutInAny(walk->operand.coords)) return cut;
+      if (in_reads && cuts_in_reads_[i]) return cuts_in_reads_[i];
+    }
+    return std::nullopt;
   }
 
   void SplitAxis(int axis, int64_t divisor, std::vector<IndexExpr>& root_coords) {
@@ -371,29 +367,29 @@ class Finder {
   void Check() {
     for (ValueId v : r_.stores) {
       if (g_.pattern(v.node) == Pattern::kScatter) continue;
-      auto walk = space_.walks.find(v.node);
-      if (walk == space_.walks.end()) {
+      const Walk* walk = space_.walks.Find(v.node);
+      if (walk == nullptr) {
         Refuse(BuildLimit::kIterationSpace,
                absl::StrCat(Label(g_, v.node), " is stored but no walk of ",
                             "the other ops visits each of its elements once"));
         return;
       }
-      if (!OneToOneAxes(walk->second.result, g_.type(v).shape, space_.extents)) {
+      if (!OneToOneAxes(walk->result.coords, g_.type(v).shape, space_.extents)) {
         Refuse(BuildLimit::kIterationSpace,
                absl::StrCat(Label(g_, v.node), " would be stored more than once per element"));
         return;
       }
     }
     for (NodeId id : r_.nodes) {
-      if (g_.pattern(id) == Pattern::kScan && !space_.walks.contains(id)) {
+      if (g_.pattern(id) == Pattern::kScan && space_.walks.Find(id) == nullptr) {
         Refuse(
             BuildLimit::kScanAxis,
             absl::StrCat(Label(g_, id), " runs along places that the other ops do ", "not visit"));
         return;
       }
       if (g_.pattern(id) != Pattern::kReduction) continue;
-      auto walk = space_.walks.find(id);
-      if (walk == space_.walks.end() || !FoldsWholeAxes(id, walk->second)) {
+      const Walk* walk = space_.walks.Find(id);
+      if (walk == nullptr || !FoldsWholeAxes(id, *walk)) {
         Refuse(BuildLimit::kReductionAxes,
                absl::StrCat(Label(g_, id), " folds axes of ", g_.type(g_.operands(id)[0]).Print(),
                             " that the other ops do not walk"));
@@ -410,10 +406,10 @@ class Finder {
     AxisMask kept = 0;
     for (size_t i = 0; i < in.size(); ++i) {
       if (std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end()) {
-        folded.push_back(walk.operand[i]);
+        folded.push_back(walk.operand.coords[i]);
         folded_shape.push_back(in[i]);
       } else {
-        kept |= walk.operand[i].axes();
+        kept |= walk.operand.coords[i].axes();
       }
     }
     auto mask = OneToOneAxes(folded, folded_shape, space_.extents);
@@ -422,8 +418,8 @@ class Finder {
 
   const KernelRequest& r_;
   const BackwardGraph& g_;
-  absl::flat_hash_set<NodeId> inside_;
   IterationSpace space_;
+  std::vector<std::optional<Cut>> cuts_in_reads_;  // by op: the first one behind what it reads
   std::deque<NodeId> queue_;
   std::vector<std::pair<NodeId, std::vector<IndexExpr>>> pending_;
 };

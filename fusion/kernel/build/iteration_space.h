@@ -2,10 +2,11 @@
 #ifndef RETROGRAD_FUSION_KERNEL_BUILD_ITERATION_SPACE_H_
 #define RETROGRAD_FUSION_KERNEL_BUILD_ITERATION_SPACE_H_
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "fusion/kernel/build/build.h"
 
 namespace retrograd {
@@ -13,14 +14,49 @@ namespace retrograd {
 // The mapping of one op: which element of its result it computes at each point of the axes. For a
 // reduction also which element of its operand it reads.
 struct Walk {
-  std::vector<IndexExpr> result;
-  std::vector<IndexExpr> operand;  // reductions: coordinates of the element folded in
+  AccessMap result;
+  AccessMap operand;  // reductions and scatters: where the element that is folded in lies
+};
+
+// The walks of a kernel's ops, by op. An op without one is evaluated where it is read.
+class Walks {
+ public:
+  // `nodes`, ascending, outlives this.
+  explicit Walks(absl::Span<const NodeId> nodes) : nodes_(nodes), walks_(nodes.size()) {}
+
+  // Where the op stands among the kernel's; -1: it is not one of them.
+  int Position(NodeId id) const {
+    const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), id);
+    return at == nodes_.end() || *at != id ? -1 : static_cast<int>(at - nodes_.begin());
+  }
+  // nullptr: none. Stays valid until Clear().
+  const Walk* Find(NodeId id) const {
+    const int position = Position(id);
+    return position < 0 || !walks_[position] ? nullptr : &*walks_[position];
+  }
+  const Walk& At(NodeId id) const { return *Find(id); }
+  size_t size() const { return size_; }
+
+  // Of an op of the kernel that has none.
+  void Add(NodeId id, Walk walk) {
+    walks_[Position(id)] = std::move(walk);
+    ++size_;
+  }
+  void Clear() {
+    for (std::optional<Walk>& walk : walks_) walk.reset();
+    size_ = 0;
+  }
+
+ private:
+  absl::Span<const NodeId> nodes_;
+  std::vector<std::optional<Walk>> walks_;
+  size_t size_ = 0;
 };
 
 struct IterationSpace {
   std::vector<int64_t> extents;
-  absl::flat_hash_map<NodeId, Walk> walks;  // an op without one is evaluated where it is read
-  std::optional<BuildRefusal> refusal;      // set if there is no such space
+  Walks walks;
+  std::optional<BuildRefusal> refusal;  // set if there is no such space
 };
 
 // Starts at the op with the most points and follows operands and users through views. Every op that

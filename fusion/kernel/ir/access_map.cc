@@ -2,19 +2,32 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
 
+using Strides = absl::InlinedVector<int64_t, 8>;
+
+// Row-major.
+Strides StridesIn(absl::Span<const int64_t> shape) {
+  Strides strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0; stride *= std::max<int64_t>(shape[i], 1)) {
+    strides[i] = stride;
+  }
+  return strides;
+}
+
 IndexExpr Flatten(absl::Span<const IndexExpr> coords, absl::Span<const int64_t> shape) {
-  return Linearize(coords, DenseStrides(shape));
+  return Linearize(coords, StridesIn(shape));
 }
 
 // The coordinates of row-major position `flat` in `shape`.
 std::vector<IndexExpr> Unflatten(const IndexExpr& flat, absl::Span<const int64_t> shape,
                                  absl::Span<const int64_t> extents) {
-  const std::vector<int64_t> strides = DenseStrides(shape);
+  const Strides strides = StridesIn(shape);
   std::vector<IndexExpr> coords(shape.size());
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] <= 1) continue;  // the only coordinate is 0

@@ -330,7 +330,7 @@ IndexExpr Substitute(const IndexExpr& e, absl::Span<const IndexExpr> replacement
       v = t.kind == IndexTerm::kFloorDiv ? FloorDiv(inner, t.divisor, new_extents)
                                          : Mod(inner, t.divisor, new_extents);
     }
-    out = out + v * t.coef;
+    out.AddScaled(v, t.coef);
   }
   return out;
 }

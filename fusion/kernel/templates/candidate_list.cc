@@ -66,8 +66,9 @@ absl::InlinedVector<int, 2> CandidateList::widths() const {
 void CandidateList::Add(Schedule s) {
   s.blocks = std::max<int64_t>(s.blocks, 1);
   if (s.threads > limits_.max_threads) return;
+  if (std::find(list_.begin(), list_.end(), s) != list_.end()) return;
   if (limits_.shared_bytes > 0 && MostShared(s) > limits_.shared_bytes) return;
-  if (std::find(list_.begin(), list_.end(), s) == list_.end()) list_.push_back(s);
+  list_.push_back(s);
 }
 
 int64_t CandidateList::MostShared(const Schedule& s) const {

@@ -133,9 +133,8 @@ PointsOfThread Points(const KernelProfile&, const Schedule& s) {
           .vectors = s.rows_per_thread};
 }
 
-int64_t SharedOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                      int64_t launch) {
-  return ColumnTileBytes(ir, p, s, launch);
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  return ColumnTileBytes(p, s, launch);
 }
 
 int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {

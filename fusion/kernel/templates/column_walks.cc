@@ -1,7 +1,6 @@
 #include "fusion/kernel/templates/column_walks.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "fusion/kernel/templates/kernel_template.h"
 
@@ -15,19 +14,27 @@ constexpr int64_t kManySplits = 16, kVeryManySplits = 64;
 // less what a kernel holds beside; and for each thread of a block so much that an SM's threads fit.
 constexpr int64_t kMostBytes = 40 << 10, kMostBytesOfThread = 96;
 
-// How many reductions down columns add up in each type.
-std::vector<std::pair<DType, int64_t>> SumsByType(const KernelIr& ir, AxisMask column_axes) {
-  std::vector<std::pair<DType, int64_t>> types;
-  for (const Instr& instr : ir.instrs) {
-    const AxisMask folded = FoldedAxes(ir, instr);
-    if (folded == 0 || (folded & column_axes) != 0) continue;
-    const DType type = AccumulatorType(instr.dtype);
-    auto same =
-        std::find_if(types.begin(), types.end(), [&](const auto& t) { return t.first == type; });
-    if (same == types.end()) same = types.insert(types.end(), {type, 0});
-    ++same->second;
+// Calls step(rows) with the rows that are left behind each step of a fold.
+template <typename Fn>
+void ForEachStep(int64_t thread_rows, Fn step) {
+  for (int64_t rows = thread_rows; rows > kRowsInTurn && rows % kRowsInTurn == 0;) {
+    rows /= kRowsInTurn;
+    step(rows);
   }
-  return types;
+}
+
+// Of shared memory for one sum.
+int64_t FoldElements(int64_t thread_rows, int64_t lanes, int64_t width) {
+  int64_t rows = thread_rows;
+  ForEachStep(thread_rows, [&](int64_t left) { rows += left; });
+  return rows * lanes * width;
+}
+
+// Of up to `sums` sums that take so many elements each.
+int64_t SumsTogether(int64_t thread_rows, int64_t lanes, int64_t elements, DType type,
+                     int64_t sums) {
+  const int64_t most = std::min(kMostBytes, kMostBytesOfThread * thread_rows * lanes);
+  return std::clamp<int64_t>(most / (elements * SizeBytes(type)), 1, sums);
 }
 
 }  // namespace
@@ -41,14 +48,9 @@ int FinalizeLanes(int64_t split) { return FinalizeThreadRows(split) > 1 ? 32 : 1
 
 ColumnFold ColumnFoldOf(int64_t thread_rows, int64_t lanes, int64_t width, DType type,
                         int64_t sums) {
-  ColumnFold fold{.rows = {thread_rows}, .elements = thread_rows * lanes * width};
-  for (int64_t rows = thread_rows; rows > kRowsInTurn && rows % kRowsInTurn == 0;) {
-    rows /= kRowsInTurn;
-    fold.rows.push_back(rows);
-    fold.elements += rows * lanes * width;
-  }
-  const int64_t most = std::min(kMostBytes, kMostBytesOfThread * thread_rows * lanes);
-  fold.together = std::clamp<int64_t>(most / (fold.elements * SizeBytes(type)), 1, sums);
+  ColumnFold fold{.rows = {thread_rows}, .elements = FoldElements(thread_rows, lanes, width)};
+  ForEachStep(thread_rows, [&](int64_t left) { fold.rows.push_back(left); });
+  fold.together = SumsTogether(thread_rows, lanes, fold.elements, type, sums);
   return fold;
 }
 
@@ -56,17 +58,17 @@ bool FoldsTogether(const Schedule& s, int64_t launch) {
   return launch > 0 || !TemplateOf(s).keeps_columns;
 }
 
-int64_t ColumnTileBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                        int64_t launch) {
+int64_t ColumnTileBytes(const KernelProfile& p, const Schedule& s, int64_t launch) {
   const int64_t rows = launch == 0 ? s.rows_per_block : FinalizeThreadRows(s.split);
   if (rows == 1 || p.column_accumulators.empty()) return 0;
   const int64_t lanes = launch == 0 ? s.threads / rows : FinalizeLanes(s.split);
   const int64_t width = launch == 0 ? s.vector_width : 1;
   const bool together = FoldsTogether(s, launch);
+  const int64_t elements = FoldElements(rows, lanes, width);
   int64_t bytes = 0;
-  for (const auto& [type, sums] : SumsByType(ir, p.shape.shape.column_axes)) {
-    const ColumnFold fold = ColumnFoldOf(rows, lanes, width, type, together ? sums : 1);
-    bytes += SharedArrayBytes(fold.elements * fold.together, SizeBytes(type));
+  for (const auto& [type, sums] : p.column_accumulators) {
+    const int64_t at_once = SumsTogether(rows, lanes, elements, type, together ? sums : 1);
+    bytes += SharedArrayBytes(elements * at_once, SizeBytes(type));
   }
   return bytes;
 }

@@ -38,8 +38,7 @@ bool FoldsTogether(const Schedule& s, int64_t launch);
 
 // Shared memory in which the thread rows of a block add up: an array for each type of accumulator.
 // In launch 0 of so many threads, each with a vector of columns; else in the finalize launch.
-int64_t ColumnTileBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                        int64_t launch);
+int64_t ColumnTileBytes(const KernelProfile& p, const Schedule& s, int64_t launch);
 
 }  // namespace retrograd
 

@@ -101,17 +101,20 @@ void CountReductions(const KernelIr& ir, KernelProfile& p) {
 }
 
 void FindAccumulators(const KernelIr& ir, KernelProfile& p) {
-  std::vector<DType> column_types;
   for (const Instr& instr : ir.instrs) {
     const AxisMask folded = FoldedAxes(ir, instr);
     if (folded == 0) continue;
     const DType type = AccumulatorType(instr.dtype);
     if ((folded & p.shape.shape.column_axes) != 0) {
       p.row_accumulators.push_back(SizeBytes(type));
-    } else if (std::find(column_types.begin(), column_types.end(), type) == column_types.end()) {
-      column_types.push_back(type);
-      p.column_accumulators.push_back(SizeBytes(type));
+      continue;
     }
+    auto same = std::find_if(p.column_accumulators.begin(), p.column_accumulators.end(),
+                             [&](const auto& sums) { return sums.first == type; });
+    if (same == p.column_accumulators.end()) {
+      same = p.column_accumulators.insert(same, {type, 0});
+    }
+    ++same->second;
   }
 }
 

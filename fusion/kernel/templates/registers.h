@@ -31,10 +31,10 @@ struct KernelProfile {
   int64_t costly_bytes = 0;  // an element: the values, and the loads that later stages still need
   int column_sums = 0;       // column reductions
   int row_sums = 0;
-  int word_bytes = 4;  // of the widest value in registers
-  // Bytes of what threads add up in: one for each reduction along rows; one for each type of those
-  // down columns.
-  std::vector<int> row_accumulators, column_accumulators;
+  int word_bytes = 4;                 // of the widest value in registers
+  std::vector<int> row_accumulators;  // bytes of what threads add up in, for each along rows
+  // What those down columns add up in: each type once, with how many of them have it.
+  std::vector<std::pair<DType, int64_t>> column_accumulators;
   std::vector<PointRows> point_rows;  // of kernels without reductions
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.

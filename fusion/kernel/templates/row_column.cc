@@ -155,9 +155,8 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
   return launch == 0 ? Main(s) : LaunchKind::kColumnFinalize;
 }
 
-int64_t SharedOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s,
-                      int64_t launch) {
-  return (launch == 0 ? ScratchBytes(p, s) : 0) + ColumnTileBytes(ir, p, s, launch);
+int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
+  return (launch == 0 ? ScratchBytes(p, s) : 0) + ColumnTileBytes(p, s, launch);
 }
 
 int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {

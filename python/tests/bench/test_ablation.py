@@ -10,7 +10,8 @@ import conftest
 import pytest
 from built_library import LIBRARY, needs_library
 from measure import ablation_parts, ours
-from workloads import ablation_models
+from tables import three_parts_table
+from workloads import ablation_models, sized_graphs
 
 
 @pytest.mark.parametrize("name", ablation_models.MODELS)
@@ -101,3 +102,36 @@ def test_an_ablation_measures_what_differs_and_stops_in_time(tmp_path):
     assert softmax["without"]["matmul epilogues"]["same"]
     assert softmax["without"]["persistent reductions"]["ratio"] > 0
     assert softmax["without"]["graph capture"]["ratio"] > 0
+
+
+def test_a_sized_graph_is_named_by_its_sizes():
+    name = "dynamic:gpt2@batch=4,length=1000"
+    assert sized_graphs.knows(name) and not sized_graphs.knows("gpt2")
+    assert not sized_graphs.knows("static:gpt2") and not sized_graphs.knows("other:gpt2@batch=4")
+    sized = sized_graphs.parse(name)
+    assert sized.dynamic and sized.sizes == {"batch": 4, "length": 1000} and sized.path.exists()
+    for wrong in ("static:no_such_graph@batch=4", "static:gpt2@batch", "static:gpt2@batch=-1"):
+        with pytest.raises(ValueError):
+            sized_graphs.parse(wrong)
+
+
+@needs_library
+def test_what_compilers_lose_where_sizes_vary_is_ablated_for_both_kinds(tmp_path):
+    out = tmp_path / "predicted.json"
+    names = [f"{kind}:gpt2@batch=4,length=700" for kind in sized_graphs.KINDS]
+    subprocess.run(
+        [sys.executable, conftest.ROOT / "bench/ablate.py", "--device", "host", "--spec", "h200",
+         *names, "--parts", ",".join(three_parts_table.PARTS), "--predict",
+         "--budget", "600", "--library", LIBRARY, "--out", out, "--cache", tmp_path / "cache"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    result = json.loads(out.read_text())
+    static, dynamic = result["models"]
+    assert (static["sizes"], dynamic["sizes"]) == sized_graphs.KINDS
+    assert 0.9 < dynamic["whole"]["predicted_us"] / static["whole"]["predicted_us"] < 1.1
+    for row in (static, dynamic):
+        ratios = {part: row["without"][part]["predicted_ratio"] for part in three_parts_table.PARTS}
+        # Each can be switched off where sizes vary, too, and what remains does not make up for it.
+        assert min(ratios.values()) > 1
+        assert max(ratios, key=ratios.get) == three_parts_table.PARTS[-1]
+    assert "| gpt2 | dynamic, batch=4, length=700 | " in "\n".join(three_parts_table.lines(result))

@@ -3,7 +3,9 @@
 import conftest
 import largest
 from bench_rows import example_row, row
-from tables import ablation_table, ops_table, readme_table, table_page, training_table
+from tables import (
+    ablation_table, ops_table, readme_table, table_page, three_parts_table, training_table,
+)  # fmt: skip
 
 
 def test_the_table_shows_each_model_and_marks_what_is_not_comparable():
@@ -72,6 +74,7 @@ def test_the_page_holds_the_tables_of_the_results():
     page = table_page.PAGE.read_text()
     assert table_page.written(page, "training_*", training_table.table) == page
     assert table_page.written(page, "ops_*.json", ops_table.table) == page
+    assert table_page.written(page, "three_parts_*.json", three_parts_table.table) == page
 
 
 def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
@@ -105,3 +108,24 @@ def test_an_ablation_table_shows_means_extremes_and_what_is_unknown():
     # What is off by default is worth what the whole loses by it.
     assert "| measured prices of calls | - | 1 of 2 | 0.707 | 1.000 | 0.500 a | 1.00 |  |" in lines
     assert "| pitches | - | 2 of 2 | - | - | - | - | 2 |" in lines
+
+
+def test_a_table_of_three_parts_shows_both_kinds_and_says_what_is_predicted():
+    def row(kind, whole, ratio):
+        without = {part: {"ratio": ratio} for part in three_parts_table.PARTS}
+        without[three_parts_table.PARTS[0]] = {"predicted_ratio": 3.0}
+        without[three_parts_table.PARTS[1]] = {"same": True}
+        return {"model": f"{kind}:a@n=4,m=2", "sizes": kind, "whole": whole, "without": without}
+
+    result = {
+        "command": "ablate", "commit": "abc", "machine": {"device": "A GPU", "pytorch": "2"},
+        "repeat": 3, "models": [
+            row("dynamic", {"predicted_us": 2000.0}, 2.0),
+            row("static", {"gpu_ms": {"median": 1.0}}, 8.0),
+        ],
+    }  # fmt: skip
+    lines = three_parts_table.lines(result)
+    assert lines[4] == "| a | static, n=4, m=2 | 1.00 | 3.000 predicted | 1.000 | 8.000 | 8.000 |"
+    dynamic = "| a | dynamic, n=4, m=2 | 2.00 predicted | 3.000 predicted | 1.000 | 2.000 | 2.000 |"
+    assert lines[5] == dynamic
+    assert lines[6] == "| geometric mean | static |  | 3.000 predicted | 1.000 | 8.000 | 8.000 |"
