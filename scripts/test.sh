@@ -29,6 +29,7 @@ python3 bench/tables/training_table.py --check || failed="$failed training"
 python3 bench/tables/ops_table.py --check || failed="$failed ops"
 python3 bench/tables/sizes_table.py --check || failed="$failed sizes"
 python3 bench/tables/parts_table.py --check || failed="$failed parts"
+python3 bench/tables/three_parts_table.py --check || failed="$failed three_parts"
 
 wait "$venv" || {
   tail -n 30 build/venv.log >&2
