@@ -49,7 +49,9 @@ class Backward:
         self._executable = None
         try:
             self._device = (
-                native.Device(device, cache_dir, library=library) if beside is None else beside._device
+                native.Device(device, cache_dir, library=library)
+                if beside is None
+                else beside._device
             )
             with tempfile.TemporaryDirectory() as folder:
                 loaded = native.Graph.load(_graph_file(library.path, graph, folder), library)

@@ -180,8 +180,9 @@ def main():
     old = readme.read_text()
     new = rewritten(old)
     if options.check and new != old:
-        sys.exit("README.md is not what bench/tables/readme_table.py makes of bench/results: "
-                 "run it")
+        sys.exit(
+            "README.md is not what bench/tables/readme_table.py makes of bench/results: run it"
+        )
     if new != old:
         readme.write_text(new)
 

@@ -208,7 +208,11 @@ def gather_lines(lines, extent, indices, shared, dtype):
     """Elements of each line. `shared`: how many first axes of the lines the index is the same for."""
     op = Weighted(lambda x, index: x.gather(-1, index.expand(*lines, indices)))
     index = torch.randint(0, extent, (*lines[shared:], indices))
-    return op, (_given(*lines, extent, dtype=dtype), index, torch.randn(*lines, indices, dtype=dtype))
+    return op, (
+        _given(*lines, extent, dtype=dtype),
+        index,
+        torch.randn(*lines, indices, dtype=dtype),
+    )
 
 
 def _edges(nodes, edges, skewed):
@@ -540,7 +544,9 @@ MODELS = {
 ALL = MODELS | fp8_models.MODELS  # with those that only a GPU runs
 # Parameters, and data of graph networks, of fp32, products in bf16.
 AUTOCASTS = {
-    name for name, (maker, *_) in MODELS.items() if maker is graph_network or name.endswith("_autocast")
+    name
+    for name, (maker, *_) in MODELS.items()
+    if maker is graph_network or name.endswith("_autocast")
 }
 TINY = "_tiny"  # behind a name: the small sizes
 

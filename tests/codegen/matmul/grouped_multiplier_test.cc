@@ -1,6 +1,6 @@
 // Grouped matmuls by warpgroups: which calls they take, how their launches are described, and
-// whether NVRTC takes them. Only a GPU can run them: python/tests/ops/test_mixture_of_experts.py does
-// where there is one, and bench/ops.py.
+// whether NVRTC takes them. Only a GPU can run them: python/tests/ops/test_mixture_of_experts.py
+// does where there is one, and bench/ops.py.
 #include <algorithm>
 
 #include "absl/strings/match.h"
