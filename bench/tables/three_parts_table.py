@@ -68,9 +68,12 @@ def _group(name):
 def lines(result):
     machine = result["machine"]
     heads = ["graph", "sizes", "ms", *(f"without {part}" for part in PARTS)]
+    measured = any("gpu_ms" in row["whole"] for row in result["models"])
+    of = f"{machine['device']}, driver {machine.get('driver', '-')}, PyTorch {machine['pytorch']}, "
     out = [
-        f"{machine['device']}, driver {machine.get('driver', '-')}, PyTorch {machine['pytorch']}, "
-        f"commit {result['commit']}; `{result['command']}`, medians of {result['repeat']}.",
+        f"{of if measured else 'Predicted by the cost model, nothing measured; '}commit "
+        f"{result['commit']}; `{result['command']}`"
+        + (f", medians of {result['repeat']}." if measured else "."),
         "",
         f"| {' | '.join(heads)} |",
         "|" + "---|" * len(heads),

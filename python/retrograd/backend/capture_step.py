@@ -28,7 +28,9 @@ def capture_step(step, *, warmup=LEAST_WARMUP, pool=None):
     warm-up, TypeError for what cannot be called; RuntimeError if the step cannot be captured.
     """
     if not callable(step):
-        raise TypeError(f"capture_step needs a function that runs a step, not {type(step).__name__}")
+        raise TypeError(
+            f"capture_step needs a function that runs a step, not {type(step).__name__}"
+        )
     if warmup < LEAST_WARMUP:
         raise ValueError(
             f"warmup is {warmup}: at least {LEAST_WARMUP} runs compile all that a step needs"

@@ -228,9 +228,7 @@ class RunMemory:
 
 def same_strides(shape, one, other):
     """Whether the elements lie at the same places: strides of axes of one element mean nothing."""
-    return 0 in shape or all(
-        a == b for n, a, b in zip(shape, one, other, strict=True) if n != 1
-    )
+    return 0 in shape or all(a == b for n, a, b in zip(shape, one, other, strict=True) if n != 1)
 
 
 def _filled(room, tensor):

@@ -7,13 +7,14 @@ aten = torch.ops.aten
 
 # Linear ops that do to each part what they do to the whole.
 _ALIKE = {
-    aten.add.Tensor, aten.alias.default, aten.cat.default, aten.clone.default, aten.detach.default,
+    aten.alias.default, aten.cat.default, aten.clone.default, aten.detach.default,
     aten.expand.default, aten.mean.dim, aten.neg.default, aten.permute.default,
     aten.reshape.default, aten.select.int, aten.select_backward.default, aten.slice.Tensor,
     aten.slice_backward.default, aten.squeeze.dim, aten.squeeze.dims, aten.stack.default,
-    aten.sub.Tensor, aten.sum.dim_IntList, aten.t.default, aten.transpose.int,
+    aten.sum.dim_IntList, aten.t.default, aten.transpose.int,
     aten.unsqueeze.default, aten._unsafe_view.default, aten.view.default,
 }  # fmt: skip
+_SUMS = {aten.add.Tensor, aten.sub.Tensor}
 _CONJUGATES = {aten._conj.default, aten._conj_physical.default, aten.conj_physical.default}
 _RESOLVES = {aten.resolve_conj.default, aten.resolve_neg.default}
 
@@ -75,12 +76,12 @@ class _Writer:
             self._copies[node] = self._stacked(node.args[0])
         elif node.target is aten.view_as_complex.default:
             self._parts[node] = self._unstacked(self._copies[node.args[0]])
-        elif node.target is aten.view.dtype and not _is_complex(node):
+        elif node.target is aten.view.dtype and _is_real_of(node, node.args[0]):
             shape = list(node.meta["val"].shape)  # the parts in turn
             self._copies[node] = self._call(
                 aten.reshape.default, self._stacked(node.args[0]), shape
             )
-        elif node.target is aten.view.dtype and not _is_complex(node.args[0]):
+        elif node.target is aten.view.dtype and _is_real_of(node.args[0], node):
             shape = [*node.meta["val"].shape, 2]
             pairs = self._call(aten.reshape.default, self._copies[node.args[0]], shape)
             self._parts[node] = self._unstacked(pairs)
@@ -88,16 +89,29 @@ class _Writer:
             raise _NoParts
         else:
             self._parts[node] = self._made(node)
+        if node in self._parts:
+            self._check(node)
+
+    def _check(self, node):
+        """Parts that PyTorch would promote or broadcast otherwise are none."""
+        whole = node.meta["val"]
+        for part in self._parts[node]:
+            value = part.meta["val"]
+            if value.shape != whole.shape or value.dtype != whole.dtype.to_real():
+                raise _NoParts
 
     def _made(self, node):
         """The parts of an op's result."""
         if node.target is aten.complex.default:
-            return tuple(self._copies[n] for n in node.args)
+            shape = list(node.meta["val"].shape)
+            return tuple(self._call(aten.expand.default, self._copies[n], shape) for n in node.args)
         if node.target in _RESOLVES:
             return self._parts_of(node.args[0])
         if node.target in _CONJUGATES:
             real, imaginary = self._parts_of(node.args[0])
             return real, self._call(aten.neg.default, imaginary)
+        if node.target in _SUMS:
+            return self._sum(node)
         if node.target is aten.mul.Tensor:
             return self._product(*node.args)
         if node.target is aten.div.Tensor and not _is_a_complex(node.args[1]):
@@ -107,9 +121,20 @@ class _Writer:
             return tuple(self._alike(node, i) for i in (0, 1))
         raise _NoParts
 
+    def _sum(self, node):
+        """Of complex values and numbers."""
+        terms = [
+            self._parts_of(term) if isinstance(term, torch.fx.Node) else (term.real, term.imag)
+            for term in node.args
+        ]
+        if isinstance(node.kwargs.get("alpha"), complex):
+            raise _NoParts
+        return tuple(self._call(node.target, a, b, **node.kwargs) for a, b in zip(*terms))
+
     def _alike(self, node, part):
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: self._parts_of(n)[part])
-        return self._call(node.target, *args, **kwargs)
+        op = aten.reshape.default if node.target is aten.view.default else node.target
+        return self._call(op, *args, **kwargs)
 
     def _product(self, a, b):
         if not _is_a_complex(a):
@@ -132,8 +157,8 @@ class _Writer:
         return self._copies[factor] if isinstance(factor, torch.fx.Node) else factor
 
     def _parts_of(self, value):
-        if not isinstance(value, torch.fx.Node):
-            raise _NoParts  # a complex number
+        if not isinstance(value, torch.fx.Node) or not _is_complex(value):
+            raise _NoParts
         if value not in self._parts:
             whole = self._call(aten.resolve_conj.default, self._copies[value])
             self._parts[value] = self._unstacked(self._call(aten.view_as_real.default, whole))
@@ -152,9 +177,17 @@ class _Writer:
         node = self.graph.call_function(op, args, kwargs)
         node.meta = dict(self._origin.meta)
         known = pytree.tree_map_only(torch.fx.Node, lambda n: n.meta["val"], (args, kwargs))
-        node.meta["val"] = op(*known[0], **known[1])
+        try:
+            node.meta["val"] = op(*known[0], **known[1])
+        except (RuntimeError, TypeError, ValueError) as refusal:
+            raise _NoParts from refusal
         return node
 
 
 def _is_a_complex(value):
     return _is_complex(value) if isinstance(value, torch.fx.Node) else isinstance(value, complex)
+
+
+def _is_real_of(real, whole):
+    """Whether a node's dtype is that of the parts of a complex one."""
+    return _is_complex(whole) and real.meta["val"].dtype == whole.meta["val"].dtype.to_real()

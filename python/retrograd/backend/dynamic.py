@@ -129,7 +129,9 @@ class DynamicBackward(OutputCode):
         try:
             symbols = TorchSymbols(recorded, values)
             static, fakes = specialized(self._module, values, symbols, self._examples)
-            translation = Translation(self._translate(static, fakes, symbols.table), symbols.sources)
+            translation = Translation(
+                self._translate(static, fakes, symbols.table), symbols.sources
+            )
         except (ExportError, native.Failure) as error:
             messages.log.info("each set of sizes is translated for itself: %s", error)
             self._takes_symbols = False

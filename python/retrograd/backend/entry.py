@@ -113,9 +113,7 @@ def compile_static(module, example_inputs, names, settings, forward_graphs=None)
 def translated(module, example_inputs, names, settings, **how):
     """The Recipe of a graph. how: as arrived_backward has it; with sizes its graph has symbols."""
     captured, device = arrived_backward(module, example_inputs, names, **how)
-    graph, constants = translate.translate(
-        captured, "backward", settings.matmul_gradients()
-    )
+    graph, constants = translate.translate(captured, "backward", settings.matmul_gradients())
     return Recipe(
         graph=graph.SerializeToString(deterministic=True),
         constants=list(constants.values()),
@@ -142,5 +140,3 @@ def _boxed(compiled):
 
     run._boxed_call = True
     return run
-
-

@@ -44,7 +44,9 @@ class Explanation:
         """In a notebook: a page for each backward."""
         frames = []
         for backward in self.backwards:
-            page = backward.explain("html") if isinstance(backward, native.Plan) else backward.page()
+            page = (
+                backward.explain("html") if isinstance(backward, native.Plan) else backward.page()
+            )
             frames.append(
                 f'<iframe srcdoc="{html.escape(page, quote=True)}" width="100%" height="700"></iframe>'
             )

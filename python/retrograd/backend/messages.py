@@ -128,4 +128,5 @@ def progress(what):
     try:
         yield lambda stage: setattr(block, "stage", stage)
     finally:
-        watcher.remove(block)
+        if watcher is _watcher:  # else this is a child process, whose copy a lost thread may hold
+            watcher.remove(block)

@@ -56,7 +56,9 @@ class Profile:
             f"<td>{html.escape(s.kind)}</td><td>{html.escape(s.what)}</td></tr>"
             for _, s in self.rows()
         )
-        heads = "".join(f"<th>{h}</th>" for h in ("measured us", "predicted us", "GB/s", "kind", "ops"))
+        heads = "".join(
+            f"<th>{h}</th>" for h in ("measured us", "predicted us", "GB/s", "kind", "ops")
+        )
         return f"<table><tr>{heads}</tr>{cells}</table>"
 
 
@@ -87,5 +89,7 @@ def profile(step):
     with watching.by(watch):
         step()
     if not found:
-        raise RuntimeError("no backward of the backend ran in the step: is its model compiled with it?")
+        raise RuntimeError(
+            "no backward of the backend ran in the step: is its model compiled with it?"
+        )
     return Profile(found)

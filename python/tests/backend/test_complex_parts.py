@@ -57,15 +57,24 @@ class _Writer:
             lambda: self.call(aten.div.Tensor, z, 3.0),
             lambda: self.call(aten.add.Tensor, z, w),
             lambda: self.call(aten.sub.Tensor, z, w),
+            lambda: self.call(aten.add.Tensor, z, 2),
+            lambda: self.call(aten.sub.Tensor, z, 0.5 - 0.25j),
             lambda: self.call(aten._conj.default, z),
             lambda: self.call(aten.neg.default, z),
             lambda: self.call(aten.complex.default, x, chooses.choice(self.real)),
+            lambda: self.call(aten.complex.default, *self._broadcast(x)),
+            lambda: self.call(aten.view.default, z, [2, 3]),
             lambda: self.call(aten.permute.default, self._permuted(z), [1, 0]),
             lambda: self._turned_in_reals(z),
             lambda: self._read(z),
             lambda: self._read(z, 1),
         ]
         chooses.choice(ways)()
+
+    def _broadcast(self, x):
+        row = self.graph.call_function(aten.slice.Tensor, (x, 0, 0, 1))
+        row.meta["val"] = x.meta["val"][:1]
+        return self.chooses.sample((x, row), 2)
 
     def _permuted(self, z):
         self.call(aten.permute.default, z, [1, 0])
@@ -112,12 +121,12 @@ def test_a_random_graph_gives_the_same_in_parts(seed):
             assert not node.meta["val"].is_complex()
 
 
-def _module(op, *extra):
+def _module(op, *extra, **named):
     graph = torch.fx.Graph()
     z = graph.placeholder("z")
     z.meta["val"] = torch.randn(SHAPE, dtype=torch.complex64)
-    made = graph.call_function(op, (z, *extra))
-    made.meta["val"] = op(z.meta["val"], *extra)
+    made = graph.call_function(op, (z, *extra), named)
+    made.meta["val"] = op(z.meta["val"], *extra, **named)
     graph.output((made,))
     return torch.fx.GraphModule({}, graph)
 
@@ -126,6 +135,22 @@ def test_what_has_no_form_in_parts_stays_whole():
     assert complex_parts.apart(_module(aten.exp.default)) is None
     assert complex_parts.apart(_module(aten.abs.default)) is None
     assert complex_parts.apart(_module(aten.mul.Tensor, 1j)) is None
+    assert complex_parts.apart(_module(aten.view.dtype, torch.int32)) is None
+    assert complex_parts.apart(_module(aten.view.dtype, torch.float64)) is None
+    assert complex_parts.apart(_module(aten.sum.dim_IntList, [0], dtype=torch.complex128)) is None
+
+
+def test_a_sum_down_a_broadcast_part_counts_it_each_time():
+    graph = torch.fx.Graph()
+    x, y = (graph.placeholder(name) for name in "xy")
+    x.meta["val"], y.meta["val"] = torch.randn(4, 6), torch.randn(1, 6)
+    z = graph.call_function(aten.complex.default, (x, y))
+    z.meta["val"] = torch.complex(x.meta["val"], y.meta["val"])
+    total = graph.call_function(aten.sum.dim_IntList, (z, [0]))
+    total.meta["val"] = z.meta["val"].sum(0)
+    graph.output((total,))
+    (got,) = complex_parts.apart(torch.fx.GraphModule({}, graph))(x.meta["val"], y.meta["val"])
+    torch.testing.assert_close(got, total.meta["val"])
 
 
 def test_a_graph_without_complex_values_is_left_alone():
@@ -138,8 +163,9 @@ def test_a_graph_without_complex_values_is_left_alone():
 class _Turned(nn.Module):
     """Positions as complex numbers that features are multiplied by; the numbers are learned or not."""
 
-    def __init__(self, learned):
+    def __init__(self, learned, between=torch.clone):
         super().__init__()
+        self.between = between
         self.layers = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()) for _ in range(3)
         )
@@ -149,8 +175,20 @@ class _Turned(nn.Module):
     def forward(self, x):
         for layer in self.layers:
             y = torch.view_as_complex(layer(x).view(*x.shape[:-1], 8, 2))
-            x = x + torch.view_as_real(y * self.turns).flatten(-2)
+            x = x + torch.view_as_real(self.between(y) * self.turns).flatten(-2)
         return x.square().mean()
+
+
+@pytest.mark.parametrize("between", [torch.tanh, torch.sigmoid, lambda y: 1 - y])
+def test_complex_functions_between_have_the_gradients_of_eager(compiled_afresh, between):
+    model = _Turned(learned=False, between=between)
+    eager = copy.deepcopy(model)
+    x = torch.randn(2, 7, 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.compile(model, backend=backend)(x).backward()
+    eager(x).backward()
+    check(model, eager)
 
 
 @pytest.mark.parametrize("learned", [False, True])
