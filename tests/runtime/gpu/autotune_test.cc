@@ -305,8 +305,9 @@ TEST_CASE("each part of a key makes another choice, and so do other candidates")
     REQUIRE(later.tuner.Choose(key, kMemory, others).ok());
     CHECK((others.runs == 0) == (names == std::vector<std::string>{"0", "1"}));
     // What was found among others stands in its place: it is put back.
-    Scripted again(later.clock, {30, 10});
-    REQUIRE(Tuned({.cache = &*kept.cache}).tuner.ChooseFastest(key, kMemory, again).ok());
+    Tuned before({.cache = &*kept.cache});
+    Scripted again(before.clock, {30, 10});
+    REQUIRE(before.tuner.ChooseFastest(key, kMemory, again).ok());
   }
 }
 
