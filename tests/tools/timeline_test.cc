@@ -121,11 +121,11 @@ TEST_CASE("idle time is what no step covers, overlap what two do") {
     return StepSpan{.stream = stream, .begin_us = begin, .end_us = end};
   };
   const TimelineFigures figures =
-      FiguresOf({step(0, 0, 10), step(0, 20, 40), step(1, 30, 50), step(1, 5, 8)});
+      FiguresOf({step(0, 0, 10), step(0, 20, 40), step(1, 30, 50), step(1, 5, 8), step(1, 9, 12)});
   CHECK(figures.total_us == 50);
-  CHECK(figures.busy_us == 40);
-  CHECK(std::abs(figures.idle_share - 0.2) < 1e-12);
-  CHECK(std::abs(figures.overlap_share - 13.0 / 50) < 1e-12);
+  CHECK(figures.busy_us == 42);
+  CHECK(std::abs(figures.idle_share - 0.16) < 1e-12);
+  CHECK(std::abs(figures.overlap_share - 14.0 / 50) < 1e-12);
   CHECK(FiguresOf({}).total_us == 0);
 }
 
