@@ -2,21 +2,17 @@
 // changes.
 #include "fusion/lower/pad_operands.h"
 
-#include "fusion/device/device_numbers.h"
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
+#include "tests/support/plans/changed_spec.h"
 #include "tests/support/plans/same_outputs.h"
 
 namespace retrograd {
 namespace {
 
-DeviceSpec Device(std::vector<DeviceNumber> numbers = {}) {
-  const auto changed = WithDeviceNumbers(*ReadDeviceSpec("h200"), "h200", numbers);
-  REQUIRE(changed.ok());
-  const auto spec = ParseDeviceSpec(*changed, "test");
-  REQUIRE(spec.ok());
-  return *spec;
+DeviceSpec Device(const std::vector<DeviceNumber>& numbers = {}) {
+  return ChangedSpec("h200", numbers);
 }
 
 // On which even small products are worth a pad.

@@ -2,20 +2,16 @@
 // same.
 #include "fusion/lower/thin_matmuls.h"
 
-#include "fusion/device/device_numbers.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
+#include "tests/support/plans/changed_spec.h"
 #include "tests/support/plans/same_outputs.h"
 
 namespace retrograd {
 namespace {
 
-DeviceSpec Device(std::vector<DeviceNumber> numbers = {}) {
-  const auto changed = WithDeviceNumbers(*ReadDeviceSpec("h100"), "h100", numbers);
-  REQUIRE(changed.ok());
-  const auto spec = ParseDeviceSpec(*changed, "test");
-  REQUIRE(spec.ok());
-  return *spec;
+DeviceSpec Device(const std::vector<DeviceNumber>& numbers = {}) {
+  return ChangedSpec("h100", numbers);
 }
 
 BackwardGraph Matmul(const Shape& a, const Shape& b, DType in, DType out) {

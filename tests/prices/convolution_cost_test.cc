@@ -7,21 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/convolution/packed_layout.h"
 #include "tests/catch.h"
+#include "tests/support/plans/changed_spec.h"
 
 namespace retrograd {
 namespace {
 
-DeviceSpec With(std::vector<DeviceNumber> numbers) {
-  const auto changed = WithDeviceNumbers(*ReadDeviceSpec("h100"), "h100", numbers);
-  REQUIRE(changed.ok());
-  const auto spec = ParseDeviceSpec(*changed, "h100");
-  REQUIRE(spec.ok());
-  return *spec;
-}
+DeviceSpec With(const std::vector<DeviceNumber>& numbers) { return ChangedSpec("h100", numbers); }
 
 struct Sizes {
   int64_t batch = 2, channels = 64, extent = 28, filters = 64, taps = 3, stride = 1, groups = 1;

@@ -3,22 +3,16 @@
 
 #include <vector>
 
-#include "fusion/device/device_numbers.h"
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 #include "fusion/ops/matmul/matmul_tiles.h"
 #include "tests/catch.h"
+#include "tests/support/plans/changed_spec.h"
 
 namespace retrograd {
 namespace {
 
-DeviceSpec With(std::vector<DeviceNumber> numbers) {
-  const auto changed = WithDeviceNumbers(*ReadDeviceSpec("h100"), "h100", numbers);
-  REQUIRE(changed.ok());
-  const auto spec = ParseDeviceSpec(*changed, "h100");
-  REQUIRE(spec.ok());
-  return *spec;
-}
+DeviceSpec With(const std::vector<DeviceNumber>& numbers) { return ChangedSpec("h100", numbers); }
 
 // Row-major and dense.
 MatMulCall Batch(int64_t batch, int64_t m, int64_t n, int64_t k, DType dtype = DType::kBf16) {

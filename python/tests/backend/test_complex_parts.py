@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from backend_training import check, interpreted_forwards
+from backend_training import check, compiled_afresh
 from retrograd.backend import backend, complex_parts, messages
 from torch import nn
 
@@ -19,12 +19,9 @@ AT_THE_EDGE = (
 
 
 @pytest.fixture
-def compiled_afresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with interpreted_forwards():
+def fresh():
+    with compiled_afresh():
         yield
-    torch._dynamo.reset()
 
 
 class _Writer:
@@ -180,7 +177,7 @@ class _Turned(nn.Module):
 
 
 @pytest.mark.parametrize("between", [torch.tanh, torch.sigmoid, lambda y: 1 - y])
-def test_complex_functions_between_have_the_gradients_of_eager(compiled_afresh, between):
+def test_complex_functions_between_have_the_gradients_of_eager(fresh, between):
     model = _Turned(learned=False, between=between)
     eager = copy.deepcopy(model)
     x = torch.randn(2, 7, 16)
@@ -192,7 +189,7 @@ def test_complex_functions_between_have_the_gradients_of_eager(compiled_afresh, 
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_complex_positions_leave_a_backward_in_one_piece(compiled_afresh, learned):
+def test_complex_positions_leave_a_backward_in_one_piece(fresh, learned):
     model = _Turned(learned)
     eager = copy.deepcopy(model)
     ours = torch.compile(model, backend=backend)

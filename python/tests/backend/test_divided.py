@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from backend_training import check, interpreted_forwards
+from backend_training import check, compiled_afresh
 from retrograd.backend import backend, messages, pieces
 from torch import nn
 from torch.nn import functional as F
@@ -17,11 +17,8 @@ aten = torch.ops.aten
 
 @pytest.fixture(autouse=True)
 def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with interpreted_forwards():
+    with compiled_afresh():
         yield
-    torch._dynamo.reset()
 
 
 class _Mixed(nn.Module):

@@ -34,6 +34,17 @@ def interpreted_forwards(around=contextlib.nullcontext):
 
 
 @contextlib.contextmanager
+def compiled_afresh():
+    """What a test runs in that compiles models of its own: nothing is compiled before, forwards are
+    interpreted."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with interpreted_forwards():
+        yield
+    torch._dynamo.reset()
+
+
+@contextlib.contextmanager
 def backend_tests(forwards=interpreted_forwards):
     """What each test of the backend runs in: a backward that falls back is an error. forwards(): the
     context in which forwards are compiled."""
