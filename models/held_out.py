@@ -60,6 +60,23 @@ def video_network(batch, frames, side):
     return make
 
 
+def unfused_attention(name):
+    """What makes a network of timm whose attention is written out: PyTorch's own kernels refuse
+    biases of channels-last maps."""
+
+    def make():
+        import timm
+
+        before = timm.layers.config._USE_FUSED_ATTN
+        timm.layers.set_fused_attn(False)
+        try:
+            return timm.create_model(name, pretrained=False)
+        finally:
+            timm.layers.config._USE_FUSED_ATTN = before
+
+    return make
+
+
 def image_models(image_model):
     """By zoo.image_model, which makes one of a timm network and a batch."""
     channels_last = {
@@ -73,8 +90,8 @@ def image_models(image_model):
         "ghostnet_b4": ("ghostnet_100", 4),
         "res2net_b4": ("res2net50_26w_4s", 4),
         "hrnet_b8": ("hrnet_w18", 8),
-        "coatnet_b16": ("coatnet_0_rw_224", 16),
         "nfnet_b16": ("nfnet_l0", 16),
+        "coatnet_b16": (unfused_attention("coatnet_0_rw_224"), 16),
     }
     row_major = {
         "swin_b32": ("swin_tiny_patch4_window7_224", 32),

@@ -1,5 +1,7 @@
 """A whole training step as one CUDA graph: forward, backward and what else the step does."""
 
+import contextlib
+
 import torch
 
 from retrograd.backend import programs
@@ -25,7 +27,8 @@ def capture_step(step, *, warmup=LEAST_WARMUP, pool=None):
     capture, which train as any other: at least 3. pool: of memory, as torch.cuda.graph takes it.
 
     Without a CUDA device nothing is captured, and each call runs the step. ValueError for less
-    warm-up, TypeError for what cannot be called; RuntimeError if the step cannot be captured.
+    warm-up, TypeError for what cannot be called; RuntimeError if the step cannot be captured: it can
+    run on as an ordinary one.
     """
     if not callable(step):
         raise TypeError(
@@ -43,10 +46,10 @@ def capture_step(step, *, warmup=LEAST_WARMUP, pool=None):
     with torch.cuda.stream(stream):
         _warm_up(step, warmup)
     torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
+    graph, pool = torch.cuda.CUDAGraph(), pool or torch.cuda.graph_pool_handle()
     try:
         # The stream of the warm-up: autograd's nodes remember theirs, and would wait for another.
-        with torch.cuda.graph(graph, pool=pool, stream=stream):
+        with _ends_when_it_fails(pool), torch.cuda.graph(graph, pool=pool, stream=stream):
             result = step()
     except RuntimeError as error:
         raise RuntimeError(
@@ -54,6 +57,24 @@ def capture_step(step, *, warmup=LEAST_WARMUP, pool=None):
             ".cpu(), printing a tensor), and its optimizer must be capturable"
         ) from error
     return CapturedStep(step, graph, result)
+
+
+@contextlib.contextmanager
+def _ends_when_it_fails(pool):
+    """Ends what a capture has begun also where it fails. PyTorch ends none of it there
+    (pytorch/pytorch#171263): the current stream stays the capture's, the allocator goes on to allocate
+    from the capture's pool, and the generator refuses each random number until the process ends."""
+    device, stream = torch.cuda.current_device(), torch.cuda.current_stream()
+    try:
+        yield
+    except RuntimeError:
+        torch.cuda.set_stream(stream)
+        with contextlib.suppress(RuntimeError):  # of what the capture did not come to begin
+            torch._C._cuda_endAllocateToPool(device, pool)
+            torch._C._cuda_releasePool(device, pool)
+        generator = torch.cuda.default_generators[device]
+        generator.graphsafe_set_state(generator.clone_state())
+        raise
 
 
 def _warm_up(step, runs):

@@ -19,7 +19,9 @@ class Training:
 
     def __init__(self, model, compiled, **options):
         self.model = copy.deepcopy(model).to(DEVICE)
-        self.call = torch.compile(self.model, backend=backend, options=FULL) if compiled else self.model
+        self.call = (
+            torch.compile(self.model, backend=backend, options=FULL) if compiled else self.model
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.x = torch.zeros(16, 32, device=DEVICE)
         self.options = options
@@ -78,6 +80,35 @@ def test_a_step_that_waits_for_the_device_is_refused_with_what_to_do():
     training = Training(mlp(), True)
     with pytest.raises(RuntimeError, match="must not wait for the device"):
         retrograd.capture_step(lambda: training.step().item())
+
+
+@on_a_gpu
+def test_behind_a_capture_that_failed_steps_run_and_another_is_captured():
+    training = Training(nn.Sequential(mlp(), nn.Dropout(0.5)), True)
+    training.fill(1)
+    stream = torch.cuda.current_stream()
+    waits = [True]
+
+    def step():
+        loss = training.step()
+        return loss.item() if waits[0] else loss
+
+    with pytest.raises(RuntimeError, match="must not wait for the device"):
+        retrograd.capture_step(step)
+    assert torch.cuda.current_stream() == stream
+    waits[0] = False
+    pools = {segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()}
+    before = step()
+    kept = torch.empty(1 << 26, device=DEVICE)
+    there = [
+        s
+        for s in torch.cuda.memory_snapshot()
+        if s["address"] <= kept.data_ptr() < s["address"] + s["total_size"]
+    ]
+    assert [s["segment_pool_id"] for s in there] == [(0, 0)], pools
+    captured = retrograd.capture_step(step)
+    assert captured.graph is not None
+    assert {float(captured()) for _ in range(3)} != {float(before)}
 
 
 @on_a_gpu
