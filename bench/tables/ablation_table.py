@@ -60,7 +60,11 @@ def part_line(result, part):
     changed = sum(not row["without"].get(part, {}).get("same") for row in result["models"])
     deleted = ablation_parts.DELETED.get(part)
     lines = deleted or result.get("lines", {}).get("of", {}).get(part)
-    cells = [f"{part}, deleted" if deleted else part, "-" if lines is None else str(lines), f"{changed} of {len(found)}"]
+    cells = [
+        f"{part}, deleted" if deleted else part,
+        "-" if lines is None else str(lines),
+        f"{changed} of {len(found)}",
+    ]
     if ratios:
         cells += [
             f"{geometric_mean(ratios.values()):.3f}",

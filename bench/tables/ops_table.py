@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the table of single ops in docs/benchmarks.md, from bench/results/ops_<GPU>.json.
 
-  bench/tables/ops_table.py            rewrites the page
-  bench/tables/ops_table.py --check    exit status 1 if it would change
+bench/tables/ops_table.py            rewrites the page
+bench/tables/ops_table.py --check    exit status 1 if it would change
 """
 
 import json

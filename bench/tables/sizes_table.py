@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of changing sizes in docs/benchmarks.md, from bench/results/sizes_<GPU>.json.
 
-  bench/tables/sizes_table.py            rewrites the page
-  bench/tables/sizes_table.py --check    exit status 1 if it would change
+bench/tables/sizes_table.py            rewrites the page
+bench/tables/sizes_table.py --check    exit status 1 if it would change
 """
 
 import json

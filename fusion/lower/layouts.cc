@@ -1,68 +1,18 @@
 #include "fusion/lower/layouts.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/ir/access_map.h"
+#include "fusion/lower/dense_order.h"
+#include "fusion/lower/reader_order.h"
 #include "fusion/ops/call_op.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
 namespace {
-
-std::vector<IndexExpr> OwnAxes(size_t rank) {
-  std::vector<IndexExpr> coords;
-  for (size_t i = 0; i < rank; ++i) coords.push_back(IndexExpr::Axis(static_cast<int>(i)));
-  return coords;
-}
-
-// An affine address as strides over its axes.
-std::optional<std::vector<int64_t>> AffineStrides(const IndexExpr& address, size_t rank) {
-  if (!address.is_affine()) return std::nullopt;
-  std::vector<int64_t> strides(rank);
-  for (size_t i = 0; i < rank; ++i) strides[i] = address.axis_coef(static_cast<int>(i));
-  return strides;
-}
-
-// Whether strides run through a dense block once: a permutation of row-major.
-bool IsDensePermutation(absl::Span<const int64_t> shape, absl::Span<const int64_t> strides) {
-  int64_t span = 1;
-  bool row_major = true;
-  for (size_t i = shape.size(); i-- > 0 && row_major;) {
-    row_major = shape[i] == 1 || strides[i] == span;
-    span *= shape[i];
-  }
-  if (row_major) return true;
-  absl::InlinedVector<std::pair<int64_t, int64_t>, 8> dims;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] != 1) dims.push_back({strides[i], shape[i]});
-  }
-  std::sort(dims.begin(), dims.end());
-  span = 1;
-  for (auto [stride, extent] : dims) {
-    if (stride != span) return false;
-    span *= extent;
-  }
-  return true;
-}
-
-// A dense layout of the shape, its dims nested as those with these strides are.
-Layout DenseInOrderOf(absl::Span<const int64_t> strides, const Shape& shape) {
-  std::vector<size_t> dims(shape.size());
-  std::iota(dims.begin(), dims.end(), 0);
-  std::stable_sort(dims.begin(), dims.end(),
-                   [&](size_t a, size_t b) { return strides[a] > strides[b]; });
-  Layout layout;
-  layout.strides.assign(shape.size(), 1);
-  int64_t span = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    layout.strides[dims[i]] = span;
-    span *= std::max<int64_t>(shape[dims[i]], 1);
-  }
-  return layout;
-}
 
 // The chain of views from a stored value to `value`, outermost (nearest to the value) first.
 std::vector<NodeId> ViewChain(const BackwardGraph& g, ValueId value) {
@@ -72,19 +22,6 @@ std::vector<NodeId> ViewChain(const BackwardGraph& g, ValueId value) {
     value = g.operands(value.node)[0];
   }
   return chain;
-}
-
-// Row-major strides, but for the axis, if it is one, whose neighbours lie side by side.
-std::vector<int64_t> DenseAlong(const Shape& shape, int axis) {
-  if (axis < 0) return DenseStrides(shape);
-  Shape moved = shape;
-  moved.erase(moved.begin() + axis);
-  moved.push_back(shape[axis]);
-  std::vector<int64_t> strides = DenseStrides(moved);
-  const int64_t unit = strides.back();
-  strides.pop_back();
-  strides.insert(strides.begin() + axis, unit);
-  return strides;
 }
 
 // The layout of `stored` under which the view after the first `steps` views of the chain (counted
@@ -233,7 +170,25 @@ class Assigner {
   Assigner(const BackwardGraph& g, const LayoutOptions& options)
       : g_(g), options_(options), layouts_(g.num_values()) {}
 
+  // Results of calls whose order nothing asks for take that of what is read beside them, which only
+  // a first assignment knows; a second lets others follow.
   std::vector<Layout> Run() {
+    std::vector<Layout> first = AssignAll();
+    std::vector<Layout> claimed(g_.num_values());
+    bool any = false;
+    for (const ValueId v : std::exchange(free_, {})) {
+      auto layout = OrderOfReaders(g_, first, v);
+      if (!layout || !LibraryStores(g_, v, layout->strides)) continue;
+      claimed[g_.value_index(v)] = *std::move(layout);
+      any = true;
+    }
+    if (!any) return first;
+    layouts_ = std::move(claimed);
+    return AssignAll();
+  }
+
+ private:
+  std::vector<Layout> AssignAll() {
     ClaimOutputs();
     // What is made for a call may lie like another operand of it that stands later in the graph.
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
@@ -243,7 +198,6 @@ class Assigner {
     return std::move(layouts_);
   }
 
- private:
   void ClaimOutputs() {
     for (const GraphOutput& out : g_.outputs()) {
       if (!out.value) continue;
@@ -296,6 +250,7 @@ class Assigner {
     if (g_.pattern(id) == Pattern::kAccumulate) {
       if (auto layout = LikeSlice(g_, layouts_, v)) return *layout;
     }
+    if (IsLibrary(g_, id) && library_users_.empty()) free_.push_back(v);
     return natural();
   }
 
@@ -380,6 +335,7 @@ class Assigner {
   const BackwardGraph& g_;
   const LayoutOptions& options_;
   std::vector<Layout> layouts_;
+  std::vector<ValueId> free_;  // results of calls, of which nothing asks for an order
   std::vector<std::pair<ValueId, Use>> stack_;             // scratch
   std::vector<std::pair<NodeId, ValueId>> library_users_;  // of the value that is chosen for
 };

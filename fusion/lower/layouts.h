@@ -1,6 +1,7 @@
 // Where each stored value lies, decided before the search: the host's strides for inputs and
-// outputs, an order that library calls can read for what feeds them, the order of the operand for
-// the rest. So that transposes become strides and not kernels.
+// outputs, an order that library calls can read for what feeds them, that of what is read beside
+// them for what calls make and no call reads, the order of the operand for the rest. So that
+// transposes become strides and not kernels.
 #ifndef RETROGRAD_FUSION_LOWER_LAYOUTS_H_
 #define RETROGRAD_FUSION_LOWER_LAYOUTS_H_
 

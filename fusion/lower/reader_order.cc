@@ -1,0 +1,175 @@
+#include "fusion/lower/reader_order.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "fusion/analysis/strided_view.h"
+#include "fusion/kernel/build/build.h"
+#include "fusion/kernel/ir/access_map.h"
+#include "fusion/lower/dense_order.h"
+#include "fusion/ops/call_op.h"
+
+namespace retrograd {
+namespace {
+
+bool IsElementwise(const BackwardGraph& g, NodeId id) {
+  return g.pattern(id) == Pattern::kPointwise || g.pattern(id) == Pattern::kAccumulate;
+}
+
+// Whether the operand is walked as the result of its op is, and lies in memory.
+bool IsWalkedLike(const BackwardGraph& g, ValueId operand, const Shape& shape) {
+  return g.type(operand).shape == shape && !IsConstant(g, BehindViews(g, operand).node);
+}
+
+// The value whose order another follows, as its op's operand or behind views: what is given or is
+// made in an order of its own.
+ValueId Followed(const BackwardGraph& g, ValueId value) {
+  while (true) {
+    value = BehindViews(g, value);
+    if (!IsElementwise(g, value.node)) return value;
+    const Shape& shape = g.type(value).shape;
+    const absl::Span<const ValueId> operands = g.operands(value.node);
+    const auto like = std::find_if(operands.begin(), operands.end(), [&](ValueId operand) {
+      return IsWalkedLike(g, operand, shape);
+    });
+    if (like == operands.end()) return value;
+    value = *like;
+  }
+}
+
+// The dim of a value whose neighbours lie side by side; -1: none does.
+int FastestDim(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value) {
+  const auto view = AsStrided(g, layouts, value);
+  const Shape& shape = g.type(value).shape;
+  for (size_t d = 0; view && d < shape.size(); ++d) {
+    if (shape[d] > 1 && view->strides[d] == 1) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+// The axis that more of `found` are than `present`, and the most; `present` if none is.
+int Commonest(const std::vector<int>& found, int present) {
+  auto most = std::count(found.begin(), found.end(), present);
+  int commonest = present;
+  for (const int axis : found) {
+    const auto count = std::count(found.begin(), found.end(), axis);
+    if (count <= most) continue;
+    most = count;
+    commonest = axis;
+  }
+  return commonest;
+}
+
+// What is read beside a value, and where it goes: through views and elementwise ops.
+class Readers {
+ public:
+  // beside: whether what is read beside it counts, or only where it goes.
+  Readers(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value, bool beside)
+      : g_(g), layouts_(layouts), value_(value), extents_(g.type(value).shape), beside_(beside) {
+    for (const GraphOutput& output : g.outputs()) {
+      if (output.value) outputs_.insert({g.value_index(*output.value), &output});
+    }
+  }
+
+  // The dim of the value along which each lies.
+  std::vector<int> FastestDims() {
+    Push({value_, {.coords = OwnAxes(extents_.size()), .guards = {}, .fill = 0}, beside_});
+    while (!pending_.empty()) {
+      const Seen seen = std::move(pending_.back());
+      pending_.pop_back();
+      if (const auto to = outputs_.find(g_.value_index(seen.value)); to != outputs_.end()) {
+        const std::vector<int64_t>& strides = to->second->strides;
+        Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, seen.map);
+      }
+      for (const Use& use : g_.uses(seen.value.node)) {
+        if (use.result == seen.value.result) Follow(use.user, seen);
+      }
+    }
+    return std::move(dims_);
+  }
+
+ private:
+  // The value, or what is made of it element by element, behind views.
+  struct Seen {
+    ValueId value;
+    AccessMap map;  // of the value's axes
+    bool alone;     // nothing has been read beside it
+  };
+
+  void Push(Seen seen) {
+    if (visited_.insert(g_.value_index(seen.value)).second) pending_.push_back(std::move(seen));
+  }
+
+  void Follow(NodeId user, const Seen& seen) {
+    const ValueId next{user, 0};
+    if (g_.pattern(user) == Pattern::kView) {
+      if (auto map = ThroughViewForward(g_, user, seen.map, extents_)) {
+        Push({next, *std::move(map), seen.alone});
+      }
+    } else if (IsLibrary(g_, user)) {
+      Count(seen.value, seen.value, seen.map);
+    } else if (g_.op(user) == Op::cat) {
+      // Part of a join, which goes on.
+      for (const int dim : Readers(g_, layouts_, next, false).FastestDims()) {
+        Add(DenseAlong(g_.type(next).shape, dim), seen.map);
+      }
+    } else if (IsElementwise(g_, user) && g_.type(next).shape == g_.type(seen.value).shape) {
+      Push({next, seen.map, !ReadsBeside(user, seen) && seen.alone});
+    }
+  }
+
+  // Whether the op reads another tensor of this shape. Those count that are read by the first op
+  // that reads any.
+  bool ReadsBeside(NodeId user, const Seen& seen) {
+    bool reads = false;
+    for (ValueId other : g_.operands(user)) {
+      if (other == seen.value || !IsWalkedLike(g_, other, g_.type(seen.value).shape)) continue;
+      reads = true;
+      const ValueId followed = Followed(g_, other);
+      if (seen.alone && !IsLibrary(g_, followed.node)) Count(other, followed, seen.map);
+    }
+    return reads;
+  }
+
+  // The order of `value`, of which `tensor` is what lies in memory: once.
+  void Count(ValueId value, ValueId tensor, const AccessMap& map) {
+    const auto view = AsStrided(g_, layouts_, value);
+    const bool first = counted_.insert(g_.value_index(BehindViews(g_, tensor))).second;
+    if (view && first) Add(view->strides, map);
+  }
+
+  // What is seen with these strides: the dim along which neighbours lie side by side, if one is.
+  void Add(absl::Span<const int64_t> strides, const AccessMap& map) {
+    const IndexExpr address = Linearize(map.coords, strides);
+    for (size_t d = 0; d < extents_.size(); ++d) {
+      const bool along = address.axis_coef(static_cast<int>(d)) == 1;
+      if (along && extents_[d] > 1) dims_.push_back(static_cast<int>(d));
+    }
+  }
+
+  const BackwardGraph& g_;
+  absl::Span<const Layout> layouts_;
+  const ValueId value_;
+  const Shape& extents_;
+  const bool beside_;
+  std::vector<int> dims_;
+  std::vector<Seen> pending_;
+  absl::flat_hash_set<size_t> visited_, counted_;            // value_index
+  absl::flat_hash_map<size_t, const GraphOutput*> outputs_;  // by value_index
+};
+
+}  // namespace
+
+std::optional<Layout> OrderOfReaders(const BackwardGraph& graph, absl::Span<const Layout> layouts,
+                                     ValueId result) {
+  const int present = FastestDim(graph, layouts, result);
+  const int dim = Commonest(Readers(graph, layouts, result, true).FastestDims(), present);
+  if (dim == present) return std::nullopt;
+  return Layout{DenseAlong(graph.type(result).shape, dim)};
+}
+
+}  // namespace retrograd
