@@ -39,6 +39,9 @@ std::string And(absl::string_view a, absl::string_view b) {
   return absl::StrCat(a, " && ", b);
 }
 
+// What the load's guards leave out is 0, all of whose bits are 0.
+bool FillsZeros(const Instr& load) { return load.fill == 0 && !std::signbit(load.fill); }
+
 }  // namespace
 
 absl::string_view VectorStoreName(const KernelIr& ir, const Store& store) {
@@ -369,6 +372,18 @@ void PointPrinter::LoadVector(int i) {
       out_.Line(access);
       continue;
     }
+    if (FillsZeros(load)) {
+      // Zeros are loaded as zeros: a compiler that widens behind the branch keeps lanes as they lie
+      // until they are used.
+      out_.OpenScope();
+      out_.Line("rg_pack<", StorageName(ir_.buffers[load.buffer].dtype), ", ", w, "> pack;");
+      out_.Line("rg_clear(&pack);");
+      out_.Line(If(guards, absl::StrCat("rg_load_pack", way, "(", name, ", ", OffsetText(i, m),
+                                        ", &pack);")));
+      out_.Line("for (int j = 0; j < ", w, "; ++j) (", to, ")[j] = rg_lane(pack, j);");
+      out_.Close();
+      continue;
+    }
     out_.Open("if (", guards, ")");
     out_.Line(access);
     out_.Else();
@@ -385,8 +400,7 @@ int PointPrinter::PackWidth(int i) const {
 
 int PointPrinter::GuardedPackWidth(int i) const {
   const Instr& load = ir_.instrs[i];
-  const bool zeros = load.fill == 0 && !std::signbit(load.fill);
-  return InLanes(i) && VectorLoad(i) && zeros ? FormOfLoad(ir_, i, vectors_).width : 0;
+  return InLanes(i) && VectorLoad(i) && FillsZeros(load) ? FormOfLoad(ir_, i, vectors_).width : 0;
 }
 
 bool PointPrinter::VectorLoad(int i) const {

@@ -50,7 +50,7 @@ std::vector<int> LoadsAhead(const KernelIr& ir, const std::vector<int>& instrs) 
 void DeclareAhead(int i, int rows, LaunchText* launch, PointPrinter* printer) {
   const Instr& load = launch->ir().instrs[i];
   const std::string name = absl::StrCat("v", i);
-  const int width = printer->InLanes(i) ? printer->width() : 1, pack = printer->PackWidth(i);
+  const int width = printer->InLanes(i) ? printer->width() : 1, pack = printer->GuardedPackWidth(i);
   const int places = pack > 0 ? width / pack : width;  // of a row
   const std::string row = places > 1 ? absl::StrCat("r * ", places) : "r";
   Home home;

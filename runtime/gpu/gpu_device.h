@@ -126,7 +126,6 @@ class GpuDevice : public Device {
   absl::Status LoadSupport();
   // Ends a capture, with what is done to each captured graph.
   absl::StatusOr<GpuGraph> EndCapture();
-  std::string ArchFor(absl::Span<const Kernel> kernels) const;
   // Of the kernels those that no program has compiled.
   std::vector<Kernel> Missing(absl::Span<const Kernel> kernels, absl::string_view arch) const;
   void ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch);

@@ -81,9 +81,10 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
   RG_ASSIGN_OR_RETURN(const CompiledPlan compiled,
                       Compile(graph.planned.graph, graph.planned.plan,
                               {.dialect = dialect, .epilogue_kernels = TakesEpilogues(dialect)}));
+  const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
+  arch = TargetOf(kernels, arch);
   progress.Step(absl::StrCat("compiling for ", arch));
-  RG_ASSIGN_OR_RETURN(const CompiledObject object,
-                      CompileKernels(dialect, DistinctKernels(compiled.kernels), arch));
+  RG_ASSIGN_OR_RETURN(const CompiledObject object, CompileKernels(dialect, kernels, arch));
   const auto predicted = Predictions(compiled);
   std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), arch.c_str(),
               object.kernels.size(), object.code.size());

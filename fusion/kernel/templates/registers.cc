@@ -125,10 +125,19 @@ bool Shared(const KernelIr& ir, const Instr& load) {
   return fastest >= 0 && (load.axes >> fastest & 1) == 0;
 }
 
+// The share of elements at which a load's guards let it through: an element of a join is in one of
+// its parts. A buffer with fewer elements than there are positions is read at as many.
+int64_t UnguardedPpm(const KernelIr& ir, const Instr& load) {
+  const int64_t positions = ir.Points(load.axes);
+  if (load.guards.empty() || !load.indirect.empty() || positions == 0) return kPpm;
+  return std::min(MulDiv(kPpm, ir.buffers[load.buffer].elements, positions), kPpm);
+}
+
 void CountAccesses(const KernelIr& ir, KernelProfile& p) {
   const bool by_points = TemplateOf(p.shape.kind).walk == Walk::kPoints;
   const AxisMask rows = LongAxes(ir, p.shape.shape.row_axes);
   const AxisMask columns = LongAxes(ir, p.shape.shape.column_axes);
+  int64_t unguarded = 0;  // bytes an element, in millionths
   for (size_t i = 0; i < ir.instrs.size(); ++i) {
     const Instr& instr = ir.instrs[i];
     p.word_bytes = std::max(p.word_bytes, 4 * Words(instr.dtype));
@@ -136,11 +145,14 @@ void CountAccesses(const KernelIr& ir, KernelProfile& p) {
     if (instr.kind != InstrKind::kLoad) continue;
     ++At(p.counts, RegisterCount::kLoads);
     if (p.inner[i]) {
-      if (!by_points || !Shared(ir, instr)) p.loaded_bytes += SizeBytes(instr.dtype);
+      if (by_points && Shared(ir, instr)) continue;
+      p.loaded_bytes += SizeBytes(instr.dtype);
+      unguarded += SizeBytes(instr.dtype) * UnguardedPpm(ir, instr);
     } else if ((instr.axes & columns) != 0 && (instr.axes & rows) == 0) {
       At(p.counts, RegisterCount::kColumnLoads) += Words(instr.dtype);
     }
   }
+  if (p.loaded_bytes > 0) p.unguarded_ppm = unguarded / p.loaded_bytes;
   for (const Store& s : ir.stores) {
     if (p.inner[s.instr]) p.stored_bytes += SizeBytes(ir.buffers[s.buffer].dtype);
   }
@@ -167,7 +179,7 @@ void CountLate(const KernelIr& ir, KernelProfile& p) {
 int64_t BytesUnderWay(const KernelProfile& p, const PointsOfThread& points) {
   // Who loads nothing at its points waits for nothing: its stores are what is under way.
   if (p.loaded_bytes == 0) return p.stored_bytes * points.under_way;
-  const int64_t most = p.loaded_bytes * points.under_way;
+  const int64_t most = MulDiv(p.loaded_bytes * points.under_way, p.unguarded_ppm, kPpm);
   if (points.among_stores == 0 || p.late_loaded_bytes == 0) return most;
   const int64_t moved = p.loaded_bytes + p.stored_bytes;
   const int64_t together = moved - p.late_loaded_bytes;
