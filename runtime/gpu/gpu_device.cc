@@ -151,7 +151,8 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
 std::string GpuDevice::ArchFor(absl::Span<const Kernel> kernels) const {
   // Multiplying takes instructions that one architecture alone has.
   const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention;
+    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention ||
+           kernel.head == KernelHead::kBoxes;
   });
   return multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
 }
