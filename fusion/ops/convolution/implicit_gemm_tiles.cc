@@ -32,8 +32,9 @@ constexpr int64_t kPartialBytes = 2065;   // in a cycle of all SMs, of the split
 constexpr int64_t kSchedulers = 4;
 constexpr int64_t kSharedOfSm = 220 << 10;
 
-// The same of schedules that load boxes: fitted to 425 schedules of 72 gradients in bf16, of six of
-// them and others, on one H100, 2026-11-27 (bench/results/convolution_boxes_h100.json).
+// The same of schedules that load boxes: fitted by hand to those of 72 gradients in bf16 on one
+// H100, 2026-11-27 (bench/results/convolution_boxes_h100.json), whose time they tell within 9% in
+// the mean, times the spec's factor.
 constexpr int64_t kBoxLatency = 1100;    // of a box, with the engine's own work
 constexpr int64_t kBoxLoadBytes = 65;    // from L2 into an SM in a cycle
 constexpr int64_t kBoxStepCycles = 340;  // a barrier, and the products of a step one after another
