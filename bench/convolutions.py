@@ -12,8 +12,8 @@ many). ATen's is aten.convolution_backward with cudnn.benchmark, once with deter
 alone and once with any. Where the convolution multiplies each pixel by one matrix, ours is measured
 in its other form, too: as matmuls where the exporter leaves a convolution, as a convolution where
 it makes matmuls. The side ours_without_boxes has none of the kernels whose operands a copy engine
-loads by boxes. Work of each side is captured as a CUDA graph that does it many times; the graphs are
-replayed in turn, the host hidden, and the medians are those of the time of one repetition. The
+loads by boxes. Work of each side is captured as a CUDA graph that does it many times; the graphs
+are replayed in turn, the host hidden, and the medians are those of the time of one repetition. The
 operands stay where they are, in the caches, on all sides. There is no bias: its gradient is a sum.
 
 Needs torch, a GPU, and the library that `make build` leaves in build/release/bin; no network.
