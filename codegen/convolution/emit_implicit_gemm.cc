@@ -155,7 +155,6 @@ class Writer {
                   {"kColumnTiles", ColumnTiles(tile_, c_)},
                   {"kFilterSteps", CeilDiv(c_.out_channels_of_group(), tile_.depth)},
                   {"kChannelBoxes", CeilDiv(c_.in_channels_of_group(), kBoxWidth)},
-                  {"kBoxDims", operands.walks[0].dims},
                   {"kWalks", walks},
                   {"kPitchD", pitch_d},
                   {"kStageA", stage_a},

@@ -27,7 +27,7 @@ const char kBoxInputSteps[] = R"(
   const auto load = [&](int at, int stage) {
     RG_UNROLL
     for (int box = 0; box < kRows / 64; ++box) {
-      RG_LOAD_PIXELS(kBoxDims, tiles, at + 4096 * box, loaded, stage, a, walks, walk, group * kFiltersOfGroup + filter,
+      RG_LOAD_PIXELS(tiles, at + 4096 * box, loaded, stage, a, walks, walk, group * kFiltersOfGroup + filter,
                      y0[box], y1[box], y2[box], image[box], (taps0 - 1 - tap0) * kReach0,
                      (taps1 - 1 - tap1) * kReach1, (taps2 - 1 - tap2) * kReach2);
     }
@@ -63,7 +63,7 @@ const char kBoxWeightSteps[] = R"(
     RG_UNROLL
     for (int box = 0; box < kColumns / 64; ++box) {
       const int of = column0 / 64 + box, tap = of / kChannelBoxes % kTaps;
-      RG_LOAD_PIXELS(kBoxDims, tiles, at + kStageA + 4096 * box, loaded, stage, b, walks, 0,
+      RG_LOAD_PIXELS(tiles, at + kStageA + 4096 * box, loaded, stage, b, walks, 0,
                      group * kChannelsOfGroup + of % kChannelBoxes * 64, x0, x1, x2, image,
                      tap / kKernel2 / kKernel1 * kDilation0, tap / kKernel2 % kKernel1 * kDilation1,
                      tap % kKernel2 * kDilation2);

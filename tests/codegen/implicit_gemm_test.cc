@@ -66,7 +66,7 @@ Call DrawnGradient(Draw& draw, Op op, DType dtype) {
 // One whose operands a copy engine loads by boxes: channels that fill some, or parts of one.
 Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
   constexpr int64_t kChannels[] = {32, 40, 64, 72, 136};
-  const int dims = static_cast<int>(draw.Int(1, 3));
+  const int dims = static_cast<int>(draw.Int(1, 2));
   const int64_t groups = draw.Int(0, 4) == 0 ? 2 : 1;
   const auto channels = [&] { return groups > 1 ? int64_t{64} : kChannels[draw.Int(0, 4)]; };
   Shape x = {draw.Int(1, 3), groups * channels()}, w = {groups * channels(), x[1] / groups};
@@ -90,6 +90,21 @@ Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
                       .shape = shape,
                       .strides = ChannelsLastStrides(shape),
                       .dtype = dtype};
+  };
+  call.operands = {tensor(y), tensor(input ? w : x)};
+  call.results = {tensor(input ? x : w)};
+  return call;
+}
+
+Call GradientInThreeDims(Op op) {
+  const Shape x = {1, 64, 3, 4, 4}, w = {64, 64, 2, 3, 3}, y = {1, 64, 2, 2, 2}, ones = {1, 1, 1};
+  Call call{.op = op};
+  call.attributes = {
+      {"stride", ones}, {"padding", Shape{0, 0, 0}}, {"dilation", ones}, {"groups", int64_t{1}}};
+  const bool input = op == Op::convolution_input_gradient;
+  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
+  const auto tensor = [](const Shape& shape) {
+    return CallTensor{.shape = shape, .strides = ChannelsLastStrides(shape), .dtype = DType::kBf16};
   };
   call.operands = {tensor(y), tensor(input ? w : x)};
   call.results = {tensor(input ? x : w)};
@@ -257,7 +272,9 @@ TEST_CASE("schedules of boxes are for devices and calls that have boxes") {
     CHECK_THAT(refusal(other), ContainsSubstring("of bf16 and fp16, not f32"));
     other = call, other.y.offset = 4;
     CHECK_THAT(refusal(other), ContainsSubstring("begin at 16 bytes"));
-    other = call, other.padding[2] = 200;
+    CHECK_THAT(refusal(ConvolutionOf(GradientInThreeDims(op))),
+               ContainsSubstring("images in one or two dims"));
+    other = call, other.padding[2] = 2000;
     CHECK_THAT(refusal(other), ContainsSubstring("nearer to the image"));
   }
 }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kAddressBytes = 16;  // that divide all addresses and pitches
 constexpr int64_t kMostStep = 8;
+constexpr int64_t kMostReach = 255;
 constexpr size_t kMostWalks = 16;  // descriptions of 128 bytes are parameters
 
 bool IsInput(const ConvolutionCall& c) { return c.op == Op::convolution_input_gradient; }
@@ -60,13 +61,13 @@ ImageWalk WalkOfInput(const ConvolutionCall& c) {
   return walk;
 }
 
-// How far from an image's first and last pixel the engine's corners may lie, by its dims.
+// How far from an image's first and last pixel the engine's corners may lie.
 bool CornersFit(const ImageWalk& walk) {
-  const int64_t least = walk.dims == 2 ? -128 : -16, most = -least - 1;
+  constexpr int64_t kLeast = -128, kMost = 127;
   const std::array<int64_t, 3> beyond = walk.Beyond();
   for (size_t d = 0; d < kSpatialDims; ++d) {
-    if (std::min(walk.first[d], beyond[d]) < least) return false;
-    if (std::max(walk.first[d], beyond[d]) > most) return false;
+    if (std::min(walk.first[d], beyond[d]) < kLeast) return false;
+    if (std::max(walk.first[d], beyond[d]) > kMost) return false;
   }
   return true;
 }
@@ -175,11 +176,11 @@ absl::Status BoxRefusal(const ConvolutionCall& c) {
     return refuse("walked in up to ", kMostWalks, " ways, not ", operands.walks.size());
   }
   for (const ImageWalk& walk : operands.walks) {
+    if (walk.dims != 2) return refuse("of images in one or two dims");
     if (!CornersFit(walk)) return refuse("of pixels nearer to the image");
     for (size_t d = 0; d < kSpatialDims; ++d) {
       if (walk.step[d] > kMostStep) return refuse("of pixels up to ", kMostStep, " apart");
-      const int64_t most = walk.dims == 2 ? 255 : 31;
-      if (walk.reach[d] > most) return refuse("of taps up to ", most, " pixels away");
+      if (walk.reach[d] > kMostReach) return refuse("of taps up to ", kMostReach, " pixels away");
     }
   }
   return absl::OkStatus();
