@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/preludes/attention_prelude.h"
+#include "codegen/preludes/box_prelude.h"
 #include "codegen/preludes/cluster_prelude.h"
 #include "codegen/preludes/dropout_prelude.h"
 #include "codegen/preludes/gpu_prelude.h"
@@ -35,6 +36,7 @@ std::string HopperText(PreludeParts parts) {
   if (!attention && !parts.Has(PreludePart::kMultiplier)) return "";
   return absl::StrCat(HopperPrelude(),
                       parts.Has(PreludePart::kMultiplier) ? MultiplierPrelude() : "",
+                      parts.Has(PreludePart::kBoxes) ? BoxPrelude(Dialect::kCuda) : "",
                       parts.Has(PreludePart::kGroupedTiles) ? GroupedTilesPrelude() : "",
                       attention && parts.Has(PreludePart::kDropout) ? TiledDropoutPrelude() : "",
                       attention ? AttentionPrelude() : "");
@@ -53,7 +55,9 @@ std::string Prelude(Dialect dialect, PreludeParts parts) {
   switch (dialect) {
     case Dialect::kCuda: return absl::StrCat(CudaPrelude(), any, hopper);
     case Dialect::kHip: return absl::StrCat(HipPrelude(), any);
-    case Dialect::kHost: return absl::StrCat(HostPrelude(), any);
+    case Dialect::kHost:
+      return absl::StrCat(HostPrelude(), any,
+                          parts.Has(PreludePart::kBoxes) ? BoxPrelude(Dialect::kHost) : "");
   }
   RG_CHECK(false);
 }

@@ -47,6 +47,10 @@ PARTS = {
     "sums of slices": _feature(
         "sums_of_slices", "each slice is added up by itself",
         "graph/passes/sums_of_slices.cc", "graph/passes/sums_of_slices.h"),
+    "boxes of images": _feature(
+        "image_boxes", "threads gather the operands of all convolutions' gradients",
+        "fusion/ops/convolution/image_boxes.cc", "fusion/ops/convolution/image_boxes.h",
+        "codegen/convolution/implicit_gemm_boxes.cc", "codegen/preludes/box_prelude.cc"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

@@ -3,10 +3,12 @@
 #define RETROGRAD_CODEGEN_CONVOLUTION_CONVOLUTION_KERNELS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "codegen/print/kernel.h"
+#include "fusion/ops/convolution/image_boxes.h"
 
 namespace retrograd {
 
@@ -18,6 +20,8 @@ struct ConvolutionKernels {
   struct Launch {
     Kernel kernel;
     std::vector<ConvolutionSlot> args;  // by the kernel's argument
+    // Of KernelHead::kBoxes: what descriptions it takes, the walks' and behind them the matrix's.
+    std::optional<BoxOperands> boxes;
   };
   std::vector<Launch> launches;
   int64_t partial_elements = 0;  // of the workspace at kPartials

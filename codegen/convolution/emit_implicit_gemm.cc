@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "codegen/convolution/convolution_writer.h"
+#include "codegen/convolution/implicit_gemm_boxes.h"
 #include "codegen/convolution/implicit_gemm_text.h"
 #include "codegen/tile_products/tile_product_text.h"
 #include "fusion/kernel/ir/scale.h"
@@ -49,6 +51,7 @@ class Writer {
     w_.Read(c_.y.dtype, "a", kConvolutionFirst);
     w_.Read(second.dtype, "b", kConvolutionSecond);
     WriteResult(tile_.splits > 1);
+    if (tile_.boxes) return SumsOfBoxes();
     const int64_t element_bytes = SizeBytes(c_.y.dtype);
     const int64_t lines_a = IsInput(c_) ? tile_.rows : tile_.depth;
     const int64_t width_a = IsInput(c_) ? tile_.depth : tile_.rows;
@@ -85,6 +88,7 @@ class Writer {
     Copies("B", vectors_.second, tile_.depth, tile_.columns,
            !IsInput(c_) && second.strides[1] != 1);
     w_.Text(kGemmHead);
+    w_.Text(kGemmCopies);
     IsInput(c_) ? InputPlace(tile_.splits > 1) : WeightPlace(tile_.splits > 1);
     if (IsInput(c_)) {
       PrintPhases();
@@ -122,6 +126,73 @@ class Writer {
   }
 
  private:
+  // The same of operands that are loaded by boxes.
+  ConvolutionKernels::Launch SumsOfBoxes() {
+    const BoxOperands operands = BoxOperandsOf(c_);
+    const auto walks = static_cast<int64_t>(operands.walks.size());
+    const int64_t element_bytes = SizeBytes(c_.y.dtype);
+    const int64_t pitch_d = PaddedPitch(tile_.columns, SizeBytes(sum_dtype()));
+    const int64_t stage_a = Product({tile_.rows, tile_.depth});
+    const int64_t stage = stage_a + Product({tile_.columns, tile_.depth});
+    w_.Uses(PreludePart::kTensorCores);
+    w_.Boxes(static_cast<int>(walks) + 1);
+    w_.Staged(c_.y.dtype, "tiles", stage * tile_.stages + kBoxAlignment / element_bytes);
+    w_.Staged(sum_dtype(), "results", tile_.rows * pitch_d);
+    w_.Shared(DType::kInt64, "loaded", tile_.stages);
+    Geometry();
+    w_.Constants({{"kRows", tile_.rows},
+                  {"kColumns", tile_.columns},
+                  {"kDepth", tile_.depth},
+                  {"kStages", tile_.stages},
+                  {"kWarpRows", tile_.warp_rows},
+                  {"kWarpColumns", tile_.warp_columns},
+                  {"kSplits", tile_.splits},
+                  {"kThreads", threads_},
+                  {"kTileRows", 1},
+                  {"kTileColumns", tile_.columns / 16},
+                  {"kAcrossA", IsInput(c_) ? 0 : 1},
+                  {"kAcrossB", 1},
+                  {"kColumnTiles", ColumnTiles(tile_, c_)},
+                  {"kFilterSteps", CeilDiv(c_.out_channels_of_group(), tile_.depth)},
+                  {"kChannelBoxes", CeilDiv(c_.in_channels_of_group(), kBoxWidth)},
+                  {"kWalks", walks},
+                  {"kPitchD", pitch_d},
+                  {"kStageA", stage_a},
+                  {"kStage", stage},
+                  {"kStageBytes", stage * element_bytes},
+                  {"kVD", tile_.splits > 1 ? vectors_.partial : vectors_.result}});
+    PrintBoxes(operands);
+    w_.Text(kGemmHead);
+    IsInput(c_) ? InputPlace(tile_.splits > 1) : WeightPlace(tile_.splits > 1);
+    if (IsInput(c_)) PrintPhases();
+    w_.Text(IsInput(c_) ? kBoxInputSteps : kBoxWeightSteps);
+    w_.Text(kBoxProduct);
+    w_.Text(IsInput(c_) ? kGemmStoreInput : kBoxStoreWeight);
+    ConvolutionKernels::Launch launch =
+        w_.End(Product({RowTiles(tile_, c_), ColumnTiles(tile_, c_), tile_.splits}), threads_);
+    launch.boxes = operands;
+    return launch;
+  }
+
+  // As the host's copy engine reads them.
+  void PrintBoxes(const BoxOperands& operands) {
+    const auto list = [](const std::array<int64_t, 3>& of) {
+      return absl::StrCat("{", of[0], ", ", of[1], ", ", of[2], "}");
+    };
+    w_.out().Line("[[maybe_unused]] constexpr rg_walk walks[] = {");
+    for (const ImageWalk& walk : operands.walks) {
+      std::array<int64_t, 3> last = walk.Beyond();
+      for (size_t d = 0; d < last.size(); ++d) last[d] += walk.extent[d] - 1;
+      w_.out().Line("    {", walk.offset, ", ", walk.channels, ", ", walk.images, ", ",
+                    walk.image_pitch, ", ", list(walk.extent), ", ", list(walk.pitch), ", ",
+                    list(walk.first), ", ", list(last), ", ", list(walk.step), "},");
+    }
+    w_.out().Line("};");
+    const BoxMatrix& m = operands.matrix;
+    w_.out().Line("[[maybe_unused]] constexpr rg_matrix matrix = {", m.offset, ", ", m.columns,
+                  ", ", m.lines, ", ", m.pitch, "};");
+  }
+
   static int64_t Elements(const ConvolutionTensor& t) {
     return Product({t.shape[0], t.shape[1], t.shape[2], t.shape[3], t.shape[4]});
   }
@@ -198,10 +269,14 @@ class Writer {
 
   // Numbers of the phase that a block's rows belong to.
   void PrintPhases() {
-    std::vector<ConvolutionPhase> phases = ConvolutionPhases(c_);
+    const std::vector<ConvolutionPhase> all = ConvolutionPhases(c_);
+    std::vector<int64_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
     // The longest sums first: what begins last ends soon.
-    std::stable_sort(phases.begin(), phases.end(),
-                     [](const auto& a, const auto& b) { return a.depth > b.depth; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return all[a].depth > all[b].depth; });
+    std::vector<ConvolutionPhase> phases;
+    for (const int64_t p : order) phases.push_back(all[p]);
     std::vector<int64_t> ends = {0};
     for (const ConvolutionPhase& phase : phases)
       ends.push_back(ends.back() + CeilDiv(phase.rows, tile_.rows));
@@ -216,6 +291,7 @@ class Writer {
       if (same) return w_.Constants({{name, value(0)}});
       w_.out().Line("[[maybe_unused]] const int ", name, " = ", text, ";");
     };
+    if (tile_.boxes) print("walk", [&](size_t p) { return order[p]; });
     print("first_tile", [&](size_t p) { return ends[p]; });
     print("depth_here", [&](size_t p) { return phases[p].depth; });
     for (int d = 0; d < kSpatialDims; ++d) {

@@ -2,17 +2,20 @@
 
 namespace retrograd {
 
-// Each thread copies kCopies packs of a part of an operand: by turns along its lines, or, where
-// elements of a column lie together in memory, along the columns.
 const char kGemmHead[] = R"(
   const int warp = RG_THREAD / RG_WARP, lane = RG_THREAD % RG_WARP;
-  const int slice = warp / (kWarpRows * kWarpColumns);
+  [[maybe_unused]] const int slice = warp / (kWarpRows * kWarpColumns);
   const int warp_row = warp / kWarpColumns % kWarpRows * (kTileRows * 16);
-  const int warp_column = warp % kWarpColumns * (kTileColumns * 16);
+  [[maybe_unused]] const int warp_column = warp % kWarpColumns * (kTileColumns * 16);
   const int split = RG_BLOCK % kSplits;
   const int column0 = RG_BLOCK / kSplits % kColumnTiles * kColumns;
   const int group = RG_BLOCK / (kColumnTiles * kSplits) % kGroups;
   const int row_tile = RG_BLOCK / (kColumnTiles * kSplits * kGroups);
+)";
+
+// Each thread copies kCopies packs of a part of an operand: by turns along its lines, or, where
+// elements of a column lie together in memory, along the columns.
+const char kGemmCopies[] = R"(
   const auto line_a = [&](int i) {
     return kDownA ? RG_THREAD % kLinesA : RG_THREAD / kPacksA + i * (kThreads / kPacksA);
   };

@@ -6,8 +6,11 @@
 
 namespace retrograd {
 
-// Which tile, split and group a block makes, and what of each step a thread copies.
+// Which tile, split and group a block makes.
 extern const char kGemmHead[];
+
+// What of each step a thread copies.
+extern const char kGemmCopies[];
 
 // Define `steps`, `begin`, `end`, and copy(to, piece), which sends one of kPieces pieces of a
 // step's copies off, and advance(), which goes on to the next step.
@@ -16,7 +19,8 @@ extern const char kGemmInputWholeSteps[];  // where no step has parts of two tap
 extern const char kGemmInputAnySteps[];
 extern const char kGemmWeightPlaces[];  // of the weight's gradient
 
-// codegen/tile_products/tile_product_text.h follows, and leaves the tile's sums in `results`.
+// codegen/tile_products/tile_product_text.h follows, and leaves the tile's sums in `results`. Where
+// operands are loaded by boxes, implicit_gemm_boxes.h has the place of all this.
 
 // Store them by place(..).
 extern const char kGemmStoreInput[];

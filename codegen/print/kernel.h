@@ -34,6 +34,7 @@ enum class PreludePart : uint8_t {
   kGroupedTiles,  // codegen/preludes/grouped_tiles_prelude.h, of multipliers
   kClusters,      // codegen/preludes/cluster_prelude.h
   kParts,         // codegen/preludes/part_prelude.h, in any dialect, behind kTensorCores
+  kBoxes,         // codegen/preludes/box_prelude.h, of CUDA and the host, behind kTensorCores
 };
 
 class PreludeParts {
@@ -59,6 +60,7 @@ enum class KernelHead : uint8_t {
   kMultiplier,  // takes descriptions of two operands (runtime/gpu/tma_descriptors.h)
   kAttention,   // takes descriptions of Q, K, V, dO and O
   kCluster,     // as the plain one, in clusters whose blocks read each other's shared memory
+  kBoxes,       // direct, with descriptions of `maps` operands (runtime/gpu/tma_descriptors.h)
 };
 
 // A name that a body begins with.
@@ -112,6 +114,7 @@ struct Kernel {
   int64_t blocks = 1;
   int threads = 1;
   int cluster = 2;            // of a multiplier: blocks that share loads; of kCluster: its blocks
+  int maps = 0;               // of kBoxes
   int arguments = 0;          // how many pointers it takes, and words of lifted numbers
   bool threads_meet = false;  // by barriers, shuffles or shared arrays
   // Its threads begin with RG_EARLY_START, by which it may be launched before the kernel in front

@@ -25,6 +25,7 @@ absl::string_view HeadMacro(const Kernel& kernel) {
     case KernelHead::kMultiplier: return "RG_MULTIPLIER";
     case KernelHead::kAttention: return "RG_ATTENTION";
     case KernelHead::kCluster: return "RG_KERNEL_CLUSTER";
+    case KernelHead::kBoxes: return "RG_BOXES";
   }
   RG_CHECK(false);
 }
@@ -169,10 +170,12 @@ std::string PrintHead(const Kernel& kernel) {
   if (kernel.head == KernelHead::kMultiplier && kernel.cluster != Kernel().cluster) {
     return absl::StrCat("RG_MULTIPLIER_CLUSTER(", Parameters(kernel), ", ", kernel.cluster, ")");
   }
-  return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ClusterOf(kernel), ")");
+  const std::string maps = kernel.head == KernelHead::kBoxes ? absl::StrCat(", ", kernel.maps) : "";
+  return absl::StrCat(HeadMacro(kernel), "(", Parameters(kernel), ClusterOf(kernel), maps, ")");
 }
 
 std::string PrintCooperativeHead(const Kernel& kernel) {
+  if (kernel.head == KernelHead::kBoxes) return PrintHead(kernel);  // its threads always meet
   RG_CHECK(MayBeResident(kernel));
   if (kernel.head == KernelHead::kCluster) return PrintHead(kernel);  // its threads always meet
   return absl::StrCat("RG_KERNEL_COOPERATIVE(", Parameters(kernel), ")");

@@ -61,6 +61,14 @@ void LaunchWriter::Multiplies(int cluster) {
   Uses(PreludePart::kMultiplier);
 }
 
+void LaunchWriter::Boxes(int maps) {
+  kernel_.head = KernelHead::kBoxes;
+  kernel_.maps = maps;
+  kernel_.threads_meet = true;
+  Uses(PreludePart::kBoxes);
+  if (dialect_ == Dialect::kCuda) Uses(PreludePart::kMultiplier);
+}
+
 void LaunchWriter::Constants(const std::vector<Constant>& constants) {
   for (const Constant& c : constants) {
     out_.Line("[[maybe_unused]] constexpr int ", c.name, " = ", c.value, ";");

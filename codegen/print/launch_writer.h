@@ -35,6 +35,8 @@ class LaunchWriter {
   void StartsEarly();
   // It multiplies by warpgroups, in clusters of so many blocks.
   void Multiplies(int cluster);
+  // It loads boxes of so many operands, each described, and multiplies by warpgroups.
+  void Boxes(int maps);
 
   struct Constant {
     std::string name;

@@ -82,6 +82,10 @@ struct DeviceSpec {
   int64_t matmul_pitch_4_ppm = 0, matmul_pitch_8_ppm = 0;
   int64_t matmul_tiles_bf16_flops = 0, matmul_tiles_shift_ppm = 0;
   int64_t matmul_tiles_wait_ps = 0;
+  int64_t convolution_gather_ppm = 0, convolution_stride_ppm = 0;
+  int64_t convolution_cycles_ppm = 0, convolution_narrow_ppm = 0;
+  int64_t depthwise_row_cycles = 0, depthwise_fp32_ppm = 0;
+  int64_t convolution_boxes_ppm = 0;  // 0: no loads of boxes of pixels
 
   int64_t overlap_threads = 0, no_overlap_threads = 0, least_overlap_threads = 0;
   int64_t overlap_blocks = 0, barrier_overlap_blocks = 0;

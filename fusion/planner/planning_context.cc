@@ -40,6 +40,7 @@ namespace {
 
 DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options) {
   device.trusts_slack = options.feedback.empty() && Enabled(options, "register_slack");
+  if (!Enabled(options, "image_boxes")) device.convolution_boxes_ppm = 0;
   return device;
 }
 

@@ -239,7 +239,8 @@ absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view sou
 
 std::string TargetOf(absl::Span<const Kernel> kernels, absl::string_view arch) {
   const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention;
+    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention ||
+           kernel.head == KernelHead::kBoxes;
   });
   const bool is_cuda = absl::StartsWith(arch, "sm_") && !absl::EndsWith(arch, "a");
   return multiplies && is_cuda ? absl::StrCat(arch, "a") : std::string(arch);

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "codegen/print/kernel.h"
+#include "fusion/ops/convolution/image_boxes.h"
 #include "fusion/plan/plan.h"
 #include "runtime/compiler/module_cache.h"
 #include "runtime/compiler/rtc.h"
@@ -50,6 +51,9 @@ struct OperandMap {
   DType dtype = DType::kBf16;
   int64_t offset = 0, inner = 0, outer = 0, pitch = 0;
   int64_t heads = 0, head_pitch = 0, batch = 0, batch_pitch = 0;
+  // Or boxes of 64 pixels x 64 channels of images, of 16-bit types; then nothing above says more
+  // than slot and dtype.
+  std::optional<ImageWalk> images = std::nullopt;
 };
 
 // One launch of a program; everything but the addresses is known when it is loaded.
@@ -62,7 +66,8 @@ struct Launch {
   // Of kernels for tensor cores: further parameters, made of addresses. Then any number of clusters
   // does the work, and the device takes as many as it holds at once.
   std::vector<OperandMap> maps;
-  int cluster = 2;               // of kernels with maps: blocks that start together
+  // Of kernels with maps: blocks that start together. 0: each works alone, and all of them start.
+  int cluster = 2;
   bool direct = false;           // Kernel::direct
   bool starts_early = false;     // Kernel::starts_early
   std::vector<int32_t> numbers;  // what comes behind the pointers: words of Kernel::lifted
@@ -78,6 +83,8 @@ struct CallPointers {
 // What a device may count on beyond what the call says.
 struct CallFacts {
   bool allow_tf32 = false;  // fp32 operands may be rounded to TF32
+  // Kernels of ours may load boxes of images by the copy engine, where the device has one.
+  bool image_boxes = true;
   // Of the device's memory, that the call may hold from run to run (LoadedCall::kept_result).
   int64_t most_kept_bytes = 0;
   // Bytes known to divide the addresses of CallPointers; an element's size where it is empty.
@@ -191,6 +198,8 @@ class Device {
   virtual std::vector<std::string> TakeNotes() { return {}; }
   // Whether it takes kernels that multiply (CompileOptions::epilogue_kernels).
   virtual bool multiplies_with_epilogues() const { return false; }
+  // Whether it takes kernels that load boxes of images (KernelHead::kBoxes).
+  virtual bool loads_boxes() const { return false; }
   // Whether blocks of a launch may form clusters, which read each other's shared memory.
   virtual bool runs_clusters() const { return true; }
 

@@ -51,6 +51,7 @@ class CudaDevice : public GpuDevice {
   absl::string_view name() const override { return "cuda"; }
   Dialect dialect() const override { return Dialect::kCuda; }
   bool multiplies_with_epilogues() const override { return sm_ == 90 && DescribesOperands(); }
+  bool loads_boxes() const override { return sm_ == 90 && DescribesImages(); }
   bool runs_clusters() const override { return sm_ >= 90; }
 
   absl::Status BeginTrace() override;

@@ -107,6 +107,8 @@ class HostDevice : public Device {
     return {.model = std::string(name()), .warp = options_.compile.warp};
   }
   Dialect dialect() const override { return Dialect::kHost; }
+  // As a GPU of 32 threads a warp does.
+  bool loads_boxes() const override { return options_.compile.warp == 32; }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     if (bytes == 0) return nullptr;

@@ -39,6 +39,7 @@ absl::StatusOr<CompileOptions> CompileOptionsFor(const Device& device, const Cho
   RG_ASSIGN_OR_RETURN(compile.schedule,
                       ScheduleOptionsFor(spec.spec, spec.text, one ? 1 : options.streams));
   compile.schedule.objective = options.objective;
+  compile.image_boxes = !options.plan.disable.contains("image_boxes");
   if (options.early_launches) compile.early = EarlyLaunchLimitsOf(spec.spec);
   if (options.keep_sorted_indices) {
     compile.most_kept_bytes = spec.spec.scarce_memory_bytes / kScarceToKeptBytes;
@@ -51,6 +52,7 @@ PlanOptions PlanOptionsFor(const Device& device, const PlanOptions& options) {
   PlanOptions plan = options;
   if (!device.multiplies_with_epilogues()) plan.disable.insert("matmul_epilogues");
   if (!device.runs_clusters()) plan.disable.insert("held_columns");
+  if (!device.loads_boxes()) plan.disable.insert("image_boxes");
   return plan;
 }
 

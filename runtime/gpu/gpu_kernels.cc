@@ -13,7 +13,9 @@
 namespace retrograd {
 namespace {
 
-constexpr size_t kMostMaps = 5;  // of a launch: attention's Q, K, V, dO and O or numbers
+// Of a launch: attention has Q, K, V, dO and O or numbers, a convolution's gradient its phases and
+// a matrix.
+constexpr size_t kMostMaps = 17;
 
 constexpr size_t kMostDirectArguments = 8;
 
@@ -83,11 +85,14 @@ absl::Status GpuKernels::Prepare(absl::Span<const Launch> launches, int sms) {
     RG_CHECK(!launch.direct ||
              (launch.numbers.empty() && launch.args.size() <= kMostDirectArguments));
     if (!launch.maps.empty()) {
-      // Each fills an SM, and they come in clusters.
-      const unsigned cluster = static_cast<unsigned>(launch.cluster);
-      prepared.blocks =
-          std::min(prepared.blocks, std::max(static_cast<unsigned>(sms) / cluster, 1u) * cluster);
       prepared.maps = launch.maps;
+      prepared.maps_together = launch.cluster == 0;
+      if (launch.cluster > 0) {
+        // Each fills an SM, and they come in clusters.
+        const unsigned cluster = static_cast<unsigned>(launch.cluster);
+        prepared.blocks =
+            std::min(prepared.blocks, std::max(static_cast<unsigned>(sms) / cluster, 1u) * cluster);
+      }
       RG_CHECK(prepared.maps.size() <= kMostMaps);
       // What cannot be described is said now; any address does.
       constexpr uintptr_t kSomewhere = 1 << 20;
@@ -150,7 +155,7 @@ absl::Status GpuKernels::Run(GpuStream stream, size_t launch, bool early) {
   OperandDescriptor descriptors[kMostMaps];
   for (size_t i = 0; i < l.maps.size(); ++i) {
     RG_ASSIGN_OR_RETURN(descriptors[i], DescribeOperand(l.maps[i], known_[l.maps[i].slot]));
-    parameters[count++] = &descriptors[i];
+    if (i == 0 || !l.maps_together) parameters[count++] = &descriptors[i];
   }
   if (early) {
     return driver_.LaunchEarly(l.function, l.blocks, l.threads, l.staged_bytes, stream, parameters);

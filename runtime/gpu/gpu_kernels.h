@@ -55,6 +55,7 @@ class GpuKernels : public LoadedKernels {
     std::vector<int32_t> slots;
     std::vector<OperandMap> maps;
     bool direct = false;
+    bool maps_together = false;  // as one parameter
   };
 
   struct Found {

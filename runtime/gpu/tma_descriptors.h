@@ -16,8 +16,12 @@ struct alignas(64) OperandDescriptor {
 // Whether the driver that this process has loaded can describe operands.
 bool DescribesOperands();
 
+// Whether it can describe images (OperandMap::images), too.
+bool DescribesImages();
+
 // Of boxes of 64 x 64 elements of a matrix, swizzled by 128 bytes, with zeros outside of it; of an
-// fp32 one, boxes of a whole run, as it lies there.
+// fp32 one, boxes of a whole run, as it lies there; of images, boxes of 64 pixels x 64 channels,
+// swizzled and with zeros as those of a matrix.
 absl::StatusOr<OperandDescriptor> DescribeOperand(const OperandMap& map, const void* data);
 
 }  // namespace retrograd

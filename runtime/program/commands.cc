@@ -137,7 +137,9 @@ class Builder {
   }
 
   absl::Status AddCall(const Step& step, const Call& call) {
-    CallCommand command{.call = &call, .facts = {.allow_tf32 = c_.graph.numerics().allow_tf32}};
+    CallCommand command{
+        .call = &call,
+        .facts = {.allow_tf32 = c_.graph.numerics().allow_tf32, .image_boxes = c_.image_boxes}};
     for (const CallTensor& operand : call.operands) {
       RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(operand.value));
       command.operands.push_back(slot);

@@ -56,7 +56,8 @@ absl::StatusOr<CompiledPlan> Compile(BackwardGraph given_graph, FusionPlan given
   CompiledPlan compiled{.graph = std::move(given_graph),
                         .plan = std::move(given_plan),
                         .early = options.early,
-                        .most_kept_bytes = options.most_kept_bytes};
+                        .most_kept_bytes = options.most_kept_bytes,
+                        .image_boxes = options.image_boxes};
   const BackwardGraph& graph = compiled.graph;
 
   // Kernels first: they depend on the plan alone.

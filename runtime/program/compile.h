@@ -30,6 +30,7 @@ struct CompileOptions {
   EarlyLaunchLimits early;
   // Of the device's memory, that calls may hold from run to run, all of them together.
   int64_t most_kept_bytes = 0;
+  bool image_boxes = true;  // CallFacts::image_boxes of all calls
 };
 
 struct CompiledPlan {
@@ -40,6 +41,7 @@ struct CompiledPlan {
   MemoryPlan memory;
   EarlyLaunchLimits early;
   int64_t most_kept_bytes = 0;
+  bool image_boxes = true;
 };
 
 // The graph is the one that the plan was made for (the planner's lowered graph). `seconds`, if

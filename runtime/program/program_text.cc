@@ -42,11 +42,16 @@ std::string Text(const Launch& launch) {
   return out;
 }
 
+bool IsConvolutionGradient(Op op) {
+  return op == Op::convolution_input_gradient || op == Op::convolution_weight_gradient;
+}
+
 std::string Text(const CallCommand& command) {
   const Call& call = *command.call;
   std::string out =
       absl::StrCat("call ", Name(call.op), Text(call.attributes), call.previous ? " adds" : "",
-                   command.facts.allow_tf32 ? " tf32" : "");
+                   command.facts.allow_tf32 ? " tf32" : "",
+                   IsConvolutionGradient(call.op) && !command.facts.image_boxes ? " no boxes" : "");
   for (size_t i = 0; i < command.operands.size() && i < call.operands.size(); ++i) {
     out += Text(call.operands[i], command.operands[i]);
   }

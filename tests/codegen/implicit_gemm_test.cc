@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "fusion/ops/convolution/image_boxes.h"
 #include "fusion/ops/convolution/packed_layout.h"
 #include "graph/base/rounding.h"
 #include "runtime/devices/host_device.h"
@@ -60,6 +61,63 @@ Call DrawnGradient(Draw& draw, Op op, DType dtype) {
   call.operands = {tensor(y), tensor(input ? w : x)};
   call.results = {tensor(input ? x : w)};
   return call;
+}
+
+// One whose operands a copy engine loads by boxes: channels that fill some, or parts of one.
+Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
+  constexpr int64_t kChannels[] = {32, 40, 64, 72, 136};
+  const int dims = static_cast<int>(draw.Int(1, 2));
+  const int64_t groups = draw.Int(0, 4) == 0 ? 2 : 1;
+  const auto channels = [&] { return groups > 1 ? int64_t{64} : kChannels[draw.Int(0, 4)]; };
+  Shape x = {draw.Int(1, 3), groups * channels()}, w = {groups * channels(), x[1] / groups};
+  Shape y = {x[0], w[0]}, stride, padding, dilation;
+  for (int d = 0; d < dims; ++d) {
+    const int64_t kernel = draw.Int(1, 3), dilated = draw.Int(1, 2), pad = draw.Int(0, 3);
+    const int64_t window = dilated * (kernel - 1) + 1;
+    const int64_t extent = std::max<int64_t>(window - 2 * pad, 1) + draw.Int(0, dims == 1 ? 70 : 5);
+    const int64_t step = draw.Int(0, 1) == 0 ? 1 : draw.Int(2, 3);
+    x.push_back(extent), w.push_back(kernel);
+    y.push_back((extent + 2 * pad - window) / step + 1);
+    stride.push_back(step), padding.push_back(pad), dilation.push_back(dilated);
+  }
+  Call call{.op = op};
+  call.attributes = {
+      {"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"groups", groups}};
+  const bool input = op == Op::convolution_input_gradient;
+  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
+  const auto tensor = [&](const Shape& shape) {
+    return CallTensor{.offset = 8 * draw.Int(0, 2),
+                      .shape = shape,
+                      .strides = ChannelsLastStrides(shape),
+                      .dtype = dtype};
+  };
+  call.operands = {tensor(y), tensor(input ? w : x)};
+  call.results = {tensor(input ? x : w)};
+  return call;
+}
+
+Call GradientInThreeDims(Op op) {
+  const Shape x = {1, 64, 3, 4, 4}, w = {64, 64, 2, 3, 3}, y = {1, 64, 2, 2, 2}, ones = {1, 1, 1};
+  Call call{.op = op};
+  call.attributes = {
+      {"stride", ones}, {"padding", Shape{0, 0, 0}}, {"dilation", ones}, {"groups", int64_t{1}}};
+  const bool input = op == Op::convolution_input_gradient;
+  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
+  const auto tensor = [](const Shape& shape) {
+    return CallTensor{.shape = shape, .strides = ChannelsLastStrides(shape), .dtype = DType::kBf16};
+  };
+  call.operands = {tensor(y), tensor(input ? w : x)};
+  call.results = {tensor(input ? x : w)};
+  return call;
+}
+
+// The schedules that load boxes.
+std::vector<ImplicitGemmTile> BoxTiles(const ConvolutionCall& call) {
+  ImplicitGemmLimits limits = kLimits;
+  limits.boxes = true;
+  std::vector<ImplicitGemmTile> tiles = ImplicitGemmTiles(call, limits, 1000);
+  std::erase_if(tiles, [](const ImplicitGemmTile& tile) { return !tile.boxes; });
+  return tiles;
 }
 
 // Small integers, whose products add up without rounding in fp32.
@@ -147,6 +205,77 @@ TEST_CASE("an implicit GEMM's gradients are the reference's, with every access c
       const std::vector<double> ours = RunOn(*loaded->front(), call, values);
       REQUIRE(ours == wanted);
     }
+  }
+}
+
+TEST_CASE("gradients of operands in boxes are the reference's, with every access checked") {
+  for (uint64_t seed = 1; seed <= 32; ++seed) {
+    HostDeviceOptions options;
+    options.compile.check = seed % 4 == 0;
+    const std::unique_ptr<Device> device = MakeHostDevice(options);
+    Draw draw(seed);
+    const DType dtype = seed % 3 == 0 ? DType::kFp16 : DType::kBf16;
+    const Call call = DrawnForBoxes(draw, kGradients[seed % 2], dtype);
+    const ConvolutionCall convolution = ConvolutionOf(call);
+    INFO("seed " << seed << " " << Name(call.op) << " " << Name(dtype));
+    REQUIRE(BoxRefusal(convolution).ToString() == "OK");
+    const std::vector<std::vector<double>> values = Integers(draw, call);
+    std::vector<double> wanted = Reference(call, values);
+    RoundTo(dtype, absl::MakeSpan(wanted));
+    const std::vector<ImplicitGemmTile> tiles = BoxTiles(convolution);
+    REQUIRE(!tiles.empty());
+    const ImplicitGemmTile tile = tiles[draw.Int(0, static_cast<int64_t>(tiles.size()) - 1)];
+    INFO(tile.Print());
+    auto loaded = LoadConvolutionKernels(*device, call,
+                                         {EmitImplicitGemm(convolution, tile, Dialect::kHost)});
+    REQUIRE(loaded.status().ToString() == "OK");
+    REQUIRE(RunOn(*loaded->front(), call, values) == wanted);
+  }
+}
+
+TEST_CASE("gradients of operands in boxes compile for sm_90a") {
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    Draw draw(seed);
+    const DType dtype = seed <= 2 ? DType::kFp16 : DType::kBf16;
+    const Call call = DrawnForBoxes(draw, kGradients[seed % 2], dtype);
+    const ConvolutionCall convolution = ConvolutionOf(call);
+    std::vector<ConvolutionKernels> made;
+    for (const ImplicitGemmTile& tile : BoxTiles(convolution)) {
+      if (tile.splits > 1) continue;
+      made.push_back(EmitImplicitGemm(convolution, tile, Dialect::kCuda));
+    }
+    REQUIRE(!made.empty());
+    CheckCompiles({Dialect::kCuda, "sm_90a", 32}, DistinctKernels(made),
+                  absl::StrCat("seed ", seed));
+  }
+}
+
+TEST_CASE("schedules of boxes are for devices and calls that have boxes") {
+  Draw draw(3);
+  const auto boxes = [](const ConvolutionCall& call, const ImplicitGemmLimits& limits) {
+    const auto tiles = ImplicitGemmTiles(call, limits, 1000);
+    return std::any_of(tiles.begin(), tiles.end(), [](const auto& tile) { return tile.boxes; });
+  };
+  ImplicitGemmLimits with = kLimits;
+  with.boxes = true;
+  for (const Op op : kGradients) {
+    const ConvolutionCall call = ConvolutionOf(DrawnForBoxes(draw, op, DType::kBf16));
+    CHECK(boxes(call, with));
+    CHECK_FALSE(boxes(call, kLimits));
+    const auto refusal = [&](const ConvolutionCall& refused) {
+      CHECK_FALSE(boxes(refused, with));
+      return std::string(BoxRefusal(refused).message());
+    };
+    ConvolutionCall other = call;
+    other.x.dtype = other.w.dtype = other.y.dtype = DType::kFp32;
+    CHECK_THAT(refusal(other), ContainsSubstring("of bf16 and fp16, not f32"));
+    other = call, other.y.offset = 4;
+    CHECK_THAT(refusal(other), ContainsSubstring("begin at 16 bytes"));
+    CHECK_THAT(refusal(ConvolutionOf(GradientInThreeDims(op))),
+               ContainsSubstring("images in one or two dims"));
+    other = call, other.padding[2] = 2000;
+    CHECK_THAT(refusal(other), ContainsSubstring("nearer to the image"));
   }
 }
 

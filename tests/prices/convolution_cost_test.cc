@@ -63,7 +63,7 @@ TEST_CASE("a gradient's price is that of whoever takes less") {
   const DeviceSpec slow_clock = With({{"clock_hz", 1e7}});
   for (const Op op : {kInput, kWeight}) {
     const Call call = Gradient(op, {});
-    CHECK(Way(call, slow_library) == "an implicit GEMM of ours");
+    CHECK(Way(call, slow_library) == "an implicit GEMM of ours, by boxes");
     CHECK(Way(call, slow_clock).find("the library") == 0);
     CHECK(Ps(call, With({})) == std::min(Ps(call, slow_library), Ps(call, slow_clock)));
   }
@@ -126,6 +126,58 @@ TEST_CASE("a library's input gradient with strides takes longer than the same su
   const Sizes one = {.taps = 1}, two = {.taps = 1, .stride = 2};
   CHECK(Ps(Gradient(kInput, two), library) > Ps(Gradient(kInput, one), library));
   CHECK(Ps(Gradient(kWeight, two), library) <= Ps(Gradient(kWeight, one), library));
+}
+
+TEST_CASE("each number of the spec makes dearer what it is of, and nothing else") {
+  // Who makes a call is held: the library where kernels of ours have a slow clock.
+  const DeviceNumber slow_clock = {"clock_hz", 1e7}, slow_library = {"library_call_us", 1000};
+  struct Row {
+    const char* number;
+    double larger;
+    DeviceNumber held;
+    Call of, not_of;
+  };
+  const Sizes strided = {.stride = 2}, narrow = {.channels = 3};
+  const Row rows[] = {
+      {"convolution_gather_factor", 50, slow_clock, Gradient(kInput, {}),
+       Gradient(kInput, Depthwise())},
+      {"convolution_stride_factor", 50, slow_clock, Gradient(kInput, strided),
+       Gradient(kWeight, strided)},
+      {"convolution_cycles_factor", 50, slow_library, Gradient(kWeight, narrow),
+       Gradient(kInput, Depthwise())},
+      {"convolution_narrow_factor", 50, slow_library, Gradient(kWeight, narrow),
+       Gradient(kWeight, {})},
+      {"convolution_boxes_factor", 2, slow_library, Gradient(kWeight, {}),
+       Gradient(kWeight, narrow)},
+      {"depthwise_row_cycles", 4000, slow_library, Gradient(kInput, Depthwise()),
+       Gradient(kWeight, Depthwise())},
+  };
+  for (const Row& row : rows) {
+    INFO(row.number);
+    const DeviceSpec before = With({row.held}), after = With({row.held, {row.number, row.larger}});
+    CHECK(Ps(row.of, after) > Ps(row.of, before));
+    CHECK(Ps(row.not_of, after) == Ps(row.not_of, before));
+  }
+  CHECK(Ps(Gradient(kInput, Depthwise(64)), With({{"depthwise_fp32_share", 0.01}})) >
+        Ps(Gradient(kInput, Depthwise(64)), With({})));
+}
+
+TEST_CASE("a device without boxes of images has gradients priced without them") {
+  const DeviceSpec with = With({{"library_call_us", 1000}});
+  DeviceSpec without = with;
+  without.convolution_boxes_ppm = 0;
+  for (const Op op : {kInput, kWeight}) {
+    CHECK(Way(Gradient(op, {}), with) == "an implicit GEMM of ours, by boxes");
+    CHECK(Way(Gradient(op, {}), without) == "an implicit GEMM of ours");
+    CHECK(Ps(Gradient(op, {}), without) > Ps(Gradient(op, {}), with));
+    CHECK(Ps(Gradient(op, {.channels = 12, .filters = 12}), without) ==
+          Ps(Gradient(op, {.channels = 12, .filters = 12}), with));
+  }
+  const DeviceSpec dear = With({{"library_call_us", 1000}, {"convolution_boxes_factor", 500}});
+  CHECK(Ps(Gradient(kInput, {}), dear) == Ps(Gradient(kInput, {}), without));
+  for (const char* device : {"mi250x", "mi300x"}) {
+    CHECK(LoadDeviceSpec(device)->convolution_boxes_ppm == 0);
+  }
 }
 
 TEST_CASE("a gradient's terms add up to its price, one binds, and its bytes bound it") {

@@ -90,13 +90,15 @@ TEST_CASE("spilled registers of an AMD kernel are told in bytes") {
 TEST_CASE(
     "multipliers compile for the instructions of one architecture, others for all that follow") {
   const Kernel plain;
-  Kernel multiplier, attention;
+  Kernel multiplier, attention, boxes;
   multiplier.head = KernelHead::kMultiplier;
   attention.head = KernelHead::kAttention;
+  boxes.head = KernelHead::kBoxes;
   CHECK(TargetOf({}, "sm_90") == "sm_90");
   CHECK(TargetOf({plain}, "sm_90") == "sm_90");
   CHECK(TargetOf({plain, multiplier}, "sm_90") == "sm_90a");
   CHECK(TargetOf({attention}, "sm_90") == "sm_90a");
+  CHECK(TargetOf({boxes}, "sm_90") == "sm_90a");
   CHECK(TargetOf({multiplier}, "sm_90a") == "sm_90a");
   CHECK(TargetOf({multiplier}, "gfx90a") == "gfx90a");
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include <CLI/CLI.hpp>
 
@@ -34,7 +35,8 @@ constexpr char kNote[] = R"(Examples:
   convolution-times bench/data/convolutions.csv --only resnet50 --most 24
 
 The file's columns are model,count,n,c,h,w,k,r,s,stride,pad,dil,groups,needs_dx; tensors are bf16 and
-lie channels last. Times are of one run of several in one recording, with warm caches.)";
+lie channels last. Times are of one run of several in one recording, with warm caches. Operands are
+small integers, so that all schedules must give the same bits; one that does not is an error.)";
 
 struct Options {
   std::string shapes, json, only;
@@ -112,14 +114,57 @@ absl::StatusOr<double> TimeOf(Device& device, LoadedCall& loaded, const CallPoin
   return times[static_cast<size_t>(repeat / 2)];
 }
 
+// Integers whose products add up exactly in fp32 in any order, as bf16.
+std::vector<uint16_t> SmallIntegers(int64_t elements) {
+  constexpr uint16_t kOneToThree[] = {0x3f80, 0x4000, 0x4040};
+  std::minstd_rand random(static_cast<uint32_t>(elements));
+  std::vector<uint16_t> values(static_cast<size_t>(elements));
+  for (uint16_t& v : values) {
+    const auto drawn = static_cast<uint32_t>(random() >> 8);
+    v = static_cast<uint16_t>(kOneToThree[drawn % 3] | (drawn % 2 << 15));
+  }
+  return values;
+}
+
+// The result of one run. It was full of ones' bits before.
+absl::StatusOr<std::vector<uint16_t>> ResultOf(Device& device, LoadedCall& loaded,
+                                               const CallPointers& pointers, void* scratch,
+                                               int64_t elements) {
+  std::vector<uint16_t> bits(static_cast<size_t>(elements), 0xffff);
+  const int64_t bytes = elements * SizeBytes(DType::kBf16);
+  RG_RETURN_IF_ERROR(device.CopyIn(pointers.results[0], bits.data(), bytes));
+  RG_RETURN_IF_ERROR(loaded.Run(0, pointers, scratch));
+  RG_RETURN_IF_ERROR(device.Synchronize());
+  RG_RETURN_IF_ERROR(device.CopyOut(bits.data(), pointers.results[0], bytes));
+  return bits;
+}
+
+// The first ones, and the first of those that load no boxes.
+absl::StatusOr<std::vector<std::unique_ptr<LoadedCall>>> SchedulesOf(Device& device,
+                                                                     const Call& call,
+                                                                     const Options& options) {
+  const auto most = static_cast<size_t>(options.most);
+  RG_ASSIGN_OR_RETURN(auto schedules, LoadGeneratedConvolution(device, call, {}, most));
+  RG_ASSIGN_OR_RETURN(auto others,
+                      LoadGeneratedConvolution(device, call, {.image_boxes = false}, most));
+  for (auto& other : others) {
+    const auto same = [&](const auto& s) { return s->Describe() == other->Describe(); };
+    if (std::none_of(schedules.begin(), schedules.end(), same)) {
+      schedules.push_back(std::move(other));
+    }
+  }
+  return schedules;
+}
+
 absl::StatusOr<Json> TimeSchedules(Device& device, const Call& call, const Options& options) {
-  RG_ASSIGN_OR_RETURN(
-      const auto schedules,
-      LoadGeneratedConvolution(device, call, {}, static_cast<size_t>(options.most)));
+  RG_ASSIGN_OR_RETURN(const auto schedules, SchedulesOf(device, call, options));
   MeasurementMemory memory(device);
   std::vector<const void*> operands;
   for (const CallTensor& t : call.operands) {
-    RG_ASSIGN_OR_RETURN(operands.emplace_back(), memory.Take(SpanOf(t) * SizeBytes(t.dtype)));
+    RG_ASSIGN_OR_RETURN(void* const data, memory.Take(SpanOf(t) * SizeBytes(t.dtype)));
+    RG_RETURN_IF_ERROR(
+        device.CopyIn(data, SmallIntegers(SpanOf(t)).data(), SpanOf(t) * SizeBytes(t.dtype)));
+    operands.push_back(data);
   }
   const CallTensor& result = call.results[0];
   std::vector<void*> results;
@@ -131,11 +176,17 @@ absl::StatusOr<Json> TimeSchedules(Device& device, const Call& call, const Optio
   }
   RG_ASSIGN_OR_RETURN(void* const scratch, memory.Take(most_scratch));
   Json times = Json::array();
+  std::vector<uint16_t> wanted;
   for (const auto& schedule : schedules) {
+    RG_ASSIGN_OR_RETURN(
+        const std::vector<uint16_t> bits,
+        ResultOf(device, *schedule, {operands, absl::MakeSpan(results)}, scratch, SpanOf(result)));
+    if (wanted.empty()) wanted = bits;
     RG_ASSIGN_OR_RETURN(
         const double us,
         TimeOf(device, *schedule, {operands, absl::MakeSpan(results)}, scratch, options.repeat));
-    times.push_back({{"schedule", schedule->Describe()}, {"us", us}});
+    times.push_back(
+        {{"schedule", schedule->Describe()}, {"us", us}, {"equal_bits", bits == wanted}});
   }
   return times;
 }
@@ -144,6 +195,7 @@ absl::Status Run(const Options& options, const std::string& command) {
   RG_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.shapes));
   RG_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                       MakeCudaDevice({.ordinal = options.device}));
+  bool other_bits = false;
   Json out = {{"command", command}, {"device", device->Describe().model}, {"calls", Json::array()}};
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     if (line[0] == '#' || absl::StartsWith(line, "model,")) continue;
@@ -154,7 +206,12 @@ absl::Status Run(const Options& options, const std::string& command) {
       const Call call = CallOf(convolution, input);
       RG_ASSIGN_OR_RETURN(Json times, TimeSchedules(*device, call, options));
       double least = 1e9;
-      for (const Json& t : times) least = std::min(least, t["us"].get<double>());
+      for (const Json& t : times) {
+        least = std::min(least, t["us"].get<double>());
+        if (t["equal_bits"].get<bool>()) continue;
+        other_bits = true;
+        std::printf("other bits by %s\n", t["schedule"].get<std::string>().c_str());
+      }
       std::printf("%s %s: first %.2f us, best %.2f us\n", input ? "dx" : "dw",
                   std::string(line).c_str(), times[0]["us"].get<double>(), least);
       std::fflush(stdout);
@@ -162,7 +219,11 @@ absl::Status Run(const Options& options, const std::string& command) {
           {{"shape", std::string(line)}, {"op", Name(call.op)}, {"times", std::move(times)}});
     }
   }
-  return options.json.empty() ? absl::OkStatus() : WriteTextFile(options.json, out.dump(1) + "\n");
+  if (!options.json.empty()) {
+    RG_RETURN_IF_ERROR(WriteTextFile(options.json, out.dump(1) + "\n"));
+  }
+  if (other_bits) return absl::InternalError("schedules of a gradient give other bits");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -177,7 +238,8 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", options.repeat, "Timed runs; figures are medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--most", options.most, "Schedules of a gradient, in the order of their prices")
+  app.add_option("--most", options.most,
+                 "Schedules of a gradient, in the order of their prices, with boxes and without")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--only", options.only, "Rows that hold this text");

@@ -12,16 +12,6 @@
 namespace retrograd {
 namespace {
 
-// By how much the library's matmul and the cycles that order schedules of ours fall short, in ppm,
-// and what a depthwise gradient waits for: fitted by hand to 103 bf16 gradients of 73 convolutions,
-// channels last, on one H100, 2026-11-26 (bench/results/convolutions_bf16_nhwc_h100.json).
-constexpr int64_t kGatherPpm = 1400000;    // a library's blocks gather their operands
-constexpr int64_t kStridePpm = 1800000;    // still longer, of an input gradient with strides
-constexpr int64_t kCyclesPpm = 1350000;    // time of a kernel of ours / its schedule's cycles
-constexpr int64_t kNarrowPpm = 1900000;    // still longer where a thread moves less than 4 bytes
-constexpr int64_t kRowCycles = 400;        // until a depthwise gradient's row of taps has come
-constexpr int64_t kDepthwisePpm = 320000;  // of the rate of fp32
-
 int64_t Volume(const SpatialExtents& e) { return Product({e[0], e[1], e[2]}); }
 
 // What an implementation takes beside its launch.
@@ -43,9 +33,9 @@ bool IsNarrow(const ConvolutionCall& c) {
 Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
   const MatMulCall m = AsMatMul(c);
   const int64_t launch = d.launch_graph_ps + d.library_call_ps;
-  int64_t ppm = kGatherPpm;
+  int64_t ppm = d.convolution_gather_ppm;
   if (c.op == Op::convolution_input_gradient && HasStrides(c)) {
-    ppm = MulDiv(ppm, kStridePpm, kPpm);
+    ppm = MulDiv(ppm, d.convolution_stride_ppm, kPpm);
   }
   // As of a matmul whose lines begin at multiples of 2 bytes.
   if (c.op != Op::convolution && IsNarrow(c)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
@@ -67,8 +57,8 @@ int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
   return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
 }
 
-int64_t OursPs(int64_t cycles, const DeviceSpec& d) {
-  return MulDiv(PsOfCycles(cycles, d), kCyclesPpm, kPpm);
+int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
+  return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
 }
 
 // Of a depthwise gradient of the input a thread waits once for each row of taps that its pixels
@@ -78,30 +68,40 @@ int64_t DepthwiseInputPs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceS
       Product({CeilDiv(c.kernel[0], c.stride[0]), CeilDiv(c.kernel[1], c.stride[1])});
   const int64_t flops =
       Product({2, c.geometry.batch, Volume(c.out), c.geometry.out_channels, Volume(c.kernel)});
-  const int64_t rate = MulDiv(d.matmul_fp32_flops, kDepthwisePpm, kPpm);
-  return PsOfCycles(Product({rows, kRowCycles}), d) + MulDiv(flops, kPsPerSecond, rate) + hbm_ps;
+  const int64_t rate = MulDiv(d.matmul_fp32_flops, d.depthwise_fp32_ppm, kPpm);
+  return PsOfCycles(Product({rows, d.depthwise_row_cycles}), d) +
+         MulDiv(flops, kPsPerSecond, rate) + hbm_ps;
 }
 
 Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& d) {
   if (DepthwiseRefusal(c).ok()) {
     const bool input = c.op == Op::convolution_input_gradient;
-    return {input ? DepthwiseInputPs(c, hbm_ps, d) : OursPs(DepthwiseCycles(c, d.sms), d),
+    return {input ? DepthwiseInputPs(c, hbm_ps, d)
+                  : OursPs(DepthwiseCycles(c, d.sms), d.convolution_cycles_ppm, d),
             "a depthwise kernel of ours"};
   }
   // Wider operands are multiplied without tensor cores; how fast was not measured.
   if (SizeBytes(c.y.dtype) != 2 || !ImplicitGemmRefusal(c).ok()) return {};
   const ImplicitGemmLimits limits{
-      .sms = d.sms, .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block)};
-  const int64_t cycles = ImplicitGemmCycles(c, limits);
-  if (cycles == kHuge) return {};  // no tile fits
-  int64_t ps = OursPs(cycles, d);
-  if (IsNarrow(c)) ps = MulDiv(ps, kNarrowPpm, kPpm);
+      .sms = d.sms,
+      .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
+      .boxes = d.convolution_boxes_ppm > 0};
+  const int64_t copied = ImplicitGemmCycles(c, limits, /*boxes=*/false);
+  const int64_t boxed = limits.boxes ? ImplicitGemmCycles(c, limits, /*boxes=*/true) : kHuge;
+  int64_t ps = kHuge;
+  if (copied != kHuge) {
+    ps = OursPs(copied, d.convolution_cycles_ppm, d);
+    if (IsNarrow(c)) ps = MulDiv(ps, d.convolution_narrow_ppm, kPpm);
+  }
+  const bool boxes = boxed != kHuge && OursPs(boxed, d.convolution_boxes_ppm, d) < ps;
+  if (boxes) ps = OursPs(boxed, d.convolution_boxes_ppm, d);
+  if (ps == kHuge) return {};  // no tile fits
   // What is stored after the last products overlaps with little.
   const ConvolutionTensor& result = c.op == Op::convolution_input_gradient ? c.x : c.w;
   const int64_t elements = Product(
       {result.shape[0], result.shape[1], result.shape[2], result.shape[3], result.shape[4]});
   ps += TransferPs(elements * SizeBytes(result.dtype), d.hbm_bytes_per_s);
-  return {ps, "an implicit GEMM of ours"};
+  return {ps, boxes ? "an implicit GEMM of ours, by boxes" : "an implicit GEMM of ours"};
 }
 
 }  // namespace

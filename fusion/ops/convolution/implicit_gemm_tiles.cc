@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/convolution/image_boxes.h"
 #include "fusion/ops/convolution/stride_phases.h"
 
 namespace retrograd {
@@ -12,6 +13,7 @@ namespace {
 
 constexpr int64_t kMostPhases = 64;
 constexpr int64_t kPackBytes = 16;  // that a thread moves at most at once
+constexpr int64_t kBarrierBytes = 8;
 
 // What orders schedules, in cycles of one SM: fitted to 8 to 60 schedules of each of 130 gradients
 // of four networks in bf16 on one H200, 2026-11-24 (bench/results/convolution_schedules_h200.json),
@@ -29,6 +31,16 @@ constexpr int64_t kSecondLaunch = 1418;   // that adds the splits up
 constexpr int64_t kPartialBytes = 2065;   // in a cycle of all SMs, of the splits' sums
 constexpr int64_t kSchedulers = 4;
 constexpr int64_t kSharedOfSm = 220 << 10;
+
+// The same of schedules that load boxes: fitted by hand to those of 72 gradients in bf16 on one
+// H100, 2026-11-27 (bench/results/convolution_boxes_h100.json), whose time they tell within 9% in
+// the mean, times the spec's factor.
+constexpr int64_t kBoxLatency = 1100;    // of a box, with the engine's own work
+constexpr int64_t kBoxLoadBytes = 65;    // from L2 into an SM in a cycle
+constexpr int64_t kBoxStepCycles = 340;  // a barrier, and the products of a step one after another
+constexpr int64_t kBoxBlockCycles = 1100;
+constexpr int64_t kBoxIssues = 30;        // instructions of a warp in a step
+constexpr int64_t kGroupProducts = 1780;  // that the tensor cores of an SM make in a cycle
 
 bool IsInput(const ConvolutionCall& c) { return c.op == Op::convolution_input_gradient; }
 
@@ -79,25 +91,37 @@ int64_t ResultElements(const ConvolutionCall& c) {
 
 // Instructions that a block issues in a step.
 int64_t StepIssues(const ImplicitGemmTile& t, const ImplicitGemmVectors& v) {
+  if (t.boxes) return t.warps() * kBoxIssues;
   const int64_t copies =
       CeilDiv(int64_t{t.rows} * t.depth, v.first) + CeilDiv(int64_t{t.columns} * t.depth, v.second);
   const int64_t products = int64_t{t.rows} * t.columns * t.depth / (16 * 16 * 16);
   return CeilDiv(copies, 32) * kCopyIssues + products * kProductIssues + t.warps() * kStepIssues;
 }
 
+// Of a sum of so many products. A box has channels of one tap.
+int64_t Steps(const ImplicitGemmTile& t, const ConvolutionCall& c, int64_t depth) {
+  if (!t.boxes || !IsInput(c)) return CeilDiv(depth, t.depth);
+  const int64_t filters = c.out_channels_of_group();
+  return depth / filters * CeilDiv(filters, t.depth);
+}
+
 int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Products& made,
                const ImplicitGemmVectors& vectors, int64_t sms) {
   const int64_t bytes = SizeBytes(c.y.dtype), issues = StepIssues(t, vectors);
-  const int64_t of_step = std::max((int64_t{t.rows} + t.columns) * t.depth * bytes / kLoadBytes,
-                                   CeilDiv(issues, kSchedulers));
-  const int64_t alone = std::max(
-      {kStepCycles, kLatency / (t.stages - 1), issues / t.warps() * kTenthsOfAnIssue / 10});
+  const int64_t products =
+      t.boxes ? Product({t.rows, t.columns, t.depth}) / kGroupProducts : int64_t{0};
+  const int64_t of_step = std::max(
+      {(int64_t{t.rows} + t.columns) * t.depth * bytes / (t.boxes ? kBoxLoadBytes : kLoadBytes),
+       CeilDiv(issues, kSchedulers), products});
+  const int64_t alone = t.boxes ? std::max(kBoxStepCycles, kBoxLatency / (t.stages - 1))
+                                : std::max({kStepCycles, kLatency / (t.stages - 1),
+                                            issues / t.warps() * kTenthsOfAnIssue / 10});
   int64_t blocks = 0, steps = 0, longest = 0;
   for (const auto& [rows, depth] : made.rows_depth) {
     const int64_t tiles = Product({CeilDiv(rows, t.rows), ColumnTiles(t, c), c.geometry.groups});
-    const int64_t each = CeilDiv(CeilDiv(depth, t.depth), t.splits);
+    const int64_t of_tile = Steps(t, c, depth), each = CeilDiv(of_tile, t.splits);
     blocks += tiles * t.splits;
-    steps += Product({tiles, CeilDiv(depth, t.depth)});
+    steps += Product({tiles, of_tile});
     longest = std::max(longest, each);
   }
   const int64_t waves = CeilDiv(blocks, sms);
@@ -107,7 +131,8 @@ int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Produc
   // is faster than alone.
   const int64_t busy = MulDiv(steps, of_step, std::min(blocks, sms)) + alone * 3 / 2;
   int64_t cycles = std::max(busy, Product({turns, longest, alone})) +
-                   Product({turns, kBlockCycles}) + Product({waves - 1, kWaveCycles});
+                   Product({turns, t.boxes ? kBoxBlockCycles : kBlockCycles}) +
+                   Product({waves - 1, kWaveCycles});
   if (t.splits > 1) {
     const int64_t moved = Product({2, t.splits, ResultElements(c), SizeBytes(SumType(c))});
     cycles += kSecondLaunch + moved / kPartialBytes;
@@ -130,11 +155,21 @@ constexpr ImplicitGemmTile kForms[] = {
     {.rows = 128, .columns = 32, .warp_rows = 4, .warp_columns = 1},
     {.rows = 32, .columns = 128, .warp_rows = 1, .warp_columns = 4},
 };
+constexpr ImplicitGemmTile kBoxForms[] = {
+    {.rows = 64, .columns = 64, .stages = 6, .warp_rows = 4, .warp_columns = 1, .boxes = true},
+    {.rows = 64, .columns = 64, .stages = 4, .warp_rows = 4, .warp_columns = 1, .boxes = true},
+    {.rows = 128, .columns = 64, .stages = 4, .warp_rows = 8, .warp_columns = 1, .boxes = true},
+    {.rows = 64, .columns = 128, .stages = 4, .warp_rows = 4, .warp_columns = 1, .boxes = true},
+    {.rows = 128, .columns = 128, .stages = 3, .warp_rows = 8, .warp_columns = 1, .boxes = true},
+};
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr int64_t kLeastSteps = 2;  // of a split
 
-// The part of a tile's columns or rows that the result has.
-bool Wastes(int64_t tile, int64_t extent) { return tile > 32 && tile >= 2 * extent; }
+// Whether half of a tile's columns or rows or more are none of the result's, and there are smaller
+// tiles.
+bool Wastes(int64_t tile, int64_t extent, bool boxes) {
+  return tile > (boxes ? kBoxLines : 32) && tile >= 2 * extent;
+}
 
 // All tiles that the call can have, with their cycles.
 std::vector<std::pair<int64_t, ImplicitGemmTile>> TilesWithCycles(
@@ -143,16 +178,21 @@ std::vector<std::pair<int64_t, ImplicitGemmTile>> TilesWithCycles(
   const ImplicitGemmVectors vectors = ImplicitGemmVectorsOf(call);
   int64_t rows = 0, depth = 0;
   for (const auto& [r, d] : made.rows_depth) rows = std::max(rows, r), depth = std::max(depth, d);
+  std::vector<ImplicitGemmTile> forms(std::begin(kForms), std::end(kForms));
+  if (limits.boxes && BoxRefusal(call).ok()) {
+    forms.insert(forms.end(), std::begin(kBoxForms), std::end(kBoxForms));
+  }
   std::vector<std::pair<int64_t, ImplicitGemmTile>> tiles;
-  for (ImplicitGemmTile tile : kForms) {
+  for (ImplicitGemmTile tile : forms) {
     // As many bytes a line as of 16-bit types.
     tile.depth =
         static_cast<int>(std::max<int64_t>(128 / SizeBytes(call.y.dtype), 16 * tile.slices));
-    if (Wastes(tile.rows, rows) || Wastes(tile.columns, made.columns)) continue;
+    if (Wastes(tile.rows, rows, tile.boxes)) continue;
+    if (Wastes(tile.columns, made.columns, tile.boxes)) continue;
     while (tile.stages > 2 && SharedBytes(tile, call) > limits.shared_bytes) --tile.stages;
     if (SharedBytes(tile, call) > limits.shared_bytes) continue;
     for (const int splits : kSplits) {
-      if (splits > 1 && CeilDiv(depth, tile.depth) < kLeastSteps * splits) break;
+      if (splits > 1 && Steps(tile, call, depth) < kLeastSteps * splits) break;
       tile.splits = splits;
       tiles.push_back({Cycles(tile, call, made, vectors, limits.sms), tile});
     }
@@ -163,8 +203,8 @@ std::vector<std::pair<int64_t, ImplicitGemmTile>> TilesWithCycles(
 }  // namespace
 
 std::string ImplicitGemmTile::Print() const {
-  return absl::StrCat(rows, " x ", columns, " x ", depth, " tiles by ", warp_rows, " x ",
-                      warp_columns, " warps",
+  return absl::StrCat(rows, " x ", columns, " x ", depth, boxes ? " boxes by " : " tiles by ",
+                      warp_rows, " x ", warp_columns, " warps",
                       slices > 1 ? absl::StrCat(" in ", slices, " slices") : "", ", ", stages,
                       " stages, ", splits, splits == 1 ? " split" : " splits");
 }
@@ -188,6 +228,11 @@ int64_t RowTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call) {
 }
 
 int64_t ColumnTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call) {
+  if (tile.boxes && !IsInput(call)) {
+    const int64_t boxes = Product({call.kernel[0], call.kernel[1], call.kernel[2],
+                                   CeilDiv(call.in_channels_of_group(), kBoxWidth)});
+    return CeilDiv(boxes, tile.columns / kBoxWidth);
+  }
   return CeilDiv(ProductsOf(call).columns, tile.columns);
 }
 
@@ -197,11 +242,15 @@ int64_t PaddedPitch(int64_t line, int64_t element_bytes) {
 
 int64_t SharedBytes(const ImplicitGemmTile& t, const ConvolutionCall& c) {
   const int64_t bytes = SizeBytes(c.y.dtype), sum_bytes = SizeBytes(SumType(c));
+  const int64_t results = t.rows * PaddedPitch(t.columns, sum_bytes) * sum_bytes;
+  if (t.boxes) {
+    const int64_t stage = Product({t.rows + t.columns, t.depth, bytes});
+    return std::max(kBoxAlignment + stage * t.stages, results) + kBarrierBytes * t.stages;
+  }
   const int64_t first =
       IsInput(c) ? t.rows * PaddedPitch(t.depth, bytes) : t.depth * PaddedPitch(t.rows, bytes);
   const int64_t second = t.depth * PaddedPitch(t.columns, bytes);
-  return std::max((first + second) * t.stages * bytes,
-                  t.rows * PaddedPitch(t.columns, sum_bytes) * sum_bytes);
+  return std::max((first + second) * t.stages * bytes, results);
 }
 
 absl::Status ImplicitGemmRefusal(const ConvolutionCall& call) {
@@ -253,9 +302,12 @@ std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
   return tiles;
 }
 
-int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits) {
+int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits,
+                           bool boxes) {
   int64_t least = kHuge;
-  for (const auto& [cycles, tile] : TilesWithCycles(call, limits)) least = std::min(least, cycles);
+  for (const auto& [cycles, tile] : TilesWithCycles(call, limits)) {
+    if (tile.boxes == boxes) least = std::min(least, cycles);
+  }
   return least;
 }
 

@@ -27,6 +27,8 @@ struct ImplicitGemmTile {
   int stages = 4;
   int warp_rows = 2, warp_columns = 2, slices = 1;
   int splits = 1;
+  // The operands come in boxes (image_boxes.h), and warpgroups multiply 64 rows each.
+  bool boxes = false;
 
   int warps() const { return warp_rows * warp_columns * slices; }
   friend bool operator==(const ImplicitGemmTile&, const ImplicitGemmTile&) = default;
@@ -44,7 +46,10 @@ ImplicitGemmVectors ImplicitGemmVectorsOf(const ConvolutionCall& call);
 int64_t RowTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call);
 int64_t ColumnTiles(const ImplicitGemmTile& tile, const ConvolutionCall& call);
 
-// What a block asks for beside nothing static.
+// Bytes that are multiples of where boxes begin in shared memory.
+inline constexpr int64_t kBoxAlignment = 1024;
+
+// What a block has of it.
 int64_t SharedBytes(const ImplicitGemmTile& tile, const ConvolutionCall& call);
 // Elements between two lines of an operand's part, and of the result, in shared memory: so that
 // eight lines of 16 bytes lie in different banks.
@@ -57,6 +62,7 @@ absl::Status ImplicitGemmRefusal(const ConvolutionCall& call);
 struct ImplicitGemmLimits {
   int64_t sms = 1;
   int64_t shared_bytes = 64 << 10;  // of a block
+  bool boxes = false;               // whether it loads boxes
 };
 
 // The tiles that a call can have, the one that is taken to be the fastest first; at most `most`,
@@ -64,9 +70,10 @@ struct ImplicitGemmLimits {
 std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
                                                 const ImplicitGemmLimits& limits, size_t most);
 
-// Cycles of an SM that the fastest of them is taken to need, without its launch; kHuge where none
-// fits. They are fitted to operands of 16 bits.
-int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits);
+// Cycles of an SM that the fastest of them is taken to need, without its launch, of those that load
+// boxes or of the others; kHuge where none fits. They are fitted to operands of 16 bits.
+int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits,
+                           bool boxes);
 
 }  // namespace retrograd
 

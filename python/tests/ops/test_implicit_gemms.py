@@ -8,6 +8,7 @@ import command
 import pytest
 import retrograd
 import torch
+from retrograd import native
 from torch import nn
 
 ONLY_OURS = (
@@ -109,3 +110,43 @@ def test_gradients_are_pytorchs(tmp_path, first):
         loss_fn=lambda y: (y * y.detach().sin()).sum(), bundle=True,
     )  # fmt: skip
     command.run_and_check(path, tmp_path / "conv.safetensors", *ONLY_OURS)
+
+
+# Channels that fill boxes of 64, or parts of some; taps, strides and dilations of several dims.
+BOXED = [
+    _case(64, 40, 1, (3, 3), (6, 5), padding=1),
+    _case(40, 72, 1, (3, 3), (13, 12), stride=2, padding=1),
+    _case(32, 64, 1, (3, 2), (5, 6), padding=(2, 1), dilation=(2, 1)),
+    _case(128, 128, 2, (1, 3), (4, 5), stride=(1, 2)),
+]
+
+
+def _makers(path, disable):
+    """Who makes the calls of a graph on the host."""
+    backends = {f"conv_bwd_{of}_backends": ["retrograd"] for of in ("input", "weight")}
+    with native.Device("host") as device:
+        settings = {**backends, "disable": disable}
+        program = native.Executable(native.Graph.load(path), device, settings=settings)
+        return [call["by"] for call in program.describe()["calls"]]
+
+
+@command.needs_retrograd
+@pytest.mark.parametrize("case", BOXED, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()))
+def test_gradients_of_operands_in_boxes_are_pytorchs(tmp_path, case):
+    torch.manual_seed(1)
+    dims = len(case["kernel"])
+    layer = LAYERS[dims](
+        case["channels"], case["filters"], case["kernel"], case["stride"], case["padding"],
+        case["dilation"], groups=case["groups"], bias=False,
+    ).bfloat16().to(memory_format=LAST[dims])  # fmt: skip
+    x = _input(case).detach().bfloat16().requires_grad_()
+    (path,) = retrograd.export_backward(
+        layer, (x,), {}, tmp_path / "conv", loss_fn=lambda y: (y * y.detach().sin()).sum(),
+        bundle=True,
+    )  # fmt: skip
+    makers = _makers(path, [])
+    assert len(makers) == 2
+    assert any("boxes" in by for by in makers)
+    assert not any("boxes" in by for by in _makers(path, ["image_boxes"]))
+    for options in ((), ("--disable", "image_boxes")):
+        command.run_and_check(path, tmp_path / "conv.safetensors", *ONLY_OURS, *options)

@@ -157,9 +157,8 @@ Maker MakerOf(const Choice& choice, const std::vector<std::string>& names) {
 
 // Of all schedules together, and of what casts a library's result.
 std::string SchedulesDigest(const Call& call, const CallFacts& facts, Device& device) {
-  const auto made =
-      GenerateConvolution(ConvolutionOf(call), device.dialect(),
-                          ConvolutionLimits(device.dialect(), device.Describe()), kMostSchedules);
+  const auto made = GenerateConvolution(ConvolutionOf(call), device.dialect(),
+                                        ConvolutionLimits(device, facts), kMostSchedules);
   std::vector<Kernel> kernels = DistinctKernels(made.value_or(std::vector<ConvolutionKernels>{}));
   if (NarrowOf(call)) kernels.push_back(WideningKernel(call, facts, device.dialect()));
   return KernelsDigest(device.dialect(), kernels);

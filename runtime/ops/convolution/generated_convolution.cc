@@ -71,6 +71,26 @@ LaunchArg ArgOf(ConvolutionSlot slot, bool written, const Call& call,
   return arg;
 }
 
+// In the order in which a kernel takes them.
+std::vector<OperandMap> MapsOf(const BoxOperands& boxes, const Call& call) {
+  const DType dtype = call.operands[0].dtype;
+  const bool input = call.op == Op::convolution_input_gradient;
+  std::vector<OperandMap> maps;
+  for (const ImageWalk& walk : boxes.walks) {
+    maps.push_back({.slot = static_cast<uint32_t>(input ? kConvolutionFirst : kConvolutionSecond),
+                    .dtype = dtype,
+                    .images = walk});
+  }
+  const BoxMatrix& m = boxes.matrix;
+  maps.push_back({.slot = static_cast<uint32_t>(input ? kConvolutionSecond : kConvolutionFirst),
+                  .dtype = dtype,
+                  .offset = m.offset,
+                  .inner = m.columns,
+                  .outer = m.lines,
+                  .pitch = m.pitch});
+  return maps;
+}
+
 Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
                 const ConvolutionKernels& kernels) {
   Launch launch{.kernel = made.kernel.name,
@@ -82,6 +102,10 @@ Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
   for (size_t i = 0; i < made.args.size(); ++i) {
     const bool written = i + 1 == made.args.size();  // the result stands last
     launch.args.push_back(ArgOf(made.args[i], written, call, kernels));
+  }
+  if (made.boxes) {
+    launch.maps = MapsOf(*made.boxes, call);
+    launch.cluster = 0;
   }
   return launch;
 }
@@ -99,7 +123,7 @@ absl::StatusOr<std::vector<ConvolutionKernels>> GenerateFor(Device& device, cons
                                                             const CallFacts& facts, size_t most) {
   RG_RETURN_IF_ERROR(AlignmentRefusal(facts));
   return GenerateConvolution(ConvolutionOf(call), device.dialect(),
-                             ConvolutionLimits(device.dialect(), device.Describe()), most);
+                             ConvolutionLimits(device, facts), most);
 }
 
 class GeneratedConvolutionLoader : public CallLoader {
@@ -126,9 +150,10 @@ class GeneratedConvolutionLoader : public CallLoader {
 
 }  // namespace
 
-ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device) {
-  ImplicitGemmLimits limits = {.sms = device.sms};
-  if (dialect != Dialect::kHip) limits.shared_bytes = kSharedBytes;
+ImplicitGemmLimits ConvolutionLimits(const Device& device, const CallFacts& facts) {
+  ImplicitGemmLimits limits = {.sms = device.Describe().sms,
+                               .boxes = facts.image_boxes && device.loads_boxes()};
+  if (device.dialect() != Dialect::kHip) limits.shared_bytes = kSharedBytes;
   return limits;
 }
 

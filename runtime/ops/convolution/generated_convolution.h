@@ -20,8 +20,8 @@ namespace retrograd {
 // Schedules of a call that are timed.
 inline constexpr size_t kMostSchedules = 3;
 
-// What bounds the schedules on a device of the dialect's.
-ImplicitGemmLimits ConvolutionLimits(Dialect dialect, const DeviceFacts& device);
+// What bounds the schedules of a call on the device.
+ImplicitGemmLimits ConvolutionLimits(const Device& device, const CallFacts& facts);
 
 // The kernels of up to `most` schedules, the one that is taken to be the fastest first.
 // Unimplemented where there are none for such a call.
