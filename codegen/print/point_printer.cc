@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/shared_divisors.h"
 #include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
 #include "fusion/kernel/ir/vector_grid.h"
@@ -290,22 +290,9 @@ bool PointPrinter::OnlyStored(int i) const {
          });
 }
 
-// Quotients by one divisor are products with its reciprocal, which is made once: a division takes
-// ten instructions, most of which see to very small and very large divisors. Of fp32, whose
-// quotients GPUs round about as far off.
 void PointPrinter::FindSharedDivisors(const Work& work) {
   reciprocals_.assign(ir_.instrs.size(), -1);
-  std::map<int, std::vector<int>> quotients;
-  for (int i : work.instrs) {
-    const Instr& instr = ir_.instrs[i];
-    if (instr.kind != InstrKind::kPointwise || ComputeType(instr.dtype) != DType::kFp32) continue;
-    if (instr.op == Op::div || instr.op == Op::reciprocal) {
-      quotients[instr.operands.back()].push_back(i);
-    }
-  }
-  for (const auto& [divisor, of] : quotients) {
-    if (of.size() < 2 || ir_.instrs[divisor].kind == InstrKind::kConstant) continue;
-    if (!HasReciprocal(ir_, divisor)) continue;
+  for (const std::vector<int>& of : SharedDivisors(ir_, work.instrs)) {
     // What is equal in all lanes stands before them.
     const auto equal = std::find_if(of.begin(), of.end(), [&](int i) { return !InLanes(i); });
     const int first = equal != of.end() ? *equal : of[0];
