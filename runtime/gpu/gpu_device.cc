@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
+#include "runtime/compiler/arch.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 
 namespace retrograd {
@@ -149,11 +150,7 @@ absl::Status GpuDevice::Reserve(int streams, int events) {
 }
 
 std::string GpuDevice::ArchFor(absl::Span<const Kernel> kernels) const {
-  // Multiplying takes instructions that one architecture alone has.
-  const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention;
-  });
-  return multiplies ? absl::StrCat(facts_.arch, "a") : facts_.arch;
+  return retrograd::ArchFor(kernels, facts_.arch);
 }
 
 void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Kernel> kernels,

@@ -11,6 +11,7 @@
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "fusion/plan/split_epilogues.h"
 #include "graph/reference/reference.h"
+#include "runtime/compiler/arch.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -221,7 +222,10 @@ TEST_CASE(
     INFO(Print(c));
     const CompiledPlan compiled = CompiledFor(Dialect::kCuda, PlanOf(Graph(c)));
     const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
-    auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
+    // Their instructions are one architecture's own.
+    CHECK(ArchFor({}, "sm_90") == "sm_90");
+    CHECK(ArchFor(kernels, "sm_90a") == "sm_90a");
+    auto object = CompileKernels(Dialect::kCuda, kernels, ArchFor(kernels, "sm_90"));
     INFO(object.status());
     REQUIRE(object.ok());
     int multipliers = 0;
