@@ -24,6 +24,10 @@ constexpr int kThreads = kGemmThreads;  // of an epilogue
 // Registers that hold what a batch reads: half of what a thread has left.
 constexpr int64_t kMostBatchBytes = 256;
 
+// What widens a lane of a pack. An epilogue's instructions keep the tensor cores waiting; it has
+// registers enough.
+constexpr absl::string_view kLane = "rg_lane_of_word";
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Whether the matrix's rows lie across the sum: its elements of one k are neighbours in memory.
@@ -89,7 +93,8 @@ class FusedMatMulPrinter {
         printer_.SetStaged(
             i, {.array = "rg_tile",
                 .place = absl::StrCat("(r * ", packs_a_row_, " + (c ^ (r & 7))) * ", kProductPack),
-                .step = kProductPack});
+                .step = kProductPack,
+                .lane = kLane});
       } else if (printer_.PackWidth(i) > 0) {
         ahead_.push_back(i);
         bytes += kProductPack * SizeBytes(buffer.dtype);
@@ -182,26 +187,45 @@ class FusedMatMulPrinter {
               Sized(groups_->ends_offset), " + rg_group) <= rg_row + r) ++rg_group;");
   }
 
-  // The pack's place in the tile, and the number of its first point; of a pack outside of the
-  // product the first point's, so that loads stay inside.
-  void PrintPlace() {
+  // The innermost axis, if it counts the product's columns and the others its rows; else -1.
+  int ColumnAxis() const {
+    int last = static_cast<int>(ir_.extents.size()) - 1;
+    while (last > 0 && ir_.extents[last] == 1) --last;
+    return last >= 0 && ir_.extents[last] == call_.n ? last : -1;
+  }
+
+  // The pack's place in the tile, and the axes of its first point; of a pack outside of the product
+  // those of the product's first point, so that loads stay inside.
+  void PrintPlace(AxisMask used) {
     const bool whole = groups_ == nullptr && call_.m % (tile_.m * tile_.tall) == 0 &&
                        call_.n % (tile_.n * tile_.wide) == 0;
     out_.Line("const int r = (first + u) * ", kThreads / packs_a_row_, " + t / ", packs_a_row_,
               ", c = t % ", packs_a_row_, ";");
-    const std::string number =
-        absl::StrCat("static_cast<", launch_.index_type(), ">(rg_row + r) * ", Sized(call_.n),
-                     " + rg_col + c * ", kProductPack);
-    if (whole) {
-      out_.Line("const ", launch_.index_type(), " i = ", number, ";");
+    if (!whole) {
+      const std::string rows_end =
+          groups_ != nullptr && tiled_ ? "rg_at.rows_end" : absl::StrCat(Sized(call_.m));
+      out_.Line("const bool inside = rg_row + r < ", rows_end, " && rg_col + c * ", kProductPack,
+                " < ", Sized(call_.n), ";");
+      condition_ = "inside";
+    }
+    const auto place = [&](absl::string_view name, absl::string_view text) {
+      const absl::string_view inside = whole ? "" : "inside ? ", outside = whole ? "" : " : 0";
+      out_.Line("const ", launch_.index_type(), " ", name, " = ", inside, text, outside, ";");
+    };
+    const std::string column = absl::StrCat("rg_col + c * ", kProductPack);
+    const int last = ColumnAxis();
+    if (last < 0) {
+      place("i", absl::StrCat("static_cast<", launch_.index_type(), ">(rg_row + r) * ",
+                              Sized(call_.n), " + ", column));
+      printer_.DeclareAxes(ir_.all_axes(), used, "i");
       return;
     }
-    const std::string rows_end =
-        groups_ != nullptr && tiled_ ? "rg_at.rows_end" : absl::StrCat(Sized(call_.m));
-    out_.Line("const bool inside = rg_row + r < ", rows_end, " && rg_col + c * ", kProductPack,
-              " < ", Sized(call_.n), ";");
-    out_.Line("const ", launch_.index_type(), " i = inside ? ", number, " : 0;");
-    condition_ = "inside";
+    const AxisMask columns = AxisMask{1} << last, rows = ir_.all_axes() & ~columns;
+    if ((used & rows) != 0) {
+      place("row", "rg_row + r");
+      printer_.DeclareAxes(rows, used & rows, "row");
+    }
+    if ((used & columns) != 0) place(absl::StrCat("a", last), column);
   }
 
   void PrintEpilogue() {
@@ -219,20 +243,18 @@ class FusedMatMulPrinter {
       out_.Line("rg_pack<", StorageName(ir_.buffers[ir_.instrs[i].buffer].dtype), ", ", width,
                 "> q", i, "[", packs * batch_, "];");
       const std::string at = packs > 1 ? absl::StrCat("u * ", packs) : "u";
-      printer_.SetHome(i, {.lane = absl::StrCat("rg_lane(q", i, "[", at, " + j / ", width,
+      printer_.SetHome(i, {.lane = absl::StrCat(kLane, "(q", i, "[", at, " + j / ", width,
                                                 "], j % ", width, ")"),
                            .pack = absl::StrCat("q", i, " + ", at)});
     }
     if (!ahead_.empty()) {
-      OpenPacks();
-      printer_.DeclareAxes(ir_.all_axes(), printer_.UsedAxes(ahead_, {}, 0), "i");
+      OpenPacks(printer_.UsedAxes(ahead_, {}, 0));
       printer_.Print({.instrs = ahead_, .reductions = {}, .stores = {}});
       out_.Close();
     }
     for (int i : ahead_) printer_.SetKnown(i, true);
-    OpenPacks();
     const std::vector<int> instrs = printer_.Needed(roots);
-    printer_.DeclareAxes(ir_.all_axes(), printer_.UsedAxes(instrs, stores, ir_.all_axes()), "i");
+    OpenPacks(printer_.UsedAxes(instrs, stores, ir_.all_axes()));
     printer_.Print({.instrs = instrs,
                     .reductions = {},
                     .stores = stores,
@@ -242,12 +264,12 @@ class FusedMatMulPrinter {
     out_.Close();
   }
 
-  void OpenPacks() {
+  void OpenPacks(AxisMask used) {
     if (!launch_.OpenUnrolled("u", batch_)) {
       out_.OpenScope();
       out_.Line("constexpr int u = 0;");
     }
-    PrintPlace();
+    PrintPlace(used);
   }
 
   const EpilogueProduct product_;

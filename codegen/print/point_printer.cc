@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/print/index_text.h"
 #include "codegen/print/sized_number.h"
+#include "fusion/kernel/ir/shared_divisors.h"
 #include "fusion/kernel/ir/streamed.h"
 #include "fusion/kernel/ir/value_range.h"
 #include "fusion/kernel/ir/vector_grid.h"
@@ -64,7 +65,8 @@ PointPrinter::PointPrinter(LaunchText* launch, const Vectors& vectors)
       staged_(ir_.instrs.size()),
       known_(ir_.instrs.size(), false),
       array_(ir_.instrs.size(), false),
-      accumulators_(ir_.instrs.size()) {
+      accumulators_(ir_.instrs.size()),
+      reciprocals_(ir_.instrs.size(), -1) {
   for (size_t a = 0; a < axis_names_.size(); ++a) axis_names_[a] = absl::StrCat("a", a);
 }
 
@@ -219,7 +221,8 @@ std::string PointPrinter::IndexValueText(const Instr& instr) const {
   return SizeBytes(instr.dtype) < 4 && !IsFloat(instr.dtype) ? Cast(type, value) : value;
 }
 
-std::string PointPrinter::PointwiseText(const Instr& instr) const {
+std::string PointPrinter::PointwiseText(int i) const {
+  const Instr& instr = ir_.instrs[i];
   const DType to = ComputeType(instr.dtype);
   if (instr.op == Op::cast || instr.kind == InstrKind::kReduce) {
     const std::string value = Ref(instr.operands[0]);
@@ -227,6 +230,11 @@ std::string PointPrinter::PointwiseText(const Instr& instr) const {
     if (from == to) return value;
     return to == DType::kBool ? absl::StrCat(value, " != 0")
                               : Converted(from, to, value, launch_.dialect());
+  }
+  if (reciprocals_[i] >= 0) {
+    const std::string reciprocal = absl::StrCat("r", reciprocals_[i]);
+    return instr.op == Op::div ? absl::StrCat(Ref(instr.operands[0]), " * ", reciprocal)
+                               : reciprocal;
   }
   std::vector<std::pair<std::string, std::string>> operands;
   for (size_t o = 0; o < instr.operands.size(); ++o) {
@@ -246,8 +254,8 @@ std::string PointPrinter::ValueText(int i) const {
       return SizedLiteral(Literal(instr.constant, instr.dtype, launch_.dialect()));
     case InstrKind::kIndex: return IndexValueText(instr);
     case InstrKind::kPointwise:
-    case InstrKind::kReduce: return PointwiseText(instr);  // a reduction over nothing copies
-    case InstrKind::kScan: break;                          // its template knows the value
+    case InstrKind::kReduce: return PointwiseText(i);  // a reduction over nothing copies
+    case InstrKind::kScan: break;                      // its template knows the value
     case InstrKind::kSelect: {
       const std::string guards = GuardText(instr.guards, NamesAt(0), ir_.extents);
       if (guards.empty()) return Ref(instr.operands[0]);
@@ -285,8 +293,24 @@ bool PointPrinter::OnlyStored(int i) const {
          });
 }
 
+void PointPrinter::FindSharedDivisors(const Work& work) {
+  reciprocals_.assign(ir_.instrs.size(), -1);
+  for (const std::vector<int>& of : SharedDivisors(ir_, work.instrs)) {
+    // What is equal in all lanes stands before them.
+    const auto equal = std::find_if(of.begin(), of.end(), [&](int i) { return !InLanes(i); });
+    const int first = equal != of.end() ? *equal : of[0];
+    for (int i : of) reciprocals_[i] = first;
+  }
+}
+
+void PointPrinter::PrintReciprocal(int i) {
+  if (reciprocals_[i] != i) return;
+  out_.Line("const float r", i, " = 1 / ", Ref(ir_.instrs[i].operands.back()), ";");
+}
+
 void PointPrinter::Evaluate(int i) {
   PrintIndices(i);
+  PrintReciprocal(i);
   Assign(i, OnlyStored(i) ? ValueText(i) : Rounded(ir_.instrs[i], ValueText(i)));
 }
 
@@ -334,9 +358,9 @@ void PointPrinter::LoadStaged(int i) {
     out_.Line("rg_load_pack(", stage.array, ", ", place(m), ", ", name,
               m == 0 ? std::string() : absl::StrCat(" + ", m / w), ");");
   }
-  homes_[i] = {.lane =
-                   absl::StrCat("rg_lane(", name, "[", width_ > w ? absl::StrCat("j / ", w) : "0",
-                                "], ", width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
+  homes_[i] = {.lane = absl::StrCat(stage.lane, "(", name, "[",
+                                    width_ > w ? absl::StrCat("j / ", w) : "0", "], ",
+                                    width_ > w ? absl::StrCat("j % ", w) : "j", ")")};
 }
 
 void PointPrinter::LoadVector(int i) {
@@ -549,6 +573,7 @@ void PointPrinter::PrintLanes(const Work& work) {
 }
 
 void PointPrinter::Print(const Work& work) {
+  FindSharedDivisors(work);
   if (width_ > 1) {
     PrintLanes(work);
     return;

@@ -23,10 +23,11 @@ struct Home {
 
 // A load whose lanes pass through shared memory; with one lane, it is taken from there.
 struct StagedLoad {
-  std::string array;     // of the load's element type; empty: none
-  std::string place;     // where the first of its packs lies, or its element
-  int64_t step = 0;      // from one pack to the next
-  bool filling = false;  // ask for the packs; else take them
+  std::string array;                   // of the load's element type; empty: none
+  std::string place;                   // where the first of its packs lies, or its element
+  int64_t step = 0;                    // from one pack to the next
+  bool filling = false;                // ask for the packs; else take them
+  absl::string_view lane = "rg_lane";  // what widens a lane of a pack
 };
 
 // "rg_store_vec", or what does the same for values that are known to lie within the stored type.
@@ -86,6 +87,8 @@ class PointPrinter {
   std::string Identity(const Instr& reduction) const;
 
  private:
+  void FindSharedDivisors(const Work& work);
+  void PrintReciprocal(int instr);
   void PrintLanes(const Work& work);
   void Assign(int instr, const std::string& value);
   void Evaluate(int instr);
@@ -94,7 +97,7 @@ class PointPrinter {
   void PrintIndices(int instr);
   std::string ValueText(int instr) const;
   std::string LoadText(int instr) const;
-  std::string PointwiseText(const Instr& instr) const;
+  std::string PointwiseText(int instr) const;
   std::string IndexValueText(const Instr& instr) const;
   std::string OffsetText(int instr, int plus) const;
   std::string AllGuards(int instr, int plus) const;
@@ -121,6 +124,9 @@ class PointPrinter {
   std::vector<bool> known_;
   std::vector<bool> array_;  // lanes stand in an array v<n>
   std::vector<std::string> accumulators_;
+  // Of a quotient of a shared divisor: the first quotient by it, which names the reciprocal; else
+  // -1.
+  std::vector<int> reciprocals_;
   bool in_lane_loop_ = false;
 };
 

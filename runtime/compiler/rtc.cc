@@ -237,15 +237,6 @@ absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view sou
                                    : CompileHip(source, arch, options);
 }
 
-std::string TargetOf(absl::Span<const Kernel> kernels, absl::string_view arch) {
-  const bool multiplies = std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    return kernel.head == KernelHead::kMultiplier || kernel.head == KernelHead::kAttention ||
-           kernel.head == KernelHead::kBoxes;
-  });
-  const bool is_cuda = absl::StartsWith(arch, "sm_") && !absl::EndsWith(arch, "a");
-  return multiplies && is_cuda ? absl::StrCat(arch, "a") : std::string(arch);
-}
-
 absl::StatusOr<CompiledObject> CompileKernels(Dialect dialect, absl::Span<const Kernel> kernels,
                                               absl::string_view arch, const RtcOptions& options) {
   if (dialect != Dialect::kCuda) {

@@ -49,10 +49,6 @@ absl::StatusOr<CompiledObject> CompileHip(absl::string_view source, absl::string
 absl::StatusOr<CompiledObject> CompileFor(Dialect dialect, absl::string_view source,
                                           absl::string_view arch, const RtcOptions& options = {});
 
-// The target that these kernels compile for on a GPU of this architecture: multipliers take
-// instructions that one architecture alone has, "sm_90a" of "sm_90".
-std::string TargetOf(absl::Span<const Kernel> kernels, absl::string_view arch);
-
 // Kernels with different names, in one translation unit. A CUDA kernel that the assembler lets
 // spill to fit more blocks on an SM is compiled for fewer of them, so that what spills needs more
 // registers than a thread can have.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "fusion/plan/call_key.h"
 #include "graph/base/status.h"
+#include "runtime/compiler/arch.h"
 #include "runtime/gpu/gpu_support_kernels.h"
 
 namespace retrograd {
@@ -155,9 +156,9 @@ void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Ke
     const auto loader = loaders_.find(expected.call->op);
     if (loader == loaders_.end()) continue;
     const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
-    if (!of_call.empty()) ExpectKernels(of_call, TargetOf(of_call, facts_.arch));
+    if (!of_call.empty()) ExpectKernels(of_call, ArchFor(of_call, facts_.arch));
   }
-  if (!launches.empty()) ExpectKernels(kernels, TargetOf(kernels, facts_.arch));
+  if (!launches.empty()) ExpectKernels(kernels, ArchFor(kernels, facts_.arch));
 }
 
 void GpuDevice::ExpectKernels(absl::Span<const Kernel> kernels, absl::string_view arch) {
@@ -184,7 +185,7 @@ std::vector<Kernel> GpuDevice::Missing(absl::Span<const Kernel> kernels,
 
 absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadShared(const LiftedLaunches& lifted) {
   SharedKernels<SharedCode>& shared = *options_.shared_kernels;
-  const std::string arch = TargetOf(lifted.kernels, facts_.arch);
+  const std::string arch = ArchFor(lifted.kernels, facts_.arch);
   const std::vector<Kernel> missing = Missing(lifted.kernels, arch);
   RG_ASSIGN_OR_RETURN(std::vector<CompiledObject> objects, compiler_->Compile(missing, arch));
   const std::vector<std::vector<Kernel>> parts = Parts(missing, Jobs(options_.compile));
@@ -230,7 +231,7 @@ absl::StatusOr<std::unique_ptr<GpuKernels>> GpuDevice::LoadKernels(
   auto loaded = std::make_unique<GpuKernels>(driver_, context());
   if (!launches.empty()) {
     RG_ASSIGN_OR_RETURN(const std::vector<CompiledObject> objects,
-                        compiler_->Compile(kernels, TargetOf(kernels, facts_.arch)));
+                        compiler_->Compile(kernels, ArchFor(kernels, facts_.arch)));
     for (const CompiledObject& object : objects) {
       RG_RETURN_IF_ERROR(loaded->AddModule(object.code));
       loaded->AddResources(object.kernels);

@@ -87,22 +87,6 @@ TEST_CASE("spilled registers of an AMD kernel are told in bytes") {
   CHECK(spilling[0].spill_bytes == 20);
 }
 
-TEST_CASE(
-    "multipliers compile for the instructions of one architecture, others for all that follow") {
-  const Kernel plain;
-  Kernel multiplier, attention, boxes;
-  multiplier.head = KernelHead::kMultiplier;
-  attention.head = KernelHead::kAttention;
-  boxes.head = KernelHead::kBoxes;
-  CHECK(TargetOf({}, "sm_90") == "sm_90");
-  CHECK(TargetOf({plain}, "sm_90") == "sm_90");
-  CHECK(TargetOf({plain, multiplier}, "sm_90") == "sm_90a");
-  CHECK(TargetOf({attention}, "sm_90") == "sm_90a");
-  CHECK(TargetOf({boxes}, "sm_90") == "sm_90a");
-  CHECK(TargetOf({multiplier}, "sm_90a") == "sm_90a");
-  CHECK(TargetOf({multiplier}, "gfx90a") == "gfx90a");
-}
-
 TEST_CASE("source that does not compile comes back with the compiler's words") {
   RG_NEEDS_COMPILER(CudaCompilerAvailable());
   auto object = CompileCuda(Prelude(Dialect::kCuda) + "\nint f() { return nonsense; }\n", "sm_90");

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "graph/text/text.h"
 #include "models/models.h"
+#include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
 #include "tools/execute/gradient_errors.h"
 #include "tools/execute/gradient_roundings.h"
@@ -168,6 +169,31 @@ TEST_CASE("kernels prints sources in each dialect, dump each stage under its nam
   for (const char* head : {"graph ", "schedule streams=", "memory arena=", " launch rg_"}) {
     CHECK_THAT(dump.out, ContainsSubstring(head));
   }
+}
+
+TEST_CASE("kernels that multiply by warpgroups are compiled for what they are made of") {
+  if (!HaveBinaries()) RG_SKIP("the binaries are not built");
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  const std::string graph =
+      (std::filesystem::temp_directory_path() / absl::StrCat("tools_test_", getpid(), ".rgt"))
+          .string();
+  std::ofstream(graph) << R"(graph "relu_square"
+%dy = input name="dy" kind=tangent alignment=16  bf16[8192,2048]
+%w = input name="w" kind=parameter alignment=16  bf16[2048,4096]
+%u = input name="u" kind=saved alignment=16  bf16[8192,4096]
+%dh = matmul %dy %w
+%positive = relu %u
+%du = mul %dh %positive
+output %du name="du"
+)";
+  const Output printed = RunTool(absl::StrCat("retrograd kernels ", graph, " --spec h100"));
+  const Output compiled =
+      RunTool(absl::StrCat("retrograd kernels ", graph, " --spec h100 --compile"));
+  std::filesystem::remove(graph);
+  CHECK(absl::StrContains(printed.out, "RG_MULTIPLIER"));
+  INFO(compiled.err);
+  CHECK(compiled.status == 0);
+  CHECK(absl::StrContains(compiled.out, "sm_90a: 1 kernels"));
 }
 
 TEST_CASE("captured gradients agree with the framework's, by the best plan and by any other") {

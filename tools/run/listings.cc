@@ -10,6 +10,7 @@
 #include "graph/base/status.h"
 #include "graph/text/text.h"
 #include "models/models.h"
+#include "runtime/compiler/arch.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/executable/compiled_kernels.h"
 #include "runtime/program/compile.h"
@@ -82,11 +83,11 @@ absl::Status CompileKernels(const PlanArguments& arguments, absl::string_view di
                       Compile(graph.planned.graph, graph.planned.plan,
                               {.dialect = dialect, .epilogue_kernels = TakesEpilogues(dialect)}));
   const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
-  arch = TargetOf(kernels, arch);
-  progress.Step(absl::StrCat("compiling for ", arch));
-  RG_ASSIGN_OR_RETURN(const CompiledObject object, CompileKernels(dialect, kernels, arch));
+  const std::string target = ArchFor(kernels, arch);
+  progress.Step(absl::StrCat("compiling for ", target));
+  RG_ASSIGN_OR_RETURN(const CompiledObject object, CompileKernels(dialect, kernels, target));
   const auto predicted = Predictions(compiled);
-  std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), arch.c_str(),
+  std::printf("%s, %s: %zu kernels, %zu bytes of code\n", object.compiler.c_str(), target.c_str(),
               object.kernels.size(), object.code.size());
   std::printf("registers (predicted)  spilled  shared  kernel\n");
   for (const KernelResources& kernel : object.kernels) {

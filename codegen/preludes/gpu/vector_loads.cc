@@ -119,6 +119,21 @@ template <typename T, int V>
 RG_INLINE typename rg_compute<T>::type rg_lane(const rg_vector<T, V>& pack, int lane) {
   return rg_widen(pack.element[lane]);
 }
+// The same in fewer instructions and, here and there, more registers: each half of a word is the upper half of
+// its number, so that no element has to be taken out of its word first.
+template <typename T, int V>
+RG_INLINE typename rg_compute<T>::type rg_lane_of_word(const rg_vector<T, V>& pack, int lane) {
+  return rg_lane(pack, lane);
+}
+template <int V>
+RG_INLINE float rg_lane_of_word(const rg_vector<rg_bf16, V>& pack, int lane) {
+  if constexpr (V == 1) {
+    return rg_widen(pack.element[lane]);
+  } else {
+    const unsigned word = reinterpret_cast<const unsigned*>(&pack.word)[lane / 2];
+    return rg_from_bits(lane % 2 == 0 ? word << 16 : word & 0xffff0000u);
+  }
+}
 
 // From here on the compiler does not know what the pack holds: it widens its lanes again where they are
 // used again, and does not keep them all in registers meanwhile.

@@ -15,6 +15,10 @@ struct ValueRange {
 };
 ValueRange RangeOf(const KernelIr& ir, int instr);
 
+// Whether the reciprocal of each of its numbers has its full precision and is finite: none is
+// nearer to zero than the smallest normal number of fp32.
+bool HasReciprocal(const KernelIr& ir, int instr);
+
 // Whether no number that the store rounds lies beyond those of its type: a clamped one that becomes
 // FP8. Other types have no such stores, as nothing is gained by knowing.
 bool StoresWithinType(const KernelIr& ir, const Store& store);

@@ -11,6 +11,7 @@
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "fusion/plan/split_epilogues.h"
 #include "graph/reference/reference.h"
+#include "runtime/compiler/arch.h"
 #include "runtime/compiler/rtc.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
@@ -30,12 +31,14 @@ struct Case {
   bool column = false;                     // the epilogue also reads a row of column weights
   bool two = false;                        // and two tensors of the product's shape, and stores two
   bool wide = false;                       // and one in fp32
+  int64_t batches = 0;                     // and column weights of each so many of the rows
 };
 
 std::string Print(const Case& c) {
   return absl::StrCat(c.m, " x ", c.n, " x ", c.k, " ", Name(c.dtype),
                       c.a_across ? " a across" : "", c.b_across ? " b across" : "",
-                      c.column ? " column" : "", c.two ? " two" : "", c.wide ? " wide" : "");
+                      c.column ? " column" : "", c.two ? " two" : "", c.wide ? " wide" : "",
+                      " batches=", c.batches);
 }
 
 // dU = (dY W) * u * (1 - u) and the like, kept by the host.
@@ -53,6 +56,10 @@ BackwardGraph Graph(const Case& c) {
   const ValueId product = b.MatMul(dy, w);
   ValueId du = b.Add(Op::mul, {product, b.Add(Op::relu, {u})});
   if (c.column) du = b.Add(Op::mul, {du, input("scale", {c.n})});
+  if (c.batches > 0) {
+    const ValueId rows = b.Reshape(du, {c.batches, c.m / c.batches, c.n});
+    du = b.Reshape(b.Add(Op::mul, {rows, input("of_batches", {c.batches, 1, c.n})}), {c.m, c.n});
+  }
   if (c.wide) {
     const ValueId weights =
         b.Input({DType::kFp32, {c.m, c.n}},
@@ -90,7 +97,10 @@ TEST_CASE(
         Case{.m = 130, .n = 264, .k = 16, .dtype = DType::kFp16, .column = true},
         Case{.m = 128, .n = 128, .k = 32, .column = true, .two = true},
         Case{.m = 256, .n = 264, .k = 48, .wide = true},
-        Case{.m = 264, .n = 136, .k = 32, .b_across = false, .column = true, .two = true}}) {
+        Case{.m = 264, .n = 136, .k = 32, .b_across = false, .column = true, .two = true},
+        Case{.m = 264, .n = 136, .k = 32, .batches = 3},
+        Case{.m = 256, .n = 128, .k = 32, .column = true, .batches = 4},
+        Case{.m = 160, .n = 8, .k = 32, .column = true, .batches = 160}}) {
     INFO(Print(c));
     const BackwardGraph graph = Graph(c);
     const std::vector<Values> inputs = RandomInputs(graph, 7);
@@ -212,7 +222,11 @@ TEST_CASE(
     INFO(Print(c));
     const CompiledPlan compiled = CompiledFor(Dialect::kCuda, PlanOf(Graph(c)));
     const std::vector<Kernel> kernels = DistinctKernels(compiled.kernels);
-    auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
+    // Their instructions are one architecture's own.
+    CHECK(ArchFor({}, "sm_90") == "sm_90");
+    CHECK(ArchFor(kernels, "sm_90a") == "sm_90a");
+    CHECK(ArchFor(kernels, "gfx942") == "gfx942");
+    auto object = CompileKernels(Dialect::kCuda, kernels, ArchFor(kernels, "sm_90"));
     INFO(object.status());
     REQUIRE(object.ok());
     int multipliers = 0;

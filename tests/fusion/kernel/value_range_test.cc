@@ -54,5 +54,27 @@ TEST_CASE("what is not clamped, or is stored in another type or added to what is
   CHECK(std::isinf(range.least));
 }
 
+TEST_CASE("a sum of an exponential and one has a reciprocal; what may be near zero has none") {
+  KernelIrBuilder b({64});
+  const int x = b.Load(b.In(kF32, 64), A(0)), i = b.Load(b.In(DType::kInt32, 64), A(0));
+  const int exponential = b.Do(Op::exp, {x});
+  const int sum = b.Do(Op::add, {exponential, b.Constant(1, kF32)});
+  const int below =
+      b.Do(Op::add, {b.Do(Op::minimum, {x, b.Constant(0, kF32)}), b.Constant(-1, kF32)});
+  const int less = b.Do(Op::add, {exponential, b.Constant(-1, kF32)});
+  const int tiny = b.Do(Op::add, {b.Do(Op::sqrt, {x}), b.Constant(0x1p-140, kF32)});
+  const int normal = b.Do(Op::add, {b.Do(Op::sqrt, {x}), b.Constant(0x1p-126, kF32)});
+  const int whole = b.Do(Op::add, {i, b.Constant(1, DType::kInt32)});
+  const int unknown = b.Do(Op::add, {x, b.Constant(1, kF32)});
+  const int opposite = b.Do(Op::add, {b.Constant(-INFINITY, kF32), exponential});
+  b.Store(sum, b.Out(kF32, 64), A(0));
+  const KernelIr ir = b.Build();
+  CHECK(RangeOf(ir, sum).least == 1);
+  for (int yes : {sum, below, normal}) CHECK(HasReciprocal(ir, yes));
+  for (int no : {x, exponential, less, tiny, whole, unknown, opposite}) {
+    CHECK_FALSE(HasReciprocal(ir, no));
+  }
+}
+
 }  // namespace
 }  // namespace retrograd
