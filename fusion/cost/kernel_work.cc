@@ -88,6 +88,19 @@ int64_t StagesOf(const KernelProfile& p, size_t instr) {
   return p.inner[instr] ? StagesAmong(p.needed, instr) : 1;
 }
 
+// How an access goes, by the logarithm of the width of vectors. Where no row has ends, one that
+// goes by less than a vector goes alike in narrower ones.
+template <size_t kWidths, typename Fn>
+std::array<LoadForm, kWidths> FormsOf(const std::array<Vectors, kWidths>& vectors, Fn form_of) {
+  std::array<LoadForm, kWidths> forms;
+  for (size_t n = kWidths - 1; n > 0; --n) {
+    const bool known = n + 1 < kWidths && !vectors[n + 1].shifts &&
+                       forms[n + 1].width <= vectors[n].width;
+    forms[n] = known ? forms[n + 1] : form_of(vectors[n]);
+  }
+  return forms;
+}
+
 }  // namespace
 
 KernelWork::KernelWork(const KernelIr& ir, const KernelProfile& profile, const DeviceSpec& device)
@@ -164,8 +177,8 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       reread_ += (picked - distinct) * size + FetchedBeside(ir, instr.axes, size);
       continue;
     }
-    std::array<LoadForm, kWidths> forms;
-    for (int n = 1; n < kWidths; ++n) forms[n] = FormOfLoad(ir, static_cast<int>(i), vectors_[n]);
+    const auto forms = FormsOf(
+        vectors_, [&](const Vectors& v) { return FormOfLoad(ir, static_cast<int>(i), v); });
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
                 copies[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
@@ -199,8 +212,9 @@ void KernelWork::CountStores(const KernelIr& ir) {
   for (const Store& store : ir.stores) {
     const Buffer& buffer = ir.buffers[store.buffer];
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
-    std::array<LoadForm, kWidths> forms;
-    for (int n = 1; n < kWidths; ++n) forms[n].width = StoreWidth(ir, store, vectors_[n]);
+    const auto forms = FormsOf(vectors_, [&](const Vectors& v) {
+      return LoadForm{.width = StoreWidth(ir, store, v)};
+    });
     CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {},
                 TileWidthOfStore(ir, store));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -101,22 +102,24 @@ class ExactSearch::Run {
     const AtomMask left = m.all() & ~done;
     seen_.clear();
     stack_.clear();
-    auto push = [&](AtomMask set) {
-      if (!Separated(set) && seen_.insert(set).second) stack_.push_back(set);
+    const auto push = [&](AtomMask set, AtomMask grown_from, AtomMask rim) {
+      if (Separated(set) || !seen_.insert(set).second) return;
+      ForEachBit(set & ~grown_from, [&](int i) { rim |= m.neighbours(i); });
+      stack_.push_back({set, rim});
     };
     ForEachBit(left, [&](int i) {
-      if ((m.predecessors(i) & left) == 0) push(Bit(i));
+      if ((m.predecessors(i) & left) == 0) push(Bit(i), 0, 0);
     });
     const int64_t most_steps =
         std::min(s_.limits_.max_steps, steps_ + s_.limits_.max_steps_of_state);
     while (!stack_.empty()) {
       if (++steps_ > most_steps) return false;
-      const AtomMask set = stack_.back();
+      const auto [set, rim] = stack_.back();
       stack_.pop_back();
-      AtomMask rim = 0;
-      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
-      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
-      if (!JoinsWhole(set)) continue;
+      ForEachBit(rim & left & ~set, [&, from = set, around = rim](int i) {
+        push(from | Bit(i) | (m.ancestors(i) & left), from, around);
+      });
+      if (!JoinsWhole(set) || !m.MayBeEpilogues(set)) continue;
       auto priced = s_.prices_.find(set);
       if (priced != s_.prices_.end()) {
         if (priced->second != nullptr && priced->second->feasible) {
@@ -173,7 +176,7 @@ class ExactSearch::Run {
   absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
   absl::flat_hash_set<AtomMask> seen_;
-  std::vector<AtomMask> stack_;
+  std::vector<std::pair<AtomMask, AtomMask>> stack_;  // sets, each with the neighbours of its atoms
   int64_t steps_ = 0, expanded_ = 0;
 };
 
@@ -243,6 +246,7 @@ const GroupPrice& ExactSearch::TooLarge(int64_t ops) {
 
 bool ExactSearch::MayShareKernel(AtomMask set) {
   if ((set & (set - 1)) == 0) return true;
+  if (!masks_.MayBeEpilogues(set)) return false;
   if (const auto known = prices_.find(set); known != prices_.end()) return known->second != nullptr;
   if (!links_) links_.emplace(atoms_, pricer_);
   if (links_->MayShareKernel(set)) return true;

@@ -6,10 +6,26 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "fusion/cost/kernel_cost.h"
+#include "fusion/ops/matmul/matmul_epilogue.h"
 #include "fusion/pricing/epilogue_price.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
+namespace {
+
+// Atoms that compute an op for which fn holds, as their own or again.
+template <typename Fn>
+AtomMask Holding(const std::vector<Atom>& atoms, Fn fn) {
+  AtomMask mask = 0;
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    const bool holds = std::any_of(atoms[a].ops.begin(), atoms[a].ops.end(), fn) ||
+                       std::any_of(atoms[a].shared.begin(), atoms[a].shared.end(), fn);
+    if (holds) mask |= Bit(static_cast<int>(a));
+  }
+  return mask;
+}
+
+}  // namespace
 
 RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pricer)
     : predecessors_(atoms.size()),
@@ -35,6 +51,7 @@ RegionMasks::RegionMasks(const std::vector<Atom>& atoms, const GroupPricer& pric
       product_ps_[i] += product->price_ps;
     }
   }
+  FindProducts(atoms);
   CountBytes(atoms, pricer);
   CountUncached(pricer.device());
   JoinEqual();
@@ -145,6 +162,33 @@ void RegionMasks::JoinEqual() {
   }
   reads_ = std::move(reads);
   writes_ = std::move(writes);
+}
+
+void RegionMasks::FindProducts(const std::vector<Atom>& atoms) {
+  const BackwardGraph& g = pricer_.graph();
+  for (size_t a = 0; a < atoms.size(); ++a) {
+    for (const Group* call : pricer_.epilogue_roots().In(atoms[a].ops)) {
+      const NodeId matmul = call->nodes[0];
+      Product product{.atom = Bit(static_cast<int>(a))};
+      product.followers = all() & ~Holding(atoms, [&](NodeId id) {
+        return id != matmul && !MayFollow(g, id, g.type(matmul));
+      });
+      for (NodeId user : pricer_.consumers().of(matmul)) {
+        product.readers.push_back(Holding(atoms, [&](NodeId id) { return id == user; }));
+      }
+      products_.push_back(std::move(product));
+    }
+  }
+}
+
+bool RegionMasks::MayBeEpilogues(AtomMask set) const {
+  if ((set & epilogue_roots_) == 0) return true;
+  return std::all_of(products_.begin(), products_.end(), [&](const Product& p) {
+    if ((set & p.atom) == 0 || set == p.atom) return true;
+    return (set & ~p.followers) == 0 &&
+           std::all_of(p.readers.begin(), p.readers.end(),
+                       [&](AtomMask holders) { return (set & holders) != 0; });
+  });
 }
 
 AtomMask RegionMasks::PredecessorsOf(AtomMask set) const {

@@ -36,6 +36,10 @@ class RegionMasks {
   AtomMask PredecessorsOf(AtomMask set) const;
   // The set with all atoms that lie on paths between its members.
   AtomMask Closure(AtomMask set) const;
+  // False: no kernel computes these atoms, since an epilogue root is among them whose product is
+  // read elsewhere, too, or beside which they are no epilogue: what the rules of
+  // fusion/pricing/epilogue_price.h say of the set alone.
+  bool MayBeEpilogues(AtomMask set) const;
   // The least bytes that a kernel of these atoms, or several, move; what an epilogue root moves is
   // not among them.
   MovedBytes LeastBytes(AtomMask set) const;
@@ -65,7 +69,16 @@ class RegionMasks {
   std::vector<AtomMask> predecessors_, neighbours_, ancestors_, descendants_;
   std::vector<Read> reads_;
   std::vector<Write> writes_;
+  // Of an epilogue root.
+  struct Product {
+    AtomMask atom = 0;
+    AtomMask followers = 0;         // it, and atoms that are computed point by point like the product
+    std::vector<AtomMask> readers;  // for each op that reads it: the atoms that hold this op
+  };
+  void FindProducts(const std::vector<Atom>& atoms);
+
   const GroupPricer& pricer_;
+  std::vector<Product> products_;
   AtomMask epilogue_roots_ = 0;
   std::vector<int64_t> product_ps_;  // by atom; 0: no epilogue root
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace retrograd {
 namespace {
@@ -27,14 +28,23 @@ void ForEachMask(KernelIr& ir, Fn fn) {
 
 // Axis a becomes new_number[a], or vanishes (coordinate 0) where that is negative.
 void Renumber(KernelIr& ir, const std::vector<int>& new_number, std::vector<int64_t> new_extents) {
-  std::vector<IndexExpr> replacement;
-  for (int n : new_number) replacement.push_back(n < 0 ? IndexExpr() : IndexExpr::Axis(n));
+  std::vector<IndexExpr> replacement;  // of axes in divisions and remainders
+  const auto substituted = [&](const IndexExpr& e) {
+    for (size_t a = replacement.size(); a < new_number.size(); ++a) {
+      replacement.push_back(new_number[a] < 0 ? IndexExpr() : IndexExpr::Axis(new_number[a]));
+    }
+    return Substitute(e, replacement, new_extents);
+  };
   AxisMask changed = 0;
   for (size_t a = 0; a < new_number.size(); ++a) {
     if (new_number[a] != static_cast<int>(a)) changed |= AxisMask{1} << a;
   }
   ForEachExpr(ir, [&](IndexExpr& e) {
-    if ((e.axes() & changed) != 0 || !e.is_affine()) e = Substitute(e, replacement, new_extents);
+    if (!e.is_affine()) {
+      e = substituted(e);
+    } else if ((e.axes() & changed) != 0) {
+      e.RenumberAxes(new_number);
+    }
   });
   ForEachMask(ir, [&](AxisMask& mask) {
     AxisMask renumbered = 0;
@@ -99,29 +109,40 @@ void OrderAxes(KernelIr& ir) {
   Renumber(ir, number, std::move(extents));
 }
 
-// Whether axes a and a+1 of the expression step like one axis of the product of their extents.
-bool StepsAsOne(const IndexExpr& e, int a, int64_t inner_extent) {
-  if (e.axis_coef(a) != e.axis_coef(a + 1) * inner_extent) return false;
+// Whether the axes of the expression step like one axis of the product of their extents.
+bool StepsAsOne(const IndexExpr& e, int outer, int inner, int64_t inner_extent) {
+  if (e.axis_coef(outer) != e.axis_coef(inner) * inner_extent) return false;
   for (const IndexTerm& t : e.terms()) {
     if (t.kind == IndexTerm::kAxis) continue;
-    if (t.inner->axes() >> a & 3) return false;
+    const AxisMask axes = t.inner->axes();
+    if ((axes >> outer & 1) != 0 || (axes >> inner & 1) != 0) return false;
   }
   return true;
 }
 
-bool Mergeable(KernelIr& ir, int a) {
+bool Mergeable(KernelIr& ir, int outer, int inner, int64_t inner_extent) {
   bool ok = true;
-  ForEachExpr(ir, [&](IndexExpr& e) { ok = ok && StepsAsOne(e, a, ir.extents[a + 1]); });
-  ForEachMask(ir, [&](AxisMask& m) { ok = ok && ((m >> a & 1) == (m >> (a + 1) & 1)); });
+  ForEachExpr(ir, [&](IndexExpr& e) { ok = ok && StepsAsOne(e, outer, inner, inner_extent); });
+  ForEachMask(ir, [&](AxisMask& m) { ok = ok && ((m >> outer & 1) == (m >> inner & 1)); });
   return ok;
 }
 
-void Merge(KernelIr& ir, int a) {
-  // Axis a's own term goes; the inner axis takes over both.
+// The innermost axis of a run of neighbours that step as one takes over all of them: it steps as
+// the run does, so that the terms of the others go and its own stays.
+void MergeAxes(KernelIr& ir) {
+  const int axes = static_cast<int>(ir.extents.size());
   std::vector<int64_t> extents = ir.extents;
-  extents[a + 1] *= extents[a];
-  extents[a] = 1;
-  ir.extents = extents;
+  int inner = axes - 1;
+  for (int a = axes - 2; a >= 0; --a) {
+    if (Mergeable(ir, a, inner, extents[inner])) {
+      extents[inner] *= extents[a];
+      extents[a] = 1;
+    } else {
+      inner = a;
+    }
+  }
+  if (extents == ir.extents) return;
+  ir.extents = std::move(extents);
   DropUnitAxes(ir);
 }
 
@@ -130,9 +151,7 @@ void Merge(KernelIr& ir, int a) {
 void OrderAndMergeAxes(KernelIr& ir) {
   DropUnitAxes(ir);
   OrderAxes(ir);
-  for (int a = static_cast<int>(ir.extents.size()) - 2; a >= 0; --a) {
-    if (Mergeable(ir, a)) Merge(ir, a);
-  }
+  MergeAxes(ir);
 }
 
 }  // namespace retrograd

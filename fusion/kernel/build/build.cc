@@ -6,7 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/build/axis_order.h"
 #include "fusion/kernel/build/iteration_space.h"
@@ -37,6 +38,8 @@ class Builder {
  public:
   Builder(const KernelRequest& request, IterationSpace space)
       : r_(request), g_(request.graph), space_(std::move(space)) {
+    known_inside_.resize(r_.nodes.size());
+    ir_.instrs.reserve(2 * r_.nodes.size());
     ir_.extents = space_.extents;
     extents_ = space_.extents;
     extents_.resize(kMaxAxes + 1, 1);
@@ -169,20 +172,21 @@ class Builder {
 
   // The map's fill is its maker's concern: what lies outside the guards is never used.
   int EvaluateBehindViews(ValueId v, const AccessMap& map) {
-    const std::vector<Known>& known = known_[v];
+    const int position = space_.walks.Position(v.node);
+    KnownPlaces& known = position < 0 ? known_outside_[v] : known_inside_[position];
     for (const Known& k : known) {
       if (k.at == &map || (k.at->coords == map.coords && k.at->guards == map.guards)) {
         return k.instr;
       }
     }
-    if (known.size() >= kMostPlaces && IsInside(v.node)) {
+    if (known.size() >= kMostPlaces && position >= 0) {
       Refuse(BuildLimit::kPlaces,
              absl::StrCat("%", Index(v.node), " (", Name(g_.op(v.node)), ") is read at more than ",
                           kMostPlaces, " places, at each of which it would be made"));
       return 0;
     }
     const int instr = EvaluateNew(v, map);
-    known_[v].push_back({&map, instr});
+    known.push_back({&map, instr});
     return instr;
   }
 
@@ -514,7 +518,9 @@ class Builder {
   IterationSpace space_;
   std::vector<int64_t> extents_;  // the axes' and the lookup axis'
   std::deque<AccessMap> places_;  // of values that are not read where an op's walk is
-  absl::flat_hash_map<ValueId, std::vector<Known>> known_;
+  using KnownPlaces = absl::InlinedVector<Known, 1>;
+  std::vector<KnownPlaces> known_inside_;  // by op
+  absl::node_hash_map<ValueId, KnownPlaces> known_outside_;
   KernelIr ir_;
   std::optional<BuildRefusal> refusal_;
   bool merged_ = false;  // some instructions may be left unused

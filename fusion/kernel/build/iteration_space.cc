@@ -139,7 +139,7 @@ class Finder {
       for (size_t i = 0; i < coords.size(); ++i) {
         const bool folded = std::find(axes.begin(), axes.end(), int64_t(i)) != axes.end();
         if (!folded) walk.result.coords.push_back(coords[i]);
-        if (folded && keep) walk.result.coords.push_back(IndexExpr());
+        if (folded && keep) walk.result.coords.emplace_back();
       }
     } else if (g_.pattern(id) == Pattern::kScatter) {
       walk.operand.coords = coords;

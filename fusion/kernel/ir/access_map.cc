@@ -111,15 +111,19 @@ AccessMap ThroughView(const BackwardGraph& graph, NodeId view, const AccessMap& 
   const Node& node = graph.node(view);
   const Shape& in = graph.type(graph.operands(view)[0]).shape;
   const Shape& out = node.results[0].shape;
-  AccessMap map = result;
+  AccessMap map{.guards = result.guards, .fill = result.fill};
+  if (node.op == Op::reshape) {
+    map.coords = ReshapeCoords(result.coords, out, in, extents);
+    return map;
+  }
+  if (node.op == Op::expand) return ThroughBroadcast(in, out, result);
+  map.coords = result.coords;
   switch (node.op) {
-    case Op::reshape: map.coords = ReshapeCoords(result.coords, out, in, extents); break;
     case Op::permute: {
       absl::Span<const int64_t> perm = node.attrs.Ints("perm");
       for (size_t i = 0; i < perm.size(); ++i) map.coords[perm[i]] = result.coords[i];
       break;
     }
-    case Op::expand: return ThroughBroadcast(in, out, result);
     case Op::slice: {
       const int64_t axis = node.attrs.Int("axis");
       map.coords[axis] = result.coords[axis] * node.attrs.Int("step", 1) +
@@ -151,15 +155,17 @@ std::optional<AccessMap> ThroughViewForward(const BackwardGraph& graph, NodeId v
   const Node& node = graph.node(view);
   const Shape& in = graph.type(graph.operands(view)[0]).shape;
   const Shape& out = node.results[0].shape;
-  AccessMap map = operand;
+  AccessMap map{.guards = operand.guards, .fill = operand.fill};
   switch (node.op) {
     case Op::reshape: map.coords = ReshapeCoords(operand.coords, in, out, extents); return map;
     case Op::permute: {
+      map.coords = operand.coords;
       absl::Span<const int64_t> perm = node.attrs.Ints("perm");
       for (size_t i = 0; i < perm.size(); ++i) map.coords[i] = operand.coords[perm[i]];
       return map;
     }
     case Op::flip:
+      map.coords = operand.coords;
       for (int64_t axis : node.attrs.Ints("axes")) {
         map.coords[axis] = operand.coords[axis] * -1 + IndexExpr::Constant(in[axis] - 1);
       }

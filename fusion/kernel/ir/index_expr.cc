@@ -34,6 +34,7 @@ int CompareKey(const IndexTerm& a, const IndexTerm& b) {
 }
 
 int Compare(const IndexExpr& a, const IndexExpr& b) {
+  if (&a == &b) return 0;
   if (a.offset() != b.offset()) return a.offset() < b.offset() ? -1 : 1;
   const size_t n = std::min(a.terms().size(), b.terms().size());
   for (size_t i = 0; i < n; ++i) {
@@ -66,6 +67,11 @@ IndexRange TermRange(const IndexTerm& t, absl::Span<const int64_t> extents) {
 }
 
 }  // namespace
+
+IndexExpr::IndexExpr(const IndexExpr& e) = default;
+IndexExpr::IndexExpr(IndexExpr&& e) noexcept = default;
+IndexExpr& IndexExpr::operator=(const IndexExpr& e) = default;
+IndexExpr& IndexExpr::operator=(IndexExpr&& e) noexcept = default;
 
 IndexExpr IndexExpr::Constant(int64_t value) {
   IndexExpr e;
@@ -129,8 +135,12 @@ std::string IndexExpr::Print() const {
   return out;
 }
 
-void IndexExpr::AddTerm(IndexTerm term) {
+void IndexExpr::AddTerm(const IndexTerm& term) {
   if (term.coef == 0) return;
+  if (terms_.empty() || CompareKey(terms_.back(), term) < 0) {
+    terms_.push_back(term);
+    return;
+  }
   auto at =
       std::lower_bound(terms_.begin(), terms_.end(), term,
                        [](const IndexTerm& a, const IndexTerm& b) { return CompareKey(a, b) < 0; });
@@ -139,7 +149,32 @@ void IndexExpr::AddTerm(IndexTerm term) {
     if (at->coef == 0) terms_.erase(at);
     return;
   }
-  terms_.insert(at, std::move(term));
+  terms_.insert(at, term);
+}
+
+void IndexExpr::AddDivision(IndexTerm term, Inner inner) {
+  term.inner = inner.get();
+  AddTerm(term);
+  IndexExpr divided;
+  divided.kept_ = std::make_shared<const std::vector<Inner>>(1, std::move(inner));
+  KeepWhatTermsOf(divided);
+}
+
+void IndexExpr::KeepWhatTermsOf(const IndexExpr& e) {
+  if (e.kept_ == nullptr || e.kept_ == kept_ || is_affine()) return;
+  if (kept_ == nullptr) {
+    kept_ = e.kept_;
+    return;
+  }
+  std::vector<Inner> kept;
+  for (const std::vector<Inner>* list : {kept_.get(), e.kept_.get()}) {
+    for (const Inner& inner : *list) {
+      const bool used = std::any_of(terms_.begin(), terms_.end(),
+                                    [&](const IndexTerm& t) { return t.inner == inner.get(); });
+      if (used && std::find(kept.begin(), kept.end(), inner) == kept.end()) kept.push_back(inner);
+    }
+  }
+  kept_ = std::make_shared<const std::vector<Inner>>(std::move(kept));
 }
 
 IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
@@ -151,12 +186,35 @@ IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
 void IndexExpr::AddScaled(const IndexExpr& e, int64_t factor) {
   if (factor == 0) return;
   offset_ += e.offset_ * factor;
-  for (const IndexTerm& t : e.terms_) {
-    IndexTerm scaled = t;
-    scaled.coef *= factor;
-    AddTerm(std::move(scaled));
+  if (terms_.empty()) {  // these are in canonical order
+    terms_ = e.terms_;
+    for (IndexTerm& t : terms_) t.coef *= factor;
+  } else {
+    for (const IndexTerm& t : e.terms_) {
+      IndexTerm scaled = t;
+      scaled.coef *= factor;
+      AddTerm(scaled);
+    }
   }
+  KeepWhatTermsOf(e);
   Recombine();
+}
+
+void IndexExpr::RenumberAxes(absl::Span<const int> number) {
+  size_t kept = 0;
+  for (size_t i = 0; i < terms_.size(); ++i) {
+    const int axis = number[terms_[i].axis];
+    if (axis < 0) continue;
+    const int64_t coef = terms_[i].coef;
+    size_t at = kept++;
+    for (; at > 0 && terms_[at - 1].axis > axis; --at) {
+      terms_[at].axis = terms_[at - 1].axis;
+      terms_[at].coef = terms_[at - 1].coef;
+    }
+    terms_[at].axis = axis;
+    terms_[at].coef = coef;
+  }
+  terms_.erase(terms_.begin() + static_cast<std::ptrdiff_t>(kept), terms_.end());
 }
 
 // e as floor(inner / divisor), if it is one division and a constant.
@@ -180,9 +238,10 @@ void IndexExpr::Recombine() {
     // The quotient's canonical form: a division of a division is one division.
     IndexTerm quotient{.kind = IndexTerm::kFloorDiv, .divisor = mod.divisor, .inner = mod.inner};
     const IndexExpr& e = *mod.inner;
-    if (const std::optional<Division> division = AsDivision(e)) {
+    const std::optional<Division> division = AsDivision(e);
+    if (division) {
       quotient.divisor *= division->divisor;
-      quotient.inner = std::make_shared<const IndexExpr>(division->inner);
+      quotient.inner = &division->inner;
     }
     auto at = std::find_if(terms_.begin(), terms_.end(), [&](const IndexTerm& t) {
       return t.coef == mod.coef * mod.divisor && CompareKey(t, quotient) == 0;
@@ -271,11 +330,13 @@ IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t
     if (t.coef % divisor == 0) {
       IndexTerm q = t;
       q.coef /= divisor;
-      whole.AddTerm(std::move(q));
+      whole.AddTerm(q);
     } else {
       rest.AddTerm(t);
     }
   }
+  whole.KeepWhatTermsOf(e);
+  rest.KeepWhatTermsOf(e);
   const int64_t high = FloorDivInt(e.offset_, divisor);
   whole.offset_ = high;
   rest.offset_ = e.offset_ - high * divisor;
@@ -290,9 +351,8 @@ IndexExpr FloorDiv(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t
   if (const auto division = IndexExpr::AsDivision(rest)) {
     return whole + FloorDiv(division->inner, division->divisor * divisor, extents);
   }
-  whole.AddTerm({.kind = IndexTerm::kFloorDiv,
-                 .divisor = divisor,
-                 .inner = std::make_shared<const IndexExpr>(std::move(rest))});
+  whole.AddDivision({.kind = IndexTerm::kFloorDiv, .divisor = divisor},
+                    std::make_shared<const IndexExpr>(std::move(rest)));
   return whole;
 }
 
@@ -303,6 +363,7 @@ IndexExpr Mod(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t> ext
   for (const IndexTerm& t : e.terms_) {
     if (t.coef % divisor != 0) rest.AddTerm(t);
   }
+  rest.KeepWhatTermsOf(e);
   rest.offset_ = e.offset_ - FloorDivInt(e.offset_, divisor) * divisor;
   const IndexRange r = Range(rest, extents);
   if (FloorDivInt(r.min, divisor) == FloorDivInt(r.max, divisor)) {
@@ -312,9 +373,8 @@ IndexExpr Mod(const IndexExpr& e, int64_t divisor, absl::Span<const int64_t> ext
     return Mod(s.scaled, divisor / s.factor, extents) * s.factor + s.rest;
   }
   IndexExpr out;
-  out.AddTerm({.kind = IndexTerm::kMod,
-               .divisor = divisor,
-               .inner = std::make_shared<const IndexExpr>(std::move(rest))});
+  out.AddDivision({.kind = IndexTerm::kMod, .divisor = divisor},
+                  std::make_shared<const IndexExpr>(std::move(rest)));
   return out;
 }
 

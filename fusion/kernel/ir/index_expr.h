@@ -20,15 +20,22 @@ class IndexExpr;
 struct IndexTerm {
   enum Kind : uint8_t { kAxis, kFloorDiv, kMod };
   Kind kind = kAxis;
-  int axis = 0;                            // kAxis
-  int64_t divisor = 1;                     // kFloorDiv, kMod
-  std::shared_ptr<const IndexExpr> inner;  // kFloorDiv, kMod
-  int64_t coef = 1;                        // never 0
+  int axis = 0;                      // kAxis
+  int64_t divisor = 1;               // kFloorDiv, kMod
+  const IndexExpr* inner = nullptr;  // kFloorDiv, kMod; kept by the expression that has the term
+  int64_t coef = 1;                  // never 0
 };
 
 class IndexExpr {
  public:
+  // Out of line: where a compiler sees that only some of the places for terms are filled, it warns
+  // of the copy of all.
   IndexExpr() = default;
+  IndexExpr(const IndexExpr& e);
+  IndexExpr(IndexExpr&& e) noexcept;
+  IndexExpr& operator=(const IndexExpr& e);
+  IndexExpr& operator=(IndexExpr&& e) noexcept;
+  ~IndexExpr() = default;
   static IndexExpr Constant(int64_t value);
   static IndexExpr Axis(int axis);
 
@@ -42,6 +49,9 @@ class IndexExpr {
   std::string Print() const;  // "512*a0 + a1", "(a1 / 64)", "(a1 % 64)"
 
   void AddScaled(const IndexExpr& e, int64_t factor);  // *this = *this + e * factor
+  // Axis a becomes number[a], no two of them the same, or vanishes (coordinate 0) where that is
+  // negative. Of an affine expression.
+  void RenumberAxes(absl::Span<const int> number);
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b);
   friend IndexExpr operator*(const IndexExpr& a, int64_t factor);
   friend bool operator==(const IndexExpr& a, const IndexExpr& b);
@@ -49,12 +59,19 @@ class IndexExpr {
  private:
   friend IndexExpr FloorDiv(const IndexExpr&, int64_t, absl::Span<const int64_t>);
   friend IndexExpr Mod(const IndexExpr&, int64_t, absl::Span<const int64_t>);
-  void AddTerm(IndexTerm term);
+  using Inner = std::shared_ptr<const IndexExpr>;
+  void AddTerm(const IndexTerm& term);
+  void AddDivision(IndexTerm term, Inner inner);
+  // What terms of e point to, some of which are among these terms.
+  void KeepWhatTermsOf(const IndexExpr& e);
   struct Division;
   static std::optional<Division> AsDivision(const IndexExpr& e);
   void Recombine();  // quotient and remainder of one expression become it again
   int64_t offset_ = 0;
   absl::InlinedVector<IndexTerm, 2> terms_;  // in canonical order
+  // What they point to, and perhaps more; null: nothing. Terms are copied as they are: most
+  // expressions divide nothing.
+  std::shared_ptr<const std::vector<Inner>> kept_;
 };
 
 // Extents: axis a runs over [0, extents[a]). They let divisions and remainders simplify.

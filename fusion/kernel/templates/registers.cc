@@ -7,6 +7,7 @@
 #include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/column_walks.h"
+#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -115,6 +116,12 @@ void FindAccumulators(const KernelIr& ir, KernelProfile& p) {
       same = p.column_accumulators.insert(same, {type, 0});
     }
     ++same->second;
+  }
+}
+
+void FindSharedColumnValues(const KernelIr& ir, KernelProfile& p) {
+  for (const std::vector<int>& values : SharedColumnValues(ir, p.shape.shape, p.stages)) {
+    for (int i : values) p.shared_column_values.push_back(SizeBytes(ComputeType(ir.instrs[i].dtype)));
   }
 }
 
@@ -294,6 +301,7 @@ KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape) {
   At(p.counts, RegisterCount::kInstructions) = static_cast<int64_t>(ir.instrs.size());
   CountReductions(ir, p);
   FindAccumulators(ir, p);
+  if (TemplateOf(shape.kind).holds) FindSharedColumnValues(ir, p);
   CountAccesses(ir, p);
   ir.scatter ? CountKeptForSums(ir, p) : CountCarried(ir, p);
   CountLate(ir, p);

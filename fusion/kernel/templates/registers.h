@@ -37,6 +37,9 @@ struct KernelProfile {
   std::vector<int> row_accumulators;  // bytes of what threads add up in, for each along rows
   // What those down columns add up in: each type once, with how many of them have it.
   std::vector<std::pair<DType, int64_t>> column_accumulators;
+  // Of kernels that hold columns, what a block keeps one of for each of its columns
+  // (column_slabs.h): bytes of each value.
+  std::vector<int> shared_column_values;
   std::vector<PointRows> point_rows;  // of kernels without reductions
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
   // one column, or one row): a prediction multiplies them by what a thread holds.

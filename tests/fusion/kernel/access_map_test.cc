@@ -275,6 +275,59 @@ TEST_CASE("division and remainder agree with integers at every point") {
   }
 }
 
+// Sums of quotients and remainders, each part a copy of one that is gone by the end.
+TEST_CASE("sums keep the divisions of their parts, which end before them") {
+  const std::vector<int64_t> extents = {3, 4, 5};
+  for (uint32_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const auto draw = [&](int64_t low, uint32_t places) {
+      return low + static_cast<int64_t>(rng() % places);
+    };
+    struct Part {
+      std::vector<int64_t> coefs;
+      int64_t divisor = 1, factor = 1;
+      bool remainder = false;
+    };
+    std::vector<Part> parts(1 + rng() % 5);
+    IndexExpr sum = IndexExpr::Constant(draw(-2, 5));
+    const int64_t offset = sum.offset();
+    for (Part& part : parts) {
+      part = {.divisor = draw(1, 6), .factor = draw(-3, 7), .remainder = rng() % 2 == 0};
+      IndexExpr inner;
+      for (int a = 0; a < 3; ++a) {
+        part.coefs.push_back(draw(-2, 7));
+        inner = inner + IndexExpr::Axis(a) * part.coefs.back();
+      }
+      const IndexExpr divided = part.remainder ? Mod(inner, part.divisor, extents)
+                                               : FloorDiv(inner, part.divisor, extents);
+      sum.AddScaled(IndexExpr(divided), part.factor);
+    }
+    const IndexExpr copy = sum;
+    sum = IndexExpr();
+    ForEachPoint(extents, [&](const std::vector<int64_t>& at) {
+      int64_t expected = offset;
+      for (const Part& part : parts) {
+        int64_t x = 0;
+        for (int a = 0; a < 3; ++a) x += part.coefs[a] * at[a];
+        const int64_t rest = ((x % part.divisor) + part.divisor) % part.divisor;
+        expected += part.factor * (part.remainder ? rest : (x - rest) / part.divisor);
+      }
+      CHECK(copy.Evaluate(at) == expected);
+    });
+  }
+}
+
+TEST_CASE("axes with other numbers are the same axes") {
+  IndexExpr e = IndexExpr::Constant(7);
+  for (int a = 0; a < 5; ++a) e = e + IndexExpr::Axis(a) * (a + 1);
+  e.RenumberAxes(std::vector<int>{3, -1, 0, 2, 1});
+  CHECK(e == IndexExpr::Constant(7) + IndexExpr::Axis(3) + IndexExpr::Axis(0) * 3 +
+                 IndexExpr::Axis(2) * 4 + IndexExpr::Axis(1) * 5);
+  e.RenumberAxes(std::vector<int>{-1, -1, -1, -1});
+  CHECK(e == IndexExpr::Constant(7));
+}
+
 TEST_CASE("a known divisor divides the address at every point") {
   const std::vector<int64_t> extents = {4, 6};
   const IndexExpr e = IndexExpr::Axis(0) * 24 + IndexExpr::Axis(1) * 4 + IndexExpr::Constant(8);

@@ -117,18 +117,13 @@ int64_t SharedOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule
   const ColumnSlab slab = SlabOf(ir, p.shape.shape, s);
   const int64_t teams = TeamsOf(slab), columns = slab.columns_of_slab();
   int64_t bytes = 0;
-  for (const Instr& instr : ir.instrs) {
-    if (FoldedAxes(ir, instr) == 0 || !SharesColumns(s)) continue;
-    const int64_t size = SizeBytes(AccumulatorType(instr.dtype));
-    bytes += SharedArrayBytes(columns, size);
-    if (teams > 1) bytes += SharedArrayBytes(columns * teams, size);
-    if (s.cluster > 1) bytes += SharedArrayBytes(columns, size);
-  }
-  for (const std::vector<int>& values : SharedColumnValues(ir, p.shape.shape, p.stages)) {
-    for (int i : values) {
-      if (!SharesColumns(s)) continue;
-      bytes += SharedArrayBytes(columns, SizeBytes(ComputeType(ir.instrs[i].dtype)));
+  if (SharesColumns(s)) {
+    for (const int size : p.row_accumulators) {
+      bytes += SharedArrayBytes(columns, size);
+      if (teams > 1) bytes += SharedArrayBytes(columns * teams, size);
+      if (s.cluster > 1) bytes += SharedArrayBytes(columns, size);
     }
+    for (const int size : p.shared_column_values) bytes += SharedArrayBytes(columns, size);
   }
   for (const Store& store : ir.stores) {
     if (TileStoreWidth(ir, slab, store) == 0) continue;
