@@ -51,9 +51,11 @@ int64_t FoldSteps(const KernelIr& ir) {
   return steps;
 }
 
-int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {  // of pieces of so many bytes a row
+// Of pieces of so many bytes a row. Of a piece that is no whole sector the rest is fetched, too.
+int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {
   if (bytes >= 128) return kPpm;
-  return bytes >= 64 ? d.row_piece_64_ppm : d.row_piece_32_ppm;
+  if (bytes >= 64) return d.row_piece_64_ppm;
+  return MulDiv(d.row_piece_32_ppm, std::min(bytes, d.sector_bytes), d.sector_bytes);
 }
 
 // Bytes of whole sectors for each byte of the piece that a block has of a row, where threads go

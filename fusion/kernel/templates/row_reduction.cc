@@ -70,6 +70,22 @@ void AddClusters(CandidateList& list, int threads, int width) {
   }
 }
 
+// Blocks that walk long rows, the loads of the next ones ahead into shared memory: as many as run
+// at once. Of shorter rows an SM has blocks enough that wait at other times.
+void AddWalks(CandidateList& list, int threads, int width) {
+  if (threads < kThreads || HasEnds(list.ir(), width)) return;
+  if (ElementsInThread(list, kThreads, width) <= kHeldAlone) return;
+  const int64_t element = StagedBytesOfElement(list, width);
+  if (element == 0) return;
+  for (int blocks_of_sm : {1, 2, 4}) {
+    Schedule s = Row(list, threads, width, 1, true);
+    s.blocks = std::min(s.blocks, int64_t{list.limits().sms} * blocks_of_sm);
+    if (!LoopsOverRows(s, list.shape().rows)) continue;
+    s.staged = StagedBatches(list, s, element);
+    if (s.staged > 0) list.Add(s);
+  }
+}
+
 void AddOfWidth(CandidateList& list, int widest) {
   for (int threads = 1; threads <= 1024; threads *= 2) {
     const bool holds_row = int64_t{threads} * widest >= list.shape().columns;
@@ -82,6 +98,7 @@ void AddOfWidth(CandidateList& list, int widest) {
           list.Add(Row(list, threads, widest, at_once, true));
         }
       }
+      AddWalks(list, threads, widest);
     }
     if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
       list.Add(Row(list, threads, widest, 1, false));
@@ -109,6 +126,13 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
 
 int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
   return launch == 0 ? ScratchBytes(p, s) : 0;
+}
+
+// Blocks that hold one batch of rows each wait for it once.
+RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
+  if (s.staged == 0) return {};
+  const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+  return {.count = CeilDiv(p.shape.shape.rows, at_once * RowBlocks(s))};
 }
 
 int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
@@ -142,7 +166,9 @@ constinit const KernelTemplate kRowReductionTemplate = {
     .main_launch = Main,
     .points_of_thread = Points,
     .shared_bytes = SharedOfBlock,
+    .staged_bytes = StagedBytesOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
+    .row_batches = BatchesOfBlock,
     .held_ppm = Held,
     .meets_each_row = true,
 };
