@@ -70,16 +70,20 @@ void AddClusters(CandidateList& list, int threads, int width) {
   }
 }
 
-// Blocks that walk long rows, the loads of the next ones ahead into shared memory: as many as run
-// at once. Of shorter rows an SM has blocks enough that wait at other times.
-void AddWalks(CandidateList& list, int threads, int width) {
-  if (threads < kThreads || HasEnds(list.ir(), width)) return;
+// Threads of a block that has an SM for itself and walks rows: fewer leave the SM's units idle.
+constexpr int kThreadsOfWalk[] = {1024, 512};
+
+// Blocks that walk long rows, the loads of the next ones ahead into shared memory. Of shorter rows
+// an SM has blocks enough that wait at other times.
+void AddWalks(CandidateList& list, int width) {
+  if (!list.limits().persistent || HasEnds(list.ir(), width)) return;
   if (ElementsInThread(list, kThreads, width) <= kHeldAlone) return;
   const int64_t element = StagedBytesOfElement(list, width);
   if (element == 0) return;
-  for (int blocks_of_sm : {1, 2, 4}) {
+  for (int threads : kThreadsOfWalk) {
+    if (ElementsInThread(list, threads, width) > kMaxPersistentElements) continue;
     Schedule s = Row(list, threads, width, 1, true);
-    s.blocks = std::min(s.blocks, int64_t{list.limits().sms} * blocks_of_sm);
+    s.blocks = std::min<int64_t>(s.blocks, list.limits().sms);
     if (!LoopsOverRows(s, list.shape().rows)) continue;
     s.staged = StagedBatches(list, s, element);
     if (s.staged > 0) list.Add(s);
@@ -98,7 +102,6 @@ void AddOfWidth(CandidateList& list, int widest) {
           list.Add(Row(list, threads, widest, at_once, true));
         }
       }
-      AddWalks(list, threads, widest);
     }
     if (threads >= 128 || !FitsRow(list, threads * 2, widest)) {
       list.Add(Row(list, threads, widest, 1, false));
@@ -106,6 +109,7 @@ void AddOfWidth(CandidateList& list, int widest) {
     AddClusters(list, threads, widest);
     if (list.limits().split && SplitsRows(list)) AddSplits(list, threads, widest);
   }
+  AddWalks(list, widest);
 }
 
 // Rows with ends are loaded before a stage stores any of them.
@@ -113,6 +117,7 @@ PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
   PointsOfThread points = PointsOfRowWalk(p, s);
   const bool fills = p.shape.shape.columns % s.vector_width == 0;
   if (s.persistent && fills) points.among_stores = s.vector_width;
+  if (s.staged > 0) points.at_once = s.vector_width;  // the others lie in shared memory
   return points;
 }
 
