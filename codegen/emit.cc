@@ -19,12 +19,13 @@ GroupKernels EmitGroup(const Group& group, Dialect dialect) {
   return {};  // a library's, or nothing
 }
 
-void StartEarly(GroupKernels* kernels) {
+void StartEarly(GroupKernels* kernels, size_t first) {
   // Addresses are looked up before: nothing that a run launches writes them.
   const auto begin = [](KernelFunction& function) {
     function.statements.insert(0, "  RG_EARLY_START();\n");
   };
-  for (Kernel& kernel : kernels->launches) {
+  for (size_t i = first; i < kernels->launches.size(); ++i) {
+    Kernel& kernel = kernels->launches[i];
     if (kernel.head != KernelHead::kPlain || kernel.direct) continue;
     if (kernel.members.empty()) begin(kernel.function);
     for (KernelFunction& member : kernel.members) begin(member);

@@ -12,9 +12,9 @@ namespace retrograd {
 GroupKernels EmitGroup(const KernelBody& body, Dialect dialect);
 GroupKernels EmitGroup(const Group& group, Dialect dialect);
 
-// Lets them be launched before what is in front of them has finished: they begin by waiting for it.
-// Kernels with a head of their own stay as they are.
-void StartEarly(GroupKernels* kernels);
+// Lets launches from number `first` on be launched before what is in front of them has finished:
+// they begin by waiting for it. Kernels with a head of their own stay as they are.
+void StartEarly(GroupKernels* kernels, size_t first = 0);
 
 }  // namespace retrograd
 

@@ -35,14 +35,16 @@ class SlabWriter {
         launch_(body, dialect, schedule_.threads, schedule_.blocks),
         printer_(&launch_, slab_.vectors),
         out_(launch_.out),
-        rows_fill_(slab_.rows_of_block() * schedule_.cluster == slab_.rows),
+        rows_fill_(slab_.places_of_block() == slab_.rows_of_block &&
+                   slab_.rows_of_block * schedule_.cluster == slab_.rows),
         columns_fill_(slab_.columns % slab_.columns_of_slab() == 0) {
     RG_CHECK(schedule_.blocks == slab_.slabs * schedule_.cluster);
   }
 
   Kernel Write() {
-    launch_.UseWideIndexAbove(std::max(slab_.columns + slab_.columns_of_slab(),
-                                       slab_.rows_of_block() * schedule_.cluster));
+    launch_.UseWideIndexAbove(
+        std::max(slab_.columns + slab_.columns_of_slab(),
+                 slab_.rows_of_block * schedule_.cluster + slab_.places_of_block()));
     index_ = launch_.index_type();
     if (schedule_.cluster > 1) {
       launch_.SetHead(KernelHead::kCluster, PreludePart::kClusters);
@@ -91,11 +93,11 @@ class SlabWriter {
     DeclareColumn("c", used);
     out_.Line("const ", index_, " row0 = ",
               cluster > 1
-                  ? absl::StrCat("static_cast<", index_, ">(rank) * ", Sized(slab_.rows_of_block()))
+                  ? absl::StrCat("static_cast<", index_, ">(rank) * ", Sized(slab_.rows_of_block))
                   : "0",
               ";");
     if (!rows_fill_) {
-      const std::string end = absl::StrCat("row0 + ", Sized(slab_.rows_of_block()));
+      const std::string end = absl::StrCat("row0 + ", Sized(slab_.rows_of_block));
       out_.Line("const ", index_, " end = rg_min(static_cast<", index_, ">(", end,
                 "), static_cast<", index_, ">(", Sized(slab_.rows), "));");
     }
@@ -172,7 +174,7 @@ class SlabWriter {
     const int threads = schedule_.threads, width = slab_.width();
     for (int i : held) {
       launch_.Staged(ir_.buffers[ir_.instrs[i].buffer].dtype, absl::StrCat("held", i),
-                     slab_.rows_of_block() * slab_.columns_of_slab());
+                     slab_.places_of_block() * slab_.columns_of_slab());
     }
     OpenBatches();
     OpenRow(printer_.UsedAxes(held, {}, 0));

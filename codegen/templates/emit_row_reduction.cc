@@ -6,6 +6,8 @@
 #include "codegen/templates/column_totals.h"
 #include "codegen/templates/row_walk.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/ir/scale.h"
+#include "fusion/kernel/templates/row_walks.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -44,21 +46,23 @@ void StorePieces(const Classification& shape, const RowWalk& walk, LaunchText* l
   out.Close();
 }
 
+// A team of kLeastWarp threads adds up the pieces of a row: each thread every so many of them, then
+// all threads by shuffles.
 Kernel RowFinalize(const KernelBody& body, const Classification& shape,
                    const std::vector<int>& reductions, const std::vector<int>& stores,
                    Dialect dialect) {
-  constexpr int kThreads = 128;
+  constexpr int kThreads = 128, kRows = kThreads / kLeastWarp;
   const int64_t rows = shape.shape.rows;
-  LaunchText launch(body, dialect, kThreads, (rows + kThreads - 1) / kThreads);
-  launch.UseWideIndexAbove((rows + kThreads) * body.schedule.split *
+  LaunchText launch(body, dialect, kThreads, CeilDiv(rows, kRows));
+  launch.UseWideIndexAbove((rows + kThreads) * (body.schedule.split + kLeastWarp) *
                            static_cast<int64_t>(reductions.size() + 1));
   PointPrinter printer(&launch, 1);
   SourceWriter& out = launch.out;
   const absl::string_view index = launch.index_type();
   out.SetDepth(1);
-  out.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", kThreads,
-           " + RG_THREAD;");
-  out.Open("if (row < ", Sized(rows), ")");
+  out.Line("const int lane = RG_THREAD % ", kLeastWarp, ";");
+  out.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", kRows,
+           " + RG_THREAD / ", kLeastWarp, ";");
   const std::vector<int64_t> offsets = WorkspaceOffsets(body.ir, shape, body.schedule);
   std::vector<std::string> accumulators;
   for (int r : reductions) {
@@ -70,14 +74,20 @@ Kernel RowFinalize(const KernelBody& body, const Classification& shape,
     const std::string value = absl::StrCat("rg_load(", launch.WorkspaceName(StorageName(type)),
                                            ", ", base > 0 ? absl::StrCat(Sized(base), " + ") : "",
                                            "row * ", Sized(body.schedule.split), " + s)");
-    out.Line("for (int s = 0; s < ", Sized(body.schedule.split), "; ++s) ", acc, " = ",
-             printer.Folded(reduction, acc, value), ";");
+    out.Open("if (row < ", Sized(rows), ")");
+    out.Line("for (int s = lane; s < ", Sized(body.schedule.split), "; s += ", kLeastWarp, ") ",
+             acc, " = ", printer.Folded(reduction, acc, value), ";");
+    out.Close();
+    launch.SetThreadsMeet();
+    out.Line("for (int n = ", kLeastWarp / 2, "; n > 0; n /= 2) ", acc, " = ",
+             printer.Folded(reduction, acc, absl::StrCat("RG_SHUFFLE_XOR(", acc, ", n)")), ";");
     accumulators.push_back(acc);
   }
   UseFinishedReductions(reductions, accumulators, &printer);
   std::vector<int> roots;
   for (int s : stores) roots.push_back(body.ir.stores[s].instr);
   const std::vector<int> instrs = printer.Needed(roots);
+  out.Open("if (lane == 0 && row < ", Sized(rows), ")");
   printer.DeclareAxes(shape.shape.row_axes, printer.UsedAxes(instrs, stores, shape.shape.row_axes),
                       "row");
   printer.Print(
@@ -95,9 +105,9 @@ GroupKernels EmitRowReduction(const KernelBody& body, Dialect dialect) {
   RG_CHECK(schedule.blocks % schedule.split == 0);
   LaunchText launch(body, dialect, schedule.threads, schedule.blocks);
   const int64_t threads = int64_t{schedule.threads} * schedule.cluster * schedule.rows_per_thread;
-  launch.UseWideIndexAbove(
-      std::max((shape.shape.rows + schedule.blocks * threads) * schedule.split,
-               shape.shape.columns + 2 * threads * schedule.vector_width * schedule.split));
+  launch.UseWideIndexAbove(std::max(
+      (shape.shape.rows + (1 + schedule.staged) * schedule.blocks * threads) * schedule.split,
+      shape.shape.columns + 2 * threads * schedule.vector_width * schedule.split));
   PointPrinter printer(&launch, schedule.vector_width);
   RowWalk walk(shape, &launch, &printer);
   std::vector<int> later;

@@ -51,9 +51,11 @@ int64_t FoldSteps(const KernelIr& ir) {
   return steps;
 }
 
-int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {  // of pieces of so many bytes a row
+// Of pieces of so many bytes a row. Of a piece that is no whole sector the rest is fetched, too.
+int64_t RowPiecePpm(int64_t bytes, const DeviceSpec& d) {
   if (bytes >= 128) return kPpm;
-  return bytes >= 64 ? d.row_piece_64_ppm : d.row_piece_32_ppm;
+  if (bytes >= 64) return d.row_piece_64_ppm;
+  return MulDiv(d.row_piece_32_ppm, std::min(bytes, d.sector_bytes), d.sector_bytes);
 }
 
 // Bytes of whole sectors for each byte of the piece that a block has of a row, where threads go
@@ -429,6 +431,15 @@ int64_t KernelWork::EndsPpm(const Schedule& s) const {
   return MulDiv(vectors + at_ends, kPpm, row_);
 }
 
+// Threads without columns in the last run of a row wait, and nobody computes in their place where a
+// block that walks rows has an SM for itself.
+int64_t KernelWork::IdlePpm(const Schedule& s) const {
+  const KernelTemplate& t = TemplateOf(s);
+  if (!StagesAhead(s) || t.keeps_columns || t.walk != Walk::kRows) return kPpm;
+  return MulDiv(ElementsOfRow(profile_, s) * LanesOfRow(s), kPpm,
+                std::max<int64_t>(shape_.columns, 1));
+}
+
 int64_t KernelWork::PsOf(int64_t results, int64_t rate_milli) const {
   return MulDiv(results, 1000 * kPsPerSecond / device_.sms / rate_milli, device_.clock_hz);
 }
@@ -451,7 +462,7 @@ int64_t KernelWork::ComputePs(const Schedule& s) const {
                   device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   }
   for (const Evaluations& e : evaluations_) {
-    total += MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm);
+    total += MulDiv(MulDiv(PsOf(Times(e, s), e.rate_milli), EndsPpm(s), kPpm), IdlePpm(s), kPpm);
   }
   total += PsOf(Shifts(s), device_.rate_milli[static_cast<int>(CostClass::kSimple)]);
   return Saturated(total);

@@ -99,6 +99,7 @@ class KernelWork {
   // Evaluations under the schedule for each that the points need: those at the ends of rows keep
   // whole warps.
   int64_t EndsPpm(const Schedule& schedule) const;
+  int64_t IdlePpm(const Schedule& schedule) const;
   void CountEvaluations(const KernelIr& ir, const KernelProfile& profile);
   void CountPartials(const KernelIr& ir, const KernelProfile& profile);
   int64_t Times(const Evaluations& e, const Schedule& schedule) const;

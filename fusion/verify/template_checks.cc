@@ -298,6 +298,7 @@ constexpr TemplateCheck kChecks[] = {
     {.id = Template::kRowReduction,
      .fits = CheckRows,
      .workspace_bytes = RowPartials,
+     .loads_ahead = true,
      .rows_with_ends = true,
      .shares_rows = true},
     {.id = Template::kColumnReduction, .fits = CheckColumns, .workspace_bytes = ColumnPartials},

@@ -67,7 +67,8 @@ absl::StatusOr<CompiledPlan> Compile(BackwardGraph given_graph, FusionPlan given
     GroupKernels& kernels = compiled.kernels.back();
     if (kernels.launches.empty()) continue;
     const auto launches = static_cast<int64_t>(kernels.launches.size());
-    if (MayStartEarly(group, launches, options.early)) StartEarly(&kernels);
+    if (options.early.gain_ps <= 0) continue;
+    StartEarly(&kernels, MayStartEarly(group, launches, options.early) ? 0 : 1);
   }
 
   stages.Lap("load_emit");

@@ -40,6 +40,13 @@ bool IsScatter(const Group& group) {
   return !kernels.empty() && kernels[0]->ir.scatter.has_value();  // then all of them are
 }
 
+// The later launch of a group adds up what the one in front has left for it. One that starts early
+// itself says at once that others may start, whose blocks would then take room from its own.
+bool AddsUp(const CommandList& list, const Command& command, const Command& in_front) {
+  return command.kind == Command::kLaunch && in_front.kind == Command::kLaunch &&
+         command.group == in_front.group && !list.launches[in_front.number].starts_early;
+}
+
 int64_t BytesOf(const Launch& launch) {
   int64_t bytes = 0;
   for (const LaunchArg& arg : launch.args) bytes += arg.bytes;
@@ -78,8 +85,9 @@ bool MayStartEarly(const Group& group, int64_t launches, const EarlyLaunchLimits
 void MarkEarlyLaunches(const CompiledPlan& compiled, CommandList* list) {
   if (compiled.early.gain_ps <= 0) return;
   ForEachWork(list->commands, [&](Command& command, const Command* in_front) {
-    command.early = in_front != nullptr && MayWait(*list, command) &&
-                    IsSmall(compiled, *list, command) && IsSmall(compiled, *list, *in_front);
+    if (in_front == nullptr || !MayWait(*list, command)) return;
+    command.early = AddsUp(*list, command, *in_front) ||
+                    (IsSmall(compiled, *list, command) && IsSmall(compiled, *list, *in_front));
   });
 }
 

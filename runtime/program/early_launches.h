@@ -13,7 +13,9 @@
 //   seen by all. Where a call does not end with a kernel the device launches it as others;
 // - if it gains: the predicted time and the bytes of both are within the limits of the device's
 //   spec, or they are of a sum at indices: its threads wait for loads that follow from others
-//   before they move many bytes, and a second launch hardly moves any.
+//   before they move many bytes, and a second launch hardly moves any; or both are launches of one
+//   group and the later one adds up partial results. Behind a large kernel, which does not say when
+//   others may start, it does when all blocks have ended, so that it takes no room from them.
 #ifndef RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 #define RETROGRAD_RUNTIME_PROGRAM_EARLY_LAUNCHES_H_
 

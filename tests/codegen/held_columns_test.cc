@@ -61,7 +61,8 @@ TEST_CASE("columns of any number and length are held by clusters of any size") {
   AddCases("fp32", ColumnSoftmax(kF32, 1, 1030, 20), cases);
   AddCases("fp64", ColumnSoftmax(DType::kFp64, 1, 130, 6), cases);
   AddCases("no column", ColumnSoftmax(kBf16, 0, 9, 24), cases);
-  AddCases("two tensors, added to", BatchNormBackward(kBf16, 2050, 40), cases);
+  AddCases("two tensors, added to", BatchNormBackward(kBf16, 2058, 40), cases);
+  AddCases("two tensors, added to, fp32", BatchNormBackward(kF32, 2050, 40), cases);
   CHECK(ClustersIn(cases) == std::set<int>{1, 2, 4, 8});
   RunAll(cases);
 }

@@ -275,7 +275,7 @@ void FindCostly(const KernelIr& ir, KernelProfile& p) {
     }
   }
   for (int i : p.costly) p.costly_bytes += int64_t{4} * Words(ir.instrs[i].dtype);
-  for (int i : again) p.costly_bytes += SizeBytes(ir.instrs[i].dtype);
+  for (int i : again) p.loads_beside_costly_bytes += SizeBytes(ir.instrs[i].dtype);
 }
 
 }  // namespace
@@ -317,7 +317,8 @@ constexpr int64_t kRegistersForAddresses = 16;
 
 // Of the costly values and loads beside them, in a thread.
 int64_t KeptWords(const KernelProfile& p, const Schedule& s) {
-  return CeilDiv(Product({p.costly_bytes, ElementsOfRow(p, s), s.rows_per_thread}), 4);
+  const int64_t element = p.costly_bytes + (s.staged > 0 ? 0 : p.loads_beside_costly_bytes);
+  return CeilDiv(Product({element, ElementsOfRow(p, s), s.rows_per_thread}), 4);
 }
 
 // Whether a thread's runs of columns are one straight line of code.
@@ -423,7 +424,7 @@ void FillResidency(const Schedule& s, const DeviceSpec& device, Footprint& f) {
 
 bool KeepsCostly(const KernelProfile& p, const Schedule& s) {
   const KernelTemplate& t = TemplateOf(s);
-  if (p.costly.empty() || !s.persistent || s.staged > 0) return false;
+  if (p.costly.empty() || !s.persistent || (s.staged > 0 && t.keeps_columns)) return false;
   if (t.walk != Walk::kRows || t.holds || t.tiles) return false;
   return KeptWords(p, s) <= kMostKeptWords;
 }

@@ -28,10 +28,12 @@ struct KernelProfile {
   // Made in one row stage by a division or a slower instruction and used in a later one, in the
   // order of the IR.
   std::vector<int> costly;
-  // As `needed`, if a thread keeps the costly values; then what it keeps of an element.
+  // As `needed`, if a thread keeps the costly values; then what it keeps of an element: the values,
+  // and the loads that later stages still need, unless those lie in shared memory.
   std::vector<std::vector<int>> needed_beside_costly;
-  int64_t costly_bytes = 0;  // an element: the values, and the loads that later stages still need
-  int column_sums = 0;       // column reductions
+  int64_t costly_bytes = 0;
+  int64_t loads_beside_costly_bytes = 0;
+  int column_sums = 0;  // column reductions
   int row_sums = 0;
   int word_bytes = 4;                 // of the widest value in registers
   std::vector<int> row_accumulators;  // bytes of what threads add up in, for each along rows
@@ -48,8 +50,9 @@ struct KernelProfile {
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
 
-// Whether a thread keeps the costly values from stage to stage: where rows stay in registers, and
-// what it keeps of them is no more than kMostKeptWords.
+// Whether a thread keeps the costly values from stage to stage: where rows stay in registers, or
+// lie in shared memory and no columns are summed, and what it keeps of them is no more than
+// kMostKeptWords.
 inline constexpr int64_t kMostKeptWords = 16;
 bool KeepsCostly(const KernelProfile& profile, const Schedule& schedule);
 

@@ -12,9 +12,8 @@ namespace {
 
 // Columns live in the registers of one block.
 constexpr int64_t kMaxRowColumns = int64_t{1024} * kMaxPersistentElements;
-// Search bounds: batches of rows in shared memory, and the elements of a thread that leave an SM to
-// one block (with their column sums 130 registers).
-constexpr int64_t kMostBatches = 4;
+// A search bound: the elements of a thread that leave an SM to one block (with their column sums
+// 130 registers).
 constexpr int64_t kMuchHeld = 32;
 
 std::string AxisList(AxisMask axes) {
@@ -51,9 +50,7 @@ class RowColumns {
       : list_(list),
         limits_(list.limits()),
         widest_(list.widest()),
-        staged_element_(limits_.staged_bytes == 0
-                            ? 0
-                            : StagedBytesOfElement(list.ir(), list.shape(), widest_)) {}
+        staged_element_(StagedBytesOfElement(list, widest_)) {}
 
   void Run() {
     int plain = static_cast<int>(
@@ -125,20 +122,8 @@ class RowColumns {
     return Batches(WalkBy(threads_per_row, widest_, 1, true, limits_.sms)) > 0;
   }
 
-  // Batches of rows in shared memory at once: enough to keep the bytes under way that saturate
-  // memory with the blocks that share an SM, if they all fit. 0 if there is no room for two.
   int Batches(const Schedule& s) const {
-    if (limits_.staged_bytes == 0 || s.split <= 1) return 0;
-    const int64_t held = ElementsInThread(list_, static_cast<int>(LanesOfRow(s)), s.vector_width) *
-                         s.rows_per_thread;
-    const int64_t batch = staged_element_ * held * s.threads;
-    if (batch == 0) return 0;
-    const int64_t blocks = CeilDiv(s.blocks, limits_.sms);
-    const int64_t room = std::min(limits_.staged_bytes, limits_.shared_bytes_per_sm / blocks);
-    const int64_t fit = (room - 2 * limits_.shared_bytes_reserved - list_.MostShared(s)) / batch;
-    if (fit < 2) return 0;
-    return static_cast<int>(
-        std::min({fit, CeilDiv(limits_.staged_bytes_under_way, batch * blocks) + 1, kMostBatches}));
+    return s.split <= 1 ? 0 : StagedBatches(list_, s, staged_element_);
   }
 
   CandidateList& list_;
@@ -157,11 +142,6 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
 
 int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
   return (launch == 0 ? ScratchBytes(p, s) : 0) + ColumnTileBytes(p, s, launch);
-}
-
-int64_t StagedBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
-  const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
-  return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
 }
 
 RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
@@ -190,7 +170,7 @@ constinit const KernelTemplate kRowColumnTemplate = {
     .main_launch = Main,
     .points_of_thread = PointsOfRowWalk,
     .shared_bytes = SharedOfBlock,
-    .staged_bytes = StagedBytes,
+    .staged_bytes = StagedBytesOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
     .row_batches = BatchesOfBlock,
     .held_ppm = Held,

@@ -70,6 +70,26 @@ void AddClusters(CandidateList& list, int threads, int width) {
   }
 }
 
+// Threads of a block that has an SM for itself and walks rows: fewer leave the SM's units idle.
+constexpr int kThreadsOfWalk[] = {1024, 512};
+
+// Blocks that walk long rows, the loads of the next ones ahead into shared memory. Of shorter rows
+// an SM has blocks enough that wait at other times.
+void AddWalks(CandidateList& list, int width) {
+  if (!list.limits().persistent || HasEnds(list.ir(), width)) return;
+  if (ElementsInThread(list, kThreads, width) <= kHeldAlone) return;
+  const int64_t element = StagedBytesOfElement(list, width);
+  if (element == 0) return;
+  for (int threads : kThreadsOfWalk) {
+    if (ElementsInThread(list, threads, width) > kMaxPersistentElements) continue;
+    Schedule s = Row(list, threads, width, 1, true);
+    s.blocks = std::min<int64_t>(s.blocks, list.limits().sms);
+    if (!LoopsOverRows(s, list.shape().rows)) continue;
+    s.staged = StagedBatches(list, s, element);
+    if (s.staged > 0) list.Add(s);
+  }
+}
+
 void AddOfWidth(CandidateList& list, int widest) {
   for (int threads = 1; threads <= 1024; threads *= 2) {
     const bool holds_row = int64_t{threads} * widest >= list.shape().columns;
@@ -89,6 +109,7 @@ void AddOfWidth(CandidateList& list, int widest) {
     AddClusters(list, threads, widest);
     if (list.limits().split && SplitsRows(list)) AddSplits(list, threads, widest);
   }
+  AddWalks(list, widest);
 }
 
 // Rows with ends are loaded before a stage stores any of them.
@@ -96,6 +117,7 @@ PointsOfThread Points(const KernelProfile& p, const Schedule& s) {
   PointsOfThread points = PointsOfRowWalk(p, s);
   const bool fills = p.shape.shape.columns % s.vector_width == 0;
   if (s.persistent && fills) points.among_stores = s.vector_width;
+  if (s.staged > 0) points.at_once = s.vector_width;  // the others lie in shared memory
   return points;
 }
 
@@ -109,6 +131,13 @@ LaunchKind KindOf(const Schedule& s, int64_t launch, int64_t) {
 
 int64_t SharedOfBlock(const KernelIr&, const KernelProfile& p, const Schedule& s, int64_t launch) {
   return launch == 0 ? ScratchBytes(p, s) : 0;
+}
+
+// Blocks that hold one batch of rows each wait for it once.
+RowBatches BatchesOfBlock(const KernelProfile& p, const Schedule& s) {
+  if (s.staged == 0) return {};
+  const int64_t at_once = int64_t{s.rows_per_block} * s.rows_per_thread;
+  return {.count = CeilDiv(p.shape.shape.rows, at_once * RowBlocks(s))};
 }
 
 int64_t Held(const KernelProfile& p, const Schedule& s, const DeviceSpec& d) {
@@ -142,7 +171,9 @@ constinit const KernelTemplate kRowReductionTemplate = {
     .main_launch = Main,
     .points_of_thread = Points,
     .shared_bytes = SharedOfBlock,
+    .staged_bytes = StagedBytesOfBlock,
     .barrier_rounds = RoundsOfRowWalk,
+    .row_batches = BatchesOfBlock,
     .held_ppm = Held,
     .meets_each_row = true,
 };

@@ -6,6 +6,13 @@
 #include "fusion/kernel/ir/scale.h"
 
 namespace retrograd {
+namespace {
+
+// A search bound.
+constexpr int64_t kMostBatches = 4;
+
+}  // namespace
+
 absl::Span<const int> RowsAtOnce(const ScheduleLimits& limits) {
   static constexpr int kRowsAtOnce[] = {1, 2};
   return absl::MakeConstSpan(kRowsAtOnce, limits.rows_at_once ? std::size(kRowsAtOnce) : 1);
@@ -99,6 +106,29 @@ bool LoopsOverRows(const Schedule& s, int64_t rows) {
 
 bool LoopsOverRows(const KernelProfile& p, const Schedule& s) {
   return LoopsOverRows(s, p.shape.shape.rows);
+}
+
+int64_t StagedBytesOfElement(const CandidateList& list, int width) {
+  return list.limits().staged_bytes == 0 ? 0 : StagedBytesOfElement(list.ir(), list.shape(), width);
+}
+
+int StagedBatches(const CandidateList& list, const Schedule& s, int64_t staged_element) {
+  const ScheduleLimits& limits = list.limits();
+  const int64_t held =
+      ElementsInThread(list, static_cast<int>(LanesOfRow(s)), s.vector_width) * s.rows_per_thread;
+  const int64_t batch = staged_element * held * s.threads;
+  if (limits.staged_bytes == 0 || batch == 0) return 0;
+  const int64_t blocks = CeilDiv(s.blocks, limits.sms);
+  const int64_t room = std::min(limits.staged_bytes, limits.shared_bytes_per_sm / blocks);
+  const int64_t fit = (room - 2 * limits.shared_bytes_reserved - list.MostShared(s)) / batch;
+  if (fit < 2) return 0;
+  return static_cast<int>(
+      std::min({fit, CeilDiv(limits.staged_bytes_under_way, batch * blocks) + 1, kMostBatches}));
+}
+
+int64_t StagedBytesOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s) {
+  const int64_t element = StagedBytesOfElement(ir, p.shape.shape, s.vector_width);
+  return s.staged * element * ElementsOfRow(p, s) * s.rows_per_thread * s.threads;
 }
 
 PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s) {

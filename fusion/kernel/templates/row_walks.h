@@ -63,6 +63,16 @@ int64_t RowBlocks(const Schedule& s);
 bool LoopsOverRows(const Schedule& s, int64_t rows);
 bool LoopsOverRows(const KernelProfile& p, const Schedule& s);
 
+// Bytes of an element that staged loads of this width bring in; 0 where the device has none.
+int64_t StagedBytesOfElement(const CandidateList& list, int width);
+
+// Batches of rows in shared memory at once: enough to keep the bytes under way that saturate memory
+// with the blocks that share an SM, if they all fit. 0 if there is no room for two.
+int StagedBatches(const CandidateList& list, const Schedule& s, int64_t staged_element);
+
+// Shared memory that a block asks for, for its batches of rows.
+int64_t StagedBytesOfBlock(const KernelIr& ir, const KernelProfile& p, const Schedule& s);
+
 PointsOfThread PointsOfRowWalk(const KernelProfile& p, const Schedule& s);
 int64_t RoundsOfRowWalk(const KernelProfile& p, const Schedule& s, const DeviceSpec& d);
 

@@ -9,6 +9,8 @@ namespace retrograd {
 namespace {
 
 constexpr int kMaxWidth = 8;
+// The blocks of a cluster begin at multiples of so many rows: of whole accesses of 16 bytes.
+constexpr int64_t kPartRows = 16;
 // Results that a thread packs into one access of a tile, and the elements between its columns.
 constexpr int kTileRows = WideTiles::kRows, kTilePad = WideTiles::kPad;
 
@@ -61,7 +63,9 @@ ColumnSlab SlabOf(const KernelIr& ir, const RowsAndColumns& shape, const Schedul
   slab.rows = shape.columns;
   slab.row_axes = shape.column_axes;
   slab.column_axes = shape.row_axes;
-  slab.batches = CeilDiv(CeilDiv(slab.rows, s.cluster), slab.rows_of_batch());
+  const int64_t part = CeilDiv(slab.rows, s.cluster);
+  slab.rows_of_block = s.cluster == 1 ? part : CeilDiv(part, kPartRows) * kPartRows;
+  slab.batches = CeilDiv(slab.rows_of_block, slab.rows_of_batch());
   slab.slabs = std::max<int64_t>(CeilDiv(slab.columns, slab.columns_of_slab()), 1);
   return slab;
 }

@@ -20,16 +20,17 @@ struct ColumnSlab {
   int lanes = 1;         // threads side by side, each with a vector
   int thread_rows = 1;   // of a block
   int rows_at_once = 1;  // neighbours in memory that a thread evaluates in straight-line code
-  int64_t batches = 0;   // of thread_rows x rows_at_once rows, that a block goes through
-  int64_t columns = 0;   // of the kernel
-  int64_t rows = 0;      // of a column
-  int64_t slabs = 1;     // clusters
+  int64_t rows_of_block = 0;  // about equal parts: the last ones of a cluster may have fewer
+  int64_t batches = 0;  // of thread_rows x rows_at_once rows, that a block goes through for these
+  int64_t columns = 0;  // of the kernel
+  int64_t rows = 0;     // of a column
+  int64_t slabs = 1;    // clusters
   AxisMask row_axes = 0, column_axes = 0;
 
   int width() const { return vectors.width; }
   int64_t columns_of_slab() const { return int64_t{lanes} * vectors.width; }
   int64_t rows_of_batch() const { return int64_t{thread_rows} * rows_at_once; }
-  int64_t rows_of_block() const { return batches * rows_of_batch(); }
+  int64_t places_of_block() const { return batches * rows_of_batch(); }  // at least its rows
 };
 
 // Threads that add up by shuffles, whatever the warp; and how many such teams, or rows of threads

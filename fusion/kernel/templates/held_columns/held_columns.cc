@@ -90,7 +90,7 @@ class Slabs {
     const ColumnSlab slab = SlabOf(list_.ir(), list_.shape(), s);
     // Each block of a cluster has rows, and so has half of a block's threads.
     const int64_t share = CeilDiv(rows, cluster);
-    if (cluster > 1 && (cluster - 1) * slab.rows_of_block() >= rows) return;
+    if (cluster > 1 && (cluster - 1) * slab.rows_of_block >= rows) return;
     if (threads < kThreads && 2 * slab.rows_of_batch() <= share) return;
     if (threads > kBlockThreads[0] && slab.rows_of_batch() >= 2 * share) return;
     const int64_t shared =
@@ -108,7 +108,7 @@ int64_t HeldBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s)
   if (!HoldsRows(s)) return 0;
   const ColumnSlab slab = SlabOf(ir, p.shape.shape, s);
   const int64_t element = HeldBytesOfElement(ir, *HeldLoads(ir, p.shape.shape, slab.vectors));
-  return slab.rows_of_block() * slab.columns_of_slab() * element;
+  return slab.places_of_block() * slab.columns_of_slab() * element;
 }
 
 // What teams of threads, blocks and clusters have of each reduction, what columns have of the

@@ -1,0 +1,103 @@
+// Row reductions whose blocks walk rows, the next ones on their way into shared memory: every such
+// schedule, run on the host with each access checked, against the interpreter.
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/emit.h"
+#include "codegen/translation_unit.h"
+#include "fusion/device/device_spec.h"
+#include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/row_walks.h"
+#include "runtime/host/host_module.h"
+#include "tests/catch.h"
+#include "tests/support/kernels/kernel_ir_builder.h"
+#include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/schedule_cases.h"
+#include "tests/support/kernels/wide_rows.h"
+
+namespace retrograd {
+namespace {
+
+constexpr DType kBf16 = DType::kBf16, kF32 = DType::kFp32;
+
+constexpr ScheduleLimits kSmallDevice = {.warp = 32,
+                                         .sms = 3,
+                                         .shared_bytes = 48 << 10,
+                                         .staged_bytes = 200 << 10,
+                                         .shared_bytes_per_sm = 200 << 10};
+
+std::vector<Schedule> WalkedSchedules(const KernelIr& ir,
+                                      const ScheduleLimits& limits = kSmallDevice) {
+  std::vector<Schedule> walked;
+  for (const Schedule& s : CandidateSchedules(ir, Classify(ir), limits)) {
+    if (s.kind == Template::kRowReduction && s.staged > 0) walked.push_back(s);
+  }
+  return walked;
+}
+
+// The gradient of a softmax whose powers are made again from the scores, a largest score and a sum
+// of each row, beside a weight of each column.
+KernelIr SoftmaxBackward(DType t, int64_t rows, int64_t columns) {
+  KernelIrBuilder b({rows, columns});
+  const int64_t all = rows * columns;
+  const IndexExpr at = A(0) * columns + A(1);
+  const int dy = b.Cast(b.Load(b.In(t, all), at), kF32);
+  const int x = b.Cast(b.Load(b.In(t, all), at), kF32);
+  const int most = b.Load(b.In(kF32, rows), A(0)), sum = b.Load(b.In(kF32, rows), A(0));
+  const int weight = b.Cast(b.Load(b.In(t, columns), A(1)), kF32);
+  const int p = b.Do(Op::div, {b.Do(Op::exp, {b.Do(Op::sub, {x, most})}), sum});
+  const int g = b.Do(Op::mul, {dy, weight});
+  const int dot = b.Reduce(Op::sum, b.Do(Op::mul, {p, g}), AxisMask{2});
+  b.Store(b.Cast(b.Do(Op::mul, {p, b.Do(Op::sub, {g, dot})}), t), b.Out(t, all), at);
+  return b.Build();
+}
+
+TEST_CASE("long rows are walked with the next ones ahead, whatever the rounds and the rows") {
+  std::vector<ScheduleCase> cases;
+  const auto add = [&](const std::string& name, const KernelIr& ir) {
+    AddCases(name, ir, WalkedSchedules(ir), cases);
+  };
+  for (int64_t columns : {4104, 6000, 12'672}) {
+    add(absl::StrCat("two rounds of ", columns), WideSoftmax(kBf16, 17, columns));
+    add(absl::StrCat("costly values of ", columns), SoftmaxBackward(kBf16, 14, columns));
+  }
+  add("fp32", SoftmaxBackward(kF32, 11, 4100));
+  add("rows that end within a round of blocks", SoftmaxBackward(kBf16, 4, 4104));
+  std::set<int> batches, threads;
+  std::set<bool> kept;
+  for (const ScheduleCase& c : cases) {
+    const Schedule& s = c.body.schedule;
+    batches.insert(s.staged);
+    threads.insert(s.threads);
+    const Classification shape = Classify(c.body.ir);
+    CHECK(LoopsOverRows(s, shape.shape.rows));
+    kept.insert(KeepsCostly(ProfileKernel(c.body.ir, shape), s));
+  }
+  CHECK(batches.size() > 1);
+  CHECK(threads == std::set<int>{512, 1024});
+  CHECK(kept.size() == 2);
+  RunAll(cases, /*seed=*/29);
+}
+
+TEST_CASE("short rows, odd rows, few rows and devices without such loads have none") {
+  CHECK_FALSE(WalkedSchedules(SoftmaxBackward(kBf16, 14, 8192)).empty());
+  CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 14, 4096)).empty());
+  CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 14, 8191)).empty());
+  CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 3, 8192)).empty());
+  ScheduleLimits limits = kSmallDevice;
+  limits.staged_bytes = 0;
+  CHECK(WalkedSchedules(SoftmaxBackward(kBf16, 14, 8192), limits).empty());
+}
+
+TEST_CASE("costly values are kept of rows in shared memory where a thread has few") {
+  const KernelIr ir = SoftmaxBackward(kBf16, 4096, 8192);
+  const KernelProfile profile = ProfileKernel(ir, Classify(ir));
+  for (const Schedule& s : WalkedSchedules(ir, ScheduleLimitsOf(*LoadDeviceSpec("h100")))) {
+    const int64_t words = 8192 / s.threads;  // a power of each element
+    INFO(s.Print());
+    CHECK(KeepsCostly(profile, s) == (words <= kMostKeptWords));
+  }
+}
+
+}  // namespace
+}  // namespace retrograd
