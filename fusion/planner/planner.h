@@ -40,6 +40,7 @@ inline constexpr Feature kFeatures[] = {
     {"concats_in_place", "concats without a copy: their parts are stored side by side"},
     {"scatter_lines", "sums at indices of each line without a sort"},
     {"sums_of_slices", "sums of neighbouring slices made at once"},
+    {"matmul_tiles", "prices of matmuls by tiles of ours; without it by the library alone"},
     {"thin_matmuls", "matmuls of few rows, columns or terms as sums of products"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},

@@ -36,14 +36,11 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
           .search = search};
 }
 
-namespace {
-
 DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options) {
   device.trusts_slack = options.feedback.empty() && Enabled(options, "register_slack");
+  if (!Enabled(options, "matmul_tiles")) device.matmul_tiles_bf16_flops = 0;
   return device;
 }
-
-}  // namespace
 
 PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
                                  const PlanOptions& options, Limits bounds,
