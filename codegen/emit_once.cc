@@ -47,14 +47,24 @@ std::optional<Names> Renamed(const KernelIr& one, const KernelIr& other) {
 }  // namespace
 
 GroupKernels EmitOnce::Emit(const Group& group) {
-  const KernelBody* const body = KernelOf(group);
-  if (body == nullptr) return EmitGroup(group, dialect_);
-  std::vector<Emitted>& alike = emitted_[FingerprintOf(FingerprintOf(body->ir), body->schedule)];
-  for (const Emitted& known : alike) {
-    if (known.body->schedule != body->schedule) continue;
-    const std::optional<Names> names = Renamed(known.body->ir, body->ir);
+  return Emit(group, [](size_t) { return false; });
+}
+
+GroupKernels EmitOnce::Emit(const Group& group, StartsEarly starts_early) {
+  if (const KernelBody* body = KernelOf(group)) return EmitKernel(*body, starts_early);
+  GroupKernels kernels = EmitGroup(group, dialect_);
+  const size_t launches = kernels.launches.size();
+  if (launches > 0 && starts_early(launches)) StartEarly(&kernels);
+  return kernels;
+}
+
+GroupKernels EmitOnce::EmitKernel(const KernelBody& body, StartsEarly starts_early) {
+  std::vector<Emitted>& alike = emitted_[FingerprintOf(FingerprintOf(body.ir), body.schedule)];
+  for (Emitted& known : alike) {
+    if (known.body->schedule != body.schedule) continue;
+    const std::optional<Names> names = Renamed(known.body->ir, body.ir);
     if (!names) continue;
-    GroupKernels kernels = known.kernels;
+    GroupKernels kernels = Chosen(known, starts_early);
     for (Kernel& kernel : kernels.launches) {
       for (KernelArg& arg : kernel.args) {
         if (arg.kind == KernelArg::kValue) arg.value = names->at(arg.value);
@@ -62,8 +72,14 @@ GroupKernels EmitOnce::Emit(const Group& group) {
     }
     return kernels;
   }
-  alike.push_back({body, EmitGroup(*body, dialect_)});
-  return alike.back().kernels;
+  return Chosen(alike.emplace_back(Emitted{&body, EmitGroup(body, dialect_)}), starts_early);
+}
+
+const GroupKernels& EmitOnce::Chosen(Emitted& emitted, StartsEarly starts_early) {
+  const size_t launches = emitted.kernels.launches.size();
+  if (launches == 0 || !starts_early(launches)) return emitted.kernels;
+  if (!emitted.early) StartEarly(&emitted.early.emplace(emitted.kernels));
+  return *emitted.early;
 }
 
 }  // namespace retrograd
