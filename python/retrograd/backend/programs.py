@@ -32,6 +32,7 @@ class Program:
         self.executable, self.key, self.lock = executable, key, threading.Lock()
         self.inputs, self.outputs = executable.inputs, executable.outputs
         self.phases = executable.phases
+        self.held_bytes = sum(executable.memory)  # of host and device, as long as it lives
 
 
 def alive():
