@@ -48,7 +48,7 @@ struct Sized {
 
 TEST_CASE("what a plan is said to hold is what the allocator gave for it") {
   const Sized sized = GENERATE(Sized{"gpt2", {{"batch", 4}, {"length", 517}}},
-                               Sized{"gpt2", {{"batch", 1}, {"length", 64}}},
+                               Sized{"gpt2", {{"batch", 2}, {"length", 64}}},
                                Sized{"bert_base", {{"batch", 8}, {"length", 211}}},
                                Sized{"golf_gpt_34m_b32", {{"batch", 17}}});
   const DeviceSpec spec = H200();
@@ -66,7 +66,7 @@ TEST_CASE("what a plan is said to hold is what the allocator gave for it") {
   INFO(sized.graph << ": " << held << " bytes");
   const auto said = static_cast<double>(HeldByPlan(compiled, *list));
   CHECK(said > 0.85 * held);
-  CHECK(said < 1.2 * held);
+  CHECK(said < 1.15 * held);
 }
 
 TEST_CASE("the text of a kernel that several layers run is held once") {

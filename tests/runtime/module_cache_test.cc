@@ -173,16 +173,12 @@ TEST_CASE("work of a process that was killed is removed with what it holds, and 
   }
   CHECK(folders() == 1);
   CHECK(fs::exists(parent + "/work-of-others"));
-  REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
-  fs::create_directories(place.cache + "/retrograd-work-dead/sources");
-  REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
-  CHECK(fs::is_empty(place.cache));
 }
 
 TEST_CASE("what the dead left goes when a process first opens the cache, and with its next write") {
   const Place place;
   const std::string dead = place.cache + "/retrograd-work-dead";
-  REQUIRE(fs::create_directories(dead));
+  REQUIRE(fs::create_directories(dead + "/sources"));
   fs::permissions(place.cache, fs::perms::owner_all);
   const auto cache = ModuleCache::Open(place.cache, kPlenty);
   REQUIRE(cache.ok());
