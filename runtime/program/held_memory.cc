@@ -1,5 +1,6 @@
 #include "runtime/program/held_memory.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace retrograd {
@@ -48,17 +49,20 @@ int64_t HeldByPlan(const CompiledPlan& compiled, const CommandList& list) {
   return bytes + kCommandBytes * static_cast<int64_t>(list.commands.size());
 }
 
-HeldMemory HeldByRecordings(const CommandList& list) {
-  // Measured on an H100 (bench/sizes.py --memory): of a program with its device, of each phase's
-  // recording, and of each launch in it, a library call counted as one.
-  constexpr HeldMemory kProgram = {.host_bytes = 100'000, .device_bytes = 100'000};
-  constexpr HeldMemory kPhase = {.host_bytes = 10'000, .device_bytes = 10'000};
+HeldMemory HeldByRecordings(const CompiledPlan& compiled, const CommandList& list) {
+  // A stream was measured (bench/handle_memory.py). A recording is taken to hold a node's
+  // parameters and description for each launch, here and on the device, a library call being one or
+  // two.
+  constexpr HeldMemory kStream = {.host_bytes = 1'000, .device_bytes = 570'000};
+  constexpr HeldMemory kPhase = {.host_bytes = 10'000, .device_bytes = 64'000};
   constexpr HeldMemory kWork = {.host_bytes = 4'000, .device_bytes = 1'000};
+  const int64_t streams = std::max(compiled.schedule.streams, 1);
   const auto phases = static_cast<int64_t>(list.phase_begins.size());
   const auto work = static_cast<int64_t>(list.launches.size() + list.calls.size());
-  return {.host_bytes = kProgram.host_bytes + phases * kPhase.host_bytes + work * kWork.host_bytes,
-          .device_bytes =
-              kProgram.device_bytes + phases * kPhase.device_bytes + work * kWork.device_bytes};
+  const auto sum = [&](int64_t HeldMemory::*bytes) {
+    return streams * kStream.*bytes + phases * kPhase.*bytes + work * kWork.*bytes;
+  };
+  return {sum(&HeldMemory::host_bytes), sum(&HeldMemory::device_bytes)};
 }
 
 }  // namespace retrograd

@@ -19,9 +19,8 @@ struct HeldMemory {
 // Of the graph, the plan, the kernels' texts and the list of commands.
 int64_t HeldByPlan(const CompiledPlan& compiled, const CommandList& list);
 
-// Of a program of so many phases and commands on a GPU: its streams and handles, and a recording of
-// each phase, which the runs to come make.
-HeldMemory HeldByRecordings(const CommandList& list);
+// Of the program's streams on a GPU, and of a recording of each phase, which the runs to come make.
+HeldMemory HeldByRecordings(const CompiledPlan& compiled, const CommandList& list);
 
 }  // namespace retrograd
 

@@ -142,7 +142,7 @@ int64_t Program::kept_bytes() const {
 }
 HeldMemory Program::held_memory() const {
   HeldMemory held;
-  if (state_->device->records()) held = HeldByRecordings(state_->list);
+  if (state_->device->records()) held = HeldByRecordings(state_->compiled, state_->list);
   held.host_bytes += HeldByPlan(state_->compiled, state_->list);
   held.device_bytes += kept_bytes();
   if (!state_->options.caller_workspace) held.device_bytes += state_->workspace_bytes();

@@ -90,14 +90,17 @@ TEST_CASE("the text of a kernel that several layers run is held once") {
   }
 }
 
-TEST_CASE("a program of more launches and phases is said to hold more") {
+TEST_CASE("a program of more launches, phases and streams is said to hold more") {
+  CompiledPlan compiled;
   CommandList list;
   list.phase_begins = {0};
-  const HeldMemory empty = HeldByRecordings(list);
+  const HeldMemory empty = HeldByRecordings(compiled, list);
   list.launches.resize(100);
-  const HeldMemory more = HeldByRecordings(list);
+  const HeldMemory more = HeldByRecordings(compiled, list);
   list.phase_begins = {0, 50};
-  const HeldMemory phased = HeldByRecordings(list);
+  const HeldMemory phased = HeldByRecordings(compiled, list);
+  compiled.schedule.streams = 2;
+  CHECK(phased.device_bytes < HeldByRecordings(compiled, list).device_bytes);
   CHECK(empty.host_bytes < more.host_bytes);
   CHECK(more.host_bytes < phased.host_bytes);
   CHECK(empty.device_bytes <= more.device_bytes);
