@@ -65,6 +65,8 @@ TEST_CASE("what a plan is said to hold is what the allocator gave for it") {
   if (held <= 0) SUCCEED("the allocator tells no sizes");
   INFO(sized.graph << ": " << held << " bytes");
   const auto said = static_cast<double>(HeldByPlan(compiled, *list));
+  const HeldMemory recorded = HeldByRecordings(compiled, *list);
+  CHECK(said + static_cast<double>(recorded.host_bytes + recorded.device_bytes) < 6e6);
   CHECK(said > 0.85 * held);
   CHECK(said < 1.15 * held);
 }

@@ -32,7 +32,7 @@ class Kept:
         return self._held
 
     def find(self, key):
-        """The value, which is now the last one used; None where there is none."""
+        """The value, which becomes the last one used; None where there is none."""
         if key not in self._values:
             return None
         self._values.move_to_end(key)

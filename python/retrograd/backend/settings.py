@@ -38,7 +38,7 @@ class Settings:
     # Of one backward with dynamic sizes, the programs that are kept: how many (0: any number), and
     # the MiB that they may hold, of host and device together. The one used last longest ago goes.
     max_plans: int = 0
-    max_plan_mib: int = 2048
+    max_plan_mib: int = 3072
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
     tuned: str = ""  # a file of `retrograd tune`, whose choices are taken; "": none
