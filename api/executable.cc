@@ -319,6 +319,25 @@ rg_code rg_executable_workspace(const rg_executable* executable, size_t* bytes, 
   });
 }
 
+rg_code rg_executable_memory(const rg_executable* executable, size_t* host_bytes,
+                             size_t* device_bytes) {
+  return Guarded([&]() -> absl::Status {
+    RG_RETURN_IF_ERROR(NotNull(executable, "executable"));
+    if (!executable->runnable) {
+      return absl::FailedPreconditionError("the executable was made with runnable = false");
+    }
+    const retrograd::HeldMemory held = executable->executable->program().held_memory();
+    const bool allocates =
+        !executable->caller_workspace && executable->allocator.allocate != nullptr;
+    const int64_t allocated = allocates ? executable->workspace_bytes : 0;
+    if (host_bytes != nullptr) *host_bytes = static_cast<size_t>(held.host_bytes);
+    if (device_bytes != nullptr) {
+      *device_bytes = static_cast<size_t>(held.device_bytes + allocated);
+    }
+    return absl::OkStatus();
+  });
+}
+
 rg_code rg_executable_phases(const rg_executable* executable, rg_phases* phases) {
   return Guarded([&]() -> absl::Status {
     RG_RETURN_IF_ERROR(NotNull(executable, "executable"));

@@ -84,8 +84,8 @@ absl::StatusOr<Settings> ParseSettings(const char* text) {
 
 void Settings::Apply(PlanArguments& arguments) const {
   arguments.disable = disable;
-  // Tiles on chip have kernels for their extents: each new size would compile one.
-  if (sizes_vary) arguments.disable.push_back("held_tiles");
+  // Tiles have kernels for their extents: each new size would compile one.
+  if (sizes_vary) arguments.disable.insert(arguments.disable.end(), {"held_tiles", "matmul_tiles"});
   arguments.tighten = tighten;
   arguments.set = set;
 }

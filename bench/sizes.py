@@ -4,6 +4,7 @@
   bench/sizes.py                         the models of MODELS
   bench/sizes.py gpt2 --out FILE         one of them
   bench/sizes.py --random 64 --new gpt2  64 sizes between its smallest and its largest; `new_s` alone
+  bench/sizes.py --random 40 --between 700 760 --new --alone gpt2  these sizes, in ours alone
   bench/sizes.py --device cpu bert_tiny  without a GPU
   bench/sizes.py --disable kept_partitions --alone gpt2  each size searched, without Inductor
 
@@ -21,7 +22,10 @@ the size's graph (`bind`), of its program (`program`) and of the run (`run`). `s
 microseconds of `loss.backward()` each time that the size comes again behind others, on an idle GPU
 (`backward`), and of its parts, as bench/node.py has them, where it ran without Python;
 `again_us`: right behind itself. `equal_bits`: whether gradients were then those of the first
-backward of this size, from the same seed. `programs`: how many runs there were by which way, and
+backward of this size, from the same seed. `held`: the bytes that the process holds behind the first
+backward of this size, of the host, and of the device beside PyTorch's allocator, and those that
+the library says the programs hold together; `held_seen`: the same once all sizes came again.
+`programs`: how many runs there were by which way, and
 why recordings were not moved.
 
 Needs torch, what models/zoo.py needs, and the library that `make build` leaves in build/release/bin.
@@ -32,8 +36,10 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import gc
 import itertools
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -74,10 +80,12 @@ INSIDE = "--inside"  # the process that measures a model
 class Side:
     """A compiled copy of a model."""
 
-    def __init__(self, name, module, device, disable):
+    def __init__(self, name, module, device, disable, by_python):
         self.name, self.module, self.device = name, copy.deepcopy(module), device
         self.error = ""  # why it measures no more
-        options = {"require_full": True, "disable": list(disable)}
+        options = {
+            "require_full": True, "disable": list(disable), "direct_gradients": not by_python
+        }  # fmt: skip
         ours = {"backend": backend, "options": options}
         self.run = torch.compile(self.module, dynamic=True, **(ours if name == "ours" else {}))
 
@@ -200,12 +208,30 @@ def _stages(known):
     return {stage: round(took, 5) for stage, took in (seconds + told).items()}
 
 
-def _sizes(name, count):
-    """The sizes of the model, or so many between its smallest and largest, the same in each run."""
+def _sizes(name, count, between):
+    """The sizes of the model, or so many between two, by default its smallest and largest, the same in
+    each run."""
     if count == 0:
         return MODELS[name]
-    between = range(min(MODELS[name]), max(MODELS[name]) + 1)
-    return random.Random(count).sample(between, min(count, len(between)))
+    low, high = between or (min(MODELS[name]), max(MODELS[name]))
+    return random.Random(count).sample(range(low, high + 1), min(count, high + 1 - low))
+
+
+def _held(device):
+    """Bytes that the process holds: of the host, of the device beside PyTorch's allocator, and what its
+    programs are said to hold of both."""
+    gc.collect()
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    said = [program.executable.memory for program in programs.alive()]
+    held = {
+        "programs": len(said), "host": pages * os.sysconf("SC_PAGE_SIZE"), "device": 0,
+        "said_host": sum(host for host, _ in said), "said_device": sum(own for _, own in said),
+    }  # fmt: skip
+    if device == "cuda":
+        torch.cuda.synchronize()
+        free, total = torch.cuda.mem_get_info()
+        held["device"] = total - free - torch.cuda.memory_reserved()
+    return held
 
 
 def _seeded_loss(side, size, inputs, autocast):
@@ -273,19 +299,20 @@ def _ran():
     return {name: round(count, 1) for name, count in counts.items()} | {"why": sorted(reasons)}
 
 
-def measure(name, device, count, only_new, disable, alone):
-    """A row of the results."""
+def measure(name, device, count, between, only_new, disable, alone, by_python):
+    """A row of the results. by_python: without autograd's node."""
     import zoo
 
     warnings.simplefilter("error", messages.BackwardFallsBack)
-    extension.loaded(wait=True)  # it is compiled in the background
+    if not by_python:
+        extension.loaded(wait=True)  # it is compiled in the background
     module, args, kwargs = zoo.make(name, device)
     autocast = zoo.autocasts(name, device)
     of_images = name.startswith(("vit", "mixer"))
     names = ("ours",) if alone else ("ours", "inductor")
-    sides = [Side(side, module, device, disable) for side in names]
+    sides = [Side(side, module, device, disable, by_python) for side in names]
     clock = HostClock()
-    sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count)}
+    sizes = {size: _sized((args, kwargs), size, of_images) for size in _sizes(name, count, between)}
     rows = {size: {side: {} for side in ("ours", "inductor")} for size in sizes}
     digests = {}
     for size, inputs in sizes.items():
@@ -305,11 +332,13 @@ def measure(name, device, count, only_new, disable, alone):
                 continue
             rows[size][side.name]["new_s"] = round(time.monotonic() - start, 3)
             if side.name == "ours":
-                rows[size]["ours"] |= {"host_ms": clock.take(1e3), "made": _stages(known)}
+                rows[size]["ours"] |= {
+                    "host_ms": clock.take(1e3), "made": _stages(known), "held": _held(device)
+                }  # fmt: skip
                 digests[size] = _digest(side.module)
         print(size, rows[size], file=sys.stderr, flush=True)
     _time_seen(sides[0], sizes, rows, digests, autocast)
-    ran = _ran()
+    ran, held_seen = _ran(), _held(device)
     own = WithOwnKernels()
     for size, inputs in () if only_new else sizes.items():
         times = {"ours": [], "inductor": [], "own": [], "by_python": []}
@@ -337,6 +366,7 @@ def measure(name, device, count, only_new, disable, alone):
     errors = {side.name: side.error for side in sides if side.error}
     sized = [{"size": size, **row} for size, row in rows.items()]
     row = {"model": name, "random": count, "sizes": sized, "programs": ran, "errors": errors}
+    row |= {"held_seen": held_seen} | ({"between": list(between)} if between else {})
     return row | ({"disable": list(disable)} if disable else {})
 
 
@@ -348,9 +378,13 @@ def main():
     parser.add_argument("--commit", help="of the project, where it is no repository")
     parser.add_argument("--limit", type=int, default=900, help="seconds for a model")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="sizes, drawn")
+    parser.add_argument(
+        "--between", type=int, nargs=2, metavar=("LOW", "HIGH"), help="with --random"
+    )
     parser.add_argument("--new", action="store_true", help="measure new sizes alone")
     parser.add_argument("--disable", action="append", default=[], help="as the backend's option")
     parser.add_argument("--alone", action="store_true", help="without Inductor's side")
+    parser.add_argument("--by-python", action="store_true", help="without autograd's node")
     parser.add_argument(INSIDE, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     for name in options.models:
@@ -359,8 +393,9 @@ def main():
     if options.inside:
         (name,) = options.models
         row = measure(
-            name, options.device, options.random, options.new, options.disable, options.alone
-        )
+            name, options.device, options.random, options.between, options.new, options.disable,
+            options.alone, options.by_python,
+        )  # fmt: skip
         row |= {"commit": options.commit or commit(), "machine": machine(options.device)}
         write_row(options.out, row)
         return
@@ -375,7 +410,8 @@ def main():
 
 
 def _what(row):
-    return row["model"], row.get("random", 0), tuple(row.get("disable", ()))
+    between = tuple(row.get("between", ()))
+    return row["model"], row.get("random", 0), between, tuple(row.get("disable", ()))
 
 
 def _measured_apart(name, options):
@@ -385,13 +421,14 @@ def _measured_apart(name, options):
         command = [sys.executable, __file__, name, INSIDE, "--device", options.device]
         command += ["--out", str(out), "--commit", options.commit or commit()]
         command += ["--random", str(options.random), *(["--new"] if options.new else [])]
+        if options.between:
+            command += ["--between", *map(str, options.between)]
         command += [part for name in options.disable for part in ("--disable", name)]
         command += ["--alone"] if options.alone else []
+        command += ["--by-python"] if options.by_python else []
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor", "XDG_CACHE_HOME": folder}
         try:
-            subprocess.run(
-                command, check=True, timeout=options.limit, env=environment() | caches
-            )
+            subprocess.run(command, check=True, timeout=options.limit, env=environment() | caches)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             print(f"{name}: {error}", file=sys.stderr)
             return None

@@ -47,14 +47,24 @@ std::optional<Names> Renamed(const KernelIr& one, const KernelIr& other) {
 }  // namespace
 
 GroupKernels EmitOnce::Emit(const Group& group) {
-  const KernelBody* const body = KernelOf(group);
-  if (body == nullptr) return EmitGroup(group, dialect_);
-  std::vector<Emitted>& alike = emitted_[FingerprintOf(FingerprintOf(body->ir), body->schedule)];
-  for (const Emitted& known : alike) {
-    if (known.body->schedule != body->schedule) continue;
-    const std::optional<Names> names = Renamed(known.body->ir, body->ir);
+  return Emit(group, [](size_t launches) { return launches; });
+}
+
+GroupKernels EmitOnce::Emit(const Group& group, FirstEarly first_early) {
+  if (const KernelBody* body = KernelOf(group)) return EmitKernel(*body, first_early);
+  GroupKernels kernels = EmitGroup(group, dialect_);
+  const size_t launches = kernels.launches.size();
+  if (launches > 0) StartEarly(&kernels, first_early(launches));
+  return kernels;
+}
+
+GroupKernels EmitOnce::EmitKernel(const KernelBody& body, FirstEarly first_early) {
+  std::vector<Emitted>& alike = emitted_[FingerprintOf(FingerprintOf(body.ir), body.schedule)];
+  for (Emitted& known : alike) {
+    if (known.body->schedule != body.schedule) continue;
+    const std::optional<Names> names = Renamed(known.body->ir, body.ir);
     if (!names) continue;
-    GroupKernels kernels = known.kernels;
+    GroupKernels kernels = Chosen(known, first_early);
     for (Kernel& kernel : kernels.launches) {
       for (KernelArg& arg : kernel.args) {
         if (arg.kind == KernelArg::kValue) arg.value = names->at(arg.value);
@@ -62,8 +72,16 @@ GroupKernels EmitOnce::Emit(const Group& group) {
     }
     return kernels;
   }
-  alike.push_back({body, EmitGroup(*body, dialect_)});
-  return alike.back().kernels;
+  return Chosen(alike.emplace_back(Emitted{&body, EmitGroup(body, dialect_)}), first_early);
+}
+
+const GroupKernels& EmitOnce::Chosen(Emitted& emitted, FirstEarly first_early) {
+  const size_t launches = emitted.kernels.launches.size();
+  const size_t first = launches > 0 ? first_early(launches) : 0;
+  if (first >= launches) return emitted.kernels;
+  const auto [at, added] = emitted.early.try_emplace(first, emitted.kernels);
+  if (added) StartEarly(&at->second, first);
+  return at->second;
 }
 
 }  // namespace retrograd

@@ -73,6 +73,18 @@ std::vector<Kernel> DistinctKernels(absl::Span<const GroupKernels> groups) {
   return kernels;
 }
 
+void KeepTextsOnce(absl::Span<GroupKernels> groups) {
+  absl::flat_hash_set<std::string> known;
+  for (GroupKernels& group : groups) {
+    for (Kernel& kernel : group.launches) {
+      if (known.insert(kernel.name).second) continue;
+      kernel.function = {};
+      kernel.members.clear();
+      kernel.members.shrink_to_fit();
+    }
+  }
+}
+
 absl::Status CheckNames(absl::Span<const Kernel> kernels) {
   absl::flat_hash_set<absl::string_view> known;
   for (const Kernel& kernel : kernels) {

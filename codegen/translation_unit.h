@@ -17,8 +17,11 @@ namespace retrograd {
 // parts, which are for CUDA alone.
 std::string Prelude(Dialect dialect, PreludeParts parts = {});
 
-// Each kernel of the groups once, in order of first use.
+// Each kernel of the groups once, in order of first use, with its text.
 std::vector<Kernel> DistinctKernels(absl::Span<const GroupKernels> groups);
+
+// Takes away the text of all kernels but the first of each name: layers run the same ones.
+void KeepTextsOnce(absl::Span<GroupKernels> groups);
 
 // InvalidArgument for a name that no function can have, or that two of the kernels have.
 absl::Status CheckNames(absl::Span<const Kernel> kernels);

@@ -193,6 +193,9 @@ PARTS = {
         "held_tiles", "folds of two axes, each by itself, are kernels of their own",
         _TEMPLATES + "held_tiles/held_tiles.cc", _TEMPLATES + "held_tiles/tile_walk.cc",
         _TEMPLATES + "held_tiles/tile_walk.h", "codegen/templates/emit_held_tiles.cc"),
+    "prices of tiles": _feature(
+        "matmul_tiles", "products by tiles of ours are priced as the library's",
+        "fusion/ops/matmul/matmul_tiles_cost.cc", "fusion/ops/matmul/matmul_tiles_cost.h"),
     "unified branches": _feature(
         "unified_branches", "both parts of a join are computed at every point",
         "fusion/kernel/build/unify_branches.cc", "fusion/kernel/build/unify_branches.h"),

@@ -244,8 +244,8 @@ bool IsBarrier(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kLibrary;
 }
 
-std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id) {
-  std::vector<ValueId> out;
+absl::InlinedVector<ValueId, 8> StoredOperands(const BackwardGraph& graph, NodeId id) {
+  absl::InlinedVector<ValueId, 8> out;
   for (ValueId v : graph.operands(id)) {
     v = BehindViews(graph, v);
     if (!IsConstant(graph, v.node)) out.push_back(v);

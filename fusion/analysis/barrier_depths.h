@@ -17,6 +17,7 @@
 
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "fusion/analysis/consumers.h"
 #include "fusion/analysis/free_reads.h"
 #include "graph/ir/backward_graph.h"
@@ -27,7 +28,7 @@ namespace retrograd {
 bool IsBarrier(const BackwardGraph& graph, NodeId id);
 
 // The stored values that an op reads, looking through views; constants left out. Ascending.
-std::vector<ValueId> StoredOperands(const BackwardGraph& graph, NodeId id);
+absl::InlinedVector<ValueId, 8> StoredOperands(const BackwardGraph& graph, NodeId id);
 
 // Each can be switched off by its name in kFeatures (fusion/planner/planner.h).
 struct SinkOptions {

@@ -89,8 +89,9 @@ absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
   return true;
 }
 
-absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
+absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& given,
                                             const PlanOptions& options, bool with_plan) {
+  const DeviceSpec device = PlannedDevice(given, options);
   using Merging = PlanOptions::Merging;
   TrialPlans made;
   LoweredGraph& lowered = made.lowered;
@@ -166,7 +167,8 @@ absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& devi
   if (least > options.max_memory_bytes && any && options.pairs.empty()) {
     PlanOptions apart = options;
     apart.merging = PlanOptions::Merging::kNever;
-    RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, device)));
+    const DeviceSpec priced = PlannedDevice(device, apart);
+    RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, priced)));
     trials.lowered.merges.clear();
     RG_ASSIGN_OR_RETURN(const int64_t least_apart, PlanBelowCeiling(device, apart, planned));
     least = std::min(least, least_apart);

@@ -41,6 +41,7 @@ inline constexpr Feature kFeatures[] = {
     {"scatter_lines", "sums at indices of each line without a sort"},
     {"sums_of_slices", "sums of neighbouring slices made at once"},
     {"image_boxes", "convolutions' operands in boxes that a copy engine takes from images"},
+    {"matmul_tiles", "prices of matmuls by tiles of ours; without it by the library alone"},
     {"thin_matmuls", "matmuls of few rows, columns or terms as sums of products"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},

@@ -36,15 +36,12 @@ RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits) 
           .search = search};
 }
 
-namespace {
-
 DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options) {
   device.trusts_slack = options.feedback.empty() && Enabled(options, "register_slack");
   if (!Enabled(options, "image_boxes")) device.convolution_boxes_ppm = 0;
+  if (!Enabled(options, "matmul_tiles")) device.matmul_tiles_bf16_flops = 0;
   return device;
 }
-
-}  // namespace
 
 PlanningContext::PlanningContext(const BackwardGraph& g, const DeviceSpec& d,
                                  const PlanOptions& options, Limits bounds,

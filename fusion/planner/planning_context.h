@@ -21,8 +21,9 @@ struct PlanningContext {
                                                                KernelPrices* known = nullptr);
 
   const BackwardGraph& graph;
-  // As given, but that registers may lie within the slack of its models while no report says yet
-  // what a compiler made of the kernels: a plan whose kernels spill is made again with the report.
+  // PlannedDevice of the given one. Registers may lie within the slack of its models while no
+  // report says yet what a compiler made of the kernels: a plan whose kernels spill is made again
+  // with the report.
   const DeviceSpec device;
   Limits limits;
   std::vector<Layout> layouts;
@@ -39,6 +40,8 @@ struct PlanningContext {
 };
 
 bool Enabled(const PlanOptions& options, absl::string_view feature);
+// The device without what the options leave out of it.
+DeviceSpec PlannedDevice(DeviceSpec device, const PlanOptions& options);
 SinkOptions SinkOptionsOf(const PlanOptions& options, const DeviceSpec& device);
 LayoutOptions LayoutOptionsOf(const PlanOptions& options, const DeviceSpec& device);
 RegionOptions RegionOptionsOf(const PlanOptions& options, const Limits& limits);

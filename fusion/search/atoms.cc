@@ -73,7 +73,7 @@ class AtomFinder {
     const bool follows = follows_[position_.at(id)];
     if (!follows && !follows_[position_.at(reader)]) return true;
     if (follows && !MayFollow(g_, reader, g_.type(id))) return false;
-    const std::vector<ValueId> mine = StoredOperands(g_, id), theirs = StoredOperands(g_, reader);
+    const auto mine = StoredOperands(g_, id), theirs = StoredOperands(g_, reader);
     size_t both = mine.size();
     for (ValueId v : theirs) {
       both += v.node != id && !std::binary_search(mine.begin(), mine.end(), v);

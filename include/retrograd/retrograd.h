@@ -361,6 +361,12 @@ RG_API rg_code rg_executable_create(const rg_graph* graph, rg_device* device,
 RG_API rg_code rg_executable_workspace(const rg_executable* executable, size_t* bytes,
                                        size_t* alignment);
 
+/* Bytes that the executable holds as long as it lives, estimated: of host memory, and of the
+ * device's, with the recordings that its runs will make and without a workspace that the caller
+ * gives. Either parameter may be null. */
+RG_API rg_code rg_executable_memory(const rg_executable* executable, size_t* host_bytes,
+                                    size_t* device_bytes);
+
 /* A part of the workspace, needed from the begin of phase `first` to the end of phase `last`. */
 typedef struct rg_block {
   size_t bytes;

@@ -603,6 +603,17 @@ class Executable {
     rg_executable_workspace(get(), nullptr, &alignment);
     return alignment;
   }
+  // Bytes that it holds as long as it lives (rg_executable_memory); 0 if it is not runnable.
+  size_t host_bytes() const {
+    size_t bytes = 0;
+    rg_executable_memory(get(), &bytes, nullptr);
+    return bytes;
+  }
+  size_t device_bytes() const {
+    size_t bytes = 0;
+    rg_executable_memory(get(), nullptr, &bytes);
+    return bytes;
+  }
   // A JSON object: what it is, and what it did so far.
   Result<std::string> Describe() const {
     char* json = nullptr;

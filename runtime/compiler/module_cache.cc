@@ -15,8 +15,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
 
@@ -72,6 +74,18 @@ void Sweep(const std::string& parent) {
     fs::remove_all(it->path(), gone);
     close(lock);
   }
+}
+
+// When the process first opens the directory: programs of many sizes open it again and again, and it
+// may hold thousands of entries.
+void SweepOnce(const std::string& directory) {
+  static auto& mutex = *new std::mutex;
+  static auto& swept = *new absl::flat_hash_set<std::string>;
+  {
+    const std::scoped_lock lock(mutex);
+    if (!swept.insert(directory).second) return;
+  }
+  Sweep(directory);
 }
 
 std::optional<std::string> ReadWhole(const std::string& path) {
@@ -169,7 +183,7 @@ absl::StatusOr<ModuleCache> ModuleCache::Open(std::string directory, int64_t mos
     return absl::UnavailableError(absl::StrCat(
         directory, " can be written by other users, so code from it is not loaded; chmod 700 it"));
   }
-  Sweep(directory);
+  SweepOnce(directory);
   return ModuleCache(std::move(directory), most_bytes);
 }
 

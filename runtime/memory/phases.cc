@@ -164,8 +164,10 @@ double WorthOf(int64_t peak, const PhaseOptions& options) {
 // Tries cuts and keeps the best: of the least sum of time lost and of what the peak is worth.
 class Chooser {
  public:
-  Chooser(Peaks peaks, const PhaseOptions& options, int64_t makespan_ps)
+  // least: no cuts hold less.
+  Chooser(Peaks peaks, int64_t least, const PhaseOptions& options, int64_t makespan_ps)
       : peaks_(std::move(peaks)),
+        least_(least),
         most_(static_cast<size_t>(options.most)),
         whole_(peaks_.Of(best_)),
         worth_(WorthOf(whole_, options)),
@@ -178,11 +180,10 @@ class Chooser {
   const Cuts& best() const { return best_; }
 
   bool Try(const Cuts& cuts) {
+    if (cuts.empty() || cuts.size() > most_ || PriceOf(least_, cuts) >= price_) return false;
     // What was tried is no better than the best is.
-    if (cuts.empty() || cuts.size() > most_ || !tried_.insert(cuts).second) return false;
-    const double peak = static_cast<double>(peaks_.Of(cuts));
-    const double price =
-        worth_ * peak / static_cast<double>(whole_) + begin_ * static_cast<double>(cuts.size() - 1);
+    if (!tried_.insert(cuts).second) return false;
+    const double price = PriceOf(peaks_.Of(cuts), cuts);
     if (price >= price_) return false;
     price_ = price;
     best_ = cuts;
@@ -207,6 +208,11 @@ class Chooser {
  private:
   static constexpr int kRounds = 8;
 
+  double PriceOf(int64_t peak, const Cuts& cuts) const {
+    return worth_ * static_cast<double>(peak) / static_cast<double>(whole_) +
+           begin_ * static_cast<double>(cuts.size() - 1);
+  }
+
   // Empty if the place is a cut already.
   static Cuts With(const Cuts& cuts, uint32_t place) {
     const auto at = std::lower_bound(cuts.begin(), cuts.end(), place);
@@ -220,6 +226,7 @@ class Chooser {
   absl::flat_hash_set<Cuts> tried_;
   Cuts best_ = {0};
   Peaks peaks_;
+  int64_t least_;
   size_t most_;
   int64_t whole_;
   double worth_, price_, begin_;
@@ -263,10 +270,11 @@ std::vector<uint32_t> ChoosePhases(const StreamSchedule& schedule,
     h.first = std::min(h.first, steps - 1);
     h.last = std::min(h.last, steps - 1);
   }
-  Chooser chooser(Peaks(steps, held, inside), options, schedule.makespan_ps);
-  if (chooser.peak() == 0) return {0};
   Cutter cutter(steps, callers, inside);
-  const int64_t least = cutter.Least(), most = chooser.peak();
+  const int64_t least = cutter.Least();
+  Chooser chooser(Peaks(steps, held, inside), least, options, schedule.makespan_ps);
+  const int64_t most = chooser.peak();
+  if (most == 0) return {0};
   for (int i = 0; i < kTargets; ++i) {
     chooser.Try(cutter.For(least + (most - least) / kTargets * i, chooser.most()));
   }

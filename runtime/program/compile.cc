@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codegen/emit.h"
 #include "codegen/emit_once.h"
+#include "codegen/translation_unit.h"
 #include "fusion/ops/grouped_matmul/epilogue_product.h"
 #include "fusion/ops/matmul/gemm_tile_legality.h"
 #include "graph/base/status.h"
@@ -63,13 +63,12 @@ absl::StatusOr<CompiledPlan> Compile(BackwardGraph given_graph, FusionPlan given
   // Kernels first: they depend on the plan alone.
   EmitOnce emitter(options.dialect);
   for (const Group& group : compiled.plan.groups) {
-    compiled.kernels.push_back(emitter.Emit(group));
-    GroupKernels& kernels = compiled.kernels.back();
-    if (kernels.launches.empty()) continue;
-    const auto launches = static_cast<int64_t>(kernels.launches.size());
-    if (options.early.gain_ps <= 0) continue;
-    StartEarly(&kernels, MayStartEarly(group, launches, options.early) ? 0 : 1);
+    compiled.kernels.push_back(emitter.Emit(group, [&](size_t launches) -> size_t {
+      if (options.early.gain_ps <= 0) return launches;
+      return MayStartEarly(group, static_cast<int64_t>(launches), options.early) ? 0 : 1;
+    }));
   }
+  KeepTextsOnce(absl::MakeSpan(compiled.kernels));
 
   stages.Lap("load_emit");
 

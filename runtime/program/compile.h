@@ -36,7 +36,7 @@ struct CompileOptions {
 struct CompiledPlan {
   BackwardGraph graph;
   FusionPlan plan;
-  std::vector<GroupKernels> kernels;  // by group; empty for library calls
+  std::vector<GroupKernels> kernels;  // by group; empty for library calls. KeepTextsOnce
   StreamSchedule schedule;
   MemoryPlan memory;
   EarlyLaunchLimits early;

@@ -140,6 +140,14 @@ int64_t Program::kept_bytes() const {
   for (const auto& call : state_->calls) bytes += call->kept_bytes();
   return bytes;
 }
+HeldMemory Program::held_memory() const {
+  HeldMemory held;
+  if (state_->device->records()) held = HeldByRecordings(state_->compiled, state_->list);
+  held.host_bytes += HeldByPlan(state_->compiled, state_->list);
+  held.device_bytes += kept_bytes();
+  if (!state_->options.caller_workspace) held.device_bytes += state_->workspace_bytes();
+  return held;
+}
 int64_t Program::scratch_bytes() const { return state_->workspace_bytes() - arena_bytes(); }
 uint32_t Program::phases() const { return static_cast<uint32_t>(state_->phases.size()); }
 absl::Span<const WorkspaceBlock> Program::blocks() const { return state_->blocks; }

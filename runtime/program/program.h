@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "runtime/device/device.h"
 #include "runtime/program/compile.h"
+#include "runtime/program/held_memory.h"
 #include "runtime/program/step_trace.h"
 
 namespace retrograd {
@@ -140,6 +141,8 @@ class Program {
   int64_t arena_bytes() const;
   int64_t scratch_bytes() const;  // for library calls, beside the arena
   int64_t kept_bytes() const;     // that calls hold from run to run, beside both
+  // With kept_bytes and what recordings will take; without a workspace that the caller gives.
+  HeldMemory held_memory() const;
   int64_t workspace_bytes() const { return arena_bytes() + scratch_bytes(); }
 
  private:

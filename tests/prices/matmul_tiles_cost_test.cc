@@ -51,6 +51,17 @@ TEST_CASE("a matmul's price is that of whoever takes less") {
   CHECK(PriceMatMul(call, slow_tiles).ps == PriceLibraryMatMul(call, slow_tiles).ps);
 }
 
+TEST_CASE("a device without tiles of ours has the library's prices alone") {
+  DeviceSpec device = With({});
+  const DeviceSpec with_tiles = device;
+  device.matmul_tiles_bf16_flops = 0;
+  for (const MatMulCall& call :
+       {Batch(6144, 49, 49, 32), Batch(4096, 16, 16, 16), Batch(1, 4096, 1000, 767)}) {
+    CHECK(PriceMatMulTiles(call, device).ps == kHuge);
+    CHECK(PriceMatMul(call, device).ps == PriceLibraryMatMul(call, with_tiles).ps);
+  }
+}
+
 TEST_CASE("the terms of a price by tiles add up to it, and one binds") {
   const DeviceSpec device = With({});
   for (const MatMulCall& call : {Batch(6144, 49, 49, 32), Batch(4, 49, 49, 32),

@@ -366,8 +366,10 @@ TEST_CASE("cuDNN is asked for dropout with one integer as seed and as offset, wi
 }
 
 TEST_CASE("a cuDNN that is not there is Unavailable and named, and the next try is answered too") {
-  for (int again = 0; again < 2; ++again) {
-    const absl::Status status = CudnnHandle::Create("/nowhere/libcudnn.so.9", 90).status();
+  for (int again = 0; again < 3; ++again) {
+    const absl::Status status =
+        again < 2 ? CudnnHandle::Create("/nowhere/libcudnn.so.9", 90).status()
+                  : CudnnHandle::Shared("/nowhere/libcudnn.so.9", 90, GpuContext{}).status();
     CHECK(absl::IsUnavailable(status));
     INFO(status);
     // Which of the two is missing depends on the machine, as does whether it was built in.

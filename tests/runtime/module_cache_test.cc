@@ -173,10 +173,21 @@ TEST_CASE("work of a process that was killed is removed with what it holds, and 
   }
   CHECK(folders() == 1);
   CHECK(fs::exists(parent + "/work-of-others"));
+}
+
+TEST_CASE("what the dead left goes when a process first opens the cache, and with its next write") {
+  const Place place;
+  const std::string dead = place.cache + "/retrograd-work-dead";
+  REQUIRE(fs::create_directories(dead + "/sources"));
+  fs::permissions(place.cache, fs::perms::owner_all);
+  const auto cache = ModuleCache::Open(place.cache, kPlenty);
+  REQUIRE(cache.ok());
+  CHECK_FALSE(fs::exists(dead));
+  REQUIRE(fs::create_directory(dead));
   REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
-  fs::create_directories(place.cache + "/retrograd-work-dead/sources");
-  REQUIRE(ModuleCache::Open(place.cache, kPlenty).ok());
-  CHECK(fs::is_empty(place.cache));
+  CHECK(fs::exists(dead));  // a program of another size looks through nothing
+  REQUIRE(cache->Write(Key(1), ValueOf(1)).ok());
+  CHECK_FALSE(fs::exists(dead));
 }
 
 TEST_CASE("on a full disk a write is a status, what was there stays, and later writes work") {

@@ -1,5 +1,5 @@
-// Counts allocations, so that a test can show that there are none. Whoever includes this gets the
-// counting operator new; malloc itself is not counted.
+// Counts allocations, so that a test can show that there are none, or how much they hold. Whoever
+// includes this gets the counting operator new; malloc itself is not counted.
 #ifndef RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_
 #define RETROGRAD_TESTS_SUPPORT_ALLOCATION_COUNT_H_
 
@@ -9,6 +9,10 @@ namespace retrograd {
 
 // By operator new, on the calling thread, since it began.
 int64_t AllocationCount();
+
+// Bytes of all that it gave and that was not freed on the calling thread, as large as the allocator
+// made it.
+int64_t AllocatedBytes();
 
 }  // namespace retrograd
 

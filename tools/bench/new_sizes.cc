@@ -59,26 +59,26 @@ absl::StatusOr<nlohmann::ordered_json> BenchNewSizes(const std::string& graph,
   RG_ASSIGN_OR_RETURN(const std::string spec_text, ReadDeviceSpec(device));
   RG_ASSIGN_OR_RETURN(const CompileOptions compile, ProgramOptionsFor(spec, spec_text));
   RG_ASSIGN_OR_RETURN(const BackwardGraph open, LoadGraph(graph));
-  RG_ASSIGN_OR_RETURN(const std::vector<SizeSymbol> symbols, SymbolsOf(open));
+  RG_ASSIGN_OR_RETURN(const GraphBinder binder, GraphBinder::Of(open));
   std::vector<SizeBinding> sizes;
   if (!bind.empty()) {
     RG_ASSIGN_OR_RETURN(sizes, ParseBindings(bind));
   }
   sizes.push_back({range.name, 0});
-  SizedPatterns patterns(open, symbols);
+  SizedPatterns patterns(open, binder.symbols());
   std::vector<double> bind_ms, search_ms, pattern_ms, program_ms, ratios;
   int64_t kept = 0, regions = 0;
   for (const int64_t size : SamplesOf(range, kSizes)) {
     sizes.back().value = size;
-    PlanOptions options{.decisions = false};
+    PlanOptions options{.disable = {"held_tiles", "matmul_tiles"}, .decisions = false};
     RG_ASSIGN_OR_RETURN(options.pattern, patterns.For(sizes, spec, device, options));
     RG_ASSIGN_OR_RETURN(const auto second, patterns.Second(sizes, spec, device, options));
     options.second_pattern = [second] { return second; };
     RG_ASSIGN_OR_RETURN(const BackwardGraph bound,
-                        Timed(bind_ms, [&] { return BindGraph(open, sizes); }));
-    RG_ASSIGN_OR_RETURN(const Planned searched, Timed(search_ms, [&] {
-                          return PlanFusion(bound, spec, {.decisions = false});
-                        }));
+                        Timed(bind_ms, [&] { return binder.Bind(sizes); }));
+    const PlanOptions alone{.disable = options.disable, .decisions = false};
+    RG_ASSIGN_OR_RETURN(const Planned searched,
+                        Timed(search_ms, [&] { return PlanFusion(bound, spec, alone); }));
     RG_ASSIGN_OR_RETURN(Planned planned,
                         Timed(pattern_ms, [&] { return PlanFusion(bound, spec, options); }));
     ratios.push_back(static_cast<double>(planned.plan.summary.price_ps) /

@@ -38,8 +38,9 @@ int64_t ProductsPs(const MatMulTile& tile, const MatMulCall& call, const DeviceS
 
 Price PriceMatMulTiles(const MatMulCall& call, const DeviceSpec& d, bool explain) {
   Price price{.ps = kHuge};
-  const bool offered = HasLayout(call) && SizeBytes(call.in_dtype) == 2 &&
-                       TiledMatMulRefusal(call).ok() && IsWorthTiles(call, {}, d.sms);
+  const bool offered = d.matmul_tiles_bf16_flops > 0 && HasLayout(call) &&
+                       SizeBytes(call.in_dtype) == 2 && TiledMatMulRefusal(call).ok() &&
+                       IsWorthTiles(call, {}, d.sms);
   if (!offered) return price;
   const std::vector<MatMulTile> tiles =
       MatMulTilesFor(call, {.sms = d.sms, .shared_bytes = d.shared_bytes_per_sm}, 1);

@@ -15,8 +15,9 @@
 
 namespace retrograd {
 
-// kHuge of what no tiles are offered for (IsWorthTiles), and of types of other than 16 bits, whose
-// rate was not measured. Stored values are taken to be aligned.
+// kHuge of what no tiles are offered for (IsWorthTiles), of types of other than 16 bits, whose rate
+// was not measured, and for a device whose rate is 0, which has no tiles of ours. Stored values are
+// taken to be aligned.
 Price PriceMatMulTiles(const MatMulCall& call, const DeviceSpec& device, bool explain = false);
 
 }  // namespace retrograd

@@ -3,7 +3,6 @@
 AOTAutograd hands over one graph whose sizes are symbols, and integers among the inputs of each run.
 """
 
-import collections
 import contextlib
 import gc
 import threading
@@ -16,6 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from retrograd import native, origins
 from retrograd.backend import absent, messages, watching
+from retrograd.backend.kept import Kept
 from retrograd.backend.translation import Translation
 from retrograd.errors import ExportError
 from retrograd.sizes.specialize import specialized
@@ -50,15 +50,14 @@ class DynamicBackward(OutputCode):
     Sizes at which the graph would be another one are translated again.
     """
 
-    def __init__(self, module, example_inputs, translate, compile_recipe, most):
+    def __init__(self, module, example_inputs, translate, compile_recipe, bound):
         """example_inputs: as they will come, with symbols. translate(graph, fakes, table): the Recipe of
         the graph, with the SizeTable's symbols or, without a table, with numbers.
-        compile_recipe(recipe): a CompiledBackward. most: that are kept; the one that was not used for
-        longest goes."""
+        compile_recipe(recipe): a CompiledBackward. bound: the kept.Bound of them."""
         self._module, self._examples = module, example_inputs
-        self._translate, self._compile, self._most = translate, compile_recipe, most
+        self._translate, self._compile = translate, compile_recipe
         origins.find_once(module.graph)
-        self._made = collections.OrderedDict()
+        self._made = Kept(bound)  # CompiledBackwards by sizes
         self._kept = []
         self._absent = {}  # by tangents that nobody computes: inputs that need not be given
         self._takes_symbols = True
@@ -72,24 +71,24 @@ class DynamicBackward(OutputCode):
         """
         key = sizes_of(values), absent
         with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
+            found = self._made.find(key)
+            if found is not None:
+                return found
             start = time.monotonic()
             # Without the symbols' mode, which is the current one while AOTAutograd compiles.
             with torch._guards.tracing(None), unset_fake_temporarily():
                 recipe = self._recipe_of(values, absent)
-                found = time.monotonic()
-                compiled = self._made[key] = self._compile(recipe)
+                graph_at = time.monotonic()
+                compiled = self._compile(recipe)
             messages.log.info(
-                "%s: new sizes, graph in %.4f s, ready in %.4f s", compiled.what, found - start,
+                "%s: new sizes, graph in %.4f s, ready in %.4f s", compiled.what, graph_at - start,
                 time.monotonic() - start,
             )  # fmt: skip
-            if len(self._made) > self._most:
-                self._made.popitem(last=False)
+            if self._made.add(key, compiled, compiled.program.held_bytes):
                 messages.once.warn(
-                    f"more than {self._most} sets of sizes for one backward: each set that comes "
-                    "back is made again; option max_plans"
+                    f"more than {len(self._made)} sets of sizes for one backward, whose programs "
+                    f"hold {self._made.held >> 20} MiB: each set that comes back is made again; "
+                    "options max_plans and max_plan_mib"
                 )
             return compiled
 

@@ -51,7 +51,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
         )  # fmt: skip
     if not settings.direct_gradients:
         return compiled
-    return DirectGradients(compiled, settings.direct_forward, settings.max_plans)
+    return DirectGradients(compiled, settings.direct_forward, settings.kept_plans())
 
 
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it
@@ -71,7 +71,7 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
             static, fakes, names, settings, owned=True, sizes=sizes
         ),
         lambda recipe: CompiledBackward(recipe, forward_graphs),
-        settings.max_plans,
+        settings.kept_plans(),
     )
     compiled.prepare(hinted(example_inputs))  # refuses what no sizes would make possible
     _keep_for_other_runs()

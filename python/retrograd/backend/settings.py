@@ -6,6 +6,8 @@ import json
 
 import torch._inductor
 
+from retrograd.backend.kept import Bound
+
 # Of convolutions' gradients. What "matmul" makes, 1x1 convolutions, is decided when a graph is
 # translated.
 _BACKENDS = ("cudnn", "retrograd", "matmul")
@@ -33,7 +35,10 @@ class Settings:
     early_launches: bool = True  # small kernels start before the one in front has finished
     keep_sorted_indices: bool = True  # indices that are those of the last run are not sorted again
     max_phases: int = 8  # that a backward may be cut into, to let go of saved tensors between them
-    max_plans: int = 64  # of one backward with dynamic sizes; the one used last longest ago goes
+    # Of one backward with dynamic sizes, the programs that are kept: how many (0: any number), and
+    # the MiB that they may hold, of host and device together. The one used last longest ago goes.
+    max_plans: int = 0
+    max_plan_mib: int = 3072
     spec: str = ""  # a device spec by name or file; "": that of the device
     cache_dir: str = ""  # of compiled kernels and timed choices; "": the user's
     tuned: str = ""  # a file of `retrograd tune`, whose choices are taken; "": none
@@ -85,6 +90,10 @@ class Settings:
             if getattr(self, name) != getattr(Settings, name):
                 made[name] = [part for part in getattr(self, name) if part != _MATMUL]
         return made
+
+    def kept_plans(self):
+        """The kept.Bound of one backward's programs."""
+        return Bound(self.max_plans, self.max_plan_mib << 20)
 
     def matmul_gradients(self):
         """The gradients of 1x1 convolutions that are to be matmuls, as translate takes them."""

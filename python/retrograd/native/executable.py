@@ -179,14 +179,20 @@ class Executable(Handle):
     def workspace_alignment(self):
         return self._workspace()[1]
 
+    @property
+    def memory(self):
+        """The bytes of host memory and of the device's that it holds as long as it lives, estimated."""
+        return self._two_sizes("executable_memory")
+
     def _workspace(self):
-        size, alignment = ctypes.c_size_t(), ctypes.c_size_t()
+        return self._two_sizes("executable_workspace")
+
+    def _two_sizes(self, function):
+        first, second = ctypes.c_size_t(), ctypes.c_size_t()
         self.library.check(
-            self.library.executable_workspace(
-                self.handle, ctypes.byref(size), ctypes.byref(alignment)
-            )
+            getattr(self.library, function)(self.handle, ctypes.byref(first), ctypes.byref(second))
         )
-        return size.value, alignment.value
+        return first.value, second.value
 
     def describe(self):
         """What it is, and what it did so far."""

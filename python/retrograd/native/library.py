@@ -105,6 +105,7 @@ FUNCTIONS = {
     "executable_create": (_CODE, [_HANDLE, _HANDLE, _AT(structs.ExecutableOptions), _OUT]),
     "executable_phases": (_CODE, [_HANDLE, _HANDLE]),
     "executable_workspace": (_CODE, [_HANDLE, _AT(_SIZE), _AT(_SIZE)]),
+    "executable_memory": (_CODE, [_HANDLE, _AT(_SIZE), _AT(_SIZE)]),
     "executable_run": (_CODE, [_HANDLE, _AT(structs.Run)]),
     "executable_describe": (_CODE, [_HANDLE, _OUT]),
     "executable_explain": (_CODE, [_HANDLE, ctypes.c_int32, _OUT]),

@@ -232,7 +232,7 @@ def test_arguments_that_share_memory():
 def plan(forward, arguments, checked=(1, 2), beside=(2, 2), differentiable=True):
     """Of a forward that returns one result and saves another tensor."""
     module = extension.loaded()
-    return module.Binding(None, 1), module.ForwardPlan(
+    return module.Binding(None, 1, 1), module.ForwardPlan(
         forward=forward, backward=None, requires_grad=[a.requires_grad for a in arguments],
         has_gradient=[a.requires_grad for a in arguments], written=[],
         differentiable=[differentiable], num_outputs=2, checked=checked, beside=beside,

@@ -18,6 +18,7 @@ import pytest
 import torch
 from backend_training import FULL, node_tests
 from direct_nodes import PARAMETERS, check, network, of, runs, total, trained
+from retrograd import native
 from retrograd.backend import backend, messages, programs
 from retrograd.backend.node import extension
 from torch import nn
@@ -285,6 +286,30 @@ def test_plans_that_were_not_used_for_longest_give_way():
     gc.collect()
     # Of the static graph, of the node's plans, and those that the compiled backward keeps.
     assert len(set(programs.alive()) - before) <= 1 + 3 + 3
+
+
+def test_plans_give_way_where_their_programs_hold_too_much(monkeypatch):
+    monkeypatch.setattr(
+        native.Executable, "memory", property(lambda executable: (200 << 10, 100 << 10))
+    )
+    ours, eager = trained(network(), (6, 8), options={**FULL, "max_plan_mib": 1})
+
+    def step(n):
+        x = torch.randn(n, 8)
+        for m in (ours, eager):
+            m.zero_grad()
+            total(m(x)).backward()
+        check(ours, eager)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", messages.BackwardFallsBack)
+        for n in (6, 7, 8, 9, 10):  # of which the second makes the graph a dynamic one
+            step(n)
+        with runs(3, 3 * PARAMETERS):
+            for n in (8, 9, 10):
+                step(n)
+        with runs(0, 0):
+            step(7)
 
 
 def test_the_option_leaves_it_out():

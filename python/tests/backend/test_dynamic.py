@@ -1,11 +1,14 @@
 """Backwards of graphs with dynamic sizes, through torch.compile, against eager and the traced graph."""
 
 import copy
+import gc
 
 import pytest
 import torch
 from backend_training import backend_tests, check, network, runs_of_ours
-from retrograd.backend import backend, dynamic, messages
+from retrograd import native
+from retrograd.backend import backend, dynamic, messages, programs
+from retrograd.backend.settings import Settings
 from retrograd.sizes.specialize import specialized
 from torch import nn
 from torch.nn import functional as F
@@ -59,6 +62,33 @@ def test_sizes_that_were_not_used_for_longest_are_forgotten():
             for m in (ours, eager):
                 m(x).square().mean().backward()
     check(ours, eager)
+
+
+def test_programs_are_kept_as_far_as_their_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(
+        native.Executable, "memory", property(lambda executable: (300 << 10, 80 << 10))
+    )
+    alive = set(programs.alive())
+    model = network()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(
+        model, backend=backend, options={**FULL, "max_plan_mib": 1, "direct_gradients": False},
+        dynamic=True,
+    )  # fmt: skip
+    with pytest.warns(messages.BackwardFallsBack, match="more than 2 sets of sizes"):
+        for rows in (3, 4, 5, 6, 3):
+            x = torch.randn(rows, 8)
+            for m in (ours, eager):
+                m(x).square().mean().backward()
+    check(ours, eager)
+    gc.collect()
+    assert len(set(programs.alive()) - alive) == 2
+
+
+def test_512_lengths_are_kept_without_options():
+    bound = Settings().kept_plans()
+    of_gpt2 = 6_000_000  # bytes, at most (held_memory_test)
+    assert not bound.exceeded_by(512, 512 * of_gpt2)
 
 
 # --- the graph for the sizes at hand ----------------------------------------------------------------

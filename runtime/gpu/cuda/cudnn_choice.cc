@@ -42,11 +42,20 @@ CallMemory MemoryOf(const CudnnRequest& request) {
 
 }  // namespace
 
-absl::Status CudnnChoice::LoadHandle(int sm) {
+// The device's streams go behind it, and the handle may stay.
+CudnnChoice::~CudnnChoice() {
+  if (handle_ == nullptr) return;
+  known_.clear();
+  const auto lock = handle_->Lock();
+  handle_->UseStream(nullptr).IgnoreError();
+}
+
+absl::Status CudnnChoice::LoadHandle(const CudnnPlace& place) {
   if (handle_ != nullptr) return absl::OkStatus();
   if (!options_.allow) return absl::UnavailableError("cuDNN is switched off");
   RG_RETURN_IF_ERROR(no_handle_);
-  absl::StatusOr<std::unique_ptr<CudnnHandle>> handle = CudnnHandle::Create(options_.library, sm);
+  absl::StatusOr<std::shared_ptr<CudnnHandle>> handle =
+      CudnnHandle::Shared(options_.library, place.sm, place.device.context());
   if (!handle.ok()) return no_handle_ = handle.status();
   handle_ = *std::move(handle);
   return absl::OkStatus();
@@ -57,15 +66,15 @@ ChoiceKey CudnnChoice::KeyOf(const CudnnPlace& place, const CudnnRequest& reques
                                   request.key);
 }
 
-absl::StatusOr<std::string> CudnnChoice::Version(int sm) {
-  RG_RETURN_IF_ERROR(LoadHandle(sm));
+absl::StatusOr<std::string> CudnnChoice::Version(const CudnnPlace& place) {
+  RG_RETURN_IF_ERROR(LoadHandle(place));
   return absl::StrCat(handle_->version());
 }
 
 absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::Choose(const CudnnPlace& place,
                                                                 const CudnnRequest& request) {
   const auto known = known_.find(request.key);
-  if (known == known_.end()) RG_RETURN_IF_ERROR(LoadHandle(place.sm));
+  if (known == known_.end()) RG_RETURN_IF_ERROR(LoadHandle(place));
   const CudnnContext context{place.device.driver(), place.device.context()};
   Tuner& tuner = place.device.tuner();
   const ChoiceKey key = KeyOf(place, request);
@@ -97,7 +106,7 @@ absl::StatusOr<std::shared_ptr<CudnnPlans>> CudnnChoice::ChooseLike(const CudnnP
                                                                     const CudnnRequest& request,
                                                                     const CudnnRequest& timed) {
   if (request.key == timed.key) return Choose(place, request);
-  RG_RETURN_IF_ERROR(LoadHandle(place.sm));
+  RG_RETURN_IF_ERROR(LoadHandle(place));
   // Asked each time: the tuner learns whom the choice serves. Where it is known, that plan itself
   // is not wanted.
   std::string name;

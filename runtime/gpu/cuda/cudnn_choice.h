@@ -25,16 +25,19 @@ struct CudnnChoiceOptions {
   bool allow = true;
 };
 
-// cuDNN's handle, loaded when it is first asked for, and the plans chosen so far, since layers
-// repeat their calls. Made, used and destroyed in the device's context.
+// cuDNN's handle, the context's, loaded when it is first asked for, and the plans chosen so far,
+// since layers repeat their calls. Made, used and destroyed in the device's context.
 class CudnnChoice {
  public:
   // kind: of the entries on disk, with the version of what their keys mean: "attention 1".
   CudnnChoice(absl::string_view kind, const CudnnChoiceOptions& options)
       : kind_(kind), options_(options) {}
+  ~CudnnChoice();
+  CudnnChoice(const CudnnChoice&) = delete;
+  CudnnChoice& operator=(const CudnnChoice&) = delete;
 
   // Of the library, as entries on disk name it. Unavailable where there is no cuDNN.
-  absl::StatusOr<std::string> Version(int sm);
+  absl::StatusOr<std::string> Version(const CudnnPlace& place);
 
   // Unavailable where there is no cuDNN, Unimplemented where it refuses.
   absl::StatusOr<std::shared_ptr<CudnnPlans>> Choose(const CudnnPlace& place,
@@ -46,13 +49,13 @@ class CudnnChoice {
                                                          const CudnnRequest& timed);
 
  private:
-  absl::Status LoadHandle(int sm);
+  absl::Status LoadHandle(const CudnnPlace& place);
   // Once there is a handle.
   ChoiceKey KeyOf(const CudnnPlace& place, const CudnnRequest& request) const;
 
   const std::string kind_;
   const CudnnChoiceOptions options_;
-  std::unique_ptr<CudnnHandle> handle_;
+  std::shared_ptr<CudnnHandle> handle_;
   absl::Status no_handle_;                                    // why there is none, once tried
   std::map<std::string, std::shared_ptr<CudnnPlans>> known_;  // by key
 };

@@ -1,5 +1,28 @@
 #include "runtime/gpu/cuda/cudnn_library.h"
 
+#include <map>
+#include <utility>
+
+#include "graph/base/status.h"
+
+namespace retrograd {
+
+absl::StatusOr<std::shared_ptr<CudnnHandle>> CudnnHandle::Shared(const std::string& library, int sm,
+                                                                 const GpuContext& context) {
+  static auto& mutex = *new std::mutex;
+  static auto& known = *new std::map<std::pair<int, void*>, std::weak_ptr<CudnnHandle>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::weak_ptr<CudnnHandle>& place = known[{context.device, context.handle}];
+  std::shared_ptr<CudnnHandle> handle = place.lock();
+  if (handle == nullptr) {
+    RG_ASSIGN_OR_RETURN(handle, Create(library, sm));
+    place = handle;
+  }
+  return handle;
+}
+
+}  // namespace retrograd
+
 #ifdef RETROGRAD_HAVE_CUDNN
 
 #include <dlfcn.h>

@@ -162,6 +162,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnReque
   std::unique_ptr<CudnnPlans> made(new CudnnPlans(request, handle));
   fe::graph::Graph& graph = made->graph_->graph;
   const auto native = static_cast<cudnnHandle_t>(handle.native());
+  const auto lock = handle.Lock();
   std::vector<fe::HeurMode_t> modes = {fe::HeurMode_t::A};
   if (request.filter.fallback_engines) modes.push_back(fe::HeurMode_t::FALLBACK);
   const absl::Status built = CudnnGuarded("preparing", [&]() -> absl::Status {
@@ -174,7 +175,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Prepare(const CudnnReque
         CudnnFrontendStatus(graph.create_execution_plans(modes), "asking for plans"));
     Apply(request.filter, graph);
     RG_RETURN_IF_ERROR(made->Build(request.filter.most_plans, only, context));
-    return made->Take(0);
+    return made->TakeAlone(0);
   });
   if (!built.ok()) {
     return absl::Status(built.code(), absl::StrCat(request.shape, ": ", built.message()));
@@ -187,6 +188,7 @@ absl::StatusOr<std::unique_ptr<CudnnPlans>> CudnnPlans::Restore(const CudnnReque
                                                                 CudnnHandle& handle) {
   std::unique_ptr<CudnnPlans> made(new CudnnPlans(request, handle));
   fe::graph::Graph& graph = made->graph_->graph;
+  const auto lock = handle.Lock();
   const absl::Status restored = CudnnGuarded("restoring a plan", [&]() -> absl::Status {
     const std::vector<uint8_t> bytes(serialized.begin(), serialized.end());
     RG_RETURN_IF_ERROR(
@@ -218,6 +220,7 @@ absl::Status CudnnPlans::Run(void* stream, const CallPointers& pointers, void* w
   for (size_t i = 0; i < result_offsets_.size(); ++i) {
     data[count++] = static_cast<char*>(pointers.results[i]) + result_offsets_[i];
   }
+  const auto lock = handle_.Lock();
   return CudnnGuarded("running", [&]() -> absl::Status {
     RG_RETURN_IF_ERROR(handle_.UseStream(stream));
     return CudnnFrontendStatus(graph_->graph.execute_plan_at_index(
@@ -228,6 +231,11 @@ absl::Status CudnnPlans::Run(void* stream, const CallPointers& pointers, void* w
 }
 
 absl::Status CudnnPlans::Take(size_t plan) {
+  const auto lock = handle_.Lock();
+  return TakeAlone(plan);
+}
+
+absl::Status CudnnPlans::TakeAlone(size_t plan) {
   // Building a plan that is built makes it the one that is serialized.
   return CudnnGuarded("taking a plan", [&]() -> absl::Status {
     RG_RETURN_IF_ERROR(CudnnFrontendStatus(graph_->graph.build_plan_at_index(graph_->index[plan]),

@@ -106,6 +106,7 @@ class CudnnPlans {
  private:
   struct Graph;
   CudnnPlans(const CudnnRequest& request, CudnnHandle& handle);
+  absl::Status TakeAlone(size_t plan);  // while the handle's lock is held
   absl::Status Build(int64_t most_plans, absl::string_view only, const CudnnContext& context);
 
   CudnnHandle& handle_;

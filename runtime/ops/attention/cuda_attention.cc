@@ -223,7 +223,7 @@ absl::StatusOr<CudaAttention::Maker> CudaAttention::Choose(const Place& place,
   // Without a bias, ours took 0.7 of the time of the fastest plan that repeats its bits in the
   // shapes measured (docs/benchmarks.md), and to build cuDNN's plans takes seconds.
   if (repeats_bits && !draws_as_cudnn) return Maker{.tiled = true};
-  const absl::StatusOr<std::string> version = cudnn_.Version(place.cudnn.sm);
+  const absl::StatusOr<std::string> version = cudnn_.Version(place.cudnn);
   if (!version.ok()) return Maker{.tiled = !draws_as_cudnn};
   if (repeats_bits && absl::StartsWith(*version, kKnownCudnn)) return Maker{.tiled = true};
   return ChooseByTime(place, TimedFor(place.device, call), facts, *version);

@@ -180,7 +180,7 @@ absl::StatusOr<Maker> CudaConvolutionLoader::Choose(const Schedules& schedules, 
   const ConvolutionBackendList order = options_.backends.Of(call.op);
   // Without a library's version there is no library.
   const bool allowed = Has(order, ConvolutionBackend::kCudnn) && CudnnConvolutionRefusal(call).ok();
-  const std::string version = allowed ? cudnn_.Version(sm_).value_or("") : "";
+  const std::string version = allowed ? cudnn_.Version({device_, sm_}).value_or("") : "";
   Tuner& tuner = device_.tuner();
   const ChoiceKey key = tuner.Key(
       "convolution 2",

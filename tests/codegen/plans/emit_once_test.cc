@@ -53,6 +53,28 @@ TEST_CASE("a layer's kernels are those that it is given alone") {
   }
 }
 
+TEST_CASE(
+    "launches that start early are those that it is given alone, and leave the others alone") {
+  EmitOnce emitter(Dialect::kCuda);
+  std::deque<Group> groups;
+  for (uint32_t layer = 0; layer < 4; ++layer) {
+    const bool early = layer % 2 == 0;
+    for (const KernelBody& body : Bodies(DType::kBf16)) {
+      groups.push_back({.body = LaunchOf(OfLayer(body, layer))});
+      GroupKernels alone = EmitGroup(groups.back(), Dialect::kCuda);
+      if (early) StartEarly(&alone);
+      size_t asked = 0;
+      const auto starts_early = [&](size_t launches) {
+        asked = launches;
+        return early;
+      };
+      INFO(body.ir.Print() << body.schedule.Print() << ", layer " << layer);
+      REQUIRE(emitter.Emit(groups.back(), starts_early).launches == alone.launches);
+      REQUIRE(asked == alone.launches.size());
+    }
+  }
+}
+
 TEST_CASE("two buffers of one value are not the two of two values") {
   size_t tried = 0;
   for (const KernelBody& apart : Bodies(DType::kFp32)) {

@@ -21,13 +21,13 @@ from retrograd.backend.node.learning import Learner
 class DirectGradients:
     """Calls a compiled function of flat arguments, and gives its results a DirectNode."""
 
-    def __init__(self, function, direct_forward, most):
-        """most: plans that are kept, of a function with dynamic sizes."""
+    def __init__(self, function, direct_forward, bound):
+        """bound: the kept.Bound of plans, of a function with dynamic sizes."""
         self._function = function
         self._binding = None
         self._forward = None  # a ForwardPlan
         self._forward_learner = None
-        self._direct_forward, self._most = direct_forward, most
+        self._direct_forward, self._bound = direct_forward, bound
         self._autograd_function = None  # that made the results of an earlier call
         self._reasons = set()
         extension.start()
@@ -62,7 +62,9 @@ class DirectGradients:
 
     def _attach(self, module, results):
         if self._binding is None:
-            self._binding = module.Binding(Learner(module), self._most)
+            self._binding = module.Binding(
+                Learner(module), self._bound.most, self._bound.most_bytes
+            )
         if not self._binding.hopeful:
             return
         if torch._dynamo.config.compiled_autograd:

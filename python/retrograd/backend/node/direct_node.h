@@ -27,9 +27,10 @@ class Binding {
  public:
   // learner: a Python object with begin(missing), called before a backward takes PyTorch's path,
   // and end(saved, tangents, used, gradients), called behind it, which returns a DirectPlan or
-  // None. used: for each tangent, whether its result is differentiable. most: plans that are kept;
-  // the one that was not used for longest gives way.
-  Binding(py::object learner, size_t most) : plans_(most), learner_(Shared(std::move(learner))) {}
+  // None. used: for each tangent, whether its result is differentiable. most, most_bytes: as
+  // PlanCache has them.
+  Binding(py::object learner, size_t most, size_t most_bytes)
+      : plans_(most, most_bytes), learner_(Shared(std::move(learner))) {}
 
   std::shared_ptr<const DirectPlan> Find(const RunInputs& run) {
     const std::lock_guard<std::mutex> lock(mutex_);

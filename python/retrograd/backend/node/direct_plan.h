@@ -63,6 +63,7 @@ struct DirectPlan {
   explicit DirectPlan(at::Device on) : device(on), memory(on) {}
 
   std::string what;            // for people
+  size_t held_bytes = 0;       // by the program, as long as it lives
   std::vector<int64_t> sizes;  // of a dynamic graph, that it was made for
   int32_t (*run)(void* executable, const rg_run* run) = nullptr;
   int32_t (*last_error)(rg_error* error) = nullptr;

@@ -67,6 +67,7 @@ class Learner:
         library = executable.library
         return self._extension.DirectPlan(
             what=compiled.what,
+            held_bytes=program.held_bytes,
             run=library.address_of("executable_run"),
             last_error=library.address_of("last_error"),
             executable=executable.handle.value,

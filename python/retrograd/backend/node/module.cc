@@ -143,7 +143,7 @@ std::shared_ptr<ForwardPlan> MakeForwardPlan(py::object forward, py::object back
 }
 
 std::shared_ptr<DirectPlan> MakePlan(
-    std::string what, uintptr_t run, uintptr_t last_error, uintptr_t executable,
+    std::string what, size_t held_bytes, uintptr_t run, uintptr_t last_error, uintptr_t executable,
     const std::vector<std::tuple<size_t, uint32_t, uint32_t>>& blocks, size_t block_alignment,
     uint32_t num_phases, const std::vector<uint32_t>& input_last,
     std::vector<uint32_t> result_first, at::Device device,
@@ -152,6 +152,7 @@ std::shared_ptr<DirectPlan> MakePlan(
     std::vector<int> result_of_edge, py::object before, py::object keep) {
   auto plan = std::make_shared<DirectPlan>(device);
   plan->what = std::move(what);
+  plan->held_bytes = held_bytes;
   plan->run = reinterpret_cast<decltype(plan->run)>(run);
   plan->last_error = reinterpret_cast<decltype(plan->last_error)>(last_error);
   plan->executable = reinterpret_cast<void*>(executable);
@@ -180,14 +181,15 @@ std::shared_ptr<DirectPlan> MakePlan(
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace retrograd;
   py::class_<DirectPlan, std::shared_ptr<DirectPlan>>(module, "DirectPlan")
-      .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("run"),
-           py::arg("last_error"), py::arg("executable"), py::arg("blocks"),
+      .def(py::init(&MakePlan), py::kw_only(), py::arg("what"), py::arg("held_bytes"),
+           py::arg("run"), py::arg("last_error"), py::arg("executable"), py::arg("blocks"),
            py::arg("block_alignment"), py::arg("num_phases"), py::arg("input_last"),
            py::arg("result_first"), py::arg("device"), py::arg("operands"), py::arg("absent"),
            py::arg("constants"), py::arg("results"), py::arg("result_of_edge"), py::arg("before"),
            py::arg("keep"));
   py::class_<Binding, std::shared_ptr<Binding>>(module, "Binding")
-      .def(py::init<py::object, size_t>(), py::arg("learner"), py::arg("most"))
+      .def(py::init<py::object, size_t, size_t>(), py::arg("learner"), py::arg("most"),
+           py::arg("most_bytes"))
       .def_property_readonly("hopeful", &Binding::hopeful)
       .def_property_readonly("plans", &Binding::plans);
   py::class_<ForwardPlan, std::shared_ptr<ForwardPlan>>(module, "ForwardPlan")

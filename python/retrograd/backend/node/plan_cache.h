@@ -26,7 +26,9 @@ struct RunInputs {
 // Of no thread: who shares it locks it.
 class PlanCache {
  public:
-  explicit PlanCache(size_t most) : most_(most) {}
+  // Keeps at most so many plans (0: any number), whose programs hold at most so many bytes
+  // together; the one that ran last stays in any case.
+  PlanCache(size_t most, size_t most_bytes) : most_(most), most_bytes_(most_bytes) {}
 
   // Null where there is none. One that is found is the last to go.
   std::shared_ptr<const DirectPlan> Find(const RunInputs& run) {
@@ -41,12 +43,13 @@ class PlanCache {
     return nullptr;
   }
 
-  // The plan that was made for the run. The one that was not used for longest gives way.
+  // The plan that was made for the run. Those that were not used for longest give way.
   void Add(const RunInputs& run, std::shared_ptr<DirectPlan> plan) {
     plan->sizes = run.sizes;
+    held_bytes_ += plan->held_bytes;
     plans_.push_front({KeyOf(run), std::move(plan)});
     by_key_.emplace(plans_.front().key, plans_.begin());
-    if (plans_.size() > most_) Forget(std::prev(plans_.end()));
+    while (TooMany()) Forget(std::prev(plans_.end()));
   }
 
   size_t size() const { return plans_.size(); }
@@ -84,7 +87,13 @@ class PlanCache {
     return key;
   }
 
+  bool TooMany() const {
+    if (plans_.size() <= 1) return false;
+    return (most_ > 0 && plans_.size() > most_) || held_bytes_ > most_bytes_;
+  }
+
   void Forget(Entries::iterator entry) {
+    held_bytes_ -= entry->plan->held_bytes;
     const auto [begin, end] = by_key_.equal_range(entry->key);
     for (auto at = begin; at != end; ++at) {
       if (at->second != entry) continue;
@@ -94,7 +103,8 @@ class PlanCache {
     plans_.erase(entry);
   }
 
-  const size_t most_;
+  const size_t most_, most_bytes_;
+  size_t held_bytes_ = 0;
   Entries plans_;  // the one used last first
   std::unordered_multimap<size_t, Entries::iterator> by_key_;
 };
