@@ -1,6 +1,7 @@
 #include "codegen/translation_unit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
@@ -78,9 +79,10 @@ void KeepTextsOnce(absl::Span<GroupKernels> groups) {
   for (GroupKernels& group : groups) {
     for (Kernel& kernel : group.launches) {
       if (known.insert(kernel.name).second) continue;
-      kernel.function = {};
-      kernel.members.clear();
-      kernel.members.shrink_to_fit();
+      // Assigned empty ones would keep their room.
+      KernelFunction none;
+      std::swap(kernel.function, none);
+      std::vector<KernelFunction>().swap(kernel.members);
     }
   }
 }

@@ -76,8 +76,8 @@ void Sweep(const std::string& parent) {
   }
 }
 
-// When the process first opens the directory: programs of many sizes open it again and again, and it
-// may hold thousands of entries.
+// When the process first opens the directory: programs of many sizes open it again and again, and
+// it may hold thousands of entries.
 void SweepOnce(const std::string& directory) {
   static auto& mutex = *new std::mutex;
   static auto& swept = *new absl::flat_hash_set<std::string>;

@@ -31,6 +31,10 @@ class Kept:
         """The bytes of all values together."""
         return self._held
 
+    def values(self):
+        """All values, the one that was not used for longest first."""
+        return [value for value, _ in self._values.values()]
+
     def find(self, key):
         """The value, which becomes the last one used; None where there is none."""
         if key not in self._values:

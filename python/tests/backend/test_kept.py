@@ -9,6 +9,7 @@ def test_the_number_is_bounded():
     kept = Kept(Bound(most=2, most_bytes=10**9))
     assert [kept.add(key, key.upper(), 1) for key in "abc"] == [0, 0, 1]
     assert [kept.find(key) for key in "abc"] == [None, "B", "C"]
+    assert kept.find("b") == "B" and kept.values() == ["C", "B"]
 
 
 def test_without_a_number_the_bytes_alone_bound():

@@ -155,6 +155,9 @@ output %s name="s"
 """
     given = native.Executable(native.Graph.parse(text), device, caller_workspace=True)
     assert given.workspace_bytes > 0 and 256 % given.workspace_alignment == 0
+    own = native.Executable(native.Graph.parse(text), device)
+    assert own.memory[0] == given.memory[0] > 0 == given.memory[1]
+    assert own.memory[1] == own.workspace_bytes
     random = np.random.default_rng(1)
     a, b = (random.standard_normal(s).astype(np.float32) for s in ((64, 48), (48, 32)))
     s = np.empty(32, np.float32)
