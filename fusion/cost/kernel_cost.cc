@@ -143,9 +143,10 @@ bool LoadsTogether(const KernelProfile& p, const Schedule& s) {
          (TemplateOf(s).meets_each_row && MeetsThroughShared(s));
 }
 
-// What of the shorter one of computing and loading is not hidden behind the other. Threads that ask
-// for much at once leave enough under way while others of them compute. The threads of a block that
-// meets at barriers do the same at the same time: there only other blocks overlap.
+// What of the shorter one of computing and loading is not hidden behind the other. Threads that go
+// down columns ask for several rows at once: if they ask for much, enough is under way while others
+// of them compute. The threads of a block that meets at barriers do the same at the same time:
+// there only other blocks overlap.
 int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& f, int64_t shorter,
                     const DeviceSpec& d) {
   if (StagesAhead(s)) return 0;
@@ -155,6 +156,7 @@ int64_t NotHiddenPs(const KernelProfile& p, const Schedule& s, const Footprint& 
   const int64_t of_threads =
       MulDiv(shorter, d.overlap_threads - threads, d.overlap_threads - d.no_overlap_threads);
   if (!LoadsTogether(p, s)) {
+    if (TemplateOf(s).walk != Walk::kColumns) return of_threads;
     const int64_t under_way = BytesInFlight(s, f, d);
     const int64_t enough = Share(d.bytes_in_flight_per_sm, d.sm_streaming_depth_ppm);
     return MulDiv(of_threads, std::min(enough, under_way), under_way);

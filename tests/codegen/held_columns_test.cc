@@ -67,6 +67,25 @@ TEST_CASE("columns of any number and length are held by clusters of any size") {
   RunAll(cases);
 }
 
+TEST_CASE("the blocks of a cluster have about equal parts of the rows, whatever their number") {
+  const auto device = LoadDeviceSpec("h100");
+  REQUIRE(device.ok());
+  for (int64_t rows : {1568, 6272, 25'088}) {
+    const KernelIr ir = BatchNormBackward(kBf16, rows, 336);
+    std::set<int> clusters;
+    for (const Schedule& s : HeldSchedules(ir, ScheduleLimitsOf(*device))) {
+      const ColumnSlab slab = SlabOf(ir, Classify(ir).shape, s);
+      INFO(rows << " rows, " << s.Print());
+      CHECK(slab.rows_of_block * s.cluster >= rows);
+      CHECK(slab.rows_of_block * (s.cluster - 1) < rows);
+      CHECK(slab.rows_of_block <= rows / s.cluster + 16);
+      CHECK(slab.places_of_block() >= slab.rows_of_block);
+      clusters.insert(s.cluster);
+    }
+    CHECK(clusters.count(8) == 1);
+  }
+}
+
 TEST_CASE("results are stored along the rows through tiles, of any type, and element by element") {
   std::vector<Case> cases;
   for (DType to : {kF8, kBf16, kF32}) {

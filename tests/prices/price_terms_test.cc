@@ -23,6 +23,7 @@
 #include "models/models.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph.h"
+#include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/kernel_ir_examples.h"
 #include "tests/support/plans/matmul_epilogues.h"
 
@@ -363,6 +364,42 @@ TEST_CASE("a kernel that reads one number, or nothing, costs what one costs that
   CHECK(price("%a = input f32[]\n") == Approx(row).epsilon(0.1));
   CHECK(price("%a = iota axis=0 start=0 step=1 dtype=f32 shape=[256]\n") ==
         Approx(row).epsilon(0.1));
+}
+
+TEST_CASE("threads that go down columns with much under way leave less of what they compute bare") {
+  const DeviceSpec device = Device("h100");
+  KernelIrBuilder b({16'384, 4096});
+  const IndexExpr at = A(0) * 4096 + A(1);
+  const int64_t all = 16'384 * 4096;
+  const int x = b.Cast(b.Load(b.In(DType::kBf16, all), at), DType::kFp32);
+  const int y = b.Cast(b.Load(b.In(DType::kBf16, all), at), DType::kFp32);
+  const int dx = b.Do(Op::mul, {b.Do(Op::exp, {b.Do(Op::erf, {x})}), y});
+  b.Store(b.Cast(dx, DType::kBf16), b.Out(DType::kBf16, all), at);
+  b.Store(b.Reduce(Op::sum, dx, AxisMask{1}), b.Out(DType::kFp32, 4096), A(1));
+  const KernelIr ir = b.Build();
+  const Classification shape = Classify(ir);
+  const KernelProfile profile = ProfileKernel(ir, shape);
+  DeviceSpec slower = device;  // takes much more under way to be busy
+  slower.sm_streaming_depth_ppm *= 100;
+  const auto bare = [&](const Schedule& s, const DeviceSpec& d) {
+    const Price price = KernelPricer(ir, profile, d).Of(s, /*explain=*/true);
+    for (const Term& term : price.terms) {
+      if (term.name == "overlap") return term.ps;
+    }
+    return int64_t{0};
+  };
+  int compared = 0;
+  for (const Schedule& s : CandidateSchedules(ir, shape, ScheduleLimitsOf(device))) {
+    const int64_t all_of_it = bare(s, slower), here = bare(s, device);
+    INFO(s.Print() << ": " << here << " of " << all_of_it);
+    const Footprint f = PredictFootprint(ir, profile, s, device);
+    const int64_t resident = std::min(f.blocks_per_sm, CeilDiv(s.blocks, device.sms));
+    const int64_t enough = Share(device.bytes_in_flight_per_sm, device.sm_streaming_depth_ppm);
+    const bool much = resident * s.threads * f.bytes_in_flight > enough;
+    CHECK((here < all_of_it) == (much && all_of_it > 0));
+    compared += here < all_of_it;
+  }
+  CHECK(compared > 0);
 }
 
 TEST_CASE("barriers cost their rounds in each wave of blocks") {
