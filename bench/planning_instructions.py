@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How many instructions planning takes, by two builds: a figure that other work on the machine leaves
-as it is.
+"""How many instructions planning takes, by two builds: a figure that other work on the machine
+leaves as it is.
 
   bench/planning_instructions.py --before OLD/bench-plan --after build/release/bin/bench-plan \\
-      --commits OLD,NEW --out bench/results/planning_instructions.json GRAPH.bwd.pb [..]
+      --commits OLD,NEW --out bench/results/instructions_of_planning.json GRAPH.bwd.pb [..]
 
-Counts user instructions of PlanFusion with valgrind's callgrind, prices of --spec, without decisions,
-and those of its parts: functions with what they call, each call once.
+Counts user instructions of PlanFusion with valgrind's callgrind, prices of --spec, without
+decisions, and those of its parts: functions with what they call, each call once.
 """
 
 import argparse

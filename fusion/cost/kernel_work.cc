@@ -96,8 +96,8 @@ template <size_t kWidths, typename Fn>
 std::array<LoadForm, kWidths> FormsOf(const std::array<Vectors, kWidths>& vectors, Fn form_of) {
   std::array<LoadForm, kWidths> forms;
   for (size_t n = kWidths - 1; n > 0; --n) {
-    const bool known = n + 1 < kWidths && !vectors[n + 1].shifts &&
-                       forms[n + 1].width <= vectors[n].width;
+    const bool known =
+        n + 1 < kWidths && !vectors[n + 1].shifts && forms[n + 1].width <= vectors[n].width;
     forms[n] = known ? forms[n + 1] : form_of(vectors[n]);
   }
   return forms;
@@ -179,8 +179,8 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       reread_ += (picked - distinct) * size + FetchedBeside(ir, instr.axes, size);
       continue;
     }
-    const auto forms = FormsOf(
-        vectors_, [&](const Vectors& v) { return FormOfLoad(ir, static_cast<int>(i), v); });
+    const auto forms =
+        FormsOf(vectors_, [&](const Vectors& v) { return FormOfLoad(ir, static_cast<int>(i), v); });
     CountAccess(ir, instr.offset, buffer, instr.dtype, /*store=*/false, left[instr.buffer], forms,
                 copies[i]);
     const int64_t distinct = ir.Points(instr.offset.axes());
@@ -214,9 +214,8 @@ void KernelWork::CountStores(const KernelIr& ir) {
   for (const Store& store : ir.stores) {
     const Buffer& buffer = ir.buffers[store.buffer];
     int64_t all = buffer.elements * SizeBytes(buffer.dtype);
-    const auto forms = FormsOf(vectors_, [&](const Vectors& v) {
-      return LoadForm{.width = StoreWidth(ir, store, v)};
-    });
+    const auto forms = FormsOf(
+        vectors_, [&](const Vectors& v) { return LoadForm{.width = StoreWidth(ir, store, v)}; });
     CountAccess(ir, store.offset, buffer, buffer.dtype, /*store=*/true, all, forms, {},
                 TileWidthOfStore(ir, store));
   }

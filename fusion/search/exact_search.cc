@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <queue>
-#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -102,23 +101,21 @@ class ExactSearch::Run {
     const AtomMask left = m.all() & ~done;
     seen_.clear();
     stack_.clear();
-    const auto push = [&](AtomMask set, AtomMask grown_from, AtomMask rim) {
-      if (Separated(set) || !seen_.insert(set).second) return;
-      ForEachBit(set & ~grown_from, [&](int i) { rim |= m.neighbours(i); });
-      stack_.push_back({set, rim});
+    auto push = [&](AtomMask set) {
+      if (!Separated(set) && seen_.insert(set).second) stack_.push_back(set);
     };
     ForEachBit(left, [&](int i) {
-      if ((m.predecessors(i) & left) == 0) push(Bit(i), 0, 0);
+      if ((m.predecessors(i) & left) == 0) push(Bit(i));
     });
     const int64_t most_steps =
         std::min(s_.limits_.max_steps, steps_ + s_.limits_.max_steps_of_state);
     while (!stack_.empty()) {
       if (++steps_ > most_steps) return false;
-      const auto [set, rim] = stack_.back();
+      const AtomMask set = stack_.back();
       stack_.pop_back();
-      ForEachBit(rim & left & ~set, [&, from = set, around = rim](int i) {
-        push(from | Bit(i) | (m.ancestors(i) & left), from, around);
-      });
+      AtomMask rim = 0;
+      ForEachBit(set, [&](int i) { rim |= m.neighbours(i); });
+      ForEachBit(rim & left & ~set, [&](int i) { push(set | Bit(i) | (m.ancestors(i) & left)); });
       if (!JoinsWhole(set) || !m.MayBeEpilogues(set)) continue;
       auto priced = s_.prices_.find(set);
       if (priced != s_.prices_.end()) {
@@ -176,7 +173,7 @@ class ExactSearch::Run {
   absl::flat_hash_map<AtomMask, int64_t> least_, least_of_all_;
   std::priority_queue<Entry> open_;
   absl::flat_hash_set<AtomMask> seen_;
-  std::vector<std::pair<AtomMask, AtomMask>> stack_;  // sets, each with the neighbours of its atoms
+  std::vector<AtomMask> stack_;
   int64_t steps_ = 0, expanded_ = 0;
 };
 

@@ -171,8 +171,8 @@ void RegionMasks::FindProducts(const std::vector<Atom>& atoms) {
       const NodeId matmul = call->nodes[0];
       Product product{.atom = Bit(static_cast<int>(a))};
       product.followers = all() & ~Holding(atoms, [&](NodeId id) {
-        return id != matmul && !MayFollow(g, id, g.type(matmul));
-      });
+                            return id != matmul && !MayFollow(g, id, g.type(matmul));
+                          });
       for (NodeId user : pricer_.consumers().of(matmul)) {
         product.readers.push_back(Holding(atoms, [&](NodeId id) { return id == user; }));
       }

@@ -72,7 +72,7 @@ class RegionMasks {
   // Of an epilogue root.
   struct Product {
     AtomMask atom = 0;
-    AtomMask followers = 0;         // it, and atoms that are computed point by point like the product
+    AtomMask followers = 0;  // it, and atoms that are computed point by point like the product
     std::vector<AtomMask> readers;  // for each op that reads it: the atoms that hold this op
   };
   void FindProducts(const std::vector<Atom>& atoms);

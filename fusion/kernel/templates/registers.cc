@@ -7,7 +7,6 @@
 #include "fusion/kernel/ir/transposed.h"
 #include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/column_walks.h"
-#include "fusion/kernel/templates/held_columns/column_slabs.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/kernel/templates/row_walks.h"
 
@@ -121,7 +120,8 @@ void FindAccumulators(const KernelIr& ir, KernelProfile& p) {
 
 void FindSharedColumnValues(const KernelIr& ir, KernelProfile& p) {
   for (const std::vector<int>& values : SharedColumnValues(ir, p.shape.shape, p.stages)) {
-    for (int i : values) p.shared_column_values.push_back(SizeBytes(ComputeType(ir.instrs[i].dtype)));
+    for (int i : values)
+      p.shared_column_values.push_back(SizeBytes(ComputeType(ir.instrs[i].dtype)));
   }
 }
 

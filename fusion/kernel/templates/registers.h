@@ -39,8 +39,8 @@ struct KernelProfile {
   std::vector<int> row_accumulators;  // bytes of what threads add up in, for each along rows
   // What those down columns add up in: each type once, with how many of them have it.
   std::vector<std::pair<DType, int64_t>> column_accumulators;
-  // Of kernels that hold columns, what a block keeps one of for each of its columns
-  // (column_slabs.h): bytes of each value.
+  // Of kernels that hold columns, what a block keeps one of for each of its columns:
+  // bytes of each of SharedColumnValues.
   std::vector<int> shared_column_values;
   std::vector<PointRows> point_rows;  // of kernels without reductions
   // The counts of registers.h's model that do not depend on the schedule, each for one element (or
@@ -49,6 +49,13 @@ struct KernelProfile {
   RegisterCounts counts = {};
 };
 KernelProfile ProfileKernel(const KernelIr& ir, const Classification& shape);
+
+// Of a kernel that holds columns, by round of reductions: values of columns that follow from its
+// results, and that rows (shape.column_axes, which reductions fold) are the first to need right
+// behind it. One thread makes each, and the others of its block take it from shared memory. Results
+// of reductions themselves are not listed.
+std::vector<std::vector<int>> SharedColumnValues(const KernelIr& ir, const RowsAndColumns& shape,
+                                                 const Stages& stages);
 
 // Whether a thread keeps the costly values from stage to stage: where rows stay in registers, or
 // lie in shared memory and no columns are summed, and what it keeps of them is no more than

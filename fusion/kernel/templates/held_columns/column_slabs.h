@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fusion/kernel/ir/vector_access.h"
-#include "fusion/kernel/templates/schedule.h"
+#include "fusion/kernel/templates/registers.h"
 
 namespace retrograd {
 
@@ -54,12 +54,6 @@ std::optional<std::vector<int>> HeldLoads(const KernelIr& ir, const RowsAndColum
                                           const Vectors& vectors);
 // Bytes of one element of each.
 int64_t HeldBytesOfElement(const KernelIr& ir, const std::vector<int>& loads);
-
-// By round of reductions: values of columns that follow from its results, and that rows are the
-// first to need right behind it. One thread makes each, and the others of its block take it from
-// shared memory. Results of reductions themselves are not listed.
-std::vector<std::vector<int>> SharedColumnValues(const KernelIr& ir, const RowsAndColumns& shape,
-                                                 const Stages& stages);
 
 // Whether threads share columns, so that they exchange what they fold.
 inline bool SharesColumns(const Schedule& s) { return s.rows_per_block > 1 || s.cluster > 1; }
