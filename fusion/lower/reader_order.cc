@@ -168,8 +168,10 @@ std::optional<Layout> OrderOfReaders(const BackwardGraph& graph, absl::Span<cons
                                      ValueId result) {
   const int present = FastestDim(graph, layouts, result);
   const int dim = Commonest(Readers(graph, layouts, result, true).FastestDims(), present);
-  if (dim == present) return std::nullopt;
-  return Layout{DenseAlong(graph.type(result).shape, dim)};
+  const Shape& shape = graph.type(result).shape;
+  // A call takes its result's last two dims in either order, and batches as they lie.
+  if (dim == present || dim + 2 < static_cast<int>(shape.size())) return std::nullopt;
+  return Layout{DenseAlong(shape, dim)};
 }
 
 }  // namespace retrograd

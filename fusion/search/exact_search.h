@@ -4,7 +4,9 @@
 // else. So every group is convex and the groups have no cycle. States and steps are taken in the
 // order of a lower bound of what a plan through them costs (A*): a step is first entered with the
 // least that its bytes can take and priced only when no other could still be cheaper. The first
-// complete plan that comes out is the cheapest.
+// complete plan that comes out is the cheapest of those whose groups are connected: each atom of a
+// group reads or makes what another one of it does. Groups that are not win by little but a launch,
+// and searches that look around a partition may find some.
 #ifndef RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
 

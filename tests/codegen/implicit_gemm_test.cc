@@ -14,6 +14,7 @@
 #include "tests/catch.h"
 #include "tests/support/drawn_convolutions.h"
 #include "tests/support/kernels/gpu_compilers.h"
+#include "tests/support/plans/convolution_gradient.h"
 
 namespace retrograd {
 namespace {
@@ -230,6 +231,17 @@ TEST_CASE("gradients of operands in boxes are the reference's, with every access
                                          {EmitImplicitGemm(convolution, tile, Dialect::kHost)});
     REQUIRE(loaded.status().ToString() == "OK");
     REQUIRE(RunOn(*loaded->front(), call, values) == wanted);
+  }
+}
+
+TEST_CASE("lines of a matrix of one line lie at a pitch that the copy engine takes") {
+  for (const int64_t filters : {4, 10, 20, 36, 40}) {
+    const Call call = ConvolutionGradient(
+        Op::convolution_weight_gradient,
+        {.batch = 1, .channels = 512, .extent = 1, .filters = filters, .taps = 1});
+    const ConvolutionCall convolution = ConvolutionOf(call);
+    REQUIRE(BoxRefusal(convolution).ToString() == "OK");
+    CHECK(BoxOperandsOf(convolution).matrix.pitch % 8 == 0);
   }
 }
 

@@ -8,41 +8,21 @@
 #include <vector>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/ops/convolution/packed_layout.h"
 #include "tests/catch.h"
 #include "tests/support/plans/changed_spec.h"
+#include "tests/support/plans/convolution_gradient.h"
 
 namespace retrograd {
 namespace {
 
 DeviceSpec With(const std::vector<DeviceNumber>& numbers) { return ChangedSpec("h100", numbers); }
 
-struct Sizes {
-  int64_t batch = 2, channels = 64, extent = 28, filters = 64, taps = 3, stride = 1, groups = 1;
-};
+using Sizes = ConvolutionSizes;
 
 constexpr Op kInput = Op::convolution_input_gradient, kWeight = Op::convolution_weight_gradient;
 
-// Of square images and filters, channels last, padded so that a stride of 1 keeps the extent.
-Call Gradient(Op op, const Sizes& s, DType dtype = DType::kBf16) {
-  const int64_t padding = (s.taps - 1) / 2;
-  const int64_t out = (s.extent + 2 * padding - s.taps) / s.stride + 1;
-  const Shape x = {s.batch, s.channels, s.extent, s.extent};
-  const Shape w = {s.filters, s.channels / s.groups, s.taps, s.taps};
-  const Shape y = {s.batch, s.filters, out, out};
-  Call call{.op = op};
-  call.attributes = {{"stride", Shape{s.stride, s.stride}},
-                     {"padding", Shape{padding, padding}},
-                     {"dilation", Shape{1, 1}},
-                     {"groups", s.groups}};
-  const bool input = op == kInput;
-  input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
-  const auto tensor = [&](const Shape& shape) {
-    return CallTensor{.shape = shape, .strides = ChannelsLastStrides(shape), .dtype = dtype};
-  };
-  call.operands = {tensor(y), tensor(input ? w : x)};
-  call.results = {tensor(input ? x : w)};
-  return call;
+Call Gradient(Op op, const Sizes& sizes, DType dtype = DType::kBf16) {
+  return ConvolutionGradient(op, sizes, dtype);
 }
 
 Sizes Depthwise(int64_t batch = 2) {

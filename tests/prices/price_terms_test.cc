@@ -25,6 +25,7 @@
 #include "tests/support/graphs/random_graph.h"
 #include "tests/support/kernels/kernel_ir_builder.h"
 #include "tests/support/kernels/kernel_ir_examples.h"
+#include "tests/support/plans/convolution_gradient.h"
 #include "tests/support/plans/matmul_epilogues.h"
 
 namespace retrograd {
@@ -561,6 +562,19 @@ TEST_CASE("every number that says how long something takes is in some price") {
   };
   for (const char* model : kModels) add_calls(Model(model));
   add_calls(WideScatter());
+  for (const Op op : {Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
+    for (const ConvolutionSizes& sizes : std::vector<ConvolutionSizes>{
+             {},                                                      // by boxes
+             {.channels = 24, .filters = 24},                         // by gathers
+             {.channels = 24, .filters = 24, .stride = 2},            // of phases
+             {.batch = 64, .channels = 512, .filters = 512},          // by the library
+             {.channels = 3, .extent = 224, .taps = 7, .stride = 2},  // of few channels
+             {.channels = 96, .filters = 96, .groups = 96}}) {
+      for (const DType dtype : {DType::kBf16, DType::kFp32}) {
+        calls.push_back(ConvolutionGradient(op, sizes, dtype));
+      }
+    }
+  }
   for (const Call& call : calls) all.push_back({.call = &call});
   for (DType dtype : {DType::kBf16, DType::kFp8E4M3, DType::kFp32, DType::kFp64}) {
     MatMulCall odd = Product(1000, 1001, 1024, dtype);  // whose rows begin aligned

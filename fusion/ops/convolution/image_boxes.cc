@@ -87,7 +87,8 @@ int64_t PixelPitch(const ConvolutionTensor& t) {
   for (const size_t d : {4, 3, 2, 0}) {
     if (t.shape[d] > 1) return t.strides[d];
   }
-  return t.shape[1];
+  return (t.shape[1] + 7) / 8 *
+         8;  // of one pixel nothing is known, but the engine asks for a good one
 }
 
 // Elements of a filter, from its first to its last.
@@ -156,6 +157,9 @@ absl::Status BoxRefusal(const ConvolutionCall& c) {
   }
   if (!Aligned(images) || !Aligned(lines)) {
     return refuse("of channels that lie together, in lines that begin at 16 bytes");
+  }
+  if (images.shape[1] % 8 != 0) {
+    return refuse("of channels by eights, not ", images.shape[1]);
   }
   if (images.shape[1] < kBoxWidth / 2) {
     return refuse("of at least ", kBoxWidth / 2, " channels, not ", images.shape[1]);

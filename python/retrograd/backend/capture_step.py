@@ -69,11 +69,12 @@ def _ends_when_it_fails(pool):
         yield
     except RuntimeError:
         torch.cuda.set_stream(stream)
-        with contextlib.suppress(RuntimeError):  # of what the capture did not come to begin
+        with contextlib.suppress(RuntimeError):  # of a capture that has ended, or not begun
             torch._C._cuda_endAllocateToPool(device, pool)
             torch._C._cuda_releasePool(device, pool)
-        generator = torch.cuda.default_generators[device]
-        generator.graphsafe_set_state(generator.clone_state())
+            # Steps that were captured before keep the state that this one leaves behind.
+            generator = torch.cuda.default_generators[device]
+            generator.graphsafe_set_state(generator.clone_state())
         raise
 
 

@@ -85,10 +85,13 @@ class DynamicBackward(OutputCode):
                 time.monotonic() - start,
             )  # fmt: skip
             if self._made.add(key, compiled, compiled.program.held_bytes):
+                messages.log.info(
+                    "%s: %d sets of sizes are kept, whose programs hold %d MiB", compiled.what,
+                    len(self._made), self._made.held >> 20,
+                )  # fmt: skip
                 messages.once.warn(
-                    f"more than {len(self._made)} sets of sizes for one backward, whose programs "
-                    f"hold {self._made.held >> 20} MiB: each set that comes back is made again; "
-                    "options max_plans and max_plan_mib"
+                    "the programs of one backward's sizes hold as much as they may: each set of "
+                    "sizes that comes back is made again; options max_plans and max_plan_mib"
                 )
             return compiled
 

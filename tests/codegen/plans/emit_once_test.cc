@@ -57,19 +57,19 @@ TEST_CASE(
     "launches that start early are those that it is given alone, and leave the others alone") {
   EmitOnce emitter(Dialect::kCuda);
   std::deque<Group> groups;
-  for (uint32_t layer = 0; layer < 4; ++layer) {
-    const bool early = layer % 2 == 0;
+  for (uint32_t layer = 0; layer < 6; ++layer) {
+    const uint32_t which = layer % 3;  // all, all but the first, none
     for (const KernelBody& body : Bodies(DType::kBf16)) {
       groups.push_back({.body = LaunchOf(OfLayer(body, layer))});
       GroupKernels alone = EmitGroup(groups.back(), Dialect::kCuda);
-      if (early) StartEarly(&alone);
+      if (which < 2) StartEarly(&alone, which);
       size_t asked = 0;
-      const auto starts_early = [&](size_t launches) {
+      const auto first_early = [&](size_t launches) -> size_t {
         asked = launches;
-        return early;
+        return which < 2 ? which : launches;
       };
       INFO(body.ir.Print() << body.schedule.Print() << ", layer " << layer);
-      REQUIRE(emitter.Emit(groups.back(), starts_early).launches == alone.launches);
+      REQUIRE(emitter.Emit(groups.back(), first_early).launches == alone.launches);
       REQUIRE(asked == alone.launches.size());
     }
   }
