@@ -56,7 +56,7 @@ def test_sizes_that_were_not_used_for_longest_are_forgotten():
     ours = torch.compile(
         model, backend=backend, options={"max_plans": 2, "require_full": True}, dynamic=True
     )
-    with pytest.warns(messages.BackwardFallsBack, match="more than 2 sets of sizes"):
+    with pytest.warns(messages.BackwardFallsBack, match="hold as much as they may"):
         for rows in (3, 4, 5, 3):
             x = torch.randn(rows, 8)
             for m in (ours, eager):
@@ -75,7 +75,7 @@ def test_programs_are_kept_as_far_as_their_memory_is_bounded(monkeypatch):
         model, backend=backend, options={**FULL, "max_plan_mib": 1, "direct_gradients": False},
         dynamic=True,
     )  # fmt: skip
-    with pytest.warns(messages.BackwardFallsBack, match="more than 2 sets of sizes"):
+    with pytest.warns(messages.BackwardFallsBack, match="hold as much as they may"):
         for rows in (3, 4, 5, 6, 3):
             x = torch.randn(rows, 8)
             for m in (ours, eager):
@@ -83,6 +83,20 @@ def test_programs_are_kept_as_far_as_their_memory_is_bounded(monkeypatch):
     check(ours, eager)
     gc.collect()
     assert len(set(programs.alive()) - alive) == 2
+
+
+def test_sizes_that_go_are_told_once(monkeypatch):
+    held = iter(range(1 << 20, 100 << 20, 1 << 20))  # another number each time
+    monkeypatch.setattr(native.Executable, "memory", property(lambda executable: (next(held), 0)))
+    messages.once.forget()
+    ours = torch.compile(
+        network(), backend=backend, options={**FULL, "max_plan_mib": 9, "direct_gradients": False},
+        dynamic=True,
+    )  # fmt: skip
+    with pytest.warns(messages.BackwardFallsBack) as told:
+        for rows in range(3, 13):
+            ours(torch.randn(rows, 8)).square().mean().backward()
+    assert sum("hold as much as they may" in str(w.message) for w in told) == 1
 
 
 def test_512_lengths_are_kept_without_options():
