@@ -5,8 +5,8 @@
 // order of a lower bound of what a plan through them costs (A*): a step is first entered with the
 // least that its bytes can take and priced only when no other could still be cheaper. The first
 // complete plan that comes out is the cheapest of those whose groups are connected: each atom of a
-// group reads or makes what another one of it does. Groups that are not win by little but a launch,
-// and searches that look around a partition may find some.
+// group reads or makes what another one of it does. An unconnected group saves little but a launch;
+// searches that start from a partition may find one.
 #ifndef RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
 #define RETROGRAD_FUSION_SEARCH_EXACT_SEARCH_H_
 

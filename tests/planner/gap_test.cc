@@ -111,7 +111,7 @@ Gaps CheckRegions(const BackwardGraph& graph, const DeviceSpec& spec, bool solve
     if (AreConnected(found, RegionMasks(planner.atoms(), g.pricer))) {
       CHECK(found.cost_ps == proven.cost_ps);
     } else {
-      CHECK(found.cost_ps < proven.cost_ps);  // or it would not have been looked for
+      CHECK(found.cost_ps < proven.cost_ps);  // of connected parts none costs less
     }
   }
   return gaps;
