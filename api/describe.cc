@@ -24,7 +24,8 @@ int64_t PeakWithScratch(const CompiledPlan& compiled, int64_t scratch_bytes) {
   int64_t peak = 0;
   for (size_t i = 0; i < live.size(); ++i) {
     const Group& group = compiled.plan.groups[i];
-    const bool call = CallOf(group) != nullptr && FusedCallOf(group) == nullptr;
+    const bool call = SharedCallsOf(group) != nullptr ||
+                      (CallOf(group) != nullptr && FusedCallOf(group) == nullptr);
     peak = std::max(peak, live[i] + (call ? scratch_bytes : 0));
   }
   return peak;

@@ -85,7 +85,10 @@ absl::StatusOr<Settings> ParseSettings(const char* text) {
 void Settings::Apply(PlanArguments& arguments) const {
   arguments.disable = disable;
   // Tiles have kernels for their extents: each new size would compile one.
-  if (sizes_vary) arguments.disable.insert(arguments.disable.end(), {"held_tiles", "matmul_tiles"});
+  if (sizes_vary) {
+    arguments.disable.insert(arguments.disable.end(),
+                             {"held_tiles", "matmul_tiles", "shared_products"});
+  }
   arguments.tighten = tighten;
   arguments.set = set;
 }

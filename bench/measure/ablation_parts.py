@@ -51,6 +51,15 @@ PARTS = {
         "image_boxes", "threads gather the operands of all convolutions' gradients",
         "fusion/ops/convolution/image_boxes.cc", "fusion/ops/convolution/image_boxes.h",
         "codegen/convolution/implicit_gemm_boxes.cc", "codegen/preludes/box_prelude.cc"),
+    "shared products": _feature(
+        "shared_products", "gradients of weights are launched one by one",
+        "fusion/horizontal/shared_calls.cc", "fusion/horizontal/shared_calls.h",
+        "fusion/ops/convolution/shared_products.cc", "fusion/ops/convolution/shared_products.h",
+        "codegen/convolution/share_launches.cc", "codegen/convolution/share_launches.h",
+        "runtime/ops/convolution/shared_products_call.cc",
+        "runtime/ops/convolution/shared_products_call.h",
+        "runtime/ops/convolution/cuda_shared_products.cc",
+        "runtime/ops/convolution/cuda_shared_products.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

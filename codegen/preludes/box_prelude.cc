@@ -35,6 +35,15 @@ struct rg_maps {
   RG_INLINE void name##_body(void* const* __restrict__ rg_table, const rg_in_order& rg_slot,  \
                              const rg_map* rg_described)
 
+// A kernel that shares its launch, with descriptions of its own.
+#define RG_MEMBER_BOXES(name)                                                                \
+  template <typename rg_slots_of_launch>                                                     \
+  RG_INLINE void name(void* const* __restrict__ rg_table, const rg_slots_of_launch& rg_slot, \
+                      const int rg_first_block, const int rg_first_argument, char* rg_pool,  \
+                      const rg_map* rg_described)
+#define RG_RUN_BOXES(name, first_block, first_argument, first_map) \
+  name(rg_table, rg_slot, first_block, first_argument, rg_pool, rg_described + (first_map))
+
 RG_INLINE void rg_begin_boxes(int64_t* bars, int stages) {
   if (threadIdx.x == 0) {
     for (int s = 0; s < stages; ++s) rg_bar_init(rg_shared_address(bars + s), 1);
@@ -153,6 +162,8 @@ struct rg_box_copier {
 };
 
 #define RG_BOXES(name, threads, arguments, maps) RG_KERNEL_COOPERATIVE(name, threads, arguments)
+#define RG_MEMBER_BOXES(name) RG_MEMBER(name)
+#define RG_RUN_BOXES(name, first_block, first_argument, first_map) RG_RUN(name, first_block, first_argument)
 #define RG_FIRST_BOX(tiles) 0
 #define RG_BOXES_BEGIN(bars, stages) static_cast<void>(bars)
 #define RG_BOXES_EXPECT(bars, stage, bytes)

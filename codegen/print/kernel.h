@@ -91,6 +91,7 @@ struct MemberRun {
   int64_t count = 1;
   int64_t first_block = 0, blocks = 1;        // blocks: of each time
   int64_t first_argument = 0, arguments = 0;  // arguments: of each time
+  int64_t first_map = 0, maps = 0;            // of KernelHead::kBoxes; maps: of each time
   friend bool operator==(const MemberRun&, const MemberRun&) = default;
 };
 

@@ -103,11 +103,13 @@ std::string Step(const std::string& first, const std::string& step) {
                       step == "1" ? "" : step);
 }
 
-// Calls the member, which counts its blocks and arguments from 0.
+// Calls the member, which counts its blocks, arguments and descriptions from 0.
 void PrintRun(const MemberRun& run, absl::string_view member, SourceWriter* out) {
+  const bool boxes = run.maps > 0;
+  const absl::string_view word = boxes ? "RG_RUN_BOXES(" : "RG_RUN(";
   if (run.count == 1) {
-    out->Line("RG_RUN(", member, ", ", run.first_block > 0 ? Sized(run.first_block) : "0", ", ",
-              run.first_argument, ");");
+    out->Line(word, member, ", ", run.first_block > 0 ? Sized(run.first_block) : "0", ", ",
+              run.first_argument, boxes ? absl::StrCat(", ", run.first_map) : "", ");");
     return;
   }
   const std::string first = run.first_block > 0 ? Sized(run.first_block) : "";
@@ -116,8 +118,10 @@ void PrintRun(const MemberRun& run, absl::string_view member, SourceWriter* out)
   const bool bare = first.empty() || run.blocks == 1;
   out->Line("const int n = ", bare ? "" : "(", "RG_BLOCK", first.empty() ? "" : " - ", first,
             bare ? "" : ")", run.blocks > 1 ? " / " : "", run.blocks > 1 ? blocks : "", ";");
-  out->Line("RG_RUN(", member, ", ", Step(first, blocks), ", ",
-            Step(argument, absl::StrCat(run.arguments)), ");");
+  const std::string map = run.first_map > 0 ? absl::StrCat(run.first_map) : "";
+  out->Line(word, member, ", ", Step(first, blocks), ", ",
+            Step(argument, absl::StrCat(run.arguments)),
+            boxes ? absl::StrCat(", ", Step(map, absl::StrCat(run.maps))) : "", ");");
 }
 
 // Sends each range of blocks to its member.
@@ -196,12 +200,14 @@ std::string PrintKernel(const Kernel& kernel, absl::string_view head) {
   if (kernel.members.empty()) {
     return printer.Print(kernel.function, kernel.function.statements, head, false);
   }
+  const absl::string_view member_word =
+      kernel.head == KernelHead::kBoxes ? "RG_MEMBER_BOXES(" : "RG_MEMBER(";
   std::string text;
   for (size_t m = 0; m < kernel.members.size(); ++m) {
     const KernelFunction& member = kernel.members[m];
     absl::StrAppend(&text,
                     printer.Print(member, member.statements,
-                                  absl::StrCat("RG_MEMBER(", MemberName(kernel, m), ")"), true),
+                                  absl::StrCat(member_word, MemberName(kernel, m), ")"), true),
                     "\n");
   }
   return absl::StrCat(text, printer.Print(kernel.function, PrintRuns(kernel), head, false));

@@ -12,6 +12,13 @@ Work WorkOf(const Group& group) {
     work.kind = row.work_kind;
     return work;
   }
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    for (const CallLaunch::Member& member : shared->members) {
+      work.blocks += CallOpOf(member.call.op).blocks(member.call);
+    }
+    work.kind = std::nullopt;
+    return work;
+  }
   work.launches = AliasOf(group) == nullptr;
   for (const KernelBody* kernel : KernelsOf(group)) work.blocks += kernel->schedule.blocks;
   return work;

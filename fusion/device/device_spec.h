@@ -100,6 +100,7 @@ struct DeviceSpec {
   int64_t small_kernel_bytes = 0, large_elements = 0, remade_ops = 0;
   int64_t scarce_memory_bytes = 0;
   int64_t stream_worth_ppm = 0, stream_longest_ps = 0;
+  int64_t side_products_ppm = 0;  // 0: products share no launches
   int64_t stream_edge_ps = 0, stream_gain_ppm = 0;
   int64_t early_launch_gain_ps = 0;  // 0: there are no such launches
   int64_t early_launch_longest_ps = 0, early_launch_bytes = 0;

@@ -38,6 +38,9 @@ std::string PrintBody(const Group& group) {
     return absl::StrCat("shared launch kernels=", launch->members.size());
   }
   if (AliasOf(group) != nullptr) return "alias";
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    return absl::StrCat("shared launch calls=", shared->members.size());
+  }
   const Call& call = *CallOf(group);
   return absl::StrCat(CallOpOf(call.op).describe(call),
                       call.epilogue ? absl::StrCat(" epilogue=", call.epilogue->implementation,
@@ -67,6 +70,12 @@ std::string FusionPlan::Print(const BackwardGraph& graph) const {
       for (const KernelLaunch::Member& m : launch->members) {
         absl::StrAppend(&out, "  member nodes=", PrintNodes(m.nodes), " ", PrintKernel(m.kernel),
                         " alone=", m.price_ps, "ps\n");
+      }
+    }
+    if (const CallLaunch* shared = SharedCallsOf(g)) {
+      for (const CallLaunch::Member& m : shared->members) {
+        absl::StrAppend(&out, "  member nodes=", PrintNodes(m.nodes), " ",
+                        CallOpOf(m.call.op).describe(m.call), " alone=", m.price_ps, "ps\n");
       }
     }
     for (const Term& t : g.terms) {

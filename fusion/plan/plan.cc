@@ -30,6 +30,9 @@ KernelLaunch* SharedLaunchOf(Group& group) {
 const Call* CallOf(const Group& group) { return std::get_if<Call>(&group.body); }
 Call* CallOf(Group& group) { return std::get_if<Call>(&group.body); }
 
+const CallLaunch* SharedCallsOf(const Group& group) { return std::get_if<CallLaunch>(&group.body); }
+CallLaunch* SharedCallsOf(Group& group) { return std::get_if<CallLaunch>(&group.body); }
+
 const Alias* AliasOf(const Group& group) { return std::get_if<Alias>(&group.body); }
 Alias* AliasOf(Group& group) { return std::get_if<Alias>(&group.body); }
 
@@ -63,6 +66,18 @@ Group GroupOf(const Group& merged, const KernelLaunch::Member& member) {
   group.body = LaunchOf(member.kernel);
   group.terms = member.terms;
   group.price_ps = member.price_ps;
+  return group;
+}
+
+Group GroupOf(const CallLaunch::Member& member) {
+  Group group{.nodes = member.nodes, .terms = member.terms, .price_ps = member.price_ps};
+  for (const CallTensor& t : member.call.operands) group.inputs.push_back(t.value);
+  for (const CallTensor& t : member.call.results) group.outputs.push_back(t.value);
+  for (std::vector<ValueId>* list : {&group.inputs, &group.outputs}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  group.body = member.call;
   return group;
 }
 

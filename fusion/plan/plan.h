@@ -62,6 +62,20 @@ struct KernelLaunch {
   friend bool operator==(const KernelLaunch&, const KernelLaunch&) = default;
 };
 
+// Several library calls that do not depend on each other, made by launches of ours that they share
+// (fusion/ops/convolution/shared_products.h).
+struct CallLaunch {
+  struct Member {
+    Call call;
+    std::vector<NodeId> nodes;  // those of the group's that it computes
+    int64_t price_ps = 0;       // alone
+    std::vector<Term> terms;    // of that price
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  std::vector<Member> members;
+  friend bool operator==(const CallLaunch&, const CallLaunch&) = default;
+};
+
 // A value whose bytes are those of others, side by side: a concat whose parts are stored in place.
 // Nothing is launched.
 struct Alias {
@@ -80,7 +94,7 @@ struct Group {
   std::vector<NodeId> recomputed;  // cheap ops owned elsewhere and computed here again
   std::vector<ValueId> inputs;     // stored values read, ascending
   std::vector<ValueId> outputs;    // values stored, ascending
-  std::variant<KernelLaunch, Call, Alias> body;
+  std::variant<KernelLaunch, Call, Alias, CallLaunch> body;
   std::vector<Term> terms;
   int64_t price_ps = 0;
   int64_t workspace_bytes = 0;  // scratch memory while it runs
@@ -110,6 +124,10 @@ KernelLaunch* SharedLaunchOf(Group& group);
 const Call* CallOf(const Group& group);
 Call* CallOf(Group& group);
 
+// The calls that share launches; nullptr for any other group.
+const CallLaunch* SharedCallsOf(const Group& group);
+CallLaunch* SharedCallsOf(Group& group);
+
 // The alias; nullptr for any other group.
 const Alias* AliasOf(const Group& group);
 Alias* AliasOf(Group& group);
@@ -123,6 +141,9 @@ std::vector<const KernelBody*> KernelsOf(const Group& group);
 // What the member of a shared launch would be as a group of its own, with the buffers that it
 // reuses beside the others, and the workspace of all.
 Group GroupOf(const Group& merged, const KernelLaunch::Member& member);
+
+// What the call would be as a group of its own.
+Group GroupOf(const CallLaunch::Member& member);
 
 // The two groups that do what a call with an epilogue does, with the result in memory between them.
 std::pair<Group, Group> HalvesOf(const Group& fused);

@@ -10,6 +10,7 @@
 #include "fusion/explain/decisions.h"
 #include "fusion/explain/feedback_decisions.h"
 #include "fusion/horizontal/horizontal.h"
+#include "fusion/horizontal/shared_calls.h"
 #include "fusion/kernel/build/build.h"
 #include "fusion/kernel/templates/kernel_template.h"
 #include "fusion/plan/peak_memory.h"
@@ -107,10 +108,14 @@ class Planner {
   }
 
   void ShareLaunches(std::vector<Group>& groups) {
-    SharedLaunches shared = retrograd::ShareLaunches(std::move(groups), context_.pricer);
+    Take(retrograd::ShareLaunches(std::move(groups), context_.pricer), groups);
+    if (!Enabled(options_, "shared_products")) return;
+    Take(ShareCalls(std::move(groups), context_.pricer), groups);
+  }
+  void Take(SharedLaunches shared, std::vector<Group>& groups) {
     groups = std::move(shared.groups);
-    plan_.summary.launches_saved = shared.saved;
-    plan_.summary.shared_launch_ps = shared.won_ps;
+    plan_.summary.launches_saved += shared.saved;
+    plan_.summary.shared_launch_ps += shared.won_ps;
     if (!options_.decisions) return;
     for (Decision& d : shared.decisions) plan_.decisions.push_back(std::move(d));
   }
@@ -411,7 +416,10 @@ class Planner {
   // Library calls, and one launch if there is any kernel.
   int64_t LeastWithSharing() const {
     int64_t least = 0;
-    for (const Group& group : context_.library_calls) least += group.price_ps;
+    for (const Group& group : plan_.groups) {
+      const bool calls = CallOf(group) != nullptr || SharedCallsOf(group) != nullptr;
+      if (calls) least += group.price_ps;
+    }
     const bool launches = std::any_of(
         plan_.groups.begin(), plan_.groups.end(),
         [](const Group& group) { return std::holds_alternative<KernelLaunch>(group.body); });

@@ -64,6 +64,7 @@ inline constexpr Feature kFeatures[] = {
     {"fusion", "more than one op in a kernel"},
     {"fusion_prices", "fusing only what pays; without them whatever can share a kernel, greedily"},
     {"horizontal", "launches shared by independent small kernels"},
+    {"shared_products", "gradients of weights in one launch; without it one by one"},
     {"kept_partitions", "partitions of a representative size; without it each size is searched"},
 };
 

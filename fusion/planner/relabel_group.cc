@@ -49,6 +49,12 @@ Group Relabeling::Rename(Group group) const {
   for (Group::InPlace& pair : group.in_place) pair = {Of(pair.input), Of(pair.output)};
   if (KernelBody* kernel = KernelOf(group)) Rename(*kernel);
   if (Call* call = CallOf(group)) Rename(*call);
+  if (CallLaunch* shared = SharedCallsOf(group)) {
+    for (CallLaunch::Member& member : shared->members) {
+      for (NodeId& id : member.nodes) id = Of(id);
+      Rename(member.call);
+    }
+  }
   return group;
 }
 

@@ -331,6 +331,7 @@ class Checker {
     if (const Call* call = CallOf(group)) return CheckCall(g_, plan_, group, *call);
     if (const Alias* alias = AliasOf(group)) return CheckAlias(g_, plan_, group, *alias);
     if (const KernelLaunch* launch = SharedLaunchOf(group)) return CheckMembers(group, *launch);
+    if (const CallLaunch* shared = SharedCallsOf(group)) return CheckCalls(group, *shared);
     if (KernelOf(group) == nullptr) return Broken("P5: launches no kernel");
     const KernelBody& kernel = *KernelOf(group);
     RG_RETURN_IF_ERROR(CheckKernel(g_, plan_, group, kernel));
@@ -384,6 +385,37 @@ class Checker {
     }
     if (pairs != group.in_place.size())
       return Broken("P8: none of its kernels takes over some bytes");
+    return absl::OkStatus();
+  }
+
+  // The same of calls: what shares their launches has no op twice and changes nothing in place.
+  absl::Status CheckCalls(const Group& group, const CallLaunch& shared) const {
+    std::vector<ValueId> read, written;
+    std::vector<NodeId> nodes;
+    for (const CallLaunch::Member& member : shared.members) {
+      const Group alone = GroupOf(member);
+      RG_RETURN_IF_ERROR(CheckCall(g_, plan_, alone, member.call));
+      if (member.call.previous || member.call.epilogue) {
+        return Broken("P8: one of its calls adds to a value, or has an epilogue");
+      }
+      read.insert(read.end(), alone.inputs.begin(), alone.inputs.end());
+      written.insert(written.end(), alone.outputs.begin(), alone.outputs.end());
+      nodes.insert(nodes.end(), alone.nodes.begin(), alone.nodes.end());
+    }
+    std::sort(nodes.begin(), nodes.end());
+    if (nodes != group.nodes) return Broken("P1: its calls compute other ops than it lists");
+    for (std::vector<ValueId>* list : {&read, &written}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    if (read != group.inputs || written != group.outputs) {
+      return Broken("P5: its calls together read or write other values than it lists");
+    }
+    for (ValueId v : written) {
+      if (std::binary_search(read.begin(), read.end(), v)) {
+        return Broken("P2: one of its calls reads what another one stores");
+      }
+    }
     return absl::OkStatus();
   }
 

@@ -117,7 +117,7 @@ class LoadedCall {
 
   // None of its launches starts early (Device::LaunchEarly), not even behind another one of its
   // own.
-  void ForbidEarlyLaunches() { may_launch_early_ = false; }
+  virtual void ForbidEarlyLaunches() { may_launch_early_ = false; }
   // Its first launch may start early, too: in each run a launch or another call stands right in
   // front of it on the stream. Calls of libraries do not.
   void AllowEarlyStart() { may_start_early_ = true; }
@@ -143,6 +143,7 @@ class LoadedCall {
 struct ExpectedCall {
   const Call* call = nullptr;
   const CallFacts* facts = nullptr;
+  bool together = false;  // in launches that it shares with the one in front of it
 };
 
 // Loads the calls of one op on one device, and keeps what they share: a library's handle, choices
@@ -156,6 +157,15 @@ class CallLoader {
   // Unimplemented, saying why, where the device cannot make the call.
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                            const CallFacts& facts) = 0;
+};
+
+// The same of calls in launches that they share (Device::LoadTogether).
+class SharedCallLoader {
+ public:
+  virtual ~SharedCallLoader() = default;
+  virtual std::vector<Kernel> KernelsOf(absl::Span<const ExpectedCall> calls) = 0;
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(
+      absl::Span<const ExpectedCall> calls) = 0;
 };
 
 // Work that was recorded once, to be replayed by one call.
@@ -222,6 +232,12 @@ class Device {
   // Prepares a library call, or says why the device cannot make it.
   virtual absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                            const CallFacts& facts) = 0;
+  // The same of calls that do not depend on each other, in launches that they share: a run has the
+  // operands and results of all of them, in their order. Unimplemented where they share none.
+  virtual absl::StatusOr<std::unique_ptr<LoadedCall>> LoadTogether(
+      absl::Span<const ExpectedCall> /*calls*/) {
+    return absl::UnimplementedError("calls share no launches");
+  }
 
   // Stream 0 is the caller's from now on: a CUstream of the device's own context, where a CUstream
   // may be null; without a value it is one of the device's.

@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const CudaDeviceOptions&)
 #include "runtime/gpu/gpu_device.h"
 #include "runtime/gpu/tma_descriptors.h"
 #include "runtime/ops/attention/cuda_attention.h"
+#include "runtime/ops/convolution/cuda_shared_products.h"
 #include "runtime/ops/convolution/fallback_convolution.h"
 #include "runtime/ops/grouped_matmul/tuned_grouped_matmul.h"
 #include "runtime/ops/matmul/cublas_loader.h"
@@ -81,6 +82,7 @@ absl::Status CudaDevice::Start() {
        {Op::convolution, Op::convolution_input_gradient, Op::convolution_weight_gradient}) {
     SetLoader(op, convolutions);
   }
+  if (loads_boxes()) SetSharedLoader(MakeCudaSharedProductsLoader(*this));
   return absl::OkStatus();
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/ops/attention/host_attention.h"
 #include "runtime/ops/convolution/generated_convolution.h"
 #include "runtime/ops/convolution/host_convolution.h"
+#include "runtime/ops/convolution/shared_products_call.h"
 #include "runtime/ops/grouped_matmul/generated_grouped_matmul.h"
 #include "runtime/ops/matmul/host_matmul.h"
 #include "runtime/ops/scatter_lines/generated_scatter_lines.h"
@@ -159,6 +160,11 @@ class HostDevice : public Device {
     };
     RG_RETURN_IF_ERROR(Prepare(lifted.launches, of_each, *loaded));
     return loaded;
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadTogether(
+      absl::Span<const ExpectedCall> calls) override {
+    return LoadSharedProducts(*this, calls, ConvolutionLimits(*this, *calls[0].facts));
   }
 
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,

@@ -29,6 +29,7 @@ void GpuDevice::Stop() {
   support_.reset();
   {
     const CurrentContext current(driver_, context());
+    shared_loader_.reset();
     loaders_.clear();  // they destroy their libraries' handles
     if (current.status().ok()) {
       for (GpuEvent event : events_) driver_.EventDestroy(event);
@@ -158,6 +159,16 @@ void GpuDevice::Expect(absl::Span<const ExpectedCall> calls, absl::Span<const Ke
     const std::vector<Kernel> of_call = loader->second->KernelsOf(*expected.call, *expected.facts);
     if (!of_call.empty()) ExpectKernels(of_call, ArchFor(of_call, facts_.arch));
   }
+  for (size_t first = 0; first < calls.size();) {
+    size_t end = first + 1;
+    while (end < calls.size() && calls[end].together) ++end;
+    if (end > first + 1 && shared_loader_ != nullptr) {
+      const std::vector<Kernel> shared =
+          shared_loader_->KernelsOf(calls.subspan(first, end - first));
+      if (!shared.empty()) ExpectKernels(shared, ArchFor(shared, facts_.arch));
+    }
+    first = end;
+  }
   if (!launches.empty()) ExpectKernels(kernels, ArchFor(kernels, facts_.arch));
 }
 
@@ -259,6 +270,13 @@ absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::Load(const Call& call,
   absl::StatusOr<std::unique_ptr<LoadedCall>> loaded = loader->second->Load(call, facts);
   tuner_->End();
   return loaded;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> GpuDevice::LoadTogether(
+    absl::Span<const ExpectedCall> calls) {
+  if (shared_loader_ == nullptr) return Device::LoadTogether(calls);
+  RG_WITH_CONTEXT();
+  return shared_loader_->Load(calls);
 }
 
 absl::Status GpuDevice::UseStream(std::optional<void*> native) {

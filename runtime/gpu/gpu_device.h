@@ -62,6 +62,8 @@ class GpuDevice : public Device {
       absl::Span<const Kernel> kernels, absl::Span<const retrograd::Launch> launches) override;
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(const Call& call,
                                                    const CallFacts& facts) override;
+  absl::StatusOr<std::unique_ptr<LoadedCall>> LoadTogether(
+      absl::Span<const ExpectedCall> calls) override;
 
   absl::Status UseStream(std::optional<void*> native) override;
   absl::Status Bind(int stream, LoadedKernels& kernels, absl::Span<void* const> table) override;
@@ -121,6 +123,9 @@ class GpuDevice : public Device {
 
   // Who loads the calls of an op; several ops may share one.
   void SetLoader(Op op, std::shared_ptr<CallLoader> loader) { loaders_[op] = std::move(loader); }
+  void SetSharedLoader(std::unique_ptr<SharedCallLoader> loader) {
+    shared_loader_ = std::move(loader);
+  }
 
  private:
   absl::Status LoadSupport();
@@ -147,6 +152,7 @@ class GpuDevice : public Device {
   std::optional<void*> caller_;  // the caller's stream, in place of streams_[0]
   bool recording_ = false;
   std::map<Op, std::shared_ptr<CallLoader>> loaders_;
+  std::unique_ptr<SharedCallLoader> shared_loader_;  // null: calls share no launches
   std::unique_ptr<GpuKernels> support_;
   std::optional<KernelCompiler> compiler_;
   int64_t program_ = 0;  // of options_.shared_kernels

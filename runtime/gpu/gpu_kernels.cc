@@ -7,17 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "fusion/ops/convolution/shared_products.h"
 #include "graph/base/status.h"
 #include "runtime/gpu/tma_descriptors.h"
 
 namespace retrograd {
 namespace {
 
-// Of a launch: attention has Q, K, V, dO and O or numbers, a convolution's gradient its phases and
-// a matrix.
-constexpr size_t kMostMaps = 17;
+// Of a launch: two for each product that shares it; attention has Q, K, V, dO and O or numbers, a
+// convolution's gradient its phases and a matrix.
+constexpr size_t kMostMaps = 2 * kMostSharedProducts;
 
-constexpr size_t kMostDirectArguments = 8;
+constexpr size_t kMostDirectArguments = 3 * kMostSharedProducts;
 
 }  // namespace
 

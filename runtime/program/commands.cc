@@ -133,24 +133,39 @@ class Builder {
       const EpilogueProduct product = *EpilogueProductOf(*fused);
       return AddLaunches(step, {&fused->epilogue->kernel}, &product);
     }
-    return AddCall(step, *CallOf(group));
+    CallCommand command;
+    if (const CallLaunch* shared = SharedCallsOf(group)) {
+      for (const CallLaunch::Member& member : shared->members) {
+        RG_ASSIGN_OR_RETURN(CallFacts facts, AddOperands(member.call, &command));
+        command.members.push_back({&member.call, std::move(facts)});
+      }
+      command.call = command.members[0].call;
+      command.facts = command.members[0].facts;
+    } else {
+      command.call = CallOf(group);
+      RG_ASSIGN_OR_RETURN(command.facts, AddOperands(*command.call, &command));
+      command.facts.most_kept_bytes = TakeKeptBytes(*command.call);
+    }
+    return AddCall(step, std::move(command));
   }
 
-  absl::Status AddCall(const Step& step, const Call& call) {
-    CallCommand command{
-        .call = &call,
-        .facts = {.allow_tf32 = c_.graph.numerics().allow_tf32, .image_boxes = c_.image_boxes}};
+  // The slots of a call's operands and results, behind those that the command has.
+  absl::StatusOr<CallFacts> AddOperands(const Call& call, CallCommand* command) {
+    CallFacts facts = {.allow_tf32 = c_.graph.numerics().allow_tf32, .image_boxes = c_.image_boxes};
     for (const CallTensor& operand : call.operands) {
       RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(operand.value));
-      command.operands.push_back(slot);
-      command.facts.operand_alignment.push_back(KnownAlignment(slot));
+      command->operands.push_back(slot);
+      facts.operand_alignment.push_back(KnownAlignment(slot));
     }
     for (const CallTensor& result : call.results) {
       RG_ASSIGN_OR_RETURN(const uint32_t slot, Slot(result.value));
-      command.results.push_back(slot);
-      command.facts.result_alignment.push_back(KnownAlignment(slot));
+      command->results.push_back(slot);
+      facts.result_alignment.push_back(KnownAlignment(slot));
     }
-    command.facts.most_kept_bytes = TakeKeptBytes(call);
+    return facts;
+  }
+
+  absl::Status AddCall(const Step& step, CallCommand command) {
     command.operand_data.resize(command.operands.size());
     command.result_data.resize(command.results.size());
     Add(Command::kCall, step.stream, list_.calls.size());

@@ -15,8 +15,14 @@ namespace retrograd {
 // Slots of the pointer table: one per placement of the memory plan, in its order, then one per
 // workspace, then one per part of a workspace that kernels of one launch share.
 struct CallCommand {
-  const Call* call = nullptr;
+  struct Member {
+    const Call* call = nullptr;
+    CallFacts facts;
+  };
+  const Call* call = nullptr;  // of calls that share launches, the first
   CallFacts facts;
+  std::vector<Member> members;  // calls that share launches; empty: one alone
+  // Of all members, one behind another.
   std::vector<uint32_t> operands, results;  // slots
   std::vector<const void*> operand_data;    // room for a run's addresses
   std::vector<void*> result_data;

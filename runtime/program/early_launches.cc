@@ -60,10 +60,16 @@ int64_t BytesOf(const Call& call) {
   return bytes;
 }
 
+int64_t BytesOf(const CallCommand& command) {
+  int64_t bytes = command.members.empty() ? BytesOf(*command.call) : 0;
+  for (const CallCommand::Member& member : command.members) bytes += BytesOf(*member.call);
+  return bytes;
+}
+
 bool IsSmall(const CompiledPlan& compiled, const CommandList& list, const Command& command) {
   const bool call = command.kind == Command::kCall;
   const int64_t bytes =
-      call ? BytesOf(*list.calls[command.number].call) : BytesOf(list.launches[command.number]);
+      call ? BytesOf(list.calls[command.number]) : BytesOf(list.launches[command.number]);
   // The launches of a group share its price.
   const size_t group = Index(command.group);
   const auto launches = call ? 1 : static_cast<int64_t>(compiled.kernels[group].launches.size());

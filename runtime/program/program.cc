@@ -1,4 +1,5 @@
 #include "runtime/program/program.h"
+#include "runtime/device/calls_in_turn.h"
 
 #include <algorithm>
 #include <chrono>
@@ -49,10 +50,29 @@ absl::Status CheckWorkspace(const void* address, int64_t bytes) {
                       bytes, kArenaAlignment));
 }
 
+// The calls that share launches.
+std::vector<ExpectedCall> Members(const CallCommand& command) {
+  std::vector<ExpectedCall> members;
+  for (const CallCommand::Member& member : command.members) {
+    members.push_back({member.call, &member.facts, /*together=*/!members.empty()});
+  }
+  return members;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedCall>> LoadCall(Device& device, const CallCommand& command) {
+  if (command.members.empty()) return device.Load(*command.call, command.facts);
+  const std::vector<ExpectedCall> members = Members(command);
+  absl::StatusOr<std::unique_ptr<LoadedCall>> together = device.LoadTogether(members);
+  return absl::IsUnimplemented(together.status()) ? LoadInTurn(device, members)
+                                                  : std::move(together);
+}
+
 std::vector<ExpectedCall> Expected(const CommandList& list) {
   std::vector<ExpectedCall> expected;
   for (const CallCommand& command : list.calls) {
-    expected.push_back({command.call, &command.facts});
+    if (command.members.empty()) expected.push_back({command.call, &command.facts});
+    const std::vector<ExpectedCall> members = Members(command);
+    expected.insert(expected.end(), members.begin(), members.end());
   }
   return expected;
 }
@@ -272,8 +292,7 @@ absl::Status Program::State::LoadCalls() {
   for (const CallCommand& command : list.calls) {
     if (options.loading) RG_RETURN_IF_ERROR(options.loading(calls.size(), list.calls.size()));
     const auto start = Clock::now();
-    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call,
-                        device->Load(*command.call, command.facts));
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> call, LoadCall(*device, command));
     stats.load_op_ns[command.call->op] += (Clock::now() - start) / std::chrono::nanoseconds(1);
     calls.push_back(std::move(call));
   }

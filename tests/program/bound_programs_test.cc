@@ -27,7 +27,8 @@ class Maker {
     auto bound = binder_.Bind(sizes);
     INFO(bound.status());
     REQUIRE(bound.ok());
-    PlanOptions options{.disable = {"held_tiles", "matmul_tiles"}, .decisions = false};
+    PlanOptions options{.disable = {"held_tiles", "matmul_tiles", "shared_products"},
+                        .decisions = false};
     auto pattern = patterns_.For(sizes, spec_, "h200", options);
     REQUIRE(pattern.ok());
     options.pattern = *pattern;

@@ -70,7 +70,8 @@ absl::StatusOr<nlohmann::ordered_json> BenchNewSizes(const std::string& graph,
   int64_t kept = 0, regions = 0;
   for (const int64_t size : SamplesOf(range, kSizes)) {
     sizes.back().value = size;
-    PlanOptions options{.disable = {"held_tiles", "matmul_tiles"}, .decisions = false};
+    PlanOptions options{.disable = {"held_tiles", "matmul_tiles", "shared_products"},
+                        .decisions = false};
     RG_ASSIGN_OR_RETURN(options.pattern, patterns.For(sizes, spec, device, options));
     RG_ASSIGN_OR_RETURN(const auto second, patterns.Second(sizes, spec, device, options));
     options.second_pattern = [second] { return second; };

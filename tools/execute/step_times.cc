@@ -18,6 +18,7 @@ double Median(TimeSamples samples) {
 }
 
 std::string KindOf(const Group& group) {
+  if (SharedCallsOf(group) != nullptr) return "products in one launch";
   const Call* call = CallOf(group);
   if (call == nullptr) return "kernel";
   return absl::StrCat(CallOpOf(call->op).name, call->epilogue ? " with an epilogue" : "");

@@ -117,6 +117,17 @@ Json Body(const Group& group, const Choices& choices) {
     }
     return {{"kind", "shared_launch"}, {"members", std::move(members)}};
   }
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    Json members = Json::array();
+    for (const CallLaunch::Member& member : shared->members) {
+      Json call = CallJson(member.call);
+      call["nodes"] = Nodes(member.nodes);
+      call["price_ps"] = member.price_ps;
+      call["terms"] = Terms(member.terms);
+      members.push_back(std::move(call));
+    }
+    return {{"kind", "shared_calls"}, {"members", std::move(members)}};
+  }
   if (const Alias* alias = AliasOf(group)) {
     Json offsets = Json::array();
     for (const Alias::Part& part : alias->parts) offsets.push_back(part.offset);

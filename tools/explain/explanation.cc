@@ -83,6 +83,10 @@ std::string DescribeBody(const Group& group) {
   if (const Alias* alias = AliasOf(group)) {
     return absl::StrCat("no kernel: ", alias->parts.size(), " parts stored side by side");
   }
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    return absl::StrCat(shared->members.size(), " products in one launch, the first ",
+                        CallOpOf(shared->members[0].call.op).describe(shared->members[0].call));
+  }
   const Call& call = *CallOf(group);
   std::string text = CallOpOf(call.op).describe(call);
   if (call.epilogue) {

@@ -161,7 +161,7 @@ class SizedPlans {
         const std::string origins = CountOrigins(planned.graph, group.nodes);
         whats.push_back({absl::StrCat(CountOps(planned.graph, group.nodes),
                                       origins.empty() ? "" : "  from ", origins),
-                         CallOf(group) != nullptr});
+                         CallOf(group) != nullptr || SharedCallsOf(group) != nullptr});
       }
       sized.kernels.push_back({number, variants.Number(VariantOf(group)), group.price_ps});
     }

@@ -222,7 +222,9 @@ void AddMakers(const CompiledPlan& compiled, const Program& program,
     makers[Index(used.call->node)] = used.implementation;
   }
   for (size_t i = 0; i < times.size(); ++i) {
-    const Call* call = CallOf(compiled.plan.groups[Index(times[i].group)]);
+    const Group& group = compiled.plan.groups[Index(times[i].group)];
+    const CallLaunch* shared = SharedCallsOf(group);
+    const Call* call = shared != nullptr ? &shared->members[0].call : CallOf(group);
     const auto maker = call == nullptr ? makers.end() : makers.find(Index(call->node));
     if (maker != makers.end() && !maker->second.empty()) (*steps)[i]["by"] = maker->second;
   }

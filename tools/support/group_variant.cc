@@ -65,6 +65,13 @@ std::string VariantOf(const Group& group) {
   }
   if (const KernelBody* kernel = KernelOf(group)) return VariantOf(kernel->schedule);
   if (AliasOf(group) != nullptr) return "no kernel: parts stored side by side";
+  if (const CallLaunch* shared = SharedCallsOf(group)) {
+    return absl::StrCat(shared->members.size(), " products in one launch: ",
+                        absl::StrJoin(shared->members, "; ",
+                                      [](std::string* out, const CallLaunch::Member& member) {
+                                        out->append(ClassOf(member.call));
+                                      }));
+  }
   const Call& call = *CallOf(group);
   if (!call.epilogue) return ClassOf(call);
   return absl::StrCat(ClassOf(call), " with an epilogue (", call.epilogue->implementation,

@@ -53,10 +53,6 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
   return way;
 }
 
-int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
-  return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
-}
-
 int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
   return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
 }
@@ -106,7 +102,10 @@ Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& 
 
 }  // namespace
 
-// The matmul that makes the result, one for each group.
+int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
+  return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
+}
+
 MatMulCall AsMatMul(const ConvolutionCall& c) {
   const int64_t pixels_out = Product({c.geometry.batch, Volume(c.out)});
   const int64_t pixels_in = Product({c.geometry.batch, Volume(c.in)});

@@ -25,6 +25,9 @@ namespace retrograd {
 // The matmul that makes the result, one for each group.
 MatMulCall AsMatMul(const ConvolutionCall& call);
 
+// Of cycles at the device's clock.
+int64_t PsOfCycles(int64_t cycles, const DeviceSpec& device);
+
 // `explain` fills the terms; the figures are the same without.
 Price PriceConvolution(const Call& call, const DeviceSpec& device, bool explain);
 

@@ -27,7 +27,6 @@ constexpr int64_t kTenthsOfAnIssue = 50;  // of cycles, from an instruction of a
 constexpr int64_t kStepCycles = 174;      // of a step at least: a barrier, and the products' chain
 constexpr int64_t kBlockCycles = 1207;    // before the first product of a block and after the last
 constexpr int64_t kWaveCycles = 82;       // of one more block on an SM
-constexpr int64_t kSecondLaunch = 1418;   // that adds the splits up
 constexpr int64_t kPartialBytes = 2065;   // in a cycle of all SMs, of the splits' sums
 constexpr int64_t kSchedulers = 4;
 constexpr int64_t kSharedOfSm = 220 << 10;
@@ -105,17 +104,33 @@ int64_t Steps(const ImplicitGemmTile& t, const ConvolutionCall& c, int64_t depth
   return depth / filters * CeilDiv(filters, t.depth);
 }
 
-int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Products& made,
-               const ImplicitGemmVectors& vectors, int64_t sms) {
+// Cycles of a step of a block.
+struct StepCycles {
+  int64_t busy = 0;   // that an SM is busy with it
+  int64_t alone = 0;  // of a block that has the SM for itself
+};
+StepCycles StepCyclesOf(const ImplicitGemmTile& t, const ConvolutionCall& c,
+                        const ImplicitGemmVectors& vectors) {
   const int64_t bytes = SizeBytes(c.y.dtype), issues = StepIssues(t, vectors);
   const int64_t products =
       t.boxes ? Product({t.rows, t.columns, t.depth}) / kGroupProducts : int64_t{0};
-  const int64_t of_step = std::max(
-      {(int64_t{t.rows} + t.columns) * t.depth * bytes / (t.boxes ? kBoxLoadBytes : kLoadBytes),
-       CeilDiv(issues, kSchedulers), products});
-  const int64_t alone = t.boxes ? std::max(kBoxStepCycles, kBoxLatency / (t.stages - 1))
-                                : std::max({kStepCycles, kLatency / (t.stages - 1),
-                                            issues / t.warps() * kTenthsOfAnIssue / 10});
+  return {.busy = std::max({(int64_t{t.rows} + t.columns) * t.depth * bytes /
+                                (t.boxes ? kBoxLoadBytes : kLoadBytes),
+                            CeilDiv(issues, kSchedulers), products}),
+          .alone = t.boxes ? std::max(kBoxStepCycles, kBoxLatency / (t.stages - 1))
+                           : std::max({kStepCycles, kLatency / (t.stages - 1),
+                                       issues / t.warps() * kTenthsOfAnIssue / 10})};
+}
+
+// Of all SMs, that add up the sums of the splits.
+int64_t AddingCycles(const ImplicitGemmTile& t, const ConvolutionCall& c) {
+  if (t.splits == 1) return 0;
+  return Product({2, t.splits, ResultElements(c), SizeBytes(SumType(c))}) / kPartialBytes;
+}
+
+int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Products& made,
+               const ImplicitGemmVectors& vectors, int64_t sms) {
+  const auto [of_step, alone] = StepCyclesOf(t, c, vectors);
   int64_t blocks = 0, steps = 0, longest = 0;
   for (const auto& [rows, depth] : made.rows_depth) {
     const int64_t tiles = Product({CeilDiv(rows, t.rows), ColumnTiles(t, c), c.geometry.groups});
@@ -133,11 +148,24 @@ int64_t Cycles(const ImplicitGemmTile& t, const ConvolutionCall& c, const Produc
   int64_t cycles = std::max(busy, Product({turns, longest, alone})) +
                    Product({turns, t.boxes ? kBoxBlockCycles : kBlockCycles}) +
                    Product({waves - 1, kWaveCycles});
-  if (t.splits > 1) {
-    const int64_t moved = Product({2, t.splits, ResultElements(c), SizeBytes(SumType(c))});
-    cycles += kSecondLaunch + moved / kPartialBytes;
-  }
+  if (t.splits > 1) cycles += kAddingLaunchCycles + AddingCycles(t, c);
   return cycles;
+}
+
+BoxTileWork WorkOf(const ImplicitGemmTile& t, const ConvolutionCall& c, const Products& made,
+                   const ImplicitGemmVectors& vectors) {
+  const auto [of_step, alone] = StepCyclesOf(t, c, vectors);
+  const int64_t resident = std::max<int64_t>(kSharedOfSm / SharedBytes(t, c), 1);
+  BoxTileWork work{.tile = t, .adding_cycles = AddingCycles(t, c)};
+  for (const auto& [rows, depth] : made.rows_depth) {
+    const int64_t tiles = Product({CeilDiv(rows, t.rows), ColumnTiles(t, c), c.geometry.groups});
+    const int64_t each = CeilDiv(Steps(t, c, depth), int64_t{t.splits});
+    work.block_cycles = std::max(work.block_cycles, each * alone + kBoxBlockCycles);
+    const int64_t of_block =
+        each * std::max(of_step, alone / resident) + kBoxBlockCycles / resident;
+    work.busy_cycles += Product({tiles, t.splits, of_block});
+  }
+  return work;
 }
 
 // Tiles and how warps share them; each warp makes 16 x 16 tiles.
@@ -309,6 +337,17 @@ int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits
     if (tile.boxes == boxes) least = std::min(least, cycles);
   }
   return least;
+}
+
+std::vector<BoxTileWork> BoxTileWorkOf(const ConvolutionCall& call,
+                                       const ImplicitGemmLimits& limits) {
+  const Products made = ProductsOf(call);
+  const ImplicitGemmVectors vectors = ImplicitGemmVectorsOf(call);
+  std::vector<BoxTileWork> work;
+  for (const auto& [cycles, tile] : TilesWithCycles(call, limits)) {
+    if (tile.boxes) work.push_back(WorkOf(tile, call, made, vectors));
+  }
+  return work;
 }
 
 }  // namespace retrograd

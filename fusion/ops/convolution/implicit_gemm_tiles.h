@@ -75,6 +75,21 @@ std::vector<ImplicitGemmTile> ImplicitGemmTiles(const ConvolutionCall& call,
 int64_t ImplicitGemmCycles(const ConvolutionCall& call, const ImplicitGemmLimits& limits,
                            bool boxes);
 
+// Cycles of the launch that adds the splits' sums up, without what it moves.
+inline constexpr int64_t kAddingLaunchCycles = 1418;
+
+// What the blocks of a tile that loads boxes take where those of other products run beside them, in
+// cycles.
+struct BoxTileWork {
+  ImplicitGemmTile tile;
+  int64_t block_cycles = 0;   // of a block that has an SM for itself
+  int64_t busy_cycles = 0;    // of one SM that makes all blocks, as many at once as it holds
+  int64_t adding_cycles = 0;  // of all SMs, which add the splits' sums up
+};
+// Of all tiles by boxes that the call can have; none where the limits or BoxRefusal have none.
+std::vector<BoxTileWork> BoxTileWorkOf(const ConvolutionCall& call,
+                                       const ImplicitGemmLimits& limits);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_OPS_CONVOLUTION_IMPLICIT_GEMM_TILES_H_

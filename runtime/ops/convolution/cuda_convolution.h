@@ -31,6 +31,9 @@ class CudaConvolutionCall : public LoadedCall {
   CudaConvolutionCall(GpuDevice& device, std::unique_ptr<LoadedCall> ours, double us,
                       std::string beside, absl::Status refusal);
 
+  void ForbidEarlyLaunches() override {
+    if (ours_ != nullptr) ours_->ForbidEarlyLaunches();
+  }
   absl::Status Run(int stream, const CallPointers& pointers, void* scratch) override;
   // "cuDNN, plan .. of 9" with the times and workspaces of all, or "kernels of ours, .." with the
   // others' times, or the fallback's own words and why it is one.

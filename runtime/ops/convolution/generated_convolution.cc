@@ -12,8 +12,6 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // bytes, of all operands and results
-
 constexpr int64_t kSharedBytes = 99 << 10;  // that a block may have on NVIDIA GPUs from sm_80 on
 
 std::string NameOf(absl::string_view schedule) {
@@ -60,7 +58,8 @@ class GeneratedCall : public LoadedCall {
 
 LaunchArg ArgOf(ConvolutionSlot slot, bool written, const Call& call,
                 const ConvolutionKernels& kernels) {
-  LaunchArg arg{.slot = static_cast<uint32_t>(slot), .alignment = kAlignment, .written = written};
+  LaunchArg arg{
+      .slot = static_cast<uint32_t>(slot), .alignment = kConvolutionAlignment, .written = written};
   if (slot == kPartials) {
     arg.bytes = kernels.partial_elements * SizeBytes(kernels.partial_dtype);
     arg.contents = written ? Contents::kFresh : Contents::kWritten;
@@ -69,26 +68,6 @@ LaunchArg ArgOf(ConvolutionSlot slot, bool written, const Call& call,
   const CallTensor& t = slot == kConvolutionResult ? call.results[0] : call.operands[slot];
   arg.bytes = SpanOf(t) * SizeBytes(t.dtype);
   return arg;
-}
-
-// In the order in which a kernel takes them.
-std::vector<OperandMap> MapsOf(const BoxOperands& boxes, const Call& call) {
-  const DType dtype = call.operands[0].dtype;
-  const bool input = call.op == Op::convolution_input_gradient;
-  std::vector<OperandMap> maps;
-  for (const ImageWalk& walk : boxes.walks) {
-    maps.push_back({.slot = static_cast<uint32_t>(input ? kConvolutionFirst : kConvolutionSecond),
-                    .dtype = dtype,
-                    .images = walk});
-  }
-  const BoxMatrix& m = boxes.matrix;
-  maps.push_back({.slot = static_cast<uint32_t>(input ? kConvolutionSecond : kConvolutionFirst),
-                  .dtype = dtype,
-                  .offset = m.offset,
-                  .inner = m.columns,
-                  .outer = m.lines,
-                  .pitch = m.pitch});
-  return maps;
 }
 
 Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
@@ -104,19 +83,13 @@ Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
     launch.args.push_back(ArgOf(made.args[i], written, call, kernels));
   }
   if (made.boxes) {
-    launch.maps = MapsOf(*made.boxes, call);
+    const bool input = call.op == Op::convolution_input_gradient;
+    launch.maps = BoxMapsOf(*made.boxes, call.operands[0].dtype,
+                            input ? kConvolutionFirst : kConvolutionSecond,
+                            input ? kConvolutionSecond : kConvolutionFirst);
     launch.cluster = 0;
   }
   return launch;
-}
-
-absl::Status AlignmentRefusal(const CallFacts& facts) {
-  const auto aligned = [](const std::vector<int64_t>& known) {
-    return std::all_of(known.begin(), known.end(),
-                       [](int64_t bytes) { return bytes % kAlignment == 0; });
-  };
-  if (aligned(facts.operand_alignment) && aligned(facts.result_alignment)) return absl::OkStatus();
-  return absl::UnimplementedError("our convolution kernels take addresses of 16 bytes' multiples");
 }
 
 absl::StatusOr<std::vector<ConvolutionKernels>> GenerateFor(Device& device, const Call& call,
@@ -149,6 +122,31 @@ class GeneratedConvolutionLoader : public CallLoader {
 };
 
 }  // namespace
+
+absl::Status AlignmentRefusal(const CallFacts& facts) {
+  const auto aligned = [](const std::vector<int64_t>& known) {
+    return std::all_of(known.begin(), known.end(),
+                       [](int64_t bytes) { return bytes % kConvolutionAlignment == 0; });
+  };
+  if (aligned(facts.operand_alignment) && aligned(facts.result_alignment)) return absl::OkStatus();
+  return absl::UnimplementedError("our convolution kernels take addresses of 16 bytes' multiples");
+}
+
+std::vector<OperandMap> BoxMapsOf(const BoxOperands& boxes, DType dtype, uint32_t images_slot,
+                                  uint32_t matrix_slot) {
+  std::vector<OperandMap> maps;
+  for (const ImageWalk& walk : boxes.walks) {
+    maps.push_back({.slot = images_slot, .dtype = dtype, .images = walk});
+  }
+  const BoxMatrix& m = boxes.matrix;
+  maps.push_back({.slot = matrix_slot,
+                  .dtype = dtype,
+                  .offset = m.offset,
+                  .inner = m.columns,
+                  .outer = m.lines,
+                  .pitch = m.pitch});
+  return maps;
+}
 
 ImplicitGemmLimits ConvolutionLimits(const Device& device, const CallFacts& facts) {
   ImplicitGemmLimits limits = {.sms = device.Describe().sms,

@@ -20,6 +20,17 @@ namespace retrograd {
 // Schedules of a call that are timed.
 inline constexpr size_t kMostSchedules = 3;
 
+// Bytes that must divide all addresses.
+inline constexpr int64_t kConvolutionAlignment = 16;
+
+// Unimplemented where addresses are not known to be multiples of kConvolutionAlignment.
+absl::Status AlignmentRefusal(const CallFacts& facts);
+
+// What a kernel that loads boxes takes, in its order: of the addresses of the images, then of the
+// matrix.
+std::vector<OperandMap> BoxMapsOf(const BoxOperands& boxes, DType dtype, uint32_t images_slot,
+                                  uint32_t matrix_slot);
+
 // What bounds the schedules of a call on the device.
 ImplicitGemmLimits ConvolutionLimits(const Device& device, const CallFacts& facts);
 
