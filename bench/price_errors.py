@@ -3,7 +3,7 @@
 
   bench/price_errors.py bench/results/kernel_times_h100.json          a line a graph, and all
   bench/price_errors.py FILE --kernels                                generated kernels alone
-  bench/price_errors.py FILE --worst 10                               the furthest off of each graph, too
+  bench/price_errors.py FILE --worst 10                               the furthest off, too
   bench/price_errors.py --pack OUT --commit C --device D LABEL=RUN.json..   makes such a file
 
 A RUN.json is what `retrograd run GRAPH --device cuda --random-inputs 1 --repeat 30 --kernels
@@ -74,7 +74,7 @@ def figures(graphs):
     pairs = in_order = 0
     for graph in graphs:
         for a, b in itertools.combinations(graph, 2):
-            if abs(a.measured_us - b.measured_us) <= (APART - 1) * min(a.measured_us, b.measured_us):
+            if max(a.measured_us, b.measured_us) <= APART * min(a.measured_us, b.measured_us):
                 continue
             pairs += 1
             in_order += (a.predicted_us - b.predicted_us) * (a.measured_us - b.measured_us) > 0

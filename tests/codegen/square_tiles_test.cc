@@ -1,9 +1,9 @@
 // Square tiles of transposing kernels: whatever their loads and stores, and wherever tiles end, run
 // on the host with each access checked, against the interpreter; and what a thread asks for.
-#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "fusion/kernel/ir/transposed.h"
 #include "tests/catch.h"
