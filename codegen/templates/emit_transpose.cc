@@ -163,7 +163,8 @@ class WideWriter {
 };
 
 // Tiles of 32 x 32: what is read along the slow axis comes in by one, and what is stored along it
-// goes out by one.
+// goes out by one. A thread has kSquareTurns elements of a tile, and asks for what it reads of all
+// of them before it waits for any.
 class SquareWriter {
  public:
   SquareWriter(const KernelBody& body, Dialect dialect)
@@ -174,6 +175,7 @@ class SquareWriter {
         printer_(&launch_, 1),
         out_(launch_.out),
         loads_(TransposedLoads(body.ir, slow_)),
+        ahead_(LoadsAhead(body.ir, slow_)),
         late_(TransposedStores(body.ir, slow_)) {}
 
   Kernel Write() {
@@ -187,8 +189,10 @@ class SquareWriter {
     DeclarePlaces(stores);
     for (int i : loads_) DeclareTile(LoadTile(i), i);
     for (int s : late_) DeclareTile(StoreTile(s), ir_.stores[s].instr);
+    Ask(loads_, "lane", "n");
+    Ask(ahead_, "n", "lane");
     if (!loads_.empty()) {
-      Load();
+      FillTiles();
       launch_.Barrier();
     }
     std::erase_if(stores, [&](int s) { return absl::c_linear_search(late_, s); });
@@ -208,6 +212,7 @@ class SquareWriter {
   static std::string At(absl::string_view tile, absl::string_view line, absl::string_view place) {
     return absl::StrCat(tile, "[", line, " * ", kPitch, " + ", place, "]");
   }
+  static std::string Asked(int instr) { return absl::StrCat("asked", instr, "[k]"); }
 
   void DeclareTile(const std::string& name, int instr) {
     launch_.Shared(ComputeType(ir_.instrs[instr].dtype), name, kTile * kPitch);
@@ -218,7 +223,7 @@ class SquareWriter {
     const int64_t fast_tiles = CeilDiv(ir_.extents[fast_], kTile);
     const AxisMask tile_axes = AxisMask{1} << slow_ | AxisMask{1} << fast_;
     const AxisMask outer = ir_.all_axes() & ~tile_axes;
-    RG_CHECK(launch_.threads() % kTile == 0 &&
+    RG_CHECK(launch_.threads() * kSquareTurns == kTile * kTile &&
              launch_.blocks() == ir_.Points(outer) * slow_tiles * fast_tiles);
     out_.Line("const int lane = RG_THREAD % ", kTile, ", first = RG_THREAD / ", kTile, ";");
     out_.Line("const ", index_, " fast0 = static_cast<", index_, ">(RG_BLOCK % ", Sized(fast_tiles),
@@ -233,7 +238,8 @@ class SquareWriter {
 
   // A walk of the block over the tile, at places that are there.
   void OpenWalk(absl::string_view slow, absl::string_view fast) {
-    out_.Open("for (int n = first; n < ", kTile, "; n += ", launch_.threads() / kTile, ")");
+    launch_.OpenUnrolled("k", kSquareTurns);
+    out_.Line("const int n = first + k * ", launch_.threads() / kTile, ";");
     out_.Line("const ", index_, " a", slow_, " = slow0 + ", slow, ";");
     out_.Line("const ", index_, " a", fast_, " = fast0 + ", fast, ";");
     out_.Open("if (a", slow_, " < ", Sized(ir_.extents[slow_]), " && a", fast_, " < ",
@@ -245,14 +251,25 @@ class SquareWriter {
     out_.Close();
   }
 
-  void Load() {
+  // The loads of all of the thread's elements, into registers.
+  void Ask(const std::vector<int>& loads, absl::string_view slow, absl::string_view fast) {
+    if (loads.empty()) return;
+    for (int i : loads) {
+      out_.Line(ComputeName(ir_.instrs[i].dtype), " asked", i, "[", kSquareTurns, "];");
+      printer_.SetHome(i, {.lane = Asked(i), .base = ""});
+    }
+    OpenWalk(slow, fast);
+    printer_.Print({.instrs = loads, .reductions = {}, .stores = {}});
+    CloseWalk();
+    for (int i : loads) printer_.SetKnown(i, true);
+  }
+
+  void FillTiles() {
     OpenWalk("lane", "n");
-    for (int i : loads_) printer_.SetHome(i, {.lane = At(LoadTile(i), "n", "lane"), .base = ""});
-    printer_.Print({.instrs = loads_, .reductions = {}, .stores = {}});
+    for (int i : loads_) out_.Line(At(LoadTile(i), "n", "lane"), " = ", Asked(i), ";");
     CloseWalk();
     for (int i : loads_) {
       printer_.SetHome(i, {.lane = At(LoadTile(i), "lane", "n"), .base = ""});
-      printer_.SetKnown(i, true);
     }
   }
 
@@ -283,7 +300,8 @@ class SquareWriter {
   PointPrinter printer_;
   SourceWriter& out_;
   absl::string_view index_;
-  const std::vector<int> loads_, late_;  // by tiles: loads, and stores behind all others
+  // By tiles: loads, and stores behind all others. In registers: other loads.
+  const std::vector<int> loads_, ahead_, late_;
   std::vector<int> roots_;
 };
 

@@ -10,6 +10,9 @@ namespace {
 // Shorter axes fill too little of a tile to be worth one.
 constexpr int64_t kMinExtent = kTransposeTile / 2;
 
+// Of a thread of square tiles, each with kSquareTurns registers: so many leave an SM 1,536 threads.
+constexpr size_t kMostLoadsAhead = 4;
+
 // The axis nearest to the fastest one, of those long enough, along which some accesses run.
 std::optional<int> AxisOf(const KernelIr& ir,
                           std::vector<int> (*accesses)(const KernelIr&, int axis)) {
@@ -111,6 +114,20 @@ std::vector<int> TransposedStores(const KernelIr& ir, int axis) {
     }
   }
   return stores;
+}
+
+std::vector<int> LoadsAhead(const KernelIr& ir, int axis) {
+  std::vector<int> ahead;
+  const AxisMask tile = AxisMask{1} << axis | AxisMask{1} << FastestAxis(ir);
+  const std::vector<int> by_tiles = TransposedLoads(ir, axis);
+  for (size_t i = 0; i < ir.instrs.size(); ++i) {
+    const Instr& instr = ir.instrs[i];
+    if (by_tiles.size() + ahead.size() >= kMostLoadsAhead) break;
+    if (instr.kind != InstrKind::kLoad || !instr.indirect.empty()) continue;
+    if ((instr.axes & tile) != tile || RunsAlong(instr.offset, axis, FastestAxis(ir))) continue;
+    ahead.push_back(static_cast<int>(i));
+  }
+  return ahead;
 }
 
 std::optional<int> TransposedLoadAxis(const KernelIr& ir) {

@@ -24,6 +24,11 @@ bool RunsAlong(const IndexExpr& offset, int axis, int fastest);
 
 // Edge of the square tile, in elements.
 inline constexpr int kTransposeTile = 32;
+// Elements of a square tile that each of its block's threads has.
+inline constexpr int kSquareTurns = 4;
+// Of the loads that do not pass through a square tile, the first few that vary over both of its
+// axes: a thread asks for those of all its elements at once.
+std::vector<int> LoadsAhead(const KernelIr& ir, int axis);
 
 // Tiles of a kernel whose loads are read, and whose stores are written, by accesses of several
 // elements: a thread evaluates `width` neighbours along the loads' axis in each of kRows rows, and

@@ -61,9 +61,9 @@ void AddCandidates(CandidateList& list) {
   }
 }
 
-// The rows of a wide tile's thread are loaded before any is evaluated.
+// The elements of a tile's thread are loaded before any is evaluated.
 PointsOfThread Points(const KernelProfile&, const Schedule& s) {
-  const int64_t rows = s.vector_width > 1 ? WideTiles::kRows : 1;
+  const int64_t rows = s.vector_width > 1 ? WideTiles::kRows : kSquareTurns;
   return {.at_once = s.vector_width, .under_way = s.vector_width * rows};
 }
 
