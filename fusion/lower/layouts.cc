@@ -176,10 +176,11 @@ class Assigner {
     std::vector<Layout> first = AssignAll();
     std::vector<Layout> claimed(g_.num_values());
     bool any = false;
-    for (const ValueId v : std::exchange(free_, {})) {
-      auto layout = OrderOfReaders(g_, first, v);
-      if (!layout || !LibraryStores(g_, v, layout->strides)) continue;
-      claimed[g_.value_index(v)] = *std::move(layout);
+    const std::vector<ValueId> free = std::exchange(free_, {});
+    std::vector<std::optional<Layout>> orders = OrdersOfReaders(g_, first, free);
+    for (size_t i = 0; i < free.size(); ++i) {
+      if (!orders[i] || !LibraryStores(g_, free[i], orders[i]->strides)) continue;
+      claimed[g_.value_index(free[i])] = *std::move(orders[i]);
       any = true;
     }
     if (!any) return first;

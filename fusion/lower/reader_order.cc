@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fusion/analysis/strided_view.h"
 #include "fusion/kernel/build/build.h"
@@ -64,16 +63,33 @@ int Commonest(const std::vector<int>& found, int present) {
   return commonest;
 }
 
+// The graph, its layouts, and by value_index the output that a value is, if it is one.
+struct Stored {
+  const BackwardGraph& graph;
+  absl::Span<const Layout> layouts;
+  std::vector<const GraphOutput*> outputs;
+};
+
+Stored StoredOf(const BackwardGraph& g, absl::Span<const Layout> layouts) {
+  Stored stored{g, layouts, std::vector<const GraphOutput*>(g.num_values(), nullptr)};
+  for (const GraphOutput& output : g.outputs()) {
+    if (!output.value) continue;
+    const GraphOutput*& first = stored.outputs[g.value_index(*output.value)];
+    if (first == nullptr) first = &output;
+  }
+  return stored;
+}
+
 // What is read beside a value, and where it goes: through views and elementwise ops.
 class Readers {
  public:
   // beside: whether what is read beside it counts, or only where it goes.
-  Readers(const BackwardGraph& g, absl::Span<const Layout> layouts, ValueId value, bool beside)
-      : g_(g), layouts_(layouts), value_(value), extents_(g.type(value).shape), beside_(beside) {
-    for (const GraphOutput& output : g.outputs()) {
-      if (output.value) outputs_.insert({g.value_index(*output.value), &output});
-    }
-  }
+  Readers(const Stored& stored, ValueId value, bool beside)
+      : stored_(stored),
+        g_(stored.graph),
+        value_(value),
+        extents_(g_.type(value).shape),
+        beside_(beside) {}
 
   // The dim of the value along which each lies.
   std::vector<int> FastestDims() {
@@ -81,8 +97,8 @@ class Readers {
     while (!pending_.empty()) {
       const Seen seen = std::move(pending_.back());
       pending_.pop_back();
-      if (const auto to = outputs_.find(g_.value_index(seen.value)); to != outputs_.end()) {
-        const std::vector<int64_t>& strides = to->second->strides;
+      if (const GraphOutput* output = stored_.outputs[g_.value_index(seen.value)]) {
+        const std::vector<int64_t>& strides = output->strides;
         Add(strides.empty() ? DenseStrides(g_.type(seen.value).shape) : strides, seen.map);
       }
       for (const Use& use : g_.uses(seen.value.node)) {
@@ -114,7 +130,7 @@ class Readers {
       Count(seen.value, seen.value, seen.map);
     } else if (g_.op(user) == Op::cat) {
       // Part of a join, which goes on.
-      for (const int dim : Readers(g_, layouts_, next, false).FastestDims()) {
+      for (const int dim : Readers(stored_, next, false).FastestDims()) {
         Add(DenseAlong(g_.type(next).shape, dim), seen.map);
       }
     } else if (IsElementwise(g_, user) && g_.type(next).shape == g_.type(seen.value).shape) {
@@ -137,7 +153,7 @@ class Readers {
 
   // The order of `value`, of which `tensor` is what lies in memory: once.
   void Count(ValueId value, ValueId tensor, const AccessMap& map) {
-    const auto view = AsStrided(g_, layouts_, value);
+    const auto view = AsStrided(g_, stored_.layouts, value);
     const bool first = counted_.insert(g_.value_index(BehindViews(g_, tensor))).second;
     if (view && first) Add(view->strides, map);
   }
@@ -151,27 +167,34 @@ class Readers {
     }
   }
 
+  const Stored& stored_;
   const BackwardGraph& g_;
-  absl::Span<const Layout> layouts_;
   const ValueId value_;
   const Shape& extents_;
   const bool beside_;
   std::vector<int> dims_;
   std::vector<Seen> pending_;
-  absl::flat_hash_set<size_t> visited_, counted_;            // value_index
-  absl::flat_hash_map<size_t, const GraphOutput*> outputs_;  // by value_index
+  absl::flat_hash_set<size_t> visited_, counted_;  // value_index
 };
 
-}  // namespace
-
-std::optional<Layout> OrderOfReaders(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                                     ValueId result) {
-  const int present = FastestDim(graph, layouts, result);
-  const int dim = Commonest(Readers(graph, layouts, result, true).FastestDims(), present);
-  const Shape& shape = graph.type(result).shape;
+std::optional<Layout> OrderOfReaders(const Stored& stored, ValueId result) {
+  const int present = FastestDim(stored.graph, stored.layouts, result);
+  const int dim = Commonest(Readers(stored, result, true).FastestDims(), present);
+  const Shape& shape = stored.graph.type(result).shape;
   // A call takes its result's last two dims in either order, and batches as they lie.
   if (dim == present || dim + 2 < static_cast<int>(shape.size())) return std::nullopt;
   return Layout{DenseAlong(shape, dim)};
+}
+
+}  // namespace
+
+std::vector<std::optional<Layout>> OrdersOfReaders(const BackwardGraph& graph,
+                                                   absl::Span<const Layout> layouts,
+                                                   absl::Span<const ValueId> results) {
+  const Stored stored = StoredOf(graph, layouts);
+  std::vector<std::optional<Layout>> orders;
+  for (const ValueId result : results) orders.push_back(OrderOfReaders(stored, result));
+  return orders;
 }
 
 }  // namespace retrograd

@@ -5,6 +5,7 @@
 #define RETROGRAD_FUSION_LOWER_READER_ORDER_H_
 
 #include <optional>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "fusion/kernel/ir/layout.h"
@@ -12,12 +13,13 @@
 
 namespace retrograd {
 
-// The layout of a call's result in the order of most of: the tensors that are read beside it, by
+// By result of a call: its layout in the order of most of: the tensors that are read beside it, by
 // the first op that reads any, and what is stored of it (an output, an operand of a call, a part of
 // a join). nullopt if `layouts` has that order, or it is no more than as good. Results of other
 // calls do not count: their order is as free. layouts: of all values.
-std::optional<Layout> OrderOfReaders(const BackwardGraph& graph, absl::Span<const Layout> layouts,
-                                     ValueId result);
+std::vector<std::optional<Layout>> OrdersOfReaders(const BackwardGraph& graph,
+                                                   absl::Span<const Layout> layouts,
+                                                   absl::Span<const ValueId> results);
 
 }  // namespace retrograd
 
