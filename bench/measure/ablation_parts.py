@@ -51,6 +51,10 @@ PARTS = {
         "image_boxes", "threads gather the operands of all convolutions' gradients",
         "fusion/ops/convolution/image_boxes.cc", "fusion/ops/convolution/image_boxes.h",
         "codegen/convolution/implicit_gemm_boxes.cc", "codegen/preludes/box_prelude.cc"),
+    "order of images": _feature(
+        "image_order", "libraries transpose row-major images in each of their calls",
+        "fusion/lower/image_order.cc", "fusion/lower/image_order.h",
+        "fusion/lower/image_chains.cc", "fusion/lower/image_chains.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

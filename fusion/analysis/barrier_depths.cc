@@ -37,6 +37,14 @@ bool SortsGiven(const BackwardGraph& g, NodeId id) {
   return g.op(id) == Op::sort_indices && g.op(BehindViews(g, g.operands(id)[0]).node) == Op::input;
 }
 
+// A given tensor in another order (fusion/lower/image_order.h). Beside its readers it would be made
+// into what they make of it, of more bytes than it has, or again by each.
+bool ReordersGiven(const BackwardGraph& g, NodeId id) {
+  if (g.op(id) != Op::copy) return false;
+  const ValueId of = g.operands(id)[0];
+  return g.op(of.node) == Op::permute && g.op(BehindViews(g, of).node) == Op::input;
+}
+
 class Sinking {
  public:
   Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken,
@@ -54,7 +62,7 @@ class Sinking {
     const std::vector<std::optional<ValueId>> sources = Sources(g_, free_);
     for (uint32_t i = static_cast<uint32_t>(g_.num_nodes()); i-- > 0;) {
       const NodeId id{i};
-      if (!Fuses(id) || (depth_[i] != 0 && !sources[i])) continue;
+      if (!Fuses(id) || (depth_[i] != 0 && !sources[i]) || ReordersGiven(g_, id)) continue;
       int earliest = kNever;
       for (NodeId reader : consumers_.of(id)) earliest = std::min(earliest, Place(reader));
       if (earliest != kNever) depth_[i] = std::max(depth_[i], earliest);
@@ -93,6 +101,7 @@ class Sinking {
       return depth_[Index(a[0])] > depth_[Index(b[0])];
     });
     for (const std::vector<NodeId>& ops : components) {
+      if (ReordersGiven(g_, ops[0])) continue;
       const int earliest = FirstReader(ops);
       if (earliest == kNever || earliest <= depth_[Index(ops[0])] || !Pays(ops, earliest)) continue;
       for (NodeId id : ops) depth_[Index(id)] = earliest;

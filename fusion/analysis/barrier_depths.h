@@ -11,7 +11,7 @@
 //   2. a whole component (below) stands beside the first reader of its results if that saves more
 //      traffic than it keeps memory alive in between: a norm's gradient that only the next norm's
 //      gradient is added to need not be stored;
-//   3. the rest stands as early as it can.
+//   3. the rest stands as early as it can; so does a given tensor that is copied into another order.
 #ifndef RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
 #define RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
 

@@ -1,5 +1,6 @@
 #include "fusion/lower/lower.h"
 
+#include "fusion/lower/image_order.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
 #include "fusion/lower/indexed/sort_indices.h"
@@ -64,6 +65,10 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.rematerialize) {
     RG_ASSIGN_OR_RETURN(g, PrivateSlices(g, options.sinking.free));
     RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g, options.sinking));
+  }
+  // After values were made again at each depth: a copy is made once.
+  if (options.image_order && options.layouts.follow && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, OrderImages(g, *options.device));
   }
   // Last, because every step before may move what lies in memory.
   return Legalize(g, options.layouts);

@@ -189,6 +189,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .scatter_lines = Enabled(options, "scatter_lines"),
           .sums_of_slices = Enabled(options, "sums_of_slices"),
           .thin_matmuls = Enabled(options, "thin_matmuls"),
+          .image_order = Enabled(options, "image_order"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),

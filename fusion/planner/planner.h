@@ -43,6 +43,8 @@ inline constexpr Feature kFeatures[] = {
     {"image_boxes", "convolutions' operands in boxes that a copy engine takes from images"},
     {"matmul_tiles", "prices of matmuls by tiles of ours; without it by the library alone"},
     {"thin_matmuls", "matmuls of few rows, columns or terms as sums of products"},
+    {"image_order",
+     "row-major images of convolutions copied, once each, so that channels are last"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},

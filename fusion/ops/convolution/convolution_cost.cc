@@ -7,6 +7,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
 #include "fusion/ops/convolution/implicit_gemm_tiles.h"
+#include "fusion/ops/convolution/packed_layout.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 
 namespace retrograd {
@@ -28,6 +29,35 @@ bool IsNarrow(const ConvolutionCall& c) {
   return std::min(v.first, v.second) * SizeBytes(c.y.dtype) < 4;
 }
 
+bool HasImageOrder(const ConvolutionTensor& t) {
+  return t.shape[1] > 1 && Product({t.shape[2], t.shape[3], t.shape[4]}) > 1;
+}
+
+int64_t BytesOf(const ConvolutionTensor& t) {
+  return Product({t.shape[0], t.shape[1], t.shape[2], t.shape[3], t.shape[4]}) * SizeBytes(t.dtype);
+}
+
+// The same with all channels last.
+ConvolutionCall ChannelsLast(ConvolutionCall c) {
+  for (ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
+    const std::vector<int64_t> strides = ChannelsLastStrides(t->shape);
+    std::copy(strides.begin(), strides.end(), t->strides.begin());
+  }
+  return c;
+}
+
+// Libraries multiply 16-bit tensors with their channels last: others they transpose, by a launch
+// for each.
+int64_t TransposesPs(const ConvolutionCall& c, const DeviceSpec& d) {
+  if (SizeBytes(c.y.dtype) != 2) return 0;
+  int64_t ps = 0;
+  for (const ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
+    if (!HasImageOrder(*t) || t->strides[1] == 1) continue;
+    ps += d.launch_graph_ps + TransferPs(2 * BytesOf(*t), d.hbm_bytes_per_s);
+  }
+  return ps;
+}
+
 // A library gathers the operands of its matmul from images. Where groups are thin it may multiply
 // element by element, without tensor cores.
 Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
@@ -38,13 +68,14 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
     ppm = MulDiv(ppm, d.convolution_stride_ppm, kPpm);
   }
   // As of a matmul whose lines begin at multiples of 2 bytes.
-  if (c.op != Op::convolution && IsNarrow(c)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
+  if (c.op != Op::convolution && IsNarrow(ChannelsLast(c)))
+    ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
   const int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
   const int64_t flops = Product({2, m.batch[0], m.m, m.n, m.k});
   const int64_t rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops;
   const int64_t direct =
       c.geometry.groups == 1 ? kHuge : MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
-  Way way{.ps = d.library_call_ps + std::min(tiled, direct), .name = {}};
+  Way way{.ps = d.library_call_ps + std::min(tiled + TransposesPs(c, d), direct), .name = {}};
   if (!explain) return way;
   way.name = tiled <= direct ? absl::StrFormat("the library, as %d matmuls of %d x %d x %d",
                                                m.batch[0], m.m, m.n, m.k)
