@@ -37,14 +37,6 @@ bool SortsGiven(const BackwardGraph& g, NodeId id) {
   return g.op(id) == Op::sort_indices && g.op(BehindViews(g, g.operands(id)[0]).node) == Op::input;
 }
 
-// A given tensor in another order (fusion/lower/image_order.h). Beside its readers it would be made
-// into what they make of it, of more bytes than it has, or again by each.
-bool ReordersGiven(const BackwardGraph& g, NodeId id) {
-  if (g.op(id) != Op::copy) return false;
-  const ValueId of = g.operands(id)[0];
-  return g.op(of.node) == Op::permute && g.op(BehindViews(g, of).node) == Op::input;
-}
-
 class Sinking {
  public:
   Sinking(const BackwardGraph& g, const Consumers& consumers, const std::vector<bool>& taken,
@@ -248,6 +240,12 @@ class Sinking {
 };
 
 }  // namespace
+
+bool ReordersGiven(const BackwardGraph& graph, NodeId id) {
+  if (graph.op(id) != Op::copy) return false;
+  const ValueId of = graph.operands(id)[0];
+  return graph.op(of.node) == Op::permute && graph.op(BehindViews(graph, of).node) == Op::input;
+}
 
 bool IsBarrier(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kLibrary;

@@ -45,6 +45,7 @@ inline constexpr Feature kFeatures[] = {
     {"thin_matmuls", "matmuls of few rows, columns or terms as sums of products"},
     {"image_order",
      "row-major images of convolutions copied, once each, so that channels are last"},
+    {"taps_as_channels", "taps as channels of images of few channels, for the weight's gradient"},
     {"pad_operands", "matmuls whose odd operands are padded where their prices say so"},
     {"padded_rows", "rows computed at the aligned length that a matmul reads"},
     {"pitches", "gaps between what matmuls read, so that all rows begin aligned"},

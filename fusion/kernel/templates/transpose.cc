@@ -61,9 +61,10 @@ void AddCandidates(CandidateList& list) {
   }
 }
 
-// The rows of a wide tile's thread are loaded before any is evaluated.
+// The rows of a tile's thread are loaded before any is evaluated.
 PointsOfThread Points(const KernelProfile&, const Schedule& s) {
-  const int64_t rows = s.vector_width > 1 ? WideTiles::kRows : 1;
+  constexpr int64_t kSquareRows = kTransposeTile * kTransposeTile / kThreads;
+  const int64_t rows = s.vector_width > 1 ? WideTiles::kRows : kSquareRows;
   return {.at_once = s.vector_width, .under_way = s.vector_width * rows};
 }
 

@@ -58,6 +58,28 @@ int64_t TransposesPs(const ConvolutionCall& c, const DeviceSpec& d) {
   return ps;
 }
 
+int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
+  return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
+}
+
+int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
+  return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
+}
+
+ImplicitGemmLimits LimitsOf(const DeviceSpec& d) {
+  return {.sms = d.sms,
+          .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
+          .boxes = d.convolution_boxes_ppm > 0};
+}
+
+// What is multiplied between a library's transposes: it has kernels that load boxes, too.
+int64_t TransposedPs(const ConvolutionCall& last, int64_t tiled, const DeviceSpec& d) {
+  const bool boxes = d.convolution_boxes_ppm > 0 && ImplicitGemmRefusal(last).ok();
+  if (!boxes) return tiled;
+  const int64_t cycles = ImplicitGemmCycles(last, LimitsOf(d), /*boxes=*/true);
+  return cycles == kHuge ? tiled : std::min(tiled, OursPs(cycles, d.convolution_boxes_ppm, d));
+}
+
 // A library gathers the operands of its matmul from images. Where groups are thin it may multiply
 // element by element, without tensor cores.
 Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
@@ -68,28 +90,21 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
     ppm = MulDiv(ppm, d.convolution_stride_ppm, kPpm);
   }
   // As of a matmul whose lines begin at multiples of 2 bytes.
-  if (c.op != Op::convolution && IsNarrow(ChannelsLast(c)))
-    ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
-  const int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
+  const ConvolutionCall last = ChannelsLast(c);
+  if (c.op != Op::convolution && IsNarrow(last)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
+  int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
+  if (const int64_t moves = TransposesPs(c, d)) tiled = TransposedPs(last, tiled, d) + moves;
   const int64_t flops = Product({2, m.batch[0], m.m, m.n, m.k});
   const int64_t rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops;
   const int64_t direct =
       c.geometry.groups == 1 ? kHuge : MulDiv(std::max<int64_t>(flops, 1), kPsPerSecond, rate);
-  Way way{.ps = d.library_call_ps + std::min(tiled + TransposesPs(c, d), direct), .name = {}};
+  Way way{.ps = d.library_call_ps + std::min(tiled, direct), .name = {}};
   if (!explain) return way;
   way.name = tiled <= direct ? absl::StrFormat("the library, as %d matmuls of %d x %d x %d",
                                                m.batch[0], m.m, m.n, m.k)
                              : absl::StrFormat("the library, %d flops / %.0f TFLOP/s", flops,
                                                static_cast<double>(rate) / 1e12);
   return way;
-}
-
-int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
-  return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));
-}
-
-int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
-  return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
 }
 
 // Of a depthwise gradient of the input a thread waits once for each row of taps that its pixels
@@ -113,10 +128,7 @@ Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& 
   }
   // Wider operands are multiplied without tensor cores; how fast was not measured.
   if (SizeBytes(c.y.dtype) != 2 || !ImplicitGemmRefusal(c).ok()) return {};
-  const ImplicitGemmLimits limits{
-      .sms = d.sms,
-      .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
-      .boxes = d.convolution_boxes_ppm > 0};
+  const ImplicitGemmLimits limits = LimitsOf(d);
   const int64_t copied = ImplicitGemmCycles(c, limits, /*boxes=*/false);
   const int64_t boxed = limits.boxes ? ImplicitGemmCycles(c, limits, /*boxes=*/true) : kHuge;
   int64_t ps = kHuge;
