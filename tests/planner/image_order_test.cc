@@ -20,7 +20,7 @@ struct Layers {
   int64_t channels = 64, extent = 8, groups = 1;
   DType dtype = DType::kBf16;
   bool last = false;      // the host's tensors have their channels last
-  bool reshaped = false;  // each gradient goes through a matrix
+  bool reshaped = false;  // each gradient goes through a matrix, twice
 };
 
 Shape Image(const Layers& l) {
@@ -61,8 +61,8 @@ BackwardGraph TwoLayers(const Layers& l) {
   const ValueId zero = b.Full(0, l.dtype);
   const ValueId first = input("y1", image);
   const auto layer = [&](ValueId dy, ValueId y, ValueId x, std::string name) {
-    if (l.reshaped) {
-      dy = b.Reshape(b.Add(Op::exp, {b.Reshape(dy, {2, Product(image) / 2})}), image);
+    for (int times = 0; l.reshaped && times < 2; ++times) {
+      dy = b.Reshape(b.Add(Op::exp, {b.Reshape(dy, {2, Elements(image) / 2})}), image);
     }
     const ValueId masked = b.Add(Op::where, {b.Add(Op::gt, {y, zero}), dy, zero});
     Attrs of_input = Window(l), of_weight = Window(l);
@@ -116,7 +116,8 @@ TEST_CASE("all that calls then read has its channels last, without another copy"
     if (call == nullptr) continue;
     ++calls;
     for (const CallTensor& t : call->operands) CHECK(t.strides[1] == 1);
-    CHECK(call->results[0].strides[1] == 1);
+    // What leaves the graph lies as the host wants it.
+    if (call->op == Op::convolution_input_gradient) CHECK(call->results[0].strides[1] == 1);
   }
   CHECK(calls == 4);
   PlanOptions without;
@@ -139,9 +140,9 @@ TEST_CASE("what gains nothing by it stays") {
 }
 
 TEST_CASE("an image that is read in row-major order counts as copied") {
-  const DeviceSpec slow = Device({{"hbm_bytes_per_s", 1e9}, {"launch_graph_us", 0}});
-  const auto calls_alone = Ordered(TwoLayers({.extent = 4}), slow);
-  const auto reshaped = Ordered(TwoLayers({.extent = 4, .reshaped = true}), slow);
+  const DeviceSpec device = Device({{"launch_graph_us", 0.001}});
+  const auto calls_alone = Ordered(TwoLayers({.extent = 16}), device);
+  const auto reshaped = Ordered(TwoLayers({.extent = 16, .reshaped = true}), device);
   CHECK(Copies(calls_alone) == 6);
   CHECK(Copies(reshaped) == 0);
 }
