@@ -33,9 +33,10 @@ absl::Status CheckNames(const PlanOptions& options) {
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct TrialPlans {
   LoweredGraph lowered;
-  RegionResults solved;            // without a price of memory
-  std::vector<bool> merges;        // by candidate: whether it is merged
-  std::optional<FusionPlan> plan;  // of the lowered graph, if it was asked for and had to be made
+  RegionResults solved;              // without a price of memory
+  std::vector<bool> merges;          // by candidate: whether it is merged
+  std::vector<std::string> without;  // those of kTriedFeatures that made the plan take longer
+  std::optional<FusionPlan> plan;    // of the lowered graph, if it was asked for and had to be made
 
   // With those of kTriedFeatures by which the plan takes less.
   static absl::StatusOr<TrialPlans> Make(const BackwardGraph& graph, const DeviceSpec& device,
@@ -113,7 +114,7 @@ PlanOptions FreeOf(PlanOptions options) {
 
 bool PricesDecide(const PlanOptions& options) {
   const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
-  return !random && options.merging == PlanOptions::Merging::kPriced && options.pattern == nullptr;
+  return !random && options.merging == PlanOptions::Merging::kPriced;
 }
 
 // What lowering decides by prices of calls alone. What the kernels between the calls then take, a
@@ -136,6 +137,11 @@ absl::StatusOr<bool> LoweredAlike(const BackwardGraph& graph, const DeviceSpec& 
 
 absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
                                             const PlanOptions& options, bool with_plan) {
+  if (options.pattern != nullptr) {
+    PlanOptions alike = options;
+    alike.disable.insert(options.pattern->without.begin(), options.pattern->without.end());
+    return MakeOnce(graph, device, alike, with_plan);
+  }
   RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan));
   if (!PricesDecide(options) || !HasConvolutions(graph)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
@@ -149,6 +155,8 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
     RG_ASSIGN_OR_RETURN(const int64_t other_ps, other.PlanPs(device, without));
     if (other_ps > best_ps) continue;
+    other.without = std::move(best.without);
+    other.without.emplace_back(feature);
     best = std::move(other);
     chosen = std::move(without);
   }
@@ -285,6 +293,7 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
   }
   auto pattern = std::make_shared<PlanPattern>();
   pattern->merges = std::move(trials.merges);
+  pattern->without = std::move(trials.without);
   RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, trials.solved, *pattern));
   return pattern;
 }
