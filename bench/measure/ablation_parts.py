@@ -60,6 +60,13 @@ PARTS = {
         "runtime/ops/convolution/shared_products_call.h",
         "runtime/ops/convolution/cuda_shared_products.cc",
         "runtime/ops/convolution/cuda_shared_products.h"),
+    "order of images": _feature(
+        "image_order", "libraries transpose row-major images in each of their calls",
+        "fusion/lower/image_order.cc", "fusion/lower/image_order.h",
+        "fusion/lower/image_chains.cc", "fusion/lower/image_chains.h"),
+    "taps as channels": _feature(
+        "taps_as_channels", "first layers multiply images of few channels as they are",
+        "fusion/lower/taps_as_channels.cc", "fusion/lower/taps_as_channels.h"),
     "thin matmuls": _feature(
         "thin_matmuls", "matmuls of few rows, columns or terms are the library's",
         "fusion/lower/thin_matmuls.cc", "fusion/lower/thin_matmuls.h"),

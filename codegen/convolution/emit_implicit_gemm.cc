@@ -156,6 +156,7 @@ class Writer {
                   {"kFilterSteps", CeilDiv(c_.out_channels_of_group(), tile_.depth)},
                   {"kChannelBoxes", CeilDiv(c_.in_channels_of_group(), kBoxWidth)},
                   {"kWalks", walks},
+                  {"kImageDims", operands.walks[0].dims},
                   {"kPitchD", pitch_d},
                   {"kStageA", stage_a},
                   {"kStage", stage},

@@ -51,15 +51,25 @@ RG_INLINE void rg_begin_boxes(int64_t* bars, int stages) {
   }
   __syncthreads();
 }
-// Pixels of a walk over images of two dims, from the given one on, all of them so far from there; the
-// innermost dim last.
-RG_INLINE void rg_load_pixels(unsigned to, const rg_map* map, unsigned bar, int channel, int /*p0*/,
-                              int p1, int p2, int image, int /*by0*/, int by1, int by2) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
-      ::"r"(to), "l"(map), "r"(bar), "r"(channel), "r"(p2), "r"(p1), "r"(image),
-        "h"(static_cast<unsigned short>(by2)), "h"(static_cast<unsigned short>(by1)) : "memory");
+// Pixels of a walk over images of two or three dims, from the given one on, all of them so far from
+// there; the innermost dim last.
+template <int dims>
+RG_INLINE void rg_load_pixels(unsigned to, const rg_map* map, unsigned bar, int channel, int p0,
+                              int p1, int p2, int image, int by0, int by1, int by2) {
+  if constexpr (dims == 2) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
+        ::"r"(to), "l"(map), "r"(bar), "r"(channel), "r"(p2), "r"(p1), "r"(image),
+          "h"(static_cast<unsigned short>(by2)), "h"(static_cast<unsigned short>(by1)) : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10};"
+        ::"r"(to), "l"(map), "r"(bar), "r"(channel), "r"(p2), "r"(p1), "r"(p0), "r"(image),
+          "h"(static_cast<unsigned short>(by2)), "h"(static_cast<unsigned short>(by1)),
+          "h"(static_cast<unsigned short>(by0)) : "memory");
+  }
 }
 
 // The first element that a box may begin at: of 1024 bytes' multiples.
@@ -67,9 +77,10 @@ RG_INLINE void rg_load_pixels(unsigned to, const rg_map* map, unsigned bar, int 
   static_cast<int>((0 - rg_shared_address(tiles) & 1023) / static_cast<unsigned>(sizeof(*tiles)))
 #define RG_BOXES_BEGIN(bars, stages) rg_begin_boxes(bars, stages)
 #define RG_BOXES_EXPECT(bars, stage, bytes) rg_bar_expect(rg_shared_address(bars + (stage)), bytes)
+// kImageDims: of the kernel's text.
 #define RG_LOAD_PIXELS(tiles, at, bars, stage, from, walks, which, channel, ...)            \
-  rg_load_pixels(rg_shared_address(tiles + (at)), rg_described + (which),                   \
-                 rg_shared_address(bars + (stage)), channel, __VA_ARGS__)
+  rg_load_pixels<kImageDims>(rg_shared_address(tiles + (at)), rg_described + (which),       \
+                             rg_shared_address(bars + (stage)), channel, __VA_ARGS__)
 #define RG_LOAD_LINES(tiles, at, bars, stage, from, matrix, which, column, line)            \
   rg_map_load<1>(rg_shared_address(tiles + (at)), rg_described + (which),                   \
                  rg_shared_address(bars + (stage)), column, line, 0)

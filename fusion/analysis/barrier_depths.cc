@@ -54,7 +54,7 @@ class Sinking {
     const std::vector<std::optional<ValueId>> sources = Sources(g_, free_);
     for (uint32_t i = static_cast<uint32_t>(g_.num_nodes()); i-- > 0;) {
       const NodeId id{i};
-      if (!Fuses(id) || (depth_[i] != 0 && !sources[i])) continue;
+      if (!Fuses(id) || (depth_[i] != 0 && !sources[i]) || ReordersGiven(g_, id)) continue;
       int earliest = kNever;
       for (NodeId reader : consumers_.of(id)) earliest = std::min(earliest, Place(reader));
       if (earliest != kNever) depth_[i] = std::max(depth_[i], earliest);
@@ -93,6 +93,7 @@ class Sinking {
       return depth_[Index(a[0])] > depth_[Index(b[0])];
     });
     for (const std::vector<NodeId>& ops : components) {
+      if (ReordersGiven(g_, ops[0])) continue;
       const int earliest = FirstReader(ops);
       if (earliest == kNever || earliest <= depth_[Index(ops[0])] || !Pays(ops, earliest)) continue;
       for (NodeId id : ops) depth_[Index(id)] = earliest;
@@ -239,6 +240,12 @@ class Sinking {
 };
 
 }  // namespace
+
+bool ReordersGiven(const BackwardGraph& graph, NodeId id) {
+  if (graph.op(id) != Op::copy) return false;
+  const ValueId of = graph.operands(id)[0];
+  return graph.op(of.node) == Op::permute && graph.op(BehindViews(graph, of).node) == Op::input;
+}
 
 bool IsBarrier(const BackwardGraph& graph, NodeId id) {
   return graph.pattern(id) == Pattern::kLibrary;

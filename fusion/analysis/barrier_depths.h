@@ -11,7 +11,8 @@
 //   2. a whole component (below) stands beside the first reader of its results if that saves more
 //      traffic than it keeps memory alive in between: a norm's gradient that only the next norm's
 //      gradient is added to need not be stored;
-//   3. the rest stands as early as it can.
+//   3. the rest stands as early as it can; so does a given tensor that is copied into another
+//   order.
 #ifndef RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
 #define RETROGRAD_FUSION_ANALYSIS_BARRIER_DEPTHS_H_
 
@@ -26,6 +27,11 @@ namespace retrograd {
 
 // Whether a library call runs the op: nothing fuses across it.
 bool IsBarrier(const BackwardGraph& graph, NodeId id);
+
+// Whether the op copies a given tensor into another order (fusion/lower/image_order.h). It is
+// stored as it is: beside its readers it would be made into what they make of it, of more bytes
+// than it has, or again by each.
+bool ReordersGiven(const BackwardGraph& graph, NodeId id);
 
 // The stored values that an op reads, looking through views; constants left out. Ascending.
 absl::InlinedVector<ValueId, 8> StoredOperands(const BackwardGraph& graph, NodeId id);

@@ -195,6 +195,9 @@ class Assigner {
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
       if (g_.op(NodeId{i}) == Op::input) AssignInput(NodeId{i});
     }
+    for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
+      if (g_.op(NodeId{i}) == Op::copy) Assign(NodeId{i});
+    }
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) Assign(NodeId{i});
     return std::move(layouts_);
   }
@@ -237,6 +240,8 @@ class Assigner {
     }
     if (!options_.follow) return natural();
     LibraryUsers(g_, v, stack_, library_users_);
+    // A copy is there to move what it copies.
+    if (g_.op(id) == Op::copy && AllRead(v, natural())) return natural();
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
         const bool may_pitch = options_.pitches && !IsLibrary(g_, id);

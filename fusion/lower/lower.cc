@@ -1,5 +1,6 @@
 #include "fusion/lower/lower.h"
 
+#include "fusion/lower/image_order.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
 #include "fusion/lower/indexed/sort_indices.h"
@@ -9,6 +10,7 @@
 #include "fusion/lower/private/private_gathers.h"
 #include "fusion/lower/private/private_slices.h"
 #include "fusion/lower/rematerialize.h"
+#include "fusion/lower/taps_as_channels.h"
 #include "fusion/lower/thin_matmuls.h"
 #include "graph/base/status.h"
 #include "graph/passes/accumulate.h"
@@ -64,6 +66,14 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   if (options.rematerialize) {
     RG_ASSIGN_OR_RETURN(g, PrivateSlices(g, options.sinking.free));
     RG_ASSIGN_OR_RETURN(g, RematerializeAtBarriers(g, options.sinking));
+  }
+  // After values were made again at each depth: a copy is made once.
+  if (options.image_order && options.layouts.follow && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, OrderImages(g, *options.device));
+  }
+  // After chains were looked at, in which a first layer's image is one as it is given.
+  if (options.taps_as_channels && options.device != nullptr) {
+    RG_ASSIGN_OR_RETURN(g, TakeTapsAsChannels(g, *options.device));
   }
   // Last, because every step before may move what lies in memory.
   return Legalize(g, options.layouts);

@@ -19,13 +19,15 @@ struct LowerOptions {
   bool scatter_lines = true;     // sums at indices of each line without a sort
   bool sums_of_slices = true;    // sums of neighbouring slices are made at once
   bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products
+  bool image_order = true;       // images of convolutions are copied into the order that pays
+  bool taps_as_channels = true;  // images of few channels get more where that pays
   bool pad_operands = true;      // matmuls read operands padded where their prices say so
   bool padded_rows = true;       // rows are computed at the aligned length that a matmul reads
   bool accumulate_order = true;  // each contribution is added where it is made
   bool rematerialize = true;     // what costs no more to make than to read is made at each depth
   SinkOptions sinking;
   LayoutOptions layouts;
-  const DeviceSpec* device = nullptr;  // prices scatters, pads and thin matmuls; none: none is
+  const DeviceSpec* device = nullptr;  // prices scatters, pads, images and thin matmuls; none: none
 };
 
 absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptions& options = {});

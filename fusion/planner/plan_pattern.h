@@ -21,7 +21,8 @@ struct PlanPattern {
     std::shared_ptr<const RegionResult> solved;
     int64_t least_ps = 0;  // that kernels take which move what the region has to, at full bandwidth
   };
-  std::vector<bool> merges;  // by candidate (merge_matmuls.h): whether it is merged
+  std::vector<bool> merges;          // by candidate (merge_matmuls.h): whether it is merged
+  std::vector<std::string> without;  // names of kFeatures without which the plan took less
   // By RegionStructure; several where regions of one structure are planned otherwise.
   absl::flat_hash_map<std::string, std::vector<Region>> regions;
 };

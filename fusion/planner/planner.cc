@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "fusion/gemm_merge/merge_trials.h"
+#include "fusion/lower/image_chains.h"
 #include "fusion/planner/memory_ceiling.h"
 #include "fusion/planner/plan_graph.h"
 #include "fusion/planner/plan_pattern.h"
@@ -32,10 +33,12 @@ absl::Status CheckNames(const PlanOptions& options) {
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct TrialPlans {
   LoweredGraph lowered;
-  RegionResults solved;            // without a price of memory
-  std::vector<bool> merges;        // by candidate: whether it is merged
-  std::optional<FusionPlan> plan;  // of the lowered graph, if it was asked for and had to be made
+  RegionResults solved;              // without a price of memory
+  std::vector<bool> merges;          // by candidate: whether it is merged
+  std::vector<std::string> without;  // those of kTriedFeatures that made the plan take longer
+  std::optional<FusionPlan> plan;    // of the lowered graph, if it was asked for and had to be made
 
+  // With those of kTriedFeatures by which the plan takes less.
   static absl::StatusOr<TrialPlans> Make(const BackwardGraph& graph, const DeviceSpec& device,
                                          const PlanOptions& options, bool with_plan);
 
@@ -44,6 +47,10 @@ struct TrialPlans {
                                       const MergeOptions& merge);
 
  private:
+  static absl::StatusOr<TrialPlans> MakeOnce(const BackwardGraph& graph, const DeviceSpec& device,
+                                             const PlanOptions& options, bool with_plan);
+  // The price of the lowered graph's plan, which is kept.
+  absl::StatusOr<int64_t> PlanPs(const DeviceSpec& device, const PlanOptions& options);
   // The graph that is most likely the one.
   absl::StatusOr<int64_t> PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
                                     const PlanOptions& options, bool keep_plan);
@@ -89,8 +96,76 @@ absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
   return true;
 }
 
-absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& given,
+absl::StatusOr<int64_t> TrialPlans::PlanPs(const DeviceSpec& given, const PlanOptions& options) {
+  if (!plan) {
+    RG_ASSIGN_OR_RETURN(plan,
+                        PlanGraph(lowered.graph, given, options, 0, GroupOrder::kProgram, solved));
+  }
+  return plan->summary.price_ps;
+}
+
+// As LowerAndMerge promises, and without what only the final plan tells.
+PlanOptions FreeOf(PlanOptions options) {
+  options.pairs.clear();
+  options.max_memory_bytes = 0;
+  options.decisions = false;
+  return options;
+}
+
+bool PricesDecide(const PlanOptions& options) {
+  const bool random = options.search.random_seed != 0 || options.random_schedules != 0;
+  return !random && options.merging == PlanOptions::Merging::kPriced;
+}
+
+// What lowering decides by prices of calls alone. What the kernels between the calls then take, a
+// whole plan tells.
+constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels"};
+
+bool HasConvolutions(const BackwardGraph& graph) {
+  for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
+    if (ConvolutionValuesOf(graph, NodeId{i})) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<bool> LoweredAlike(const BackwardGraph& graph, const DeviceSpec& device,
+                                  const PlanOptions& a, const PlanOptions& b) {
+  RG_ASSIGN_OR_RETURN(const BackwardGraph first, Lower(graph, LowerOptionsOf(a, device)));
+  RG_ASSIGN_OR_RETURN(const BackwardGraph second, Lower(graph, LowerOptionsOf(b, device)));
+  return first == second;
+}
+
+absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const DeviceSpec& device,
                                             const PlanOptions& options, bool with_plan) {
+  if (options.pattern != nullptr) {
+    PlanOptions alike = options;
+    alike.disable.insert(options.pattern->without.begin(), options.pattern->without.end());
+    return MakeOnce(graph, device, alike, with_plan);
+  }
+  RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan));
+  if (!PricesDecide(options) || !HasConvolutions(graph)) return best;
+  PlanOptions chosen = with_plan ? options : FreeOf(options);
+  for (const absl::string_view feature : kTriedFeatures) {
+    PlanOptions without = chosen;
+    if (!without.disable.insert(std::string(feature)).second) continue;
+    const DeviceSpec planned = PlannedDevice(device, options);
+    RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
+    if (alike) continue;
+    RG_ASSIGN_OR_RETURN(TrialPlans other, MakeOnce(graph, device, without, with_plan));
+    RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
+    RG_ASSIGN_OR_RETURN(const int64_t other_ps, other.PlanPs(device, without));
+    if (other_ps > best_ps) continue;
+    other.without = std::move(best.without);
+    other.without.emplace_back(feature);
+    best = std::move(other);
+    chosen = std::move(without);
+  }
+  if (!with_plan) best.plan.reset();
+  return best;
+}
+
+absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, const DeviceSpec& given,
+                                                const PlanOptions& options, bool with_plan) {
   const DeviceSpec device = PlannedDevice(given, options);
   using Merging = PlanOptions::Merging;
   TrialPlans made;
@@ -108,11 +183,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   }
   RG_ASSIGN_OR_RETURN(const bool by_pattern, made.MergeByPattern(device, options, merge));
   if (by_pattern) return made;
-  PlanOptions free =
-      options;  // as LowerAndMerge promises, and without what only the final plan tells
-  free.pairs.clear();
-  free.max_memory_bytes = 0;
-  free.decisions = false;
+  const PlanOptions free = FreeOf(options);
   bool first = true;
   const auto price = [&](const BackwardGraph& tried,
                          int64_t enough_ps) -> absl::StatusOr<PlanPrice> {
@@ -189,6 +260,8 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .scatter_lines = Enabled(options, "scatter_lines"),
           .sums_of_slices = Enabled(options, "sums_of_slices"),
           .thin_matmuls = Enabled(options, "thin_matmuls"),
+          .image_order = Enabled(options, "image_order"),
+          .taps_as_channels = Enabled(options, "taps_as_channels"),
           .pad_operands = Enabled(options, "pad_operands"),
           .padded_rows = Enabled(options, "padded_rows"),
           .accumulate_order = Enabled(options, "accumulate_order"),
@@ -220,6 +293,7 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
   }
   auto pattern = std::make_shared<PlanPattern>();
   pattern->merges = std::move(trials.merges);
+  pattern->without = std::move(trials.without);
   RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, trials.solved, *pattern));
   return pattern;
 }

@@ -67,7 +67,7 @@ Call DrawnGradient(Draw& draw, Op op, DType dtype) {
 // One whose operands a copy engine loads by boxes: channels that fill some, or parts of one.
 Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
   constexpr int64_t kChannels[] = {32, 40, 64, 72, 136};
-  const int dims = static_cast<int>(draw.Int(1, 2));
+  const int dims = static_cast<int>(draw.Int(1, 3));
   const int64_t groups = draw.Int(0, 4) == 0 ? 2 : 1;
   const auto channels = [&] { return groups > 1 ? int64_t{64} : kChannels[draw.Int(0, 4)]; };
   Shape x = {draw.Int(1, 3), groups * channels()}, w = {groups * channels(), x[1] / groups};
@@ -75,7 +75,9 @@ Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
   for (int d = 0; d < dims; ++d) {
     const int64_t kernel = draw.Int(1, 3), dilated = draw.Int(1, 2), pad = draw.Int(0, 3);
     const int64_t window = dilated * (kernel - 1) + 1;
-    const int64_t extent = std::max<int64_t>(window - 2 * pad, 1) + draw.Int(0, dims == 1 ? 70 : 5);
+    const int64_t extent = std::max<int64_t>(window - 2 * pad, 1) + draw.Int(0, dims == 1   ? 70
+                                                                                : dims == 2 ? 5
+                                                                                            : 2);
     const int64_t step = draw.Int(0, 1) == 0 ? 1 : draw.Int(2, 3);
     x.push_back(extent), w.push_back(kernel);
     y.push_back((extent + 2 * pad - window) / step + 1);
@@ -97,11 +99,15 @@ Call DrawnForBoxes(Draw& draw, Op op, DType dtype) {
   return call;
 }
 
-Call GradientInThreeDims(Op op) {
-  const Shape x = {1, 64, 3, 4, 4}, w = {64, 64, 2, 3, 3}, y = {1, 64, 2, 2, 2}, ones = {1, 1, 1};
+// Of 64 channels, in three dims, with so much padding and taps so far apart along the last.
+ConvolutionCall GradientInThreeDims(Op op, int64_t padding, int64_t dilation) {
+  const Shape x = {1, 64, 3, 4, 80}, w = {64, 64, 2, 3, 3};
+  const Shape y = {1, 64, 2, 2, 80 + 2 * padding - 2 * dilation}, ones = {1, 1, 1};
   Call call{.op = op};
-  call.attributes = {
-      {"stride", ones}, {"padding", Shape{0, 0, 0}}, {"dilation", ones}, {"groups", int64_t{1}}};
+  call.attributes = {{"stride", ones},
+                     {"padding", Shape{0, 0, padding}},
+                     {"dilation", Shape{1, 1, dilation}},
+                     {"groups", int64_t{1}}};
   const bool input = op == Op::convolution_input_gradient;
   input ? call.attributes.Set("input_shape", x) : call.attributes.Set("weight_shape", w);
   const auto tensor = [](const Shape& shape) {
@@ -109,7 +115,7 @@ Call GradientInThreeDims(Op op) {
   };
   call.operands = {tensor(y), tensor(input ? w : x)};
   call.results = {tensor(input ? x : w)};
-  return call;
+  return ConvolutionOf(call);
 }
 
 // The schedules that load boxes.
@@ -284,10 +290,19 @@ TEST_CASE("schedules of boxes are for devices and calls that have boxes") {
     CHECK_THAT(refusal(other), ContainsSubstring("of bf16 and fp16, not f32"));
     other = call, other.y.offset = 4;
     CHECK_THAT(refusal(other), ContainsSubstring("begin at 16 bytes"));
-    CHECK_THAT(refusal(ConvolutionOf(GradientInThreeDims(op))),
-               ContainsSubstring("images in one or two dims"));
     other = call, other.padding[2] = 2000;
     CHECK_THAT(refusal(other), ContainsSubstring("nearer to the image"));
+  }
+}
+
+TEST_CASE("in three dims boxes reach less far from an image than in two") {
+  for (const Op op : kGradients) {
+    CHECK(BoxRefusal(GradientInThreeDims(op, 1, 1)).ok());
+    CHECK(BoxRefusal(GradientInThreeDims(op, 16, 15)).ok());
+    CHECK_THAT(std::string(BoxRefusal(GradientInThreeDims(op, 20, 1)).message()),
+               ContainsSubstring("nearer to the image"));
+    CHECK_THAT(std::string(BoxRefusal(GradientInThreeDims(op, 16, 16)).message()),
+               ContainsSubstring("31 pixels away"));
   }
 }
 

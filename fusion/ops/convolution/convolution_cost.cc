@@ -7,6 +7,7 @@
 #include "fusion/kernel/ir/scale.h"
 #include "fusion/ops/convolution/depthwise_tiles.h"
 #include "fusion/ops/convolution/implicit_gemm_tiles.h"
+#include "fusion/ops/convolution/packed_layout.h"
 #include "fusion/ops/matmul/matmul_cost.h"
 
 namespace retrograd {
@@ -28,6 +29,53 @@ bool IsNarrow(const ConvolutionCall& c) {
   return std::min(v.first, v.second) * SizeBytes(c.y.dtype) < 4;
 }
 
+bool HasImageOrder(const ConvolutionTensor& t) {
+  return t.shape[1] > 1 && Product({t.shape[2], t.shape[3], t.shape[4]}) > 1;
+}
+
+int64_t BytesOf(const ConvolutionTensor& t) {
+  return Product({t.shape[0], t.shape[1], t.shape[2], t.shape[3], t.shape[4]}) * SizeBytes(t.dtype);
+}
+
+// The same with all channels last.
+ConvolutionCall ChannelsLast(ConvolutionCall c) {
+  for (ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
+    const std::vector<int64_t> strides = ChannelsLastStrides(t->shape);
+    std::copy(strides.begin(), strides.end(), t->strides.begin());
+  }
+  return c;
+}
+
+// Libraries multiply 16-bit tensors with their channels last: others they transpose, by a launch
+// for each.
+int64_t TransposesPs(const ConvolutionCall& c, const DeviceSpec& d) {
+  if (SizeBytes(c.y.dtype) != 2) return 0;
+  int64_t ps = 0;
+  for (const ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
+    if (!HasImageOrder(*t) || t->strides[1] == 1) continue;
+    ps += d.launch_graph_ps + TransferPs(2 * BytesOf(*t), d.hbm_bytes_per_s);
+  }
+  return ps;
+}
+
+int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
+  return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
+}
+
+ImplicitGemmLimits LimitsOf(const DeviceSpec& d) {
+  return {.sms = d.sms,
+          .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
+          .boxes = d.convolution_boxes_ppm > 0};
+}
+
+// What is multiplied between a library's transposes: it has kernels that load boxes, too.
+int64_t TransposedPs(const ConvolutionCall& last, int64_t tiled, const DeviceSpec& d) {
+  const bool boxes = d.convolution_boxes_ppm > 0 && ImplicitGemmRefusal(last).ok();
+  if (!boxes) return tiled;
+  const int64_t cycles = ImplicitGemmCycles(last, LimitsOf(d), /*boxes=*/true);
+  return cycles == kHuge ? tiled : std::min(tiled, OursPs(cycles, d.convolution_boxes_ppm, d));
+}
+
 // A library gathers the operands of its matmul from images. Where groups are thin it may multiply
 // element by element, without tensor cores.
 Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
@@ -38,8 +86,10 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
     ppm = MulDiv(ppm, d.convolution_stride_ppm, kPpm);
   }
   // As of a matmul whose lines begin at multiples of 2 bytes.
-  if (c.op != Op::convolution && IsNarrow(c)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
-  const int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
+  const ConvolutionCall last = ChannelsLast(c);
+  if (c.op != Op::convolution && IsNarrow(last)) ppm = MulDiv(ppm, d.matmul_odd_pitch_ppm, kPpm);
+  int64_t tiled = MulDiv(std::max<int64_t>(PriceMatMul(m, d).ps - launch, 0), ppm, kPpm);
+  if (const int64_t moves = TransposesPs(c, d)) tiled = TransposedPs(last, tiled, d) + moves;
   const int64_t flops = Product({2, m.batch[0], m.m, m.n, m.k});
   const int64_t rate = m.in_dtype == DType::kFp64 ? d.matmul_fp64_flops : d.matmul_fp32_flops;
   const int64_t direct =
@@ -51,10 +101,6 @@ Way ByLibrary(const ConvolutionCall& c, const DeviceSpec& d, bool explain) {
                              : absl::StrFormat("the library, %d flops / %.0f TFLOP/s", flops,
                                                static_cast<double>(rate) / 1e12);
   return way;
-}
-
-int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
-  return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
 }
 
 // Of a depthwise gradient of the input a thread waits once for each row of taps that its pixels
@@ -78,10 +124,7 @@ Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& 
   }
   // Wider operands are multiplied without tensor cores; how fast was not measured.
   if (SizeBytes(c.y.dtype) != 2 || !ImplicitGemmRefusal(c).ok()) return {};
-  const ImplicitGemmLimits limits{
-      .sms = d.sms,
-      .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
-      .boxes = d.convolution_boxes_ppm > 0};
+  const ImplicitGemmLimits limits = LimitsOf(d);
   const int64_t copied = ImplicitGemmCycles(c, limits, /*boxes=*/false);
   const int64_t boxed = limits.boxes ? ImplicitGemmCycles(c, limits, /*boxes=*/true) : kHuge;
   int64_t ps = kHuge;

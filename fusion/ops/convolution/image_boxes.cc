@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kAddressBytes = 16;  // that divide all addresses and pitches
 constexpr int64_t kMostStep = 8;
-constexpr int64_t kMostReach = 255;
 constexpr size_t kMostWalks = 16;  // descriptions of 128 bytes are parameters
 
 bool IsInput(const ConvolutionCall& c) { return c.op == Op::convolution_input_gradient; }
@@ -61,13 +60,21 @@ ImageWalk WalkOfInput(const ConvolutionCall& c) {
   return walk;
 }
 
-// How far from an image's first and last pixel the engine's corners may lie.
+// How far the engine lets corners and taps lie from an image's pixels: it has 16 bits for all dims.
+struct EngineReach {
+  int64_t least_corner, most_corner, most_tap;
+};
+constexpr EngineReach ReachIn(int dims) {
+  return dims == 2 ? EngineReach{-128, 127, 255} : EngineReach{-16, 15, 31};
+}
+
+// Whether the engine's corners lie near enough to an image's first and last pixel.
 bool CornersFit(const ImageWalk& walk) {
-  constexpr int64_t kLeast = -128, kMost = 127;
+  const EngineReach reach = ReachIn(walk.dims);
   const std::array<int64_t, 3> beyond = walk.Beyond();
   for (size_t d = 0; d < kSpatialDims; ++d) {
-    if (std::min(walk.first[d], beyond[d]) < kLeast) return false;
-    if (std::max(walk.first[d], beyond[d]) > kMost) return false;
+    if (std::min(walk.first[d], beyond[d]) < reach.least_corner) return false;
+    if (std::max(walk.first[d], beyond[d]) > reach.most_corner) return false;
   }
   return true;
 }
@@ -180,11 +187,11 @@ absl::Status BoxRefusal(const ConvolutionCall& c) {
     return refuse("walked in up to ", kMostWalks, " ways, not ", operands.walks.size());
   }
   for (const ImageWalk& walk : operands.walks) {
-    if (walk.dims != 2) return refuse("of images in one or two dims");
     if (!CornersFit(walk)) return refuse("of pixels nearer to the image");
     for (size_t d = 0; d < kSpatialDims; ++d) {
       if (walk.step[d] > kMostStep) return refuse("of pixels up to ", kMostStep, " apart");
-      if (walk.reach[d] > kMostReach) return refuse("of taps up to ", kMostReach, " pixels away");
+      const int64_t most = ReachIn(walk.dims).most_tap;
+      if (walk.reach[d] > most) return refuse("of taps up to ", most, " pixels away");
     }
   }
   return absl::OkStatus();
