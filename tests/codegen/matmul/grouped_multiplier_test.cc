@@ -209,6 +209,9 @@ TEST_CASE("a tile fits the sizes of groups") {
   };
   const GemmTile large = tile({.groups = 8, .m = 16384, .n = 4096, .k = 2048});
   CHECK((large.m == 128 && large.n == 128 && large.cluster() == 2));
+  // A round more of tiles that load less for each of their products.
+  const GemmTile odd = tile({.groups = 6, .m = 10000, .n = 2048, .k = 5632});
+  CHECK((odd.m == 128 && odd.n == 128));
   CHECK(tile({.groups = 256, .m = 8192, .n = 4096, .k = 2048}).m == 64);
   CHECK(tile({.groups = 8, .m = 16384, .n = 64, .k = 2048}).cluster() == 1);
   for (const int64_t kib : {99, 160, 227}) {
