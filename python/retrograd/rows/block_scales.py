@@ -21,8 +21,8 @@ def _blocks(extent, block=BLOCK):
 
 
 def fits(a, b, scale_a, scale_b, block=BLOCK):
-    """Whether scales of such shapes are [M or M / block, K / block] and [K / block, N or N / block],
-    of matrices [M, K] and [K, N]."""
+    """Whether scales of such shapes are [M or M / block, K / block] and
+    [K / block, N or N / block], of matrices [M, K] and [K, N]."""
     if len(scale_a) != 2 or len(scale_b) != 2:
         return False
     (m, k), n = a, b[-1]

@@ -44,9 +44,9 @@ def scaled_mm(
     call, a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None,
     use_fast_accum=False,
 ):  # fmt: skip
-    """[M, K] x [K, N] with one scale of each matrix, or one of each row, [M, 1], and column, [1, N],
-    or of each block, [M or M / 128, K / 128] and [K / 128, N or N / 128]. As the product of one group
-    of rows it is scaled by the kernel that multiplies."""
+    """[M, K] x [K, N] with one scale of each matrix, or one of each row, [M, 1], and column,
+    [1, N], or of each block, [M or M / 128, K / 128] and [K / 128, N or N / 128]. As the product of
+    one group of rows it is scaled by the kernel that multiplies."""
     plain(call, None, scale_result)
     rows, columns = a.shape[0], b.shape[-1]
     one = len([s for s in (scale_a, scale_b) if s.shape in ((), (1,), (1, 1))]) == 2
