@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/grouped_matmul/block_products_prelude.h"
 #include "codegen/preludes/attention_prelude.h"
 #include "codegen/preludes/box_prelude.h"
 #include "codegen/preludes/cluster_prelude.h"
@@ -39,6 +40,7 @@ std::string HopperText(PreludeParts parts) {
                       parts.Has(PreludePart::kMultiplier) ? MultiplierPrelude() : "",
                       parts.Has(PreludePart::kBoxes) ? BoxPrelude(Dialect::kCuda) : "",
                       parts.Has(PreludePart::kGroupedTiles) ? GroupedTilesPrelude() : "",
+                      parts.Has(PreludePart::kGroupedTiles) ? BlockProductsPrelude() : "",
                       attention && parts.Has(PreludePart::kDropout) ? TiledDropoutPrelude() : "",
                       attention ? AttentionPrelude() : "");
 }

@@ -98,7 +98,7 @@ class Writer {
     } else {
       w_.Text(kGemmWeightPlaces);
     }
-    w_.Text(kTileProduct);
+    w_.Text(TileProduct());
     w_.Text(IsInput(c_) ? kGemmStoreInput : kGemmStoreWeight);
     return w_.End(Product({RowTiles(tile_, c_), ColumnTiles(tile_, c_), tile_.splits}), threads_);
   }

@@ -42,10 +42,11 @@ class Writer {
     Extents();
     Schedule();
     w_.Text(kGroupOfBlock);
-    w_.Text(kGroupedOperands);
-    w_.Text(kTileProduct);
     if (c_.scaled) Scales("kRowScales", c_.row_scales), Scales("kColumnScales", c_.column_scales);
-    w_.Text(c_.scaled ? kGroupedScales : kGroupedNoScales);
+    w_.Text(kGroupedOperands);
+    if (c_.scale_block > 0) w_.Text(kGroupedBlocks);
+    w_.Text(TileProduct(c_.scale_block > 0 ? kGroupedBlockEnds : ""));
+    w_.Text(c_.scaled && c_.scale_block == 0 ? kGroupedScales : kGroupedNoScales);
     w_.Text(kGroupedStore);
     return w_.End(BlocksOf(tile_, c_), threads_);
   }
@@ -70,6 +71,7 @@ class Writer {
                   {"kM", c_.m},
                   {"kN", c_.n},
                   {"kTerms", c_.k},
+                  {"kTermsBegin", c_.scale_block > 0 ? tile_.depth : 1},
                   {"kAdds", c_.adds ? 1 : 0}});
     Places("kA", c_.a);
     Places("kB", c_.b);
@@ -88,9 +90,13 @@ class Writer {
     w_.LongConstants({{absl::StrCat(prefix, "First"), scales.offset},
                       {absl::StrCat(prefix, "Group"), scales.group_stride},
                       {absl::StrCat(prefix, "Step"), scales.stride}});
+    if (c_.scale_block == 0) return;
+    w_.LongConstants({{absl::StrCat(prefix, "Block"), scales.block_stride},
+                      {absl::StrCat(prefix, "Lines"), scales.lines}});
   }
 
   void Schedule() {
+    if (c_.scale_block > 0) w_.Constants({{"kScaleBlock", c_.scale_block}});
     const bool down = c_.d.col_stride != 1;
     w_.Constants({{"kRows", tile_.rows},
                   {"kColumns", tile_.columns},

@@ -4,6 +4,7 @@
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
 #include "codegen/preludes/multiplier_prelude.h"
 #include "fusion/kernel/ir/scale.h"
+#include "fusion/ops/grouped_matmul/grouped_multiplier.h"
 
 namespace retrograd {
 namespace {
@@ -65,7 +66,8 @@ class Writer {
     w_.out().Line("typedef ", StorageName(c_.out_dtype), " result_t;");
     w_.Constants({{"kN", c_.n}, {"kAdds", c_.adds ? 1 : 0}});
     if (narrow) {
-      w_.Constants({{"kRows", tile_.m}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
+      const int rows = c_.scale_block > 0 ? kGemmBox : tile_.m;
+      w_.Constants({{"kRows", rows}, {"kPacks", tile_.n / 8}, {"kThreads", kGemmThreads}});
     }
     w_.LongConstants({{"kEndsFirst", c_.ends_offset},
                       {"kDFirst", c_.d.offset},
@@ -84,9 +86,10 @@ class Writer {
                   c_.sums_in_groups ? 1 : 0, ", ", Unit(), "> tiles_t;");
     w_.out().Line("static_assert(rg_multiply_shape<", tile_.stages, ", ", sides,
                   ">::shared_bytes == ", shared_bytes, ");");
-    w_.out().Line("rg_multiply_tiles<element_t, result_t, ", LiesAcross(c_.a.col_stride), ", ",
-                  LiesAcross(c_.b.row_stride), ", ", cluster, ", ", tile_.stages, ", ", sides,
-                  ">(");
+    const bool blocks = c_.scale_block > 0;
+    w_.out().Line(blocks ? "rg_multiply_blocks" : "rg_multiply_tiles", "<element_t, result_t, ",
+                  LiesAcross(c_.a.col_stride), ", ", LiesAcross(c_.b.row_stride), ", ", cluster,
+                  ", ", tile_.stages, ", ", blocks ? absl::StrCat(tile_.n) : sides, ">(");
     w_.out().Line("    &rg_map_a, &rg_map_b, memory,");
     w_.out().Line("    tiles_t(ends + kEndsFirst, ", c_.groups, ", ", c_.m, ", kN, ", c_.k, "),");
     w_.out().Line("    ", Scales(), ",");
@@ -94,6 +97,7 @@ class Writer {
 
   std::string Scales() const {
     if (!c_.scaled) return "rg_no_scales()";
+    if (c_.scale_block > 0) return BlockScales();
     const auto first = [](absl::string_view name, const GroupedScales& s) {
       return absl::StrCat(name, " + ", s.offset);
     };
@@ -104,11 +108,21 @@ class Writer {
                         ", ", columns.group_stride, ", ", columns.stride, ", ", c_.groups, ", kN}");
   }
 
+  std::string BlockScales() const {
+    const GroupedScales &rows = c_.row_scales, &columns = c_.column_scales;
+    return absl::StrCat("rg_scales_of_blocks<", c_.scale_block, ", ", rows.lines, ", ",
+                        columns.lines, ">{row_scales + ", rows.offset, ", column_scales + ",
+                        columns.offset, ", ", rows.stride, ", ", rows.block_stride, ", ",
+                        columns.group_stride, ", ", columns.stride, ", ", columns.block_stride,
+                        ", kN}");
+  }
+
   // Terms that lie beside each other are loaded from a multiple of 16 bytes on, and from whole
   // sectors of the cache where the operand's lines begin there. (fp8, one H100, groups of 4,096:
   // 990 TFLOP/s from 16 bytes on, 1,198 from 32, 1,229 from 64, 1,241 from 128; of 512: 666, 624,
   // 585, 524.)
   int64_t Unit() const {
+    if (c_.scale_block > 0) return StepOf(c_.in_dtype);  // of which each has terms of one block
     const bool a = LiesAcross(c_.a.col_stride) == 0, b = LiesAcross(c_.b.row_stride) == 0;
     if (!a && !b) return 1;
     const int64_t sector = kSectorBytes / SizeBytes(c_.in_dtype);

@@ -32,8 +32,9 @@ const char kGroupOfBlock[] = R"(
   if (!found) return;
   const int row0 = row_tile * kRows + (kSumsInGroups ? 0 : begin_place);
   const int rows = (kSumsInGroups ? kM : end_place) - row0, columns = kN - column0;
-  const int term0 = kSumsInGroups ? begin_place : 0;
-  int left = kSumsInGroups ? end_place - begin_place : group < kGroups ? kTerms : 0;
+  const int term0 = kSumsInGroups ? begin_place / kTermsBegin * kTermsBegin : 0;
+  int skipped = kSumsInGroups ? begin_place - term0 : 0;
+  int left = kSumsInGroups ? (end_place > begin_place ? end_place - term0 : 0) : group < kGroups ? kTerms : 0;
 )";
 
 // What a thread copies of each step lies at the same places of it: the step's own place moves. As a
@@ -57,7 +58,7 @@ const char kGroupedOperands[] = R"(
       if (kLinesA * kPacksA % kThreads != 0 && line_a(i) >= kLinesA) continue;
       const int row = kAcrossA ? pack_a(i) : line_a(i), term = kAcrossA ? line_a(i) : pack_a(i);
       rg_copy_or_zero<kVA>(tiles, to + line_a(i) * kPitchA + pack_a(i), a,
-                           a_at + static_cast<offset_t>(row * kARow + term * kAColumn), row < rows && term < left);
+                           a_at + static_cast<offset_t>(row * kARow + term * kAColumn), row < rows && term >= skipped && term < left);
     }
     RG_UNROLL_8
     for (int i = kCopiesB * piece / kPieces; i < kCopiesB * (piece + 1) / kPieces; ++i) {
@@ -65,14 +66,58 @@ const char kGroupedOperands[] = R"(
       const int column = kAcrossB ? pack_b(i) : line_b(i), term = kAcrossB ? line_b(i) : pack_b(i);
       rg_copy_or_zero<kVB>(tiles, to + kStageA + line_b(i) * kPitchB + pack_b(i), b,
                            b_at + static_cast<offset_t>(term * kBRow + column * kBColumn),
-                           column < columns && term < left);
+                           column < columns && term >= skipped && term < left);
     }
   };
   const auto advance = [&] {
     left -= kDepth;
+    skipped = 0;
     a_at += kDepth * kAColumn;
     b_at += kDepth * kBRow;
   };
+)";
+
+// A block of terms ends with a step: its sums are multiplied by its scales and join those of the
+// blocks before. What leaves after the last step are the latter.
+const char kGroupedBlocks[] = R"(
+  rg_tile<sum_t> totals[kTileRows][kTileColumns];
+  RG_UNROLL
+  for (int m = 0; m < kTileRows; ++m) {
+    RG_UNROLL
+    for (int n = 0; n < kTileColumns; ++n) {
+      RG_UNROLL
+      for (int i = 0; i < rg_tile<sum_t>::elements; ++i) totals[m][n].at[i] = 0;
+    }
+  }
+)";
+
+const char kGroupedBlockEnds[] = R"(
+    const bool last = step + 1 == end;
+    if (last || (term0 + (step + 1) * kDepth) % kScaleBlock == 0) {
+      const int block = (term0 + step * kDepth) / kScaleBlock;
+      const int64_t row_scales_at = kRowScalesFirst + block * kRowScalesBlock;
+      const int64_t column_scales_at =
+          kColumnScalesFirst + (kSumsInGroups ? 0 : group) * kColumnScalesGroup + block * kColumnScalesBlock;
+      RG_UNROLL
+      for (int m = 0; m < kTileRows; ++m) {
+        RG_UNROLL
+        for (int n = 0; n < kTileColumns; ++n) {
+          RG_UNROLL
+          for (int i = 0; i < rg_tile<sum_t>::elements; ++i) {
+            const int row = warp_row + 16 * m + rg_tile_row(lane, i);
+            const int column = warp_column + 16 * n + rg_tile_column(lane, i);
+            if (row < rows && column < columns) {
+              const sum_t of_row =
+                  rg_load(row_scales, row_scales_at + (row0 + row) / kRowScalesLines * kRowScalesStep);
+              const sum_t of_column = rg_load(
+                  column_scales, column_scales_at + (column0 + column) / kColumnScalesLines * kColumnScalesStep);
+              totals[m][n].at[i] += sums[m][n].at[i] * of_row * of_column;
+            }
+            sums[m][n].at[i] = last ? totals[m][n].at[i] : sum_t(0);
+          }
+        }
+      }
+    }
 )";
 
 const char kGroupedNoScales[] = R"(

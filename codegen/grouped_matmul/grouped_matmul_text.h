@@ -6,12 +6,17 @@
 namespace retrograd {
 
 // Which group and tile a block makes: `group`, its places from `begin` to `end`; the tile's first
-// row `row0` and column `column0`, its `rows` and `columns` from there on; the sum's first term
-// `term0` and how many terms are `left`. A block without a tile ends.
+// row `row0` and column `column0`, its `rows` and `columns` from there on; the first term that is
+// loaded, `term0`, a multiple of kTermsBegin, how many terms are `left` from there on, and how many
+// of these are `skipped`, since they belong to the group before. A block without a tile ends.
 extern const char kGroupOfBlock[];
 
 // Defines copy(..) and advance(..) for codegen/tile_products/tile_product_text.h, which follows.
 extern const char kGroupedOperands[];
+
+// With scales of blocks: what stands before the product, and at the end of each of its steps.
+extern const char kGroupedBlocks[];
+extern const char kGroupedBlockEnds[];
 
 // Defines scaled(sum, row, column) of the tile, without or with scales.
 extern const char kGroupedNoScales[];

@@ -332,6 +332,55 @@ struct rg_no_scales {
   RG_INLINE void scale(float (&)[boxes][count], const rg_product_tile&, int, int) const {}
 };
 
+// A warp loads the operands of a block's tiles into the stages: each when it has been emptied.
+template <typename T, int a_across, int b_across, int tall, int wide, int stages, int tile_m, int tile_n,
+          typename Tiles>
+RG_INLINE void rg_load_tiles(const rg_map* map_a, const rg_map* map_b, unsigned operands, unsigned full,
+                             unsigned empty, int rank, int lane, Tiles& tiles) {
+  constexpr int step = rg_multiply_shape<stages>::step_bytes / static_cast<int>(sizeof(T));
+  typedef rg_multiply_shape<stages, tile_m, tile_n> shape;
+  int stage = 0;
+  unsigned parity = 1;
+  rg_product_tile at;
+  while (tiles.next(rank, &at)) {
+    const int steps = (at.terms + step - 1) / step;
+    for (int s = 0; s < steps; ++s) {
+      rg_bar_wait(empty + 8 * stage, parity);
+      const unsigned bar = full + 8 * stage;
+      const unsigned a = operands + stage * shape::stage_bytes;
+      if (lane == 0) {
+        const int boxes = Tiles::rows_end ? at.boxes(tile_m / 64) : tile_m / 64;
+        rg_bar_expect(bar, shape::stage_bytes - 8192 * (tile_m / 64 - boxes));
+        const int depth = at.term + s * step;
+        // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
+#pragma unroll
+        for (int h = 0; h < tile_m / 64; ++h) {
+          if (Tiles::rows_end && h >= boxes) break;
+          const int row = at.row + 64 * h, to = a + 8192 * h;
+          const int sharers = wide == 2 ? (1 + (1 << tall)) << rank % tall : 0;
+          if (wide == 2 && h % 2 != rank / tall) continue;
+          const int x = a_across ? row : depth, y = a_across ? depth : row;
+          rg_map_load<wide>(to, map_a, bar, x, y, sharers);
+        }
+#pragma unroll
+        for (int h = 0; h < tile_n / 64; ++h) {
+          const int col = at.col + 64 * h, to = a + shape::left_bytes + 8192 * h;
+          const int sharers = tall == 2 ? 3 << rank / tall * 2 : 0;
+          if (tall == 2 && h % 2 != rank % tall) continue;
+          const int x = b_across ? col : depth, y = b_across ? depth : col;
+          if constexpr (Tiles::of_groups) {
+            rg_map_load<tall>(to, map_b, bar, x, y, at.group, sharers);
+          } else {
+            rg_map_load<tall>(to, map_b, bar, x, y, sharers);
+          }
+        }
+      }
+      __syncwarp();
+      if (++stage == stages) stage = 0, parity ^= 1;
+    }
+  }
+}
+
 // Of operands of T a result of Out. The 128 threads of a warpgroup call, of 16 bits, finish(tile, at,
 // thread): the product's pack of 8 elements of row r, from column 8 c of the tile on, is
 // tile[(r * tile_n / 8 + (c ^ (r & 7))) * 8]; of fp32, finish(sums, at, warp, lane), with what each has of the
@@ -366,46 +415,8 @@ RG_INLINE void rg_multiply_tiles(const rg_map* map_a, const rg_map* map_b, void*
   if (group == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (warp == 0) {
-      int stage = 0;
-      unsigned parity = 1;
-      rg_product_tile at;
-      while (tiles.next(rank, &at)) {
-        const int steps = (at.terms + step - 1) / step;
-        for (int s = 0; s < steps; ++s) {
-          rg_bar_wait(empty + 8 * stage, parity);
-          const unsigned bar = full + 8 * stage;
-          const unsigned a = operands + stage * shape::stage_bytes;
-          if (lane == 0) {
-            const int boxes = Tiles::rows_end ? at.boxes(tile_m / 64) : tile_m / 64;
-            rg_bar_expect(bar, shape::stage_bytes - 8192 * (tile_m / 64 - boxes));
-            const int depth = at.term + s * step;
-            // A box of 64 rows or columns is 8192 bytes. Sharers take turns.
-#pragma unroll
-            for (int h = 0; h < tile_m / 64; ++h) {
-              if (Tiles::rows_end && h >= boxes) break;
-              const int row = at.row + 64 * h, to = a + 8192 * h;
-              const int sharers = wide == 2 ? (1 + (1 << tall)) << rank % tall : 0;
-              if (wide == 2 && h % 2 != rank / tall) continue;
-              const int x = a_across ? row : depth, y = a_across ? depth : row;
-              rg_map_load<wide>(to, map_a, bar, x, y, sharers);
-            }
-#pragma unroll
-            for (int h = 0; h < tile_n / 64; ++h) {
-              const int col = at.col + 64 * h, to = a + shape::left_bytes + 8192 * h;
-              const int sharers = tall == 2 ? 3 << rank / tall * 2 : 0;
-              if (tall == 2 && h % 2 != rank % tall) continue;
-              const int x = b_across ? col : depth, y = b_across ? depth : col;
-              if constexpr (Tiles::of_groups) {
-                rg_map_load<tall>(to, map_b, bar, x, y, at.group, sharers);
-              } else {
-                rg_map_load<tall>(to, map_b, bar, x, y, sharers);
-              }
-            }
-          }
-          __syncwarp();
-          if (++stage == stages) stage = 0, parity ^= 1;
-        }
-      }
+      rg_load_tiles<T, a_across, b_across, tall, wide, stages, tile_m, tile_n>(map_a, map_b, operands, full,
+                                                                              empty, rank, lane, tiles);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");

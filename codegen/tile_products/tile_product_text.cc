@@ -1,9 +1,12 @@
 #include "codegen/tile_products/tile_product_text.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace retrograd {
+namespace {
 
 // Copies for a later step go out between the products of this one.
-const char kTileProduct[] = R"(
+constexpr char kSteps[] = R"(
   rg_tile<sum_t> sums[kTileRows][kTileColumns];
   RG_UNROLL
   for (int m = 0; m < kTileRows; ++m) {
@@ -36,6 +39,9 @@ const char kTileProduct[] = R"(
     }
     if (more) advance();
     RG_COPIES_SENT();
+)";
+
+constexpr char kSums[] = R"(
     from = from == (kStages - 1) * kStage ? 0 : from + kStage;
     to = to == (kStages - 1) * kStage ? 0 : to + kStage;
   }
@@ -60,5 +66,11 @@ const char kTileProduct[] = R"(
     RG_BARRIER();
   }
 )";
+
+}  // namespace
+
+std::string TileProduct(absl::string_view behind_step) {
+  return absl::StrCat(kSteps, behind_step, kSums);
+}
 
 }  // namespace retrograd

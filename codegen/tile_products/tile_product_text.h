@@ -3,6 +3,10 @@
 #ifndef RETROGRAD_CODEGEN_TILE_PRODUCTS_TILE_PRODUCT_TEXT_H_
 #define RETROGRAD_CODEGEN_TILE_PRODUCTS_TILE_PRODUCT_TEXT_H_
 
+#include <string>
+
+#include "absl/strings/string_view.h"
+
 namespace retrograd {
 
 // Leaves the sums of the tile, kRows x kColumns, in the shared array `results`, lines kPitchD
@@ -16,7 +20,10 @@ namespace retrograd {
 // the type sum_t; warp_row, warp_column, slice and lane, of the thread; the steps from `begin` to
 // `end`; copy(to, piece), which sends one of kPieces pieces of a step's copies off, and advance(),
 // which goes on to the next step.
-extern const char kTileProduct[];
+//
+// behind_step: text that each step ends with, which may read and write `sums`
+// [kTileRows][kTileColumns].
+std::string TileProduct(absl::string_view behind_step = "");
 
 }  // namespace retrograd
 

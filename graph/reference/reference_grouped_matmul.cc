@@ -29,6 +29,46 @@ void ScaleOf(const LibraryNode& node, int64_t first, int64_t group, int64_t rows
   }
 }
 
+// Scales of the blocks of both operands, by row and term and by term and column.
+struct BlockScales {
+  const LibraryNode& node;
+  int64_t block, rows_each, columns_each;
+
+  explicit BlockScales(const LibraryNode& n)
+      : node(n),
+        block(n.attrs.Int("scale_block")),
+        rows_each(n.operands[3].type->shape[0] == n.operands[0].type->shape[0] ? 1 : block),
+        columns_each(n.operands[4].type->shape[2] == n.operands[1].type->shape.back() ? 1 : block) {
+  }
+  double OfRow(int64_t row, int64_t term) const {
+    const DenseTensor& scales = node.operands[3];
+    return scales.data[row / rows_each * scales.type->shape[1] + term / block];
+  }
+  double OfColumn(int64_t group, int64_t term, int64_t column) const {
+    const DenseTensor& scales = node.operands[4];
+    const Shape& shape = scales.type->shape;
+    return scales.data[(group * shape[1] + term / block) * shape[2] + column / columns_each];
+  }
+};
+
+// Of a group's rows and terms, from the first ones on, of the operands as they are scaled.
+void AddScaledProduct(const LibraryNode& node, int64_t group, int64_t row0, int64_t rows,
+                      int64_t term0, int64_t terms, double* out) {
+  const BlockScales scales(node);
+  const DenseTensor &a = node.operands[0], &b = node.operands[1];
+  const int64_t k = a.type->shape[1], n = b.type->shape.back();
+  const int64_t matrix = b.type->rank() == 3 ? group : 0;
+  const double* const of_group = b.data + matrix * k * n;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t t = term0; t < term0 + terms; ++t) {
+      const double factor = a.data[(row0 + i) * k + t] * scales.OfRow(row0 + i, t);
+      for (int64_t j = 0; j < n; ++j) {
+        out[i * n + j] += factor * (of_group[t * n + j] * scales.OfColumn(matrix, t, j));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status EvaluateGroupedMatMul(const LibraryNode& node, absl::Span<double* const> out) {
@@ -41,6 +81,11 @@ absl::Status EvaluateGroupedMatMul(const LibraryNode& node, absl::Span<double* c
   for (int64_t g = 0; g < ends.type->elements(); ++g) {
     group = NextGroup(group, static_cast<int64_t>(ends.data[g]), size);
     const int64_t members = group.end - group.begin;
+    if (node.attrs.Find("scale_block") != nullptr) {
+      AddScaledProduct(node, g, rows ? group.begin : 0, rows ? members : m, rows ? 0 : group.begin,
+                       rows ? k : members, out[0] + (rows ? group.begin * n : g * m * n));
+      continue;
+    }
     if (rows) {
       AddProduct(a.data + group.begin * k, k, b.data + g * k * n, members, n, k,
                  out[0] + group.begin * n);

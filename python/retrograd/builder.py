@@ -146,12 +146,14 @@ class Builder:
             return self.node("matmul", [a, b], [(a.dtype, shape)])[0]
         return self.node("matmul", [a, b], [(dtype, shape)], dtype=dtypes.name_of(dtype))[0]
 
-    def grouped_matmul(self, a, b, ends, dtype=None, scales=()):
-        """[S, K] x [G, K, N] -> [S, N], or [M, S] x [S, N] -> [G, M, N]; ends [G]. scales: none, or of
-        the rows, [S] or [G, M], and of the columns, [G, N]."""
+    def grouped_matmul(self, a, b, ends, dtype=None, scales=(), block=0):
+        """[S, K] x [G, K, N] -> [S, N], or [M, S] x [S, N] -> [G, M, N]; ends [G]. scales: none, or
+        of the rows, [S] or [G, M], and of the columns, [G, N]; with `block`, of blocks of so many
+        terms: [rows, K / block] and [G, K / block, columns], G being 1 where b is a matrix."""
         shape = (a.shape[0], b.shape[-1])
         shape = shape if b.rank == 3 else (*ends.shape, *shape)
         attrs = {} if dtype in (None, a.dtype) else {"dtype": dtypes.name_of(dtype)}
+        attrs |= {"scale_block": block} if block else {}
         operands, result = [a, b, ends, *scales], (dtype or a.dtype, shape)
         return self.node("grouped_matmul", operands, [result], **attrs)[0]
 

@@ -58,8 +58,53 @@ TEST_CASE("sums in groups give a matrix each; that of an empty group is zero") {
   CHECK(Evaluated(graph, {x, d, {2, 2, 4}}) == Values{3, 30, 0, 0, 14, 140});
 }
 
+constexpr char kBlocks[] = R"(graph "blocks"
+%x = input f32[2,20]
+%w = input f32[20,17]
+%e = input i32[2]
+%r = input f32[2,2]
+%c = input f32[1,2,2]
+%g = grouped_matmul %x %w %e %r %c scale_block=16
+output %g
+)";
+
+TEST_CASE("blocks of terms have scales of their own, whatever groups have of them") {
+  const BackwardGraph graph = Parse(kBlocks);
+  CHECK(graph.type({NodeId{5}, 0}).Print() == "f32[2,2,17]");
+  const Values x(40, 1), w(340, 1), rows = {1, 2, 3, 4}, columns = {10, 100, 1000, 10000};
+  const Values g = Evaluated(graph, {x, w, {15, 20}, rows, columns});
+  // Of the first row's scales 1 and 2: 15 terms of the first block, then one of it and 4 of the
+  // other.
+  CHECK(g[0] == 15 * 1 * 10);
+  CHECK(g[16] == 15 * 1 * 100);
+  CHECK(g[17] == 15 * 3 * 10);
+  CHECK(g[34] == 1 * 1 * 10 + 4 * 2 * 1000);
+  CHECK(g[50] == 1 * 1 * 100 + 4 * 2 * 10000);
+}
+
+TEST_CASE("scales of blocks that do not fit are refused by name") {
+  const auto refusal = [](absl::string_view rows, absl::string_view columns,
+                          absl::string_view block) {
+    const auto graph = ParseGraph(
+        absl::StrCat("graph \"g\"\n%a = input f32[40,20]\n%b = input f32[2,20,17]\n%e = input "
+                     "i32[2]\n%r = input ",
+                     rows, "\n%c = input ", columns,
+                     "\n%y = grouped_matmul %a %b %e %r %c scale_block=", block, "\noutput %y\n"));
+    return graph.ok() ? "legal" : std::string(graph.status().message());
+  };
+  CHECK(refusal("f32[40,2]", "f32[2,2,17]", "16") == "legal");
+  CHECK(refusal("f32[3,2]", "f32[2,2,2]", "16") == "legal");
+  CHECK_THAT(refusal("f32[40,2]", "f32[2,2,17]", "8"), ContainsSubstring("no multiple of 16"));
+  CHECK_THAT(refusal("f32[40,2]", "f32[2,2,17]", "0"), ContainsSubstring("no multiple of 16"));
+  CHECK_THAT(refusal("f32[40,1]", "f32[2,2,17]", "16"), ContainsSubstring("[40 or 3, 2]"));
+  CHECK_THAT(refusal("f32[40,2]", "f32[1,2,17]", "16"), ContainsSubstring("[2, 2, 17 or 2]"));
+  CHECK_THAT(refusal("f32[40]", "f32[2,17]", "16"), ContainsSubstring("scales of blocks"));
+  CHECK_THAT(Refusal("f32[8,4]", "f32[2,4,6]", "i32[2]", "scale_block=16"),
+             ContainsSubstring("scales of blocks are operands"));
+}
+
 TEST_CASE("grouped_matmul is written as text and as a file") {
-  for (const char* text : {kRows, kSums}) {
+  for (const char* text : {kRows, kSums, kBlocks}) {
     const BackwardGraph graph = Parse(text);
     CHECK(Parse(Print(graph)) == graph);
     const auto again = ParseGraphProto(SerializeGraph(graph));

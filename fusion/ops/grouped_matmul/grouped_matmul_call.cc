@@ -21,6 +21,22 @@ GroupedScales ScalesOf(const CallTensor& tensor) {
           .stride = tensor.strides[rank - 1]};
 }
 
+// Of blocks: [rows, blocks of terms], and [groups, blocks of terms, columns].
+GroupedScales RowBlocksOf(const CallTensor& t, int64_t m, int64_t block) {
+  return {.offset = t.offset,
+          .stride = t.strides[0],
+          .block_stride = t.strides[1],
+          .lines = t.shape[0] == m ? 1 : block};
+}
+
+GroupedScales ColumnBlocksOf(const CallTensor& t, int64_t n, int64_t block) {
+  return {.offset = t.offset,
+          .group_stride = t.shape[0] == 1 ? 0 : t.strides[0],
+          .stride = t.strides[2],
+          .block_stride = t.strides[1],
+          .lines = t.shape[2] == n ? 1 : block};
+}
+
 }  // namespace
 
 GroupedMatMulCall GroupedMatMulOf(const Call& call) {
@@ -40,8 +56,11 @@ GroupedMatMulCall GroupedMatMulOf(const Call& call) {
                             .adds = call.previous.has_value()};
   if (call.operands.size() == 5) {
     made.scaled = true;
-    made.row_scales = ScalesOf(call.operands[3]);
-    made.column_scales = ScalesOf(call.operands[4]);
+    made.scale_block = call.attributes.Int("scale_block");
+    const CallTensor &rows = call.operands[3], &columns = call.operands[4];
+    const int64_t block = made.scale_block;
+    made.row_scales = block > 0 ? RowBlocksOf(rows, made.m, block) : ScalesOf(rows);
+    made.column_scales = block > 0 ? ColumnBlocksOf(columns, made.n, block) : ScalesOf(columns);
   }
   return made;
 }

@@ -15,16 +15,20 @@ struct GroupedMatrix {
   int64_t row_stride = 0, col_stride = 0;  // elements; one of them is 1
 };
 
-// Scales of a result's rows or columns: one list, or one for each group.
+// Scales of a result's rows or columns: one list, or one for each group; or of blocks of an
+// operand, a list for each block of terms.
 struct GroupedScales {
   int64_t offset = 0;        // elements, of the first
   int64_t group_stride = 0;  // elements
   int64_t stride = 0;        // elements
+  int64_t block_stride = 0;  // elements, from a block of terms to the next
+  int64_t lines = 1;  // rows or columns that have one scale, counted from the operand's first
 };
 
 // d = a.b for each group, a of m x k, b of k x n. Either the m rows of a and d are those of all
 // groups, one group after the other, or the k terms of the sum are. With scales each element of d
-// is (sum * its row's) * its column's.
+// is (sum * its row's) * its column's; with scales of blocks it is the sum of that over the blocks
+// of terms, which are counted from the operands' first term, whatever a group has of a block.
 struct GroupedMatMulCall {
   bool sums_in_groups = false;  // else the rows are
   int64_t groups = 0;
@@ -34,6 +38,7 @@ struct GroupedMatMulCall {
   int64_t ends_offset = 0;  // elements, of the first group's end
   bool adds = false;        // the result to what is there
   bool scaled = false;
+  int64_t scale_block = 0;  // terms of a block that has scales of its own; 0: all terms have one
   GroupedScales row_scales, column_scales;  // if scaled; in the type of the sums
   bool columns_scale_first = false;         // of a turned product: its columns were rows
 

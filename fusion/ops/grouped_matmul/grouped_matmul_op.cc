@@ -33,6 +33,20 @@ int64_t WithPartsOf(int64_t ps, int64_t each, int64_t part) {
   return MulDiv(ps, std::max(part, each + part / 2), CeilDiv(each, part) * part);
 }
 
+// What it takes to scale the sums of a block of terms and to add them up, in tenths of an operation
+// in fp32 for each element: where several columns have one scale, and where each has its own. Seven
+// products beside those with one scale of each row and column, on one H100: 32 to 34, and 73 to 94
+// (bench/results/block_products_nvidia_h100.json).
+constexpr int64_t kScalingOfSquares = 34, kScalingOfLines = 84;
+
+// The tensor cores wait for it.
+int64_t ScalingPs(const GroupedMatMulCall& c, const DeviceSpec& d) {
+  if (c.scale_block == 0) return 0;
+  const int64_t tenths = c.column_scales.lines > 1 ? kScalingOfSquares : kScalingOfLines;
+  const int64_t sums = Product({c.m, c.n, CeilDiv(c.k, c.scale_block)});
+  return TransferPs(Product({sums, tenths}) / 10, d.matmul_fp32_flops);
+}
+
 // Groups of one size, since prices know no values, a tile a block, whose sum no other block shares.
 // Tensor cores multiply fp8 into sums of fp32; into fp64 it goes by plain sums, as fp32.
 Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
@@ -54,6 +68,7 @@ Price PriceCall(const Call& call, const DeviceSpec& d, bool explain) {
     tiled = std::max<int64_t>(TiledMatMulPs(even, kTile, d) - launch - d.library_call_ps, 0);
     tiled =
         c.sums_in_groups ? WithPartsOf(tiled, even.k, kStep) : WithPartsOf(tiled, even.m, kTile);
+    tiled = std::min(kHuge, tiled + ScalingPs(c, d));
   }
   price.ps = std::min(kHuge, launch + std::max(tiled, hbm));
   if (explain) {
@@ -79,6 +94,7 @@ std::string Describe(const Call& call) {
                       Name(c.in_dtype), c.sums_in_groups ? "sums" : "rows", c.groups);
   if (c.out_dtype != c.in_dtype) absl::StrAppend(&text, ", into ", Name(c.out_dtype));
   if (c.scaled) absl::StrAppend(&text, ", scaled");
+  if (c.scale_block > 0) absl::StrAppend(&text, " by blocks of ", c.scale_block);
   if (c.adds) absl::StrAppend(&text, ", adds");
   return text;
 }

@@ -26,8 +26,13 @@ constexpr Form kForms[] = {
     {{.rows = 32, .columns = 32, .warp_rows = 1, .warp_columns = 1}, 25},
 };
 
-GroupedTile Scaled(GroupedTile tile, DType dtype) {
-  tile.depth = static_cast<int>(std::max<int64_t>(2 * tile.depth / SizeBytes(dtype), 16));
+constexpr int kLeastDepth = 16;  // terms that are multiplied at once
+
+// Of blocks with scales of their own a step has terms of one.
+GroupedTile Scaled(GroupedTile tile, const GroupedMatMulCall& call) {
+  tile.depth = std::max(2 * tile.depth / static_cast<int>(SizeBytes(call.in_dtype)), kLeastDepth);
+  if (call.scale_block == 0) return tile;
+  while (call.scale_block % tile.depth != 0) tile.depth -= kLeastDepth;
   return tile;
 }
 
@@ -103,7 +108,7 @@ GroupedTile GroupedTileFor(const GroupedMatMulCall& call, const GroupedLimits& l
   GroupedTile best;
   int64_t least = 0;
   for (const Form& form : kForms) {
-    GroupedTile tile = Scaled(form.tile, call.in_dtype);
+    GroupedTile tile = Scaled(form.tile, call);
     while (tile.stages > 2 && SharedBytes(tile, call) > limits.shared_bytes) --tile.stages;
     if (SharedBytes(tile, call) > limits.shared_bytes) continue;
     const int64_t cost = Cost(tile, form.percent, call, std::max<int64_t>(limits.sms, 1));

@@ -11,16 +11,16 @@ namespace retrograd {
 namespace {
 
 // Tiles, and how long each takes for an element of a result, per mille of what the first does: of
-// 16 bits by bench/results/gemm_tiles_h200.json, 8 products with relu squared on one H200; of FP8
-// by the two products of 8 groups of 4,096 rows, 2,048 and 7,168 columns on one H100 (716 and 684
-// us in the first tile).
+// 16 bits the medians of 12 products of groups in bench/results/tuned_nvidia_h100/, by rounds as
+// below, on one H100 (decision 107); of FP8 by the two products of 8 groups of 4,096 rows, 2,048
+// and 7,168 columns on one H100 (716 and 684 us in the first tile).
 struct Form {
   int m, n;
   int64_t per_mille, fp8_per_mille;
 };
 constexpr Form kForms[] = {
-    {128, 128, 1000, 1000}, {64, 256, 1036, 1460}, {64, 128, 1225, 1690},
-    {128, 64, 1268, 1360},  {64, 64, 1730, 1940},
+    {128, 128, 1000, 1000}, {64, 256, 1420, 1460}, {64, 128, 1670, 1690},
+    {128, 64, 1310, 1360},  {64, 64, 1910, 1940},
 };
 
 // Forms that are offered with a cluster of one block as well.
@@ -42,6 +42,14 @@ bool IsCopied(const GroupedMatrix& m, DType dtype, int64_t alignment) {
          m.offset % pack == 0 && m.group_stride % pack == 0 && alignment % kCopiedBytes == 0;
 }
 
+// Tiles of sums of blocks: both warpgroups make one, each a box of its rows, and need room for the
+// sums of a block beside those of all (codegen/grouped_matmul/block_products_prelude.h).
+constexpr int kRowsOfBlocks = 2 * kGemmBox, kMostColumnsOfBlocks = 128;
+
+bool Serves(const Form& form, const GroupedMatMulCall& call) {
+  return call.scale_block == 0 || (form.m == kRowsOfBlocks && form.n <= kMostColumnsOfBlocks);
+}
+
 // Clusters of two share what they load of the rows where there are two tiles beside each other:
 // these have one group, whatever the sizes are.
 GemmTile TileOf(const Form& form, const GroupedMatMulCall& call, int64_t shared_bytes) {
@@ -60,6 +68,8 @@ int64_t Cost(const GemmTile& tile, int64_t per_mille, const GroupedMatMulCall& c
 }
 
 }  // namespace
+
+int64_t StepOf(DType dtype) { return kGemmBox * kGemmElementBytes / SizeBytes(dtype); }
 
 bool IsTurned(const GroupedMatMulCall& c) {
   return c.sums_in_groups && c.d.col_stride != 1 && c.d.row_stride == 1;
@@ -88,6 +98,10 @@ std::string WhyNoMultiplier(const GroupedMatMulCall& c, const GroupedAlignments&
   if (fp8 && (c.a.col_stride != 1 || c.b.row_stride != 1)) {
     return "an operand of fp8 does not lie along the sum";
   }
+  if (c.scale_block % StepOf(c.in_dtype) != 0) {
+    return absl::StrCat("a step of ", StepOf(c.in_dtype), " terms has several blocks of ",
+                        c.scale_block);
+  }
   if (c.groups < 1 || c.m < 1 || c.n < 1 || c.k < 1) return "a matrix has no elements";
   if (!c.sums_in_groups && c.groups > 1 && c.b.group_stride <= 0) {
     return "all groups have one matrix";
@@ -113,6 +127,7 @@ std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call,
                                          const GroupedLimits& limits) {
   std::vector<std::pair<int64_t, GemmTile>> priced;
   for (const Form& form : kForms) {
+    if (!Serves(form, call)) continue;
     const GemmTile tile = TileOf(form, call, limits.shared_bytes);
     if (!WhyNotTile(tile, limits.shared_bytes).empty()) continue;
     const int64_t per_mille = IsFp8(call.in_dtype) ? form.fp8_per_mille : form.per_mille;

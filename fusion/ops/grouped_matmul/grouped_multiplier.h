@@ -15,6 +15,9 @@ namespace retrograd {
 // multiples of so many bytes.
 inline constexpr int64_t kCopiedBytes = 16;
 
+// Terms of operands of the type that are multiplied at once.
+int64_t StepOf(DType dtype);
+
 // The call as it is multiplied: as it stands, or, where its groups share out the terms of sums and
 // the result lies by columns, turned: d^T = b^T.a^T, which lies by rows.
 bool IsTurned(const GroupedMatMulCall& call);

@@ -2,7 +2,8 @@
 // sum.
 //   rows in groups   a [S, K], b [G, K, N], ends [G] -> [S, N]
 //   sums in groups   a [M, S], b [S, N],    ends [G] -> [G, M, N]
-// With scales, of rows [S], of sums [G, M], and of columns [G, N], behind them.
+// With scales, of rows [S], of sums [G, M], and of columns [G, N], behind them; or with scales of
+// blocks of both operands (BlockScales).
 #include "absl/strings/str_cat.h"
 #include "graph/base/status.h"
 #include "graph/ir/library/library_rows.h"
@@ -14,9 +15,40 @@ namespace {
 
 using Operands = LibraryOp::Operands;
 
-constexpr AttrRule kAttrs[] = {{"dtype", AttrKind::kDType, false}};
+constexpr AttrRule kAttrs[] = {{"dtype", AttrKind::kDType, false},
+                               {"scale_block", AttrKind::kInt, false}};
+// Scales of blocks of b have an axis of groups, of one where it has one matrix for all.
+constexpr int kBlocksRank = 3;
+// Of so many terms kernels add up at once.
+constexpr int64_t kLeastTerms = 16;
 
-absl::Status CheckScales(Operands operands, DType result, const Shape& rows, const Shape& columns) {
+int64_t Blocks(int64_t extent, int64_t block) { return extent / block + (extent % block != 0); }
+
+// Scales of blocks of `block` terms: of a [M or M / block, K / block], of b [G, K / block, N or
+// N / block], with one group where b is a matrix. Quotients are rounded up.
+absl::Status CheckBlockScales(Operands operands, int64_t block) {
+  const TensorType &a = *operands[0], &b = *operands[1], &rows = *operands[3],
+                   &columns = *operands[4];
+  if (block < kLeastTerms || block % kLeastTerms != 0) {
+    return Malformed(Malformation::kAttrRange,
+                     absl::StrCat("scale_block is ", block, ", no multiple of ", kLeastTerms));
+  }
+  const int64_t terms = Blocks(a.shape[1], block), m = a.shape[0], n = b.shape.back();
+  const int64_t groups = b.rank() == 3 ? b.shape[0] : 1;
+  const auto counts = [&](int64_t scales, int64_t lines) {
+    return scales == lines || scales == Blocks(lines, block);
+  };
+  const bool fits = rows.rank() == 2 && rows.shape[1] == terms && counts(rows.shape[0], m) &&
+                    columns.rank() == kBlocksRank && columns.shape[0] == groups &&
+                    columns.shape[1] == terms && counts(columns.shape[2], n);
+  if (fits) return absl::OkStatus();
+  return BadOperands(
+      Malformation::kGroupedMatMulShape, operands,
+      absl::StrCat("scales of blocks of ", block, " terms are [", m, " or ", Blocks(m, block), ", ",
+                   terms, "] and [", groups, ", ", terms, ", ", n, " or ", Blocks(n, block), "]"));
+}
+
+absl::Status CheckScaleTypes(Operands operands, DType result) {
   if (operands.size() != 5) {
     return BadOperands(Malformation::kOperandCount, operands,
                        "there are scales of the rows and of the columns, or none");
@@ -27,6 +59,10 @@ absl::Status CheckScales(Operands operands, DType result, const Shape& rows, con
         Malformation::kOperandDType, operands,
         absl::StrCat("the scales of a result of ", Name(result), " are ", Name(scale)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckScales(Operands operands, const Shape& rows, const Shape& columns) {
   if (operands[3]->shape != rows || operands[4]->shape != columns) {
     return BadOperands(Malformation::kGroupedMatMulShape, operands,
                        absl::StrCat("the scales are ", PrintInts(rows), " of the rows and ",
@@ -67,9 +103,15 @@ absl::StatusOr<std::vector<TensorType>> Infer(Operands operands, const Attrs& at
   Shape shape = {a.shape[0], b.shape.back()};
   if (!rows) shape.insert(shape.begin(), groups);
   RG_RETURN_IF_ERROR(CheckShape(shape));
-  if (operands.size() > 3) {
-    RG_RETURN_IF_ERROR(CheckScales(operands, dtype,
-                                   rows ? Shape{a.shape[0]} : Shape{groups, a.shape[0]},
+  const bool of_blocks = attrs.Find("scale_block") != nullptr;
+  if (operands.size() > 3) RG_RETURN_IF_ERROR(CheckScaleTypes(operands, dtype));
+  if (of_blocks && operands.size() == 3) {
+    return BadOperands(Malformation::kOperandCount, operands, "scales of blocks are operands");
+  }
+  if (of_blocks) {
+    RG_RETURN_IF_ERROR(CheckBlockScales(operands, attrs.Int("scale_block")));
+  } else if (operands.size() > 3) {
+    RG_RETURN_IF_ERROR(CheckScales(operands, rows ? Shape{a.shape[0]} : Shape{groups, a.shape[0]},
                                    {groups, b.shape.back()}));
   }
   return std::vector<TensorType>{{dtype, std::move(shape)}};
@@ -89,7 +131,12 @@ LibraryDims Dims(Operands tensors) {
                   {{kB, 1}, {result, 2}},
                   {{kEnds, 0}, {result, 0}}};
   }
-  if (scaled) {
+  if (scaled && tensors[kColumnScales]->rank() == kBlocksRank) {
+    // Blocks are parts of both operands.
+    for (int t : {kA, kB, kRowScales, kColumnScales, result}) {
+      for (int d = 0; d < tensors[t]->rank(); ++d) dims.fixed.push_back({t, d});
+    }
+  } else if (scaled) {
     const bool rows = tensors[kB]->rank() == 3;
     if (!rows) dims.equal.push_back({{kRowScales, 0}, {kEnds, 0}});
     dims.equal.push_back({{kRowScales, rows ? 0 : 1}, {kA, 0}});

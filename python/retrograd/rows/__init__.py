@@ -2,6 +2,7 @@
 
 from retrograd.rows import (  # noqa: F401
     attention,
+    block_scales,
     composite,
     convolution,
     distance,

@@ -14,7 +14,7 @@ import math
 import torch
 
 from retrograd.aten_table import row
-from retrograd.rows.scaled import FP8
+from retrograd.rows.fp8_products import FP8
 
 _LEAST = 1e-12  # what a counts as at least
 

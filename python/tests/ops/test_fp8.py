@@ -2,6 +2,7 @@
 
 import copy
 
+import block_product_samples  # noqa: F401  (stands in for torchao's products)
 import command
 import pytest
 import retrograd
@@ -94,14 +95,19 @@ def test_what_has_no_counterpart_is_refused():
         "aten._scaled_mm.default", (a.half(), b[0], _scales(24, 1), scales[1]), "take fp8",
         out_dtype=torch.bfloat16,
     )  # fmt: skip
-    blocks = (a, b[0], _scales(24, 2), _scales(2, 16))
+    blocks = (a, b[0], _scales(24, 2), _scales(2, 16))  # of 16 terms: PyTorch has none in fp32
     _refused("aten._scaled_mm.default", blocks, "scales of shapes")
     second, third = (f"aten._scaled_{name}_v2.default" for name in ("mm", "grouped_mm"))
-    _refused(second, by_recipe(*blocks, 4, None), "recipes")
+    _refused(second, by_recipe(*blocks, 4, None), "one of each block")
+    _refused(second, by_recipe(*blocks, 5, None), "recipes")
     _refused(second, by_recipe(*blocks, 3, None), "recipes")
     turned = *by_recipe(a, b[0], _scales(24, 1), _scales(1, 16), 1, None), torch.bfloat16, [0, 1]
     _refused(second, turned, "recipes")
     _refused(third, by_recipe(a, b, *scales, 0, ends), "recipes")
+    emulated = (a, b, _scales(24, 1), 4, _scales(2, 1, 1), 5, ends, torch.bfloat16)
+    _refused("torchao.emulated_blockwise_scaled_grouped_mm.default", emulated, "one of each block")
+    gemm = (a, b[0], _scales(24, 2), _scales(2, 1), 32)
+    _refused("torchao.triton_fp8_gemm_1x128_128x128.default", gemm, "one of each block")
 
 
 @pytest.mark.parametrize("recipe, shapes", [(4, ((24, 1), (16, 1))), (1, ((24, 1), (1, 16)))])

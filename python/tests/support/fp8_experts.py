@@ -8,8 +8,10 @@ E4M3 = torch.float8_e4m3fn
 
 
 def _product(a, b, of_rows, of_columns, ends, dtype):
-    """Of quantised matrices and what they were multiplied by. In float64 nothing is rounded."""
+    """Of quantised matrices and what they were multiplied by; PyTorch wants the second by columns.
+    In float64 nothing is rounded."""
     scales = of_rows.reciprocal().flatten(), of_columns.reciprocal()
+    b = b if b.stride(-2) == 1 else b.mT.contiguous().mT
     if dtype == torch.float64:
         return fp8_samples.scaled_products(a, b, *scales, ends)
     return torch._scaled_grouped_mm(

@@ -150,10 +150,30 @@ def _matmul(x, attrs, types):
     return (x[0].to(wide) @ x[1].to(wide)).to(types[0][0])
 
 
+def _of_places(scales, axis, block, extent):
+    """Scales along an axis of so many places, one of each or one of a block of them."""
+    if scales.shape[axis] == extent:
+        return scales
+    return scales.repeat_interleave(block, axis).narrow(axis, 0, extent)
+
+
+def _scaled_by_blocks(a, b, of_rows, of_columns, block):
+    """Both matrices times the scales of their blocks."""
+    of_columns = of_columns if b.dim() == 3 else of_columns[0]
+    for axis in (0, 1):
+        of_rows = _of_places(of_rows, axis, block, a.shape[axis])
+    for axis in (-2, -1):
+        of_columns = _of_places(of_columns, axis, block, b.shape[axis])
+    return a * of_rows, b * of_columns
+
+
 def _grouped_matmul(x, attrs, types):
     wide = dtypes.compute_dtype(types[0][0])
     a, b, ends = x[0].to(wide), x[1].to(wide), x[2]
     of_rows, of_columns = x[3:] if len(x) > 3 else (None, None)
+    if "scale_block" in attrs:
+        a, b = _scaled_by_blocks(a, b, of_rows, of_columns, attrs["scale_block"])
+        of_rows = None
     result = torch.zeros(types[0][1], dtype=wide)
     begin, size = 0, a.shape[0 if b.dim() == 3 else 1]
     for group, end in enumerate(ends.tolist()):

@@ -36,4 +36,11 @@ MODELS = {
                          first_k_dense_replace=0, q_lora_rank=16, kv_lora_rank=16,
                          qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8,
                          routed_scaling_factor=2.5),
+    # Experts with biases, whose gate and up lie side by side and are clamped; attention's sinks.
+    "gpt_oss": _tiny("GptOssForCausalLM", "GptOssConfig", head_dim=8, intermediate_size=32,
+                     num_local_experts=4, num_experts_per_tok=2, layer_types=["full_attention"]),
+    # A shared expert behind a gate of its own.
+    "qwen2_moe": _tiny("Qwen2MoeForCausalLM", "Qwen2MoeConfig", intermediate_size=48,
+                       moe_intermediate_size=16, shared_expert_intermediate_size=32,
+                       num_experts=8, num_experts_per_tok=4),
 }  # fmt: skip

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
+#include "fusion/kernel/ir/scale.h"
 #include "graph/base/rounding.h"
 #include "runtime/devices/host_device.h"
 #include "runtime/host/host_numbers.h"
@@ -32,7 +33,9 @@ struct Case {
   int64_t offset = 0;      // elements, of each tensor
   int64_t alignment = 16;  // bytes that are known to divide addresses
   bool scaled = false;
-  bool adds = false;  // to what is there
+  bool adds = false;                               // to what is there
+  int64_t block = 0;                               // terms that have scales of their own
+  bool row_blocks = false, column_blocks = false;  // so many rows or columns have one
 };
 
 std::vector<int64_t> StridesOf(const Shape& shape, bool down, int64_t gap) {
@@ -65,6 +68,15 @@ Call CallOf(const Case& c) {
   if (c.adds) call.previous = ValueId{};
   if (!c.scaled) return call;
   const DType scale = c.out == DType::kFp64 ? c.out : DType::kFp32;
+  if (c.block > 0) {
+    const int64_t terms = CeilDiv(c.k, c.block);
+    const auto lines = [&](bool blocks, int64_t n) { return blocks ? CeilDiv(n, c.block) : n; };
+    call.attributes.Set("scale_block", c.block);
+    call.operands.push_back(tensor({lines(c.row_blocks, c.m), terms}, c.b_down, scale));
+    call.operands.push_back(tensor(
+        {c.sums ? int64_t{1} : groups, terms, lines(c.column_blocks, c.n)}, c.a_down, scale));
+    return call;
+  }
   call.operands.push_back(
       c.sums ? tensor({groups, c.m}, c.b_down, scale)
              : CallTensor{.offset = c.offset, .shape = {c.m}, .strides = {1}, .dtype = scale});
@@ -99,7 +111,7 @@ Operands Drawn(const Case& c, uint64_t seed) {
       if ((c.sums ? j : i) >= last) values[0][i * c.k + j] = kNan;
     }
   }
-  for (int64_t i = last; c.scaled && !c.sums && i < c.m; ++i) values[3][i] = kNan;
+  for (int64_t i = last; c.scaled && c.block == 0 && !c.sums && i < c.m; ++i) values[3][i] = kNan;
   if (c.sums) {
     for (int64_t i = last; i < c.k; ++i) {
       for (int64_t j = 0; j < c.n; ++j) values[1][i * c.n + j] = kNan;
@@ -186,11 +198,12 @@ std::unique_ptr<LoadedCall> LoadedFor(Device& device, const Call& call, const Ca
 void Check(const Case& c, uint64_t seed = 1) {
   INFO((c.sums ? "sums" : "rows") << " in groups, " << c.m << "x" << c.n << "x" << c.k << " "
                                   << Name(c.in) << " into " << Name(c.out)
-                                  << (c.scaled ? ", scaled" : "") << (c.adds ? ", adds" : "")
-                                  << ", ends " << absl::StrJoin(c.ends, " ") << ", down "
-                                  << c.a_down << c.b_down << c.d_down << ", gap " << c.gap
-                                  << ", offset " << c.offset << ", alignment " << c.alignment
-                                  << ", seed " << seed);
+                                  << (c.scaled ? ", scaled" : "") << " by blocks of " << c.block
+                                  << " " << c.row_blocks << c.column_blocks
+                                  << (c.adds ? ", adds" : "") << ", ends "
+                                  << absl::StrJoin(c.ends, " ") << ", down " << c.a_down << c.b_down
+                                  << c.d_down << ", gap " << c.gap << ", offset " << c.offset
+                                  << ", alignment " << c.alignment << ", seed " << seed);
   HostDeviceOptions options;
   options.compile.check = true;
   options.compile.warp = seed % 3 == 0 ? 64 : 32;
@@ -283,6 +296,44 @@ TEST_CASE("matrices of any layout, type and alignment are multiplied") {
   }
 }
 
+TEST_CASE("blocks of terms with scales of their own are scaled before they are added up") {
+  constexpr DType kTypes[] = {DType::kFp8E4M3, DType::kBf16, DType::kFp32, DType::kFp8E5M2Fnuz};
+  constexpr int64_t kExtents[] = {1, 8, 17, 64, 80, 130, 200};
+  for (uint64_t seed = 1; seed <= 48; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto any = [&](int64_t most) { return static_cast<int64_t>(random() % (most + 1)); };
+    Case c{.sums = any(1) == 1, .scaled = true};
+    c.m = kExtents[any(6)], c.n = kExtents[any(6)], c.k = kExtents[any(6)];
+    c.in = kTypes[seed % std::size(kTypes)];
+    c.out = any(1) == 0 ? DType::kFp32 : IsFp8(c.in) ? DType::kBf16 : c.in;
+    c.block = 64 * (1 + any(1));
+    c.row_blocks = any(1) == 1, c.column_blocks = any(1) == 1;
+    c.a_down = any(1) == 1, c.b_down = any(1) == 1, c.d_down = any(2) == 0;
+    c.adds = any(3) == 0;
+    if (any(2) == 0) c.gap = 4 * any(2);
+    if (any(2) == 0) c.offset = 4 * any(4);
+    const int64_t places = c.sums ? c.k : c.m;
+    for (int64_t g = any(4) + 1; g > 0; --g) {
+      c.ends.push_back(static_cast<int32_t>(any(places + 2) - 1));
+    }
+    if (any(3) > 0) std::sort(c.ends.begin(), c.ends.end());
+    INFO("seed " << seed);
+    Check(c, seed);
+  }
+}
+
+TEST_CASE("a step has terms of one block") {
+  for (const DType dtype : {DType::kFp8E4M3, DType::kBf16, DType::kFp32}) {
+    for (const int64_t block : {16, 48, 80, 128, 1024}) {
+      Case c{.m = 512, .n = 512, .k = 2048, .ends = {512}, .in = dtype, .out = DType::kFp32};
+      c.scaled = true, c.block = block;
+      const GroupedTile tile = GroupedTileFor(GroupedMatMulOf(CallOf(c)), {.sms = 132});
+      CHECK(tile.depth >= 16);
+      CHECK(block % tile.depth == 0);
+    }
+  }
+}
+
 TEST_CASE("a product without terms is zeros, one without elements nothing") {
   Check({.m = 20, .n = 16, .k = 0, .ends = {5, 20}});
   Check({.sums = true, .m = 20, .n = 16, .k = 0, .ends = {0, 0}});
@@ -341,8 +392,20 @@ TEST_CASE("what the kernels do not take is refused by name") {
   CHECK_THAT(refusal(call), ContainsSubstring("extents of less than 2^30"));
 }
 
-void CheckGroups(const GpuTarget& target) {
+void CheckKernel(const GpuTarget& target, const Case& c) {
   const GroupedLimits limits = GroupedMatMulLimits(target.dialect, {.sms = 100});
+  const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
+  const GroupedTile tile = GroupedTileFor(call, limits);
+  const LaunchWriter::Launch made =
+      EmitGroupedMatMul(call, tile, GroupedVectorsFor(call, {.a = 16, .b = 16, .d = 16}),
+                        target.dialect, target.warp);
+  CHECK(made.kernel.staged_bytes <= limits.shared_bytes);
+  CheckCompiles(target, {made.kernel},
+                absl::StrCat(c.sums ? "sums" : "rows", " in groups, ", c.m, " ", Name(c.in),
+                             ", blocks of ", c.block, ", ", tile.Print()));
+}
+
+void CheckGroups(const GpuTarget& target) {
   constexpr int64_t kExtents[] = {4096, 33, 96};
   size_t next = 0;
   for (const DType dtype : {DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp64}) {
@@ -353,20 +416,25 @@ void CheckGroups(const GpuTarget& target) {
       c.a_down = sums, c.b_down = extent == 96, c.d_down = extent == 33;
       c.adds = extent == 96;
       if (sums && SizeBytes(dtype) == 2) c.out = DType::kFp32;
-      const GroupedMatMulCall call = GroupedMatMulOf(CallOf(c));
-      const GroupedTile tile = GroupedTileFor(call, limits);
-      const LaunchWriter::Launch made =
-          EmitGroupedMatMul(call, tile, GroupedVectorsFor(call, {.a = 16, .b = 16, .d = 16}),
-                            target.dialect, target.warp);
-      CHECK(made.kernel.staged_bytes <= limits.shared_bytes);
-      CheckCompiles(target, {made.kernel},
-                    absl::StrCat(sums ? "sums" : "rows", " in groups, ", extent, " ", Name(dtype),
-                                 ", ", tile.Print()));
+      CheckKernel(target, c);
+    }
+  }
+}
+
+void CheckBlocks(const GpuTarget& target) {
+  for (const DType dtype : {DType::kFp8E4M3, DType::kBf16, DType::kFp8E4M3Fnuz}) {
+    for (const bool sums : {false, true}) {
+      Case c{.sums = sums, .m = 4096, .n = 520, .k = 1024, .in = dtype, .out = DType::kBf16};
+      c.ends.resize(9);
+      c.b_down = !sums, c.a_down = sums && dtype == DType::kBf16;
+      c.scaled = true, c.block = 128, c.column_blocks = !sums;
+      CheckKernel(target, c);
     }
   }
 }
 
 RG_TEST_COMPILES("groups' kernels compile", CheckGroups);
+RG_TEST_COMPILES("kernels of blocks with scales of their own compile", CheckBlocks);
 
 }  // namespace
 }  // namespace retrograd

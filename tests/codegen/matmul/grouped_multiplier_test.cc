@@ -7,6 +7,7 @@
 #include "codegen/grouped_matmul/emit_grouped_matmul.h"
 #include "codegen/grouped_matmul/emit_grouped_multiplier.h"
 #include "codegen/print/kernel_text.h"
+#include "fusion/kernel/ir/scale.h"
 #include "runtime/compiler/rtc.h"
 #include "runtime/ops/grouped_matmul/grouped_matmul_launch.h"
 #include "runtime/ops/grouped_matmul/tuned_grouped_matmul.h"
@@ -21,6 +22,8 @@ struct Case {
   DType in = DType::kBf16, out = DType::kBf16;
   bool a_down = false, b_down = false, d_down = false;  // columns of unit stride
   bool scaled = false, adds = false;
+  int64_t block = 0;                               // terms that have scales of their own
+  bool row_blocks = false, column_blocks = false;  // so many rows or columns have one
 };
 
 CallTensor Tensor(const Shape& shape, bool down, DType dtype) {
@@ -42,6 +45,16 @@ Call CallOf(const Case& c) {
                .results = {Tensor(d, c.d_down, c.out)}};
   if (c.adds) call.previous = ValueId{};
   if (!c.scaled) return call;
+  if (c.block > 0) {
+    const auto blocks = [&](int64_t n) { return CeilDiv(n, c.block); };
+    const int64_t terms = blocks(c.k);
+    call.attributes.Set("scale_block", c.block);
+    call.operands.push_back(Tensor({c.row_blocks ? blocks(c.m) : c.m, terms}, true, DType::kFp32));
+    const int64_t columns = c.column_blocks ? blocks(c.n) : c.n;
+    call.operands.push_back(
+        Tensor({c.sums ? int64_t{1} : c.groups, terms, columns}, false, DType::kFp32));
+    return call;
+  }
   const CallTensor list = {.shape = {c.m}, .strides = {1}};
   call.operands.push_back(c.sums ? Tensor({c.groups, c.m}, false, DType::kFp32) : list);
   call.operands.push_back(Tensor({c.groups, c.n}, false, DType::kFp32));
@@ -112,6 +125,38 @@ TEST_CASE("warpgroups take products of fp8 that lie along the sum, into 16 bits 
   }
 }
 
+// Rows by 1 x 128, experts by 128 x 128; of sums both by 1 x 128.
+Case Blocks(bool sums, DType dtype = DType::kFp8E4M3) {
+  Case c = Fp8(sums, dtype);
+  c.block = 128, c.column_blocks = !sums;
+  return c;
+}
+
+TEST_CASE("warpgroups take blocks of whole steps") {
+  for (const bool sums : {false, true}) {
+    CHECK(WhyNot(Blocks(sums)).empty());
+    Case c = Blocks(sums);
+    c.block = 64;
+    CHECK_THAT(WhyNot(c), ContainsSubstring("several blocks of 64"));
+    c.in = DType::kBf16, c.b_down = false, c.a_down = sums;
+    CHECK(WhyNot(c).empty());
+    for (const GemmTile& tile : MultiplierTilesFor(GroupedMatMulOf(CallOf(c)), kHopper)) {
+      CHECK(tile.m == 128);
+      CHECK(tile.n <= 128);
+    }
+  }
+}
+
+TEST_CASE("turned products take the scales of their columns' blocks for those of rows") {
+  Case c = Blocks(true);
+  c.m = 512, c.n = 264, c.d_down = true, c.row_blocks = true;
+  const GroupedMatMulCall turned = Turned(GroupedMatMulOf(CallOf(c)));
+  CHECK(turned.row_scales.block_stride == 264);
+  CHECK(turned.row_scales.lines == 1);
+  CHECK(turned.column_scales.block_stride == 4);
+  CHECK(turned.column_scales.lines == 128);
+}
+
 TEST_CASE("turned products take the scales of their columns for those of rows") {
   Case c = Fp8(true);
   c.m = 512, c.n = 264, c.d_down = true;
@@ -164,6 +209,9 @@ TEST_CASE("a tile fits the sizes of groups") {
   };
   const GemmTile large = tile({.groups = 8, .m = 16384, .n = 4096, .k = 2048});
   CHECK((large.m == 128 && large.n == 128 && large.cluster() == 2));
+  // A round more of tiles that load less for each of their products.
+  const GemmTile odd = tile({.groups = 6, .m = 10000, .n = 2048, .k = 5632});
+  CHECK((odd.m == 128 && odd.n == 128));
   CHECK(tile({.groups = 256, .m = 8192, .n = 4096, .k = 2048}).m == 64);
   CHECK(tile({.groups = 8, .m = 16384, .n = 64, .k = 2048}).cluster() == 1);
   for (const int64_t kib : {99, 160, 227}) {
@@ -207,6 +255,41 @@ TEST_CASE("there are as many clusters as groups of any sizes have tiles") {
   CHECK(clusters({.groups = 2, .m = 256, .n = 264}) >= (1 + 2 + 1) * 2);
   CHECK(clusters({.groups = 1000, .m = 3, .n = 264}) == 3 * 2);
   CHECK(clusters({.sums = true, .groups = 5, .m = 130, .n = 264}) == 5 * 2 * 2);
+}
+
+// What NVRTC makes of kernels for sm_90a: no spills, nothing that makes the tensor cores wait.
+void CheckKernels(const std::vector<Kernel>& kernels) {
+  auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
+  INFO(object.status());
+  REQUIRE(object.ok());
+  CHECK(object->kernels.size() == kernels.size());
+  for (const KernelResources& kernel : object->kernels) {
+    const auto emitted = std::find_if(kernels.begin(), kernels.end(),
+                                      [&](const Kernel& k) { return k.name == kernel.name; });
+    REQUIRE(emitted != kernels.end());
+    INFO(PrintHead(*emitted) << emitted->function.statements);
+    CHECK(kernel.spill_bytes == 0);
+    CHECK(kernel.registers <= 168);  // of 384 threads, before they trade registers
+  }
+  CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+}
+
+TEST_CASE("kernels of blocks with scales of their own compile for sm_90a without a spill") {
+  RG_NEEDS_COMPILER(CudaCompilerAvailable());
+  std::vector<Kernel> kernels;
+  for (int way = 0; way < 16; ++way) {
+    Case c = Blocks((way & 1) != 0);
+    if ((way & 2) != 0) c.in = DType::kBf16, c.b_down = false, c.a_down = c.sums;
+    c.out = way % 3 == 0 ? DType::kFp32 : DType::kBf16;
+    c.m = 520, c.n = 264, c.k = 1040;
+    c.column_blocks = way % 5 != 0, c.row_blocks = way % 7 == 0, c.adds = way % 4 == 3;
+    GemmTile tile{.m = 128, .n = (way & 4) != 0 ? 64 : 128, .tall = 1, .wide = way & 8 ? 1 : 2};
+    tile.stages = MostStages(tile, kHopper.shared_bytes);
+    auto made = LaunchByWarpgroups(CallOf(c), kFacts, tile);
+    REQUIRE(made.status().ToString() == "OK");
+    kernels.push_back(made->kernel);
+  }
+  CheckKernels(kernels);
 }
 
 TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
@@ -254,20 +337,7 @@ TEST_CASE("each tile's kernel multiplies groups on sm_90a without a spill") {
       kernels.push_back(made->kernel);
     }
   }
-  auto object = CompileKernels(Dialect::kCuda, kernels, "sm_90a");
-  INFO(object.status());
-  REQUIRE(object.ok());
-  CHECK(object->kernels.size() == kernels.size());
-  for (const KernelResources& kernel : object->kernels) {
-    const auto emitted = std::find_if(kernels.begin(), kernels.end(),
-                                      [&](const Kernel& k) { return k.name == kernel.name; });
-    REQUIRE(emitted != kernels.end());
-    INFO(PrintHead(*emitted) << emitted->function.statements);
-    CHECK(kernel.spill_bytes == 0);
-    CHECK(kernel.registers <= 168);  // of 384 threads, before they trade registers
-  }
-  // Nothing that makes the tensor cores wait for the threads.
-  CHECK_FALSE(absl::StrContains(object->log, "serialized"));
+  CheckKernels(kernels);
 }
 
 }  // namespace
