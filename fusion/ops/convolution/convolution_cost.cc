@@ -62,17 +62,11 @@ int64_t OursPs(int64_t cycles, int64_t ppm, const DeviceSpec& d) {
   return MulDiv(PsOfCycles(cycles, d), ppm, kPpm);
 }
 
-ImplicitGemmLimits LimitsOf(const DeviceSpec& d) {
-  return {.sms = d.sms,
-          .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
-          .boxes = d.convolution_boxes_ppm > 0};
-}
-
 // What is multiplied between a library's transposes: it has kernels that load boxes, too.
 int64_t TransposedPs(const ConvolutionCall& last, int64_t tiled, const DeviceSpec& d) {
   const bool boxes = d.convolution_boxes_ppm > 0 && ImplicitGemmRefusal(last).ok();
   if (!boxes) return tiled;
-  const int64_t cycles = ImplicitGemmCycles(last, LimitsOf(d), /*boxes=*/true);
+  const int64_t cycles = ImplicitGemmCycles(last, ImplicitGemmLimitsOf(d), /*boxes=*/true);
   return cycles == kHuge ? tiled : std::min(tiled, OursPs(cycles, d.convolution_boxes_ppm, d));
 }
 
@@ -124,7 +118,7 @@ Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& 
   }
   // Wider operands are multiplied without tensor cores; how fast was not measured.
   if (SizeBytes(c.y.dtype) != 2 || !ImplicitGemmRefusal(c).ok()) return {};
-  const ImplicitGemmLimits limits = LimitsOf(d);
+  const ImplicitGemmLimits limits = ImplicitGemmLimitsOf(d);
   const int64_t copied = ImplicitGemmCycles(c, limits, /*boxes=*/false);
   const int64_t boxed = limits.boxes ? ImplicitGemmCycles(c, limits, /*boxes=*/true) : kHuge;
   int64_t ps = kHuge;
@@ -144,6 +138,12 @@ Way ByKernelsOfOurs(const ConvolutionCall& c, int64_t hbm_ps, const DeviceSpec& 
 }
 
 }  // namespace
+
+ImplicitGemmLimits ImplicitGemmLimitsOf(const DeviceSpec& d) {
+  return {.sms = d.sms,
+          .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
+          .boxes = d.convolution_boxes_ppm > 0};
+}
 
 int64_t PsOfCycles(int64_t cycles, const DeviceSpec& d) {
   return MulDiv(cycles, kPsPerSecond, std::max<int64_t>(d.clock_hz, 1));

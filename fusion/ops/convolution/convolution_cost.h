@@ -17,6 +17,7 @@
 #include "fusion/cost/kernel_cost.h"
 #include "fusion/device/device_spec.h"
 #include "fusion/ops/convolution/convolution_call.h"
+#include "fusion/ops/convolution/implicit_gemm_tiles.h"
 #include "fusion/ops/matmul/matmul_call.h"
 #include "fusion/plan/call.h"
 
@@ -24,6 +25,9 @@ namespace retrograd {
 
 // The matmul that makes the result, one for each group.
 MatMulCall AsMatMul(const ConvolutionCall& call);
+
+// What bounds schedules of kernels of ours on the device.
+ImplicitGemmLimits ImplicitGemmLimitsOf(const DeviceSpec& device);
 
 // Of cycles at the device's clock.
 int64_t PsOfCycles(int64_t cycles, const DeviceSpec& device);

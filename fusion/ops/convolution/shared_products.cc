@@ -96,12 +96,6 @@ std::optional<SharedTiles> TilesWithin(const std::vector<std::vector<BoxTileWork
   return chosen;
 }
 
-ImplicitGemmLimits LimitsOf(const DeviceSpec& d) {
-  return {.sms = d.sms,
-          .shared_bytes = std::max(d.staged_bytes_per_block, d.shared_bytes_per_block),
-          .boxes = d.convolution_boxes_ppm > 0};
-}
-
 }  // namespace
 
 std::optional<WeightProduct> WeightProductOf(const Call& call) {
@@ -143,7 +137,7 @@ Price PriceSharedProducts(absl::Span<const Call* const> calls, const DeviceSpec&
       price.written_bytes += Elements(t.shape) * SizeBytes(t.dtype);
     }
   }
-  const std::optional<SharedTiles> tiles = ChooseSharedTiles(products, LimitsOf(d));
+  const std::optional<SharedTiles> tiles = ChooseSharedTiles(products, ImplicitGemmLimitsOf(d));
   if (!tiles) return price;
   const int64_t compute = MulDiv(PsOfCycles(tiles->cycles, d), d.convolution_boxes_ppm, kPpm);
   const int64_t hbm = TransferPs(price.read_bytes + price.written_bytes, d.hbm_bytes_per_s);
