@@ -13,6 +13,7 @@ from retrograd.rows import (  # noqa: F401
     index,
     math,
     pool,
+    recurrent,
     reduction,
     resample,
     rounding,

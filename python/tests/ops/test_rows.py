@@ -1,9 +1,10 @@
 """Every row of the table, on its own: the translated op computes what PyTorch's op does.
 
-SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, fp8_samples.py and
-fp8_block_samples.py; a row without one fails test_every_row_has_a_sample.
+SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, cell_samples.py,
+fp8_samples.py and fp8_block_samples.py; a row without one fails test_every_row_has_a_sample.
 """
 
+import cell_samples
 import fp8_block_samples
 import fp8_samples
 import image_samples
@@ -312,7 +313,7 @@ def average(dims):
 
 
 SAMPLES |= row_samples.SAMPLES | image_samples.SAMPLES | fp8_samples.SAMPLES
-SAMPLES |= fp8_block_samples.SAMPLES
+SAMPLES |= fp8_block_samples.SAMPLES | cell_samples.SAMPLES
 # What test_convolutions.py and test_pools.py look at from all sides.
 SAMPLES |= {
     "aten.convolution.default": [
