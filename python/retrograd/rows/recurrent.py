@@ -1,4 +1,4 @@
-"""Rows of the table for the backwards of recurrent cells, which CUDA's forwards run as one op each.
+"""Rows of the table for recurrent cells, each of which is one op on CUDA, and for their backwards.
 
 A cell's workspace holds the activated gates side by side along the last axis.
 """
@@ -19,6 +19,40 @@ def _joined(b, parts, dtype):
     gates = b.cat([b.cast(p, dtype) for p in parts], parts[0].rank - 1)
     total = b.reduce("sum", b.cast(gates, dtypes.compute_dtype(dtype)), [0])
     return gates, b.cast(total, dtype)
+
+
+def _with_biases(f, gates, bias):
+    return gates if bias is None else f.add(gates, f.b.cast(bias, f.dtype))
+
+
+@row("aten._thnn_fused_lstm_cell.default")
+def lstm_cell(call, of_input, of_state, before, input_bias=None, state_bias=None):
+    """(the output, the state, the workspace) of the gates' parts, [B, 4 H], and the state before."""
+    b, dtype = call.b, dtypes.compute_dtype(of_input.dtype)
+    f = Formula(b, dtype)
+    total = f.add(b.cast(of_input, dtype), b.cast(of_state, dtype))
+    total = _with_biases(f, _with_biases(f, total, input_bias), state_bias)
+    i, forget, cell, o = _parts(b, total, 4, dtype)
+    i, forget, cell, o = f.sigmoid(i), f.sigmoid(forget), f.tanh(cell), f.sigmoid(o)
+    after = f.add(f.mul(forget, b.cast(before, dtype)), f.mul(i, cell))
+    out = f.mul(o, f.tanh(after))
+    workspace = b.cast(b.cat([i, forget, cell, o], of_input.rank - 1), of_input.dtype)
+    return b.cast(out, before.dtype), b.cast(after, before.dtype), workspace
+
+
+@row("aten._thnn_fused_gru_cell.default")
+def gru_cell(call, of_input, of_state, before, input_bias=None, state_bias=None):
+    """(the state, the workspace) of the gates' parts, [B, 3 H], and the state before."""
+    b, dtype = call.b, dtypes.compute_dtype(of_input.dtype)
+    f, old = Formula(b, dtype), b.cast(before, dtype)
+    given = _parts(b, _with_biases(f, b.cast(of_input, dtype), input_bias), 3, dtype)
+    kept = _parts(b, _with_biases(f, b.cast(of_state, dtype), state_bias), 3, dtype)
+    reset, update = (f.sigmoid(f.add(x, h)) for x, h in zip(given[:2], kept[:2]))
+    new = f.tanh(f.add(given[2], f.mul(reset, kept[2])))
+    state = f.add(new, f.mul(update, f.sub(old, new)))
+    parts = [reset, update, new, old, kept[2]]
+    workspace = b.cast(b.cat(parts, of_input.rank - 1), of_input.dtype)
+    return b.cast(state, before.dtype), workspace
 
 
 @row("aten._thnn_fused_lstm_cell_backward_impl.default")

@@ -47,8 +47,33 @@ def _gru(dtype, biased):
     return (dh.to(dtype), workspace.detach().to(dtype), biased), {}, results
 
 
+def _forward(step, gates, dtype, biased):
+    """The op's two parts of the gates and its biases add up to what the cell sees."""
+    parts = [torch.randn(3, gates * 5, dtype=torch.float64) for _ in range(2)]
+    before = torch.randn(3, 5, dtype=torch.float64)
+    biases = [torch.randn(gates * 5, dtype=torch.float64) for _ in range(2 if biased else 0)]
+    of_input, of_state = (p + q for p, q in zip(parts, biases or (0, 0)))
+    results = step(of_input, of_state, before)
+    tensors = [t.to(dtype) for t in (*parts, before, *biases)]
+    return tensors, {}, [r.to(dtype) for r in results]
+
+
+def _lstm_forward(dtype, biased):
+    return _forward(lambda x, h, c: _step_of_lstm(x + h, c), 4, dtype, biased)
+
+
+def _gru_forward(dtype, biased):
+    return _forward(_step_of_gru, 3, dtype, biased)
+
+
 _F64, _F32 = torch.float64, torch.float32
 SAMPLES = {
+    "aten._thnn_fused_lstm_cell.default": [
+        _lstm_forward(_F64, True), _lstm_forward(_F64, False), _lstm_forward(_F32, True)
+    ],
+    "aten._thnn_fused_gru_cell.default": [
+        _gru_forward(_F64, True), _gru_forward(_F64, False), _gru_forward(_F32, True)
+    ],
     "aten._thnn_fused_lstm_cell_backward_impl.default": [
         _lstm(_F64, True, True, True), _lstm(_F64, False, True, False), _lstm(_F64, True, False, True),
         _lstm(_F32, True, True, True),
