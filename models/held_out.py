@@ -1,12 +1,14 @@
 """Models that nothing here was made for, as zoo.MODELS has them: other kinds of networks of the
-`timm`, `torchvision` and `transformers` packages, at sizes that a user trains. They show what holds
-beyond the models that plans and prices were looked at with. None of them takes part in choosing a
-rule or fitting a number.
+`timm`, `torchvision` and `transformers` packages, at sizes that a user trains, and those that
+held_out_networks.py writes out. They show what holds beyond the models that plans and prices were
+looked at with. None of them takes part in choosing a rule or fitting a number.
 """
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import held_out_networks
 
 
 def speech_encoder(batch, frames, width=512, layers=6):
@@ -174,4 +176,5 @@ def models(image_model, language_model):
         **language_models(language_model),
         "speech_b16": speech_encoder(16, 1000),
         "video_b4": video_network(4, 16, 112),
+        **held_out_networks.models(),
     }

@@ -36,6 +36,10 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$dir" ] || usage
 
+if grep -qs 'CUDNN_FRONTEND_INCLUDE_DIR:PATH=.*NOTFOUND' "$build/CMakeCache.txt"; then
+  echo "gpu_bundle.sh: $build has no cuDNN: attention and convolutions will run through slow kernels of" \
+    "ours; scripts/cudnn_headers.sh fetches the headers" >&2
+fi
 if [ -e "$dir" ] && [ ! -e "$dir/.gpu_bundle" ] && [ -n "$(ls -A "$dir" 2>/dev/null)" ]; then
   echo "gpu_bundle.sh: $dir exists and is no bundle; name another folder or empty it" >&2
   exit 1

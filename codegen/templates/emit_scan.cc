@@ -1,7 +1,8 @@
-// A team of threads goes along a row, as many places at a time as it has threads. Within a chunk
-// groups of lanes add up by shuffles, and the groups of a row by shared memory; the sum of all
-// chunks before is carried. The last lane has the first place, so that a shuffle down brings the
-// sum of earlier places.
+// A team of threads goes along a row chunk by chunk; the sum of all chunks before is carried. Where
+// places are neighbours in memory a thread has one of a chunk: groups of lanes add up by shuffles,
+// and the groups of a row by shared memory. The last lane has the first place, so that a shuffle
+// down brings the sum of earlier places. Else neighbouring threads have neighbouring rows: a thread
+// adds up several places, and the threads of a row meet in shared memory.
 #include <algorithm>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 #include "codegen/print/point_printer.h"
 #include "codegen/print/sized_number.h"
 #include "codegen/templates/templates.h"
+#include "fusion/kernel/templates/scan_walk.h"
 #include "graph/base/status.h"
 
 namespace retrograd {
@@ -23,6 +25,8 @@ class ScanText {
         shape_(Classify(body.ir)),
         team_(body.schedule.threads_per_row),
         rows_(body.schedule.rows_per_block),
+        along_(ScansNeighbours(shape_.shape)),
+        places_(PlacesOfThread(shape_.shape)),
         launch_(body, dialect, body.schedule.threads, body.schedule.blocks),
         printer_(&launch_, 1),
         out_(launch_.out) {
@@ -33,21 +37,18 @@ class ScanText {
 
   GroupKernels Run() {
     const int64_t points = ir_.Points(ir_.all_axes());
-    launch_.UseWideIndexAbove(std::max(points, launch_.blocks() * rows_) + 2 * team_);
+    launch_.UseWideIndexAbove(std::max(points, launch_.blocks() * rows_) + 2 * team_ * places_);
     const absl::string_view index = launch_.index_type();
     out_.SetDepth(1);
-    if (team_ > 1) out_.Line("const int lane = RG_THREAD % ", team_, ";");
-    out_.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", rows_,
-              " + RG_THREAD", team_ > 1 ? absl::StrCat(" / ", team_) : "", ";");
+    PrintRow(index);
     out_.Line(sum_, " carry = ", printer_.Identity(scan()), ";");
     out_.Open(absl::StrCat("for (", index, " first = 0; first < ", Sized(shape_.shape.columns),
-                           "; first += ", team_, ")"));
-    PrintPlace(index);
-    PrintOperand();
-    PrintSums();
-    out_.Line("sum = ", Folded("carry", "sum"), ";");
-    out_.Line("carry = ", team_ > 1 ? Folded("carry", "chunk") : "sum", ";");
-    PrintUses();
+                           "; first += ", team_ * places_, ")"));
+    if (along_) {
+      PrintChunkAlong(index);
+    } else {
+      PrintChunkAcross(index);
+    }
     out_.Close();
     return {.launches = {launch_.Finish("")}};
   }
@@ -59,9 +60,74 @@ class ScanText {
     return printer_.Folded(scan(), before, value);
   }
 
-  void PrintPlace(absl::string_view index) {
-    out_.Line("const ", index, " place = first",
-              team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "", ";");
+  void PrintRow(absl::string_view index) {
+    const bool alone = team_ == 1;
+    if (!alone)
+      out_.Line("const int lane = RG_THREAD ", along_ ? "% " : "/ ", along_ ? team_ : rows_, ";");
+    out_.Line("const ", index, " row = static_cast<", index, ">(RG_BLOCK) * ", rows_,
+              " + RG_THREAD",
+              alone    ? ""
+              : along_ ? absl::StrCat(" / ", team_)
+                       : absl::StrCat(" % ", rows_),
+              ";");
+  }
+
+  void PrintChunkAlong(absl::string_view index) {
+    PrintPlace(index, team_ > 1 ? absl::StrCat(" + (", team_ - 1, " - lane)") : "");
+    PrintOperand();
+    PrintSums();
+    out_.Line("sum = ", Folded("carry", "sum"), ";");
+    out_.Line("carry = ", team_ > 1 ? Folded("carry", "chunk") : "sum", ";");
+    PrintUses();
+  }
+
+  // `sums` of the thread's places up to each, then what the threads before it have.
+  void PrintChunkAcross(absl::string_view index) {
+    out_.Line(sum_, " sums[", places_, "], own = ", printer_.Identity(scan()), ";");
+    OpenPlaces(index);
+    PrintOperand();
+    out_.Line("own = ", Folded("own", "sum"), ";");
+    out_.Line("sums[n] = own;");
+    out_.Close();
+    out_.Line(sum_, " before = carry;");
+    if (team_ == 1) {
+      out_.Line("carry = ", Folded("carry", "own"), ";");
+    } else {
+      PrintTeam();
+    }
+    OpenPlaces(index);
+    out_.Line(sum_, " sum = ", Folded("before", "sums[n]"), ";");
+    PrintUses();
+    out_.Close();
+  }
+
+  void OpenPlaces(absl::string_view index) {
+    const std::string first = team_ > 1 ? absl::StrCat(" + lane * ", places_) : "";
+    if (launch_.dialect() != Dialect::kHost) out_.Line("#pragma unroll");
+    out_.Open(absl::StrCat("for (int n = 0; n < ", places_, "; ++n)"));
+    PrintPlace(index, absl::StrCat(first, " + n"));
+  }
+
+  // `before` and `carry` of the threads that share a row, from what each has of the chunk.
+  void PrintTeam() {
+    launch_.SetThreadsMeet();
+    const std::string shared =
+        launch_.Shared(AccumulatorType(scan().dtype), "parts", launch_.threads());
+    out_.Line(shared, "[RG_THREAD] = own;");
+    launch_.Barrier();
+    out_.Open(absl::StrCat("for (int other = 0; other < ", team_, "; ++other)"));
+    out_.Line("if (other == lane) before = carry;");
+    out_.Line(
+        "carry = ",
+        Folded("carry", absl::StrCat(shared, "[other * ", rows_, " + RG_THREAD % ", rows_, "]")),
+        ";");
+    out_.Close();
+    // The next chunk writes the parts again.
+    if (shape_.shape.columns > team_ * places_) launch_.Barrier();
+  }
+
+  void PrintPlace(absl::string_view index, absl::string_view in_chunk) {
+    out_.Line("const ", index, " place = first", in_chunk, ";");
     out_.Line("const ", index, " column = ",
               scan().reverse ? absl::StrCat(Sized(shape_.shape.columns - 1), " - place") : "place",
               ";");
@@ -142,6 +208,8 @@ class ScanText {
   const KernelIr& ir_;
   const Classification shape_;
   const int team_, rows_;
+  const bool along_;
+  const int places_;  // of a thread in a chunk
   LaunchText launch_;
   PointPrinter printer_;
   SourceWriter& out_;

@@ -132,7 +132,8 @@ class Simplifier {
     }
     const size_t results = node->results.size();
     RG_ASSIGN_OR_RETURN(const ValueId made, Make(std::move(node), operands_));
-    for (uint32_t r = 0; r < results; ++r) Set({id, r}, {made.node, r});
+    // What stands for a node of one result may be any result of another node.
+    for (uint32_t r = 0; r < results; ++r) Set({id, r}, {made.node, made.result + r});
     return absl::OkStatus();
   }
 

@@ -7,6 +7,18 @@ import torch
 from retrograd import aten_table
 
 
+def decided_part(forward):
+    """An fx graph of what of the fx graph `forward` reads no input, as far as ops with rows make it:
+    compute_again() takes it in place of the whole, whose compiler may change it."""
+    part, copies = torch.fx.Graph(), {}
+    for node in forward.nodes:
+        if node.op != "call_function" or not _is_repeatable(node.target):
+            continue
+        if all(operand in copies for operand in node.all_input_nodes):
+            copies[node] = part.node_copy(node, copies.__getitem__)
+    return part
+
+
 def compute_again(backward, forward):
     """In the fx graph `backward`, computes saved integers and filled tensors as the fx graph `forward`
     does where that reads no input but sizes that the backward is given, too. Their placeholders stay,

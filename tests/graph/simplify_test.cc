@@ -218,6 +218,22 @@ void CheckSameValues(const BackwardGraph& before, const BackwardGraph& after, ui
   }
 }
 
+TEST_CASE("a value that goes leaves the result that it stood for, not its node's first one") {
+  const auto simple =
+      Simplify(Parse("%o = input f32[1,2,6,8]\n%q = input f32[1,2,6,8]\n%k = input f32[1,2,6,8]\n"
+                     "%v = input f32[1,2,6,8]\n%y = input f32[1,2,6,8]\n%l = input f32[1,2,6]\n"
+                     "%a:3 = attention_backward %o %q %k %v %y %l causal=0 dropout_p=0.0 scale=1.0 "
+                     "variant=flash_cpu\n"
+                     "%z = full dtype=f32 shape=[1,2,6,8] value=0.0\n"
+                     "%b = add %z %a.1\n%c = add %a.2 %z\noutput %b\noutput %c\noutput %a.0"));
+  REQUIRE(simple.status().ToString() == "OK");
+  const BackwardGraph& g = *simple;
+  REQUIRE(g.outputs().size() == 3);
+  CHECK(g.outputs()[0].value->result == 1);
+  CHECK(g.outputs()[1].value->result == 2);
+  CHECK(g.outputs()[2].value->result == 0);
+}
+
 TEST_CASE("random graphs keep their values, and a second walk finds nothing") {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);

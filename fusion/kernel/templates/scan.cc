@@ -1,19 +1,23 @@
 // One scan: teams of threads have a row each, the places along the scanned axis, and go along it
-// chunk by chunk. What varies before and after the scan is made in the same walk.
+// chunk by chunk. What varies before and after the scan is made in the same walk. Where rows and
+// not places are neighbours in memory, neighbouring threads have neighbouring rows, and each thread
+// of a team has several places of a chunk, whose loads are under way together.
 #include <algorithm>
 
 #include "fusion/kernel/ir/scale.h"
-#include "fusion/kernel/ir/vector_access.h"
 #include "fusion/kernel/templates/kernel_template.h"
+#include "fusion/kernel/templates/scan_walk.h"
 
 namespace retrograd {
 namespace {
 
 // Lanes that add up by shuffles, whatever the device's warp.
 constexpr int kLanes = 32;
+// Threads of a row where rows are neighbours: a block has 16 rows, whose elements fill sectors.
+constexpr int kMostAcross = 16;
 // Search bound: with fewer rows than this for each SM the threads of a row are what fills the
 // device, and with more no team is worth pricing.
-constexpr int64_t kRowsOfSm = 64;
+constexpr int64_t kRowsOfSm = 1024;
 
 std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) {
   AxisMask along = 0;
@@ -30,12 +34,14 @@ std::optional<Classification> Recognise(const KernelIr& ir, const Folds& folds) 
   return Recognised(ir, Template::kScan, ir.all_axes() & ~along, along);
 }
 
-// The sums of the groups of lanes.
-int64_t SumsBytes(const KernelIr& ir, const KernelProfile&, const Schedule& s, int64_t) {
-  if (s.threads_per_row <= kLanes) return 0;
+// The sums of the groups of lanes, or of all threads.
+int64_t SumsBytes(const KernelIr& ir, const KernelProfile& p, const Schedule& s, int64_t) {
+  const bool along = ScansNeighbours(p.shape.shape);
+  if (s.threads_per_row <= (along ? kLanes : 1)) return 0;
   const auto scan = std::find_if(ir.instrs.begin(), ir.instrs.end(),
                                  [](const Instr& i) { return i.kind == InstrKind::kScan; });
-  return SharedArrayBytes(s.threads / kLanes, SizeBytes(AccumulatorType(scan->dtype)));
+  return SharedArrayBytes(along ? s.threads / kLanes : s.threads,
+                          SizeBytes(AccumulatorType(scan->dtype)));
 }
 
 void Add(CandidateList& list, int threads_per_row) {
@@ -46,13 +52,17 @@ void Add(CandidateList& list, int threads_per_row) {
   if (s.blocks <= kMaxBlocks) list.Add(s);
 }
 
+void AddAcross(CandidateList& list) {
+  Add(list, 1);
+  if (list.shape().rows >= kRowsOfSm * list.limits().sms) return;
+  const int64_t chunks = CeilDiv(list.shape().columns, PlacesOfThread(list.shape()));
+  for (int team = 2; team <= kMostAcross && team / 2 < chunks; team *= 2) Add(list, team);
+}
+
 // Neighbouring threads read neighbouring elements: along the row where that is the fastest axis,
-// else each thread has a row.
+// else those of neighbouring rows.
 void AddCandidates(CandidateList& list) {
-  const int fastest = FastestAxis(list.ir());
-  const bool along = fastest >= 0 && (list.shape().column_axes >> fastest & 1) != 0;
-  if (!along) Add(list, 1);
-  if (!along && list.shape().rows >= kRowsOfSm * list.limits().sms) return;
+  if (!ScansNeighbours(list.shape())) return AddAcross(list);
   Add(list, 8);
   for (int team = kLanes; team <= kThreads && team / 2 < list.shape().columns; team *= 2) {
     Add(list, team);
@@ -61,10 +71,25 @@ void AddCandidates(CandidateList& list) {
 
 LaunchKind Main(const Schedule&) { return LaunchKind::kRowReduction; }
 
-// Shuffles, and where a row has several groups of lanes two barriers a chunk.
+int64_t Chunks(const KernelProfile& p, const Schedule& s) {
+  return CeilDiv(p.shape.shape.columns, s.threads_per_row * PlacesOfThread(p.shape.shape));
+}
+
+// Shuffles, and where a row has several groups of lanes, or of places, two barriers a chunk.
 int64_t Rounds(const KernelProfile& p, const Schedule& s, const DeviceSpec&) {
-  const int64_t chunks = CeilDiv(p.shape.shape.columns, s.threads_per_row);
-  return chunks * (s.threads_per_row > kLanes ? 2 : 1);
+  const int alone = PlacesOfThread(p.shape.shape) > 1 ? 1 : kLanes;
+  return Chunks(p, s) * (s.threads_per_row > alone ? 2 : 1);
+}
+
+// Where rows are neighbours, what stands before the scan is loaded for a whole chunk, and so is
+// what stands behind it.
+RowBatches Batches(const KernelProfile& p, const Schedule& s) {
+  if (ScansNeighbours(p.shape.shape)) return {};
+  return {.count = Chunks(p, s), .passes = 2};
+}
+
+PointsOfThread Places(const KernelProfile& p, const Schedule&) {
+  return {.under_way = PlacesOfThread(p.shape.shape), .among_stores = 1};
 }
 
 }  // namespace
@@ -76,9 +101,10 @@ constinit const KernelTemplate kScanTemplate = {
     .candidates = AddCandidates,
     .launch_kind = [](const Schedule& s, int64_t, int64_t) { return Main(s); },
     .main_launch = Main,
-    .points_of_thread = OneVector,
+    .points_of_thread = Places,
     .shared_bytes = SumsBytes,
     .barrier_rounds = Rounds,
+    .row_batches = Batches,
 };
 
 }  // namespace retrograd

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch._inductor.fx_passes.post_grad import view_to_reshape
 
-from retrograd import capture, origins, schema, translate
+from retrograd import capture, known_values, origins, schema, translate
 from retrograd.backend.propagation import propagate_strides
 from retrograd.errors import ExportError
 from retrograd.sizes.symbolic import LYING
@@ -26,12 +26,15 @@ def input_names(module):
     return names
 
 
-def arrived_backward(module, example_inputs, names, owned=False, sizes=None, donated=None):
+def arrived_backward(
+    module, example_inputs, names, owned=False, sizes=None, donated=None, decided=None
+):
     """(CapturedBackward, torch.device) of a backward graph, which stays as it is unless it is owned.
 
     example_inputs: fake tensors in the strides that runs will have. names: of the forward's inputs.
     sizes: the SizeTable of what the graph's nodes know of symbols. donated: the numbers of the inputs
-    that nobody has but the backward; None: as AOTAutograd says.
+    that nobody has but the backward; None: as AOTAutograd says. decided: known_values.decided_part() of
+    the forward, whose values the backward makes itself.
     ExportError, saying why, for what has no counterpart.
     """
     device = _device_of(example_inputs)
@@ -40,6 +43,8 @@ def arrived_backward(module, example_inputs, names, owned=False, sizes=None, don
         _check_input(node, example, device)
     (returned,) = [n for n in module.graph.nodes if n.op == "output"]
     ours = propagated(module, example_inputs, owned)
+    if decided is not None:
+        known_values.compute_again(ours.graph, decided)
     (results,) = [n for n in ours.graph.nodes if n.op == "output"]
     donated = _donated() if donated is None else donated
     inputs = [

@@ -7,7 +7,7 @@ import time
 import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-from retrograd import native, translate
+from retrograd import known_values, native, translate
 from retrograd.backend import divided, dynamic, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
@@ -28,13 +28,16 @@ def backend(module, example_inputs, *, mode=None, options=None):
     # out Inductor's backwards. Forwards are Inductor's, and share its entries.
     tag = torch.compiler.config.cache_key_tag
     plain = torch.compiler.config.patch(cache_key_tag=tag)(compile_fx_inner)
+    decided = None
 
     def inner_compile(graph_module, inputs, **how):
+        nonlocal decided
         if not how.get("is_backward"):
+            decided = known_values.decided_part(graph_module.graph)
             return plain(graph_module, inputs, **how)
         try:
             return compile_backward(
-                graph_module, inputs, names, settings, how.get("boxed_forward_device_index")
+                graph_module, inputs, names, settings, how.get("boxed_forward_device_index"), decided
             )
         except Exception as error:  # whatever it is, Inductor can
             if settings.require_full:
@@ -57,12 +60,14 @@ def backend(module, example_inputs, *, mode=None, options=None):
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it
 
 
-def compile_backward(module, example_inputs, names, settings, forward_graphs=None):
+def compile_backward(
+    module, example_inputs, names, settings, forward_graphs=None, decided=None
+):
     """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
-    dynamic sizes. forward_graphs: as CompiledBackward has it. ExportError or native.Failure if there
-    can be none."""
+    dynamic sizes. forward_graphs: as CompiledBackward has it. decided: as arrived_backward has it, for
+    sizes that are numbers. ExportError or native.Failure if there can be none."""
     if not has_symbols(example_inputs):
-        return _compile_numbers(module, example_inputs, names, settings, forward_graphs)
+        return _compile_numbers(module, example_inputs, names, settings, forward_graphs, decided)
     settings = dataclasses.replace(settings, sizes_vary=True)
     compiled = dynamic.DynamicBackward(
         torch.fx.GraphModule(module, copy.deepcopy(module.graph)),
@@ -78,10 +83,10 @@ def compile_backward(module, example_inputs, names, settings, forward_graphs=Non
     return compiled
 
 
-def _compile_numbers(module, example_inputs, names, settings, forward_graphs):
+def _compile_numbers(module, example_inputs, names, settings, forward_graphs, decided):
     """What compile_backward makes of a graph without symbols."""
     try:
-        compiled = compile_static(module, example_inputs, names, settings, forward_graphs)
+        compiled = compile_static(module, example_inputs, names, settings, forward_graphs, decided)
     except ExportError as refusal:
         if refusal.node is None or settings.require_full or not settings.divided:
             raise
@@ -99,10 +104,11 @@ def _compile_numbers(module, example_inputs, names, settings, forward_graphs):
     return compiled
 
 
-def compile_static(module, example_inputs, names, settings, forward_graphs=None):
+def compile_static(module, example_inputs, names, settings, forward_graphs=None, decided=None):
     """A CompiledBackward of a graph whose sizes are known."""
     start = time.monotonic()
-    compiled = CompiledBackward(translated(module, example_inputs, names, settings), forward_graphs)
+    recipe = translated(module, example_inputs, names, settings, decided=decided)
+    compiled = CompiledBackward(recipe, forward_graphs)
     messages.log.info(
         "%s: %d kernels and library calls, ready in %.2f s", compiled.what,
         compiled.program.executable.describe()["kernels"], time.monotonic() - start,

@@ -14,6 +14,7 @@ from retrograd.rows import (  # noqa: F401
     index,
     math,
     pool,
+    recurrent,
     reduction,
     resample,
     rounding,

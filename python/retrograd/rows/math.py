@@ -12,8 +12,8 @@ from retrograd.aten_table import axis_of, common_dtype, compare, convert, row
 _COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-class _Formula:
-    """Pointwise ops by name on Refs and numbers of one type: _Formula(b, dtype).mul(x, 0.5)."""
+class Formula:
+    """Pointwise ops by name on Refs and numbers of one type: Formula(b, dtype).mul(x, 0.5)."""
 
     def __init__(self, b, dtype):
         self.b, self.dtype = b, dtype
@@ -45,7 +45,7 @@ def applied(function, call, *operands):
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     compute = dtypes.compute_dtype(dtype)
     operands = [convert(call.b, o, compute) for o in operands]
-    return call.b.cast(function(_Formula(call.b, compute), *operands), dtype)
+    return call.b.cast(function(Formula(call.b, compute), *operands), dtype)
 
 
 @formula("aten.log10.default")
@@ -131,6 +131,71 @@ def erfinv(f, x):
     return f.where(f.eq(f.abs(x), 1), f.mul(x, math.inf), y)
 
 
+# Of the arc tangent from 0 to tan(pi / 8), the highest power first, of z = x^2: S. Moshier's Cephes 2.8,
+# atanf.c (to 1.7e-7) and atan.c (to 1.8e-16: x + x z P(z) / Q(z)).
+_ATAN_SINGLE = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
+_ATAN_P = (-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+           -1.228866684490136173410e2, -6.485021904942025371773e1)  # fmt: skip
+_ATAN_Q = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
+           4.853903996359136964868e2, 1.945506571482613964425e2)  # fmt: skip
+
+
+def _atan_of_ratio(f, y, x):
+    """The angle of (x, y) from the x axis, both at least 0 and not both 0, from 0 to pi / 2: that of
+    the point turned by pi / 4 or pi / 2 towards the axis."""
+    far = f.gt(y, f.mul(x, math.tan(3 * math.pi / 8)))
+    middle = f.gt(y, f.mul(x, math.tan(math.pi / 8)))
+    above = f.where(far, f.neg(x), f.where(middle, f.sub(y, x), y))
+    below = f.where(far, y, f.where(middle, f.add(y, x), x))
+    turned = f.where(far, _like(f, math.pi / 2),
+                     f.where(middle, _like(f, math.pi / 4), _like(f, 0)))  # fmt: skip
+    t = f.div(above, below)
+    z = f.mul(t, t)
+    if f.dtype == torch.float64:
+        bent = f.div(_polynomial(f, z, _ATAN_P), _polynomial(f, z, _ATAN_Q))
+    else:
+        bent = _polynomial(f, z, _ATAN_SINGLE)
+    return f.add(turned, f.fma(f.mul(t, z), bent, t))
+
+
+@formula("aten.atan.default")
+def atan(f, x):
+    angle = _atan_of_ratio(f, f.abs(x), _like(f, 1))
+    return f.mul(f.sign(x), f.where(f.eq(f.abs(x), math.inf), _like(f, math.pi / 2), angle))
+
+
+@formula("aten.asin.default")
+def asin(f, x):
+    size = f.abs(x)
+    return f.mul(f.sign(x), _atan_of_ratio(f, size, f.sqrt(f.mul(f.sub(1, size), f.add(1, size)))))
+
+
+@formula("aten.acos.default")
+def acos(f, x):
+    """Twice the angle of the half, which loses no digits near 1."""
+    return f.mul(2, _atan_of_ratio(f, f.sqrt(f.sub(1, x)), f.sqrt(f.add(1, x))))
+
+
+@row("aten.atan2.default")
+def atan2(call, y, x):
+    """By quadrants; both operands are divided by the larger one where they are infinite."""
+    return applied(lambda f, y, x: _angle(call, f, y, x), call, y, x)
+
+
+def _angle(call, f, y, x):
+    endless = f.eq(f.maximum(f.abs(x), f.abs(y)), math.inf)
+    near = lambda v: f.where(endless, f.where(f.eq(f.abs(v), math.inf), _like(f, 1), _like(f, 0)), f.abs(v))
+    rise, run = near(y), near(x)
+    nowhere = f.eq(f.maximum(rise, run), 0)
+    angle = f.where(nowhere, _like(f, 0), _atan_of_ratio(f, rise, f.where(nowhere, _like(f, 1), run)))
+    angle = f.where(negative(call, x), f.sub(math.pi, angle), angle)
+    return f.where(negative(call, y), f.neg(angle), angle)
+
+
+def _like(f, value):
+    return convert(f.b, value, f.dtype)
+
+
 def _polynomial(f, x, coefficients):
     total = coefficients[0]
     for c in coefficients[1:]:
@@ -163,16 +228,17 @@ def copysign(call, size, sign):
     dtype = common_dtype(size, sign)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     size = b.pointwise("abs", convert(b, size, dtype))
-    negative = _negative(call, convert(b, sign, dtype))
-    return b.pointwise("where", negative, b.pointwise("neg", size), size)
+    below = negative(call, convert(b, sign, dtype))
+    return b.pointwise("where", below, b.pointwise("neg", size), size)
 
 
 @row("aten.signbit.default")
 def signbit(call, x):
-    return _negative(call, x) if x.dtype.is_floating_point else compare(call, "lt", x, 0)
+    return negative(call, x) if x.dtype.is_floating_point else compare(call, "lt", x, 0)
 
 
-def _negative(call, x):
+def negative(call, x):
+    """Whether x, floating, is below 0 or -0."""
     b = call.b
     zero = compare(call, "lt", b.pointwise("reciprocal", x), 0)
     return b.pointwise("logical_or", compare(call, "lt", x, 0),

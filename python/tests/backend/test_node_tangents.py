@@ -10,6 +10,7 @@ from retrograd import native
 from retrograd.backend import absent, backend, programs
 from retrograd.backend.settings import Settings
 from torch import nn
+from torch.nn import functional as F
 
 
 @pytest.fixture(autouse=True)
@@ -124,3 +125,33 @@ def test_a_program_without_a_tangent_pays_where_it_is_large():
         Recipe.graph = g.finish().serialize()
         assert absent.pays(Compiled, [1]) == expected
         assert len(native.Graph.deserialize(absent.with_zeros(Recipe.graph, [1])).inputs) == 1
+
+
+class _Cached(nn.Module):
+    """Attention that hands out its keys and values beside its result, as a cache takes them."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x, context):
+        def heads(part, of):
+            return part(of).view(*of.shape[:2], 2, 8).transpose(1, 2)
+
+        q, k, v = (heads(p, of) for p, of in zip(self.parts, (x, context, context), strict=True))
+        y = F.scaled_dot_product_attention(q, k, v)
+        return y.square().mean(), k, v
+
+
+@pytest.mark.parametrize("keys", [6, 20])
+def test_keys_and_values_that_only_a_cache_takes(keys):
+    eager = _Cached()
+    model = copy.deepcopy(eager)
+    ours = torch.compile(model, backend=backend, options=FULL)
+    for _ in range(4):
+        x, context = torch.randn(2, 6, 16), torch.randn(2, keys, 16)
+        for run in (ours, eager):
+            run.zero_grad()
+            run(x, context)[0].backward()
+        for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=2e-5, atol=2e-6)

@@ -4,9 +4,11 @@ of tensors, tensors that were written. Against eager, on the CPU.
 
 import pytest
 import torch
-from backend_training import FULL, backend_tests, check, pair
+from backend_training import FULL, backend_tests, check, pair, runs_of_ours
+from retrograd import dtypes, schema
 from retrograd.backend import arrived
 from retrograd.errors import ExportError
+from torch import nn
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +90,19 @@ def test_a_parameter_changed_between_forward_and_backward_is_an_error():
         list(ours.parameters())[-2].add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_places_that_only_shapes_decide_are_made_again(monkeypatch, aligned):
+    runs = runs_of_ours(monkeypatch)
+    larger = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=aligned)
+    ours, eager = pair(nn.Sequential(nn.Conv2d(2, 3, 1), larger, nn.Tanh()))
+    x = torch.randn(2, 2, 5, 7)
+    for run in (ours, eager):
+        run(x).square().sum().backward()
+    check(ours, eager)
+    nodes = schema.Graph.FromString(bytes(runs[0].recipe.graph)).nodes
+    read = {operand.node for node in nodes for operand in node.operands}
+    saved = [n.results[0].dtype for i, n in enumerate(nodes) if n.op == "input" and i in read]
+    assert "index_add" in {n.op for n in nodes}
+    assert set(saved) == {dtypes.number_of(torch.float32)}

@@ -1,11 +1,12 @@
 """Every row of the table, on its own: the translated op computes what PyTorch's op does.
 
-SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, fp8_samples.py,
-fp8_block_samples.py and block_product_samples.py; a row without one fails
+SAMPLES has an entry a row, with those of row_samples.py, image_samples.py, cell_samples.py,
+fp8_samples.py, fp8_block_samples.py and block_product_samples.py; a row without one fails
 test_every_row_has_a_sample.
 """
 
 import block_product_samples
+import cell_samples
 import fp8_block_samples
 import fp8_samples
 import image_samples
@@ -314,7 +315,7 @@ def average(dims):
 
 
 SAMPLES |= row_samples.SAMPLES | image_samples.SAMPLES | fp8_samples.SAMPLES
-SAMPLES |= fp8_block_samples.SAMPLES
+SAMPLES |= fp8_block_samples.SAMPLES | cell_samples.SAMPLES
 for _name, _more in block_product_samples.SAMPLES.items():
     SAMPLES[_name] = [*SAMPLES.get(_name, []), *_more]
 # What test_convolutions.py and test_pools.py look at from all sides.

@@ -167,6 +167,7 @@ def formulas():
     wide = torch.tensor([0.0, -0.0, 1e-9, -1e-5, 0.3, -0.99, 1.0, -1.5, 9.0, -40.0, 300.0]).double()
     unit, above = wide[:6], wide[6:].abs()
     signs = torch.tensor([0.0, -0.0, 1.5, -2.0, INF, -INF])
+    ends = torch.tensor([1.0, -1.0, 0.999999, -0.999999, 0.75, 1.1]).double()
     pair = ((wide, wide.flip(0)), {}), ((torch.tensor([INF, 3e200]), torch.tensor([-1.0, 4e200])), {})
     everywhere = [((wide,), {}), ((wide.bfloat16()[:8],), {}), ((ints(4),), {})]
     lengths = [((4, 3, 2), (4, 1, 1), 0, F64), ((4, 6), (4, 1), 0, torch.float32), ((3, 5), (1, 5), 1, F64)]
@@ -174,6 +175,10 @@ def formulas():
         **{f"aten.{n}.default": everywhere for n in "exp2 sinh cosh tan asinh expm1".split()},
         **{f"aten.{n}.default": [((above,), {})] for n in ("log2", "log10", "acosh")},
         "aten.atanh.default": [((unit,), {})],
+        **{f"aten.{n}.default": [((unit,), {}), ((ends,), {}), ((ends.float(),), {})] for n in ("asin", "acos")},
+        "aten.atan.default": [*everywhere, ((signs,), {}), ((torch.linspace(-9, 9, 99),), {})],
+        "aten.atan2.default": [*pair, ((wide, -wide.flip(0)), {}), ((f(40), f(40)), {}),
+                               ((signs.repeat(6), signs.repeat_interleave(6)), {})],
         "aten.hypot.default": [*pair],
         "aten.erfinv.default": [((unit,), {}), ((torch.tensor([0.999, -1.0, 1.0, 2.0]),), {})],
         "aten.digamma.default": [((wide,), {}), ((torch.tensor([1e-3, 1.46, 80.0]),), {})],

@@ -7,7 +7,8 @@ what shows no single reading has no plan, and stays with Python.
 
 import torch
 
-from retrograd.backend import absent, watching
+from retrograd import native
+from retrograd.backend import absent, messages, watching
 
 
 class Learner:
@@ -91,7 +92,11 @@ def _pays(compiled, missing, unread):
     """Whether a program of its own, which is not given these inputs, pays."""
     of_sizes = getattr(compiled, "of_sizes", lambda: None)()  # the DynamicBackward
     if of_sizes is None:
-        return absent.pays(compiled, unread)
+        try:
+            return absent.pays(compiled, unread)
+        except native.Failure as failure:  # the program that there is runs on
+            messages.log.warning("%s: no plan without absent tangents: %s", compiled.what, failure)
+            return False
     return bool(of_sizes.absent_inputs(missing, compiled, unread))
 
 
