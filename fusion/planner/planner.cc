@@ -33,7 +33,8 @@ absl::Status CheckNames(const PlanOptions& options) {
 // A graph made ready to be planned, and what planning it both ways has found already.
 struct TrialPlans {
   LoweredGraph lowered;
-  RegionResults solved;              // without a price of memory
+  // Without a price of memory. Lowerings of one graph share most of their regions.
+  std::shared_ptr<RegionResults> solved;
   std::vector<bool> merges;          // by candidate: whether it is merged
   std::vector<std::string> without;  // those of kTriedFeatures that made the plan take longer
   std::optional<FusionPlan> plan;    // of the lowered graph, if it was asked for and had to be made
@@ -48,7 +49,8 @@ struct TrialPlans {
 
  private:
   static absl::StatusOr<TrialPlans> MakeOnce(const BackwardGraph& graph, const DeviceSpec& device,
-                                             const PlanOptions& options, bool with_plan);
+                                             const PlanOptions& options, bool with_plan,
+                                             std::shared_ptr<RegionResults> solved);
   // The price of the lowered graph's plan, which is kept.
   absl::StatusOr<int64_t> PlanPs(const DeviceSpec& device, const PlanOptions& options);
   // The graph that is most likely the one.
@@ -71,7 +73,7 @@ constexpr int64_t kSharingWinsTimes = 3;
 absl::StatusOr<int64_t> TrialPlans::PlanFirst(const BackwardGraph& graph, const DeviceSpec& device,
                                               const PlanOptions& options, bool keep_plan) {
   RG_ASSIGN_OR_RETURN(FusionPlan whole,
-                      PlanGraph(graph, device, options, 0, GroupOrder::kProgram, solved));
+                      PlanGraph(graph, device, options, 0, GroupOrder::kProgram, *solved));
   sharing_ps_ = whole.summary.shared_launch_ps;
   const int64_t price_ps = whole.summary.price_ps;
   if (keep_plan) plan = std::move(whole);
@@ -82,7 +84,7 @@ absl::StatusOr<PlanPrice> TrialPlans::Price(const BackwardGraph& graph, const De
                                             const PlanOptions& options, int64_t enough_ps) {
   std::optional<int64_t> shared_ps;
   if (graph.num_nodes() <= kMostNodesForSharing) shared_ps = kSharingWinsTimes * sharing_ps_;
-  return PriceGraph(graph, device, options, enough_ps, shared_ps, solved);
+  return PriceGraph(graph, device, options, enough_ps, shared_ps, *solved);
 }
 
 absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
@@ -99,7 +101,7 @@ absl::StatusOr<bool> TrialPlans::MergeByPattern(const DeviceSpec& device,
 absl::StatusOr<int64_t> TrialPlans::PlanPs(const DeviceSpec& given, const PlanOptions& options) {
   if (!plan) {
     RG_ASSIGN_OR_RETURN(plan,
-                        PlanGraph(lowered.graph, given, options, 0, GroupOrder::kProgram, solved));
+                        PlanGraph(lowered.graph, given, options, 0, GroupOrder::kProgram, *solved));
   }
   return plan->summary.price_ps;
 }
@@ -140,9 +142,10 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   if (options.pattern != nullptr) {
     PlanOptions alike = options;
     alike.disable.insert(options.pattern->without.begin(), options.pattern->without.end());
-    return MakeOnce(graph, device, alike, with_plan);
+    return MakeOnce(graph, device, alike, with_plan, std::make_shared<RegionResults>());
   }
-  RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan));
+  RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
+                                                std::make_shared<RegionResults>()));
   if (!PricesDecide(options) || !HasConvolutions(graph)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
   for (const absl::string_view feature : kTriedFeatures) {
@@ -151,7 +154,7 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
     const DeviceSpec planned = PlannedDevice(device, options);
     RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
     if (alike) continue;
-    RG_ASSIGN_OR_RETURN(TrialPlans other, MakeOnce(graph, device, without, with_plan));
+    RG_ASSIGN_OR_RETURN(TrialPlans other, MakeOnce(graph, device, without, with_plan, best.solved));
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
     RG_ASSIGN_OR_RETURN(const int64_t other_ps, other.PlanPs(device, without));
     if (other_ps > best_ps) continue;
@@ -165,10 +168,11 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
 }
 
 absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, const DeviceSpec& given,
-                                                const PlanOptions& options, bool with_plan) {
+                                                const PlanOptions& options, bool with_plan,
+                                                std::shared_ptr<RegionResults> solved) {
   const DeviceSpec device = PlannedDevice(given, options);
   using Merging = PlanOptions::Merging;
-  TrialPlans made;
+  TrialPlans made{.solved = std::move(solved)};
   LoweredGraph& lowered = made.lowered;
   RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options, device)));
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;
@@ -288,13 +292,13 @@ absl::StatusOr<std::shared_ptr<const PlanPattern>> PatternOf(const BackwardGraph
                       TrialPlans::Make(graph, device, plain, /*with_plan=*/true));
   if (!trials.plan) {
     RG_RETURN_IF_ERROR(
-        PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram, trials.solved)
+        PlanGraph(trials.lowered.graph, device, plain, 0, GroupOrder::kProgram, *trials.solved)
             .status());
   }
   auto pattern = std::make_shared<PlanPattern>();
   pattern->merges = std::move(trials.merges);
   pattern->without = std::move(trials.without);
-  RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, trials.solved, *pattern));
+  RG_RETURN_IF_ERROR(AddRegions(trials.lowered.graph, device, plain, *trials.solved, *pattern));
   return pattern;
 }
 
@@ -312,9 +316,9 @@ absl::StatusOr<Planned> PlanFusion(const BackwardGraph& graph, const DeviceSpec&
     planned.plan = *std::move(trials.plan);
   } else {
     RG_ASSIGN_OR_RETURN(planned.plan, PlanGraph(planned.graph, device, options, 0,
-                                                GroupOrder::kProgram, trials.solved));
+                                                GroupOrder::kProgram, *trials.solved));
   }
-  planned.kept_regions = static_cast<int64_t>(trials.solved.kept.size());
+  planned.kept_regions = static_cast<int64_t>(trials.solved->kept.size());
   if (options.decisions) {
     std::vector<Decision>& merges = trials.lowered.merges;
     planned.plan.decisions.insert(planned.plan.decisions.begin(),
