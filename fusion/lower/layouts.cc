@@ -196,7 +196,7 @@ class Assigner {
       if (g_.op(NodeId{i}) == Op::input) AssignInput(NodeId{i});
     }
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) {
-      if (g_.op(NodeId{i}) == Op::copy) Assign(NodeId{i});
+      if (CopiesPermuted(NodeId{i})) Assign(NodeId{i});
     }
     for (uint32_t i = 0; i < g_.num_nodes(); ++i) Assign(NodeId{i});
     return std::move(layouts_);
@@ -228,6 +228,11 @@ class Assigner {
     }
   }
 
+  // A copy of permuted dims is there to move what it copies.
+  bool CopiesPermuted(NodeId id) const {
+    return g_.op(id) == Op::copy && g_.op(g_.operands(id)[0].node) == Op::permute;
+  }
+
   Layout Choose(ValueId v) {
     const NodeId id = v.node;
     const auto natural = [&] { return Layout{DenseStrides(g_.type(v).shape)}; };
@@ -240,8 +245,7 @@ class Assigner {
     }
     if (!options_.follow) return natural();
     LibraryUsers(g_, v, stack_, library_users_);
-    // A copy is there to move what it copies.
-    if (g_.op(id) == Op::copy && AllRead(v, natural())) return natural();
+    if (CopiesPermuted(id) && AllRead(v, natural())) return natural();
     if (!library_users_.empty()) {
       if (auto layout = ForLibrary(v)) {
         const bool may_pitch = options_.pitches && !IsLibrary(g_, id);

@@ -52,16 +52,14 @@ struct Folding {
     }
     return shape;
   }
-  Attrs Window() const {
+  // dtype: of the gradient.
+  Attrs Window(DType dtype) const {
     Shape stride = from.stride, padding = from.padding, dilation = from.dilation;
     std::fill(stride.begin() + static_cast<std::ptrdiff_t>(kept()), stride.end(), 1);
     std::fill(padding.begin() + static_cast<std::ptrdiff_t>(kept()), padding.end(), 0);
     std::fill(dilation.begin() + static_cast<std::ptrdiff_t>(kept()), dilation.end(), 1);
-    return {{"stride", stride},
-            {"padding", padding},
-            {"dilation", dilation},
-            {"groups", int64_t{1}},
-            {"weight_shape", Filters()}};
+    return {{"stride", stride},     {"padding", padding},        {"dilation", dilation},
+            {"groups", int64_t{1}}, {"weight_shape", Filters()}, {"dtype", dtype}};
   }
 };
 
@@ -84,8 +82,9 @@ class Chooser {
     for (size_t dims = 1; dims <= geometry->kernel.size(); ++dims) {
       Folding folding{.from = *geometry, .dims = dims};
       if (folding.parts() > kMostParts) break;
-      const int64_t ps = CallPs(id, folding.Image(), folding.Filters(), folding.Window()) +
-                         ImagePs(folding, x.dtype);
+      const int64_t ps =
+          CallPs(id, folding.Image(), folding.Filters(), folding.Window(g_.type(id).dtype)) +
+          ImagePs(folding, x.dtype);
       if (ps >= least) continue;
       least = ps;
       best = std::move(folding);
@@ -131,8 +130,9 @@ class Folder {
   Folder(Rewriter& rewriter, const Folding& folding)
       : b_(rewriter.builder()), folding_(folding), from_(folding.from) {}
 
-  ValueId Gradient(ValueId dy, ValueId x, const Shape& w) {
-    const ValueId wide = b_.Add(Op::convolution_weight_gradient, {dy, Image(x)}, folding_.Window());
+  ValueId Gradient(ValueId dy, ValueId x, const TensorType& w) {
+    const ValueId wide =
+        b_.Add(Op::convolution_weight_gradient, {dy, Image(x)}, folding_.Window(w.dtype));
     const ValueId used = Slice(wide, 1, 0, 1, folding_.used());
     // [K, taps.., C, kept taps..], then the channels first.
     Shape apart = {from_.out_channels};
@@ -144,7 +144,7 @@ class Folder {
     std::iota(order.begin(), order.end(), int64_t{0});
     const auto first = order.begin() + 1, channels = first + static_cast<std::ptrdiff_t>(dims());
     std::rotate(first, channels, order.end());
-    return b_.Reshape(b_.Permute(b_.Reshape(used, std::move(apart)), std::move(order)), w);
+    return b_.Reshape(b_.Permute(b_.Reshape(used, std::move(apart)), std::move(order)), w.shape);
   }
 
  private:
@@ -231,7 +231,7 @@ absl::StatusOr<BackwardGraph> TakeTapsAsChannels(const BackwardGraph& graph,
     rewriter.UseOrigin(id);
     const std::vector<ValueId> operands = rewriter.NewOperands(id);
     Folder folder(rewriter, *foldings[i]);
-    rewriter.Set({id, 0}, folder.Gradient(operands[0], operands[1], graph.type(id).shape));
+    rewriter.Set({id, 0}, folder.Gradient(operands[0], operands[1], graph.type(id)));
   }
   return rewriter.Finish();
 }

@@ -82,8 +82,7 @@ class Planner {
       RG_RETURN_IF_ERROR(PlanRegion(static_cast<int>(r), groups));
     }
     // Kernels that wait for company keep what they read alive.
-    if (Enabled(options_, "horizontal") && order_ != GroupOrder::kLeastMemory)
-      ShareLaunches(groups);
+    if (order_ != GroupOrder::kLeastMemory) ShareLaunches(groups);
     OrderGroups(g_, std::move(groups), order_, plan_);
     plan_.layouts = context_.layouts;
     Summarize();
@@ -108,9 +107,13 @@ class Planner {
   }
 
   void ShareLaunches(std::vector<Group>& groups) {
-    Take(retrograd::ShareLaunches(std::move(groups), context_.pricer), groups);
+    if (Enabled(options_, "horizontal")) {
+      Take(retrograd::ShareLaunches(std::move(groups), context_.pricer), groups);
+    }
     if (!Enabled(options_, "shared_products")) return;
-    Take(ShareCalls(std::move(groups), context_.pricer), groups);
+    SharedLaunches shared = ShareCalls(std::move(groups), context_.pricer);
+    shared_calls_ps_ = shared.won_ps;
+    Take(std::move(shared), groups);
   }
   void Take(SharedLaunches shared, std::vector<Group>& groups) {
     groups = std::move(shared.groups);
@@ -416,10 +419,8 @@ class Planner {
   // Library calls, and one launch if there is any kernel.
   int64_t LeastWithSharing() const {
     int64_t least = 0;
-    for (const Group& group : plan_.groups) {
-      const bool calls = CallOf(group) != nullptr || SharedCallsOf(group) != nullptr;
-      if (calls) least += group.price_ps;
-    }
+    for (const Group& group : context_.library_calls) least += group.price_ps;
+    least -= shared_calls_ps_;
     const bool launches = std::any_of(
         plan_.groups.begin(), plan_.groups.end(),
         [](const Group& group) { return std::holds_alternative<KernelLaunch>(group.body); });
@@ -450,6 +451,7 @@ class Planner {
   const PlanOptions& options_;
   const GroupOrder order_;
   FusionPlan plan_;
+  int64_t shared_calls_ps_ = 0;  // what calls win that share launches
   RegionResults& solved_;
   std::deque<Place> places_;                           // in the order of their first regions
   absl::flat_hash_map<std::string, Place*> place_of_;  // by signature

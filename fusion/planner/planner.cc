@@ -154,13 +154,15 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
     const DeviceSpec planned = PlannedDevice(device, options);
     RG_ASSIGN_OR_RETURN(const bool alike, LoweredAlike(graph, planned, chosen, without));
     if (alike) continue;
-    RG_ASSIGN_OR_RETURN(TrialPlans other, MakeOnce(graph, device, without, with_plan, best.solved));
     RG_ASSIGN_OR_RETURN(const int64_t best_ps, best.PlanPs(device, chosen));
-    RG_ASSIGN_OR_RETURN(const int64_t other_ps, other.PlanPs(device, without));
-    if (other_ps > best_ps) continue;
-    other.without = std::move(best.without);
-    other.without.emplace_back(feature);
-    best = std::move(other);
+    absl::StatusOr<TrialPlans> other = MakeOnce(graph, device, without, with_plan, best.solved);
+    const absl::StatusOr<int64_t> other_ps =
+        other.ok() ? other->PlanPs(device, without) : other.status();
+    if (absl::IsCancelled(other_ps.status())) return other_ps.status();
+    if (!other_ps.ok() || *other_ps > best_ps) continue;
+    other->without = std::move(best.without);
+    other->without.emplace_back(feature);
+    best = *std::move(other);
     chosen = std::move(without);
   }
   if (!with_plan) best.plan.reset();
@@ -232,21 +234,23 @@ absl::StatusOr<int64_t> PlanBelowCeiling(const DeviceSpec& device, const PlanOpt
   return search.least_bytes;
 }
 
-// The graph with merged matmuls under a ceiling; without merges where merged matmuls keep too much
-// alive.
+// The lowered graph under a ceiling; without merged matmuls, and without what lowering is tried
+// with, where these keep too much alive.
 absl::Status PlanBelowCeiling(const BackwardGraph& graph, const DeviceSpec& device,
                               const PlanOptions& options, TrialPlans& trials, Planned& planned) {
   RG_ASSIGN_OR_RETURN(int64_t least, PlanBelowCeiling(device, options, planned));
-  const bool any = std::any_of(trials.lowered.merges.begin(), trials.lowered.merges.end(),
-                               [](const Decision& d) { return d.together; });
-  if (least > options.max_memory_bytes && any && options.pairs.empty()) {
+  if (least > options.max_memory_bytes && options.pairs.empty()) {
     PlanOptions apart = options;
     apart.merging = PlanOptions::Merging::kNever;
+    apart.disable.insert(std::begin(kTriedFeatures), std::end(kTriedFeatures));
     const DeviceSpec priced = PlannedDevice(device, apart);
-    RG_ASSIGN_OR_RETURN(planned.graph, Lower(graph, LowerOptionsOf(apart, priced)));
-    trials.lowered.merges.clear();
-    RG_ASSIGN_OR_RETURN(const int64_t least_apart, PlanBelowCeiling(device, apart, planned));
-    least = std::min(least, least_apart);
+    RG_ASSIGN_OR_RETURN(BackwardGraph lowered, Lower(graph, LowerOptionsOf(apart, priced)));
+    if (!(lowered == planned.graph)) {
+      planned.graph = std::move(lowered);
+      trials.lowered.merges.clear();
+      RG_ASSIGN_OR_RETURN(const int64_t least_apart, PlanBelowCeiling(device, apart, planned));
+      least = std::min(least, least_apart);
+    }
   }
   if (least <= options.max_memory_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(

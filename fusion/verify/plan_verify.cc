@@ -392,6 +392,7 @@ class Checker {
   absl::Status CheckCalls(const Group& group, const CallLaunch& shared) const {
     std::vector<ValueId> read, written;
     std::vector<NodeId> nodes;
+    if (shared.members.size() < 2) return Broken("P1: its call shares a launch with no other");
     for (const CallLaunch::Member& member : shared.members) {
       const Group alone = GroupOf(member);
       RG_RETURN_IF_ERROR(CheckCall(g_, plan_, alone, member.call));

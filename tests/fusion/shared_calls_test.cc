@@ -93,7 +93,8 @@ TEST_CASE("what others wait for, and what fills the chip, shares no launch of pr
 TEST_CASE("a launch has as many products as it has room for descriptions") {
   GraphBuilder builder("many");
   AddWeightGradients(&builder, 40, /*rows=*/98);
-  for (const size_t size : SharedSizes(PlanOf(Built(&builder)).plan)) CHECK(size <= 24);
+  for (const size_t size : SharedSizes(PlanOf(Built(&builder)).plan))
+    CHECK(size <= kMostSharedProducts);
 }
 
 TEST_CASE("the checker catches products that share a launch and should not") {

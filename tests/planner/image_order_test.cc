@@ -131,6 +131,43 @@ TEST_CASE("all that calls then read has its channels last, without another copy"
   CHECK(planned->plan.summary.price_ps < row_major->plan.summary.price_ps);
 }
 
+TEST_CASE("a ceiling that copies do not fit under is planned without them") {
+  const BackwardGraph graph = TwoLayers({.extent = 16});
+  const auto plan = [&](bool ordered, int64_t most_bytes) {
+    PlanOptions options;
+    if (!ordered) options.disable = {"image_order"};
+    options.max_memory_bytes = most_bytes;
+    return PlanFusion(graph, Device(), options);
+  };
+  const auto copied = plan(true, 0), given = plan(false, 0);
+  REQUIRE(given.ok());
+  const int64_t ceiling = given->plan.summary.peak_bytes;
+  REQUIRE(copied->plan.summary.peak_bytes > ceiling);
+  const auto below = plan(true, ceiling);
+  REQUIRE(below.status().ToString() == "OK");
+  CHECK(below->plan.summary.peak_bytes <= ceiling);
+}
+
+// Half of the channels of a larger tensor, as of a split network.
+TEST_CASE("a copy of what has gaps lies as the call's other operand") {
+  GraphBuilder b("half");
+  const auto input = [&](std::string name, std::vector<int64_t> strides) {
+    return b.Input({DType::kBf16, {32, 64, 28, 28}},
+                   {.name = std::move(name), .strides = std::move(strides)});
+  };
+  const ValueId dy = input("dy", {50176, 1, 1792, 64}), x = input("x", {100352, 1, 3584, 128});
+  Attrs window = Window({.spatial = 2});
+  window.Set("weight_shape", Shape{64, 64, 3, 3});
+  b.Output(b.Add(Op::convolution_weight_gradient, {dy, x}, window), "dw");
+  const auto planned = PlanFusion(*b.Build(), Device(), {});
+  REQUIRE(planned.status().ToString() == "OK");
+  for (const Group& group : planned->plan.groups) {
+    const Call* const call = CallOf(group);
+    if (call == nullptr) continue;
+    for (const CallTensor& t : call->operands) CHECK(t.strides[1] == 1);
+  }
+}
+
 TEST_CASE("what gains nothing by it stays") {
   const auto stays = [](const Layers& layers, const DeviceSpec& device = Device()) {
     return Copies(Ordered(TwoLayers(layers), device)) == 0;

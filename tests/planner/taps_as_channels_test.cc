@@ -27,17 +27,19 @@ DeviceSpec Wasteful() {
 struct Layer {
   Shape x, w, y, stride, padding, dilation;
   DType dtype = DType::kBf16;
+  bool widens = false;  // the gradient is stored as fp32 from its sums
 };
 
 BackwardGraph WeightGradient(const Layer& l) {
   GraphBuilder b("first");
   const ValueId dy = b.Input({l.dtype, l.y}, {.name = "dy"});
   const ValueId x = b.Input({l.dtype, l.x}, {.name = "x"});
-  const Attrs attrs = {{"stride", l.stride},
-                       {"padding", l.padding},
-                       {"dilation", l.dilation},
-                       {"groups", int64_t{1}},
-                       {"weight_shape", l.w}};
+  Attrs attrs = {{"stride", l.stride},
+                 {"padding", l.padding},
+                 {"dilation", l.dilation},
+                 {"groups", int64_t{1}},
+                 {"weight_shape", l.w}};
+  if (l.widens) attrs.Set("dtype", DType::kFp32);
   b.Output(b.Cast(b.Add(Op::convolution_weight_gradient, {dy, x}, attrs), DType::kFp32), "dw");
   auto graph = b.Build();
   INFO(graph.status());
@@ -75,6 +77,14 @@ Shape ImageOf(const BackwardGraph& g) {
 TEST_CASE("seven taps along the last dim of three channels are 21 of 32 channels") {
   const BackwardGraph taken = Taken(WeightGradient(First(32)));
   CHECK(ImageOf(taken) == Shape{32, 32, 224, 112});
+}
+
+TEST_CASE("a gradient that is stored as fp32 still is") {
+  Layer layer = First(32);
+  layer.widens = true;
+  const BackwardGraph graph = WeightGradient(layer), taken = Taken(graph);
+  CHECK(ImageOf(taken) == Shape{32, 32, 224, 112});
+  CHECK(taken.type(*taken.outputs()[0].value) == graph.type(*graph.outputs()[0].value));
 }
 
 TEST_CASE("what gains nothing by it stays") {

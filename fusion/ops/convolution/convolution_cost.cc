@@ -49,7 +49,7 @@ ConvolutionCall ChannelsLast(ConvolutionCall c) {
 // Libraries multiply 16-bit tensors with their channels last: others they transpose, by a launch
 // for each.
 int64_t TransposesPs(const ConvolutionCall& c, const DeviceSpec& d) {
-  if (SizeBytes(c.y.dtype) != 2) return 0;
+  if (d.convolution_transposes == 0 || SizeBytes(c.y.dtype) != 2) return 0;
   int64_t ps = 0;
   for (const ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
     if (!HasImageOrder(*t) || t->strides[1] == 1) continue;

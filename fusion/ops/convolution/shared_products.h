@@ -17,8 +17,9 @@
 
 namespace retrograd {
 
-// Of a launch: each takes two descriptions of 128 bytes, which are parameters.
-inline constexpr size_t kMostSharedProducts = 24;
+// Of a launch: each takes two descriptions of 128 bytes and three addresses, which are parameters,
+// of which a kernel has at most 4096 bytes (CUDA before 12.1).
+inline constexpr size_t kMostSharedProducts = 14;
 
 // A call as the gradient of a convolution's weight: a matmul's is of one tap and one image, a row
 // of pixels.

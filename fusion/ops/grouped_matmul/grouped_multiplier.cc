@@ -46,10 +46,6 @@ bool IsCopied(const GroupedMatrix& m, DType dtype, int64_t alignment) {
 // sums of a block beside those of all (codegen/grouped_matmul/block_products_prelude.h).
 constexpr int kRowsOfBlocks = 2 * kGemmBox, kMostColumnsOfBlocks = 128;
 
-bool Serves(const Form& form, const GroupedMatMulCall& call) {
-  return call.scale_block == 0 || (form.m == kRowsOfBlocks && form.n <= kMostColumnsOfBlocks);
-}
-
 // Clusters of two share what they load of the rows where there are two tiles beside each other:
 // these have one group, whatever the sizes are.
 GemmTile TileOf(const Form& form, const GroupedMatMulCall& call, int64_t shared_bytes) {
@@ -68,6 +64,10 @@ int64_t Cost(const GemmTile& tile, int64_t per_mille, const GroupedMatMulCall& c
 }
 
 }  // namespace
+
+bool ServesBlocks(const GemmTile& tile, const GroupedMatMulCall& call) {
+  return call.scale_block == 0 || (tile.m == kRowsOfBlocks && tile.n <= kMostColumnsOfBlocks);
+}
 
 int64_t StepOf(DType dtype) { return kGemmBox * kGemmElementBytes / SizeBytes(dtype); }
 
@@ -127,7 +127,7 @@ std::vector<GemmTile> MultiplierTilesFor(const GroupedMatMulCall& call,
                                          const GroupedLimits& limits) {
   std::vector<std::pair<int64_t, GemmTile>> priced;
   for (const Form& form : kForms) {
-    if (!Serves(form, call)) continue;
+    if (!ServesBlocks({.m = form.m, .n = form.n}, call)) continue;
     const GemmTile tile = TileOf(form, call, limits.shared_bytes);
     if (!WhyNotTile(tile, limits.shared_bytes).empty()) continue;
     const int64_t per_mille = IsFp8(call.in_dtype) ? form.fp8_per_mille : form.per_mille;

@@ -26,6 +26,9 @@ GroupedMatMulCall Turned(const GroupedMatMulCall& call);
 // Why the copy engine or the tensor cores cannot make the product; empty if they can.
 std::string WhyNoMultiplier(const GroupedMatMulCall& call, const GroupedAlignments& known);
 
+// Whether kernels by warpgroups with this tile take the call's scales of blocks, if it has any.
+bool ServesBlocks(const GemmTile& tile, const GroupedMatMulCall& call);
+
 // The tile by which groups of one size take least time on so many SMs, of those that fit into a
 // block's shared memory.
 GemmTile MultiplierTileFor(const GroupedMatMulCall& call, const GroupedLimits& limits);

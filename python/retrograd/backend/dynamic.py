@@ -118,8 +118,10 @@ class DynamicBackward(OutputCode):
 
     def absent_inputs(self, missing, compiled, unread):
         """Which inputs need not be given where nobody computes the tangents `missing`: those of
-        `unread`, or none if that does not pay. Decided once, by a CompiledBackward of some sizes."""
+        `unread`, or none if that does not pay. Decided once, by a CompiledBackward of some sizes.
+        native.Failure, once, if there can be no such program."""
         if missing not in self._absent:
+            self._absent[missing] = ()
             self._absent[missing] = unread if absent.pays(compiled, unread) else ()
         return self._absent[missing]
 

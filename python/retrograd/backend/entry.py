@@ -88,6 +88,8 @@ def _compile_numbers(module, example_inputs, names, settings, forward_graphs, de
     try:
         compiled = compile_static(module, example_inputs, names, settings, forward_graphs, decided)
     except ExportError as refusal:
+        if decided is not None:  # what the forward has saved is there
+            return _compile_numbers(module, example_inputs, names, settings, forward_graphs, None)
         if refusal.node is None or settings.require_full or not settings.divided:
             raise
         parts = divided.DividedBackward(

@@ -178,14 +178,17 @@ def acos(f, x):
 
 @row("aten.atan2.default")
 def atan2(call, y, x):
-    """By quadrants; both operands are divided by the larger one where they are infinite."""
+    """By quadrants; both operands are divided by the larger one where they are infinite, and by 4 where
+    one is large, as their sum may be infinite."""
     return applied(lambda f, y, x: _angle(call, f, y, x), call, y, x)
 
 
 def _angle(call, f, y, x):
     endless = f.eq(f.maximum(f.abs(x), f.abs(y)), math.inf)
     near = lambda v: f.where(endless, f.where(f.eq(f.abs(v), math.inf), _like(f, 1), _like(f, 0)), f.abs(v))
-    rise, run = near(y), near(x)
+    large = f.gt(f.maximum(f.abs(x), f.abs(y)), 1)
+    smaller = lambda v: f.where(large, f.mul(v, 0.25), v)
+    rise, run = smaller(near(y)), smaller(near(x))
     nowhere = f.eq(f.maximum(rise, run), 0)
     angle = f.where(nowhere, _like(f, 0), _atan_of_ratio(f, rise, f.where(nowhere, _like(f, 1), run)))
     angle = f.where(negative(call, x), f.sub(math.pi, angle), angle)

@@ -135,5 +135,8 @@ def scaled_grouped_mm_v2(
     """The products of scaled_grouped_mm by ScalingType.RowWise of both matrices."""
     known = _is_known(recipe_a, swizzle_a, recipe_b, swizzle_b, contraction_dim)
     if not known or list(recipe_a) != _OF_LINES:
-        raise _other_recipe(call, recipe_a, recipe_b)
+        raise call.error(
+            f"scales of groups by recipes {list(recipe_a)}, {list(recipe_b)} have no counterpart; "
+            "there is one of each row and column, without a swizzle"
+        )
     return scaled_grouped_mm(call, a, b, scale_a[0], scale_b[0], offs, bias, None, out_dtype)

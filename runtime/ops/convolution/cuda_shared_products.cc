@@ -67,7 +67,11 @@ class CudaSharedProductsLoader : public SharedCallLoader {
   absl::StatusOr<std::unique_ptr<LoadedCall>> Load(absl::Span<const ExpectedCall> calls) override {
     RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> together,
                         LoadSharedProducts(device_, calls, LimitsOf(calls)));
-    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> in_turn, LoadInTurn(device_, calls));
+    absl::StatusOr<std::unique_ptr<LoadedCall>> apart = LoadInTurn(device_, calls);
+    if (absl::IsUnimplemented(apart.status()) || absl::IsUnavailable(apart.status())) {
+      return together;
+    }
+    RG_ASSIGN_OR_RETURN(std::unique_ptr<LoadedCall> in_turn, std::move(apart));
     Tuner& tuner = device_.tuner();
     const ChoiceKey key =
         tuner.Key("shared products 1",
@@ -85,8 +89,8 @@ class CudaSharedProductsLoader : public SharedCallLoader {
       absl::StrAppend(&times, absl::StrFormat("\n  %s: %.1f us", candidate.name, candidate.us));
     }
     // What was not timed is as it was planned.
-    const bool apart = choice->timed() && choice->name() == kInTurn;
-    return std::make_unique<ChosenCall>(std::move(apart ? in_turn : together), std::move(times));
+    const bool slower = choice->timed() && choice->name() == kInTurn;
+    return std::make_unique<ChosenCall>(std::move(slower ? in_turn : together), std::move(times));
   }
 
  private:

@@ -1,5 +1,5 @@
 // Products that share launches on the cuda device: in one launch or one after the other, whichever
-// is the faster.
+// is the faster. Both are compiled and loaded before one is chosen.
 #ifndef RETROGRAD_RUNTIME_OPS_CONVOLUTION_CUDA_SHARED_PRODUCTS_H_
 #define RETROGRAD_RUNTIME_OPS_CONVOLUTION_CUDA_SHARED_PRODUCTS_H_
 

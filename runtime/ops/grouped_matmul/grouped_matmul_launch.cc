@@ -118,6 +118,10 @@ absl::StatusOr<GroupedMatMulLaunch> LaunchByWarpgroups(const Call& call, const C
   if (std::string why = WhyNotTile(tile, kSharedBytesOfHopper); !why.empty()) {
     return Refuse(given, why);
   }
+  if (!ServesBlocks(tile, grouped)) {
+    return Refuse(given, absl::StrCat("with scales of blocks a tile has 128 rows and at most 128 ",
+                                      "columns, not ", tile.Print()));
+  }
   LaunchWriter::Launch emitted = EmitGroupedMultiplier(grouped, tile);
   if (turned) {
     for (int& slot : emitted.slots) slot = TurnedSlot(slot);

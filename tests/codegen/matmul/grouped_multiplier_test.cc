@@ -147,6 +147,14 @@ TEST_CASE("warpgroups take blocks of whole steps") {
   }
 }
 
+TEST_CASE("a tile that has no room for blocks' sums is refused") {
+  GemmTile narrow{.m = 64, .n = 128, .tall = 1, .wide = 2};
+  narrow.stages = MostStages(narrow, kHopper.shared_bytes);
+  const absl::Status refused = LaunchByWarpgroups(CallOf(Blocks(false)), kFacts, narrow).status();
+  CHECK(absl::IsUnimplemented(refused));
+  CHECK_THAT(std::string(refused.message()), ContainsSubstring("a tile has 128 rows"));
+}
+
 TEST_CASE("turned products take the scales of their columns' blocks for those of rows") {
   Case c = Blocks(true);
   c.m = 512, c.n = 264, c.d_down = true, c.row_blocks = true;

@@ -46,8 +46,9 @@ class Learner:
             return None
         missing = [n for n, use in enumerate(used) if use and tangents[n] is None]
         unread = [i for i, (of_saved, n) in enumerate(sources) if not of_saved and n in missing]
-        if unread and _pays(compiled, tuple(missing), tuple(unread)):
-            compiled = absent.without(compiled, unread)
+        shorter = _without(compiled, tuple(missing), tuple(unread)) if unread else None
+        if shorter is not None:
+            compiled = shorter
             sources = [source for i, source in enumerate(sources) if i not in unread]
         return self._plan(compiled, sources, edges, missing)
 
@@ -88,16 +89,19 @@ class Learner:
         )
 
 
-def _pays(compiled, missing, unread):
-    """Whether a program of its own, which is not given these inputs, pays."""
+def _without(compiled, missing, unread):
+    """The CompiledBackward that is not given these inputs; None where it does not pay, or there can be
+    none."""
     of_sizes = getattr(compiled, "of_sizes", lambda: None)()  # the DynamicBackward
-    if of_sizes is None:
-        try:
-            return absent.pays(compiled, unread)
-        except native.Failure as failure:  # the program that there is runs on
-            messages.log.warning("%s: no plan without absent tangents: %s", compiled.what, failure)
-            return False
-    return bool(of_sizes.absent_inputs(missing, compiled, unread))
+    try:
+        if of_sizes is None:
+            pays = absent.pays(compiled, unread)
+        else:
+            pays = bool(of_sizes.absent_inputs(missing, compiled, unread))
+        return absent.without(compiled, unread) if pays else None
+    except native.Failure as failure:  # the program that there is runs on
+        messages.log.warning("%s: no plan without absent tangents: %s", compiled.what, failure)
+        return None
 
 
 def _indexed(device):
