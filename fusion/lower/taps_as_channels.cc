@@ -58,8 +58,9 @@ struct Folding {
     std::fill(stride.begin() + static_cast<std::ptrdiff_t>(kept()), stride.end(), 1);
     std::fill(padding.begin() + static_cast<std::ptrdiff_t>(kept()), padding.end(), 0);
     std::fill(dilation.begin() + static_cast<std::ptrdiff_t>(kept()), dilation.end(), 1);
-    return {{"stride", stride},     {"padding", padding},        {"dilation", dilation},
-            {"groups", int64_t{1}}, {"weight_shape", Filters()}, {"dtype", dtype}};
+    return {{"stride", stride},          {"padding", padding},
+            {"dilation", dilation},      {"groups", int64_t{1}},
+            {"weight_shape", Filters()}, {"dtype", std::string(Name(dtype))}};
   }
 };
 

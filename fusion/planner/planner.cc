@@ -174,7 +174,8 @@ absl::StatusOr<TrialPlans> TrialPlans::MakeOnce(const BackwardGraph& graph, cons
                                                 std::shared_ptr<RegionResults> solved) {
   const DeviceSpec device = PlannedDevice(given, options);
   using Merging = PlanOptions::Merging;
-  TrialPlans made{.solved = std::move(solved)};
+  TrialPlans made;
+  made.solved = std::move(solved);
   LoweredGraph& lowered = made.lowered;
   RG_ASSIGN_OR_RETURN(lowered.graph, Lower(graph, LowerOptionsOf(options, device)));
   if (!Enabled(options, "merged_matmuls") || options.merging == Merging::kNever) return made;

@@ -5,6 +5,7 @@ indices begins with. The backward makes them itself, so that a plan knows them."
 import torch
 
 from retrograd import aten_table
+from retrograd.certain_integers import are_certain
 
 
 def decided_part(forward):
@@ -19,13 +20,15 @@ def decided_part(forward):
     return part
 
 
-def compute_again(backward, forward):
+def compute_again(backward, forward, certain=False):
     """In the fx graph `backward`, computes saved integers and filled tensors as the fx graph `forward`
     does where that reads no input but sizes that the backward is given, too. Their placeholders stay,
-    unread."""
+    unread. certain: only what is the same however floats are rounded, since another compiler makes the
+    forward."""
     made = {node.name: node for node in forward.nodes}
     first = next(n for n in backward.nodes if n.op != "placeholder")
-    copies = _sizes_of_both(forward, backward)  # node of the forward -> node of the backward
+    sizes = _sizes_of_both(forward, backward)
+    copies = dict(sizes)  # node of the forward -> node of the backward
     for placeholder in [n for n in backward.nodes if n.op == "placeholder"]:
         source = made.get(placeholder.name)
         if source is None or source.op == "placeholder":
@@ -35,6 +38,10 @@ def compute_again(backward, forward):
         ancestors = _ancestors(source, copies)
         if ancestors is None:
             continue
+        if certain:
+            everything = _ancestors(source, sizes)
+            if not are_certain([node for node in forward.nodes if node in everything]):
+                continue
         with backward.inserting_before(first):
             for node in forward.nodes:
                 if node in ancestors and node not in copies:

@@ -39,7 +39,7 @@ BackwardGraph WeightGradient(const Layer& l) {
                  {"dilation", l.dilation},
                  {"groups", int64_t{1}},
                  {"weight_shape", l.w}};
-  if (l.widens) attrs.Set("dtype", DType::kFp32);
+  if (l.widens) attrs.Set("dtype", std::string(Name(DType::kFp32)));
   b.Output(b.Cast(b.Add(Op::convolution_weight_gradient, {dy, x}, attrs), DType::kFp32), "dw");
   auto graph = b.Build();
   INFO(graph.status());

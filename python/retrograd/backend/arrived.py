@@ -44,7 +44,7 @@ def arrived_backward(
     (returned,) = [n for n in module.graph.nodes if n.op == "output"]
     ours = propagated(module, example_inputs, owned)
     if decided is not None:
-        known_values.compute_again(ours.graph, decided)
+        known_values.compute_again(ours.graph, decided, certain=True)
     (results,) = [n for n in ours.graph.nodes if n.op == "output"]
     donated = _donated() if donated is None else donated
     inputs = [

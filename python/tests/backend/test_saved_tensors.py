@@ -7,8 +7,10 @@ import torch
 from backend_training import FULL, backend_tests, check, pair, runs_of_ours
 from retrograd import dtypes, schema
 from retrograd.backend import arrived
+from retrograd.certain_integers import are_certain
 from retrograd.errors import ExportError
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +108,52 @@ def test_places_that_only_shapes_decide_are_made_again(monkeypatch, aligned):
     saved = [n.results[0].dtype for i, n in enumerate(nodes) if n.op == "input" and i in read]
     assert "index_add" in {n.op for n in nodes}
     assert set(saved) == {dtypes.number_of(torch.float32)}
+
+
+def test_integers_of_a_type_that_graphs_have_not_stay_saved():
+    class Reversed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(6))
+
+        def forward(self, x):
+            places = torch.arange(6, dtype=torch.int16, device=x.device).flip(0).to(torch.int64)
+            return (self.weight * x)[places].sin()
+
+    ours, eager = pair(Reversed())
+    x = torch.randn(6)
+    for run in (ours, eager):
+        run(x).square().sum().backward()
+    check(ours, eager)
+
+
+def _nodes_of(function):
+    graph = make_fx(function, tracing_mode="fake")().graph
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+@pytest.mark.parametrize(
+    "small, large, certain", [(5, 10, True), (7, 9, True), (3, 19, False), (5, 23, False)]
+)
+def test_places_of_a_resampled_image_are_made_again_if_no_rounding_changes_them(
+    small, large, certain
+):
+    """Of 3 to 19 places the tenth is 1 with a rounded product, and 0 without."""
+
+    def places():
+        moved = (torch.arange(large).float() + 0.5) * (small / large) - 0.5
+        return torch.floor(moved).to(torch.int64)
+
+    assert are_certain(_nodes_of(places)) == certain
+
+
+def test_places_behind_a_logarithm_are_not_certain_at_its_powers():
+    def buckets(first):
+        return torch.log2(torch.arange(first, first + 4).float()).to(torch.int64)
+
+    assert not are_certain(_nodes_of(lambda: buckets(6)))
+    assert are_certain(_nodes_of(lambda: buckets(9)))
+
+
+def test_places_without_floats_are_certain():
+    assert are_certain(_nodes_of(lambda: torch.arange(9).flip(0) // 2))
