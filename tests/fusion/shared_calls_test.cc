@@ -2,6 +2,7 @@
 // run gives the same gradients.
 #include "fusion/horizontal/shared_calls.h"
 
+#include "fusion/ops/convolution/shared_products.h"
 #include "fusion/planner/planner.h"
 #include "tests/catch.h"
 #include "tests/support/graphs/random_graph/random_inputs.h"
