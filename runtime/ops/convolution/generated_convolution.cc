@@ -72,12 +72,7 @@ LaunchArg ArgOf(ConvolutionSlot slot, bool written, const Call& call,
 
 Launch LaunchOf(const ConvolutionKernels::Launch& made, const Call& call,
                 const ConvolutionKernels& kernels) {
-  Launch launch{.kernel = made.kernel.name,
-                .blocks = made.kernel.blocks,
-                .threads = made.kernel.threads,
-                .staged_bytes = made.kernel.staged_bytes,
-                .direct = made.kernel.direct,
-                .starts_early = made.kernel.starts_early};
+  Launch launch = BareLaunchOf(made.kernel);
   for (size_t i = 0; i < made.args.size(); ++i) {
     const bool written = i + 1 == made.args.size();  // the result stands last
     launch.args.push_back(ArgOf(made.args[i], written, call, kernels));
@@ -130,6 +125,15 @@ absl::Status AlignmentRefusal(const CallFacts& facts) {
   };
   if (aligned(facts.operand_alignment) && aligned(facts.result_alignment)) return absl::OkStatus();
   return absl::UnimplementedError("our convolution kernels take addresses of 16 bytes' multiples");
+}
+
+Launch BareLaunchOf(const Kernel& kernel) {
+  return {.kernel = kernel.name,
+          .blocks = kernel.blocks,
+          .threads = kernel.threads,
+          .staged_bytes = kernel.staged_bytes,
+          .direct = kernel.direct,
+          .starts_early = kernel.starts_early};
 }
 
 std::vector<OperandMap> BoxMapsOf(const BoxOperands& boxes, DType dtype, uint32_t images_slot,

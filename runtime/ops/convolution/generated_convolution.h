@@ -26,6 +26,9 @@ inline constexpr int64_t kConvolutionAlignment = 16;
 // Unimplemented where addresses are not known to be multiples of kConvolutionAlignment.
 absl::Status AlignmentRefusal(const CallFacts& facts);
 
+// A launch of the kernel, without its arguments and descriptions.
+Launch BareLaunchOf(const Kernel& kernel);
+
 // What a kernel that loads boxes takes, in its order: of the addresses of the images, then of the
 // matrix.
 std::vector<OperandMap> BoxMapsOf(const BoxOperands& boxes, DType dtype, uint32_t images_slot,

@@ -134,12 +134,7 @@ LaunchArg ArgOf(const Products& made, absl::Span<const ExpectedCall> calls, size
 
 Launch LaunchOf(const Products& made, const SharedConvolutionKernels::Launch& shared,
                 absl::Span<const ExpectedCall> calls) {
-  Launch launch{.kernel = shared.kernel.name,
-                .blocks = shared.kernel.blocks,
-                .threads = shared.kernel.threads,
-                .staged_bytes = shared.kernel.staged_bytes,
-                .direct = shared.kernel.direct,
-                .starts_early = shared.kernel.starts_early};
+  Launch launch = BareLaunchOf(shared.kernel);
   // What a kernel writes stands last of its arguments.
   for (size_t i = 0; i < shared.args.size(); ++i) {
     const auto& [product, slot] = shared.args[i];
