@@ -61,6 +61,26 @@ class Logits(nn.Module):
         return logits.logsumexp(1).mean(), logits
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("failing", ["pays", "without"])
+def test_a_program_without_a_tangent_that_fails_leaves_the_other(monkeypatch, failing, dynamic):
+    def fail(*_):
+        raise native.Failure("RG_INTERNAL", "planted")
+
+    monkeypatch.setattr(absent, "pays", lambda *_: True)
+    monkeypatch.setattr(absent, failing, fail)
+    model = Logits()
+    eager = copy.deepcopy(model)
+    ours = torch.compile(model, backend=backend, options=FULL, dynamic=dynamic)
+    for _ in range(3):
+        x = torch.randn(6, 8)
+        for run in (ours, eager):
+            run.zero_grad()
+            run(x)[0].backward()
+        for mine, theirs in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("pays", [True, False])
 def test_a_tangent_that_nobody_computes_may_have_a_program_without_it(monkeypatch, pays):
     asked = []
