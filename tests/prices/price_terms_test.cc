@@ -27,16 +27,10 @@
 #include "tests/support/kernels/kernel_ir_examples.h"
 #include "tests/support/plans/convolution_gradient.h"
 #include "tests/support/plans/matmul_epilogues.h"
+#include "tests/support/plans/plan_of.h"
 
 namespace retrograd {
 namespace {
-
-DeviceSpec Device(const std::string& name) {
-  auto spec = LoadDeviceSpec(name);
-  INFO(spec.status());
-  REQUIRE(spec.ok());
-  return *std::move(spec);
-}
 
 // The spec with one number times `factor`; nullopt where that makes no device.
 std::optional<DeviceSpec> Scaled(const std::string& name, const DeviceNumber& number,
@@ -100,13 +94,6 @@ void CheckPlan(const Planned& planned, Seen& seen) {
   for (const Decision& decision : planned.plan.decisions) {
     for (const auto& other : decision.alternatives) CheckSum(other.terms, other.price_ps, seen);
   }
-}
-
-Planned PlanOf(const BackwardGraph& graph, const DeviceSpec& device, bool decisions = false) {
-  auto planned = PlanFusion(graph, device, {.decisions = decisions});
-  INFO(planned.status());
-  REQUIRE(planned.ok());
-  return *std::move(planned);
 }
 
 constexpr const char* kModels[] = {"golf_tiny",
@@ -186,93 +173,6 @@ BackwardGraph WideScatter() {
   INFO(graph.status());
   REQUIRE(graph.ok());
   return *std::move(graph);
-}
-
-// The sum over indices of values, or of as many ones.
-int64_t PriceOfSum(bool of_ones) {
-  GraphBuilder builder("sum");
-  const auto input = [&](DType dtype, Shape shape) {
-    return builder.Input({dtype, std::move(shape)}, {.name = "x", .alignment = 256});
-  };
-  const ValueId zero = builder.Full(0, DType::kFp32, {1 << 18});
-  const ValueId values =
-      of_ones ? builder.Full(1, DType::kFp32, {24576}) : input(DType::kFp32, {24576});
-  builder.Output(builder.Add(Op::index_add, {zero, input(DType::kInt64, {24576}), values},
-                             {{"axis", int64_t{0}}}),
-                 "y");
-  auto graph = builder.Build();
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return PlanOf(*graph, Device("h100")).plan.summary.price_ps;
-}
-
-TEST_CASE("counts by index cost no more than sums of as many values") {
-  CHECK(PriceOfSum(/*of_ones=*/true) <= PriceOfSum(/*of_ones=*/false));
-}
-
-// Messages over edges: rows that one end of each edge names, times a number, summed into rows that
-// the other end names.
-BackwardGraph Messages(DType dtype, int64_t edges, int64_t nodes) {
-  GraphBuilder builder("messages");
-  const auto input = [&](DType type, Shape shape) {
-    return builder.Input({type, std::move(shape)}, {.name = "x", .alignment = 256});
-  };
-  const ValueId rows =
-      builder.Add(Op::index_select, {input(dtype, {nodes, 128}), input(DType::kInt64, {edges})},
-                  {{"axis", int64_t{0}}});
-  builder.Output(
-      builder.Add(Op::index_add,
-                  {builder.Full(0, dtype, {nodes, 128}), input(DType::kInt64, {edges}), rows},
-                  {{"axis", int64_t{0}}}),
-      "y");
-  auto graph = builder.Build();
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
-
-TEST_CASE("sums over many edges load 16 bytes of a row at a time") {
-  for (const auto& [dtype, columns] : {std::pair(DType::kBf16, 8), std::pair(DType::kFp32, 4)}) {
-    const Planned planned = PlanOf(Messages(dtype, 200'000, 20'000), Device("h100"));
-    int sums = 0;
-    for (const Group& group : planned.plan.groups) {
-      for (const KernelBody* kernel : KernelsOf(group)) {
-        if (!kernel->ir.scatter) continue;
-        ++sums;
-        INFO(Name(dtype));
-        CHECK(kernel->schedule.vector_width == columns);
-        CHECK(kernel->schedule.staged == 1);
-      }
-    }
-    CHECK(sums == 1);
-  }
-}
-
-// The price of sorting such indices, and the rest of the sum's plan left out.
-int64_t PriceOfSort(int64_t indices, int64_t rows, const DeviceSpec& device) {
-  for (const Group& group : PlanOf(Messages(DType::kFp32, indices, rows), device).plan.groups) {
-    const Call* call = CallOf(group);
-    if (call != nullptr && call->op == Op::sort_indices) return group.price_ps;
-  }
-  return -1;
-}
-
-TEST_CASE("a sort takes the time of its launches, and longer ones that of their passes") {
-  const DeviceSpec device = Device("h200");
-  DeviceSpec slow = device;
-  slow.sort_launch_ps += 1'000'000;
-  for (const auto& [indices, rows, launches] :
-       {std::tuple(int64_t{4096}, int64_t{30'720}, 1),
-        std::tuple(int64_t{200'000}, int64_t{20'000}, 3),
-        std::tuple(int64_t{600'000}, int64_t{500}, 2),
-        std::tuple(int64_t{1'000'000}, int64_t{50'000}, 5)}) {
-    INFO(indices << " indices, " << rows << " rows");
-    CHECK(PriceOfSort(indices, rows, slow) - PriceOfSort(indices, rows, device) ==
-          launches * 1'000'000);
-  }
-  CHECK(PriceOfSort(4096, 30'720, device) < PriceOfSort(98'304, 1024, device));
-  CHECK(PriceOfSort(98'304, 1024, device) < PriceOfSort(200'000, 20'000, device));
-  CHECK(PriceOfSort(200'000, 20'000, device) < PriceOfSort(1'000'000, 50'000, device));
 }
 
 // Kernels that fill a device many times over: of norms, of biases, of an embedding, and of what
@@ -647,56 +547,6 @@ TEST_CASE("what a matmul reads grows with its batch, and causal attention has ha
     ++attentions;
   }
   CHECK(attentions > 0);
-}
-
-// Rows whose sum every element waits for: one kernel reads each twice.
-BackwardGraph TwiceReadRows(int rows, int columns) {
-  auto graph = ParseGraph(absl::StrCat("%0 = input name=\"dy\" kind=tangent alignment=16  bf16[",
-                                       rows, ",", columns, R"(]
-%1 = sum %0 axes=[1] keep=1
-%2 = sub %0 %1
-output %2 name="dx"
-)"));
-  INFO(graph.status());
-  REQUIRE(graph.ok());
-  return *std::move(graph);
-}
-
-TEST_CASE("what rows are read for again comes from memory where the cache cannot hold them all") {
-  // 256 rows at once, of 103 MB, on a device that keeps no more than 75 MB.
-  const BackwardGraph wide = TwiceReadRows(256, 200704);
-  DeviceSpec d = Device("h200");
-  const int64_t lost = PlanOf(wide, d).plan.summary.price_ps;
-  d.cache_bytes *= 10;
-  const int64_t kept = PlanOf(wide, d).plan.summary.price_ps;
-  CHECK(lost > kept + kept / 4);
-  // Rows that registers hold are read once.
-  const BackwardGraph narrow = TwiceReadRows(65536, 784);
-  d.cache_bytes /= 10;
-  const int64_t few = PlanOf(narrow, d).plan.summary.price_ps;
-  d.cache_bytes *= 10;
-  CHECK(PlanOf(narrow, d).plan.summary.price_ps == few);
-}
-
-TEST_CASE("a cache keeps all, a part that shrinks evenly, or nothing of what was written") {
-  const DeviceSpec d = Device("h200");
-  const int64_t all = Share(d.cache_bytes, d.cache_kept_ppm);
-  const int64_t none = Share(d.cache_bytes, d.cache_lost_ppm), fresh = 1 << 20;
-  CHECK(CachedBytes(fresh, all, d) == fresh);
-  CHECK(CachedBytes(fresh, none, d) == 0);
-  CHECK(std::abs(CachedBytes(fresh, (all + none) / 2, d) - fresh / 2) <= 1);
-  CHECK(std::abs(CachedBytes(fresh, all + (none - all) / 4, d) - 3 * fresh / 4) <= 1);
-}
-
-TEST_CASE("a cache keeps all of what is small, none of what is large, and a share in between") {
-  DeviceSpec d = *LoadDeviceSpec("h200");
-  d.cache_bytes = 1'000'000;
-  d.cache_kept_ppm = 500'000;
-  d.cache_lost_ppm = 1'500'000;
-  CHECK(CachedBytes(800, 500'000, d) == 800);
-  CHECK(CachedBytes(800, 1'000'000, d) == 400);
-  CHECK(CachedBytes(800, 1'250'000, d) == 200);
-  CHECK(CachedBytes(800, 1'500'000, d) == 0);
 }
 
 }  // namespace
