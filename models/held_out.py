@@ -99,6 +99,10 @@ def image_models(image_model):
         "swin_b32": ("swin_tiny_patch4_window7_224", 32),
         "xcit_b16": ("xcit_small_12_p16_224", 16),
         "deit_b16": ("deit3_small_patch16_224", 16),
+        # Whose images Inductor leaves in the order in which they come.
+        "resnext_row_major_b32": ("resnext50_32x4d", 32),
+        "densenet_row_major_b32": ("densenet121", 32),
+        "regnety_row_major_b32": ("regnety_016", 32),
     }
     return {
         **{name: image_model(*of) for name, of in channels_last.items()},

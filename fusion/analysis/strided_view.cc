@@ -96,28 +96,61 @@ std::optional<StridedView> ByAddress(const BackwardGraph& g, absl::Span<const in
   return out;
 }
 
+// What is stored behind a value, and the views on the way, the value's own first.
+struct Behind {
+  ValueId stored;
+  absl::InlinedVector<NodeId, 8> views;
+};
+
+Behind BehindOf(const BackwardGraph& g, ValueId value) {
+  Behind behind{.stored = value, .views = {}};
+  while (g.pattern(behind.stored.node) == Pattern::kView) {
+    behind.views.push_back(behind.stored.node);
+    behind.stored = g.operands(behind.stored.node)[0];
+  }
+  return behind;
+}
+
+// How a stored value lies; nullopt where no strides, or negative ones, say it.
+std::optional<absl::Span<const int64_t>> StoredStrides(const BackwardGraph& g,
+                                                       absl::Span<const Layout> layouts,
+                                                       ValueId stored) {
+  const std::vector<int64_t>& strides = layouts[g.value_index(stored)].strides;
+  const bool none = IsConstant(g, stored.node) || strides.size() != g.type(stored).shape.size() ||
+                    std::any_of(strides.begin(), strides.end(), [](int64_t s) { return s < 0; });
+  return none ? std::nullopt : std::optional<absl::Span<const int64_t>>(strides);
+}
+
 }  // namespace
 
 std::optional<StridedView> AsStrided(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                      ValueId value) {
-  absl::InlinedVector<NodeId, 8> chain;
-  ValueId stored = value;
-  for (; g.pattern(stored.node) == Pattern::kView; stored = g.operands(stored.node)[0]) {
-    chain.push_back(stored.node);
-  }
-  const std::vector<int64_t>& base = layouts[g.value_index(stored)].strides;
-  if (IsConstant(g, stored.node) || base.size() != g.type(stored).shape.size() ||
-      std::any_of(base.begin(), base.end(), [](int64_t s) { return s < 0; })) {
-    return std::nullopt;
-  }
+  const Behind behind = BehindOf(g, value);
+  const auto base = StoredStrides(g, layouts, behind.stored);
+  if (!base) return std::nullopt;
   if (g.type(value).elements() == 0)
-    return StridedView{stored, 0, DenseStrides(g.type(value).shape)};
-  Dims strides(base.begin(), base.end());
+    return StridedView{behind.stored, 0, DenseStrides(g.type(value).shape)};
+  Dims strides(base->begin(), base->end());
   int64_t offset = 0;
-  for (size_t i = chain.size(); i-- > 0;) {
-    if (!Follow(g, chain[i], strides, offset)) return ByAddress(g, base, value);
+  for (size_t i = behind.views.size(); i-- > 0;) {
+    if (!Follow(g, behind.views[i], strides, offset)) return ByAddress(g, *base, value);
   }
-  return StridedView{stored, offset, {strides.begin(), strides.end()}};
+  return StridedView{behind.stored, offset, {strides.begin(), strides.end()}};
+}
+
+std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& g,
+                                                      absl::Span<const Layout> layouts,
+                                                      ValueId value) {
+  const Behind behind = BehindOf(g, value);
+  const auto base = StoredStrides(g, layouts, behind.stored);
+  if (!base) return std::nullopt;
+  Dims strides(base->begin(), base->end());
+  int64_t offset = 0;
+  for (size_t i = behind.views.size(); i-- > 0;) {
+    const NodeId view = behind.views[i];
+    if (g.op(view) != Op::pad && !Follow(g, view, strides, offset)) return std::nullopt;
+  }
+  return std::vector<int64_t>(strides.begin(), strides.end());
 }
 
 }  // namespace retrograd

@@ -23,6 +23,12 @@ struct StridedView {
 std::optional<StridedView> AsStrided(const BackwardGraph& graph, absl::Span<const Layout> layouts,
                                      ValueId value);
 
+// The strides of a view where it reads what is stored, whatever stands in place of it elsewhere: a
+// pad leaves them as they are. nullopt as of AsStrided.
+std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& graph,
+                                                      absl::Span<const Layout> layouts,
+                                                      ValueId value);
+
 }  // namespace retrograd
 
 #endif  // RETROGRAD_FUSION_ANALYSIS_STRIDED_VIEW_H_

@@ -135,15 +135,15 @@ bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strid
   return true;
 }
 
-// The dense layout in the order of the first operand that is a slice, which has gaps: a sum of
-// slices goes on to be added to others.
-std::optional<Layout> LikeSlice(const BackwardGraph& g, absl::Span<const Layout> layouts,
-                                ValueId v) {
+// The dense layout in the order of the first operand that is a slice, which has gaps, or a part of
+// the sum, which has pads around it: a sum of such goes on to be added to others.
+std::optional<Layout> LikePart(const BackwardGraph& g, absl::Span<const Layout> layouts,
+                               ValueId v) {
   const Shape& shape = g.type(v).shape;
   for (ValueId operand : g.operands(v.node)) {
     if (g.type(operand).shape != shape || IsConstant(g, BehindViews(g, operand).node)) continue;
-    const auto view = AsStrided(g, layouts, operand);
-    if (view && AreOrdered(shape, view->strides)) return DenseInOrderOf(view->strides, shape);
+    const auto strides = StridesWithinPads(g, layouts, operand);
+    if (strides && AreOrdered(shape, *strides)) return DenseInOrderOf(*strides, shape);
   }
   return std::nullopt;
 }
@@ -258,7 +258,7 @@ class Assigner {
       if (auto layout = LikeOperand(g_, layouts_, v)) return *layout;
     }
     if (g_.pattern(id) == Pattern::kAccumulate) {
-      if (auto layout = LikeSlice(g_, layouts_, v)) return *layout;
+      if (auto layout = LikePart(g_, layouts_, v)) return *layout;
     }
     if (IsLibrary(g_, id) && library_users_.empty()) free_.push_back(v);
     return natural();

@@ -144,13 +144,14 @@ ValueId Gathered(NodeId id, const KnownSum& sum, Rewriter& rewriter) {
   const ValueId source = b.Cast(rewriter.New(g.operands(id)[2]), wide);
   AppendTerms(sum, g.node(id).attrs.Int("axis"), 0, AxisViews(b, source), terms);
   if (terms.empty()) return rewriter.New(base);
-  for (ValueId& term : terms) term = b.Reshape(term, type.shape);
+  // An axis for each factor, which keeps the order of the source: of an image, its channels last.
+  const Shape parted = b.type(terms.front()).shape;
   std::optional<ValueId> total;
-  if (!IsZero(g, base)) total = b.Cast(rewriter.New(base), wide);
+  if (!IsZero(g, base)) total = b.Reshape(b.Cast(rewriter.New(base), wide), parted);
   for (const ValueId term : terms) {
     total = total.has_value() ? b.Add(Op::add, {{*total, term}}) : term;
   }
-  return b.Cast(*total, type.dtype);
+  return b.Reshape(b.Cast(*total, type.dtype), type.shape);
 }
 
 }  // namespace

@@ -36,6 +36,8 @@ class _Rollout(nn.Module):
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
 def test_cells_train_as_in_eager(kind, biased, dtype):
+    if kind is nn.LSTMCell and not biased and DEVICE == "cuda":
+        pytest.skip("PyTorch 2.11 traces no LSTMCell without biases on a GPU, for no backend")
     torch.manual_seed(3)
     eager = _Rollout(kind(24, 40, bias=biased)).to(DEVICE, dtype)
     model = copy.deepcopy(eager)

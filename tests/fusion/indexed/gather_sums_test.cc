@@ -154,6 +154,19 @@ TEST_CASE("random interpolations keep the bits of their sums") {
   CHECK(gathered > 20);
 }
 
+TEST_CASE("terms are added with an axis for each axis of the table, a base's rows, too") {
+  const std::string text = absl::StrCat(Iota("i", "4,1", 0, 0, 3), Iota("j", "1,3", 1, 0, 1),
+                                        "%one = full dtype=i64 shape=[] value=1\n",
+                                        "%k = minimum %j %one\n%index = add %i %k\n");
+  const BackwardGraph graph = Parse(Sum(text, "4,3", 12));
+  const BackwardGraph gathered = Gathered(graph);
+  for (uint32_t i = 0; i < gathered.num_nodes(); ++i) {
+    if (gathered.op(NodeId{i}) != Op::add || gathered.type(NodeId{i}).rank() < 3) continue;
+    CHECK(gathered.type(NodeId{i}).shape == Shape{2, 4, 3, 3});
+  }
+  CheckSame(graph, 4);
+}
+
 TEST_CASE("lines name what the index names, each place once, in the order of places") {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
