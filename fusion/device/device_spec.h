@@ -83,7 +83,7 @@ struct DeviceSpec {
   int64_t matmul_tiles_bf16_flops = 0, matmul_tiles_shift_ppm = 0;
   int64_t matmul_tiles_wait_ps = 0;
   int64_t convolution_gather_ppm = 0, convolution_stride_ppm = 0;
-  int64_t convolution_transposes = 0;  // 1: libraries transpose row-major images
+  int64_t convolution_transpose_ppm = 0;  // 0: libraries transpose no row-major images
   int64_t convolution_cycles_ppm = 0, convolution_narrow_ppm = 0;
   int64_t depthwise_row_cycles = 0, depthwise_fp32_ppm = 0;
   int64_t convolution_boxes_ppm = 0;  // 0: no loads of boxes of pixels

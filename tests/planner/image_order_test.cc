@@ -177,7 +177,7 @@ TEST_CASE("what gains nothing by it stays") {
   CHECK(stays({.spatial = 2, .groups = 64}));                  // depthwise
   CHECK(stays({.extent = 16}, Device({{"margin_us", 1e6}})));  // less than prices tell
   // Nobody transposes, and no kernel asks for one order.
-  CHECK(stays({}, Device({{"convolution_transposes", 0}, {"convolution_boxes_factor", 1000}})));
+  CHECK(stays({}, Device({{"convolution_transpose_factor", 0}, {"convolution_boxes_factor", 1000}})));
   CHECK(stays({.channels = 8}));  // a pixel's channels are less than what memory moves at once
 }
 

@@ -434,7 +434,7 @@ TEST_CASE("every number that says how long something takes is in some price") {
                                            "large_elements",
                                            "remade_ops",
                                            "scarce_memory_bytes",
-                                           "convolution_transposes",  // of row-major images
+                                           "convolution_transpose_factor",  // of row-major images
                                            "side_products_factor",
                                            "stream_worth_factor",
                                            "stream_longest_us",

@@ -49,11 +49,12 @@ ConvolutionCall ChannelsLast(ConvolutionCall c) {
 // Libraries multiply 16-bit tensors with their channels last: others they transpose, by a launch
 // for each.
 int64_t TransposesPs(const ConvolutionCall& c, const DeviceSpec& d) {
-  if (d.convolution_transposes == 0 || SizeBytes(c.y.dtype) != 2) return 0;
+  if (d.convolution_transpose_ppm == 0 || SizeBytes(c.y.dtype) != 2) return 0;
   int64_t ps = 0;
   for (const ConvolutionTensor* t : {&c.x, &c.w, &c.y}) {
     if (!HasImageOrder(*t) || t->strides[1] == 1) continue;
-    ps += d.launch_graph_ps + TransferPs(2 * BytesOf(*t), d.hbm_bytes_per_s);
+    const int64_t moved_ps = TransferPs(2 * BytesOf(*t), d.hbm_bytes_per_s);
+    ps += d.launch_graph_ps + MulDiv(moved_ps, d.convolution_transpose_ppm, kPpm);
   }
   return ps;
 }

@@ -8,7 +8,7 @@ import torch
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from retrograd import known_values, native, translate
-from retrograd.backend import divided, dynamic, messages
+from retrograd.backend import divided, dynamic, image_order, messages
 from retrograd.backend.arrived import arrived_backward, input_names
 from retrograd.backend.compiled import CompiledBackward, Recipe
 from retrograd.backend.node import DirectGradients
@@ -34,10 +34,18 @@ def backend(module, example_inputs, *, mode=None, options=None):
         nonlocal decided
         if not how.get("is_backward"):
             decided = known_values.decided_part(graph_module.graph)
-            return plain(graph_module, inputs, **how)
+            if how.get("is_inference"):
+                return plain(graph_module, inputs, **how)
+            with image_order.patched(graph_module.graph, settings):
+                return plain(graph_module, inputs, **how)
         try:
             return compile_backward(
-                graph_module, inputs, names, settings, how.get("boxed_forward_device_index"), decided
+                graph_module,
+                inputs,
+                names,
+                settings,
+                how.get("boxed_forward_device_index"),
+                decided,
             )
         except Exception as error:  # whatever it is, Inductor can
             if settings.require_full:
@@ -60,9 +68,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
 backend.reset = messages.once.forget  # torch._dynamo.reset() calls it
 
 
-def compile_backward(
-    module, example_inputs, names, settings, forward_graphs=None, decided=None
-):
+def compile_backward(module, example_inputs, names, settings, forward_graphs=None, decided=None):
     """What runs the graph, which stays as it is: a CompiledBackward, or a DynamicBackward if it has
     dynamic sizes. forward_graphs: as CompiledBackward has it. decided: as arrived_backward has it, for
     sizes that are numbers. ExportError or native.Failure if there can be none."""

@@ -30,6 +30,7 @@ class Settings:
     divided: bool = True  # PyTorch runs ops without a row; else Inductor the backward that has one
     direct_gradients: bool = True  # autograd runs the backward by a node in C++
     direct_forward: bool = True  # the forward, too, runs without PyTorch's function around it
+    channels_last_forward: bool = True  # 16-bit images in the forward, where that is faster
     deterministic: bool = True  # the same bits in every run
     streams: int = 0  # that independent work is spread over; 0: as many as gain
     early_launches: bool = True  # small kernels start before the one in front has finished
