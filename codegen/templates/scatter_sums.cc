@@ -2,7 +2,8 @@
 // positions in batches: what all columns of them need (rows, places, indices of gathered rows)
 // comes first, then the columns of all, then the sums, so that the loads of a batch wait together.
 // What is stored of each position is made between the loads and the sums. Positions whose index
-// names no row stand last; a thread then goes through those of its chunk, too.
+// names no row stand last; a thread then goes through those of its chunk, too. Where a chunk has
+// several batches, those that are whole are gone through first, without tests of each position.
 #include "codegen/templates/scatter_sums.h"
 
 #include <utility>
@@ -16,7 +17,8 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
+constexpr int64_t kMostHeld = 16;     // values that are the same at all positions
+constexpr int64_t kLeastBatches = 2;  // of a chunk whose whole batches have a text of their own
 
 class Sums {
  public:
@@ -178,10 +180,20 @@ class Sums {
   }
 
   // The number of position u of a batch; of positions behind the thread's last, that one's.
-  std::string Position() const {
+  std::string Position() const { return whole_ ? "k0 + u" : ClampedPosition(); }
+  std::string ClampedPosition() const {
     return results_.folds() ? "rg_min(k0 + u, last)" : "rg_min(k0 + u, to - 1)";
   }
-  std::string IsOwn() const { return results_.folds() ? "works && k0 + u < to" : "k0 + u < to"; }
+  // Whether position u is the thread's; "": all of the batch are.
+  std::string IsOwn() const {
+    if (whole_) return "";
+    return results_.folds() ? "works && k0 + u < to" : "k0 + u < to";
+  }
+  // Whether no position of the thread follows position u of the batch.
+  std::string IsLast() const {
+    return whole_ ? absl::StrCat("(u == ", at_once_ - 1, " && k0 + ", at_once_, " == to)")
+                  : "k0 + u + 1 == to";
+  }
 
   void DeclareColumns() {
     const AxisMask used =
@@ -308,14 +320,35 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    out_.Open("for (int k0 = from; ", results_.folds() ? "k0 - from < longest" : "k0 < to",
+    const bool apart = ws_.chunk >= kLeastBatches * at_once_;
+    if (apart) PrintWholeBatches();
+    out_.Open("for (", apart ? "" : "int k0 = from", "; ",
+              results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");
+    PrintBatch();
+    out_.Close();
+  }
+
+  // Leaves k0 behind them.
+  void PrintWholeBatches() {
+    const bool folds = results_.folds();
+    const PointPrinter::Values values = printer_.values();
+    whole_ = true;
+    if (folds) results_.PrintWhole();
+    out_.Line("int k0 = from;");
+    out_.Open("for (; ", folds ? "k0 - from + " : "k0 + ", at_once_, " <= ", folds ? "whole" : "to",
               "; k0 += ", at_once_, ")");
+    PrintBatch();
+    out_.Close();
+    whole_ = false;
+    printer_.SetValues(values);
+  }
+
+  void PrintBatch() {
     PrintKeys();
     PrintValues();
     results_.PrintValues();
     results_.PrintStores(IsOwn());
     PrintSteps();
-    out_.Close();
   }
 
   // "keys" of the positions from k0 on, and of the one behind them. Positions behind the thread's
@@ -325,11 +358,16 @@ class Sums {
     const bool places = !shares_ && (!IsConstant() || !results_.Roots().empty());
     if (places) out_.Line("int places[", at_once_, "];");
     Unrolled("u", at_once_ + 1);
+    if (whole_) {
+      // The one behind a whole batch may be nobody's.
+      out_.Line("const int at = u < ", at_once_, " ? k0 + u : ", ClampedPosition(), ";");
+    }
+    const std::string position = whole_ ? "at" : Position();
     if (shares_) {
-      out_.Line("keys[u] = shared_keys[", Position(), " - first];");
+      out_.Line("keys[u] = shared_keys[", position, " - first];");
     } else {
       out_.Line("int pair[2];");
-      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(Position()), ", pair);");
+      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(position), ", pair);");
       out_.Line("keys[u] = pair[0];");
       if (places) out_.Line("if (u < ", at_once_, ") places[u] = pair[1];");
     }
@@ -481,10 +519,10 @@ class Sums {
 
   void PrintSteps() {
     Unrolled("u", at_once_);
-    out_.Open("if (", IsOwn(), ")");
+    if (!whole_) out_.Open("if (", IsOwn(), ")");
     out_.Line("const int key = keys[u];");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    const std::string ends = "(k0 + u + 1 == to || keys[u + 1] != key)";
+    const std::string ends = absl::StrCat("(", IsLast(), " || keys[u + 1] != key)");
     // What stands last names no row, and nothing follows it.
     out_.Open("if (", results_.stores() ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
               results_.stores() ? ends : ends.substr(1, ends.size() - 2), ")");
@@ -496,7 +534,7 @@ class Sums {
     out_.Line(s_.Store(s_.table, s_.TableElement()));
     out_.Close();
     out_.Line(ClearSum());
-    for (int i = 0; i < 3; ++i) out_.Close();
+    for (int i = 0; i < (whole_ ? 2 : 3); ++i) out_.Close();
   }
 
   // Rows that no index names.
@@ -540,6 +578,7 @@ class Sums {
   const int source_;
   const AxisMask rows_;
   PositionResults results_;
+  bool whole_ = false;  // of the batch that is printed: all of its positions are the thread's
   std::string value_;
 };
 
