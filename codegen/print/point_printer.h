@@ -19,6 +19,7 @@ struct Home {
   std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first
                      // of its packs, "v3 + k"; `lane` widens, there is no base
   bool row = false;  // of an index: counted from the first row, below 0 where there is no such row
+  bool certain = false;  // of such an index: there is a row
 };
 
 // A load whose lanes pass through shared memory; with one lane, it is taken from there.

@@ -49,7 +49,9 @@ void PositionResults::PrintOfWarp(absl::string_view name, absl::string_view own,
 
 void PositionResults::PrintLongest() { PrintOfWarp("longest", "to - from", "rg_max"); }
 
-void PositionResults::PrintWhole() { PrintOfWarp("whole", "works ? to - from : 0", "rg_min"); }
+void PositionResults::PrintWhole(absl::string_view condition) {
+  PrintOfWarp("whole", absl::StrCat(condition, " ? to - from : 0"), "rg_min");
+}
 
 void PositionResults::OpenBatch() { launch_.OpenUnrolled("u", at_once_); }
 

@@ -32,8 +32,8 @@ class PositionResults {
 
   // All threads of a warp go on as long as one of them: they fold together. "longest": positions.
   void PrintLongest();
-  // "whole": positions that each thread of the warp has.
-  void PrintWhole();
+  // "whole": positions that each thread of the warp has; 0 if `condition` does not hold for one.
+  void PrintWhole(absl::string_view condition);
   // Of a batch: the folds, finished; the other values that are stored; the stores, each of which
   // happens where `condition` holds; "": at all positions.
   void PrintFolds();

@@ -17,8 +17,7 @@
 namespace retrograd {
 namespace {
 
-constexpr int64_t kMostHeld = 16;     // values that are the same at all positions
-constexpr int64_t kLeastBatches = 2;  // of a chunk whose whole batches have a text of their own
+constexpr int64_t kMostHeld = 16;  // values that are the same at all positions
 
 class Sums {
  public:
@@ -121,6 +120,7 @@ class Sums {
     PrintChunk();
     DeclareColumns();
     DeclareShared();
+    if (finds_lost()) out_.Line("bool loses = false;");
     if (shared_.rounds() > 1) {
       out_.Open("for (int m0 = 0; m0 < ", shared_.of_thread(), "; m0 += ", shared_.at_once(), ")");
       PrintPairs();
@@ -132,7 +132,17 @@ class Sums {
       PrintRange();
       PrintShared();
     }
+    if (finds_lost()) {
+      out_.Line("const unsigned losing = RG_BALLOT(loses);");
+      out_.Line("if (RG_THREAD % 32 == 0) shared_lost[RG_THREAD / 32] = static_cast<int>(losing);");
+    }
     launch_.Barrier();
+    if (finds_lost()) {
+      out_.Line("int lost = 0;");
+      Unrolled("v", kScatterThreads / 32);
+      out_.Line("lost |= shared_lost[v];");
+      out_.Close();
+    }
     const std::string exists = absl::StrCat("n < ", Sized(s_.slice_threads()));
     if (results_.folds()) {
       PrintWorking(exists);
@@ -255,8 +265,14 @@ class Sums {
     const std::string own = absl::StrCat(OwnName(shared_.values[v]), "[m]");
     if (shared_.rows[v] == 0) return own;
     const std::string rows = Sized(shared_.rows[v]);
-    return absl::StrCat(own, " < -", rows, " || ", own, " >= ", rows, " ? -1 : static_cast<int>(",
-                        own, " < 0 ? ", own, " + ", rows, " : ", own, ")");
+    return absl::StrCat(IsLost(v), " ? -1 : static_cast<int>(", own, " < 0 ? ", own, " + ", rows,
+                        " : ", own, ")");
+  }
+  // Whether the thread's own index names no row.
+  std::string IsLost(size_t v) const {
+    const std::string own = absl::StrCat(OwnName(shared_.values[v]), "[m]");
+    const std::string rows = Sized(shared_.rows[v]);
+    return absl::StrCat(own, " < -", rows, " || ", own, " >= ", rows);
   }
   DType TypeOf(int instr) const { return ComputeType(launch_.ir().instrs[instr].dtype); }
 
@@ -266,7 +282,12 @@ class Sums {
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       launch_.Shared(SharedType(v), SharedName(shared_.values[v]), shared_.of_block);
     }
+    if (finds_lost()) launch_.Shared(DType::kInt32, "shared_lost", kScatterThreads / 32);
   }
+  bool finds_lost() const { return shares_ && shared_.finds_lost; }
+  // Whether all positions of the batch that is printed name rows, of the table and of what is
+  // gathered.
+  bool certain() const { return whole_ && finds_lost(); }
 
   void PrintPairs() {
     out_.Line("int pairs[", 2 * shared_.at_once(), "];");
@@ -289,6 +310,10 @@ class Sums {
     if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       out_.Line(SharedName(shared_.values[v]), "[", OfBlock(), "] = ", Shared(v), ";");
+      if (finds_lost() && shared_.rows[v] > 0) out_.Line("loses = loses || ", IsLost(v), ";");
+    }
+    if (finds_lost() && (results_.stores() || !shared_.keys.empty())) {
+      out_.Line("loses = loses || pairs[2 * m] >= ", Sized(s_.table_rows), ";");
     }
     out_.Close();
   }
@@ -320,7 +345,7 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    const bool apart = ws_.chunk >= kLeastBatches * at_once_;
+    const bool apart = HasWholeBatches(ws_.chunk, results_.folds());
     if (apart) PrintWholeBatches();
     out_.Open("for (", apart ? "" : "int k0 = from", "; ",
               results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");
@@ -333,10 +358,14 @@ class Sums {
     const bool folds = results_.folds();
     const PointPrinter::Values values = printer_.values();
     whole_ = true;
-    if (folds) results_.PrintWhole();
+    if (folds) {
+      results_.PrintWhole(finds_lost() ? "works && lost == 0" : "works");
+    } else {
+      out_.Line("const int whole = ", finds_lost() ? "lost == 0 ? to - from : 0" : "to - from",
+                ";");
+    }
     out_.Line("int k0 = from;");
-    out_.Open("for (; ", folds ? "k0 - from + " : "k0 + ", at_once_, " <= ", folds ? "whole" : "to",
-              "; k0 += ", at_once_, ")");
+    out_.Open("for (; k0 - from + ", at_once_, " <= whole; k0 += ", at_once_, ")");
     PrintBatch();
     out_.Close();
     whole_ = false;
@@ -467,15 +496,15 @@ class Sums {
     out_.Line("[[maybe_unused]] const int at = ", Position(), " - first;");
     for (int i : shared_.keys) {
       if (!read[i]) continue;
-      out_.Line("const int ", OwnName(i), " = ", RowOfKey("keys[u]"), ";");
-      printer_.SetHome(i, {.lane = OwnName(i), .row = true});
+      out_.Line("const int ", OwnName(i), " = ", certain() ? "keys[u]" : RowOfKey("keys[u]"), ";");
+      printer_.SetHome(i, {.lane = OwnName(i), .row = true, .certain = certain()});
     }
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
       out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ", SharedName(i),
                 "[at];");
-      printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0});
+      printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0, .certain = certain()});
     }
   }
 
@@ -524,8 +553,9 @@ class Sums {
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
     const std::string ends = absl::StrCat("(", IsLast(), " || keys[u + 1] != key)");
     // What stands last names no row, and nothing follows it.
-    out_.Open("if (", results_.stores() ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
-              results_.stores() ? ends : ends.substr(1, ends.size() - 2), ")");
+    const bool may_be_last = results_.stores() && !certain();
+    out_.Open("if (", may_be_last ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
+              may_be_last ? ends : ends.substr(1, ends.size() - 2), ")");
     out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
     out_.Line("const int slot = key == first_key ? 0 : 1;");
     out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
