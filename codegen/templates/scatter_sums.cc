@@ -345,7 +345,8 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    const bool apart = HasWholeBatches(ws_.chunk, results_.folds());
+    const bool apart =
+        HasWholeBatches(ws_.chunk, results_.folds()) && !(shares_ && shared_.rounds() > 1);
     if (apart) PrintWholeBatches();
     out_.Open("for (", apart ? "" : "int k0 = from", "; ",
               results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");

@@ -224,7 +224,7 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   }
   const bool names_rows =
       std::any_of(shared.rows.begin(), shared.rows.end(), [](int64_t rows) { return rows > 0; });
-  shared.finds_lost = HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) &&
+  shared.finds_lost = shared.rounds() == 1 && HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) &&
                       (names_rows || !shared.keys.empty() || !ir.stores.empty());
   if (shared.finds_lost) {
     shared.bytes += SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32));

@@ -19,7 +19,9 @@ inline constexpr int kScatterThreads = 256;  // of a block
 // Positions that a thread loads before it adds up the first. Where it folds them first, it keeps
 // what it has loaded meanwhile: of more positions so much that an SM has room for few threads.
 constexpr int PositionsAtOnce(bool folds) { return folds ? 4 : 8; }
-// Whether chunks have so many batches that those which are whole have a text of their own.
+// Whether chunks have so many batches that those which are whole have a text of their own. Not
+// where a block shares its positions in rounds: the second text takes registers, by which fewer
+// blocks of narrow rows would be resident.
 constexpr bool HasWholeBatches(int64_t chunk, bool folds) {
   return chunk >= 2 * PositionsAtOnce(folds);
 }
