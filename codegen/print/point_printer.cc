@@ -166,9 +166,11 @@ std::string PointPrinter::AllGuards(int i, int plus) const {
   const Instr& instr = ir_.instrs[i];
   std::string text = GuardText(instr.guards, NamesAt(plus), ir_.extents);
   for (size_t n = 0; n < instr.indirect.size(); ++n) {
+    const Home& index = homes_[instr.indirect[n].instr];
+    if (index.row && index.certain) continue;
     const std::string row = absl::StrCat("i", i, "_", n);
     text = And(text, absl::StrCat(row, " >= 0"));
-    if (homes_[instr.indirect[n].instr].row) continue;
+    if (index.row) continue;
     text = And(text, absl::StrCat(row, " < ", Sized(instr.indirect[n].extent)));
   }
   return text;

@@ -19,6 +19,7 @@ struct Home {
   std::string pack;  // of a load whose lanes are kept as they lie in memory: address of the first
                      // of its packs, "v3 + k"; `lane` widens, there is no base
   bool row = false;  // of an index: counted from the first row, below 0 where there is no such row
+  bool certain = false;  // of such an index: there is a row
 };
 
 // A load whose lanes pass through shared memory; with one lane, it is taken from there.
@@ -53,6 +54,17 @@ class PointPrinter {
   void SetStaged(int instr, StagedLoad load) { staged_[instr] = std::move(load); }
   void SetKnown(int instr, bool known) { known_[instr] = known; }
   bool known(int instr) const { return known_[instr]; }
+  // By instruction: whether its value is known, and where it stands. A text that is printed twice
+  // begins with the same ones.
+  struct Values {
+    std::vector<bool> known;
+    std::vector<Home> homes;
+  };
+  Values values() const { return {known_, homes_}; }
+  void SetValues(Values values) {
+    known_ = std::move(values.known);
+    homes_ = std::move(values.homes);
+  }
   // Where lane j adds to a reduction.
   void SetAccumulator(int instr, std::string lane) { accumulators_[instr] = std::move(lane); }
 

@@ -38,12 +38,19 @@ std::vector<int> PositionResults::Roots() const {
   return roots;
 }
 
-void PositionResults::PrintLongest() {
-  out_.Line("int longest = to - from;");
+void PositionResults::PrintOfWarp(absl::string_view name, absl::string_view own,
+                                  absl::string_view choose) {
+  out_.Line("int ", name, " = ", own, ";");
   out_.Open("for (int d = RG_WARP / 2; d > 0; d /= 2)");
-  out_.Line("longest = rg_max(longest, RG_SHUFFLE_XOR(longest, d));");
+  out_.Line(name, " = ", choose, "(", name, ", RG_SHUFFLE_XOR(", name, ", d));");
   out_.Close();
   launch_.SetThreadsMeet();
+}
+
+void PositionResults::PrintLongest() { PrintOfWarp("longest", "to - from", "rg_max"); }
+
+void PositionResults::PrintWhole(absl::string_view condition) {
+  PrintOfWarp("whole", absl::StrCat(condition, " ? to - from : 0"), "rg_min");
 }
 
 void PositionResults::OpenBatch() { launch_.OpenUnrolled("u", at_once_); }
@@ -128,9 +135,9 @@ void PositionResults::PrintStores(const std::string& condition) {
   AtPosition storing{.stores = Stores()};
   for (const Store& store : launch_.ir().stores) storing.roots.push_back(store.instr);
   OpenBatch();
-  out_.Open("if (", condition, ")");
+  if (!condition.empty()) out_.Open("if (", condition, ")");
   at_position_(storing);
-  out_.Close();
+  if (!condition.empty()) out_.Close();
   out_.Close();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "codegen/print/point_printer.h"
 #include "fusion/kernel/templates/scatter_workspace.h"
 
@@ -31,13 +32,17 @@ class PositionResults {
 
   // All threads of a warp go on as long as one of them: they fold together. "longest": positions.
   void PrintLongest();
+  // "whole": positions that each thread of the warp has; 0 if `condition` does not hold for one.
+  void PrintWhole(absl::string_view condition);
   // Of a batch: the folds, finished; the other values that are stored; the stores, each of which
-  // happens where `condition` holds.
+  // happens where `condition` holds; "": at all positions.
   void PrintFolds();
   void PrintValues();
   void PrintStores(const std::string& condition);
 
  private:
+  // What is chosen among the numbers of a warp's threads.
+  void PrintOfWarp(absl::string_view name, absl::string_view own, absl::string_view choose);
   void OpenBatch();
   void PrintFolds(const std::vector<int>& reductions);
   // An array for the value at each position of a batch.

@@ -2,7 +2,8 @@
 // positions in batches: what all columns of them need (rows, places, indices of gathered rows)
 // comes first, then the columns of all, then the sums, so that the loads of a batch wait together.
 // What is stored of each position is made between the loads and the sums. Positions whose index
-// names no row stand last; a thread then goes through those of its chunk, too.
+// names no row stand last; a thread then goes through those of its chunk, too. Where a chunk has
+// several batches, those that are whole are gone through first, without tests of each position.
 #include "codegen/templates/scatter_sums.h"
 
 #include <utility>
@@ -119,6 +120,7 @@ class Sums {
     PrintChunk();
     DeclareColumns();
     DeclareShared();
+    if (finds_lost()) out_.Line("bool loses = false;");
     if (shared_.rounds() > 1) {
       out_.Open("for (int m0 = 0; m0 < ", shared_.of_thread(), "; m0 += ", shared_.at_once(), ")");
       PrintPairs();
@@ -130,7 +132,17 @@ class Sums {
       PrintRange();
       PrintShared();
     }
+    if (finds_lost()) {
+      out_.Line("const unsigned losing = RG_BALLOT(loses);");
+      out_.Line("if (RG_THREAD % 32 == 0) shared_lost[RG_THREAD / 32] = static_cast<int>(losing);");
+    }
     launch_.Barrier();
+    if (finds_lost()) {
+      out_.Line("int lost = 0;");
+      Unrolled("v", kScatterThreads / 32);
+      out_.Line("lost |= shared_lost[v];");
+      out_.Close();
+    }
     const std::string exists = absl::StrCat("n < ", Sized(s_.slice_threads()));
     if (results_.folds()) {
       PrintWorking(exists);
@@ -178,10 +190,20 @@ class Sums {
   }
 
   // The number of position u of a batch; of positions behind the thread's last, that one's.
-  std::string Position() const {
+  std::string Position() const { return whole_ ? "k0 + u" : ClampedPosition(); }
+  std::string ClampedPosition() const {
     return results_.folds() ? "rg_min(k0 + u, last)" : "rg_min(k0 + u, to - 1)";
   }
-  std::string IsOwn() const { return results_.folds() ? "works && k0 + u < to" : "k0 + u < to"; }
+  // Whether position u is the thread's; "": all of the batch are.
+  std::string IsOwn() const {
+    if (whole_) return "";
+    return results_.folds() ? "works && k0 + u < to" : "k0 + u < to";
+  }
+  // Whether no position of the thread follows position u of the batch.
+  std::string IsLast() const {
+    return whole_ ? absl::StrCat("(u == ", at_once_ - 1, " && k0 + ", at_once_, " == to)")
+                  : "k0 + u + 1 == to";
+  }
 
   void DeclareColumns() {
     const AxisMask used =
@@ -243,8 +265,14 @@ class Sums {
     const std::string own = absl::StrCat(OwnName(shared_.values[v]), "[m]");
     if (shared_.rows[v] == 0) return own;
     const std::string rows = Sized(shared_.rows[v]);
-    return absl::StrCat(own, " < -", rows, " || ", own, " >= ", rows, " ? -1 : static_cast<int>(",
-                        own, " < 0 ? ", own, " + ", rows, " : ", own, ")");
+    return absl::StrCat(IsLost(v), " ? -1 : static_cast<int>(", own, " < 0 ? ", own, " + ", rows,
+                        " : ", own, ")");
+  }
+  // Whether the thread's own index names no row.
+  std::string IsLost(size_t v) const {
+    const std::string own = absl::StrCat(OwnName(shared_.values[v]), "[m]");
+    const std::string rows = Sized(shared_.rows[v]);
+    return absl::StrCat(own, " < -", rows, " || ", own, " >= ", rows);
   }
   DType TypeOf(int instr) const { return ComputeType(launch_.ir().instrs[instr].dtype); }
 
@@ -254,7 +282,12 @@ class Sums {
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       launch_.Shared(SharedType(v), SharedName(shared_.values[v]), shared_.of_block);
     }
+    if (finds_lost()) launch_.Shared(DType::kInt32, "shared_lost", kScatterThreads / 32);
   }
+  bool finds_lost() const { return shares_ && shared_.finds_lost; }
+  // Whether all positions of the batch that is printed name rows, of the table and of what is
+  // gathered.
+  bool certain() const { return whole_ && finds_lost(); }
 
   void PrintPairs() {
     out_.Line("int pairs[", 2 * shared_.at_once(), "];");
@@ -277,6 +310,10 @@ class Sums {
     if (shared_.places) out_.Line("shared_places[", OfBlock(), "] = pairs[2 * m + 1];");
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       out_.Line(SharedName(shared_.values[v]), "[", OfBlock(), "] = ", Shared(v), ";");
+      if (finds_lost() && shared_.rows[v] > 0) out_.Line("loses = loses || ", IsLost(v), ";");
+    }
+    if (finds_lost() && (results_.stores() || !shared_.keys.empty())) {
+      out_.Line("loses = loses || pairs[2 * m] >= ", Sized(s_.table_rows), ";");
     }
     out_.Close();
   }
@@ -308,14 +345,40 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    out_.Open("for (int k0 = from; ", results_.folds() ? "k0 - from < longest" : "k0 < to",
-              "; k0 += ", at_once_, ")");
+    const bool apart =
+        HasWholeBatches(ws_.chunk, results_.folds()) && !(shares_ && shared_.rounds() > 1);
+    if (apart) PrintWholeBatches();
+    out_.Open("for (", apart ? "" : "int k0 = from", "; ",
+              results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");
+    PrintBatch();
+    out_.Close();
+  }
+
+  // Leaves k0 behind them.
+  void PrintWholeBatches() {
+    const bool folds = results_.folds();
+    const PointPrinter::Values values = printer_.values();
+    whole_ = true;
+    if (folds) {
+      results_.PrintWhole(finds_lost() ? "works && lost == 0" : "works");
+    } else {
+      out_.Line("const int whole = ", finds_lost() ? "lost == 0 ? to - from : 0" : "to - from",
+                ";");
+    }
+    out_.Line("int k0 = from;");
+    out_.Open("for (; k0 - from + ", at_once_, " <= whole; k0 += ", at_once_, ")");
+    PrintBatch();
+    out_.Close();
+    whole_ = false;
+    printer_.SetValues(values);
+  }
+
+  void PrintBatch() {
     PrintKeys();
     PrintValues();
     results_.PrintValues();
     results_.PrintStores(IsOwn());
     PrintSteps();
-    out_.Close();
   }
 
   // "keys" of the positions from k0 on, and of the one behind them. Positions behind the thread's
@@ -325,11 +388,16 @@ class Sums {
     const bool places = !shares_ && (!IsConstant() || !results_.Roots().empty());
     if (places) out_.Line("int places[", at_once_, "];");
     Unrolled("u", at_once_ + 1);
+    if (whole_) {
+      // The one behind a whole batch may be nobody's.
+      out_.Line("const int at = u < ", at_once_, " ? k0 + u : ", ClampedPosition(), ";");
+    }
+    const std::string position = whole_ ? "at" : Position();
     if (shares_) {
-      out_.Line("keys[u] = shared_keys[", Position(), " - first];");
+      out_.Line("keys[u] = shared_keys[", position, " - first];");
     } else {
       out_.Line("int pair[2];");
-      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(Position()), ", pair);");
+      out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(position), ", pair);");
       out_.Line("keys[u] = pair[0];");
       if (places) out_.Line("if (u < ", at_once_, ") places[u] = pair[1];");
     }
@@ -429,15 +497,15 @@ class Sums {
     out_.Line("[[maybe_unused]] const int at = ", Position(), " - first;");
     for (int i : shared_.keys) {
       if (!read[i]) continue;
-      out_.Line("const int ", OwnName(i), " = ", RowOfKey("keys[u]"), ";");
-      printer_.SetHome(i, {.lane = OwnName(i), .row = true});
+      out_.Line("const int ", OwnName(i), " = ", certain() ? "keys[u]" : RowOfKey("keys[u]"), ";");
+      printer_.SetHome(i, {.lane = OwnName(i), .row = true, .certain = certain()});
     }
     for (size_t v = 0; v < shared_.values.size(); ++v) {
       const int i = shared_.values[v];
       if (!read[i]) continue;
       out_.Line("const ", ComputeName(SharedType(v)), " ", OwnName(i), " = ", SharedName(i),
                 "[at];");
-      printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0});
+      printer_.SetHome(i, {.lane = OwnName(i), .row = shared_.rows[v] > 0, .certain = certain()});
     }
   }
 
@@ -481,13 +549,14 @@ class Sums {
 
   void PrintSteps() {
     Unrolled("u", at_once_);
-    out_.Open("if (", IsOwn(), ")");
+    if (!whole_) out_.Open("if (", IsOwn(), ")");
     out_.Line("const int key = keys[u];");
     out_.Line("for (int j = 0; j < ", s_.width, "; ++j) sum[j] += ", value_, ";");
-    const std::string ends = "(k0 + u + 1 == to || keys[u + 1] != key)";
+    const std::string ends = absl::StrCat("(", IsLast(), " || keys[u + 1] != key)");
     // What stands last names no row, and nothing follows it.
-    out_.Open("if (", results_.stores() ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
-              results_.stores() ? ends : ends.substr(1, ends.size() - 2), ")");
+    const bool may_be_last = results_.stores() && !certain();
+    out_.Open("if (", may_be_last ? absl::StrCat("key < ", Sized(s_.table_rows), " && ") : "",
+              may_be_last ? ends : ends.substr(1, ends.size() - 2), ")");
     out_.Open("if (key == first_key ? first_cut : key == last_key && last_cut)");
     out_.Line("const int slot = key == first_key ? 0 : 1;");
     out_.Line(s_.StorePartial(launch_.WorkspaceName(StorageName(s_.accumulator)),
@@ -496,7 +565,7 @@ class Sums {
     out_.Line(s_.Store(s_.table, s_.TableElement()));
     out_.Close();
     out_.Line(ClearSum());
-    for (int i = 0; i < 3; ++i) out_.Close();
+    for (int i = 0; i < (whole_ ? 2 : 3); ++i) out_.Close();
   }
 
   // Rows that no index names.
@@ -540,6 +609,7 @@ class Sums {
   const int source_;
   const AxisMask rows_;
   PositionResults results_;
+  bool whole_ = false;  // of the batch that is printed: all of its positions are the thread's
   std::string value_;
 };
 

@@ -10,6 +10,13 @@
 namespace retrograd {
 namespace {
 
+// Whether elements of the result are made of the operands' at their own points. What is gathered or
+// added up at indices is made of elements that lie in memory, whoever reads it.
+bool StaysAtItsPoints(Pattern pattern) {
+  return pattern != Pattern::kReduction && pattern != Pattern::kGather &&
+         pattern != Pattern::kScatter && pattern != Pattern::kScan;
+}
+
 class Taker {
  public:
   Taker(const BackwardGraph& g, const Consumers& consumers, const DeviceSpec& device, bool groups,
@@ -63,7 +70,7 @@ class Taker {
       if (reads_made && reads_behind) return true;
       const bool sums = g_.pattern(id) == Pattern::kReduction;
       if (reads_behind || (reads_made && sums)) behind.insert(id);
-      if (reads_made && !sums) made.insert(id);
+      if (reads_made && StaysAtItsPoints(g_.pattern(id))) made.insert(id);
     }
     return false;
   }

@@ -158,6 +158,39 @@ TEST_CASE("a product that others read stays a library call") {
         0);
 }
 
+TEST_CASE("what is gathered of an epilogue's result may meet sums over it") {
+  // A layer of graph attention in front of a product: rows of the result are summed at edges, and
+  // meet the gradients of scores, which are sums over the same rows' columns.
+  const bool gathers = GENERATE(true, false);
+  GraphBuilder b("edges");
+  const auto input = [&](absl::string_view name, DType dtype, Shape shape) {
+    return b.Input({dtype, std::move(shape)},
+                   {.name = std::string(name), .kind = InputKind::kSaved, .alignment = 16});
+  };
+  constexpr int64_t kNodes = 512, kEdges = 2048, kWidth = 64;
+  const DType type = DType::kFp32;
+  const ValueId product = b.MatMul(input("dy", type, {kNodes, 32}), input("w", type, {32, kWidth}));
+  const ValueId made = b.Add(Op::mul, {product, input("u", type, {kNodes, kWidth})});
+  const ValueId index = input("index", DType::kInt64, {kEdges});
+  ValueId dx = made, summed = made;
+  if (gathers) {
+    const ValueId rows = b.Add(Op::index_select, {made, index}, {{"axis", int64_t{0}}});
+    const ValueId own = input("own", type, {kEdges, kWidth});
+    dx = b.Add(Op::index_add, {b.Full(0, type, {kNodes, kWidth}), index, rows},
+               {{"axis", int64_t{0}}});
+    summed =
+        b.Add(Op::index_add,
+              {b.Full(0, type, {kNodes, 1}), index, b.Sum(b.Add(Op::mul, {rows, own}), {1}, true)},
+              {{"axis", int64_t{0}}});
+  } else {
+    summed = b.Sum(b.Add(Op::mul, {made, input("own", type, {kNodes, kWidth})}), {1}, true);
+  }
+  b.Output(b.Add(Op::add, {dx, summed}), "dx");
+  auto graph = b.Build();
+  REQUIRE(graph.status().ToString() == "OK");
+  CHECK(Epilogues(PlanWith(*graph, Eager()).plan) == gathers);
+}
+
 TEST_CASE("a forced epilogue that no kernel makes is refused with the reason") {
   DeviceSpec device = Eager();
   device.matmul_epilogues[0].max_reads = 0;

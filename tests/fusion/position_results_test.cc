@@ -1,6 +1,7 @@
 // Sums at indices that also fold the columns of each position and store what it has: all schedules
 // give the same table and the same results, positions whose index names no row included.
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -138,6 +139,40 @@ TEST_CASE("each position's folds and values are stored beside the sums, whatever
     INFO("stored " << static_cast<int>(stored) << ", " << s.outer << " x " << s.rows << " x "
                    << s.heads << " x " << s.features << ", seed " << seed);
     CheckAll(Edges(s, stored, DType::kFp32, DType::kFp32), s, seed++);
+  }
+}
+
+// Rows of a few columns by few destinations: chunks of 16 to 64 positions.
+KernelIr LongSums(int64_t rows, int64_t columns, int64_t table_rows, bool gathers) {
+  constexpr int64_t kGathered = 30;
+  KernelIrBuilder b({rows, columns});
+  const int index = b.Load(b.In(DType::kInt64, rows), A(0));
+  const int weight = b.Load(b.In(DType::kFp32, rows), A(0));
+  const int own =
+      gathers ? b.Gather(b.In(DType::kFp32, kGathered * columns), A(1), index, columns, kGathered)
+              : b.Load(b.In(DType::kFp32, rows * columns), A(0) * columns + A(1));
+  const SortedIndices order{.rows = table_rows, .indices = rows};
+  const int sorted = b.In(DType::kInt32, order.elements());
+  const int source = b.Widen(b.Do(Op::mul, {own, weight}), 0b11);
+  b.Scatter({.sorted = sorted,
+             .src_instr = source,
+             .buffer = b.Out(DType::kFp32, table_rows * columns),
+             .row_axes = 0b01,
+             .table_rows = table_rows});
+  return b.Build();
+}
+
+TEST_CASE("chunks of several whole batches are summed in every schedule") {
+  const bool gathers = GENERATE(true, false);
+  uint64_t seed = 300;
+  for (const auto& [rows, columns, table_rows] :
+       {std::array<int64_t, 3>{1100, 32, 3}, {770, 20, 1}, {2300, 7, 4}, {4200, 16, 1}}) {
+    const KernelIr ir = LongSums(rows, columns, table_rows, gathers);
+    CHECK(ScatterWorkspaceOf(ir).chunk >= 2 * PositionsAtOnce(false));
+    for (int turn = 0; turn < 3; ++turn) {
+      INFO(rows << " x " << columns << " into " << table_rows << ", seed " << seed);
+      CheckAll(ir, {1, rows, 1, columns, table_rows}, seed++);
+    }
   }
 }
 

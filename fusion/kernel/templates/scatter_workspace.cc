@@ -222,6 +222,13 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
     const DType stored = shared.rows.back() > 0 ? DType::kInt32 : ComputeType(instr.dtype);
     shared.bytes += SharedArrayBytes(shared.of_block, SizeBytes(stored));
   }
+  const bool names_rows =
+      std::any_of(shared.rows.begin(), shared.rows.end(), [](int64_t rows) { return rows > 0; });
+  shared.finds_lost = shared.rounds() == 1 && HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) &&
+                      (names_rows || !shared.keys.empty() || !ir.stores.empty());
+  if (shared.finds_lost) {
+    shared.bytes += SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32));
+  }
   return shared;
 }
 

@@ -19,6 +19,12 @@ inline constexpr int kScatterThreads = 256;  // of a block
 // Positions that a thread loads before it adds up the first. Where it folds them first, it keeps
 // what it has loaded meanwhile: of more positions so much that an SM has room for few threads.
 constexpr int PositionsAtOnce(bool folds) { return folds ? 4 : 8; }
+// Whether chunks have so many batches that those which are whole have a text of their own. Not
+// where a block shares its positions in rounds: the second text takes registers, by which fewer
+// blocks of narrow rows would be resident.
+constexpr bool HasWholeBatches(int64_t chunk, bool folds) {
+  return chunk >= 2 * PositionsAtOnce(folds);
+}
 // Threads that add up a long segment of many parts, each every so manieth of them.
 inline constexpr int kCombineLanes = 32;
 // Shared positions that a thread loads at once.
@@ -86,8 +92,11 @@ struct SharedPositions {
   std::vector<int64_t> rows;
   std::vector<int> keys;  // of these those that are not loaded (KeyLoads), which take no memory
   bool places = false;    // columns are read by where the index stood, too
-  int64_t of_block = 0;   // positions, a multiple of those that its threads load at once
-  int64_t bytes = 0;      // of shared memory
+  // The block finds out whether any of its positions names a row that does not exist, so that whole
+  // batches need not test each.
+  bool finds_lost = false;
+  int64_t of_block = 0;  // positions, a multiple of those that its threads load at once
+  int64_t bytes = 0;     // of shared memory
 
   int64_t of_thread() const { return of_block / kScatterThreads; }
   // Positions that a thread loads at once, and how often.
