@@ -16,14 +16,16 @@ _CAPABILITY = (
     9,
     0,
 )  # of the GPUs on which it was measured (docs/decisions/111-images-of-forwards.md)
+_FORCED = "force_layout_optimization"  # Inductor's option
 _DTYPES = (torch.bfloat16, torch.float16)
 
 
 def patched(graph, settings):
     """A context for Inductor to compile a forward's graph in: images have their channels last where
-    they pay and the settings want it. What the options of Inductor switch off stays off."""
-    if settings.channels_last_forward and channels_last_pays(graph):
-        return torch._inductor.config.patch(force_layout_optimization=True)
+    that pays and the settings want it. What the options of Inductor say of it holds."""
+    given = _FORCED in dict(settings.inductor)
+    if settings.channels_last_forward and not given and channels_last_pays(graph):
+        return torch._inductor.config.patch({_FORCED: True})
     return contextlib.nullcontext()
 
 

@@ -78,8 +78,15 @@ class _Grouped(nn.Module):
         return F.relu(self.second(F.relu(self.first(images)))).float().square().mean()
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_inductor_is_told_for_forwards_of_training(monkeypatch, wanted):
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, True),
+        ({"channels_last_forward": False}, False),
+        ({"force_layout_optimization": False}, False),  # Inductor's own option
+    ],
+)
+def test_inductor_is_told_for_forwards_of_training(monkeypatch, given, wanted):
     told = []
     compiled = entry.compile_fx_inner
 
@@ -90,8 +97,7 @@ def test_inductor_is_told_for_forwards_of_training(monkeypatch, wanted):
 
     monkeypatch.setattr(entry, "compile_fx_inner", compile_fx_inner)
     monkeypatch.setattr(image_order, "channels_last_pays", lambda graph: True)
-    options = {**FULL, "channels_last_forward": wanted}
-    network = torch.compile(_Grouped(), backend=backend, options=options)
+    network = torch.compile(_Grouped(), backend=backend, options={**FULL, **given})
     network(torch.randn(2, 16, 8, 8)).backward()
     with torch.no_grad():
         network(torch.randn(2, 16, 8, 8))
