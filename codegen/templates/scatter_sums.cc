@@ -345,8 +345,9 @@ class Sums {
   void PrintSegments() {
     out_.Line(s_.Declare("sum", s_.width));
     out_.Line(ClearSum());
-    const bool apart =
-        HasWholeBatches(ws_.chunk, results_.folds()) && !(shares_ && shared_.rounds() > 1);
+    // Where threads of a warp have no columns they fold together with the others: none is whole.
+    const bool apart = HasWholeBatches(ws_.chunk, results_.folds()) && !s_.threads.idle() &&
+                       !(shares_ && shared_.rounds() > 1);
     if (apart) PrintWholeBatches();
     out_.Open("for (", apart ? "" : "int k0 = from", "; ",
               results_.folds() ? "k0 - from < longest" : "k0 < to", "; k0 += ", at_once_, ")");

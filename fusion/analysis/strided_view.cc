@@ -144,10 +144,17 @@ std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& g,
   const Behind behind = BehindOf(g, value);
   const auto base = StoredStrides(g, layouts, behind.stored);
   if (!base) return std::nullopt;
+  const bool pads = std::any_of(behind.views.begin(), behind.views.end(),
+                                [&](NodeId view) { return g.op(view) == Op::pad; });
+  if (!pads) {
+    std::optional<StridedView> view = AsStrided(g, layouts, value);
+    return view ? std::optional(std::move(view->strides)) : std::nullopt;
+  }
   Dims strides(base->begin(), base->end());
   int64_t offset = 0;
   for (size_t i = behind.views.size(); i-- > 0;) {
     const NodeId view = behind.views[i];
+    if (g.type(view).elements() == 0) return std::nullopt;
     if (g.op(view) != Op::pad && !Follow(g, view, strides, offset)) return std::nullopt;
   }
   return std::vector<int64_t>(strides.begin(), strides.end());

@@ -24,7 +24,7 @@ std::optional<StridedView> AsStrided(const BackwardGraph& graph, absl::Span<cons
                                      ValueId value);
 
 // The strides of a view where it reads what is stored, whatever stands in place of it elsewhere: a
-// pad leaves them as they are. nullopt as of AsStrided.
+// pad leaves them as they are. nullopt where no strides say it, or nothing is read.
 std::optional<std::vector<int64_t>> StridesWithinPads(const BackwardGraph& graph,
                                                       absl::Span<const Layout> layouts,
                                                       ValueId value);

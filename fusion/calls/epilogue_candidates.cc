@@ -10,11 +10,10 @@
 namespace retrograd {
 namespace {
 
-// Whether elements of the result are made of the operands' at their own points. What is gathered or
-// added up at indices is made of elements that lie in memory, whoever reads it.
+// Whether elements of the result are made of the operands' at their own points. What is gathered
+// lies in memory, whoever reads it.
 bool StaysAtItsPoints(Pattern pattern) {
-  return pattern != Pattern::kReduction && pattern != Pattern::kGather &&
-         pattern != Pattern::kScatter && pattern != Pattern::kScan;
+  return pattern != Pattern::kReduction && pattern != Pattern::kGather;
 }
 
 class Taker {

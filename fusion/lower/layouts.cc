@@ -135,8 +135,8 @@ bool AreOrdered(absl::Span<const int64_t> shape, absl::Span<const int64_t> strid
   return true;
 }
 
-// The dense layout in the order of the first operand that is a slice, which has gaps, or a part of
-// the sum, which has pads around it: a sum of such goes on to be added to others.
+// The dense layout in the order of the first operand that is a slice, which has gaps, with pads
+// around it or without: a sum of such goes on to be added to others.
 std::optional<Layout> LikePart(const BackwardGraph& g, absl::Span<const Layout> layouts,
                                ValueId v) {
   const Shape& shape = g.type(v).shape;

@@ -17,6 +17,8 @@
 namespace retrograd {
 namespace {
 
+constexpr int64_t kGathered = 30;  // rows of the table that positions read
+
 struct Shape {
   int64_t outer, rows, heads, features, table_rows;
 };
@@ -34,7 +36,6 @@ constexpr Stored kAllStored[] = {Stored::kFold, Stored::kAfter, Stored::kColumns
 // The gradients of a sum of rows at edges by weights: rows of `gathered` at an index, times a
 // weight, are summed at the sorted one; their products with rows of the positions' own are folded.
 KernelIr Edges(const Shape& s, Stored stored, DType type, DType table_type) {
-  constexpr int64_t kGathered = 30;
   KernelIrBuilder b({s.outer, s.rows, s.heads, s.features});
   const int64_t inner = s.heads * s.features;
   const int index = b.Load(b.In(DType::kInt64, s.rows), A(1));
@@ -83,6 +84,19 @@ KernelIr Edges(const Shape& s, Stored stored, DType type, DType table_type) {
   return b.Build();
 }
 
+// By seed: some indices name no row, none does, one does.
+enum class Lost { kSome, kNone, kOne };
+Lost LostOf(uint64_t seed) { return static_cast<Lost>(seed % 3); }
+
+void Lose(Lost lost, int64_t rows, std::mt19937_64& random, std::vector<double>& indices) {
+  if (lost == Lost::kSome) return;
+  for (double& index : indices) {
+    const auto row = static_cast<int64_t>(index);
+    if (row < -rows || row >= rows) index = static_cast<double>((row % rows + rows) % rows);
+  }
+  if (lost == Lost::kOne) indices[random() % indices.size()] = static_cast<double>(rows);
+}
+
 // Some name no row, some are negative, and some rows have many.
 std::vector<double> DrawnIndices(const Shape& s, std::mt19937_64& random) {
   std::vector<double> indices;
@@ -107,7 +121,10 @@ void CheckAll(const KernelIr& ir, const Shape& s, uint64_t seed) {
   BufferValues before = RandomBuffers(ir, seed);
   for (double& index : before[0])
     index = static_cast<double>(static_cast<int64_t>(random() % 70) - 35);
-  before[ir.scatter->sorted] = SortedList(DrawnIndices(s, random), s.table_rows);
+  Lose(LostOf(seed), kGathered, random, before[0]);
+  std::vector<double> rows = DrawnIndices(s, random);
+  Lose(LostOf(seed), s.table_rows, random, rows);
+  before[ir.scatter->sorted] = SortedList(rows, s.table_rows);
   std::vector<KernelBody> bodies;
   std::vector<GroupKernels> kernels;
   for (const Schedule& schedule : CandidateSchedules(ir, shape, {})) {
@@ -144,7 +161,6 @@ TEST_CASE("each position's folds and values are stored beside the sums, whatever
 
 // Rows of a few columns by few destinations: chunks of 16 to 64 positions.
 KernelIr LongSums(int64_t rows, int64_t columns, int64_t table_rows, bool gathers) {
-  constexpr int64_t kGathered = 30;
   KernelIrBuilder b({rows, columns});
   const int index = b.Load(b.In(DType::kInt64, rows), A(0));
   const int weight = b.Load(b.In(DType::kFp32, rows), A(0));

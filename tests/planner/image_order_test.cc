@@ -168,6 +168,21 @@ TEST_CASE("a copy of what has gaps lies as the call's other operand") {
   }
 }
 
+TEST_CASE("a library's transposes take their factor of what their bytes take") {
+  const auto price = [](double factor) {
+    const DeviceSpec device = Device({{"convolution_transpose_factor", factor},
+                                      {"convolution_cycles_factor", 1000},
+                                      {"convolution_boxes_factor", 1000}});
+    PlanOptions row_major;
+    row_major.disable = {"image_order"};
+    const auto planned = PlanFusion(TwoLayers({.extent = 16}), device, row_major);
+    REQUIRE(planned.status().ToString() == "OK");
+    return planned->plan.summary.price_ps;
+  };
+  CHECK(price(2) > price(1));
+  CHECK(price(3) - price(2) == price(2) - price(1));
+}
+
 TEST_CASE("what gains nothing by it stays") {
   const auto stays = [](const Layers& layers, const DeviceSpec& device = Device()) {
     return Copies(Ordered(TwoLayers(layers), device)) == 0;
@@ -177,7 +192,8 @@ TEST_CASE("what gains nothing by it stays") {
   CHECK(stays({.spatial = 2, .groups = 64}));                  // depthwise
   CHECK(stays({.extent = 16}, Device({{"margin_us", 1e6}})));  // less than prices tell
   // Nobody transposes, and no kernel asks for one order.
-  CHECK(stays({}, Device({{"convolution_transpose_factor", 0}, {"convolution_boxes_factor", 1000}})));
+  CHECK(stays({}, Device({{"convolution_transpose_factor", 0},  //
+                          {"convolution_boxes_factor", 1000}})));
   CHECK(stays({.channels = 8}));  // a pixel's channels are less than what memory moves at once
 }
 

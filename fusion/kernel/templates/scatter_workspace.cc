@@ -201,7 +201,8 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
     for (int o : instr.operands) read[o] = true;
   }
   for (const Store& store : ir.stores) read[store.instr] = true;
-  const int64_t threads = std::max<int64_t>(ChunkThreadsOf(ir, vector_width).count(), 1);
+  const ChunkThreads of_chunk = ChunkThreadsOf(ir, vector_width);
+  const int64_t threads = std::max<int64_t>(of_chunk.count(), 1);
   // The last segments go on in one chunk more.
   const int64_t reached = (ChunksOfBlock(threads) + 1) * w.chunk;
   const int64_t at_once =
@@ -224,8 +225,9 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   }
   const bool names_rows =
       std::any_of(shared.rows.begin(), shared.rows.end(), [](int64_t rows) { return rows > 0; });
-  shared.finds_lost = shared.rounds() == 1 && HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) &&
-                      (names_rows || !shared.keys.empty() || !ir.stores.empty());
+  const bool whole = HasWholeBatches(w.chunk, FoldedColumns(ir) != 0) && !of_chunk.idle();
+  shared.finds_lost =
+      shared.rounds() == 1 && whole && (names_rows || !shared.keys.empty() || !ir.stores.empty());
   if (shared.finds_lost) {
     shared.bytes += SharedArrayBytes(kScatterThreads / 32, SizeBytes(DType::kInt32));
   }

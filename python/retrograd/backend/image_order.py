@@ -1,10 +1,10 @@
 """Where the channels of a forward's images lie.
 
 Inductor stores images of two dims with their channels last, but not in a network that has a grouped
-convolution, one of larger filters that are half as many as its channels, or few channels throughout
-(GraphLowering.decide_layout_opt). Libraries multiply 16-bit images with their channels last on
-Hopper, whatever the convolution, and transpose others in each call, of the forward and of the
-backward that reads what the forward saves.
+convolution, one of larger filters that are half as many as its channels, few channels throughout, or
+few convolutions among many other ops (GraphLowering.decide_layout_opt). The last rule holds here,
+too. Libraries multiply 16-bit images with their channels last on Hopper, whatever the convolution,
+and transpose others in each call, of the forward and of the backward that reads what it saves.
 """
 
 import contextlib
@@ -12,10 +12,9 @@ import contextlib
 import torch
 import torch._inductor
 
-_CAPABILITY = (
-    9,
-    0,
-)  # of the GPUs on which it was measured (docs/decisions/111-images-of-forwards.md)
+# Of Hopper's GPUs, on one of which it was measured (docs/decisions/111-images-of-forwards.md).
+_CAPABILITY = (9, 0)
+_OPS_OF_CONVOLUTION = 300  # Inductor's: a graph with so many for each convolution stays as it is
 _FORCED = "force_layout_optimization"  # Inductor's option
 _DTYPES = (torch.bfloat16, torch.float16)
 
@@ -30,12 +29,14 @@ def patched(graph, settings):
 
 
 def channels_last_pays(graph):
-    """Whether the graph has convolutions of images of two dims, all of 16 bits, of known sizes and on
-    an NVIDIA GPU since Hopper."""
-    images = [
-        node.args[0].meta["val"] for node in graph.nodes
-        if node.op == "call_function" and node.target is torch.ops.aten.convolution.default
-    ]  # fmt: skip
+    """Whether the graph has convolutions of images of two dims, not few among other ops, all of 16
+    bits, of known sizes and on an NVIDIA GPU since Hopper."""
+    convolutions = [
+        node for node in graph.nodes if node.target is torch.ops.aten.convolution.default
+    ]
+    if len(graph.nodes) >= _OPS_OF_CONVOLUTION * len(convolutions):
+        return False
+    images = [node.args[0].meta["val"] for node in convolutions]
     images = [image for image in images if image.dim() == 4]
     return bool(images) and all(map(_lies_best_so, images))
 
