@@ -48,6 +48,7 @@ SIDES = {
     "retrograd_two_streams": ("retrograd", {"streams": 2}),
     "retrograd_three_streams": ("retrograd", {"streams": 3}),
     "retrograd_one_phase": ("retrograd", {"max_phases": 1}),
+    "retrograd_images_as_given": ("retrograd", {"channels_last_forward": False}),
     "retrograd_unmerged": ("retrograd", {"disable": ["horizontal"]}),
     "retrograd_late_launches": ("retrograd", {"early_launches": False}),
     "retrograd_cudnn": ("retrograd", {"conv_bwd_input_backends": ["cudnn", "matmul"],

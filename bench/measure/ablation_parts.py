@@ -44,6 +44,9 @@ PARTS = {
         "codegen/scatter_lines/emit_scatter_lines.cc", "codegen/scatter_lines/emit_scatter_lines.h",
         "runtime/ops/scatter_lines/generated_scatter_lines.cc",
         "runtime/ops/scatter_lines/generated_scatter_lines.h"),
+    "order of positions": _feature(
+        "position_order", "sums at the same indices read what they share of positions anywhere",
+        "fusion/lower/indexed/order_positions.cc", "fusion/lower/indexed/order_positions.h"),
     "sums of slices": _feature(
         "sums_of_slices", "each slice is added up by itself",
         "graph/passes/sums_of_slices.cc", "graph/passes/sums_of_slices.h"),

@@ -36,8 +36,7 @@ class Sums {
         rows_(body.ir.scatter->row_axes),
         results_(s_.threads, &launch_, &printer_, [this](const PositionResults::AtPosition& at) {
           if (shares_) PrintSharedReads(at.roots);
-          PrintPoint(at.roots, shares_ ? "shared_places[at]" : "places[u]", at.reductions,
-                     at.stores);
+          PrintPoint(at.roots, Place(), at.reductions, at.stores);
         }) {
     launch_.UseWideIndexAbove(ReachOf(s_, sum_blocks_));
     s_.index = std::string(launch_.index_type());
@@ -194,6 +193,11 @@ class Sums {
   std::string ClampedPosition() const {
     return results_.folds() ? "rg_min(k0 + u, last)" : "rg_min(k0 + u, to - 1)";
   }
+  // Where the source of position u of a batch stands.
+  std::string Place() const {
+    if (in_order()) return Position();
+    return shares_ ? "shared_places[at]" : "places[u]";
+  }
   // Whether position u is the thread's; "": all of the batch are.
   std::string IsOwn() const {
     if (whole_) return "";
@@ -284,6 +288,7 @@ class Sums {
     }
     if (finds_lost()) launch_.Shared(DType::kInt32, "shared_lost", kScatterThreads / 32);
   }
+  bool in_order() const { return launch_.ir().scatter->in_order; }
   bool finds_lost() const { return shares_ && shared_.finds_lost; }
   // Whether all positions of the batch that is printed name rows, of the table and of what is
   // gathered.
@@ -292,9 +297,10 @@ class Sums {
   void PrintPairs() {
     out_.Line("int pairs[", 2 * shared_.at_once(), "];");
     Unrolled("m", shared_.at_once());
-    out_.Line("rg_load_vec<2>(", s_.words, ", ",
-              s_.Pair(absl::StrCat("rg_min(first + ", OfBlock(), ", ", LastPosition(), ")")),
-              ", pairs + 2 * m);");
+    const std::string position =
+        absl::StrCat("rg_min(first + ", OfBlock(), ", ", LastPosition(), ")");
+    out_.Line("rg_load_vec<2>(", s_.words, ", ", s_.Pair(position), ", pairs + 2 * m);");
+    if (in_order()) out_.Line("pairs[2 * m + 1] = ", position, ";");
     out_.Close();
   }
 
@@ -386,7 +392,7 @@ class Sums {
   // last are read as that one.
   void PrintKeys() {
     out_.Line("int keys[", at_once_ + 1, "];");
-    const bool places = !shares_ && (!IsConstant() || !results_.Roots().empty());
+    const bool places = !shares_ && !in_order() && (!IsConstant() || !results_.Roots().empty());
     if (places) out_.Line("int places[", at_once_, "];");
     Unrolled("u", at_once_ + 1);
     if (whole_) {
@@ -422,7 +428,7 @@ class Sums {
       DeclareForBatch(source_, "values");
       Unrolled("u", at_once_);
       if (shares_) PrintSharedReads({source_});
-      PrintPoint({source_}, shares_ ? "shared_places[at]" : "places[u]");
+      PrintPoint({source_}, Place());
       out_.Close();
     }
     value_ = printer_.Ref(source_);
@@ -443,7 +449,7 @@ class Sums {
     }
     Unrolled("u", at_once_);
     PrintSharedReads(loads);
-    PrintPoint(loads, "shared_places[at]");
+    PrintPoint(loads, Place());
     out_.Close();
     for (int i : loads) printer_.SetKnown(i, true);
   }
@@ -543,7 +549,7 @@ class Sums {
     if (instrs.empty()) return;
     for (int i : instrs) DeclareForBatch(i, OwnName(i));
     Unrolled("u", at_once_);
-    PrintPoint(instrs, "places[u]");
+    PrintPoint(instrs, Place());
     out_.Close();
     for (int i : instrs) printer_.SetKnown(i, true);
   }

@@ -173,6 +173,7 @@ uint64_t FingerprintOf(const KernelIr& ir) {
     m.Add(static_cast<uint64_t>(ir.scatter->buffer));
     m.Add(static_cast<uint64_t>(ir.scatter->row_axes));
     m.Add(static_cast<uint64_t>(ir.scatter->table_rows));
+    m.Add(static_cast<uint64_t>(ir.scatter->in_order));
   }
   return m.value();
 }

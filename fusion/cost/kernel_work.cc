@@ -176,7 +176,9 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
       const int64_t distinct = std::min(picked, buffer.elements);
       read_ += distinct * size;
       whole_ += distinct * size;
-      reread_ += (picked - distinct) * size + FetchedBeside(ir, instr.axes, size);
+      AxisMask positions = PositionsAnywhere(ir);
+      for (const Indirect& ind : instr.indirect) positions |= ir.instrs[ind.instr].axes;
+      reread_ += (picked - distinct) * size + FetchedBeside(ir, positions, instr.axes, size);
       continue;
     }
     const auto forms =
@@ -189,17 +191,24 @@ void KernelWork::CountLoads(const KernelIr& ir, const KernelProfile& p) {
   }
 }
 
-// Sorted positions stand anywhere, so that what an access has of one is alone in its sectors, and
-// an SM looks up one line of its cache a clock. The bytes of all positions that come on top: a line
-// counts as many as the caches give an SM in a clock.
-int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask axes, int64_t size) const {
-  if (!ir.scatter || (axes & ir.scatter->row_axes) == 0) return 0;
-  const int64_t piece = ir.Points(axes & ~ir.scatter->row_axes) * size;
+// The axes that number the positions of a sum, where neighbours among them stand anywhere.
+AxisMask KernelWork::PositionsAnywhere(const KernelIr& ir) {
+  return ir.scatter && !ir.scatter->in_order ? ir.scatter->row_axes : 0;
+}
+
+// What stands anywhere, such as what a sum at sorted indices reads at a position, or a gathered
+// row, is alone in its sectors, and an SM looks up one line of its cache a clock. The bytes of all
+// positions that come on top: a line counts as many as the caches give an SM in a clock.
+// `positions`: axes that number them.
+int64_t KernelWork::FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes,
+                                  int64_t size) const {
+  if ((axes & positions) == 0) return 0;
+  const int64_t piece = ir.Points(axes & ~positions) * size;
   const int64_t clock = MulDiv(device_.cache_bytes_per_s, 1,
                                std::max<int64_t>(Product({device_.sms, device_.clock_hz}), 1));
   const int64_t fetched =
       std::max(CeilDiv(piece, device_.sector_bytes) * device_.sector_bytes, clock);
-  return Product({ir.Points(axes & ir.scatter->row_axes), fetched - piece});
+  return Product({ir.Points(axes & positions), fetched - piece});
 }
 
 // Elements of one access to a tile of results, where results pass through one.
@@ -252,7 +261,7 @@ void KernelWork::CountAccess(const KernelIr& ir, const IndexExpr& offset, const 
   access.bytes = std::min(reached, left);
   left -= access.bytes;
   reread_ += reached - access.bytes;
-  reread_ += FetchedBeside(ir, offset.axes(), size);
+  reread_ += FetchedBeside(ir, PositionsAnywhere(ir), offset.axes(), size);
   (store ? written_ : read_) += access.bytes;
   for (Access& known : accesses_) {
     if (known.element_bytes == size && known.vectors == access.vectors &&

@@ -84,7 +84,8 @@ class KernelWork {
   void CountLoads(const KernelIr& ir, const KernelProfile& profile);
   void CountStores(const KernelIr& ir);
   int TileWidthOfStore(const KernelIr& ir, const Store& store) const;
-  int64_t FetchedBeside(const KernelIr& ir, AxisMask axes, int64_t size) const;
+  static AxisMask PositionsAnywhere(const KernelIr& ir);
+  int64_t FetchedBeside(const KernelIr& ir, AxisMask positions, AxisMask axes, int64_t size) const;
   // `left`: bytes of the buffer that no access was counted for.
   void CountAccess(const KernelIr& ir, const IndexExpr& offset, const Buffer& buffer, DType dtype,
                    bool store, int64_t& left, const std::array<LoadForm, kWidths>& forms,

@@ -3,6 +3,7 @@
 #include "fusion/lower/image_order.h"
 #include "fusion/lower/indexed/choose_scatters.h"
 #include "fusion/lower/indexed/gather_sums.h"
+#include "fusion/lower/indexed/order_positions.h"
 #include "fusion/lower/indexed/sort_indices.h"
 #include "fusion/lower/legalize.h"
 #include "fusion/lower/pad_operands.h"
@@ -60,6 +61,9 @@ absl::StatusOr<BackwardGraph> Lower(const BackwardGraph& graph, const LowerOptio
   // After equal indices were merged, so that they are sorted once; before the parts between
   // barriers are cut, since a sort is one.
   RG_ASSIGN_OR_RETURN(g, SortIndices(g));
+  if (options.position_order) {
+    RG_ASSIGN_OR_RETURN(g, OrderPositions(g));
+  }
   RG_ASSIGN_OR_RETURN(g, PrivateGathers(g));
   // After equal ops were merged: each part of the graph between barriers has its own again of those
   // that cost nothing.

@@ -17,6 +17,7 @@ struct LowerOptions {
   bool cast_pairs = true;        // a narrowing that is widened back is dropped
   bool first_writer = true;      // the first contribution to a sum stores
   bool scatter_lines = true;     // sums at indices of each line without a sort
+  bool position_order = true;    // what sums share of positions is put in order once
   bool sums_of_slices = true;    // sums of neighbouring slices are made at once
   bool thin_matmuls = true;      // matmuls of few rows, columns or terms are sums of products
   bool image_order = true;       // images of convolutions are copied into the order that pays

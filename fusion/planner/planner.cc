@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "fusion/gemm_merge/merge_trials.h"
 #include "fusion/lower/image_chains.h"
+#include "fusion/lower/indexed/order_positions.h"
 #include "fusion/planner/memory_ceiling.h"
 #include "fusion/planner/plan_graph.h"
 #include "fusion/planner/plan_pattern.h"
@@ -119,9 +120,10 @@ bool PricesDecide(const PlanOptions& options) {
   return !random && options.merging == PlanOptions::Merging::kPriced;
 }
 
-// What lowering decides by prices of calls alone. What the kernels between the calls then take, a
-// whole plan tells.
-constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels"};
+// What lowering decides without the prices of the kernels that it leads to: a whole plan tells what
+// they take.
+constexpr absl::string_view kTriedFeatures[] = {"image_order", "taps_as_channels",
+                                                "position_order"};
 
 bool HasConvolutions(const BackwardGraph& graph) {
   for (uint32_t i = 0; i < graph.num_nodes(); ++i) {
@@ -146,9 +148,11 @@ absl::StatusOr<TrialPlans> TrialPlans::Make(const BackwardGraph& graph, const De
   }
   RG_ASSIGN_OR_RETURN(TrialPlans best, MakeOnce(graph, device, options, with_plan,
                                                 std::make_shared<RegionResults>()));
-  if (!PricesDecide(options) || !HasConvolutions(graph)) return best;
+  const bool sums = SumsShareIndices(graph), images = HasConvolutions(graph);
+  if (!PricesDecide(options) || (!sums && !images)) return best;
   PlanOptions chosen = with_plan ? options : FreeOf(options);
   for (const absl::string_view feature : kTriedFeatures) {
+    if (!(feature == "position_order" ? sums : images)) continue;
     PlanOptions without = chosen;
     if (!without.disable.insert(std::string(feature)).second) continue;
     const DeviceSpec planned = PlannedDevice(device, options);
@@ -267,6 +271,7 @@ LowerOptions LowerOptionsOf(const PlanOptions& options, const DeviceSpec& device
           .cast_pairs = Enabled(options, "cast_pairs"),
           .first_writer = Enabled(options, "first_writer"),
           .scatter_lines = Enabled(options, "scatter_lines"),
+          .position_order = Enabled(options, "position_order"),
           .sums_of_slices = Enabled(options, "sums_of_slices"),
           .thin_matmuls = Enabled(options, "thin_matmuls"),
           .image_order = Enabled(options, "image_order"),

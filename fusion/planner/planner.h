@@ -39,6 +39,8 @@ inline constexpr Feature kFeatures[] = {
     {"merged_matmuls", "one matmul for several that share an operand or are added up"},
     {"concats_in_place", "concats without a copy: their parts are stored side by side"},
     {"scatter_lines", "sums at indices of each line without a sort"},
+    {"position_order",
+     "what several sums at the same indices read of positions, in the order of these once"},
     {"sums_of_slices", "sums of neighbouring slices made at once"},
     {"image_boxes", "convolutions' operands in boxes that a copy engine takes from images"},
     {"matmul_tiles", "prices of matmuls by tiles of ours; without it by the library alone"},

@@ -378,8 +378,11 @@ class KernelChecker {
     if (ir_.buffers[s.sorted].value != g_.operands(id)[1]) {
       return Broken("P6: its kernel scatters into ", Named(v), " by other sorted indices");
     }
+    if (s.in_order != (g_.node(id).attrs.Int("in_order") == 1)) {
+      return Broken("P6: its kernel scatters into ", Named(v), " in another order of its source");
+    }
     for (const Buffer& buffer : ir_.buffers) {
-      if (buffer.sorted_by_list && !IsSorted(buffer.value, g_.operands(id)[1])) {
+      if (buffer.sorted_by_list && (s.in_order || !IsSorted(buffer.value, g_.operands(id)[1]))) {
         return Broken("P6: its kernel takes ", Named(buffer.value),
                       " for the indices of its scatter's list");
       }

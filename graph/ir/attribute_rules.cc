@@ -32,6 +32,7 @@ constexpr AttrRule kAxes[] = {{"axes", AttrKind::kInts}};
 constexpr AttrRule kPad[] = {
     {"high", AttrKind::kInts}, {"low", AttrKind::kInts}, {"value", AttrKind::kExtended, false}};
 constexpr AttrRule kAxis[] = {{"axis", AttrKind::kInt}};
+constexpr AttrRule kSegmentAdd[] = {{"axis", AttrKind::kInt}, {"in_order", AttrKind::kFlag, false}};
 constexpr AttrRule kScan[] = {{"axis", AttrKind::kInt}, {"reverse", AttrKind::kFlag, false}};
 constexpr AttrRule kRegions[] = {{"shape", AttrKind::kInts}, {"starts", AttrKind::kInts}};
 
@@ -129,8 +130,8 @@ absl::Span<const AttrRule> AttrRules(Op op) {
     case Op::cat:
     case Op::index_select:
     case Op::gather:
-    case Op::index_add:
-    case Op::segment_add: return kAxis;
+    case Op::index_add: return kAxis;
+    case Op::segment_add: return kSegmentAdd;
     case Op::accumulate: return kRegions;
     case Op::cumsum: return kScan;
     default: return {};

@@ -215,11 +215,12 @@ absl::Status SegmentAdd(const Attrs& attrs, absl::Span<const DenseTensor> operan
   const AxisCut cut(operands[0].type->shape, attrs.Int("axis"));
   const SortedIndices sorted{.rows = cut.extent,
                              .indices = operands[2].type->shape[attrs.Int("axis")]};
+  const bool in_order = attrs.Int("in_order") == 1;
   std::copy(operands[0].data, operands[0].data + operands[0].type->elements(), out);
   for (int64_t k = 0; k < sorted.indices; ++k) {
     const auto row = static_cast<int64_t>(operands[1].data[sorted.key(k)]);
     if (row == sorted.rows) break;
-    const auto from = static_cast<int64_t>(operands[1].data[sorted.order(k)]);
+    const auto from = in_order ? k : static_cast<int64_t>(operands[1].data[sorted.order(k)]);
     for (int64_t o = 0; o < cut.outer; ++o) {
       const double* source = operands[2].data + (o * sorted.indices + from) * cut.inner;
       double* to = out + (o * cut.extent + row) * cut.inner;

@@ -113,7 +113,7 @@ std::vector<double> DrawnIndices(const Shape& s, std::mt19937_64& random) {
 }
 
 // Every schedule, in two orders of its threads, in a build that checks its accesses.
-void CheckAll(const KernelIr& ir, const Shape& s, uint64_t seed) {
+void CheckOrder(const KernelIr& ir, const Shape& s, uint64_t seed) {
   REQUIRE(ir.Verify().ToString() == "OK");
   const Classification shape = Classify(ir);
   REQUIRE(shape.reason == "");
@@ -143,6 +143,15 @@ void CheckAll(const KernelIr& ir, const Shape& s, uint64_t seed) {
       runs.push_back(*after);
     }
     CHECK(runs[0] == runs[1]);
+  }
+}
+
+// With what stands at positions where the index stood, and in the order of the sorted list.
+void CheckAll(KernelIr ir, const Shape& s, uint64_t seed) {
+  for (bool in_order : {false, true}) {
+    INFO((in_order ? "in order" : "anywhere"));
+    ir.scatter->in_order = in_order;
+    CheckOrder(ir, s, seed);
   }
 }
 

@@ -86,9 +86,10 @@ class Builder {
     scatter.buffer = BufferOf(v);
     ir_.buffers[scatter.buffer].written = true;
     scatter.table_rows = g_.type(v).shape[axis];
+    scatter.in_order = g_.node(id).attrs.Int("in_order") == 1;
     RG_CHECK(StridesOf(v) == DenseStrides(g_.type(v).shape));  // see fusion/lower/legalize.cc
     ir_.scatter = scatter;
-    MarkSortedIndices(operands[1]);
+    if (!scatter.in_order) MarkSortedIndices(operands[1]);
   }
 
   // The indices that the list has sorted, where the kernel reads them, too.

@@ -89,7 +89,7 @@ std::string KernelIr::Print() const {
   if (scatter.has_value()) {
     absl::StrAppend(&out, "scatter_add b", scatter->buffer, " sorted b", scatter->sorted, " src v",
                     scatter->src_instr, " rows ", PrintAxes(scatter->row_axes), " of ",
-                    scatter->table_rows, "\n");
+                    scatter->table_rows, scatter->in_order ? " in order\n" : "\n");
   }
   return out;
 }

@@ -108,6 +108,7 @@ struct Scatter {
   AxisMask row_axes =
       0;  // axes that number the indices; axes before them are outer, after them inner
   int64_t table_rows = 0;  // extent of the indexed axis
+  bool in_order = false;   // positions of the source are those of the sorted list
   friend bool operator==(const Scatter&, const Scatter&) = default;
 };
 

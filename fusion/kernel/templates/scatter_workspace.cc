@@ -208,6 +208,7 @@ SharedPositions SharedPositionsOf(const KernelIr& ir, int vector_width) {
   const int64_t at_once =
       kScatterThreads * std::min(CeilDiv(reached, kScatterThreads), kMostSharedAtOnce);
   shared.of_block = CeilDiv(reached, at_once) * at_once;
+  shared.places = shared.places && !ir.scatter->in_order;
   const int64_t ints = shared.places ? 2 : 1;
   shared.bytes = ints * SharedArrayBytes(shared.of_block, SizeBytes(DType::kInt32));
   for (size_t i = 0; i < ir.instrs.size(); ++i) {

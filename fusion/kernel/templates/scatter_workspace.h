@@ -91,7 +91,7 @@ struct SharedPositions {
   // 0.
   std::vector<int64_t> rows;
   std::vector<int> keys;  // of these those that are not loaded (KeyLoads), which take no memory
-  bool places = false;    // columns are read by where the index stood, too
+  bool places = false;    // columns are read by where the index stood, which is somewhere else
   // The block finds out whether any of its positions names a row that does not exist, so that whole
   // batches need not test each.
   bool finds_lost = false;

@@ -194,16 +194,20 @@ KernelIr Gathered(const Shape& s, int64_t features, DType type = DType::kFp32) {
 
 void CheckGathered(const Shape& s, const std::vector<double>& indices, DType type = DType::kFp32) {
   const int64_t features = 50;
-  const KernelIr ir = Gathered(s, features, type);
+  KernelIr ir = Gathered(s, features, type);
   BufferValues before = RandomBuffers(ir, 9);
   std::mt19937_64 random(s.rows);
   for (double& index : before[0]) {
     index = static_cast<double>(static_cast<int64_t>(random() % 110) - features - 5);
   }
   before[ir.scatter->sorted] = SortedList(indices, s.table_rows);
-  BufferValues after = before;
-  after[ir.scatter->buffer] = Table(ir, before);
-  CHECK(CompareToInterpreter(ir, before, after) == "");
+  for (bool in_order : {false, true}) {
+    INFO((in_order ? "in order" : "anywhere"));
+    ir.scatter->in_order = in_order;
+    BufferValues after = before;
+    after[ir.scatter->buffer] = Table(ir, before);
+    CHECK(CompareToInterpreter(ir, before, after) == "");
+  }
 }
 
 // The same where the gathered rows are those that the sums are made for: the list says which.

@@ -181,7 +181,7 @@ class Interpreter {
     const std::vector<double>& list = buffers_[s.sorted];
     std::vector<int64_t> row_of(sorted.indices, s.table_rows);
     for (int64_t k = 0; k < sorted.indices; ++k) {
-      const double at = list[sorted.order(k)];
+      const double at = s.in_order ? static_cast<double>(k) : list[sorted.order(k)];
       if (!(at >= 0 && at < static_cast<double>(sorted.indices))) continue;  // no such list
       row_of[static_cast<size_t>(at)] = static_cast<int64_t>(list[sorted.key(k)]);
     }

@@ -243,7 +243,8 @@ class Planter {
   bool ChangeScatter(KernelIr& ir) {
     if (!ir.scatter) return false;
     Scatter& s = *ir.scatter;
-    switch (Int(0, 4)) {
+    switch (Int(0, 5)) {
+      case 5: s.in_order = !s.in_order; break;
       case 4: {
         Buffer& other = Any(ir.buffers);
         if (other.sorted_by_list) return false;
